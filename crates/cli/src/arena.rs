@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_lab::arena::{self, Cell, Contest, Entrant, Execution, Half, Harm, Results, Score};
-use ropewalk_lab::opening::Opening;
+use ropewalk_lab::opening::OpeningPath;
 use ropewalk_lab::table::Table;
 use ropewalk_lab::{Registries, diagnostic::Diagnostic};
 use serde_json::json;
@@ -174,7 +174,7 @@ fn contest(registries: &Registries, options: &Options) -> Result<Contest, Failur
         congestion: algorithm(&registries.congestion, "--congestion", &options.congestion)?,
         runs,
         seed: options.seed,
-        opening: Opening::read(&options.open_on),
+        opening: OpeningPath::read(&options.open_on),
         earlier: [single, algorithm(&registries.schedulers, "--schedulers", "minrtt")?],
         early_join: options.join == Join::Early,
     })

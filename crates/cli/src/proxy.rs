@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use ropewalk_gateway::proxy::{
-    self, Access, Config, Gateway, IpNet, MOST_READY, Opening, Policies, Policy, Rule, Via, users,
+    self, Access, Config, Gateway, IpNet, MOST_READY, OpeningLink, Policies, Policy, Rule, Via, users,
 };
 use ropewalk_gateway::tls::Connector;
 use ropewalk_gateway::{LevelFilter, config, log};
@@ -181,12 +181,12 @@ enum OpenOn {
     Race,
 }
 
-impl From<OpenOn> for Opening {
-    fn from(open_on: OpenOn) -> Opening {
+impl From<OpenOn> for OpeningLink {
+    fn from(open_on: OpenOn) -> OpeningLink {
         match open_on {
-            OpenOn::Nearest => Opening::Nearest,
-            OpenOn::Remember => Opening::Remember,
-            OpenOn::Race => Opening::Race,
+            OpenOn::Nearest => OpeningLink::Nearest,
+            OpenOn::Remember => OpeningLink::Remember,
+            OpenOn::Race => OpeningLink::Race,
         }
     }
 }

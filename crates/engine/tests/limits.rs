@@ -6,14 +6,14 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::{Dice, config};
+use common::{SplitMix64, config};
 use ropewalk_engine::config::EndpointConfig;
 use ropewalk_engine::endpoint::{ConnectError, Endpoint};
 use ropewalk_engine::mptcp::Event;
 use ropewalk_engine::{PathId, SECOND};
 use ropewalk_wire::{Flags, FourTuple, Segment, Seq};
 
-type End = Endpoint<Bytes, Dice>;
+type End = Endpoint<Bytes, SplitMix64>;
 
 const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1)), 80);
 
@@ -22,7 +22,7 @@ fn client(number: u16) -> SocketAddr {
 }
 
 fn listening(limits: EndpointConfig) -> End {
-    let mut server = End::new(limits, Dice(2));
+    let mut server = End::new(limits, SplitMix64(2));
     server.listen(SERVER, Arc::new(config("minrtt", "lia", 1)));
     server
 }
@@ -135,7 +135,7 @@ fn connections_are_limited_in_both_directions() {
 //= test RFC 9293 MUST-43 MUST-45
 #[test]
 fn a_four_tuple_is_one_connections() {
-    let mut end = End::new(EndpointConfig::default(), Dice(1));
+    let mut end = End::new(EndpointConfig::default(), SplitMix64(1));
     let settings = Arc::new(config("minrtt", "lia", 1));
     let connect = |end: &mut End, local| end.connect(0, PathId(0), local, SERVER, Arc::clone(&settings));
     let first = connect(&mut end, client(7)).expect("free");

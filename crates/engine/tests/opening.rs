@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use common::{Dice, Log, Net, PathScript, SERVER_ADDRESS, bytes, config};
+use common::{Log, Net, PathScript, SERVER_ADDRESS, SplitMix64, bytes, config};
 use ropewalk_engine::config::EndpointConfig;
 use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
 use ropewalk_engine::mptcp::{Event, FallbackCause, Key};
 use ropewalk_engine::{Entropy, PathId, SECOND};
 use ropewalk_wire::{Flags, FourTuple, MpCapable, Segment, Seq};
 
-type End = Endpoint<Bytes, Dice>;
+type End = Endpoint<Bytes, SplitMix64>;
 
 fn address(text: &str) -> SocketAddr {
     text.parse().expect("an address")
@@ -76,7 +76,7 @@ fn without_an_mss_option_segments_have_536_or_1220_bytes() {
     for (from, to, most) in
         [("192.0.2.1:9", "192.0.2.2:80", 536), ("[2001:db8::1]:9", "[2001:db8::2]:80", 1220)]
     {
-        let mut server = End::new(EndpointConfig::default(), Dice(2));
+        let mut server = End::new(EndpointConfig::default(), SplitMix64(2));
         server.listen(address(to), Arc::new(config("minrtt", "lia", 1)));
         let (id, _) = visit(&mut server, address(from), address(to), None);
         assert_eq!(server.write(0, id, bytes(1, 4000)), Ok(4000));
@@ -93,7 +93,7 @@ fn the_mss_is_the_paths() {
         for (from, to, expected) in
             [("192.0.2.1:0", "192.0.2.2:80", v4), ("[2001:db8::1]:0", "[2001:db8::2]:80", v6)]
         {
-            let mut end = End::new(limits.clone(), Dice(1));
+            let mut end = End::new(limits.clone(), SplitMix64(1));
             let settings = Arc::new(config("minrtt", "lia", 1));
             end.connect(0, PathId(path), address(from), address(to), settings).expect("free");
             let syn = everything(&mut end, 0).remove(0);
@@ -106,7 +106,7 @@ fn the_mss_is_the_paths() {
 /// Two listeners of different kinds on one port don't affect each other.
 #[test]
 fn listeners_share_a_port_and_disturb_nobody() {
-    let mut server = End::new(EndpointConfig::default(), Dice(2));
+    let mut server = End::new(EndpointConfig::default(), SplitMix64(2));
     let (one, other) = (address("192.0.2.1:80"), address("192.0.2.2:80"));
     let plain = {
         let mut plain = config("minrtt", "lia", 1);
@@ -139,7 +139,7 @@ fn listeners_share_a_port_and_disturb_nobody() {
 fn a_half_open_connection_knows_who_opened_it() {
     let (client, server) = (address("192.0.2.1:9"), address("192.0.2.2:80"));
     let limits = EndpointConfig { backlog: 1, ..EndpointConfig::default() };
-    let mut passive = End::new(limits, Dice(2));
+    let mut passive = End::new(limits, SplitMix64(2));
     passive.listen(server, Arc::new(config("minrtt", "lia", 1)));
     for _ in 0..3 {
         let syn = Segment::new(FourTuple::new(client, server), Seq(100), Seq(0), Flags::SYN);
@@ -155,7 +155,7 @@ fn a_half_open_connection_knows_who_opened_it() {
         let accepted = std::iter::from_fn(|| passive.poll_event());
         assert_eq!(accepted.filter(|(_, event)| matches!(event, Event::Accepted { .. })).count(), 0);
     }
-    let mut active = End::new(EndpointConfig::default(), Dice(1));
+    let mut active = End::new(EndpointConfig::default(), SplitMix64(1));
     let id =
         active.connect(0, PathId(0), client, server, Arc::new(config("minrtt", "lia", 1))).expect("free");
     let _ = everything(&mut active, 0);
@@ -182,8 +182,10 @@ fn two_endpoints_open_at_once() {
         let mut settings = config("minrtt", "lia", 1);
         settings.multipath = multipath;
         let settings = Arc::new(settings);
-        let mut ends =
-            [End::new(EndpointConfig::default(), Dice(1)), End::new(EndpointConfig::default(), Dice(2))];
+        let mut ends = [
+            End::new(EndpointConfig::default(), SplitMix64(1)),
+            End::new(EndpointConfig::default(), SplitMix64(2)),
+        ];
         let ids = [
             ends[0].connect(0, PathId(0), left, right, Arc::clone(&settings)).expect("free"),
             ends[1].connect(0, PathId(0), right, left, settings).expect("free"),

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::{Dice, config};
+use common::{SplitMix64, config};
 use ropewalk_engine::PathId;
 use ropewalk_engine::config::{BufferConfig, EndpointConfig};
 use ropewalk_engine::endpoint::Endpoint;
@@ -27,7 +27,7 @@ const WINDOW: u64 = 1 << 20;
 
 /// A client played by the test, connected to a server over plain TCP.
 struct Peer {
-    server: Endpoint<Bytes, Dice>,
+    server: Endpoint<Bytes, SplitMix64>,
     tuple: FourTuple,
     /// What it acknowledges.
     ack: Seq,
@@ -35,7 +35,7 @@ struct Peer {
 
 impl Peer {
     fn connected() -> Peer {
-        let mut server = Endpoint::new(EndpointConfig::default(), Dice(2));
+        let mut server = Endpoint::new(EndpointConfig::default(), SplitMix64(2));
         let mut config = config("minrtt", "lia", 1);
         config.receive_buffer = BufferConfig::fixed(WINDOW);
         server.listen(SERVER, Arc::new(config));

@@ -12,7 +12,7 @@ use crate::{objective, watch};
 
 /// The path on which connections open.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub enum Opening {
+pub enum OpeningPath {
     /// The scenario's first that is up.
     #[default]
     First,
@@ -38,26 +38,26 @@ pub enum OpeningError {
     },
 }
 
-impl std::fmt::Display for Opening {
-    /// As [`Opening::read`] takes it.
+impl std::fmt::Display for OpeningPath {
+    /// As [`OpeningPath::read`] takes it.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Opening::First => "first",
-            Opening::Best => "best",
-            Opening::Remember => "remember",
-            Opening::Named(name) => name,
+            OpeningPath::First => "first",
+            OpeningPath::Best => "best",
+            OpeningPath::Remember => "remember",
+            OpeningPath::Named(name) => name,
         })
     }
 }
 
-impl Opening {
+impl OpeningPath {
     /// From its word, or a path's name.
-    pub fn read(text: &str) -> Opening {
+    pub fn read(text: &str) -> OpeningPath {
         match text {
-            "first" => Opening::First,
-            "best" => Opening::Best,
-            "remember" => Opening::Remember,
-            name => Opening::Named(name.to_string()),
+            "first" => OpeningPath::First,
+            "best" => OpeningPath::Best,
+            "remember" => OpeningPath::Remember,
+            name => OpeningPath::Named(name.to_string()),
         }
     }
 
@@ -74,10 +74,10 @@ impl Opening {
         seed: u64,
     ) -> Result<Scenario, OpeningError> {
         let path = match self {
-            Opening::First => return Ok(scenario.clone()),
-            Opening::Best => fastest_alone(scenario, tcp, congestion, seed),
-            Opening::Remember => remembered(scenario, multipath, congestion, seed),
-            Opening::Named(name) => {
+            OpeningPath::First => return Ok(scenario.clone()),
+            OpeningPath::Best => fastest_alone(scenario, tcp, congestion, seed),
+            OpeningPath::Remember => remembered(scenario, multipath, congestion, seed),
+            OpeningPath::Named(name) => {
                 let found = scenario.paths.iter().position(|path| path.name == *name);
                 let paths = || scenario.paths.iter().map(|path| path.name.clone()).collect();
                 found.ok_or_else(|| OpeningError::NoPath { name: name.clone(), paths: paths() })?
@@ -183,7 +183,7 @@ mod tests {
         let cubic = registries.congestion.parse("cubic").unwrap();
         let first = |opening: &str, scenario: &Scenario| {
             let [tcp, multipath] = &schedulers;
-            let opened = Opening::read(opening).apply(scenario, [tcp, multipath], &cubic, 1)?;
+            let opened = OpeningPath::read(opening).apply(scenario, [tcp, multipath], &cubic, 1)?;
             Ok::<_, OpeningError>(opened.paths[0].name.clone())
         };
         let scenario = networks::wifi_lte();

@@ -12,7 +12,7 @@ use ropewalk_engine::registry::{Registry, Spec};
 use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_lab::compare::{Ask, Candidate, Comparison, Design, Request, ask, compare, for_emulation};
 use ropewalk_lab::diagnostic::{Diagnostic, Source};
-use ropewalk_lab::opening::Opening;
+use ropewalk_lab::opening::OpeningPath;
 use ropewalk_lab::report::rope::{self, Budget};
 use ropewalk_lab::report::{self, Origin, comparison};
 use ropewalk_lab::{Registries, emulated, scenario, watch};
@@ -405,11 +405,11 @@ fn request(registries: &Registries, options: &Options) -> Result<Request, Failur
         let congestion = algorithm(&registries.congestion, "--congestion", congestion)?;
         let schedulers = [&earlier("single")?, &earlier("minrtt")?];
         let seed = options.seed.wrapping_sub(1);
-        scenario = Opening::read(&options.open_on).apply(&scenario, schedulers, &congestion, seed).map_err(
-            |error| {
+        scenario = OpeningPath::read(&options.open_on)
+            .apply(&scenario, schedulers, &congestion, seed)
+            .map_err(|error| {
                 Diagnostic::new(error.to_string()).help("--open-on names the path on which connections open")
-            },
-        )?;
+            })?;
     }
     let ask = Ask {
         scenario,

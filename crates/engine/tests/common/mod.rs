@@ -1,6 +1,8 @@
 //! A client and a server endpoint joined by scripted paths, with a virtual clock and real bytes.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+mod split_mix;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -11,30 +13,13 @@ use ropewalk_engine::config::{
 };
 use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
 use ropewalk_engine::mptcp::Event;
-use ropewalk_engine::{Entropy, Nanos, PathId, congestion, scheduler};
+use ropewalk_engine::{Nanos, PathId, congestion, scheduler};
 use ropewalk_wire::{Payload, Segment, Seq};
+pub use split_mix::SplitMix64;
 
-/// SplitMix64: enough for a test's dice.
-#[derive(Clone, Debug)]
-pub struct Dice(pub u64);
-
-impl Dice {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
+impl SplitMix64 {
     pub fn chance(&mut self, probability: f64) -> bool {
         probability > 0.0 && (self.next() >> 11) as f64 / (1u64 << 53) as f64 <= probability
-    }
-}
-
-impl Entropy for Dice {
-    fn next_u64(&mut self) -> u64 {
-        self.next()
     }
 }
 
@@ -91,7 +76,7 @@ pub type Tamper = Box<dyn FnMut(usize, &mut Segment<Bytes>) -> bool>;
 pub type Log = std::rc::Rc<std::cell::RefCell<Vec<(usize, Segment<Bytes>)>>>;
 
 pub struct Net {
-    pub ends: [Endpoint<Bytes, Dice>; 2],
+    pub ends: [Endpoint<Bytes, SplitMix64>; 2],
     pub client: ConnectionId,
     pub server: Option<ConnectionId>,
     pub paths: Vec<PathScript>,
@@ -117,7 +102,7 @@ pub struct Net {
     counts: Vec<u64>,
     /// Until when a path's links are busy, by sender.
     busy: Vec<[Nanos; 2]>,
-    dice: Dice,
+    dice: SplitMix64,
     backlog: [Bytes; 2],
     close_after: [bool; 2],
 }
@@ -185,8 +170,8 @@ impl Net {
         let client_config = Arc::new(config.clone());
         config.path_manager.endpoints.clear();
         let mut ends = [
-            Endpoint::new(EndpointConfig::default(), Dice(1)),
-            Endpoint::new(EndpointConfig::default(), Dice(2)),
+            Endpoint::new(EndpointConfig::default(), SplitMix64(1)),
+            Endpoint::new(EndpointConfig::default(), SplitMix64(2)),
         ];
         ends[1].listen(server, Arc::new(config));
         let client = ends[0].connect(0, PathId(0), local, server, client_config).unwrap();
@@ -212,7 +197,7 @@ impl Net {
             steps: 0,
             wire: BTreeMap::new(),
             sequence: 0,
-            dice: Dice(99),
+            dice: SplitMix64(99),
             backlog: [Bytes::new(), Bytes::new()],
             close_after: [false, false],
         }
@@ -260,7 +245,7 @@ impl Net {
     /// Another client in the first one's place, with keys and numbers of its own.
     pub fn reseed_client(&mut self, seed: u64) {
         let settings = Arc::new(config("roundrobin", "lia", self.paths.len()));
-        self.ends[0] = Endpoint::new(EndpointConfig::default(), Dice(seed));
+        self.ends[0] = Endpoint::new(EndpointConfig::default(), SplitMix64(seed));
         let local = SocketAddr::new(client_address(0), 0);
         self.client = self.ends[0].connect(0, PathId(0), local, SERVER, settings).unwrap();
     }
@@ -272,7 +257,7 @@ impl Net {
     }
 
     pub fn seed(&mut self, seed: u64) {
-        self.dice = Dice(seed);
+        self.dice = SplitMix64(seed);
     }
 
     fn put_on_wire(&mut self, from: usize, path: PathId, mut segment: Segment<Bytes>) {

@@ -3,21 +3,10 @@
 
 use std::sync::OnceLock;
 
+use crate::split_mix::SplitMix64;
 use ropewalk_engine::{MILLISECOND, Nanos, SECOND, congestion, scheduler};
 
-/// SplitMix64, the random numbers of the cases.
-#[derive(Clone, Debug)]
-pub struct Dice(pub u64);
-
-impl Dice {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
+impl SplitMix64 {
     pub fn chance(&mut self, probability: f64) -> bool {
         ((self.next() >> 11) as f64) < probability * (1u64 << 53) as f64
     }
@@ -195,7 +184,7 @@ pub const MOST_BYTES: u64 = 200_000;
 
 impl Case {
     pub fn new(number: u64) -> Case {
-        let dice = &mut Dice(number.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x0072_6f70_6577_616c);
+        let dice = &mut SplitMix64(number.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x0072_6f70_6577_616c);
         for _ in 0..3 {
             dice.next();
         }
@@ -221,7 +210,7 @@ impl Case {
         case.ops(dice);
         add_middlebox(&mut case, dice);
         // A generator of its own leaves the draws above unchanged.
-        let dice = &mut Dice(case.seed ^ 0x6f6e_6365);
+        let dice = &mut SplitMix64(case.seed ^ 0x6f6e_6365);
         case.ipv6 = dice.chance(0.25);
         for path in &mut case.paths {
             path.resegment = dice.chance(0.2);
@@ -232,14 +221,14 @@ impl Case {
     /// As [`new`](Self::new), with algorithms that don't depend on what the registry holds.
     pub fn golden(number: u64) -> Case {
         let mut case = Case::new(number);
-        let dice = &mut Dice(number);
+        let dice = &mut SplitMix64(number);
         for side in &mut case.sides {
             (side.scheduler, side.congestion) = (dice.pick(&GOLDEN_SCHEDULERS), dice.pick(&GOLDEN_CONTROLS));
         }
         case
     }
 
-    fn ops(&mut self, dice: &mut Dice) {
+    fn ops(&mut self, dice: &mut SplitMix64) {
         let paths = self.paths.len();
         let mut bytes = [dice.pick(&[0, 1, 700, 20_000, 60_000, 150_000]); 2];
         bytes[dice.range(0, 2) as usize] = dice.pick(&[0, 1, 3_000, 30_000, 100_000]);
@@ -422,7 +411,7 @@ impl Case {
     }
 }
 
-fn path(dice: &mut Dice) -> PathCase {
+fn path(dice: &mut SplitMix64) -> PathCase {
     let delay = dice.pick(&[0, 1, 5, 10, 20, 50, 150, 300]) * MILLISECOND + dice.range(0, MILLISECOND);
     PathCase {
         rate: dice.pick(&[60_000, 250_000, 1_250_000, 6_000_000, 100_000_000]),
@@ -438,12 +427,12 @@ fn path(dice: &mut Dice) -> PathCase {
     }
 }
 
-fn buffer(dice: &mut Dice) -> (u64, u64) {
+fn buffer(dice: &mut SplitMix64) -> (u64, u64) {
     let size = dice.pick(&[2 * KIB + 100, 4 * KIB, 10 * KIB, 64 * KIB, 256 * KIB, 1024 * KIB]);
     (size, if dice.chance(0.3) { size * dice.range(1, 8) } else { size })
 }
 
-fn side(dice: &mut Dice, paths: usize) -> Side {
+fn side(dice: &mut SplitMix64, paths: usize) -> Side {
     Side {
         scheduler: dice.pick(&algorithms().0),
         congestion: dice.pick(&algorithms().1),
@@ -474,7 +463,7 @@ fn side(dice: &mut Dice, paths: usize) -> Side {
 }
 
 /// Middleboxes, in a share of the cases.
-fn add_middlebox(case: &mut Case, dice: &mut Dice) {
+fn add_middlebox(case: &mut Case, dice: &mut SplitMix64) {
     let index = dice.range(0, case.paths.len() as u64) as usize;
     match dice.range(0, 10) {
         0 => {

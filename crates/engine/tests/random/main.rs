@@ -7,6 +7,8 @@ mod case;
 mod fault;
 mod judge;
 mod network;
+#[path = "../common/split_mix.rs"]
+mod split_mix;
 mod world;
 
 use std::collections::BTreeMap;

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use ropewalk_engine::{Nanos, SECOND};
 use ropewalk_wire::{Flags, Segment, Seq};
 
-use crate::case::{Dice, PathCase};
+use crate::case::PathCase;
+use crate::split_mix::SplitMix64;
 
 /// One direction of a path.
 #[derive(Default)]
@@ -44,7 +45,7 @@ impl Path {
     }
 
     /// When each copy of a packet of `len` bytes arrives at the other end.
-    pub fn carry(&mut self, now: Nanos, from: usize, len: usize, dice: &mut Dice) -> Vec<Nanos> {
+    pub fn carry(&mut self, now: Nanos, from: usize, len: usize, dice: &mut SplitMix64) -> Vec<Nanos> {
         let case = &self.case;
         let lane = &mut self.lanes[from];
         while lane.departures.front().is_some_and(|at| *at <= now) {
@@ -63,7 +64,12 @@ impl Path {
     /// What a resegmenting middlebox makes of a packet and of one that it held back: segments with a checksum on
     /// their mapping, or with options that are rare, pass as they are; of the others some are cut in two, each part with
     /// the same options, and some wait for the next, to become one with it.
-    pub fn resegment(&mut self, from: usize, packet: Segment<Bytes>, dice: &mut Dice) -> Vec<Segment<Bytes>> {
+    pub fn resegment(
+        &mut self,
+        from: usize,
+        packet: Segment<Bytes>,
+        dice: &mut SplitMix64,
+    ) -> Vec<Segment<Bytes>> {
         let held = &mut self.lanes[from].held;
         let mut out = Vec::new();
         let packet = match held.take() {
@@ -126,7 +132,7 @@ impl Path {
         start: Seq,
         segment: &mut Segment<Bytes>,
         flips: &mut Vec<Flip>,
-        dice: &mut Dice,
+        dice: &mut SplitMix64,
     ) {
         let Some(mapping) = segment.dss.and_then(|dss| dss.mapping) else { return };
         if segment.payload.is_empty() || mapping.checksum.is_none() || !dice.chance(self.case.flip) {
@@ -151,7 +157,7 @@ impl Path {
 }
 
 /// The packets of a super-segment, cut and joined anew at random places: their options are the same.
-pub fn reshape(whole: Segment<Bytes>, dice: &mut Dice) -> Vec<Segment<Bytes>> {
+pub fn reshape(whole: Segment<Bytes>, dice: &mut SplitMix64) -> Vec<Segment<Bytes>> {
     let len = whole.payload.len();
     let mut packets = Vec::new();
     let mut start = 0;

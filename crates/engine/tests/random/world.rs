@@ -17,17 +17,18 @@ use ropewalk_engine::mptcp::Event;
 use ropewalk_engine::{Entropy, MILLISECOND, Nanos, PathId, SECOND, congestion, scheduler, testing};
 use ropewalk_wire::{ChecksumMode, Flags, FourTuple, Segment, encode_headers};
 
-use crate::case::{Case, Dice, Op, Reading};
+use crate::case::{Case, Op, Reading};
 use crate::fault::{Fault, Saboteur};
 use crate::judge::{Judge, Judges, Verdict, stream, verdict};
 use crate::network::{Flip, Path, reshape};
+use crate::split_mix::SplitMix64;
 use apps::App;
 
 /// Entropy whose first draws are chosen: they decide an endpoint's secrets and its first connection's key.
 #[derive(Clone, Debug)]
 pub struct Script {
     chosen: VecDeque<u64>,
-    dice: Dice,
+    dice: SplitMix64,
 }
 
 impl Entropy for Script {
@@ -72,7 +73,7 @@ pub struct World<'a> {
     removed: Vec<bool>,
     wire: BTreeMap<(Nanos, u64), (usize, PathId, Segment<Bytes>)>,
     sequence: u64,
-    dice: Dice,
+    dice: SplitMix64,
     judges: Judges,
     flips: Vec<Flip>,
     saboteur: Saboteur,
@@ -154,7 +155,7 @@ fn config(case: &Case, end: usize) -> ConnectionConfig {
 
 impl<'a> World<'a> {
     pub fn new(case: &'a Case, fault: Option<Fault>, trace: bool) -> Self {
-        let mut dice = Dice(case.seed);
+        let mut dice = SplitMix64(case.seed);
         let mut start = dice.range(0, 1 << 40);
         let mut keys = [0; 2];
         let ends = [0, 1].map(|end| {
@@ -168,7 +169,7 @@ impl<'a> World<'a> {
             {
                 start = before_wrap(case, &chosen, end, before);
             }
-            Endpoint::new(EndpointConfig::default(), Script { chosen, dice: Dice(dice.next()) })
+            Endpoint::new(EndpointConfig::default(), Script { chosen, dice: SplitMix64(dice.next()) })
         });
         let app = || App { established: vec![false; case.paths.len()], ..App::default() };
         let mut world = World {

@@ -7,6 +7,8 @@ mod language;
 mod runner;
 mod segments;
 mod settings;
+#[path = "../common/split_mix.rs"]
+mod split_mix;
 
 use std::path::{Path, PathBuf};
 

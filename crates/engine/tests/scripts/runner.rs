@@ -11,7 +11,7 @@ use ropewalk_engine::config::ConnectionConfig;
 use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
 use ropewalk_engine::metrics::SubflowStatus;
 use ropewalk_engine::mptcp::{Event, Key};
-use ropewalk_engine::{Entropy, Nanos, PathId};
+use ropewalk_engine::{Nanos, PathId};
 use ropewalk_wire::{Ecn, Flags, FourTuple, Segment, Seq, TooBig};
 
 use crate::language::{Action, Mistake, Pattern, Script, Statement, Time, pattern};
@@ -20,24 +20,12 @@ use crate::segments::{
     stream, stream_byte,
 };
 use crate::settings::{Settings, numeric, switch};
+use crate::split_mix::SplitMix64;
 
 /// A time in a script is exact to this.
 const TOLERANCE: Nanos = 1_000_000;
 /// More turns of the engine's at one moment mean that it never rests.
 const TURNS: u32 = 10_000;
-
-/// SplitMix64, for keys and numbers.
-struct Dice(u64);
-
-impl Entropy for Dice {
-    fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-}
 
 /// One four-tuple of the script.
 struct Subflow {
@@ -76,7 +64,7 @@ impl Subflow {
 }
 
 struct Runner {
-    endpoint: Endpoint<Bytes, Dice>,
+    endpoint: Endpoint<Bytes, SplitMix64>,
     config: Arc<ConnectionConfig>,
     listens: bool,
     offload: u32,
@@ -118,7 +106,7 @@ impl Runner {
             (SocketAddr::new(local, 0), SocketAddr::new(peer, 8080))
         };
         let config = Arc::new(connection);
-        let mut endpoint = Endpoint::new(endpoint, Dice(7));
+        let mut endpoint = Endpoint::new(endpoint, SplitMix64(7));
         if listens {
             endpoint.listen(local, Arc::clone(&config));
         }

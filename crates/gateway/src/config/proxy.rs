@@ -13,7 +13,7 @@ use ropewalk_lab::units;
 use super::{loopback, open, page, socket, status};
 use crate::convert::Cookie;
 use crate::proxy::policy::{Policy, PolicyError, Rule};
-use crate::proxy::{Config, Gateway, IpNet, MOST_READY, Opening, Via, captive, users};
+use crate::proxy::{Config, Gateway, IpNet, MOST_READY, OpeningLink, Via, captive, users};
 use crate::tls::Connector;
 
 /// Most rules.
@@ -307,7 +307,8 @@ fn proxy(reader: &mut Reader, table: &Table<'_>, config: &mut Config) {
             config.congestion = name;
         }
     }
-    let openings = [("nearest", Opening::Nearest), ("remember", Opening::Remember), ("race", Opening::Race)];
+    let openings =
+        [("nearest", OpeningLink::Nearest), ("remember", OpeningLink::Remember), ("race", OpeningLink::Race)];
     config.open_on = reader.choice(table, "open-on", &openings).unwrap_or_default();
     config.early_join = reader.choice(table, "join", &[("early", true), ("late", false)]).unwrap_or(true);
     let port = reader.integer(table, "transparent-port", (1, 65_535)).unwrap_or(1081);
@@ -413,7 +414,7 @@ mod tests {
         assert_eq!((config.connect_timeout, config.drain), (Duration::from_secs(3), Duration::from_secs(4)));
         assert_eq!((config.usage, config.status), ("/u".into(), Location::Path("/run/x".into())));
         assert_eq!(config.metrics, Some(([127, 0, 0, 1], 9465).into()));
-        assert_eq!((config.open_on, config.early_join), (Opening::Race, false));
+        assert_eq!((config.open_on, config.early_join), (OpeningLink::Race, false));
         assert_eq!(config.page.unwrap().token.as_deref(), Some("0123456789abcdef"));
         assert_eq!(config.probe, Some(([192, 0, 2, 1], 443).into()));
         let gateway = config.gateway.unwrap();

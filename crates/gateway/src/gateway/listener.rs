@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use super::{Flow, Listener, Service, State};
+use super::{ForwardedConnection, Listener, Service, State};
 use crate::carry::{ByteCounters, Lost, carry, carry_encrypted};
 use crate::convert::Converter;
 use crate::convert::server::{ErrorBudget, Granted, HANDSHAKE, Refusal};
@@ -137,8 +137,8 @@ async fn connect(listener: &Listener, to: SocketAddr, client: &MptcpStream) -> i
     }
 }
 
-fn flow(listener: &Listener, stream: Arc<MptcpStream>, to: Option<SocketAddr>) -> Flow {
-    Flow {
+fn flow(listener: &Listener, stream: Arc<MptcpStream>, to: Option<SocketAddr>) -> ForwardedConnection {
+    ForwardedConnection {
         listener: listener.name.clone(),
         stream,
         to,
@@ -234,7 +234,12 @@ async fn convert(
 }
 
 /// Carries both ways until the end.
-async fn relay(state: &Arc<State>, flow: &Flow, secure: Option<Secure>, mut backend: TcpStream) {
+async fn relay(
+    state: &Arc<State>,
+    flow: &ForwardedConnection,
+    secure: Option<Secure>,
+    mut backend: TcpStream,
+) {
     let peer = flow.stream.peer_addr();
     // Its segments are few and large; Nagle's algorithm would only delay the last.
     let _ = backend.set_nodelay(true);

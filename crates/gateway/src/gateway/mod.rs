@@ -191,7 +191,7 @@ impl Settings {
 
 /// One connection.
 #[derive(Debug)]
-pub struct Flow {
+pub struct ForwardedConnection {
     /// The listener's name.
     pub listener: String,
     /// The client's side.
@@ -231,7 +231,7 @@ pub struct State {
     /// Since the start.
     pub counters: Counters,
     plan: Mutex<Plan>,
-    flows: Mutex<BTreeMap<u64, Arc<Flow>>>,
+    flows: Mutex<BTreeMap<u64, Arc<ForwardedConnection>>>,
     next: AtomicU64,
     draining: AtomicBool,
     over_memory: AtomicBool,
@@ -250,12 +250,12 @@ impl State {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Arc<Flow>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Arc<ForwardedConnection>>> {
         self.flows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The connections, by number.
-    pub fn flows(&self) -> Vec<(u64, Arc<Flow>)> {
+    pub fn flows(&self) -> Vec<(u64, Arc<ForwardedConnection>)> {
         self.lock().iter().map(|(number, flow)| (*number, Arc::clone(flow))).collect()
     }
 
@@ -269,7 +269,7 @@ impl State {
         self.draining.load(Ordering::Relaxed)
     }
 
-    fn add(self: &Arc<State>, flow: Flow) -> Entry {
+    fn add(self: &Arc<State>, flow: ForwardedConnection) -> Entry {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let flow = Arc::new(flow);
         self.lock().insert(number, Arc::clone(&flow));
@@ -281,7 +281,7 @@ impl State {
 struct Entry {
     state: Arc<State>,
     number: u64,
-    flow: Arc<Flow>,
+    flow: Arc<ForwardedConnection>,
 }
 
 impl Drop for Entry {

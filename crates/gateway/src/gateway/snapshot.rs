@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use ropewalk_tokio::PathId;
 use serde_json::{Map, Value, json};
 
-use super::{Flow, State};
+use super::{ForwardedConnection, State};
 use crate::status::{newest, stream};
 
 /// The gateway's state, with the newest connections, of those with a number below `before`. It takes a fifth of a second, in which
@@ -55,7 +55,7 @@ pub async fn snapshot(state: Arc<State>, before: Option<u64>) -> Value {
     })
 }
 
-fn connection(state: &State, number: u64, flow: &Flow) -> Option<Value> {
+fn connection(state: &State, number: u64, flow: &ForwardedConnection) -> Option<Value> {
     let interface = |path: PathId| {
         let uplinks = &state.plan().uplinks;
         uplinks.get(usize::from(path.0)).map(|uplink| uplink.public.interface.clone())

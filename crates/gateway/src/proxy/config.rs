@@ -43,7 +43,7 @@ impl Access {
 
 /// The link on which a connection opens, of those that don't stand by. Where the links' order is the policy, the first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Opening {
+pub enum OpeningLink {
     /// The one with the least round-trip time of probes.
     Nearest,
     /// The one that earlier connections to the address found best; the nearest until all of them are known.
@@ -71,7 +71,7 @@ pub struct Config {
     /// The congestion control of what is sent.
     pub congestion: String,
     /// Where connections open.
-    pub open_on: Opening,
+    pub open_on: OpeningLink,
     /// Whether joins begin with the third ACK, or after the peer's first DSS.
     pub early_join: bool,
     /// Largest IP packet on the uplinks, bytes.
@@ -108,7 +108,7 @@ impl Default for Config {
             usage: PathBuf::from("/var/lib/ropewalk/usage.json"),
             transparent: None,
             congestion: "cubic".into(),
-            open_on: Opening::default(),
+            open_on: OpeningLink::default(),
             early_join: true,
             mtu: 1500,
             most_flows: 4096,

@@ -18,7 +18,7 @@ use crate::tls::Secure;
 
 /// One client's connection.
 #[derive(Debug)]
-pub struct Flow {
+pub struct ProxiedConnection {
     /// Counts from 1.
     pub id: u64,
     /// The client.
@@ -49,7 +49,7 @@ pub struct Flow {
 /// Subflows that were silent for so long are asked at once, others when they have been.
 const ASK_AFTER: Duration = Duration::from_secs(1);
 
-impl Flow {
+impl ProxiedConnection {
     /// How its links are used.
     pub fn plan(&self) -> Plan {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -129,11 +129,11 @@ impl Flow {
 #[derive(Debug, Default)]
 pub struct Flows {
     next: AtomicU64,
-    flows: Mutex<BTreeMap<u64, Arc<Flow>>>,
+    flows: Mutex<BTreeMap<u64, Arc<ProxiedConnection>>>,
 }
 
 impl Flows {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Flow>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ProxiedConnection>>> {
         self.flows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -150,7 +150,7 @@ impl Flows {
         plan: Plan,
     ) -> Entry {
         let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
-        let flow = Arc::new(Flow {
+        let flow = Arc::new(ProxiedConnection {
             id,
             client,
             target,
@@ -170,7 +170,7 @@ impl Flows {
     }
 
     /// Those that there are, the oldest first.
-    pub fn all(&self) -> Vec<Arc<Flow>> {
+    pub fn all(&self) -> Vec<Arc<ProxiedConnection>> {
         self.lock().values().cloned().collect()
     }
 
@@ -189,7 +189,7 @@ impl Flows {
 #[derive(Debug)]
 pub(super) struct Entry {
     flows: Arc<Flows>,
-    pub flow: Arc<Flow>,
+    pub flow: Arc<ProxiedConnection>,
 }
 
 impl Drop for Entry {

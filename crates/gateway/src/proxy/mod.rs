@@ -51,7 +51,7 @@ use tokio::time::Instant;
 pub use ipnet::IpNet;
 
 pub use self::captive::CheckUrlError;
-pub use self::config::{Access, Config, ConfigError, Opening};
+pub use self::config::{Access, Config, ConfigError, OpeningLink};
 use self::link::{CountedDevice, Link};
 use self::netlink::Changes;
 pub use self::policy::{Policies, Policy, Rule};
@@ -60,7 +60,7 @@ pub use self::remote::{Gateway, MOST_READY};
 pub use self::serve::Server;
 use self::snapshot::snapshot;
 use self::uplinks::Uplinks;
-use self::usage::Usage;
+use self::usage::QuotaUsage;
 pub use self::via::{Via, ViaError, ViaProblem};
 use crate::confine::{confine, folder_of};
 use crate::daemon::{self, End};
@@ -162,7 +162,7 @@ impl Proxy {
     pub async fn start(config: Config) -> io::Result<Proxy> {
         config.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let start = Instant::now();
-        let usage = if config.has_quota() { Some(Usage::open(&config.usage)?) } else { None };
+        let usage = if config.has_quota() { Some(QuotaUsage::open(&config.usage)?) } else { None };
         let (mut uplinks, reach) = plan(&config);
         let mut builder = Network::builder();
         let mut links = Vec::new();

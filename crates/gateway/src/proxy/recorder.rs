@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
-use super::flow::Flow;
+use super::flow::ProxiedConnection;
 use super::link::Link;
 use crate::record::{RecordedFlow, RecordedLink, Recording};
 
@@ -48,7 +48,7 @@ impl Recorder {
     }
 
     /// Notes what the links did in the last second.
-    pub(super) fn note(&self, links: &[std::sync::Arc<Link>], flows: &[std::sync::Arc<Flow>]) {
+    pub(super) fn note(&self, links: &[std::sync::Arc<Link>], flows: &[std::sync::Arc<ProxiedConnection>]) {
         let infos: Vec<_> = flows.iter().filter_map(|flow| flow.stream.info()).collect();
         let least = |link: &Link| {
             let all = infos.iter().flat_map(|info| &info.subflows);
@@ -73,7 +73,7 @@ impl Recorder {
     }
 
     /// Notes a flow that has ended.
-    pub(super) fn note_end(&self, flow: &Flow) {
+    pub(super) fn note_end(&self, flow: &ProxiedConnection) {
         use std::sync::atomic::Ordering::Relaxed;
         let (down, up) = (flow.downloaded.load(Relaxed), flow.uploaded.load(Relaxed));
         if down + up < SMALLEST {

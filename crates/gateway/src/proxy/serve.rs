@@ -16,15 +16,15 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::client::Client;
-use super::config::{Config, Opening};
+use super::config::{Config, OpeningLink};
 use super::dial::dial;
-use super::flow::{Entry, Flow, Flows};
+use super::flow::{Entry, Flows, ProxiedConnection};
 use super::link::Link;
 use super::policy::{self, Plan};
 use super::ready::Ready;
 use super::recorder::Recorder;
 use super::remote::{Gateway, Opened, Wish, until_answered};
-use super::usage::Usage;
+use super::usage::QuotaUsage;
 use crate::carry::{ByteCounters, Lost, carry, carry_encrypted, reset};
 use crate::target::Target;
 use crate::udp::{associate::Association, relay::Carried};
@@ -47,7 +47,7 @@ pub struct Server {
     /// The clients' connections.
     pub flows: Arc<Flows>,
     /// What links with a quota have carried.
-    pub(super) usage: Mutex<Option<Usage>>,
+    pub(super) usage: Mutex<Option<QuotaUsage>>,
     /// Connections to the gateway that wait for clients.
     pub(super) ready: Ready,
     /// What happened in the last hour.
@@ -69,7 +69,7 @@ impl Server {
         config: Config,
         network: Network,
         links: Vec<Arc<Link>>,
-        usage: Option<Usage>,
+        usage: Option<QuotaUsage>,
     ) -> Server {
         Server {
             places: Arc::new(Semaphore::new(config.most_flows)),
@@ -103,7 +103,7 @@ impl Server {
         {
             let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
             if usage.is_none() && config.has_quota() {
-                *usage = Some(Usage::open(&config.usage)?);
+                *usage = Some(QuotaUsage::open(&config.usage)?);
             }
         }
         for (link, via) in self.links.iter().zip(&config.via) {
@@ -167,9 +167,9 @@ impl Server {
         let mut at_once = 1;
         match self.config().open_on {
             _ if is_ordered => {}
-            Opening::Nearest => {}
-            Opening::Race => at_once = active.max(1),
-            Opening::Remember => {
+            OpeningLink::Nearest => {}
+            OpeningLink::Race => at_once = active.max(1),
+            OpeningLink::Remember => {
                 let paths = links[..active].iter().map(|link| link.path());
                 let best = self.network.remembered_path(address.ip(), paths);
                 if let Some(at) = links.iter().position(|link| Some(link.path()) == best) {
@@ -335,7 +335,7 @@ impl Server {
         &self,
         mut control: TcpStream,
         association: Association,
-        flow: &Flow,
+        flow: &ProxiedConnection,
     ) -> io::Result<()> {
         let carried = Carried { up: &flow.uploaded, down: &flow.downloaded };
         let mut stopping = self.stopping.subscribe();
@@ -361,7 +361,7 @@ impl Server {
         done
     }
 
-    fn apply(&self, flow: &Flow, reopen: bool) {
+    fn apply(&self, flow: &ProxiedConnection, reopen: bool) {
         let plan = {
             let (v6, dscp) = (flow.stream.peer_addr().is_ipv6(), flow.client.dscp);
             self.plan(&flow.target, flow.address, v6, dscp, flow.bytes(), Some(&flow.plan()))
@@ -369,7 +369,7 @@ impl Server {
         flow.apply(plan, &self.links, reopen);
     }
 
-    /// Has all flows follow their policies with the links as they are. `reopen`: see [`Flow::apply`].
+    /// Has all flows follow their policies with the links as they are. `reopen`: see [`ProxiedConnection::apply`].
     pub(super) fn apply_policies(&self, reopen: bool) {
         for flow in self.flows.all() {
             self.apply(&flow, reopen && flow.since.elapsed() >= REOPEN);
@@ -406,7 +406,12 @@ impl Server {
     }
 
     /// Relays what a client sends and receives.
-    pub(super) async fn relay(&self, mut client: TcpStream, first: Bytes, flow: &Flow) -> io::Result<()> {
+    pub(super) async fn relay(
+        &self,
+        mut client: TcpStream,
+        first: Bytes,
+        flow: &ProxiedConnection,
+    ) -> io::Result<()> {
         // Its segments are few and large; Nagle's algorithm would only delay the last.
         let _ = client.set_nodelay(true);
         let mut stopping = self.stopping.subscribe();
@@ -461,7 +466,7 @@ impl Server {
     }
 
     /// Notes that a flow has ended.
-    pub(super) fn ended(&self, flow: &Flow, how: &io::Result<()>) {
+    pub(super) fn ended(&self, flow: &ProxiedConnection, how: &io::Result<()>) {
         self.recorder.note_end(flow);
         if how.is_err() {
             self.lost.fetch_add(1, Relaxed);

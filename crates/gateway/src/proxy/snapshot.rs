@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use ropewalk_tokio::PathId;
 use serde_json::{Map, Value, json};
 
-use super::flow::Flow;
+use super::flow::ProxiedConnection;
 use super::link::Link;
 use super::reach::Route;
 use super::serve::Server;
@@ -77,7 +77,7 @@ fn one(server: &Server, link: &Link) -> Value {
     })
 }
 
-fn connection(server: &Server, flow: &Flow) -> Option<Value> {
+fn connection(server: &Server, flow: &ProxiedConnection) -> Option<Value> {
     let interface = |path: PathId| server.links.get(usize::from(path.0)).map(|link| link.interface.clone());
     let common = stream::told(&flow.stream, interface)?;
     let (policy, rule, links) = server.why(flow);

@@ -90,24 +90,24 @@ struct Carried {
 
 /// What links have carried, by interface, and the file in which it is kept.
 #[derive(Debug)]
-pub struct Usage {
+pub struct QuotaUsage {
     file: PathBuf,
     carried: BTreeMap<String, Carried>,
 }
 
-impl Usage {
+impl QuotaUsage {
     /// Reads what earlier runs have noted. A file that is missing is an empty one.
     ///
     /// # Errors
     /// If the file can't be read, or isn't what this writes.
-    pub fn open(file: &Path) -> io::Result<Usage> {
+    pub fn open(file: &Path) -> io::Result<QuotaUsage> {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", file.display()));
         let carried = match std::fs::read(file) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| named(error.into()))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(named(error)),
         };
-        Ok(Usage { file: file.to_path_buf(), carried })
+        Ok(QuotaUsage { file: file.to_path_buf(), carried })
     }
 
     /// Adds bytes, and returns how many there are in the period.
@@ -143,7 +143,7 @@ impl Usage {
 mod tests {
     use chrono::NaiveDate;
 
-    use super::{Period, Quota, Usage};
+    use super::{Period, Quota, QuotaUsage};
 
     fn day(text: &str) -> NaiveDate {
         text.parse().unwrap()
@@ -182,14 +182,14 @@ mod tests {
     fn usage_outlives_a_restart_and_ends_with_the_period() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("deep/usage.json");
-        let mut usage = Usage::open(&file).unwrap();
+        let mut usage = QuotaUsage::open(&file).unwrap();
         assert_eq!(usage.add("wwan0", 700, Period::Daily, day("2026-11-23")), 700);
         usage.save().unwrap();
-        let mut usage = Usage::open(&file).unwrap();
+        let mut usage = QuotaUsage::open(&file).unwrap();
         assert_eq!(usage.add("wwan0", 1, Period::Daily, day("2026-11-23")), 701);
         assert_eq!(usage.add("wwan0", 5, Period::Daily, day("2026-11-24")), 5);
         assert_eq!(usage.add("wwan0", 5, Period::Daily, day("2026-11-23")), 10);
         std::fs::write(&file, "{").unwrap();
-        assert!(Usage::open(&file).unwrap_err().to_string().contains("usage.json"));
+        assert!(QuotaUsage::open(&file).unwrap_err().to_string().contains("usage.json"));
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::flow::Flow;
+use super::flow::ProxiedConnection;
 use super::link::{Link, LinkState};
 use super::policy::{Mode, Plan, Policy};
 use super::serve::Server;
@@ -10,7 +10,7 @@ use super::serve::Server;
 impl Server {
     /// The policy that a flow follows, the number of its rule (from 1; none: what holds for the rest), and what it makes of
     /// each link.
-    pub fn why(&self, flow: &Flow) -> (String, Option<usize>, Vec<Value>) {
+    pub fn why(&self, flow: &ProxiedConnection) -> (String, Option<usize>, Vec<Value>) {
         let config = self.config();
         let address = flow.stream.peer_addr();
         let rule = config.policies.rule(&flow.target, address.ip(), flow.client.dscp, flow.bytes());

@@ -7,7 +7,7 @@ mod score;
 
 use serde::{Deserialize, Serialize};
 
-use crate::opening::Opening;
+use crate::opening::OpeningPath;
 
 pub use families::{Axis, Between, Cell, FAMILIES, Family, draw, grid};
 pub use heat::{Map, maps, svg};
@@ -81,7 +81,7 @@ impl CellResult {
 
 /// Where connections are opened if nothing else is asked for.
 fn first() -> String {
-    Opening::First.to_string()
+    OpeningPath::First.to_string()
 }
 
 /// Why results can't be put together.

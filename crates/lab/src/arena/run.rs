@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Cell, CellResult, Results, Series};
 use crate::checkpoint::{self, Store};
-use crate::opening::Opening;
+use crate::opening::OpeningPath;
 use crate::parallel::run_jobs;
 use crate::units::Nanos;
 use crate::{compare, objective, watch};
@@ -44,7 +44,7 @@ pub struct Contest {
     /// The first run's seed; the next have the next numbers.
     pub seed: u64,
     /// The path on which connections open.
-    pub opening: Opening,
+    pub opening: OpeningPath,
     /// The schedulers of plain TCP and of an earlier connection, from which that path is found out.
     pub earlier: [Spec<dyn Scheduler>; 2],
     /// Joins begin with the third ACK, not after the first DSS.
@@ -201,7 +201,7 @@ fn opened(contest: &Contest, cell: &Cell) -> Arc<Scenario> {
     let seed = contest.seed.wrapping_sub(1);
     let [tcp, multipath] = &contest.earlier;
     match contest.opening.apply(&scenario, [tcp, multipath], &contest.congestion, seed) {
-        Ok(opened) if contest.opening != Opening::First => Arc::new(opened),
+        Ok(opened) if contest.opening != OpeningPath::First => Arc::new(opened),
         // A name that only other cells have.
         _ => scenario,
     }
@@ -304,7 +304,7 @@ mod tests {
             congestion: registries.congestion.parse("cubic").unwrap(),
             runs: 4,
             seed: 1,
-            opening: Opening::First,
+            opening: OpeningPath::First,
             earlier: ["single", "minrtt"].map(|name| registries.schedulers.parse(name).unwrap()),
             early_join: false,
         }
