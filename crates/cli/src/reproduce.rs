@@ -58,12 +58,12 @@ with results of other papers beside it (papers/NAME.json), these stay: so one pa
 The settings, their priors and what is fitted to what are in papers/NAME/open.toml. The rows of the scheduler that the paper is \
 about aren't looked at. What was tried is kept in the folder of --state: call it again to go on after an interruption.")]
     Fit(fit::FitOptions),
-    /// Fill the notes of notes.toml in again from the results beside an overview, without running anything
+    /// Fill the notes of notes.toml in again and draw the figures anew, from the results beside an overview: nothing is run
     #[command(after_help = "Examples:
   ropewalk reproduce notes all --report docs/reproduction.md
   ropewalk reproduce notes all --world emulated --report docs/reproduction-emulated.md
 
-A note that its results contradict is an error.")]
+A note that its results contradict is an error. Figures over time stay as they are: their points aren't in the tables.")]
     Notes(Notes),
     /// The lines of each host profile, where each comes from, and the difference that it makes
     #[command(after_help = "Examples:
@@ -370,9 +370,12 @@ fn reword(options: &Notes) -> Result<(), Failure> {
             continue;
         }
         let paper = load(name, options.papers.as_deref())?;
-        let (page, table) = (path.with_extension("md"), path.with_extension("csv"));
-        let (text, entry) = reproduce::reworded(&paper, world, (&read(&page)?, &read(&table)?, &entry))
-            .map_err(Failure::other)?;
+        let (page, table) = (path.with_extension("md"), read(&path.with_extension("csv"))?);
+        let (text, entry) =
+            reproduce::reworded(&paper, world, (&read(&page)?, &table, &entry)).map_err(Failure::other)?;
+        for (picture, svg) in reproduce::redrawn(&paper, world, &table).map_err(Failure::other)? {
+            output::write_file(&beside(&picture), &svg)?;
+        }
         output::write_file(&page, &text)?;
         output::write_file(&path, &entry.text())?;
         entries.push(entry);

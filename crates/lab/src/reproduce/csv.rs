@@ -1,5 +1,7 @@
 //! A paper's results as a table: a line per cell and setting.
 
+use std::collections::BTreeMap;
+
 use super::error::TableError;
 use super::measure::unit;
 use super::notes::Results;
@@ -8,7 +10,7 @@ use super::run::Outcome;
 use crate::stats;
 
 /// The heading.
-const HEAD: &str = "figure,setting,row,column,metric,unit,published,mean,low,high,runs";
+pub(super) const HEAD: &str = "figure,setting,row,column,metric,unit,published,mean,low,high,runs";
 
 fn quoted(text: &str) -> String {
     if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "'")) } else { text.into() }
@@ -56,25 +58,42 @@ pub(super) fn table(outcome: &Outcome) -> String {
     text
 }
 
+/// What a cell's line says of its runs.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Measured {
+    pub(super) metric: String,
+    pub(super) mean: f64,
+    pub(super) interval: Option<(f64, f64)>,
+}
+
+/// Cells by figure, setting, row and column.
+pub(super) type Cells = BTreeMap<(String, String, String, String), Measured>;
+
+/// Reads such a table.
+pub(super) fn cells(text: &str) -> Result<Cells, TableError> {
+    let mut lines = text.lines();
+    if lines.next() != Some(HEAD) {
+        return Err(TableError::Heading(HEAD));
+    }
+    let mut found = Cells::new();
+    for line in lines {
+        let fields = published::split(line);
+        let [figure, setting, row, column, metric, _, _, mean, low, high, ..] = fields.as_slice() else {
+            return Err(TableError::Line(line.into()));
+        };
+        if let Ok(mean) = mean.parse() {
+            let key = (figure.clone(), setting.clone(), row.clone(), column.clone());
+            let interval = low.parse().ok().zip(high.parse().ok());
+            found.insert(key, Measured { metric: metric.clone(), mean, interval });
+        }
+    }
+    Ok(found)
+}
+
 /// Reads such a table's means.
 ///
 /// # Errors
 /// The line that isn't one.
 pub fn results(text: &str) -> Result<Results, TableError> {
-    let mut lines = text.lines();
-    if lines.next() != Some(HEAD) {
-        return Err(TableError::Heading(HEAD));
-    }
-    let mut found = Results::new();
-    for line in lines {
-        let fields = published::split(line);
-        let [figure, setting, row, column, metric, _, _, mean, ..] = fields.as_slice() else {
-            return Err(TableError::Line(line.into()));
-        };
-        if let Ok(mean) = mean.parse() {
-            let key = (figure.clone(), setting.clone(), row.clone(), column.clone());
-            found.insert(key, (metric.clone(), mean));
-        }
-    }
-    Ok(found)
+    Ok(cells(text)?.into_iter().map(|(key, cell)| (key, (cell.metric, cell.mean))).collect())
 }

@@ -48,6 +48,18 @@ pub(super) fn unit(metric: &str) -> &'static str {
     }
 }
 
+/// What stands at the axis of a measure: its unit, or what is counted where it has none.
+pub(super) fn axis_label(metric: &str) -> String {
+    let (what, path) = metric.split_once(':').unwrap_or((metric, ""));
+    match (what, unit(metric)) {
+        ("cwnd", _) => format!("congestion window of {path}, segments"),
+        ("in-flight", _) => format!("in flight on {path}, segments"),
+        ("gap" | "bound" | "window-bound", _) => "ratio".into(),
+        (_, "") => what.into(),
+        (_, unit) => unit.into(),
+    }
+}
+
 /// All measures of a run; `skip` of its start isn't counted in goodput and the out-of-order queue.
 pub(super) fn measure(spec: &RunSpec, result: &RunResult, skip: Nanos) -> Measures {
     let mut found = Measures::new();
@@ -114,4 +126,18 @@ pub(super) fn measure(spec: &RunSpec, result: &RunResult, skip: Nanos) -> Measur
         put(&format!("packets:{}", path.name), path.segments as f64);
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::axis_label;
+
+    #[test]
+    fn every_axis_says_what_it_shows() {
+        assert_eq!(axis_label("fct"), "s");
+        assert_eq!(axis_label("timeouts"), "timeouts");
+        assert_eq!(axis_label("gap"), "ratio");
+        assert_eq!(axis_label("share:wlan"), "%");
+        assert_eq!(axis_label("cwnd:subflow1"), "congestion window of subflow1, segments");
+    }
 }

@@ -10,6 +10,7 @@
 //! - `notes.toml`: what was found, in words; numbers are references to results.
 
 mod abc;
+mod axis;
 mod cells;
 mod chart;
 mod check;
@@ -18,6 +19,7 @@ mod csv;
 mod document;
 mod effect;
 mod error;
+mod figures;
 mod files;
 mod finalists;
 mod fit;
@@ -38,6 +40,7 @@ mod run;
 mod self_test;
 mod series;
 mod settings;
+mod svg;
 
 use std::collections::BTreeMap;
 
@@ -51,6 +54,7 @@ pub use document::document;
 pub use error::{
     CellError, KeyError, NoteError, PaperError, PublishedError, ReferenceError, SettingError, TableError,
 };
+pub use figures::redrawn;
 pub use files::{NAMES, load, load_from};
 pub use fit::{Fit, FitRequest, Tried, fit};
 pub use hosts::{Difference, differences, hosts_page};

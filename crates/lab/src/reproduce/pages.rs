@@ -4,9 +4,8 @@
 use std::fmt::Write as _;
 
 use super::cells::Grid;
-use super::chart::{Chart, Curve, Kind as Drawn};
+use super::figures;
 use super::judge::{InSetting, Verdict};
-use super::measure::unit;
 use super::notes::{Counted, Results};
 use super::overview::{self, Entry, agreement, by_reading, each_reading, entry_path, folder};
 use super::plan::{FITTED, MAIN};
@@ -44,9 +43,15 @@ pub fn pages(outcomes: &[Outcome], kept: &[Entry], command: &str) -> Result<(Str
         }
         entries.retain(|kept| kept.name != *name);
         entries.push(entry);
-        let (page, figures) = page(outcome, &note)?;
-        files.push((format!("{}/{name}.md", folder(world)), page));
-        files.extend(figures);
+        let mut pictures = figures::redrawn(&outcome.paper, world, &table)?;
+        for figure in outcome.paper.plan.figures.iter().filter(|figure| figure.kind == Kind::Series) {
+            let svg = figures::over_time(outcome, figure).svg();
+            if figure.world == world && !svg.is_empty() {
+                pictures.push((figures::path(&outcome.paper, world, &figure.id), svg));
+            }
+        }
+        files.push((format!("{}/{name}.md", folder(world)), page(outcome, &pictures, &note)?));
+        files.extend(pictures);
         files.push((format!("{}/{name}.csv", folder(world)), table));
     }
     let whole = outcomes.iter().all(Outcome::whole);
@@ -114,8 +119,9 @@ pub fn reworded(
 
 fn page(
     outcome: &Outcome,
+    pictures: &[Page],
     note: &dyn Fn(&str) -> Result<Option<String>, PaperError>,
-) -> Result<(String, Vec<Page>), PaperError> {
+) -> Result<String, PaperError> {
     let plan = &outcome.paper.plan;
     let name = &outcome.paper.name;
     let mut text = format!("# {}\n\n{}.\n\nMeasured on: {}.\n", plan.title, plan.source, plan.testbed);
@@ -161,30 +167,17 @@ fn page(
         text += &fitted(outcome);
     }
     text += &claims(outcome, note)?;
-    let mut figures = Vec::new();
-    if let Some(fit) = outcome.paper.fitted.as_ref().filter(|_| !real) {
-        let svg = super::marginals::svg(fit);
-        if !svg.is_empty() {
-            figures.push((format!("{}/{name}-marginals.svg", folder(outcome.world)), svg));
-        }
-    }
     for (place, figure) in plan.figures.iter().enumerate().filter(|(_, figure)| figure.world == outcome.world)
     {
         let grids: Vec<&Grid> = outcome.grids.iter().filter(|grid| grid.figure == place).collect();
-        let chart = match figure.kind {
-            Kind::Series => curves(outcome, figure),
-            Kind::Grid | Kind::Reordering => drawn(outcome, figure, &grids),
-        };
         let _ = writeln!(text, "\n## {}\n", figure.title);
-        let svg = chart.svg();
-        if !svg.is_empty() {
-            let file = format!("{name}-{}.svg", figure.id);
-            let _ = writeln!(text, "![{}]({file})\n", figure.title);
-            figures.push((format!("{}/{file}", folder(outcome.world)), svg));
+        let path = figures::path(&outcome.paper, outcome.world, &figure.id);
+        if pictures.iter().any(|(known, _)| *known == path) {
+            let _ = writeln!(text, "![{}]({name}-{}.svg)\n", figure.title, figure.id);
         }
         text += &numbers(outcome, figure, &grids);
     }
-    Ok((text, figures))
+    Ok(text)
 }
 
 /// How open parts of the scheduler's rule are read, and what each value gave.
@@ -432,78 +425,6 @@ pub(super) fn shortened(detail: &str) -> String {
         return detail.into();
     }
     format!("{}; and {} more", parts[..4].join("; "), parts.len() - 4)
-}
-
-fn drawn(outcome: &Outcome, figure: &Figure, grids: &[&Grid]) -> Chart {
-    // Columns of different measures have no common axis: each is shown over the first row's.
-    let mixed = figure.columns.iter().any(|column| column.metric.is_some());
-    let mut curves = Vec::new();
-    let base = |row: usize, column: usize| -> f64 {
-        if !mixed {
-            return 1.0;
-        }
-        let _ = row;
-        grids.first().map_or(1.0, |grid| stats::mean(&grid.cells[0][column].values))
-    };
-    for (row, row_line) in figure.rows.iter().enumerate() {
-        let printed = figure.columns.iter().enumerate().filter_map(|(column, line)| {
-            let found = outcome.paper.published.iter().find(|number| {
-                number.table == figure.id && number.row == row_line.label && number.column == line.label
-            })?;
-            (figure.against.is_none()).then(|| (column as f64, found.value / base(row, column), None))
-        });
-        curves.push(Curve { row, kind: Drawn::Published, points: printed.collect() });
-        for (variant, kind) in [(MAIN, Drawn::Ruled), (FITTED, Drawn::Fitted)] {
-            let Some(grid) = grids.iter().find(|grid| grid.variant == variant) else { continue };
-            let points = (0..figure.columns.len()).filter_map(|column| {
-                let values = &grid.cells[row][column].values;
-                let scale = base(row, column);
-                let around = stats::mean_interval(values, outcome.seed);
-                let around = around.map(|(low, high)| (low / scale, high / scale));
-                let value = stats::mean(values) / scale;
-                (value > 0.0 && value.is_finite()).then_some((column as f64, value, around))
-            });
-            curves.push(Curve { row, kind, points: points.collect() });
-        }
-    }
-    let metric =
-        grids.first().and_then(|grid| grid.cells.first()?.first()).map_or("", |cell| cell.metric.as_str());
-    Chart {
-        title: figure.title.clone(),
-        unit: if mixed { format!("over {} as ruled", figure.rows[0].label) } else { unit(metric).into() },
-        rows: figure.rows.iter().map(|row| row.label.clone()).collect(),
-        places: figure.columns.iter().map(|column| column.label.clone()).collect(),
-        curves,
-    }
-}
-
-fn curves(outcome: &Outcome, figure: &Figure) -> Chart {
-    let own: Vec<_> =
-        outcome.series.iter().filter(|curve| curve.figure == figure.id && curve.variant == MAIN).collect();
-    let longest = own.iter().map(|curve| curve.points.len()).max().unwrap_or(0);
-    let places = own.iter().find(|curve| curve.points.len() == longest);
-    let label = |(place, point): (usize, &(f64, f64, f64))| {
-        if place % 5 == 0 { format!("{:.1} s", point.0) } else { String::new() }
-    };
-    Chart {
-        title: figure.title.clone(),
-        unit: figure.metric.clone(),
-        rows: figure.rows.iter().map(|row| row.label.clone()).collect(),
-        places: places.map_or_else(Vec::new, |curve| curve.points.iter().enumerate().map(label).collect()),
-        curves: own
-            .iter()
-            .map(|curve| Curve {
-                row: figure.rows.iter().position(|row| row.label == curve.label).unwrap_or(0),
-                kind: Drawn::Ruled,
-                points: curve
-                    .points
-                    .iter()
-                    .enumerate()
-                    .map(|(place, point)| (place as f64, point.1, None))
-                    .collect(),
-            })
-            .collect(),
-    }
 }
 
 fn numbers(outcome: &Outcome, figure: &Figure, grids: &[&Grid]) -> String {

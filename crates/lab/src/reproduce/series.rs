@@ -8,7 +8,7 @@ use super::plan::{Cell, Variant, Work};
 use super::{Figure, Paper};
 
 /// Bins over the time that is shown.
-const BINS: usize = 50;
+pub(super) const BINS: usize = 50;
 
 /// A curve.
 #[derive(Clone, PartialEq, Debug)]
@@ -26,7 +26,7 @@ pub struct Series {
 }
 
 /// Seconds that a figure shows: its last column's place.
-fn span(figure: &Figure) -> f64 {
+pub(super) fn span(figure: &Figure) -> f64 {
     figure.columns.iter().filter_map(|column| column.x).fold(5.0, f64::max)
 }
 
