@@ -131,6 +131,8 @@ impl<P: Payload> Connection<P> {
         }
         let is_filled = self.fill_silly_window(now);
         let only_fin = self.send.closed() && self.send.una() == self.send.written() && self.meta_backoff >= 2;
+        // The peer may still be in SYN-RECEIVED, and drops a probe with the keys on it: every other time they go on ACKs alone.
+        let only_fin = only_fin && (self.negotiated.confirmed || self.meta_backoff % 2 == 1);
         if (self.send.window_left() == 0 && !is_filled) || only_fin {
             //= RFC 9293 MUST-36 a zero window is probed
             // The window's reopening may have been lost with a path: every subflow asks for it. And a DATA_FIN that
