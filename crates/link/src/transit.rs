@@ -253,8 +253,7 @@ impl<T> Transit<T> {
         if !self.sorted.is_empty() {
             return self.drop_sorted();
         }
-        let len = self.ring.front().map_or(0, |first| first.len);
-        self.ring.pop_front();
+        let len = self.ring.pop_front().map_or(0, |first| first.len);
         self.first = self.ring.front().map_or(Nanos::MAX, |next| next.at);
         len
     }

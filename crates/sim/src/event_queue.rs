@@ -30,25 +30,42 @@ impl EventQueue {
     /// Sets when a source's next event is due.
     #[inline]
     pub(crate) fn set(&mut self, source: usize, at: Option<Nanos>) {
+        if self.moves_first(source, at) {
+            self.search_rarely();
+        }
+    }
+
+    /// As [`set`](Self::set), by the event loop for the source of the event that it has handled; returns whether this source is
+    /// the first now, so that the loop may go on with it.
+    #[inline]
+    pub(crate) fn set_and_check(&mut self, source: usize, at: Option<Nanos>) -> bool {
+        if self.moves_first(source, at) {
+            self.search();
+        }
+        self.first.1 == source
+    }
+
+    /// Sets when a source's next event is due; returns whether the first event moved to a later time, and has to be searched.
+    #[inline(always)]
+    fn moves_first(&mut self, source: usize, at: Option<Nanos>) -> bool {
         let at = at.unwrap_or(Nanos::MAX);
         self.at[source] = at;
         let first = self.first;
         if source == first.1 {
             if at > first.0 {
-                self.search();
-            } else {
-                self.first.0 = at;
+                return true;
             }
+            self.first.0 = at;
         } else if at <= first.0 && (at, source) < first {
             self.first = (at, source);
         }
+        false
     }
 
-    /// As [`set`](Self::set); returns whether this source is the first now, so that the event loop may go on with it.
-    #[inline]
-    pub(crate) fn set_and_check(&mut self, source: usize, at: Option<Nanos>) -> bool {
-        self.set(source, at);
-        self.first.1 == source
+    /// The first event is mostly moved by the event loop.
+    #[cold]
+    fn search_rarely(&mut self) {
+        self.search();
     }
 
     #[inline]
