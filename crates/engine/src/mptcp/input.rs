@@ -55,7 +55,8 @@ impl<P: Payload> Connection<P> {
     }
 
     /// The way of every segment. `PREDICTED` answers questions, which are left out; it changes no rule.
-    #[inline(always)]
+    // A function of its own: what its callers keep in registers would be spilled again and again.
+    #[inline(never)]
     fn process_segment<const PREDICTED: bool>(
         &mut self,
         now: Nanos,
@@ -70,7 +71,9 @@ impl<P: Payload> Connection<P> {
         }
         let Some((mut cx, subflow)) = self.split(now, index) else { return };
         let (state, rcv_nxt) = (subflow.tcp.state(), subflow.tcp.rcv_nxt());
-        let outcome = subflow.tcp.on_segment::<PREDICTED>(&mut cx, segment, offset);
+        // Filled in where it stays: a copy of what was just written stalls.
+        let mut outcome = Outcome::default();
+        subflow.tcp.on_segment::<PREDICTED>(&mut cx, segment, offset, &mut outcome);
         // A predicted segment is no SYN.
         let flags = if PREDICTED { Flags::ACK } else { segment.flags };
         let window = subflow.tcp.window_in(flags, segment.window);

@@ -12,7 +12,8 @@ use crate::{MILLISECOND, SECOND};
 const PAWS_IDLE: u64 = 24 * 24 * 3600 * SECOND;
 
 impl<P: Payload> Subflow<P> {
-    /// A segment for this four-tuple arrived. Its payload is taken out if it is accepted; `offset` travels with it.
+    /// A segment for this four-tuple arrived; adds to `outcome` what happened. Its payload is taken out if it is accepted; `offset`
+    /// travels with it.
     /// `PREDICTED`: [`is_predicted`](Self::is_predicted) was true, and answers questions that are left out. Then a payload that
     /// is left is in order, and the caller's to deliver.
     #[inline(always)]
@@ -21,13 +22,13 @@ impl<P: Payload> Subflow<P> {
         cx: &mut Context<'_>,
         segment: &mut Segment<P>,
         offset: StreamOffset,
-    ) -> Outcome {
+        outcome: &mut Outcome,
+    ) {
         self.common.counters.in_segs += 1;
         self.nothing_to_send = false;
-        let mut outcome = Outcome::default();
         let position = self.receiver.position(&self.common, segment.seq);
-        if !PREDICTED && !self.check_segment(cx, segment, position, &mut outcome) {
-            return outcome;
+        if !PREDICTED && !self.check_segment(cx, segment, position, outcome) {
+            return;
         }
         outcome.acceptable = true;
         self.probing.received_at = cx.now;
@@ -37,21 +38,20 @@ impl<P: Payload> Subflow<P> {
         if common.negotiated.ecn {
             self.receiver.on_ecn(cx, segment);
         }
-        self.sender.process_ack(common, cx, segment, position, &mut outcome);
+        self.sender.process_ack(common, cx, segment, position, outcome);
         if !PREDICTED {
-            self.after_ack(cx, &mut outcome);
+            self.after_ack(cx, outcome);
             if self.common.state == State::Closed {
-                return outcome;
+                return;
             }
         }
         if !segment.payload.is_empty() || (!PREDICTED && segment.flags.contains(Flags::FIN)) {
             let common = &mut self.common;
             self.receiver.measure_rtt(common, cx, segment);
-            if self.receiver.on_data::<PREDICTED>(common, cx, segment, position, offset, &mut outcome) {
+            if self.receiver.on_data::<PREDICTED>(common, cx, segment, position, offset, outcome) {
                 common.on_fin_received(cx);
             }
         }
-        outcome
     }
 
     /// Header prediction: whether a segment certainly passes [`check_segment`](Self::check_segment), where windows are

@@ -189,7 +189,9 @@ impl End {
 
     pub fn receive(&mut self, mut segment: Segment<SyntheticPayload>) -> Outcome {
         let (mut cx, subflow) = self.split();
-        subflow.on_segment::<false>(&mut cx, &mut segment, StreamOffset::default())
+        let mut outcome = Outcome::default();
+        subflow.on_segment::<false>(&mut cx, &mut segment, StreamOffset::default(), &mut outcome);
+        outcome
     }
 
     /// A segment from the peer at the number that is expected next.
