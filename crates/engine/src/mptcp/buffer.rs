@@ -113,6 +113,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Tells the application once there is space enough.
+    #[inline(never)]
     pub(crate) fn wake_writer(&mut self) {
         if self.send.take_writable() {
             self.events.push_back(Event::Writable);

@@ -199,7 +199,7 @@ impl<P: Payload> Connection<P> {
         subflow.control_len = control_len;
         let transmit = subflow.tcp.poll_transmit(&mut cx, max_segments, out)?;
         let window = subflow.tcp.advertised_window();
-        self.write_options(now, index, transmit, window, out);
+        self.write_options(now, index, control_len, transmit, window, out);
         let quiet = self.subflows[index].as_ref().is_none_or(|subflow| subflow.tcp.has_nothing_to_send());
         Some((self.metrics[index].path, quiet))
     }
@@ -269,12 +269,14 @@ impl<P: Payload> Connection<P> {
         Some(remote.idsn.wrapping_add(1).wrapping_add(self.receive.ack()))
     }
 
-    /// Writes the options of Multipath TCP. `window`: what the subflow advertised last.
+    /// Writes the options of Multipath TCP. `control_len`: their bytes where the segment carries no data; `window`: what the
+    /// subflow advertised last.
     #[inline]
     fn write_options(
         &mut self,
         now: Nanos,
         index: usize,
+        control_len: u8,
         transmit: Transmit,
         window: u64,
         segment: &mut Segment<P>,
@@ -297,7 +299,7 @@ impl<P: Payload> Connection<P> {
         if kind == Kind::Data {
             self.write_data_options(tag, ssn, part, segment);
         } else if kind == Kind::Ack {
-            self.write_ack_options(now, index, segment);
+            self.write_ack_options(now, index, control_len, segment);
         } else if kind == Kind::Rst {
             self.write_reset_options(index, segment);
         } else {
@@ -453,10 +455,9 @@ impl<P: Payload> Connection<P> {
     }
 
     #[inline]
-    fn write_ack_options(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) {
-        let Some(subflow) = self.subflows[index].as_ref() else { return };
+    fn write_ack_options(&mut self, now: Nanos, index: usize, control_len: u8, segment: &mut Segment<P>) {
         // Nothing but a DATA_ACK is to be said, and SACK has left room for it.
-        let usual = subflow.control_len == self.ack_only_len() && !self.send.closed();
+        let usual = control_len == self.ack_only_len() && !self.send.closed();
         let room = segment.sack.len() <= if self.negotiated.ack_is_64 { 1 } else { 2 };
         if usual && room && segment.timestamps.is_some() {
             segment.dss = Some(self.dss_ack());

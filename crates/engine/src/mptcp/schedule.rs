@@ -100,25 +100,28 @@ impl<P: Payload> Connection<P> {
             if assigned.is_some() {
                 return assigned;
             }
-            if let Decision::Wait { until } = decision {
-                self.scheduling.needs_schedule = false;
-                if self.scheduling.scheduler.is_undecided() {
-                    self.scheduling.undecided = true;
-                    return None;
-                }
-                self.deadlines.wait = until.filter(|at| *at > now).map(|at| at.max(now + MIN_WAIT));
-                return self.override_wait(now, max_segments);
-            }
             idle += 1;
-            if idle >= MAX_EMPTY_DECISIONS {
-                self.scheduling.needs_schedule = false;
-                // With the window full nothing could have been sent: that is no fault of the scheduler's.
-                if self.send.unsent() > 0 && self.send.window_left() > 0 && self.any_window() {
-                    self.note_overruled(now, self.nothing_sent(decision));
-                }
-                return self.override_wait(now, max_segments);
+            if matches!(decision, Decision::Wait { .. }) || idle >= MAX_EMPTY_DECISIONS {
+                return self.stop_asking(now, decision, max_segments);
             }
         }
+    }
+
+    /// The scheduler waits, or its decisions send nothing: it isn't asked again until something happens.
+    #[cold]
+    fn stop_asking(&mut self, now: Nanos, decision: Decision, max_segments: u32) -> Option<usize> {
+        self.scheduling.needs_schedule = false;
+        if let Decision::Wait { until } = decision {
+            if self.scheduling.scheduler.is_undecided() {
+                self.scheduling.undecided = true;
+                return None;
+            }
+            self.deadlines.wait = until.filter(|at| *at > now).map(|at| at.max(now + MIN_WAIT));
+        } else if self.send.unsent() > 0 && self.send.window_left() > 0 && self.any_window() {
+            // With the window full nothing could have been sent: that is no fault of the scheduler's.
+            self.note_overruled(now, self.nothing_sent(decision));
+        }
+        self.override_wait(now, max_segments)
     }
 
     /// All written data is assigned to subflows, and the writer waits for buffer space: data that was sent may be sent again

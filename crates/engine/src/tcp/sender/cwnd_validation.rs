@@ -39,11 +39,11 @@ impl CwndValidation {
         self.used = 0;
     }
 
-    /// New data was sent; `una` and `next` are SND.UNA and SND.NXT.
+    /// New data was sent, and so many segments are in flight; `una` and `next` are SND.UNA and SND.NXT.
     #[inline(always)]
-    pub fn on_data_sent(&mut self, cx: &mut Context<'_>, una: u64, next: u64) {
+    pub fn on_data_sent(&mut self, cx: &mut Context<'_>, in_flight: u32, una: u64, next: u64) {
         let metrics = &cx.metrics[cx.index];
-        let full = metrics.in_flight() >= metrics.cwnd;
+        let full = in_flight >= metrics.cwnd;
         if una >= self.end || full || (!self.limited && metrics.packets_out > self.max_packets_out) {
             self.limited = full;
             self.max_packets_out = metrics.packets_out;

@@ -63,13 +63,18 @@ impl<P: Payload> Sender<P> {
     #[inline]
     pub(super) fn note_reordering(&mut self, cx: &Context<'_>, summary: &AckSummary) {
         if cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks {
-            let highest = self.dup_ack.highest;
-            if let Some(end) = summary.first_original_end.filter(|end| *end < highest) {
-                let behind = (highest - end).div_ceil(u64::from(cx.own().mss.max(1))) + 1;
-                self.dup_ack.on_reordering(u32::try_from(behind).unwrap_or(u32::MAX));
-            }
-            self.dup_ack.highest = highest.max(summary.end);
+            self.note_behind_highest(cx, summary);
         }
+    }
+
+    #[cold]
+    fn note_behind_highest(&mut self, cx: &Context<'_>, summary: &AckSummary) {
+        let highest = self.dup_ack.highest;
+        if let Some(end) = summary.first_original_end.filter(|end| *end < highest) {
+            let behind = (highest - end).div_ceil(u64::from(cx.own().mss.max(1))) + 1;
+            self.dup_ack.on_reordering(u32::try_from(behind).unwrap_or(u32::MAX));
+        }
+        self.dup_ack.highest = highest.max(summary.end);
     }
 
     /// A hole was filled by what was late: everything sacked above it came before it.

@@ -29,6 +29,7 @@ impl Prr {
     }
 
     /// An ACK delivered segments: sets the window to what is in flight and sndcnt more.
+    #[inline(never)]
     pub fn reduce(&mut self, metrics: &mut SubflowMetrics, delivered: u32, newly_lost: u32, advanced: bool) {
         if delivered == 0 {
             return;

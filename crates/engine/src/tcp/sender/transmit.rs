@@ -209,6 +209,7 @@ impl<P: Payload> Sender<P> {
         self.snd_nxt += taken as u64;
         self.last_sent_at = cx.now;
         let flags = self.app_limited_flag();
+        let in_flight = metrics.in_flight();
         self.scoreboard.push(Entry {
             position,
             tag,
@@ -217,7 +218,7 @@ impl<P: Payload> Sender<P> {
             lead: 0,
             mapped: 0,
             segments,
-            in_flight: metrics.in_flight(),
+            in_flight,
             lost: metrics.totals.lost as u16,
             sent_at: cx.now,
             rate,
@@ -226,7 +227,7 @@ impl<P: Payload> Sender<P> {
             self.on_paced(cx, segments, taken);
         }
         common.counters.data_segments += u64::from(segments);
-        self.cwnd_validation.on_data_sent(cx, self.snd_una, self.snd_nxt);
+        self.cwnd_validation.on_data_sent(cx, in_flight, self.snd_una, self.snd_nxt);
         self.ensure_retransmit(common, cx);
         if probe {
             self.on_probe_sent(common, false);
