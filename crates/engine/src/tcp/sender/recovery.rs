@@ -68,7 +68,8 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// Whether SACKs alone let the window grow: where packets are reordered (Linux's `tcp_may_raise_cwnd`, since 3.15).
+    /// Whether SACKs alone let the window grow: where packets are reordered (Linux's `tcp_may_raise_cwnd`, since 3.12). Loss detection
+    /// by counting leaves it out.
     #[inline]
     fn grows_out_of_order(&self, cx: &Context<'_>) -> bool {
         self.rack.reordering_seen() && cx.tcp.recovery.loss_detection == LossDetection::Rack
