@@ -44,6 +44,32 @@ fn curl_downloads_from_nginx_over_two_links() {
     assert_eq!(stage.traces(), "", "something is left");
 }
 
+/// As DHCP leaves a host with two uplinks: each has a default route, and the metric decides.
+#[test]
+fn answers_leave_by_the_interface_of_their_address_among_two_default_routes() {
+    let Some(stage) = Stage::new() else { return };
+    if lacks(&["nginx", "curl"]) {
+        return;
+    }
+    for (link, metric) in [("0", "100"), ("1", "200")] {
+        let (via, dev) = (format!("10.0.{link}.2"), format!("eth{link}"));
+        let line = ["route", "add", "default", "via", &via, "dev", &dev, "metric", metric];
+        stage.server.check("ip", &line).unwrap();
+    }
+    stage.client.check("ip", &["address", "add", "10.9.0.2/32", "dev", "lo"]).unwrap();
+    fs::write(stage.folder.path().join("file"), pattern(1_000_000)).unwrap();
+    let _nginx = nginx(&stage);
+    let gateway = stage.gateway(&[]);
+    for (link, url) in [("wan0", "http://10.0.0.1/file"), ("wan1", "http://10.0.1.1/file")] {
+        let before = stage.received(link);
+        let line = ["-sS", "--fail", "--max-time", "20", "--interface", "10.9.0.2", "-o", "/dev/null", url];
+        stage.client.check("curl", &line).unwrap();
+        assert!(stage.received(link) - before > 1_000_000, "answers for {url} left elsewhere");
+    }
+    assert_eq!(gateway.end(), Some(0));
+    assert_eq!(stage.traces(), "", "something is left");
+}
+
 #[test]
 fn each_scheduler_carries_downloads_from_nginx() {
     let Some(stage) = Stage::new() else { return };

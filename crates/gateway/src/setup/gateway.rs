@@ -13,7 +13,7 @@ use ropewalk_tokio::Path;
 use serde_json::json;
 
 use super::{
-    HostAddress, Preview, Step, Undo, clean, has_default_route, has_force_forwarding, interface_routes,
+    HostAddress, Preview, Step, Undo, clean, default_interface, has_force_forwarding, interface_routes,
     is_forwarding, remember, table_of_source,
 };
 
@@ -164,12 +164,13 @@ impl Plan {
         if self.uplinks.len() < 2 {
             return Ok(());
         }
+        let defaults = [default_interface(false)?, default_interface(true)?];
         for (index, uplink) in self.uplinks.iter_mut().enumerate() {
             let (interface, v6) = (uplink.public.interface.as_str(), uplink.public.address.is_ipv6());
             let priority = FIRST_TABLE + index;
             uplink.routing = match table_of_source(uplink.public.address)? {
                 Some(table) => Some(Routing { table, priority, routes: Vec::new() }),
-                None if has_default_route(interface, v6)? => None,
+                None if defaults[usize::from(v6)].as_deref() == Some(interface) => None,
                 None => {
                     let routes = interface_routes(interface, v6)?;
                     Some(Routing { table: priority.to_string(), priority, routes })

@@ -90,12 +90,31 @@ fn plain_route(line: &str, interface: &str) -> String {
     route
 }
 
-/// Whether the main table's default route uses an interface.
+#[derive(Deserialize)]
+struct DefaultRoute {
+    dev: Option<String>,
+    #[serde(default)]
+    metric: u32,
+}
+
+/// The interface of the main table's best default route: with several, as DHCP leaves them on a host with two uplinks,
+/// the others are not used. `None` for a route with several next hops.
 ///
 /// # Errors
 /// If `ip` can't be run.
-pub fn has_default_route(interface: &str, v6: bool) -> io::Result<bool> {
-    Ok(interface_routes(interface, v6)?.iter().any(|route| route.starts_with("default")))
+pub fn default_interface(v6: bool) -> io::Result<Option<String>> {
+    let family = if v6 { "-6" } else { "-4" };
+    best_default(&run("ip", &["-j", family, "route", "show", "default", "table", "main"], None)?)
+}
+
+fn best_default(text: &str) -> io::Result<Option<String>> {
+    let routes: Vec<DefaultRoute> = match text.trim() {
+        "" => Vec::new(),
+        text => serde_json::from_str(text).map_err(|error| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("`ip -j route show default`: {error}"))
+        })?,
+    };
+    Ok(routes.into_iter().min_by_key(|route| route.metric).and_then(|route| route.dev))
 }
 
 /// The table that a rule of the host names for packets from an address: `from ADDRESS lookup TABLE`.
@@ -157,6 +176,19 @@ mod tests {
         let rules = "0:\tfrom all lookup local\n99:\tfrom 192.0.2.7 fwmark 0x1 lookup 5\n100:\tfrom 192.0.2.7 lookup 101\n";
         assert_eq!(source_rule(rules, [192, 0, 2, 7].into()).as_deref(), Some("101"));
         assert_eq!(source_rule(rules, [192, 0, 2, 8].into()), None);
+    }
+
+    #[test]
+    fn the_default_route_of_the_least_metric_is_used() {
+        let text = r#"[{"dst":"default","gateway":"192.0.2.1","dev":"eth1","metric":200,"flags":[]},
+            {"dst":"default","gateway":"198.51.100.1","dev":"eth0","metric":100,"flags":[]}]"#;
+        assert_eq!(best_default(text).unwrap().as_deref(), Some("eth0"));
+        let text = text.replace(r#","metric":200"#, "");
+        assert_eq!(best_default(&text).unwrap().as_deref(), Some("eth1"), "no metric is 0");
+        let hops = r#"[{"dst":"default","flags":[],"nexthops":[{"dev":"eth0"},{"dev":"eth1"}]}]"#;
+        for none in ["", "[]\n", hops] {
+            assert_eq!(best_default(none).unwrap(), None, "{none}");
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
 pub use host::{
-    HostAddress, addresses, has_default_route, has_force_forwarding, interface_routes, is_forwarding,
+    HostAddress, addresses, default_interface, has_force_forwarding, interface_routes, is_forwarding,
     table_of_source,
 };
 pub use leftovers::{clean, remember};
