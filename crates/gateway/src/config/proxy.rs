@@ -213,7 +213,10 @@ pub fn parse(source: &Arc<Source>, folder: &Path) -> Result<Config, InputError> 
         if reader.errors.is_empty()
             && let Err(error) = config.check()
         {
-            reader.wrong(file.place(error.table()), error.to_string(), "here", "");
+            let key = error.key().zip(file.get(error.table()));
+            let of_key = key.and_then(|(key, table)| Some(reader.table(&PROXY, table)?.place(key)));
+            let place = of_key.unwrap_or_else(|| file.place(error.table()));
+            reader.wrong(place, error.to_string(), "here", "");
         }
         config
     })
@@ -447,7 +450,7 @@ mod tests {
             (format!("{LINKS}price = -1"), "p.toml:5:9: `price` must be a number from 0"),
             (format!("{LINKS}rate = '20'"), "p.toml:5:9: "),
             (format!("{LINKS}quota = '5GB'"), "p.toml:5:9: `5GB` is no quota"),
-            (proxy("listen = '0.0.0.0:1080'"), "p.toml:5:2: 0.0.0.0:1080 can be reached by others"),
+            (proxy("listen = '0.0.0.0:1080'"), "p.toml:6:1: 0.0.0.0:1080 can be reached by others"),
             (proxy("listen = 'here'"), "p.toml:6:10: expected an address and a port"),
             (proxy("users = '/nonexistent'"), "p.toml:6:9: /nonexistent: "),
             (proxy("allow = '10.0.0.0/8'"), "p.toml:6:9: expected a list of texts"),
@@ -457,7 +460,7 @@ mod tests {
             (proxy("congestion = 'cubik'"), "p.toml:6:14: "),
             (
                 proxy("transparent = 'wlan0'"),
-                "p.toml:5:2: transparent `wlan0`: expected an interface that is no",
+                "p.toml:6:1: transparent `wlan0`: expected an interface that is no",
             ),
             (
                 proxy("captive-check = 'https://a.net'"),

@@ -168,6 +168,15 @@ impl ConfigError {
             _ => "proxy",
         }
     }
+
+    /// The key of that table that it is about, if it is one.
+    pub fn key(&self) -> Option<&'static str> {
+        match self {
+            ConfigError::OpenProxy(_) => Some("listen"),
+            ConfigError::Transparent(_) => Some("transparent"),
+            _ => None,
+        }
+    }
 }
 
 impl Config {
