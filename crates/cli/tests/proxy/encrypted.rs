@@ -73,6 +73,14 @@ fn a_proxy_and_its_gateway_know_each_other_and_nobody_else() {
         let (code, received) = stage.curl(&["--proxy", &socks, &url]);
         assert!(code == 97 && received.is_empty(), "{arguments:?}: {code}: {}", logs());
         stage.wait_for_log(words);
+        // It is said without `--log debug` as well.
+        let log = stage.log();
+        let is_warning =
+            |line: &str| line.contains("WARN") && line.contains("no connection through the gateway");
+        assert!(
+            log.lines().rev().find(|line| is_warning(line)).is_some_and(|line| line.contains(words)),
+            "{log}"
+        );
         assert!(proxy.terminate().success());
     }
     assert!(!Far::log(&stage).contains("panicked") && far.terminate().success(), "{}", Far::log(&stage));

@@ -33,6 +33,14 @@ use crate::udp::{associate::Association, relay::Carried};
 const PAUSE: Duration = Duration::from_millis(20);
 /// How often subflows that are missing are opened again.
 const REOPEN: Duration = Duration::from_secs(10);
+/// How often the log says that the gateway is of no use.
+const WARN_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Whether a gateway's answer is about the server that it was asked for, and not about itself or who asks.
+fn is_about_server(answer: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
+    matches!(answer.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable)
+}
 
 /// The proxy, as clients' tasks see it.
 #[derive(Debug)]
@@ -58,6 +66,8 @@ pub struct Server {
     pub failed: AtomicU64,
     /// Connections that ended by a reset.
     pub lost: AtomicU64,
+    /// When the log last said that the gateway is of no use.
+    warned_of_gateway: Mutex<Option<Instant>>,
     pub(super) draining: AtomicBool,
     /// Whether connections are to end.
     pub(super) stopping: watch::Sender<bool>,
@@ -83,6 +93,7 @@ impl Server {
             started: Instant::now(),
             failed: AtomicU64::new(0),
             lost: AtomicU64::new(0),
+            warned_of_gateway: Mutex::default(),
             draining: AtomicBool::new(false),
             stopping: watch::Sender::new(false),
         }
@@ -248,7 +259,9 @@ impl Server {
         let mut first_error = None;
         for address in addresses {
             let left = deadline.saturating_duration_since(Instant::now());
-            let (stream, link) = dial(&self.network, &[gateway.address], links, config, left).await?;
+            let (stream, link) = dial(&self.network, &[gateway.address], links, config, left)
+                .await
+                .inspect_err(|error| self.warn_of_gateway(gateway, error))?;
             let asking = async {
                 let mut opened = gateway.prepare(Arc::new(stream)).await?;
                 gateway.ask(&mut opened, Wish::Connection(*address)).await?;
@@ -256,13 +269,27 @@ impl Server {
             };
             match timeout_at(deadline, asking).await {
                 Ok(Ok(opened)) => return Ok((opened, link, *address)),
-                Ok(Err(error)) => drop(first_error.get_or_insert(error)),
+                Ok(Err(error)) => {
+                    if !is_about_server(&error) {
+                        self.warn_of_gateway(gateway, &error);
+                    }
+                    first_error.get_or_insert(error);
+                }
                 Err(_) => break,
             }
         }
         Err(first_error.unwrap_or_else(|| {
             io::Error::new(io::ErrorKind::TimedOut, "the gateway doesn't answer the request")
         }))
+    }
+
+    /// Logs that the gateway is of no use: at most once a minute, since each client's connection fails then.
+    fn warn_of_gateway(&self, gateway: &Gateway, error: &io::Error) {
+        let mut warned = self.warned_of_gateway.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.is_none_or(|at| at.elapsed() >= WARN_INTERVAL) {
+            *warned = Some(Instant::now());
+            tracing::warn!(gateway = %gateway.address, %error, "no connection through the gateway");
+        }
     }
 
     /// Asks the gateway for a server over a connection that is ready; `None` if there is none, or it is of no use.
