@@ -171,6 +171,7 @@ fn a_captive_portal_is_no_link() {
     let check = format!("http://{SERVER}/generate_204");
     let _proxy = stage.proxy(&["--json", "--captive-check", &check]);
     stage.wait_for_state(1, "up", 1);
+    stage.wait_for_log("behind a captive portal");
     let start = stage.received(0);
     let (code, received) = stage.curl(&["--proxy", &format!("socks5h://{PROXY}"), &url("data")]);
     assert!(code == 0 && received == data, "{code}, {} bytes: {}", received.len(), stage.log());

@@ -170,6 +170,8 @@ pub struct Knowledge {
     pub alive: bool,
     /// Whether a captive portal answered in place of the page of `--captive-check`.
     pub captive: bool,
+    /// Whether a `--captive-check` has ended: until one does the link isn't used.
+    pub checked: bool,
     /// Its quota is used up.
     pub spent: bool,
     /// Smoothed round-trip time of probes; before the first answer that of a connection.
@@ -205,6 +207,7 @@ impl Link {
             reach: Reach::default(),
             alive: true,
             captive,
+            checked: false,
             spent: false,
             rtt: None,
             loss: 0.0,

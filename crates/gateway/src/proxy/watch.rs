@@ -282,14 +282,22 @@ fn captive_check(server: &Arc<Server>, link: &Arc<Link>, last: &mut Option<Insta
     let (server, link) = (Arc::clone(server), Arc::clone(link));
     tokio::spawn(async move {
         let Some(url) = &server.config().captive_check else { return };
-        let captive = match captive::is_internet(&server.network, &link, url).await {
+        let result = captive::is_internet(&server.network, &link, url).await;
+        // The first result is always told: if the link stays as it is, unused, nothing else says why.
+        let is_first = !link.known().checked;
+        link.learn(|known| known.checked = true);
+        let captive = match result {
             Ok(internet) => !internet,
             Err(error) => {
-                tracing::debug!(link = link.interface, %error, "no answer to the captive check");
+                if is_first && link.known().captive {
+                    tracing::warn!(link = link.interface, %error, "no answer to the captive check: the link isn't used");
+                } else {
+                    tracing::debug!(link = link.interface, %error, "no answer to the captive check");
+                }
                 return;
             }
         };
-        if link.known().captive != captive {
+        if link.known().captive != captive || is_first && captive {
             link.learn(|known| known.captive = captive);
             server.on_link_change(&link);
         }
