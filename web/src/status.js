@@ -91,7 +91,7 @@ function sparkline(link, most, number) {
   const highest = Math.max(0, ...own.past.map((point) => point.down));
   return s('svg', {
     viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: 'none', class: 'spark', role: 'img',
-    'aria-label': `${link.interface}, last two minutes: ${rate(now.down)} down now, at most ${rate(highest)}; ${rate(now.up)} up`,
+    'aria-label': `${link.kind === 'path' ? link.address : link.interface}, last two minutes: ${rate(now.down)} down now, at most ${rate(highest)}; ${rate(now.up)} up`,
   },
   s('line', { x1: 0, x2: width, y1: base, y2: base, stroke: 'var(--line)', 'vector-effect': 'non-scaling-stroke' }),
   s('path', { d: area(down), fill: ink, 'fill-opacity': 0.2 }),
@@ -117,10 +117,11 @@ function quotaBar({ bytes: most, carried, until }) {
 function linkCard(link, number, most) {
   const now = current(link);
   const works = WORKS.has(link.state);
+  const name = link.kind === 'path' ? link.address : link.interface;
   const facts = [];
   const fact = (name, value) => facts.push(h('div', {}, h('dt', {}, name), h('dd', {}, value)));
   if (link.kind === 'path') {
-    fact('address', link.address);
+    fact('interface', link.interface);
     fact('ports', link.ports.join(', '));
     fact('carried down', bytes(link.bytes_sent));
     fact('carried up', bytes(link.bytes_received));
@@ -133,8 +134,8 @@ function linkCard(link, number, most) {
     if (link.price) fact('price', String(link.price));
     if (link.rate_limit_bits_per_s) fact('at most', rate(link.rate_limit_bits_per_s));
   }
-  return h('article', { class: `link${works ? '' : ' idle'}`, style: `--swatch: var(--path-${number % 8})`, 'aria-label': `link ${link.interface}` },
-    h('header', {}, h('h3', {}, h('i', { class: 'swatch', 'aria-hidden': 'true' }), link.interface),
+  return h('article', { class: `link${works ? '' : ' idle'}`, style: `--swatch: var(--path-${number % 8})`, 'aria-label': `link ${name}` },
+    h('header', {}, h('h3', {}, h('i', { class: 'swatch', 'aria-hidden': 'true' }), name),
       h('span', { class: 'pills' },
         link.metered ? pill('metered', '') : null, link.backup ? pill('backup', '') : null,
         pill(link.state, works ? 'fine' : 'wrong'))),
@@ -193,8 +194,10 @@ function connectionRows(connection, order) {
 function headline(status, links) {
   const up = links.filter((link) => WORKS.has(link.state)).length;
   const sum = (key) => links.reduce((total, link) => total + current(link)[key], 0);
-  const which = links.length === 1 ? (up ? 'The link works' : 'The link doesn’t work')
-    : up === links.length ? `${links.length === 2 ? 'Both' : `All ${links.length}`} links work` : up ? `${up} of ${links.length} links ${up === 1 ? 'works' : 'work'}` : 'No link works';
+  // A gateway has addresses, of which one interface may have several.
+  const [one, many] = status.kind === 'gateway' ? ['address', 'addresses'] : ['link', 'links'];
+  const which = links.length === 1 ? (up ? `The ${one} works` : `The ${one} doesn’t work`)
+    : up === links.length ? `${links.length === 2 ? 'Both' : `All ${links.length}`} ${many} work` : up ? `${up} of ${links.length} ${many} ${up === 1 ? 'works' : 'work'}` : `No ${one} works`;
   const rates = Number.isFinite(sum('down')) ? `, ${rate(sum('down'))} down, ${rate(sum('up'))} up` : '';
   return `${which}: ${count(status.connections_open, 'connection')}${rates}`;
 }
@@ -218,7 +221,7 @@ function counters(mib) {
 function draw(status) {
   memory.status = status;
   const links = linksOf(status);
-  const order = links.map((link) => link.interface);
+  const order = [...new Set(links.map((link) => link.interface))];
   const most = roundUp(Math.max(1e5, ...links.flatMap((link) => memory.links.get(keyOf(link)).past.flatMap(({ down, up }) => [down, up]))));
   const focused = document.activeElement?.dataset?.key;
   const shown = [...status.connections].sort((a, b) => (memory.pressed === 'age' ? a.age_s - b.age_s : (b.bytes_down + b.bytes_up) - (a.bytes_down + a.bytes_up))).slice(0, 200);
@@ -227,7 +230,7 @@ function draw(status) {
     h('p', { class: 'kicker' }, kicker(status)),
     h('h1', { id: 'headline' }, headline(status, links)),
     h('p', { id: 'stale', class: 'bad', role: 'status', hidden: true }),
-    h('section', { id: 'links', 'aria-label': 'Links' }, h('div', { class: 'links' }, links.map((link, i) => linkCard(link, i, most)))),
+    h('section', { id: 'links', 'aria-label': 'Links' }, h('div', { class: 'links' }, links.map((link) => linkCard(link, order.indexOf(link.interface), most)))),
     h('section', { id: 'connections', 'aria-label': 'Connections' },
       h('header', {}, h('h2', {}, 'Connections'), tabs('Order', ['most bytes first', 'newest first'], memory.pressed === 'age' ? 1 : 0, (i) => { memory.pressed = i ? 'age' : 'bytes'; draw(memory.status); })),
       shown.length ? h('figure', {}, h('div', { class: 'scroll' }, h('table', { class: 'connections' },

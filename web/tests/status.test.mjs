@@ -84,11 +84,14 @@ test('a gateway of which one answer is known has no rates yet, and two addresses
     route.fulfill({ json: { kind: 'gateway', draining: false, paths: [path(1, 1e6), path(2, 0)], connections_open: 0, connections_accepted: 0, connections_refused: 0, connections_unreachable: 0, connections_client_lost: 0, connections_backend_lost: 0, mib: {}, connections: [] } });
   });
   const headline = (pattern) => page.waitForFunction((words) => new RegExp(words).test(document.querySelector('h1')?.textContent), pattern, { timeout: 20000 });
-  await headline('^Both links work: 0 connections$');
-  await headline('^Both links work: 0 connections, ');
+  await headline('^Both addresses work: 0 connections$');
+  await headline('^Both addresses work: 0 connections, ');
   const rates = await page.locator('.rates > b').allTextContents();
   assert.match(rates[0], /Mbit/);
   assert.match(rates[1], /^0\sbit/);
+  assert.deepEqual(await page.locator('.link h3').allTextContents(), ['192.0.2.1', '192.0.2.2']);
+  const swatches = await page.locator('.link').evaluateAll((cards) => cards.map((card) => card.style.getPropertyValue('--swatch')));
+  assert.equal(swatches[0], swatches[1], 'one interface, one colour');
   await done();
 });
 
@@ -100,7 +103,7 @@ test('a gateway has rates from its bytes, and a page without answers says so', o
     const paths = [{ device: 'rope-gw0', interface: 'eth0', address: '192.0.2.1', ports: [80, 443], state: 'up', bytes_sent: sent, bytes_received: 0 }];
     route.fulfill({ json: { kind: 'gateway', draining: true, paths, connections_open: 0, connections_accepted: 3, connections_refused: 0, connections_unreachable: 0, connections_client_lost: 1, connections_backend_lost: 1, mib: {}, connections: [] } });
   });
-  await page.waitForFunction(() => /^The link works: 0 connections, [1-9][\d.]*\sMbit/.test(document.querySelector('h1')?.textContent), null, { timeout: 20000 });
+  await page.waitForFunction(() => /^The address works: 0 connections, [1-9][\d.]*\sMbit/.test(document.querySelector('h1')?.textContent), null, { timeout: 20000 });
   assert.match(await page.locator('.kicker').textContent(), /^Gateway · 3 connections accepted.*2 lost · ending/);
   assert.match(await page.locator('.link').textContent(), /ports80, 443/);
   assert.deepEqual(complaints, []);

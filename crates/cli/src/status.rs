@@ -35,11 +35,13 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), String::from)
 }
 
-/// Rounded to three digits or so.
+/// Rounded down, in the units of the page and of quotas.
 fn bytes(value: &Value) -> String {
     let exact = value.as_u64().unwrap_or(0);
-    let unit =
-        [1u64 << 40, 1 << 30, 1 << 20, 1 << 10].into_iter().find(|unit| exact >= 4 * unit).unwrap_or(1);
+    let unit = [10u64.pow(12), 10u64.pow(9), 1_000_000, 1000]
+        .into_iter()
+        .find(|unit| exact >= 4 * unit)
+        .unwrap_or(1);
     write_bytes(exact / unit * unit)
 }
 
@@ -115,7 +117,7 @@ fn show_paths(state: &Value) -> Vec<String> {
     let draining = if state["draining"] == true { ", draining" } else { "" };
     let number = |key: &str| text(&state[key]);
     lines.push(format!(
-        "{} connections{draining}; accepted {}, refused {}, server unreachable {}, lost by client {}, by server {}",
+        "connections: {}{draining}; accepted {}, refused {}, server unreachable {}, lost by client {}, by server {}",
         number("connections_open"),
         number("connections_accepted"),
         number("connections_refused"),

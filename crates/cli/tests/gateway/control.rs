@@ -208,6 +208,29 @@ fn a_lost_fastclose_frees_the_connection_all_the_same() {
 }
 
 #[test]
+fn a_probe_is_no_lost_connection() {
+    let Some(path) = Path::new() else { return };
+    let (gateway, backend) = (path.gateway(""), path.backend());
+    path.set(pass());
+    let reset = |client: socket2::Socket| {
+        client.set_linger(Some(Duration::ZERO)).unwrap();
+        drop(client);
+        wait("nothing is left", || path.connections() == 0);
+    };
+    for address in gateways() {
+        let client = path.connect(address, LONG).unwrap();
+        let (_server, _) = backend.accept().unwrap();
+        reset(client);
+    }
+    let counts = || ["connections_accepted", "connections_client_lost"].map(|name| path.count(name));
+    assert_eq!(counts(), [2, 0], "{}", gateway.log());
+    let (client, _server) = open(&path, &backend, gateways()[0]);
+    reset(client);
+    assert_eq!(counts(), [3, 1], "{}", gateway.log());
+    assert_eq!(gateway.end(), Some(0));
+}
+
+#[test]
 fn a_client_that_moves_to_another_address_goes_on() {
     let Some(path) = Path::new() else { return };
     let (gateway, backend) = (path.gateway(""), path.backend());

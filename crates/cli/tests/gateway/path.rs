@@ -149,6 +149,11 @@ impl Path {
         self.status()["mib"][name].as_u64().unwrap_or(0)
     }
 
+    /// One of the counts in the gateway's status.
+    pub fn count(&self, name: &str) -> u64 {
+        self.status()[name].as_u64().unwrap_or_else(|| panic!("no count {name}"))
+    }
+
     /// How many connections the gateway has.
     pub fn connections(&self) -> usize {
         self.status()["connections"].as_array().map_or(0, Vec::len)

@@ -42,6 +42,11 @@ fn curl_downloads_over_both_uplinks_by_socks_and_by_http() {
     assert_eq!(code, 97, "a refused connection is an error of the SOCKS proxy's: {}", stage.log());
     let (code, _) = stage.curl(&["--proxy", &socks, "http://no-such-name.invalid/"]);
     assert_eq!(code, 97);
+    // No uplink leads to this host itself.
+    for own in ["127.0.0.1", "[::1]", "0.0.0.0"] {
+        let (code, _) = stage.curl(&["--max-time", "2", "--proxy", &socks, &format!("http://{own}:9/")]);
+        assert_eq!(code, 97, "{own}: refused, not waited for: {}", stage.log());
+    }
     drop(server);
     // A server without Multipath TCP.
     let _server = stage.nginx(false);

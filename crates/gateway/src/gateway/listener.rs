@@ -251,11 +251,16 @@ async fn relay(
     let end = match carried {
         Ok(()) => "closed".to_string(),
         Err(lost) => {
+            let carried = flow.uploaded.load(Ordering::Relaxed) + flow.downloaded.load(Ordering::Relaxed);
             let counter = match lost {
-                Lost::Stream(_) => &state.counters.client_lost,
-                Lost::Socket(_) => &state.counters.backend_lost,
+                // A handshake and a reset: a proxy's probe of a link.
+                Lost::Stream(_) if carried == 0 => None,
+                Lost::Stream(_) => Some(&state.counters.client_lost),
+                Lost::Socket(_) => Some(&state.counters.backend_lost),
             };
-            counter.fetch_add(1, Ordering::Relaxed);
+            if let Some(counter) = counter {
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
             lost.to_string()
         }
     };

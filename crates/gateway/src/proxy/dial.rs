@@ -5,7 +5,7 @@
 //! answered with RST (RFC 9293 3.10.7.1), and their links joined.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +28,12 @@ fn attempts(addresses: &[SocketAddr], links: &[Arc<Link>]) -> Vec<(SocketAddr, A
     attempts
 }
 
+/// Whether every host has this address: loopback, or none at all.
+fn is_own(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    address.is_loopback() || address.is_unspecified()
+}
+
 /// Opens a connection to one of `addresses`. `links` are those that it may be opened on, the best first; the first `at_once` of them
 /// are tried without a pause between.
 ///
@@ -40,6 +46,14 @@ pub(super) async fn dial(
     config: &ConnectionConfig,
     limit: Duration,
 ) -> io::Result<(MptcpStream, Arc<Link>)> {
+    // Those of this host itself: no link leads there, and nobody would answer.
+    let reachable: Vec<SocketAddr> =
+        addresses.iter().filter(|address| !is_own(address.ip())).copied().collect();
+    if let (Some(own), []) = (addresses.first(), &*reachable) {
+        let message = format!("{} is an address of this host itself: no uplink leads to it", own.ip());
+        return Err(io::Error::new(io::ErrorKind::NetworkUnreachable, message));
+    }
+    let addresses = &*reachable;
     let mut waiting = attempts(addresses, links).into_iter();
     if waiting.len() == 0 {
         let family = match addresses.first() {
