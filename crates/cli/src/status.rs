@@ -35,7 +35,7 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), String::from)
 }
 
-/// Rounded down, in the units of the page and of quotas.
+/// Rounded down, in decimal units, as the status page and quotas have them.
 fn bytes(value: &Value) -> String {
     let exact = value.as_u64().unwrap_or(0);
     let unit = [10u64.pow(12), 10u64.pow(9), 1_000_000, 1000]

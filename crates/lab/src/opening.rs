@@ -39,7 +39,7 @@ pub enum OpeningError {
 }
 
 impl std::fmt::Display for OpeningPath {
-    /// As [`OpeningPath::read`] takes it.
+    /// The text that [`OpeningPath::read`] accepts for it.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             OpeningPath::First => "first",

@@ -30,7 +30,7 @@ impl EventQueue {
     /// Sets when a source's next event is due.
     #[inline]
     pub(crate) fn set(&mut self, source: usize, at: Option<Nanos>) {
-        if self.moves_first(source, at) {
+        if self.postpones_first(source, at) {
             self.search_rarely();
         }
     }
@@ -39,15 +39,15 @@ impl EventQueue {
     /// the first now, so that the loop may go on with it.
     #[inline]
     pub(crate) fn set_and_check(&mut self, source: usize, at: Option<Nanos>) -> bool {
-        if self.moves_first(source, at) {
+        if self.postpones_first(source, at) {
             self.search();
         }
         self.first.1 == source
     }
 
-    /// Sets when a source's next event is due; returns whether the first event moved to a later time, and has to be searched.
+    /// Sets when a source's next event is due; returns whether that postponed the earliest event, so that it has to be searched for again.
     #[inline(always)]
-    fn moves_first(&mut self, source: usize, at: Option<Nanos>) -> bool {
+    fn postpones_first(&mut self, source: usize, at: Option<Nanos>) -> bool {
         let at = at.unwrap_or(Nanos::MAX);
         self.at[source] = at;
         let first = self.first;
@@ -62,7 +62,7 @@ impl EventQueue {
         false
     }
 
-    /// The first event is mostly moved by the event loop.
+    /// Out of line: mostly it is the event loop that postpones the earliest event.
     #[cold]
     fn search_rarely(&mut self) {
         self.search();

@@ -269,7 +269,7 @@ impl<P: Payload> Connection<P> {
         Some(remote.idsn.wrapping_add(1).wrapping_add(self.receive.ack()))
     }
 
-    /// Writes the options of Multipath TCP. `control_len`: their bytes where the segment carries no data; `window`: what the
+    /// Writes the options of Multipath TCP. `control_len`: the bytes that they take on an ACK without data; `window`: what the
     /// subflow advertised last.
     #[inline]
     fn write_options(

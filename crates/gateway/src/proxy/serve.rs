@@ -33,7 +33,7 @@ use crate::udp::{associate::Association, relay::Carried};
 const PAUSE: Duration = Duration::from_millis(20);
 /// How often subflows that are missing are opened again.
 const REOPEN: Duration = Duration::from_secs(10);
-/// How often the log says that the gateway is of no use.
+/// The least time between two warnings that the gateway can't be used.
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Whether a gateway's answer is about the server that it was asked for, and not about itself or who asks.
@@ -66,7 +66,7 @@ pub struct Server {
     pub failed: AtomicU64,
     /// Connections that ended by a reset.
     pub lost: AtomicU64,
-    /// When the log last said that the gateway is of no use.
+    /// When the log last warned that the gateway can't be used.
     warned_of_gateway: Mutex<Option<Instant>>,
     pub(super) draining: AtomicBool,
     /// Whether connections are to end.
@@ -283,7 +283,7 @@ impl Server {
         }))
     }
 
-    /// Logs that the gateway is of no use: at most once a minute, since each client's connection fails then.
+    /// Warns in the log that the gateway can't be used: at most once a minute, since each client's connection fails then.
     fn warn_of_gateway(&self, gateway: &Gateway, error: &io::Error) {
         let mut warned = self.warned_of_gateway.lock().unwrap_or_else(PoisonError::into_inner);
         if warned.is_none_or(|at| at.elapsed() >= WARN_INTERVAL) {

@@ -95,7 +95,7 @@ impl Axis {
         found
     }
 
-    /// Without those that are too near to the one before.
+    /// Leaves out ticks whose labels would overlap the one before.
     fn apart(&self, ticks: Vec<f64>) -> Vec<f64> {
         let mut kept: Vec<f64> = Vec::new();
         for tick in ticks {

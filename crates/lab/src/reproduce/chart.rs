@@ -39,7 +39,7 @@ pub(super) struct Chart {
     pub(super) labels: Vec<(f64, String)>,
     /// Changes, which can be below zero, on a linear axis.
     pub(super) changes: bool,
-    /// Lines from place to place: they are values of one measure.
+    /// Points are joined by lines: they are values of one measure.
     pub(super) joined: bool,
     pub(super) curves: Vec<Curve>,
 }

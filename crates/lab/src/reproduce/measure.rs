@@ -48,7 +48,7 @@ pub(super) fn unit(metric: &str) -> &'static str {
     }
 }
 
-/// What stands at the axis of a measure: its unit, or what is counted where it has none.
+/// The label of a measure's axis: its unit or, where it has none, what is counted.
 pub(super) fn axis_label(metric: &str) -> String {
     let (what, path) = metric.split_once(':').unwrap_or((metric, ""));
     match (what, unit(metric)) {
