@@ -21,14 +21,19 @@
 //! isn't in it (the application wrote less than a segment at a time).
 //! blest-2016 IV-D: no reinjection is defined; the connection's own applies.
 //!
-//! Parameters: `quantum` (1 ms; 0.001 to 1000), `horizon` (1000 ms; 1 to 60000). `opportunistic` and
-//! `penalise` (default `off`).
+//! Preset `linux` is the kernel module of the paper's first author, in `daps/linux.rs`: its plan is an order of packets, whatever their
+//! size, and they join the subflows' queues.
+//!
+//! Parameters: `quantum` (1 ms; 0.001 to 1000), `horizon` (1000 ms; 1 to 60000), `plan` (`paper`; `linux`). `opportunistic` and
+//! `penalise` (default `off`; preset `linux`: `opportunistic=paper`).
 
-use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
+mod linux;
+
+use super::mechanisms::{OFF, PAPER, opportunistic, penalise, with_mechanisms};
 use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::metrics::{CaState, SubflowMetrics};
-use crate::registry::{Entry, Parameter};
+use crate::registry::{Entry, Exception, Parameter, Preset};
 use crate::{MILLISECOND, Nanos, SubflowId};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
@@ -38,15 +43,27 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     parameters: &[
         Parameter::number("quantum", 1.0, (0.001, 1000.0), "forward delays are rounded to this, ms"),
         Parameter::number("horizon", 1000.0, (1.0, 60_000.0), "longest plan, ms"),
+        Parameter::choice("plan", 0, &["paper", "linux"], "segments when due, or packets into queues"),
         opportunistic(OFF),
         penalise(OFF),
     ],
-    presets: &[],
-    exceptions: &[],
+    presets: &[Preset {
+        name: "linux",
+        summary: "the paper's kernel module: an order of packets, whatever their size, that join the subflows' queues",
+        values: &[("quantum", 4.0), ("horizon", 60_000.0), ("plan", 1.0), ("opportunistic", PAPER as f64)],
+    }],
+    exceptions: &[Exception {
+        rule: "cwnd",
+        reason: "preset `linux`: the kernel module puts a slot into the queue of a subflow whose window is full",
+    }],
     build: |values| {
         let quantum = (values.number("quantum") * MILLISECOND as f64) as Nanos;
         let horizon = (values.number("horizon") * MILLISECOND as f64) as Nanos;
-        with_mechanisms(values, Daps { quantum, horizon, plan: Plan::default() })
+        if values.number("plan") == 0.0 {
+            with_mechanisms(values, Daps { quantum, horizon, plan: Plan::default() })
+        } else {
+            with_mechanisms(values, linux::DapsLinux::new(quantum, horizon))
+        }
     },
 };
 

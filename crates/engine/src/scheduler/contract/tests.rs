@@ -36,7 +36,8 @@ fn every_scheduler_goes_by_its_name_and_says_whether_it_repeats() {
         );
     }
     for (text, _) in variants(&builtin()) {
-        let queues = ["otias", "linux", "roundrobin:strict", "sttf", "sttf:linux"].contains(&text.as_str());
+        let queues = ["otias", "linux", "roundrobin:strict", "daps:linux", "sttf", "sttf:linux"]
+            .contains(&text.as_str());
         assert_eq!(build(&text).queues_ahead(), queues, "{text}");
     }
     for text in ["blest:linux", "ecf:linux", "minrtt:linux"] {
