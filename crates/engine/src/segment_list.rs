@@ -268,7 +268,7 @@ mod tests {
     /// A piece takes no more memory than is counted for it.
     #[test]
     fn the_overhead_covers_what_a_piece_takes() {
-        let entry = size_of::<(u64, bytes::Bytes, crate::tcp::StreamOffset)>();
+        let entry = size_of::<(u64, bytes::Bytes, crate::tcp::Mapping)>();
         // An allocation of its bytes, with a reference count of three words, rounded up to 16 bytes and with a word of its own.
         let allocations = (3 * size_of::<usize>() + 8 + 16) + 16;
         assert!(2 * entry + allocations <= OVERHEAD as usize, "{entry} {allocations}");

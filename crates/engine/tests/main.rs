@@ -18,6 +18,7 @@ mod join_handshake;
 mod joins;
 mod limits;
 mod map;
+mod mappings;
 mod open_connection;
 mod opening;
 mod pair;

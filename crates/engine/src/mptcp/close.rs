@@ -136,7 +136,7 @@ impl<P: Payload> Connection<P> {
     fn shrink(&mut self) {
         for subflow in self.subflows.iter_mut().flatten() {
             subflow.tcp.shrink();
-            subflow.mappings.shrink();
+            subflow.mapping.shrink();
         }
         self.send.shrink();
         self.receive.shrink();

@@ -6,7 +6,7 @@ use super::connection::{Connection, Mode};
 use super::mapping::Placed;
 use super::stats::Event;
 use crate::Nanos;
-use crate::tcp::StreamOffset;
+use crate::tcp::Mapping;
 
 impl<P: Payload> Connection<P> {
     //= RFC 8684 3.3.4-c
@@ -26,39 +26,40 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Moves one piece of a subflow's in-order data to the connection: its position, and its stream offset if that is known. Sets
+    /// Moves one piece of a subflow's in-order data to the connection: its position, and the mapping that came with it. Sets
     /// `moved` if the stream's in-order data grew. Returns false if there can't be more of this subflow.
     #[inline(always)]
     pub(super) fn deliver(
         &mut self,
         now: Nanos,
         index: usize,
-        (position, data, mapped): (u64, P, StreamOffset),
+        (position, data, mapping): (u64, P, Mapping),
         moved: &mut bool,
     ) -> bool {
         let Some(Some(subflow)) = self.subflows.get_mut(index) else { return false };
         if self.receive.open(&mut subflow.autotuning, data.len() as u64) {
             self.may_transmit |= subflow.tcp.on_window_growth();
         }
-        match mapped.known() {
-            Some(offset) if subflow.failing.is_none() && self.mode != Mode::Plain => {
-                *moved |= self.receive.insert(now, offset, data);
-                true
-            }
-            _ => self.deliver_by_mapping(now, index, position, data, moved),
+        // Nothing is left to remember of a mapping that ends with its data, but if the current one covers that as well.
+        let is_own = mapping.ends_after(data.len()) && position >= subflow.mapping.end();
+        let is_verified = self.negotiated.checksum || subflow.failing.is_some();
+        if is_own && !is_verified && self.mode != Mode::Plain {
+            *moved |= self.receive.insert(now, mapping.offset, data);
+            return true;
         }
+        self.deliver_by_mapping(now, index, (position, data, mapping), moved)
     }
 
-    /// The same for data whose offset isn't known, or that waits for the answer to MP_FAIL.
+    /// The same for data that the current mapping may cover, has a checksum, or waits for the answer to MP_FAIL.
     #[inline(never)]
     fn deliver_by_mapping(
         &mut self,
         now: Nanos,
         index: usize,
-        position: u64,
-        mut data: P,
+        (position, mut data, mut mapping): (u64, P, Mapping),
         moved: &mut bool,
     ) -> bool {
+        let first_dsn = self.negotiated.checksum.then(|| self.first_dsn());
         let Some(Some(subflow)) = self.subflows.get_mut(index) else { return false };
         if let Some(failing) = subflow.failing.as_mut() {
             self.receive.buffer.held += data.len() as u64;
@@ -74,12 +75,12 @@ impl<P: Payload> Connection<P> {
         let mut at = position;
         loop {
             let len = data.len() as u64;
-            let (placed, rest) = subflow.mappings.place(at, data);
+            let (placed, rest) = subflow.mapping.place(at, data, mapping, first_dsn);
             match placed {
                 Placed::At(offset, data) => *moved |= self.receive.insert(now, offset, data),
                 Placed::Held => {}
                 Placed::Corrupt(mut failing) => {
-                    failing.pieces.extend(rest);
+                    failing.pieces.extend(rest.map(|(rest, _)| rest));
                     if *moved {
                         self.after_receive(now, index);
                     }
@@ -91,13 +92,9 @@ impl<P: Payload> Connection<P> {
                     return false;
                 }
             }
-            match rest {
-                Some(rest) => {
-                    at += len - rest.len() as u64;
-                    data = rest;
-                }
-                None => return true,
-            }
+            let Some(rest) = rest else { return true };
+            (data, mapping) = rest;
+            at += len - data.len() as u64;
         }
     }
 

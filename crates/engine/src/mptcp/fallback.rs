@@ -28,11 +28,10 @@ impl<P: Payload> Connection<P> {
         for index in 0..self.subflows.len() {
             if let Some((mut cx, subflow)) = self.split(now, index) {
                 subflow.control_len = 0;
-                let failing = subflow.failing.take();
-                if let Some(failing) = failing.or_else(|| subflow.mappings.take_held()) {
+                let waiting = subflow.mapping.take_held();
+                if let Some(failing) = subflow.failing.take().or(waiting) {
                     held = Some((index, failing));
                 }
-                subflow.mappings.clear();
                 subflow.tcp.refresh_mss(&mut cx);
             }
         }
@@ -83,6 +82,7 @@ impl<P: Payload> Connection<P> {
     /// Repeats MP_FAIL while no infinite mapping comes, then resets the subflow. Returns whether it is to be called again.
     #[cold]
     pub(super) fn repeat_fail(&mut self, now: Nanos, index: usize) -> bool {
+        let first_dsn = self.first_dsn();
         let Some(subflow) = self.subflows[index].as_mut() else { return false };
         let Some(failing) = subflow.failing.as_mut() else { return false };
         if failing.repeats == MP_FAIL_TRIES {
@@ -90,7 +90,7 @@ impl<P: Payload> Connection<P> {
             return false;
         }
         failing.repeats += 1;
-        subflow.fail_pending = Some(failing.dsn);
+        subflow.fail_pending = Some(first_dsn.wrapping_add(failing.offset));
         subflow.tcp.request_ack();
         true
     }
@@ -99,8 +99,10 @@ impl<P: Payload> Connection<P> {
     #[cold]
     fn give_up_failing(&mut self, now: Nanos, index: usize) {
         //= RFC 8684 3.7-11 3.7-12
+        let first_dsn = self.first_dsn();
         if let Some(subflow) = self.subflows[index].as_mut() {
-            subflow.fail_pending = subflow.failing.as_ref().map(|failing| failing.dsn);
+            let failing = subflow.failing.as_ref();
+            subflow.fail_pending = failing.map(|failing| first_dsn.wrapping_add(failing.offset));
         }
         self.refuse(now, index, CloseReason::Middlebox(Interference::ChecksumOfLastSubflow));
     }
@@ -129,7 +131,7 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(super) fn on_corrupt(&mut self, now: Nanos, index: usize, failing: Failing<P>) {
         self.stats.checksum_errors += 1;
-        let dsn = failing.dsn;
+        let dsn = self.first_dsn().wrapping_add(failing.offset);
         let contiguous = self.is_contiguous() && failing.offset == self.receive.buffer.next;
         if let Some(subflow) = self.subflows[index].as_mut() {
             //= RFC 8684 3.7-8 3.7-9 3.7-b

@@ -1,16 +1,15 @@
 //! Segments in: options are classified first, then TCP's processing, then what the options and the data mean at
 //! connection level (RFC 8684 3.1 to 3.4).
 
-use ropewalk_wire::{Dss, DssMapping, Flags, Payload, RareOptions, Segment, Seq};
+use ropewalk_wire::{Dss, DssMapping, Flags, Payload, RareOptions, Segment, Seq, checksum};
 
 use super::close_reason::{CloseReason, Interference};
 use super::connection::{Connection, Mode};
-use super::mapping::Mapping;
 use super::stats::FallbackCause;
 use super::subflow::SubflowState;
 use crate::metrics::SubflowStatus;
 use crate::scheduler;
-use crate::tcp::{Outcome, State, StreamOffset};
+use crate::tcp::{Mapping, Outcome, State};
 use crate::{Nanos, SubflowId};
 
 impl<P: Payload> Connection<P> {
@@ -28,8 +27,8 @@ impl<P: Payload> Connection<P> {
         if !self.is_predicted(subflow, segment) {
             return false;
         }
-        let offset = self.stream_offset(subflow, segment);
-        self.process_segment::<true>(now, index, segment, offset);
+        let mapping = self.mapping_of(subflow, segment);
+        self.process_segment::<true>(now, index, segment, mapping);
         true
     }
 
@@ -37,8 +36,8 @@ impl<P: Payload> Connection<P> {
     #[inline(never)]
     pub(crate) fn on_segment(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) {
         let Some(Some(subflow)) = self.subflows.get(index) else { return };
-        let offset = self.stream_offset(subflow, segment);
-        self.process_segment::<false>(now, index, segment, offset);
+        let mapping = self.mapping_of(subflow, segment);
+        self.process_segment::<false>(now, index, segment, mapping);
     }
 
     /// Header prediction: whether a segment has a DSS and no rarer option, on a subflow that is joined, and is what the
@@ -62,7 +61,7 @@ impl<P: Payload> Connection<P> {
         now: Nanos,
         index: usize,
         segment: &mut Segment<P>,
-        offset: StreamOffset,
+        mapping: Mapping,
     ) {
         let had_data = !segment.payload.is_empty();
         if !PREDICTED && self.lacks_keys(index, segment) {
@@ -73,7 +72,7 @@ impl<P: Payload> Connection<P> {
         let (state, rcv_nxt) = (subflow.tcp.state(), subflow.tcp.rcv_nxt());
         // Filled in where it stays: a copy of what was just written stalls.
         let mut outcome = Outcome::default();
-        subflow.tcp.on_segment::<PREDICTED>(&mut cx, segment, offset, &mut outcome);
+        subflow.tcp.on_segment::<PREDICTED>(&mut cx, segment, mapping, &mut outcome);
         // A predicted segment is no SYN.
         let flags = if PREDICTED { Flags::ACK } else { segment.flags };
         let window = subflow.tcp.window_in(flags, segment.window);
@@ -81,7 +80,7 @@ impl<P: Payload> Connection<P> {
         let goes_on = if PREDICTED {
             outcome.acceptable
         } else {
-            self.on_options(now, index, segment, &outcome, (state, rcv_nxt, had_data))
+            self.on_options(now, index, segment, &outcome, (state, had_data))
         };
         if !goes_on {
             self.may_transmit = true;
@@ -90,9 +89,7 @@ impl<P: Payload> Connection<P> {
         if let Some(dss) = &segment.dss
             && (PREDICTED || self.mode == Mode::Multipath)
         {
-            // The mapping went with its data, unless a copy of that was there before.
-            let travels = offset.known().is_some() && !outcome.repeated;
-            self.on_dss(now, index, dss, rcv_nxt, window, (travels, had_data));
+            self.on_dss(now, index, dss, window, (mapping.is_some(), had_data));
         }
         if self.mode == Mode::Plain {
             if had_data && segment.dss.is_some() && self.contradicts_fallback(index, segment, rcv_nxt) {
@@ -110,7 +107,7 @@ impl<P: Payload> Connection<P> {
         if PREDICTED && !segment.payload.is_empty() {
             let data = std::mem::take(&mut segment.payload);
             let mut moved = false;
-            if self.deliver(now, index, (rcv_nxt, data, offset), &mut moved) && moved {
+            if self.deliver(now, index, (rcv_nxt, data, mapping), &mut moved) && moved {
                 self.after_receive(now, index);
             }
         } else if outcome.data {
@@ -135,31 +132,24 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Where the data of a segment belongs in the stream, if it has a mapping of just this data without a checksum, and no
-    /// earlier mapping is kept for any of it.
+    /// The mapping that travels with a segment's data.
     #[inline(always)]
-    fn stream_offset(&self, subflow: &SubflowState<P>, segment: &Segment<P>) -> StreamOffset {
-        let len = segment.payload.len();
-        let (Some(Dss { mapping: Some(mapping), data_fin, .. }), Some(remote)) =
-            (&segment.dss, self.negotiated.remote_key)
-        else {
-            return StreamOffset::default();
+    fn mapping_of(&self, subflow: &SubflowState<P>, segment: &Segment<P>) -> Mapping {
+        let Some(dss) = &segment.dss else { return first_mapping(segment, subflow.tcp.peer_isn()) };
+        let (Some(mapping), Some(remote)) = (&dss.mapping, self.negotiated.remote_key) else {
+            return Mapping::default();
         };
-        let own = len > 0
-            && usize::from(mapping.len) == len + usize::from(*data_fin)
-            && mapping.ssn == segment.seq.0.wrapping_sub(subflow.tcp.peer_isn())
-            && mapping.checksum.is_none()
-            && !self.negotiated.checksum;
-        if !own {
-            return StreamOffset::default();
-        }
         let offset = self.data_offset(remote.idsn, mapping.dsn, mapping.dsn_is_64);
-        let position = subflow.tcp.peer_position(segment.seq);
-        if offset <= 1 << 62 && subflow.mappings.has_none_of(position, position + len as u64) {
-            StreamOffset::new(offset)
-        } else {
-            StreamOffset::default()
+        if segment.payload.is_empty()
+            || offset > 1 << 62
+            || mapping.checksum.is_some() != self.negotiated.checksum
+        {
+            return Mapping::default();
         }
+        let len = mapping.len.saturating_sub(u16::from(dss.data_fin));
+        let checksum = mapping.checksum.map_or(0, |sum| checksum::update(sum, mapping.len, len));
+        let skip = segment.seq.0.wrapping_sub(subflow.tcp.peer_isn()).wrapping_sub(mapping.ssn);
+        Mapping::new(offset, len, checksum, skip)
     }
 
     /// Whether a segment with a DSS came before the one that completes the handshake with both keys.
@@ -173,8 +163,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Resets, handshakes, the options of which most segments have none, and what the want of a DSS means. Returns false if that is
-    /// all that there is to the segment. `before`: the subflow's state and next expected position, and whether there was
-    /// data.
+    /// all that there is to the segment. `before`: the subflow's state, and whether there was data.
     #[inline(never)]
     fn on_options(
         &mut self,
@@ -182,10 +171,10 @@ impl<P: Payload> Connection<P> {
         index: usize,
         segment: &Segment<P>,
         outcome: &Outcome,
-        before: (State, u64, bool),
+        before: (State, bool),
     ) -> bool {
         let rare = segment.rare.as_deref();
-        let (state, rcv_nxt, had_data) = before;
+        let (state, had_data) = before;
         if outcome.reset {
             self.on_reset(now, index, rare, state);
             return false;
@@ -208,7 +197,7 @@ impl<P: Payload> Connection<P> {
         }
         if let Some(rare) = rare
             && !segment.flags.contains(Flags::SYN)
-            && !self.on_rare(now, index, rare, rcv_nxt, had_data)
+            && !self.on_rare(now, index, rare, had_data)
         {
             return false;
         }
@@ -278,14 +267,7 @@ impl<P: Payload> Connection<P> {
 
     /// Options that only control segments carry; false if the subflow is gone.
     #[cold]
-    pub(crate) fn on_rare(
-        &mut self,
-        now: Nanos,
-        index: usize,
-        rare: &RareOptions,
-        rcv_before: u64,
-        had_data: bool,
-    ) -> bool {
+    pub(crate) fn on_rare(&mut self, now: Nanos, index: usize, rare: &RareOptions, had_data: bool) -> bool {
         if rare.mp_fail.is_some() {
             self.on_fail(now, index);
         }
@@ -294,19 +276,9 @@ impl<P: Payload> Connection<P> {
         }
         if let Some(capable) = rare.mp_capable {
             // The first data comes with MP_CAPABLE in place of a DSS (RFC 8684 3.1).
-            if let (true, Some(len)) = (had_data && self.mode == Mode::Multipath, capable.data_len) {
-                let idsn = self.negotiated.remote_key.map_or(0, |key| key.idsn);
-                let mapping = ropewalk_wire::DssMapping {
-                    dsn: idsn.wrapping_add(1),
-                    ssn: 1,
-                    len,
-                    checksum: capable.checksum,
-                    dsn_is_64: true,
-                };
-                if !self.negotiated.ack_is_64 {
-                    self.match_dsn_length(now, true);
-                }
-                self.add_mapping(index, &mapping, 0, u32::from(len), rcv_before);
+            let has_mapping = had_data && self.mode == Mode::Multipath && capable.data_len.is_some();
+            if has_mapping && !self.negotiated.ack_is_64 {
+                self.match_dsn_length(now, true);
             }
         }
         if let Some(prio) = rare.mp_prio
@@ -339,9 +311,8 @@ impl<P: Payload> Connection<P> {
         now: Nanos,
         index: usize,
         dss: &Dss,
-        rcv_before: u64,
         window: u64,
-        (travels, has_data): (bool, bool),
+        (is_mapped, has_data): (bool, bool),
     ) {
         //= RFC 8684 3.3.2-3 3.3.2-6
         if let Some(ack) = dss.data_ack {
@@ -353,23 +324,15 @@ impl<P: Payload> Connection<P> {
         let Some(mapping) = &dss.mapping else {
             return;
         };
-        if travels && !dss.data_fin && mapping.dsn_is_64 == self.negotiated.ack_is_64 {
+        if is_mapped && !dss.data_fin && mapping.dsn_is_64 == self.negotiated.ack_is_64 {
             return;
         }
-        self.on_mapping(now, index, dss, mapping, rcv_before, (travels, has_data));
+        self.on_mapping(now, index, dss, mapping, has_data);
     }
 
-    /// A mapping that doesn't travel with its data, or has a DATA_FIN or another length of DSN.
+    /// A mapping that doesn't travel with data, or has a DATA_FIN or another length of DSN.
     #[inline(never)]
-    fn on_mapping(
-        &mut self,
-        now: Nanos,
-        index: usize,
-        dss: &Dss,
-        mapping: &DssMapping,
-        rcv_before: u64,
-        (travels, has_data): (bool, bool),
-    ) {
+    fn on_mapping(&mut self, now: Nanos, index: usize, dss: &Dss, mapping: &DssMapping, has_data: bool) {
         let Some(remote) = self.negotiated.remote_key else { return };
         //= RFC 8684 3.7-a
         if mapping.len == 0 {
@@ -397,9 +360,8 @@ impl<P: Payload> Connection<P> {
         if mapping.dsn_is_64 != self.negotiated.ack_is_64 {
             self.match_dsn_length(now, mapping.dsn_is_64);
         }
-        let len = u32::from(mapping.len);
-        let data_len = len - u32::from(dss.data_fin);
         if dss.data_fin {
+            let data_len = mapping.len - 1;
             let is_news = self.receive.note_fin(offset + u64::from(data_len));
             self.after_receive(now, index);
             if data_len == 0 {
@@ -411,11 +373,7 @@ impl<P: Payload> Connection<P> {
                 {
                     subflow.tcp.request_ack();
                 }
-                return;
             }
-        }
-        if !travels {
-            self.add_mapping(index, mapping, offset, data_len, rcv_before);
         }
     }
 
@@ -432,29 +390,9 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    pub(crate) fn add_mapping(
-        &mut self,
-        index: usize,
-        mapping: &DssMapping,
-        offset: u64,
-        data_len: u32,
-        rcv_before: u64,
-    ) {
-        let checksum = self.negotiated.checksum;
-        let Some(subflow) = self.subflows[index].as_mut() else { return };
-        let position = Seq(mapping.ssn).unfold(rcv_before);
-        if position == 0 || position > 1 << 62 {
-            return;
-        }
-        let mapping = Mapping {
-            position,
-            offset,
-            len: data_len,
-            checksum: if checksum { mapping.checksum.or(Some(0)) } else { None },
-            dsn: mapping.dsn,
-            wire_len: mapping.len,
-        };
-        subflow.mappings.add(mapping, rcv_before);
+    /// The DSN of the stream's first byte.
+    pub(super) fn first_dsn(&self) -> u64 {
+        self.negotiated.remote_key.map_or(0, |remote| remote.idsn).wrapping_add(1)
     }
 
     /// The offset up to which a DATA_ACK acknowledges.
@@ -530,4 +468,15 @@ impl<P: Payload> Connection<P> {
             self.data_acknowledged(now, outstanding.max(self.send.una()), window);
         }
     }
+}
+
+/// The mapping of the first data, which comes with MP_CAPABLE in place of a DSS (RFC 8684 3.1).
+#[cold]
+fn first_mapping<P: Payload>(segment: &Segment<P>, isn: u32) -> Mapping {
+    let capable = segment.rare.as_deref().and_then(|rare| rare.mp_capable);
+    let Some((capable, len)) = capable.and_then(|capable| Some((capable, capable.data_len?))) else {
+        return Mapping::default();
+    };
+    let skip = segment.seq.0.wrapping_sub(isn).wrapping_sub(1);
+    Mapping::new(0, len, capable.checksum.unwrap_or(0), skip)
 }

@@ -1,37 +1,30 @@
-//! Mappings from subflow sequence to connection-level offsets at the receiver (RFC 8684 3.3.1).
+//! Mappings of subflow positions to the stream at the receiver (RFC 8684 3.3.1).
+//!
+//! As in Linux (`get_mapping_status`), the mapping of a segment travels with its data ([`Mapping`]), and a subflow has one
+//! current mapping. In-order data that the current mapping covers is placed by it, whatever came with the data: a mapping may be
+//! on the first part of its data only, on every part, or contradict an earlier one. Other data makes its own mapping the current
+//! one; without one it is unmapped.
+//!
+//! So a mapping counts for data that it came with and for what follows. It is ignored on a segment without data, on a copy of data
+//! that is there, and for data before its segment's. Linux does the same. With checksums it counts only from its first byte on: of
+//! one whose beginning was delivered before, nothing can be verified, and the rest is unmapped.
 
-use ropewalk_wire::Payload;
+use ropewalk_wire::{Payload, checksum};
 
-use crate::chunked_list::ChunkedList;
+use crate::segment_list::Note;
+use crate::tcp::Mapping;
 
-/// One mapping: `len` bytes from subflow position `position` are the stream from `offset` on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Mapping {
-    pub position: u64,
-    pub offset: u64,
-    pub len: u32,
-    pub checksum: Option<u16>,
-    pub dsn: u64,
-    /// The mapping's length on the wire, which counts a DATA_FIN.
-    pub wire_len: u16,
-}
-
-impl Mapping {
-    #[inline]
-    pub fn end(&self) -> u64 {
-        self.position + u64::from(self.len)
-    }
-}
-
-/// Most mappings kept per subflow: far more than a window's worth of segments is an attack.
-const LIMIT: usize = 1 << 17;
-
-/// A subflow's mappings, in order of position, and data that waits for its mapping's checksum.
+/// A subflow's current mapping, and data that waits for the rest of it.
 #[derive(Debug, Default)]
-pub(crate) struct Mappings<P> {
-    list: ChunkedList<Mapping>,
+pub(crate) struct CurrentMapping<P> {
+    /// Subflow positions of its first byte, and after its last.
+    start: u64,
+    end: u64,
+    /// Stream offset of its first byte.
+    offset: u64,
+    checksum: u16,
+    /// In-order data from its first byte on, since the checksum covers all.
     held: Vec<P>,
-    held_len: u32,
 }
 
 /// What to do with in-order data of a subflow.
@@ -50,8 +43,6 @@ pub(crate) enum Placed<P> {
 /// Data held after a checksum failure on a lone subflow, until the peer confirms the fallback (RFC 8684 3.7).
 #[derive(Debug)]
 pub(crate) struct Failing<P> {
-    /// The mapping's data sequence number.
-    pub dsn: u64,
     /// Subflow position of its first byte.
     pub position: u64,
     /// Stream offset of its first byte.
@@ -74,215 +65,241 @@ impl<P: Payload> Failing<P> {
     }
 }
 
-impl<P: Payload> Mappings<P> {
-    /// Frees unused memory.
-    pub fn shrink(&mut self) {
-        self.list.shrink();
-        self.held.shrink_to_fit();
+impl<P: Payload> CurrentMapping<P> {
+    /// The position up to which it covers data in order.
+    #[inline]
+    pub fn end(&self) -> u64 {
+        self.end
     }
 
     //= RFC 8684 3.3.1-a 3.3.1-b
-    /// Adds a mapping. Repeats, and parts that an earlier one covers, change nothing.
-    pub fn add(&mut self, mapping: Mapping, rcv_nxt: u64) {
-        if mapping.len == 0 || mapping.end() <= rcv_nxt && self.held.is_empty() || self.list.len() >= LIMIT {
-            return;
-        }
-        match self.list.back() {
-            None => self.list.push_back(mapping),
-            Some(last) if last.end() <= mapping.position => self.list.push_back(mapping),
-            Some(_) => {
-                let index = self.list.partition_point(|known| known.end() <= mapping.position);
-                match self.list.get(index) {
-                    // An overlap is a repetition, or a contradiction, of which the first mapping wins.
-                    Some(known) if known.position < mapping.end() => {
-                        let (start, end) = (known.position, known.end());
-                        self.add_around(mapping, start, end, rcv_nxt);
-                    }
-                    _ => self.list.insert(index, mapping),
-                }
-            }
-        }
-    }
-
-    /// Adds the parts of a mapping before and after `start..end`, which an earlier mapping covers: something on the way may have
-    /// joined segments of which a later one came first. A part has no checksum of its own.
-    #[cold]
-    fn add_around(&mut self, mapping: Mapping, start: u64, end: u64, rcv_nxt: u64) {
-        if mapping.checksum.is_some() {
-            return;
-        }
-        if mapping.position < start {
-            self.add(Mapping { len: (start - mapping.position) as u32, ..mapping }, rcv_nxt);
-        }
-        if mapping.end() > end {
-            let cut = end - mapping.position;
-            let rest = mapping.end() - end;
-            let offset = mapping.offset + cut;
-            self.add(Mapping { position: end, offset, len: rest as u32, ..mapping }, rcv_nxt);
-        }
-    }
-
-    /// Whether no mapping of any of `position..end` is stored, and no data waits for a mapping's checksum.
-    #[inline]
-    pub fn has_none_of(&self, position: u64, end: u64) -> bool {
-        (self.list.is_empty() && self.held.is_empty()) || self.has_none_within(position, end)
-    }
-
-    #[inline(never)]
-    fn has_none_within(&self, position: u64, end: u64) -> bool {
-        let index = self.list.partition_point(|known| known.end() <= position);
-        self.held.is_empty() && self.list.get(index).is_none_or(|known| known.position >= end)
-    }
-
-    /// Places the first bytes of `data`, in order at `position`; returns what was placed and what is left.
-    pub fn place(&mut self, position: u64, data: P) -> (Placed<P>, Option<P>) {
-        while self.list.front().is_some_and(|mapping| mapping.end() <= position) {
-            self.list.pop_front();
-        }
-        let Some(mapping) = self.list.front() else { return (Placed::Unmapped(data), None) };
-        if mapping.position > position {
+    /// Places the first bytes of `data`, in order at `position`, which came with `mapping`; returns what was placed and what is
+    /// left, with its mapping. `first_dsn`: where checksums were negotiated, the DSN of the stream's first byte.
+    pub fn place(
+        &mut self,
+        position: u64,
+        mut data: P,
+        mapping: Mapping,
+        first_dsn: Option<u64>,
+    ) -> (Placed<P>, Option<(P, Mapping)>) {
+        if position >= self.end && !self.begin(position, mapping, first_dsn.is_some()) {
             return (Placed::Unmapped(data), None);
         }
-        let room = (mapping.end() - position) as usize;
-        let mapping = *mapping;
-        let (part, rest) = if data.len() > room {
-            (data.slice(0, room), Some(data.slice(room, data.len())))
-        } else {
-            (data, None)
+        let room = self.end - position;
+        let rest = (data.len() as u64 > room).then(|| {
+            let rest = data.slice(room as usize, data.len());
+            data = data.slice(0, room as usize);
+            (rest, mapping.after(room))
+        });
+        let Some(first_dsn) = first_dsn else {
+            return (Placed::At(self.offset + position.wrapping_sub(self.start), data), rest);
         };
-        if mapping.checksum.is_none() {
-            if part.len() == room {
-                self.list.pop_front();
-            }
-            return (Placed::At(mapping.offset + (position - mapping.position), part), rest);
-        }
-        self.held_len += part.len() as u32;
-        self.held.push(part);
-        if self.held_len < mapping.len {
+        let is_last = data.len() as u64 == room;
+        self.held.push(data);
+        if !is_last {
             return (Placed::Held, rest);
         }
-        self.held_len = 0;
-        let whole = P::join(&std::mem::take(&mut self.held));
-        //= RFC 8684 3.3.1-d
-        let holds = match (whole.ones_complement_sum(), mapping.checksum) {
-            (Some(sum), Some(checksum)) => ropewalk_wire::checksum::dss_checksum_holds(
-                mapping.dsn,
-                mapping.position as u32,
-                mapping.wire_len,
-                sum,
-                checksum,
-            ),
-            _ => true,
-        };
-        if holds {
-            return (Placed::At(mapping.offset, whole), rest);
-        }
-        let (dsn, offset) = (mapping.dsn, mapping.offset);
-        let failing = Failing { dsn, position: mapping.position, offset, pieces: vec![whole], repeats: 0 };
-        (Placed::Corrupt(failing), rest)
-    }
-
-    /// Takes what waits for the rest of its mapping.
-    pub fn take_held(&mut self) -> Option<Failing<P>> {
-        let mapping = self.list.front().filter(|_| !self.held.is_empty())?;
-        let (dsn, position, offset) = (mapping.dsn, mapping.position, mapping.offset);
-        self.held_len = 0;
-        Some(Failing { dsn, position, offset, pieces: std::mem::take(&mut self.held), repeats: 0 })
-    }
-
-    /// Forgets everything.
-    pub fn clear(&mut self) {
-        self.list.clear();
+        let whole = P::join(&self.held);
         self.held.clear();
-        self.held_len = 0;
+        let (dsn, len) = (first_dsn.wrapping_add(self.offset), (self.end - self.start) as u16);
+        //= RFC 8684 3.3.1-d
+        let holds = whole
+            .ones_complement_sum()
+            .is_none_or(|sum| checksum::dss_checksum_holds(dsn, self.start as u32, len, sum, self.checksum));
+        let placed =
+            if holds { Placed::At(self.offset, whole) } else { Placed::Corrupt(self.failing(vec![whole])) };
+        (placed, rest)
+    }
+
+    /// Makes `mapping` the current one, if it covers `position`, with a checksum from its beginning.
+    fn begin(&mut self, position: u64, mapping: Mapping, has_checksum: bool) -> bool {
+        let (skip, len) = (u64::from(mapping.skip), u64::from(mapping.len));
+        let counts = skip < len && (skip == 0 || !has_checksum);
+        if counts {
+            (self.start, self.end) = (position.wrapping_sub(skip), position + (len - skip));
+            (self.offset, self.checksum) = (mapping.offset - skip, mapping.checksum);
+        }
+        counts
+    }
+
+    fn failing(&self, pieces: Vec<P>) -> Failing<P> {
+        Failing { position: self.start, offset: self.offset, pieces, repeats: 0 }
+    }
+
+    /// Forgets it, and returns what waited for the rest of it.
+    pub fn take_held(&mut self) -> Option<Failing<P>> {
+        self.end = 0;
+        let held = std::mem::take(&mut self.held);
+        (!held.is_empty()).then(|| self.failing(held))
+    }
+
+    /// Frees unused memory.
+    pub fn shrink(&mut self) {
+        self.held.shrink_to_fit();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use ropewalk_wire::{Payload, checksum};
 
-    use super::{Mapping, Mappings, Placed};
+    use super::{CurrentMapping, Failing, Mapping, Placed};
+    use crate::segment_list::Note;
 
-    fn mapping(position: u64, offset: u64, len: u32) -> Mapping {
-        Mapping { position, offset, len, checksum: None, dsn: 0, wire_len: len as u16 }
+    const FIRST_DSN: u64 = u64::MAX - 500;
+
+    /// A subflow in order, where checksums may be used.
+    struct Subflow {
+        current: CurrentMapping<Bytes>,
+        position: u64,
+        checksum: bool,
     }
 
-    fn offset(placed: Placed<Bytes>) -> Option<(u64, usize)> {
-        match placed {
-            Placed::At(offset, data) => Some((offset, data.len())),
-            _ => None,
+    /// What became of data: its stream offset and length; `None` if it waits.
+    type Delivered = Vec<Option<(u64, usize)>>;
+
+    impl Subflow {
+        fn new(checksum: bool) -> Self {
+            Subflow { current: CurrentMapping::default(), position: 1, checksum }
+        }
+
+        /// Takes the next data; the rest is what is unmapped or corrupt.
+        fn take(&mut self, data: Bytes, mapping: Mapping) -> (Delivered, Option<Placed<Bytes>>) {
+            let (mut next, mut delivered) = (Some((data, mapping)), Vec::new());
+            while let Some((data, mapping)) = next {
+                let len = data.len();
+                let (placed, rest) =
+                    self.current.place(self.position, data, mapping, self.checksum.then_some(FIRST_DSN));
+                self.position += (len - rest.as_ref().map_or(0, |(rest, _)| rest.len())) as u64;
+                match placed {
+                    Placed::At(offset, data) => delivered.push(Some((offset, data.len()))),
+                    Placed::Held => delivered.push(None),
+                    Placed::Corrupt(_) | Placed::Unmapped(_) => return (delivered, Some(placed)),
+                }
+                next = rest;
+            }
+            (delivered, None)
+        }
+
+        fn delivers(&mut self, len: usize, mapping: Mapping) -> Delivered {
+            let (delivered, rest) = self.take(zeros(len), mapping);
+            assert!(rest.is_none(), "{rest:?}");
+            delivered
+        }
+
+        fn is_unmapped(&mut self, len: usize, mapping: Mapping) -> bool {
+            matches!(self.take(zeros(len), mapping).1, Some(Placed::Unmapped(rest)) if !rest.is_empty())
         }
     }
 
+    fn zeros(len: usize) -> Bytes {
+        Bytes::from(vec![0; len])
+    }
+
+    fn mapping(offset: u64, len: u16) -> Mapping {
+        Mapping::new(offset, len, 0, 0)
+    }
+
+    /// The mapping of all of `data`, which is at `position`, with its checksum.
+    fn verified(position: u64, offset: u64, data: &Bytes) -> Mapping {
+        let (len, sum) = (data.len() as u16, data.ones_complement_sum().expect("bytes"));
+        let checksum = checksum::dss_checksum(FIRST_DSN.wrapping_add(offset), position as u32, len, sum);
+        Mapping::new(offset, len, checksum, 0)
+    }
+
     #[test]
-    fn a_mapping_longer_than_its_segment_covers_the_next_one_too() {
-        let mut mappings = Mappings::default();
-        mappings.add(mapping(1, 1000, 300), 1);
-        let data = Bytes::from(vec![0; 100]);
-        assert_eq!(offset(mappings.place(1, data.clone()).0), Some((1000, 100)));
-        mappings.add(mapping(1, 1000, 300), 101);
-        assert_eq!(offset(mappings.place(101, data.clone()).0), Some((1100, 100)));
-        assert_eq!(offset(mappings.place(201, data.clone()).0), Some((1200, 100)));
-        assert!(matches!(mappings.place(301, data).0, Placed::Unmapped(_)));
+    fn a_mapping_longer_than_its_segment_covers_the_next_ones_too() {
+        let none = Mapping::default();
+        for later in [none, mapping(1000, 300).after(100)] {
+            let mut subflow = Subflow::new(false);
+            assert_eq!(subflow.delivers(100, mapping(1000, 300)), [Some((1000, 100))]);
+            assert_eq!(subflow.delivers(100, later), [Some((1100, 100))]);
+            assert_eq!(subflow.delivers(100, none), [Some((1200, 100))]);
+            assert!(subflow.is_unmapped(100, none));
+        }
     }
 
     //= test RFC 8684 3.3.1-a 3.3.1-b
     #[test]
     fn a_repeat_changes_nothing_and_a_contradiction_neither() {
-        let mut mappings = Mappings::default();
-        for declared in [mapping(1, 1000, 100), mapping(101, 1100, 100)] {
-            mappings.add(declared, 1);
-            mappings.add(declared, 1);
-            mappings.add(Mapping { offset: declared.offset + 7000, ..declared }, 1);
-            mappings.add(Mapping { offset: 9000, len: 50, ..declared }, 1);
-        }
-        let data = Bytes::from(vec![0; 100]);
-        assert_eq!(offset(mappings.place(1, data.clone()).0), Some((1000, 100)));
-        assert_eq!(offset(mappings.place(101, data.clone()).0), Some((1100, 100)));
-        // What is already in order isn't mapped again.
-        mappings.add(mapping(101, 8000, 100), 201);
-        assert!(matches!(mappings.place(201, data).0, Placed::Unmapped(_)));
-    }
-
-    #[test]
-    fn a_mapping_around_an_earlier_one_covers_what_that_leaves() {
-        let mut mappings = Mappings::default();
-        mappings.add(mapping(101, 1100, 100), 1);
-        mappings.add(mapping(1, 1000, 300), 1);
-        for (position, expected) in [(1, 1000), (101, 1100), (201, 1200)] {
-            let data = Bytes::from(vec![0; 100]);
-            assert_eq!(offset(mappings.place(position, data).0), Some((expected, 100)), "{position}");
+        for other in [mapping(1000, 200).after(100), mapping(8000, 100), mapping(9000, 50)] {
+            let mut subflow = Subflow::new(false);
+            assert_eq!(subflow.delivers(100, mapping(1000, 200)), [Some((1000, 100))]);
+            assert_eq!(subflow.delivers(100, other), [Some((1100, 100))]);
+            assert!(subflow.is_unmapped(100, Mapping::default()));
         }
     }
 
     #[test]
-    fn an_empty_mapping_and_one_of_data_that_was_delivered_are_not_kept() {
-        let mut mappings = Mappings::<Bytes>::default();
-        mappings.add(mapping(5, 1000, 0), 1);
-        mappings.add(mapping(1, 1000, 100), 101);
-        assert!(mappings.list.is_empty());
+    fn data_beyond_the_current_mapping_is_placed_by_its_own() {
+        let mut subflow = Subflow::new(false);
+        subflow.delivers(30, mapping(700, 100));
+        // Segments that became one on the way, with the mapping of the second. It begins after the data.
+        assert_eq!(
+            subflow.delivers(120, Mapping::new(5000, 50, 0, 70u32.wrapping_neg())),
+            [Some((730, 70)), Some((5000, 50))]
+        );
+        // Data that was sent again, cut at another place: its mapping covers some that was delivered.
+        assert_eq!(subflow.delivers(40, mapping(5020, 70).after(30)), [Some((5050, 40))]);
+        let mut subflow = Subflow::new(false);
+        subflow.delivers(30, mapping(700, 100));
+        assert_eq!(subflow.delivers(120, mapping(730, 120)), [Some((730, 70)), Some((800, 50))]);
+    }
+
+    #[test]
+    fn a_mapping_of_other_data_than_its_own_is_none() {
+        // It begins after the first byte, or ends before it.
+        for (offset, len, skip) in [(1100, 100, 50u32.wrapping_neg()), (900, 100, 100)] {
+            assert!(Subflow::new(false).is_unmapped(200, Mapping::new(offset, len, 0, skip)), "{skip}");
+        }
+        assert!(Subflow::new(false).is_unmapped(200, Mapping::default()));
+    }
+
+    //= test RFC 8684 3.3.1-d
+    #[test]
+    fn a_checksum_covers_all_pieces_of_its_mapping() {
+        let data: Bytes = (0..211u8).collect();
+        let whole = verified(1, 900, &data);
+        for cut in [1, 100, 210] {
+            let mut subflow = Subflow::new(true);
+            assert_eq!(subflow.take(data.slice(..cut), whole).0, [None]);
+            let rest = subflow.take(data.slice(cut..), whole.after(cut as u64));
+            assert_eq!(rest.0, [Some((900, 211))], "{:?}", rest.1);
+            let mut subflow = Subflow::new(true);
+            subflow.take(data.slice(..cut), whole);
+            let altered = Bytes::from(vec![0; 211 - cut]);
+            let Some(Placed::Corrupt(Failing { position, offset, pieces, .. })) =
+                subflow.take(altered, Mapping::default()).1
+            else {
+                panic!("altered data was delivered")
+            };
+            assert_eq!((position, offset, pieces[0].len()), (1, 900, 211));
+        }
+    }
+
+    #[test]
+    fn what_follows_a_verified_mapping_is_verified_by_itself() {
+        let (first, second) = (Bytes::from(vec![3; 50]), Bytes::from(vec![5; 60]));
+        let both = Bytes::from([&first[..], &second[..]].concat());
+        let mut subflow = Subflow::new(true);
+        assert_eq!(subflow.take(first.clone(), verified(1, 0, &first)).0, [Some((0, 50))]);
+        assert_eq!(subflow.take(second.clone(), verified(51, 50, &second)).0, [Some((50, 60))]);
+        // Of a mapping whose beginning was delivered without it nothing can be verified.
+        let mut subflow = Subflow::new(true);
+        subflow.take(first.clone(), verified(1, 0, &first));
+        let again = verified(1, 0, &both).after(50);
+        assert!(matches!(subflow.take(second, again).1, Some(Placed::Unmapped(_))));
     }
 
     #[test]
     fn only_what_waits_for_the_rest_of_its_mapping_is_taken() {
-        let mut mappings = Mappings::default();
-        mappings.add(Mapping { checksum: Some(1), ..mapping(1, 1000, 100) }, 1);
-        assert!(mappings.take_held().is_none());
-        assert!(matches!(mappings.place(1, Bytes::from(vec![0; 60])).0, Placed::Held));
-        let held = mappings.take_held().expect("60 bytes wait");
-        assert_eq!((held.offset, held.bytes()), (1000, 60));
-    }
-
-    #[test]
-    fn merged_segments_are_cut_where_mappings_end() {
-        let mut mappings = Mappings::default();
-        mappings.add(mapping(101, 5000, 50), 1);
-        mappings.add(mapping(1, 700, 100), 1);
-        assert_eq!(offset(mappings.place(1, Bytes::from(vec![0; 30])).0), Some((700, 30)));
-        let (placed, rest) = mappings.place(31, Bytes::from(vec![0; 120]));
-        assert_eq!(offset(placed), Some((730, 70)));
-        let (placed, rest) = mappings.place(101, rest.unwrap());
-        assert_eq!((offset(placed), rest), (Some((5000, 50)), None));
+        let data = zeros(100);
+        let mut subflow = Subflow::new(true);
+        assert!(subflow.current.take_held().is_none());
+        assert_eq!(subflow.take(data.slice(..60), verified(1, 1000, &data)).0, [None]);
+        let held = subflow.current.take_held().expect("60 bytes wait");
+        assert_eq!((held.position, held.offset, held.bytes()), (1, 1000, 60));
+        assert!(subflow.current.take_held().is_none() && subflow.is_unmapped(40, Mapping::default()));
     }
 }

@@ -3,7 +3,7 @@
 use ropewalk_wire::{DssMapping, Payload};
 
 use super::close_reason::ResetReason;
-use super::mapping::{Failing, Mappings};
+use super::mapping::{CurrentMapping, Failing};
 use super::path_manager::JoinRequest;
 use super::window_autotuning::WindowAutotuning;
 use crate::Nanos;
@@ -37,7 +37,7 @@ pub(crate) struct SubflowState<P> {
     pub remote_id: u8,
     pub local_nonce: u32,
     pub remote_nonce: u32,
-    pub mappings: Mappings<P>,
+    pub mapping: CurrentMapping<P>,
     /// In plain mode: subflow position whose byte is stream offset 0 (received), for infinite mappings.
     pub plain_rx_base: Option<u64>,
     /// MP_PRIO to send.

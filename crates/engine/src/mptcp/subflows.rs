@@ -4,7 +4,7 @@ use ropewalk_wire::{FourTuple, MpJoin, Payload, Segment, Seq};
 
 use super::close_reason::CloseReason;
 use super::connection::{Connection, Mode, Role};
-use super::mapping::Mappings;
+use super::mapping::CurrentMapping;
 use super::path_manager::JoinRequest;
 use super::stats::Event;
 use super::subflow::{Join, SubflowState};
@@ -104,7 +104,7 @@ impl<P: Payload> Connection<P> {
             remote_id: 0,
             local_nonce: 0,
             remote_nonce: 0,
-            mappings: Mappings::default(),
+            mapping: CurrentMapping::default(),
             plain_rx_base: None,
             prio_pending: None,
             fail_pending: None,

@@ -138,8 +138,6 @@ pub struct Outcome {
     pub timeout: bool,
     /// In-order data is ready.
     pub data: bool,
-    /// Some of the data was a duplicate, perhaps with another mapping than before.
-    pub repeated: bool,
     /// The peer's FIN arrived in order.
     pub fin: bool,
     /// The peer reset the subflow.

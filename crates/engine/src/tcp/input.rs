@@ -3,7 +3,7 @@
 use ropewalk_wire::{Flags, Payload, Segment};
 
 use super::context::{Context, Outcome, State};
-use super::receiver::StreamOffset;
+use super::receiver::Mapping;
 use super::subflow::Subflow;
 use super::timer::Timer;
 use crate::{MILLISECOND, SECOND};
@@ -12,7 +12,7 @@ use crate::{MILLISECOND, SECOND};
 const PAWS_IDLE: u64 = 24 * 24 * 3600 * SECOND;
 
 impl<P: Payload> Subflow<P> {
-    /// A segment for this four-tuple arrived; adds to `outcome` what happened. Its payload is taken out if it is accepted; `offset`
+    /// A segment for this four-tuple arrived; adds to `outcome` what happened. Its payload is taken out if it is accepted; `mapping`
     /// travels with it.
     /// `PREDICTED`: [`is_predicted`](Self::is_predicted) was true, and answers questions that are left out. Then a payload that
     /// is left is in order, and the caller's to deliver.
@@ -21,7 +21,7 @@ impl<P: Payload> Subflow<P> {
         &mut self,
         cx: &mut Context<'_>,
         segment: &mut Segment<P>,
-        offset: StreamOffset,
+        mapping: Mapping,
         outcome: &mut Outcome,
     ) {
         self.common.counters.in_segs += 1;
@@ -48,7 +48,7 @@ impl<P: Payload> Subflow<P> {
         if !segment.payload.is_empty() || (!PREDICTED && segment.flags.contains(Flags::FIN)) {
             let common = &mut self.common;
             self.receiver.measure_rtt(common, cx, segment);
-            if self.receiver.on_data::<PREDICTED>(common, cx, segment, position, offset, outcome) {
+            if self.receiver.on_data::<PREDICTED>(common, cx, segment, position, mapping, outcome) {
                 common.on_fin_received(cx);
             }
         }

@@ -2,7 +2,7 @@
 //! SACK and DSACK (RFC 2018, 2883), RACK-TLP (RFC 8985), PRR (RFC 6937), ECN (RFC 3168) and RFC 5961's defences.
 //!
 //! A [`Subflow`] is a `Sender`, a `Receiver` and what they share. It knows nothing of Multipath TCP but a *tag* per range of
-//! bytes (the connection-level offset of its first byte), the *stream offset* that travels with received data, and a few
+//! bytes (the connection-level offset of its first byte), the *mapping* that travels with received data, and a few
 //! numbers that the connection hands in with [`Context`]. Positions are 64-bit and never wrap: position 0 is the SYN, data
 //! starts at 1. They are unfolded from the wire's 32 bits in one place each way.
 
@@ -34,6 +34,6 @@ pub use info::{InFlightInfo, TcpInfo, TcpOptionsInfo, TcpTotals};
 pub use isn::keyed_isn;
 pub(crate) use isn::{keyed_digest, keyed_timestamp_offset};
 pub use mib::TcpCounters;
-pub(crate) use receiver::StreamOffset;
+pub(crate) use receiver::Mapping;
 pub use subflow::Subflow;
 pub use window::ReceiveBuffer;

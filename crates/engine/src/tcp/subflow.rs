@@ -5,7 +5,7 @@ use ropewalk_wire::{Flags, FourTuple, Payload, Seq};
 use super::common::Common;
 use super::context::{Context, State};
 use super::mib::TcpCounters;
-use super::receiver::{Receiver, StreamOffset};
+use super::receiver::{Mapping, Receiver};
 use super::sender::Sender;
 use super::window::shift_for;
 use crate::Nanos;
@@ -79,9 +79,9 @@ impl<P: Payload> Subflow<P> {
         self.common.negotiated.own_shift = shift_for(max);
     }
 
-    /// The next in-order data with its position and stream offset, until `None`. Changes with each segment received.
+    /// The next in-order data with its position and mapping, until `None`. Changes with each segment received.
     #[inline]
-    pub(crate) fn next_in_order(&mut self) -> Option<(u64, P, StreamOffset)> {
+    pub(crate) fn next_in_order(&mut self) -> Option<(u64, P, Mapping)> {
         self.receiver.next_in_order()
     }
 
@@ -281,12 +281,6 @@ impl<P: Payload> Subflow<P> {
     #[inline]
     pub fn rcv_nxt(&self) -> u64 {
         self.receiver.next()
-    }
-
-    /// The position that a sequence number of the peer's stands for.
-    #[inline]
-    pub(crate) fn peer_position(&self, seq: Seq) -> u64 {
-        self.receiver.position(&self.common, seq)
     }
 
     /// Whether a segment's acknowledgement is as far as any has come.

@@ -7,8 +7,7 @@ use std::net::SocketAddr;
 use ropewalk_wire::{Flags, FourTuple, Segment, Seq, SyntheticPayload, Timestamps};
 
 use super::{
-    Context, Kind, Outcome, Outgoing, ReceiveBuffer, Shared, State, StreamOffset, Subflow, TcpConfig,
-    Transmit,
+    Context, Kind, Mapping, Outcome, Outgoing, ReceiveBuffer, Shared, State, Subflow, TcpConfig, Transmit,
 };
 use crate::config::{CwndConfig, RecoveryConfig};
 use crate::congestion::CongestionControl;
@@ -190,7 +189,7 @@ impl End {
     pub fn receive(&mut self, mut segment: Segment<SyntheticPayload>) -> Outcome {
         let (mut cx, subflow) = self.split();
         let mut outcome = Outcome::default();
-        subflow.on_segment::<false>(&mut cx, &mut segment, StreamOffset::default(), &mut outcome);
+        subflow.on_segment::<false>(&mut cx, &mut segment, Mapping::default(), &mut outcome);
         outcome
     }
 

@@ -3,7 +3,8 @@
 use ropewalk_wire::{Flags, Payload, Segment};
 
 use super::Receiver;
-use super::reassembly::{Placement, StreamOffset};
+use super::mapping::Mapping;
+use super::reassembly::Placement;
 use crate::Nanos;
 use crate::tcp::common::Common;
 use crate::tcp::context::{Context, Outcome, State};
@@ -29,7 +30,7 @@ impl<P: Payload> Receiver<P> {
         }
     }
 
-    /// Takes data and FIN of an acceptable segment; the stream offset travels with the data. Data of a predicted segment stays
+    /// Takes data and FIN of an acceptable segment; the mapping travels with the data. Data of a predicted segment stays
     /// there if it is all that is in order: the caller delivers it at once. Returns whether the peer's FIN is now in order.
     #[inline(always)]
     pub fn on_data<const PREDICTED: bool>(
@@ -38,7 +39,7 @@ impl<P: Payload> Receiver<P> {
         cx: &Context<'_>,
         segment: &mut Segment<P>,
         position: u64,
-        offset: StreamOffset,
+        mapping: Mapping,
         outcome: &mut Outcome,
     ) -> bool {
         let len = segment.payload.len() as u64;
@@ -55,7 +56,7 @@ impl<P: Payload> Receiver<P> {
                 Placement::InOrder
             } else {
                 let payload = std::mem::take(&mut segment.payload);
-                self.reassembly.place(next, self.rcv_edge, position, payload, offset, in_order)
+                self.reassembly.place(next, self.rcv_edge, position, payload, mapping, in_order)
             };
             if placement == Placement::InOrder {
                 outcome.data = true;
@@ -103,7 +104,6 @@ impl<P: Payload> Receiver<P> {
             Placement::Refused => common.counters.ofo_drop += 1,
             Placement::InOrder | Placement::FillsGap | Placement::Duplicate => {}
         }
-        outcome.repeated = self.reassembly.dsack().is_some();
         outcome.data = matches!(placement, Placement::Overlapping | Placement::FillsGap);
     }
 

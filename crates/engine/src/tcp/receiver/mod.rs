@@ -5,6 +5,7 @@ mod ack;
 mod ack_limit;
 mod data;
 mod delayed_ack;
+mod mapping;
 mod reassembly;
 mod rtt;
 mod segment_ring;
@@ -16,7 +17,7 @@ use super::context::Context;
 use crate::Nanos;
 use ack_limit::AckLimit;
 use delayed_ack::DelayedAck;
-pub(crate) use reassembly::StreamOffset;
+pub(crate) use mapping::Mapping;
 use reassembly::{InOrder, ReassemblyQueue};
 use rtt::ReceiveRtt;
 
@@ -95,9 +96,9 @@ impl<P: Payload> Receiver<P> {
         Seq(seq.0.wrapping_sub(common.peer_isn)).unfold(self.rcv_nxt)
     }
 
-    /// The next in-order data with its position and stream offset, until `None`.
+    /// The next in-order data with its position and mapping, until `None`.
     #[inline]
-    pub fn next_in_order(&mut self) -> Option<(u64, P, StreamOffset)> {
+    pub fn next_in_order(&mut self) -> Option<(u64, P, Mapping)> {
         self.in_order.pop_front()
     }
 

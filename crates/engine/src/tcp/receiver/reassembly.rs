@@ -7,6 +7,7 @@
 
 use ropewalk_wire::{Payload, SackBlocks};
 
+use super::mapping::Mapping;
 use super::segment_ring::SegmentRing;
 use crate::chunked_list::ChunkedList;
 use crate::inline_queue::InlineQueue;
@@ -28,33 +29,6 @@ enum Gap {
     Listed(segment_list::Gap),
 }
 
-/// Offset of data in the connection's stream, if its segment had a mapping of just this data. It travels with the data.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct StreamOffset(u64);
-
-impl StreamOffset {
-    pub fn new(offset: u64) -> Self {
-        StreamOffset(offset)
-    }
-
-    #[inline]
-    pub fn known(self) -> Option<u64> {
-        (self.0 != u64::MAX).then_some(self.0)
-    }
-}
-
-impl Default for StreamOffset {
-    fn default() -> Self {
-        StreamOffset(u64::MAX)
-    }
-}
-
-impl Note for StreamOffset {
-    fn after(self, skip: u64) -> Self {
-        self.known().map_or(self, |offset| StreamOffset(offset + skip))
-    }
-}
-
 /// Where data that arrived lies relative to RCV.NXT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Placement {
@@ -72,8 +46,8 @@ pub(crate) enum Placement {
     Duplicate,
 }
 
-/// In-order data, with its position and stream offset.
-pub(crate) type InOrder<P> = InlineQueue<(u64, P, StreamOffset)>;
+/// In-order data, with its position and mapping.
+pub(crate) type InOrder<P> = InlineQueue<(u64, P, Mapping)>;
 
 /// Data that arrived out of order.
 #[derive(Debug)]
@@ -84,10 +58,10 @@ pub(crate) struct ReassemblyQueue<P> {
     /// Bytes in the queue.
     bytes: u64,
     /// The segments, if they aren't in `queue`.
-    ring: Option<Box<SegmentRing<P, StreamOffset>>>,
+    ring: Option<Box<SegmentRing<P, Mapping>>>,
     /// The contiguous blocks of `queue`, in order.
     blocks: ChunkedList<(u64, u64)>,
-    queue: SegmentList<P, StreamOffset>,
+    queue: SegmentList<P, Mapping>,
     /// Segments to be added before a ring is tried.
     ring_delay: u32,
     /// A position in each recently changed block, the latest first.
@@ -171,14 +145,14 @@ impl<P: Payload> ReassemblyQueue<P> {
         edge: u64,
         position: u64,
         data: P,
-        offset: StreamOffset,
+        mapping: Mapping,
         in_order: &mut InOrder<P>,
     ) -> Placement {
         if self.pass_by(next, position, data.len() as u64) {
-            in_order.push_back((position, data, offset));
+            in_order.push_back((position, data, mapping));
             return Placement::InOrder;
         }
-        self.place_around(next, edge, position, data, offset, in_order)
+        self.place_around(next, edge, position, data, mapping, in_order)
     }
 
     #[inline(never)]
@@ -188,7 +162,7 @@ impl<P: Payload> ReassemblyQueue<P> {
         edge: u64,
         mut position: u64,
         mut data: P,
-        mut offset: StreamOffset,
+        mut mapping: Mapping,
         in_order: &mut InOrder<P>,
     ) -> Placement {
         let end = position + data.len() as u64;
@@ -201,14 +175,14 @@ impl<P: Payload> ReassemblyQueue<P> {
                 return Placement::Refused;
             }
             data.condense();
-            self.insert(position, data, offset);
+            self.insert(position, data, mapping);
             return Placement::OutOfOrder;
         }
         if position < *next {
             self.note_duplicate(position, *next);
             let skip = *next - position;
             data = data.slice(skip as usize, data.len());
-            (position, offset) = (*next, offset.after(skip));
+            (position, mapping) = (*next, mapping.after(skip));
         }
         let placement = if self.is_empty() { Placement::Overlapping } else { Placement::FillsGap };
         match self.gap(position, end) {
@@ -217,13 +191,13 @@ impl<P: Payload> ReassemblyQueue<P> {
                     self.pass(gap, position, end);
                 }
                 *next = end;
-                in_order.push_back((position, data, offset));
+                in_order.push_back((position, data, mapping));
             }
-            None => self.insert(position, data, offset),
+            None => self.insert(position, data, mapping),
         }
-        while let Some((at, piece, offset)) = self.pop(*next) {
+        while let Some((at, piece, mapping)) = self.pop(*next) {
             *next = at + piece.len() as u64;
-            in_order.push_back((at, piece, offset));
+            in_order.push_back((at, piece, mapping));
         }
         placement
     }
@@ -250,10 +224,10 @@ impl<P: Payload> ReassemblyQueue<P> {
     }
 
     /// Stores data beyond what is in order.
-    fn insert(&mut self, position: u64, data: P, offset: StreamOffset) {
+    fn insert(&mut self, position: u64, data: P, mapping: Mapping) {
         let end = position + data.len() as u64;
         if let Some(gap) = self.gap(position, end) {
-            return self.insert_at(gap, position, data, offset);
+            return self.insert_at(gap, position, data, mapping);
         }
         if let Some(ring) = self.in_ring() {
             if let Some(cell) = ring.cell(position, end) {
@@ -264,7 +238,7 @@ impl<P: Payload> ReassemblyQueue<P> {
             self.leave_ring();
         }
         let dsack = &mut self.dsack;
-        self.queue.fill(position, data, offset, |from, to| *dsack = Some((from, to)));
+        self.queue.fill(position, data, mapping, |from, to| *dsack = Some((from, to)));
         self.bytes = self.queue.bytes();
         self.latest = self.join(position, end);
         self.note_recent(position);
@@ -288,16 +262,16 @@ impl<P: Payload> ReassemblyQueue<P> {
 
     /// Stores data beyond what is in order at a known place.
     #[inline]
-    fn insert_at(&mut self, gap: Gap, position: u64, data: P, offset: StreamOffset) {
+    fn insert_at(&mut self, gap: Gap, position: u64, data: P, mapping: Mapping) {
         let end = position + data.len() as u64;
         self.bytes += data.len() as u64;
         match (gap, &mut self.ring) {
             (Gap::Cell(cell), Some(ring)) => {
-                ring.put(cell, data, offset);
+                ring.put(cell, data, mapping);
                 self.latest = ring.block(cell, self.latest);
             }
             (Gap::Listed(gap), _) => {
-                self.queue.fill_gap(gap, position, data, offset);
+                self.queue.fill_gap(gap, position, data, mapping);
                 self.latest = self.join_at(gap.joins, position, end);
                 self.ring_delay = self.ring_delay.saturating_sub(1);
                 if self.ring_delay == 0 && self.queue.len() >= MANY {
@@ -323,16 +297,16 @@ impl<P: Payload> ReassemblyQueue<P> {
 
     /// The ring, if it is in use.
     #[inline]
-    fn in_ring(&self) -> Option<&SegmentRing<P, StreamOffset>> {
+    fn in_ring(&self) -> Option<&SegmentRing<P, Mapping>> {
         self.ring.as_deref().filter(|ring| !ring.is_empty())
     }
 
     /// Moves the segments from the ring to the list.
     #[cold]
     fn leave_ring(&mut self) {
-        while let Some((start, piece, offset)) = self.ring.as_mut().and_then(|ring| ring.pop()) {
+        while let Some((start, piece, mapping)) = self.ring.as_mut().and_then(|ring| ring.pop()) {
             let end = start + piece.len() as u64;
-            self.queue.append(start, piece, offset);
+            self.queue.append(start, piece, mapping);
             match self.blocks.back_mut() {
                 Some(last) if last.1 == start => last.1 = end,
                 _ => self.blocks.push_back((start, end)),
@@ -350,9 +324,9 @@ impl<P: Payload> ReassemblyQueue<P> {
             return;
         }
         let mut ring = SegmentRing::new(*start, piece.len() as u64);
-        for (start, piece, offset) in self.queue.iter() {
+        for (start, piece, mapping) in self.queue.iter() {
             let Some(cell) = ring.cell(*start, start + piece.len() as u64) else { return };
-            ring.put(cell, piece.clone(), *offset);
+            ring.put(cell, piece.clone(), *mapping);
         }
         self.queue.clear();
         self.blocks.clear();
@@ -422,7 +396,7 @@ impl<P: Payload> ReassemblyQueue<P> {
 
     /// Takes the first segment if it is in order at `next`. None begins before: nothing that is stored overlaps.
     #[inline]
-    fn pop(&mut self, next: u64) -> Option<(u64, P, StreamOffset)> {
+    fn pop(&mut self, next: u64) -> Option<(u64, P, Mapping)> {
         let popped = match &mut self.ring {
             Some(ring) if self.blocks.is_empty() => {
                 if ring.begin()? > next {
@@ -437,15 +411,15 @@ impl<P: Payload> ReassemblyQueue<P> {
     }
 
     #[inline]
-    fn pop_queued(&mut self, next: u64) -> Option<(u64, P, StreamOffset)> {
-        let (start, piece, offset) = self.queue.pop_before(next)?;
+    fn pop_queued(&mut self, next: u64) -> Option<(u64, P, Mapping)> {
+        let (start, piece, mapping) = self.queue.pop_before(next)?;
         let end = start + piece.len() as u64;
         // The first block begins where the queue does.
         match self.blocks.front_mut() {
             Some(first) if first.1 > end => first.0 = end,
             _ => drop(self.blocks.pop_front()),
         }
-        Some((start, piece, offset))
+        Some((start, piece, mapping))
     }
 
     /// Number of blocks that begin at `position` or before.

@@ -303,22 +303,6 @@ fn a_congestion_mark_is_echoed_until_the_sender_has_heard() {
     assert!(!end.sent()[0].segment.flags.contains(Flags::ECE));
 }
 
-/// A middlebox may strip the mapping from the first copy of out-of-order data: the connection must know that a second
-/// copy, whose bytes are dropped, could bring it.
-#[test]
-fn data_that_came_before_is_told_from_data_that_is_new() {
-    let (mut end, seq) = open_past_quick_acks(plain_config());
-    assert!(!end.data(seq, 100).repeated, "in order");
-    assert!(!end.data(seq + 300, 100).repeated, "beyond a gap");
-    end.sent();
-    assert!(end.data(seq + 300, 100).repeated, "again");
-    end.sent();
-    assert!(end.data(seq + 250, 100).repeated, "half of it again");
-    end.sent();
-    let filled = end.data(seq + 100, 150);
-    assert!(filled.data && !filled.repeated, "the gap's end");
-}
-
 /// A window counts once when it closes, and once when it opens again. The handshake's first window isn't one that opens.
 #[test]
 fn closed_windows_are_counted() {

@@ -1,6 +1,6 @@
 use ropewalk_wire::{SackBlocks, SyntheticPayload};
 
-use super::{InOrder, LEAST_UNIT, Placement, ReassemblyQueue, StreamOffset};
+use super::{InOrder, LEAST_UNIT, Mapping, Note, Placement, ReassemblyQueue};
 
 fn report(reassembly: &mut ReassemblyQueue<SyntheticPayload>, room: usize) -> Vec<(u32, u32)> {
     let mut blocks = SackBlocks::default();
@@ -18,7 +18,7 @@ fn blocks(reassembly: &mut ReassemblyQueue<SyntheticPayload>) -> Vec<(u32, u32)>
 fn rfc_2018_case_2_first_segment_dropped() {
     let mut reassembly = ReassemblyQueue::new();
     for n in 1..8u64 {
-        reassembly.insert(5000 + n * 500, SyntheticPayload(500), StreamOffset::default());
+        reassembly.insert(5000 + n * 500, SyntheticPayload(500), Mapping::default());
         assert_eq!(blocks(&mut reassembly), [(5500, 6000 + (n as u32 - 1) * 500)]);
     }
 }
@@ -28,21 +28,18 @@ fn rfc_2018_case_2_first_segment_dropped() {
 #[test]
 fn rfc_2018_case_3_every_other_segment_dropped() {
     let mut reassembly = ReassemblyQueue::new();
-    reassembly.insert(6000, SyntheticPayload(500), StreamOffset::default());
+    reassembly.insert(6000, SyntheticPayload(500), Mapping::default());
     assert_eq!(blocks(&mut reassembly), [(6000, 6500)]);
-    reassembly.insert(7000, SyntheticPayload(500), StreamOffset::default());
+    reassembly.insert(7000, SyntheticPayload(500), Mapping::default());
     assert_eq!(blocks(&mut reassembly), [(7000, 7500), (6000, 6500)]);
-    reassembly.insert(8000, SyntheticPayload(500), StreamOffset::default());
+    reassembly.insert(8000, SyntheticPayload(500), Mapping::default());
     assert_eq!(blocks(&mut reassembly), [(8000, 8500), (7000, 7500), (6000, 6500)]);
-    reassembly.insert(6500, SyntheticPayload(500), StreamOffset::default());
+    reassembly.insert(6500, SyntheticPayload(500), Mapping::default());
     assert_eq!(blocks(&mut reassembly), [(6000, 7500), (8000, 8500)]);
-    reassembly.insert(5500, SyntheticPayload(500), StreamOffset::default());
-    assert_eq!(reassembly.pop(5500), Some((5500, SyntheticPayload(500), StreamOffset::default())));
+    reassembly.insert(5500, SyntheticPayload(500), Mapping::default());
+    assert_eq!(reassembly.pop(5500), Some((5500, SyntheticPayload(500), Mapping::default())));
     for position in [6000, 6500, 7000] {
-        assert_eq!(
-            reassembly.pop(position),
-            Some((position, SyntheticPayload(500), StreamOffset::default()))
-        );
+        assert_eq!(reassembly.pop(position), Some((position, SyntheticPayload(500), Mapping::default())));
     }
     assert_eq!(reassembly.pop(7500), None);
     assert_eq!(blocks(&mut reassembly), [(8000, 8500)]);
@@ -54,8 +51,8 @@ fn rfc_2018_case_3_every_other_segment_dropped() {
 #[test]
 fn rfc_2883_a_duplicate_is_reported_once_and_first() {
     let mut reassembly = ReassemblyQueue::new();
-    reassembly.insert(4000, SyntheticPayload(500), StreamOffset::default());
-    reassembly.insert(4000, SyntheticPayload(500), StreamOffset::default());
+    reassembly.insert(4000, SyntheticPayload(500), Mapping::default());
+    reassembly.insert(4000, SyntheticPayload(500), Mapping::default());
     assert_eq!(blocks(&mut reassembly), [(4000, 4500), (4000, 4500)]);
     assert_eq!(blocks(&mut reassembly), [(4000, 4500)]);
     assert_eq!(reassembly.bytes(), 500);
@@ -65,14 +62,15 @@ fn rfc_2883_a_duplicate_is_reported_once_and_first() {
 /// A segment of which a part was received: only that part is the duplicate.
 #[test]
 fn rfc_2883_a_partial_duplicate() {
+    let (inner, whole) = (Mapping::new(7500, 500, 0, 0), Mapping::new(7000, 1500, 0, 0));
     let mut reassembly = ReassemblyQueue::new();
-    reassembly.insert(1500, SyntheticPayload(500), StreamOffset::default());
-    reassembly.insert(1000, SyntheticPayload(1500), StreamOffset::default());
+    reassembly.insert(1500, SyntheticPayload(500), inner);
+    reassembly.insert(1000, SyntheticPayload(1500), whole);
     assert_eq!(blocks(&mut reassembly), [(1500, 2000), (1000, 2500)]);
     assert_eq!(reassembly.bytes(), 1500);
-    assert_eq!(reassembly.pop(1000), Some((1000, SyntheticPayload(500), StreamOffset::default())));
-    assert_eq!(reassembly.pop(1500), Some((1500, SyntheticPayload(500), StreamOffset::default())));
-    assert_eq!(reassembly.pop(2000), Some((2000, SyntheticPayload(500), StreamOffset::default())));
+    assert_eq!(reassembly.pop(1000), Some((1000, SyntheticPayload(500), whole)));
+    assert_eq!(reassembly.pop(1500), Some((1500, SyntheticPayload(500), inner)));
+    assert_eq!(reassembly.pop(2000), Some((2000, SyntheticPayload(500), whole.after(1000))));
     assert!(reassembly.is_empty());
 }
 
@@ -95,7 +93,7 @@ fn tidying_by_what_changed_is_as_tidying_all() {
             let mut seen = [(); 2].map(|()| Vec::new());
             let mut in_order = at;
             for (reassembly, seen) in both.iter_mut().zip(&mut seen) {
-                reassembly.insert(position, SyntheticPayload(len as u32), StreamOffset::default());
+                reassembly.insert(position, SyntheticPayload(len as u32), Mapping::default());
                 in_order = at;
                 while let Some((from, piece, _)) = reassembly.pop(in_order) {
                     in_order = from + u64::from(piece.0);
@@ -160,14 +158,20 @@ fn a_ring_is_as_a_list() {
             for (reassembly, seen) in both.iter_mut().zip(&mut seen) {
                 in_order = next;
                 let mut ready = InOrder::new();
-                let offset = StreamOffset::new(position + 1000);
+                let offset = position + 1000;
+                let mapping = Mapping { offset, skip: 0, len: len as u16, checksum: 7 };
                 let data = SyntheticPayload(len as u32);
                 seen.push((
-                    reassembly.place(&mut in_order, 1 << 40, position, data, offset, &mut ready) as u64,
+                    reassembly.place(&mut in_order, 1 << 40, position, data, mapping, &mut ready) as u64,
                     0,
                 ));
-                while let Some((from, piece, offset)) = ready.pop_front() {
-                    assert_eq!(offset.known(), Some(from + 1000), "it travels with the data");
+                while let Some((from, piece, mapping)) = ready.pop_front() {
+                    assert_eq!(
+                        (mapping.offset, mapping.checksum),
+                        (from + 1000, 7),
+                        "it travels with the data"
+                    );
+                    assert!(mapping.skip + piece.0 <= u32::from(mapping.len), "and is cut with it");
                     seen.push((from, u64::from(piece.0)));
                 }
                 seen.push((in_order, reassembly.bytes()));
@@ -201,7 +205,7 @@ fn blocks_are_the_queue_joined() {
         let mut there = [false; 200];
         for _ in 0..20 {
             let (position, len) = (1 + next(150), 1 + next(40));
-            reassembly.insert(position, SyntheticPayload(len as u32), StreamOffset::default());
+            reassembly.insert(position, SyntheticPayload(len as u32), Mapping::default());
             there[position as usize..(position + len) as usize].fill(true);
         }
         assert_eq!(reassembly.bytes(), there.iter().filter(|byte| **byte).count() as u64);
@@ -229,9 +233,9 @@ fn blocks_are_the_queue_joined() {
 #[test]
 fn a_growing_block_is_remembered_once() {
     let mut reassembly = ReassemblyQueue::new();
-    reassembly.insert(1000, SyntheticPayload(100), StreamOffset::default());
+    reassembly.insert(1000, SyntheticPayload(100), Mapping::default());
     for n in 0..8 {
-        reassembly.insert(2000 + n * 100, SyntheticPayload(100), StreamOffset::default());
+        reassembly.insert(2000 + n * 100, SyntheticPayload(100), Mapping::default());
     }
     assert_eq!(blocks(&mut reassembly), [(2000, 2800), (1000, 1100)]);
 }
@@ -241,18 +245,11 @@ fn a_growing_block_is_remembered_once() {
 fn filled_gaps_are_not_remembered_as_blocks() {
     let mut reassembly = ReassemblyQueue::new();
     for n in 0..6u64 {
-        reassembly.insert(1000 + n * 200, SyntheticPayload(100), StreamOffset::default());
+        reassembly.insert(1000 + n * 200, SyntheticPayload(100), Mapping::default());
     }
     let (mut next, mut ready) = (900, InOrder::new());
     for position in [900, 1100] {
-        reassembly.place(
-            &mut next,
-            1 << 40,
-            position,
-            SyntheticPayload(100),
-            StreamOffset::default(),
-            &mut ready,
-        );
+        reassembly.place(&mut next, 1 << 40, position, SyntheticPayload(100), Mapping::default(), &mut ready);
     }
     assert_eq!(next, 1300);
     assert_eq!(blocks(&mut reassembly), [(2000, 2100), (1800, 1900), (1600, 1700), (1400, 1500)]);
@@ -261,7 +258,7 @@ fn filled_gaps_are_not_remembered_as_blocks() {
 /// Too many small pieces: those with the highest sequence numbers are dropped for data before them, and SACK reports only what is kept.
 #[test]
 fn what_is_dropped_for_want_of_memory_is_no_longer_reported() {
-    let one_byte = || (SyntheticPayload(1), StreamOffset::default());
+    let one_byte = || (SyntheticPayload(1), Mapping::default());
     let mut reassembly = ReassemblyQueue::new();
     let (mut next, mut ready) = (10, InOrder::new());
     let mut place = |reassembly: &mut ReassemblyQueue<SyntheticPayload>, position| {
