@@ -110,18 +110,18 @@ impl Host {
     ///
     /// | line | compared with | where the engine differs |
     /// |---|---|---|
-    /// | `loss-detection` | `tcp_time_to_recover`, `tcp_update_scoreboard`, `tcp_mark_head_lost`, `tcp_mark_lost_retrans`, `tcp_update_reordering`, `tcp_enter_loss` | Any late segment ends FACK; the kernel's goes on while segments are late by no more than the threshold. A timeout resets the threshold if as many segments are sacked as it says; the kernel's if 3 are |
-    /// | `early-retransmit` | `tcp_time_to_recover`, `tcp_pause_early_retransmit` | Where the timeout comes first the engine leaves it to that; the kernel retransmits at once |
+    /// | `loss-detection` | `tcp_time_to_recover`, `tcp_update_scoreboard`, `tcp_mark_head_lost`, `tcp_mark_lost_retrans`, `tcp_update_reordering`, `tcp_enter_loss` | none found |
+    /// | `early-retransmit` | `tcp_time_to_recover`, `tcp_pause_early_retransmit` | none found |
     /// | `loss-window` | `tcp_enter_loss` | none found |
-    /// | F-RTO and undo (`undo`, no line: as today) | `tcp_process_loss`, `tcp_try_undo_loss`, `tcp_try_undo_partial`, `tcp_undo_cwnd_reduction`, `tcp_enter_loss` | The kernel gives the undo of a timeout up if retransmissions were outstanding; the engine counts them |
+    /// | F-RTO and undo (`undo`, no line: as today) | `tcp_process_loss`, `tcp_try_undo_loss`, `tcp_try_undo_partial`, `tcp_undo_cwnd_reduction`, `tcp_enter_loss` | none found |
     /// | `prr` | `tcp_cwnd_reduction` | none found |
-    /// | `window-limit` | `tcp_is_cwnd_limited`, `tcp_cwnd_validate`, `tcp_cwnd_restart` | The kernel's largest burst follows the pacing rate; the engine's is 64 KiB |
-    /// | `ack-counting` | `tcp_slow_start`, `tcp_cong_avoid_ai`, `tcp_reno_cong_avoid`, `tcp_may_raise_cwnd` | The kernel needs one ACK more than the window for a segment, counts what slow start leaves of an ACK for nothing, and where reordering is above 3 grows on SACKs alone |
+    /// | `window-limit` | `tcp_is_cwnd_limited`, `tcp_cwnd_validate`, `tcp_cwnd_restart` | The kernel's largest burst is half of the peer's largest window at most, too (`tcp_bound_to_half_wnd`) |
+    /// | `ack-counting` | `tcp_slow_start`, `tcp_cong_avoid_ai`, `tcp_reno_cong_avoid`, `tcp_may_raise_cwnd` | The kernel lets the window grow before it looks for losses, the engine after |
     /// | `rtt-tick` | `tcp_rtt_estimator` | none found |
     /// | `initial-receive-window` | `tcp_default_init_rwnd`, `tcp_select_initial_window`, `tcp_grow_window` | none found |
     /// | `initial-receive-space` | `tcp_fixup_rcvbuf` | none found; the factor of four where buffers grow came with 3.13, which was not read |
     /// | `buffers` | not compared | |
-    /// | `cubic` | `hystart_update`, `bictcp_update`, `bictcp_cong_avoid`, `bictcp_acked` | The kernel's HyStart judges a round by its first eight samples; the engine's by all of them, as later kernels do |
+    /// | `cubic` | `hystart_update`, `bictcp_update`, `bictcp_cong_avoid`, `bictcp_acked` | The kernel computes the increase anew only every 31 ms while the window stays the same, and rounds it to whole ACKs |
     /// | initial window of 10 (no line: as today) | `tcp_init_cwnd` | none found |
     pub const LINUX_3_14: Host = Host {
         profile: HostProfile::Linux314,

@@ -19,6 +19,7 @@ use std::fmt::Debug;
 use super::subflows::PerSubflow;
 use super::{Ack, CongestionControl, LossCause, half_window, slow_start};
 use crate::Nanos;
+use crate::config::AckCounting;
 use crate::metrics::SubflowMetrics;
 
 /// What distinguishes one additive control from another. State that a rule keeps per subflow is updated by the
@@ -26,6 +27,10 @@ use crate::metrics::SubflowMetrics;
 pub(super) trait AdditiveRule: Debug + Send {
     /// The control's name in the registry.
     const NAME: &'static str;
+
+    /// Whether Linux 3.14's implementation counts by `tcp_cong_avoid_ai` or alike, so that a segment takes one ACK more
+    /// than the increase says ([`AckCounting::OneInAvoidance`]).
+    const ONE_ACK_MORE: bool = true;
 
     /// Increase in congestion avoidance on subflow `r`, segments per acknowledged segment.
     fn increase(&self, subflows: &[SubflowMetrics], r: usize) -> f64;
@@ -102,7 +107,12 @@ impl<R: AdditiveRule> CongestionControl for AdditiveControl<R> {
     fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
         self.rule.on_ack(&subflows[i], i, ack);
         let rule = &self.rule;
-        self.growth.grow(subflows, i, ack, |subflows, r| rule.increase(subflows, r));
+        // With one ACK more for a segment than 1 / increase.
+        let one_more = R::ONE_ACK_MORE && ack.counting == AckCounting::OneInAvoidance;
+        self.growth.grow(subflows, i, ack, |subflows, r| {
+            let increase = rule.increase(subflows, r);
+            if one_more && increase > 0.0 { increase / (1.0 + increase) } else { increase }
+        });
     }
 
     fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, cause: LossCause, _now: Nanos) -> u32 {
@@ -175,11 +185,11 @@ impl AdditiveGrowth {
         ack: &Ack,
         increase: impl FnMut(&[SubflowMetrics], usize) -> f64,
     ) {
-        if !ack.cwnd_limited || ack.acked == 0 {
+        if !ack.cwnd_limited {
             return;
         }
         let before = subflows[i].cwnd;
-        let left = slow_start(&mut subflows[i], ack.acked).min(ack.in_avoidance);
+        let left = slow_start(&mut subflows[i], ack);
         if subflows[i].cwnd != before {
             self.epoch += 1;
         }
@@ -298,10 +308,10 @@ mod tests {
     fn a_host_that_counts_acks_adds_one_share_an_ack() {
         let mut pair = Pair::new();
         for _ in 0..9 {
-            pair.ack(0, Ack { in_avoidance: 1, ..ack(2) }, |_| 0.1);
+            pair.ack(0, Ack { counting: AckCounting::OneInAvoidance, ..ack(2) }, |_| 0.1);
         }
         assert_eq!(pair.subflows[0].cwnd, 10);
-        pair.ack(0, Ack { in_avoidance: 1, ..ack(2) }, |_| 0.1);
+        pair.ack(0, Ack { counting: AckCounting::OneInAvoidance, ..ack(2) }, |_| 0.1);
         assert_eq!(pair.subflows[0].cwnd, 11);
     }
 

@@ -19,6 +19,7 @@ use proptest::prelude::*;
 
 use super::testing::{build, subflow, subflows};
 use super::{Ack, CongestionControl, LossCause, RateSample, builtin};
+use crate::config::AckCounting;
 use crate::contract::{Departures, check, is_exempt, variants};
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::{MILLISECOND, Nanos};
@@ -91,7 +92,7 @@ impl Bench {
                 let ack = Ack {
                     now,
                     acked,
-                    in_avoidance: acked,
+                    counting: AckCounting::Segments,
                     rtt: Some(rtt),
                     prior_in_flight,
                     cwnd_limited: limited,

@@ -34,7 +34,12 @@
 //! first loss the window grows by at least 5 % in a round trip.
 //!
 //! Preset `linux-3.14`: the same with HyStart as it was then. A delay ends slow start that exceeds the least round-trip time
-//! by a sixteenth of it; the clock ticks in milliseconds; there is no allowance for aggregation.
+//! by a sixteenth of it, by the first eight samples of a round alone; the clock ticks in milliseconds; there is no allowance for
+//! aggregation.
+//!
+//! A host that counts ACKs (`ack-counting = "one-in-avoidance"`, Linux 3.14): an ACK counts for as many segments as ACKs have
+//! had of late (`delayed_ack`, a moving average over 16), for W_est it counts for one (`ack_cnt`), and a segment of growth takes one
+//! ACK more (`tcp_cong_avoid_ai`).
 //!
 //! Parameters: `c` (0.4 segments per second^3; 0.001 to 10), `beta` (0.7, what a loss leaves; 0.1 to 0.95),
 //! `fast-convergence` (true), `reno-friendly` (true), `reno-alpha-one` (true; preset `linux`: false), `hystart`
@@ -47,7 +52,8 @@ mod tests;
 use super::additive::ROUNDING;
 use super::subflows::PerSubflow;
 use super::{Ack, CongestionControl, ControlEntry, LossCause, slow_start};
-use crate::metrics::SubflowMetrics;
+use crate::config::AckCounting;
+use crate::metrics::{CaState, SubflowMetrics};
 use crate::registry::{Parameter, Preset, Values};
 use crate::{MILLISECOND, Nanos, SECOND};
 
@@ -134,6 +140,23 @@ struct State {
     /// Least round-trip time seen since the start or the last timeout.
     least_rtt: Option<Nanos>,
     hystart: HyStart,
+    stretch: Stretch,
+}
+
+/// Segments that an ACK acknowledges, averaged over some 16 ACKs (Linux's `delayed_ack`).
+#[derive(Debug)]
+struct Stretch(f64);
+
+impl Default for Stretch {
+    fn default() -> Self {
+        Stretch(2.0)
+    }
+}
+
+impl Stretch {
+    fn on_ack(&mut self, acked: u32) {
+        self.0 = (self.0 + (f64::from(acked) - self.0) / 16.0).clamp(1.0 / 16.0, 32.0);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -185,12 +208,15 @@ struct HyStartRule {
     tick: Nanos,
     part: Nanos,
     allows_bursts: bool,
+    /// Whether the first [`LEAST_SAMPLES`] alone make the least of a round.
+    first_samples: bool,
 }
 
 /// Linux since 4.x: a clock of microseconds.
-const HYSTART: HyStartRule = HyStartRule { tick: 1_000, part: 8, allows_bursts: true };
+const HYSTART: HyStartRule = HyStartRule { tick: 1_000, part: 8, allows_bursts: true, first_samples: false };
 /// Linux 3.14's `hystart_update` (`bictcp_clock` and `delay_min >> 4`).
-const HYSTART_3_14: HyStartRule = HyStartRule { tick: MILLISECOND, part: 16, allows_bursts: false };
+const HYSTART_3_14: HyStartRule =
+    HyStartRule { tick: MILLISECOND, part: 16, allows_bursts: false, first_samples: true };
 
 impl HyStartRule {
     fn clock(self, now: Nanos) -> Nanos {
@@ -225,9 +251,13 @@ impl HyStart {
             self.found |= now.saturating_sub(self.round_start) > longest;
         }
         if let Some(rtt) = ack.rtt {
-            let least = self.round_rtt.map_or(rtt, |least| least.min(rtt));
+            let judged = self.samples == LEAST_SAMPLES;
+            let least = match self.round_rtt {
+                Some(least) if judged && rule.first_samples => least,
+                least => least.unwrap_or(rtt).min(rtt),
+            };
             self.round_rtt = Some(least);
-            if self.samples < LEAST_SAMPLES {
+            if !judged {
                 self.samples += 1;
             } else {
                 let limit = (least_rtt / rule.part).clamp(DELAY_BOUNDS.0, DELAY_BOUNDS.1);
@@ -260,8 +290,11 @@ impl Rule {
         Epoch { start: now, k, origin, estimate: cwnd }
     }
 
-    /// Congestion avoidance for `acked` segments.
-    fn avoid(&self, state: &mut State, subflow: &mut SubflowMetrics, acked: u32, now: Nanos) {
+    /// Congestion avoidance for an ACK of which slow start has left `left` segments.
+    fn avoid(&self, state: &mut State, subflow: &mut SubflowMetrics, left: u32, ack: &Ack) {
+        let now = ack.now;
+        let counts_acks = ack.counting == AckCounting::OneInAvoidance;
+        let acked = if counts_acks { state.stretch.0 } else { f64::from(left) };
         let cwnd = f64::from(subflow.cwnd.max(1));
         let curve = &mut state.curve;
         let mut epoch = curve.epoch.unwrap_or_else(|| self.begin(curve.w_max, cwnd, now));
@@ -278,7 +311,7 @@ impl Rule {
             per_segment = per_segment.max(0.05);
         }
         // An ACK of more than a window (a filled hole) doesn't grow the window past its target.
-        let mut earned = state.credit + per_segment * f64::from(acked).min(cwnd);
+        let mut earned = state.credit + per_segment * acked.min(cwnd);
 
         if self.reno_friendly {
             let alpha = if self.alpha_one && epoch.estimate >= curve.prior {
@@ -286,11 +319,15 @@ impl Rule {
             } else {
                 3.0 * (1.0 - self.beta) / (1.0 + self.beta)
             };
-            epoch.estimate += alpha * f64::from(acked) / cwnd;
+            epoch.estimate += alpha * f64::from(left) / cwnd;
             if w_cubic(self.c, t, epoch.k, epoch.origin) < epoch.estimate {
-                let most = state.credit + 0.5 * f64::from(acked);
+                let most = state.credit + 0.5 * acked;
                 earned = earned.max((epoch.estimate - cwnd).min(most));
             }
+        }
+        if counts_acks {
+            let increase = (earned - state.credit).clamp(0.0, 1.0);
+            earned = state.credit + increase / (1.0 + increase);
         }
         let whole = libm::floor(earned + ROUNDING);
         state.credit = (earned - whole).max(0.0);
@@ -318,6 +355,9 @@ impl CongestionControl for Cubic {
         let subflow = &mut subflows[i];
         let Cubic { states, rule } = self;
         let state = states.at(i);
+        if ack.counting == AckCounting::OneInAvoidance && subflow.ca_state == CaState::Open && ack.acked > 0 {
+            state.stretch.on_ack(ack.acked);
+        }
         let since_last = ack.now.saturating_sub(state.last_ack.unwrap_or(ack.now));
         state.last_ack = Some(ack.now);
         if !ack.cwnd_limited
@@ -346,9 +386,9 @@ impl CongestionControl for Cubic {
         if !ack.cwnd_limited {
             return;
         }
-        let left = slow_start(subflow, ack.acked);
+        let left = slow_start(subflow, ack);
         if left > 0 {
-            rule.avoid(state, subflow, left, ack.now);
+            rule.avoid(state, subflow, left, ack);
         }
     }
 
@@ -366,6 +406,7 @@ impl CongestionControl for Cubic {
         state.credit = 0.0;
         if cause == LossCause::Timeout {
             state.least_rtt = None;
+            state.stretch = Stretch::default();
             state.hystart = HyStart::default();
             state.hystart.new_round(rule.hystart_rule.clock(now));
         }

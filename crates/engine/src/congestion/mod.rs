@@ -17,6 +17,7 @@
 use std::fmt::Debug;
 
 use crate::Nanos;
+use crate::config::AckCounting;
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Registry};
 
@@ -50,10 +51,11 @@ type ControlEntry = Entry<dyn CongestionControl>;
 pub struct Ack {
     /// The current time.
     pub now: Nanos,
-    /// Segments newly delivered, cumulatively or selectively (Linux's `acked_sacked`).
+    /// Segments that slow start counts: those newly delivered, cumulatively or selectively (Linux's `acked_sacked`), or what
+    /// `counting` makes of them.
     pub acked: u32,
-    /// Of these, what an additive increase counts in congestion avoidance: all, or one where a host counts ACKs.
-    pub in_avoidance: u32,
+    /// What the host counts of an ACK.
+    pub counting: AckCounting,
     /// Round-trip time sample, if this ACK gave one.
     pub rtt: Option<Nanos>,
     /// Segments in flight before this ACK.
@@ -188,14 +190,26 @@ pub trait CongestionControl: Debug + Send {
     }
 }
 
-/// Grows the window by slow start, up to the threshold. Returns the acknowledged segments that are left
-/// over (RFC 5681 3.1, Linux's `tcp_slow_start`).
-pub fn slow_start(subflow: &mut SubflowMetrics, acked: u32) -> u32 {
+/// Grows the window by slow start, up to the threshold (RFC 5681 3.1, Linux's `tcp_slow_start`). Returns the acknowledged
+/// segments that count in congestion avoidance.
+pub fn slow_start(subflow: &mut SubflowMetrics, ack: &Ack) -> u32 {
+    if ack.counting == AckCounting::OneInAvoidance {
+        return slow_start_past_threshold(subflow, ack.acked);
+    }
     //= RFC 5681 3.1-d
-    let target = subflow.cwnd.saturating_add(acked).min(subflow.ssthresh.max(subflow.cwnd));
+    let target = subflow.cwnd.saturating_add(ack.acked).min(subflow.ssthresh.max(subflow.cwnd));
     let used = target - subflow.cwnd;
     subflow.cwnd = target;
-    acked - used
+    ack.acked - used
+}
+
+/// Slow start of [`AckCounting::OneInAvoidance`].
+fn slow_start_past_threshold(subflow: &mut SubflowMetrics, acked: u32) -> u32 {
+    if subflow.cwnd > subflow.ssthresh {
+        return 1;
+    }
+    subflow.cwnd = subflow.cwnd.saturating_add(acked).min(subflow.ssthresh.saturating_add(1));
+    0
 }
 
 /// Half the window, at least `floor` segments (RFC 5681 3.1, Equation 4, with the congestion window for the

@@ -182,6 +182,8 @@ fn increase(losses: &PerSubflow<Losses>, by_square_rtt: bool, subflows: &[Subflo
 
 impl AdditiveRule for Olia {
     const NAME: &'static str = ENTRY.name;
+    /// `mptcp_olia_cong_avoid` adds up shares of a segment.
+    const ONE_ACK_MORE: bool = false;
 
     fn increase(&self, subflows: &[SubflowMetrics], r: usize) -> f64 {
         let exact = increase(&self.losses, self.rank_by_square_rtt, subflows, r);

@@ -20,6 +20,7 @@
 use super::subflows::PerSubflow;
 use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window, slow_start};
 use crate::Nanos;
+use crate::config::AckCounting;
 use crate::metrics::SubflowMetrics;
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
@@ -37,14 +38,14 @@ struct Reno {
     counts: PerSubflow<u32>,
 }
 
-/// Adds a segment for each `per_segment` acknowledged ones; `count` holds what is left (Linux's
-/// `tcp_cong_avoid_ai`, with `per_segment` following the window within one ACK).
-fn avoid(subflow: &mut SubflowMetrics, count: &mut u32, mut acked: u32) {
+/// Adds a segment for as many acknowledged ones as the window has, and `more`; `count` holds what is left (Linux's
+/// `tcp_cong_avoid_ai`, following the window within one ACK).
+fn avoid(subflow: &mut SubflowMetrics, count: &mut u32, mut acked: u32, more: u32) {
     // What was counted towards a larger window is worth at most one segment of a smaller one.
     *count = (*count).min(subflow.cwnd);
     loop {
         //= RFC 5681 3.1-e
-        let missing = subflow.cwnd - *count;
+        let missing = subflow.cwnd + more - *count;
         if acked < missing {
             *count += acked;
             return;
@@ -68,9 +69,10 @@ impl CongestionControl for Reno {
         if !ack.cwnd_limited {
             return;
         }
-        let left = slow_start(&mut subflows[i], ack.acked).min(ack.in_avoidance);
+        let left = slow_start(&mut subflows[i], ack);
         if left > 0 {
-            avoid(&mut subflows[i], self.counts.at(i), left);
+            let more = u32::from(ack.counting == AckCounting::OneInAvoidance);
+            avoid(&mut subflows[i], self.counts.at(i), left, more);
         }
     }
 
@@ -99,21 +101,28 @@ mod tests {
         }
     }
 
-    /// Linux 3.14: `tcp_slow_start` counts segments, `tcp_cong_avoid_ai` ACKs.
+    /// Linux 3.14: `tcp_slow_start` counts segments, goes on to one above the threshold and leaves nothing; `tcp_cong_avoid_ai`
+    /// counts ACKs, and one more than the window has segments.
     #[test]
-    fn a_host_that_counts_acks_grows_by_one_in_as_many_acks_as_the_window_has_segments() {
+    fn a_host_that_counts_acks_grows_by_one_in_one_ack_more_than_the_window_has_segments() {
         let mut subflows = subflows(&[subflow(10, 50)]);
         subflows[0].ssthresh = 14;
         let mut reno = Reno::default();
-        let two = Ack { in_avoidance: 1, ..ack(2) };
-        reno.on_ack(&mut subflows, 0, &two);
-        reno.on_ack(&mut subflows, 0, &two);
-        assert_eq!(subflows[0].cwnd, 14, "slow start");
-        for acks in 0..14 {
-            assert_eq!(subflows[0].cwnd, 14, "{acks} ACKs of two segments");
-            reno.on_ack(&mut subflows, 0, &two);
+        let of = |acked| Ack { counting: AckCounting::OneInAvoidance, ..ack(acked) };
+        reno.on_ack(&mut subflows, 0, &of(4));
+        assert_eq!(subflows[0].cwnd, 14, "at the threshold slow start goes on");
+        reno.on_ack(&mut subflows, 0, &of(40));
+        assert_eq!(subflows[0].cwnd, 15, "to one above it, and the rest of the ACK counts for nothing");
+        for acks in 0..16 {
+            assert_eq!(subflows[0].cwnd, 15, "{acks} ACKs of two segments");
+            reno.on_ack(&mut subflows, 0, &of(2));
         }
-        assert_eq!(subflows[0].cwnd, 15);
+        assert_eq!(subflows[0].cwnd, 16);
+        for acks in 0..17 {
+            assert_eq!(subflows[0].cwnd, 16, "{acks} ACKs that only sack");
+            reno.on_ack(&mut subflows, 0, &of(0));
+        }
+        assert_eq!(subflows[0].cwnd, 17);
     }
 
     //= test RFC 5681 3.1-e

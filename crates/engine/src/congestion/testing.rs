@@ -1,6 +1,7 @@
 //! Helpers for the tests of congestion controls.
 
 use super::{Ack, CongestionControl, builtin};
+use crate::config::AckCounting;
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::{MILLISECOND, PathId, SubflowId};
 
@@ -32,7 +33,7 @@ pub(super) fn ack(acked: u32) -> Ack {
     Ack {
         now: 0,
         acked,
-        in_avoidance: acked,
+        counting: AckCounting::Segments,
         rtt: None,
         prior_in_flight: 0,
         cwnd_limited: true,

@@ -134,7 +134,7 @@ impl CongestionControl for Vegas {
                 _ => state.resting = self.every_other && !state.resting,
             }
             if ack.cwnd_limited && !state.resting {
-                slow_start(subflow, ack.acked);
+                slow_start(subflow, ack);
             }
             return;
         }

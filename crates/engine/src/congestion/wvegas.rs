@@ -138,7 +138,7 @@ impl CongestionControl for WVegas {
                     leave_slow_start(subflow, trip.base, trip.mean);
                 }
                 _ if ack.cwnd_limited => {
-                    slow_start(subflow, ack.acked);
+                    slow_start(subflow, ack);
                 }
                 _ => {}
             }

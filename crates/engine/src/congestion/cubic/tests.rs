@@ -341,6 +341,44 @@ fn hystart_of_2014_ticks_in_milliseconds_and_ends_with_a_shorter_delay() {
 }
 
 #[test]
+fn hystart_of_2014_judges_a_round_by_its_first_eight_samples() {
+    // Eight samples of 150 ms, then one of 100 ms, which is the least so far.
+    let early = |round, j| if round == 1 || j >= 8 { 100 * MILLISECOND } else { 150 * MILLISECOND };
+    assert_eq!(slow_start_exit("cubic:linux-3.14", 20, 3 * MILLISECOND, early), 40 + 8);
+    assert_eq!(slow_start_exit("cubic:linux", 20, 3 * MILLISECOND, early), u32::MAX);
+}
+
+/// Before a loss a window grows by a twentieth of a segment per segment. ACKs of two segments make a tenth each, so that a
+/// segment takes ten ACKs, and one more.
+#[test]
+fn a_host_that_counts_acks_corrects_for_delayed_ones_and_takes_one_more() {
+    for (counting, acks) in [(AckCounting::Segments, 10), (AckCounting::OneInAvoidance, 11)] {
+        let mut subflows = subflows(&[subflow(100, 50)]);
+        subflows[0].ssthresh = 10;
+        let mut cubic = build("cubic:linux-3.14");
+        let grown = (1..).find(|_| {
+            cubic.on_ack(&mut subflows, 0, &Ack { counting, ..ack(2) });
+            subflows[0].cwnd == 101
+        });
+        assert_eq!(grown, Some(acks));
+    }
+}
+
+/// ACKs of two segments: W_est grows by an ACK's share, not by two segments'.
+#[test]
+fn a_host_that_counts_acks_follows_reno_by_them() {
+    let estimate = |counting| {
+        let mut subflows = subflows(&[subflow(100, 50)]);
+        let mut cubic = build("cubic:linux-3.14");
+        lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
+        subflows[0].ssthresh = 10;
+        cubic.on_ack(&mut subflows, 0, &Ack { counting, ..ack(2) });
+        metric(&*cubic, &subflows, "w_est") - 70.0
+    };
+    assert_close(estimate(AckCounting::Segments), 2.0 * estimate(AckCounting::OneInAvoidance));
+}
+
+#[test]
 fn hystart_waits_for_a_window_of_sixteen() {
     // Rounds of 4 and 8 are not judged; the round that starts at 16 is.
     let late = |round, _| if round == 1 { 100 * MILLISECOND } else { 150 * MILLISECOND };

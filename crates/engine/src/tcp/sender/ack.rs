@@ -194,16 +194,16 @@ impl<P: Payload> Sender<P> {
     /// Growth of the window while nothing is lost.
     #[inline]
     pub(super) fn grow(&mut self, cx: &mut Context<'_>, summary: &AckSummary, prior_in_flight: u32) {
-        let one = summary.segments.min(1);
-        let (acked, in_avoidance) = match cx.tcp.cwnd.ack_counting {
-            AckCounting::Segments => (summary.segments, summary.segments),
-            AckCounting::OneInAvoidance => (summary.segments, one),
-            AckCounting::One => (one, one),
+        let counting = cx.tcp.cwnd.ack_counting;
+        let acked = match counting {
+            AckCounting::Segments => summary.segments,
+            AckCounting::OneInAvoidance => summary.removed,
+            AckCounting::One => summary.segments.min(1),
         };
         let ack = Ack {
             now: cx.now,
             acked,
-            in_avoidance,
+            counting,
             rtt: summary.last_rtt,
             prior_in_flight,
             cwnd_limited: match cx.tcp.cwnd.window_limit {

@@ -1,10 +1,10 @@
 //! Congestion window validation: the window grows only while it is the limit. It decays while the application doesn't use
 //! it (the aim of RFC 7661 by the means of RFC 2861; Linux's `tcp_cwnd_validate`), and after an idle time (RFC 5681 4.1).
 
-use crate::Nanos;
 use crate::config::WindowLimit;
 use crate::metrics::{CaState, SubflowMetrics};
 use crate::tcp::context::Context;
+use crate::{MILLISECOND, Nanos};
 
 /// How far the congestion window is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -97,19 +97,31 @@ impl CwndValidation {
     }
 }
 
-/// Most segments that a sender may hold back (`tcp_max_tso_deferred_mss`), the share of the window (`tcp_tso_win_divisor`),
-/// and the bytes (`sk_gso_max_size`).
+/// Most segments that a sender may hold back (`tcp_max_tso_deferred_mss`), and the share of the window
+/// (`tcp_tso_win_divisor`).
 const MOST_DEFERRED: u32 = 3;
 const DEFERRED_SHARE: u32 = 3;
-const MOST_DEFERRED_BYTES: u64 = 65_536;
+/// Fewest segments of a burst (`sysctl_tcp_min_tso_segs`), and most bytes (`sk_gso_max_size`).
+const LEAST_BURST: u64 = 2;
+const MOST_BURST_BYTES: u64 = 65_536;
 
 /// Whether the window was full, or nearly so, with so many segments in flight when an ACK arrived: Linux's
 /// `tcp_is_cwnd_limited` until 3.15, with segmentation offload.
 pub(super) fn was_full(metrics: &SubflowMetrics, in_flight: u32) -> bool {
     let left = metrics.cwnd.saturating_sub(in_flight);
-    let deferred = u64::from(left) * u64::from(metrics.mss) < MOST_DEFERRED_BYTES
-        && left.saturating_mul(DEFERRED_SHARE) < metrics.cwnd;
+    let deferred = left.saturating_mul(DEFERRED_SHARE) < metrics.cwnd && u64::from(left) < burst(metrics);
     left <= MOST_DEFERRED || deferred
+}
+
+/// Segments of the largest burst: what half a millisecond takes at the pacing rate, which was always twice the window in a
+/// round trip (`tcp_xmit_size_goal`, `tcp_update_pacing_rate` of 3.14).
+fn burst(metrics: &SubflowMetrics) -> u64 {
+    let window = u64::from(metrics.cwnd.max(metrics.packets_out));
+    let most = MOST_BURST_BYTES / u64::from(metrics.mss.max(1));
+    (window * MILLISECOND)
+        .checked_div(metrics.rtt.smoothed)
+        .unwrap_or(most)
+        .clamp(LEAST_BURST, most.max(LEAST_BURST))
 }
 
 /// The slow start threshold of a window that wasn't used: three quarters of it, outside recovery (`tcp_current_ssthresh`).
@@ -122,27 +134,35 @@ pub(super) fn current_ssthresh(metrics: &SubflowMetrics) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{current_ssthresh, was_full};
+    use super::{MILLISECOND, current_ssthresh, was_full};
     use crate::metrics::{CaState, SubflowMetrics};
     use crate::{PathId, SubflowId};
 
+    /// A round-trip time of a millisecond, where the window is a burst, and of 20 ms, where a burst is a twentieth of it.
     #[test]
-    fn a_window_is_nearly_full_with_three_segments_or_a_third_and_64_kib_left() {
+    fn a_window_is_nearly_full_with_three_segments_or_a_third_and_a_burst_left() {
         let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
         metrics.mss = 1000;
-        for (cwnd, in_flight, full) in [
-            (10, 10, true),
-            (10, 7, true),
-            (10, 6, false),
-            (90, 61, true),
-            (90, 60, false),
-            (300, 235, true),
-            (300, 234, false),
-            (10, 20, true),
+        for (rtt, cwnd, in_flight, full) in [
+            (1, 10, 10, true),
+            (1, 10, 7, true),
+            (1, 10, 6, false),
+            (1, 90, 61, true),
+            (1, 90, 60, false),
+            (1, 300, 236, true),
+            (1, 300, 235, false),
+            (1, 10, 20, true),
+            (20, 90, 87, true),
+            (20, 90, 86, false),
+            (20, 120, 115, true),
+            (20, 120, 114, false),
         ] {
             metrics.cwnd = cwnd;
-            assert_eq!(was_full(&metrics, in_flight), full, "{in_flight} of {cwnd}");
+            metrics.rtt.smoothed = rtt * MILLISECOND;
+            assert_eq!(was_full(&metrics, in_flight), full, "{in_flight} of {cwnd}, {rtt} ms");
         }
+        metrics.rtt.smoothed = 0;
+        assert!(was_full(&metrics, 100), "without a sample 64 KiB");
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! reordering, lost retransmissions, and delayed early retransmit (RFC 5827).
 //!
 //! With FACK everything counts that lies below the highest sacked segment, so that a hole is lost once it is more than the
-//! threshold behind. The first reordering ends that: then sacked segments count, and the threshold is as far as a segment
-//! came late.
+//! threshold behind. A segment that comes late by more than the threshold ends that: then sacked segments count, and the
+//! threshold is as far as the segment came late. Any that comes late ends early retransmit.
 
 use ropewalk_wire::Payload;
 
@@ -31,30 +31,40 @@ const LEAST_WAIT: Nanos = 2 * MILLISECOND;
 pub(super) struct DupAck {
     /// `reordering`: the threshold, segments.
     reordering: u32,
-    /// Reordering was seen: FACK and early retransmit are off (`tcp_disable_fack`, `tcp_disable_early_retrans`).
-    reordered: bool,
+    /// The threshold was raised once: sacked segments count, without FACK (`tcp_disable_fack`).
+    counts_sacked: bool,
+    /// A segment came late: there is no early retransmit (`tcp_disable_early_retrans`).
+    late: bool,
     /// Where the highest delivered segment ends.
     highest: u64,
 }
 
 impl Default for DupAck {
     fn default() -> Self {
-        DupAck { reordering: DUP_THRESH, reordered: false, highest: 0 }
+        DupAck { reordering: DUP_THRESH, counts_sacked: false, late: false, highest: 0 }
     }
 }
 
 impl DupAck {
     /// A segment came late by so many (`tcp_update_reordering`).
     fn on_reordering(&mut self, by: u32) {
-        self.reordering = self.reordering.max(by.min(MOST_REORDERING));
-        self.reordered = true;
+        if by > self.reordering {
+            self.reordering = by.min(MOST_REORDERING);
+            self.counts_sacked = true;
+        }
+        self.late = true;
     }
 
-    /// A timeout although the threshold was reached: it is too high.
+    /// A timeout although much was sacked: the threshold is too high.
     pub fn on_timeout(&mut self, metrics: &SubflowMetrics) {
-        if metrics.sacked_out >= self.reordering {
+        if metrics.sacked_out >= DUP_THRESH {
             self.reordering = DUP_THRESH;
         }
+    }
+
+    /// Whether the threshold is above its first value.
+    pub fn is_raised(&self) -> bool {
+        self.reordering > DUP_THRESH
     }
 }
 
@@ -77,10 +87,10 @@ impl<P: Payload> Sender<P> {
         self.dup_ack.highest = highest.max(summary.end);
     }
 
-    /// A hole was filled by what was late: everything sacked above it came before it.
-    pub(super) fn note_late_arrival(&mut self, cx: &Context<'_>) {
+    /// A hole was filled by what was late, the first of `removed` segments: everything sacked above it came before it.
+    pub(super) fn note_late_arrival(&mut self, cx: &Context<'_>, removed: u32) {
         if cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks {
-            let behind = self.fackets_out(cx.own()) + 1;
+            let behind = self.fackets_out(cx.own()) + removed;
             self.dup_ack.on_reordering(behind);
         }
     }
@@ -123,7 +133,7 @@ impl<P: Payload> Sender<P> {
             }
         }
         let sacked_out = cx.own().sacked_out;
-        if !self.dup_ack.reordered {
+        if !self.dup_ack.counts_sacked {
             self.mark_head(common, cx, fackets_out.saturating_sub(reordering).max(1), outcome);
         } else if sacked_out >= reordering {
             self.mark_below(common, cx, sacked_out - reordering, outcome);
@@ -138,7 +148,7 @@ impl<P: Payload> Sender<P> {
         if metrics.lost_out > 0 {
             return true;
         }
-        let count = if self.dup_ack.reordered { metrics.sacked_out + 1 } else { fackets_out };
+        let count = if self.dup_ack.counts_sacked { metrics.sacked_out + 1 } else { fackets_out };
         if count > reordering {
             return true;
         }
@@ -153,18 +163,29 @@ impl<P: Payload> Sender<P> {
             return true;
         }
         let early = cx.tcp.recovery.early_retransmit
-            && !self.dup_ack.reordered
+            && !self.dup_ack.late
             && metrics.retrans_out == 0
             && metrics.sacked_out > 0
             && metrics.packets_out > metrics.sacked_out
             && metrics.packets_out < EARLY_BELOW;
         if early {
             let due = cx.now + (metrics.rtt.smoothed / 4).max(LEAST_WAIT);
-            if common.timers.get(Timer::Retransmit).is_none_or(|timeout| due < timeout) {
-                common.timers.set(Timer::Reorder, due);
+            if common.timers.get(Timer::Retransmit).is_some_and(|timeout| timeout <= due) {
+                return true;
             }
+            common.timers.set(Timer::Reorder, due);
         }
         false
+    }
+
+    /// What a timeout's reduction may be undone by: nothing, if anything outstanding was ever retransmitted, since an ACK for
+    /// that tells nothing (`tcp_enter_loss`). F-RTO needs no more than the remembered window.
+    pub(super) fn begin_undo_of_timeout(&mut self) {
+        if self.scoreboard.iter().any(|entry| entry.is(EVER_RETRANS)) {
+            self.undo.end();
+        } else {
+            self.undo.begin(self.snd_una.max(1), 0);
+        }
     }
 
     /// Early retransmit is due: nothing has filled the hole.
@@ -175,7 +196,10 @@ impl<P: Payload> Sender<P> {
         outcome: &mut Outcome,
     ) {
         let metrics = cx.own();
-        if metrics.sacked_out > 0 && matches!(metrics.ca_state, CaState::Open | CaState::Disorder) {
+        if !self.dup_ack.late
+            && metrics.sacked_out > 0
+            && matches!(metrics.ca_state, CaState::Open | CaState::Disorder)
+        {
             self.mark_head(common, cx, 1, outcome);
         }
     }
@@ -222,7 +246,7 @@ impl<P: Payload> Sender<P> {
         cx: &mut Context<'_>,
         outcome: &mut Outcome,
     ) {
-        if self.dup_ack.reordered || cx.own().retrans_out == 0 || cx.own().sacked_out == 0 {
+        if self.dup_ack.counts_sacked || cx.own().retrans_out == 0 || cx.own().sacked_out == 0 {
             return;
         }
         let highest = self.scoreboard.get(self.scoreboard.index_at(self.dup_ack.highest.saturating_sub(1)));
@@ -240,6 +264,25 @@ impl<P: Payload> Sender<P> {
                 self.mark_lost(common, cx, index, outcome);
             }
             index += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DupAck;
+    use crate::metrics::SubflowMetrics;
+    use crate::{PathId, SubflowId};
+
+    #[test]
+    fn a_timeout_with_three_sacked_lowers_the_threshold() {
+        let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
+        for (sacked, threshold) in [(2, 8), (3, 3), (8, 3)] {
+            let mut count = DupAck::default();
+            count.on_reordering(8);
+            metrics.sacked_out = sacked;
+            count.on_timeout(&metrics);
+            assert_eq!(count.reordering, threshold, "{sacked} sacked");
         }
     }
 }

@@ -68,11 +68,13 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// Whether SACKs alone let the window grow: where packets are reordered (Linux's `tcp_may_raise_cwnd`, since 3.12). Loss detection
-    /// by counting leaves it out.
+    /// Whether SACKs alone let the window grow: where packets are reordered (Linux's `tcp_may_raise_cwnd`).
     #[inline]
     fn grows_out_of_order(&self, cx: &Context<'_>) -> bool {
-        self.rack.reordering_seen() && cx.tcp.recovery.loss_detection == LossDetection::Rack
+        match cx.tcp.recovery.loss_detection {
+            LossDetection::Rack => self.rack.reordering_seen(),
+            LossDetection::DuplicateAcks => self.dup_ack.is_raised(),
+        }
     }
 
     /// Whether the receiver has dropped what it sacked (RFC 2018 8).
@@ -132,11 +134,14 @@ impl<P: Payload> Sender<P> {
                     if !common.negotiated.sack && summary.duplicate {
                         self.add_reno_sack(cx, summary);
                     }
-                } else if self.try_undo_partial(common, cx, segment) {
+                } else if self.try_undo_partial(common, cx, segment, summary.removed) {
                     return;
                 }
                 if self.try_undo_dsack(common, cx) {
                     self.try_to_open(common, cx, summary);
+                    if cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks {
+                        return;
+                    }
                 }
                 self.identify_losses(common, cx, summary, outcome);
                 if cx.own().ca_state != CaState::Recovery && cx.own().lost_out > 0 {
@@ -288,10 +293,10 @@ impl<P: Payload> Sender<P> {
     pub(super) fn enter_loss(&mut self, common: &mut Common, cx: &mut Context<'_>, outcome: &mut Outcome) {
         let phase = cx.own().ca_state;
         let fresh = !matches!(phase, CaState::Recovery | CaState::Loss);
+        self.mark_overdue_lost(common, cx, outcome);
         if matches!(phase, CaState::Open | CaState::Disorder) {
             self.dup_ack.on_timeout(cx.own());
         }
-        self.mark_overdue_lost(common, cx, outcome);
         //= RFC 5681 3.1-h
         // The threshold falls once per window of data.
         if matches!(phase, CaState::Open | CaState::Disorder)
@@ -305,6 +310,9 @@ impl<P: Payload> Sender<P> {
             self.lower_threshold(common, cx, LossCause::Timeout);
             self.undo.begin(self.snd_una.max(1), retrans_out);
             self.undo.clear_retransmission();
+        }
+        if cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks {
+            self.begin_undo_of_timeout();
         }
         let (now, one) = (cx.now, cx.tcp.recovery.loss_window_one);
         let metrics = cx.metrics();

@@ -5,6 +5,7 @@ use ropewalk_wire::{Payload, Segment};
 
 use super::Sender;
 use super::ack_summary::AckSummary;
+use crate::config::LossDetection;
 use crate::metrics::CaState;
 use crate::tcp::common::Common;
 use crate::tcp::context::Context;
@@ -72,19 +73,20 @@ impl<P: Payload> Sender<P> {
         false
     }
 
-    /// A partial ACK in fast recovery. Returns whether nothing more is to be retransmitted for now.
+    /// A partial ACK in fast recovery, of `removed` segments. Returns whether nothing more is to be retransmitted for now.
     pub(super) fn try_undo_partial(
         &mut self,
         common: &mut Common,
         cx: &mut Context<'_>,
         segment: &Segment<P>,
+        removed: u32,
     ) -> bool {
         if !cx.tcp.recovery.undo || !self.undo.is_possible() || !self.original_arrived(common, segment) {
             return false;
         }
         // A hole was filled by what was late, not lost.
         self.rack.on_late_arrival();
-        self.note_late_arrival(cx);
+        self.note_late_arrival(cx, removed);
         if cx.own().retrans_out > 0 {
             return true;
         }
@@ -94,7 +96,7 @@ impl<P: Payload> Sender<P> {
         common.counters.partial_undo += 1;
         self.undo_reduction(cx, true);
         self.keep_open(common, cx);
-        false
+        cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks
     }
 
     /// Undoes the reduction if DSACKs have reported every retransmission.

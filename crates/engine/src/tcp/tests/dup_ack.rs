@@ -1,5 +1,7 @@
 //! Loss detection by counting, and what else a host of 2014 does: RFC 6675, RFC 5827, FACK, Linux 3.14.
 
+use ropewalk_wire::Flags;
+
 use super::super::testing::{End, with_cwnd, with_recovery};
 use crate::MILLISECOND;
 use crate::config::{LossDetection, RecoveryConfig, WindowLimit};
@@ -52,40 +54,114 @@ fn fewer_than_the_threshold_wait_for_the_timeout() {
     assert_eq!(again[0].1.segment.seq.0, 1);
 }
 
-/// Reordering ends FACK, and the threshold becomes as large as the segment came late.
+/// Thirty segments in flight, of which the ninth is sacked: the first six are lost. Then another one is sacked that wasn't
+/// retransmitted.
+fn late(position: u32) -> End {
+    let mut tcp = counting();
+    tcp.cwnd.initial_window = 30;
+    let mut end = End::open(tcp, 100);
+    end.push(30_000);
+    assert_eq!(end.sent_data().len(), 30);
+    end.now = 200 * MILLISECOND;
+    end.sack(1, &[(8001, 9001)]);
+    assert_eq!(end.metrics().lost_out, 6);
+    end.sack(1, &[(position, position + 1000), (8001, 9001)]);
+    end
+}
+
+/// The seventh comes after the ninth: late by three, the threshold. With FACK the twentieth sacked says that 17 are lost, of
+/// which two are sacked.
 #[test]
-fn reordering_raises_the_threshold_and_then_sacked_segments_count() {
-    let mut end = ten_in_flight(counting());
-    end.sack(1, &[(2001, 3001)]);
-    end.ack(3001);
-    // The first two came after the third: late by two and by one.
-    end.sack(3001, &[(8001, 9001)]);
-    assert_eq!(end.metrics().lost_out, 0, "one sacked, and not all six up to it");
-    end.sack(3001, &[(6001, 9001)]);
+fn a_segment_late_by_the_threshold_keeps_forward_acknowledgement() {
+    let mut end = late(6001);
+    end.sack(1, &[(19_001, 20_001), (6001, 7001), (8001, 9001)]);
+    assert_eq!(end.metrics().lost_out, 15);
+}
+
+/// The fifth comes after the ninth: late by five, which is the threshold from now on, and sacked segments count. Three don't reach
+/// it; the sixth says that what lies before more than one sacked segment is lost.
+#[test]
+fn a_segment_late_by_more_raises_the_threshold_and_then_sacked_segments_count() {
+    let mut end = late(4001);
+    end.sack(1, &[(19_001, 20_001), (4001, 5001), (8001, 9001)]);
+    assert_eq!(end.metrics().lost_out, 5, "the first four, and the sixth");
+    end.sack(1, &[(19_001, 23_001), (4001, 5001), (8001, 9001)]);
     assert_eq!(
         (end.metrics().sacked_out, end.metrics().lost_out),
-        (3, 3),
-        "the three before the sacked ones"
+        (6, 7),
+        "the eighth lies before five sacked ones"
     );
 }
 
-/// A segment that comes seven late raises the threshold to eight; six sacked segments don't reach it.
+/// Any late segment ends early retransmit.
 #[test]
-fn a_late_segment_raises_the_threshold_by_its_distance() {
-    let mut tcp = counting_with(|recovery| recovery.undo = false);
-    tcp.cwnd.initial_window = 30;
-    let mut end = ten_in_flight(tcp);
-    end.push(20_000);
+fn a_late_segment_ends_early_retransmit() {
+    let tcp = counting_with(|recovery| {
+        (recovery.early_retransmit, recovery.tail_loss_probe) = (true, false);
+    });
+    let mut end = End::open(tcp, 100);
+    end.push(3000);
     end.sent_data();
-    // Highest delivered: the third; the first arrives.
-    end.sack(1, &[(2001, 3001)]);
-    end.sack(1, &[(2001, 3001)]);
-    end.ack(1001);
+    end.now = 200 * MILLISECOND;
+    end.sack(1, &[(1001, 2001)]);
     end.ack(3001);
-    end.sack(3001, &[(4001, 6001)]);
-    assert_eq!(end.metrics().ca_state, CaState::Disorder, "two sacked and the first hole: three");
-    end.sack(3001, &[(4001, 7001)]);
+    end.push(3000);
+    end.sent_data();
+    end.now = 300 * MILLISECOND;
+    end.sack(3001, &[(4001, 5001)]);
+    assert!(end.wait(390).is_empty());
+}
+
+/// Early retransmit doesn't wait where the timeout would come first.
+#[test]
+fn early_retransmit_is_at_once_if_the_timeout_comes_before_it() {
+    let tcp = counting_with(|recovery| {
+        (recovery.early_retransmit, recovery.tail_loss_probe) = (true, false);
+    });
+    let mut end = End::open(tcp, 100);
+    end.push(3000);
+    end.sent_data();
+    let timeout = end.subflow.poll_timeout().unwrap();
+    end.now = timeout - 20 * MILLISECOND;
+    end.sack(1, &[(1001, 2001)]);
+    assert_eq!(end.sent_data(), [(1, 1000)]);
+    assert_eq!((end.metrics().ca_state, end.subflow.counters().timeouts), (CaState::Recovery, 0));
+}
+
+/// A timeout that turns out spurious is undone, unless something outstanding was retransmitted before.
+#[test]
+fn a_timeout_after_retransmissions_is_not_undone() {
+    for (timeouts, undone) in [(1, 1), (2, 0)] {
+        let mut tcp = counting_with(|recovery| recovery.tail_loss_probe = false);
+        tcp.timestamps = true;
+        let mut end = ten_in_flight(tcp);
+        for _ in 0..timeouts {
+            end.now = end.subflow.poll_timeout().unwrap();
+            let (mut cx, subflow) = end.split();
+            subflow.on_timeout(&mut cx);
+            assert_eq!(end.sent_data(), [(1, 988)]);
+        }
+        let mut ack = end.peer(Flags::default(), 989);
+        ack.timestamps.as_mut().unwrap().echo = 100;
+        end.receive(ack);
+        assert_eq!(end.subflow.counters().loss_undo, undone, "{timeouts}");
+    }
+}
+
+/// Where the threshold was raised, SACKs alone let the window grow.
+#[test]
+fn the_window_grows_out_of_order_once_the_threshold_is_raised() {
+    let mut end = ten_in_flight(counting());
+    end.sack(1, &[(2001, 3001)]);
+    assert_eq!(end.metrics().cwnd, 10);
+    end.sack(1, &[(8001, 9001), (2001, 3001)]);
     assert_eq!(end.metrics().ca_state, CaState::Recovery);
+    // Nothing was retransmitted yet, so the first was late: by nine.
+    end.ack(1001);
+    assert_eq!((end.metrics().ca_state, end.subflow.counters().partial_undo), (CaState::Disorder, 1));
+    let before = end.metrics().cwnd;
+    end.sack(1001, &[(9001, 10_001), (8001, 9001), (2001, 3001)]);
+    assert_eq!(end.metrics().cwnd, before + 1);
 }
 
 /// A retransmission is lost if something is sacked that was first sent after it.
