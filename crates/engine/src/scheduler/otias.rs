@@ -19,32 +19,50 @@
 //! round-trip sample gets what its window admits, to get a sample, and no queue. A tie goes to the lower id. Neither
 //! source defines reinjection (blest-2016 IV-D); the connection's own applies.
 //!
-//! Parameters: `opportunistic` and `penalise` (default `off`).
+//! Preset `linux`: as the kernel module of blest-2016's first author computes it (net/mptcp/mptcp_otias.c of vkirany/mptcp-kau at
+//! 98ab772). A segment that its window doesn't carry at once waits for ceil((not_yet_sent_j - can_send_j + 1) / cwnd_j) round
+//! trips, with can_send_j at least 0: at least one for a full subflow, where the printed floor gives none.
+//!
+//! Parameters: `wait` (`floor`; `ceiling`; preset `linux`: `ceiling`), `opportunistic` and `penalise` (default `off`).
 
 use super::earliest::queue_earliest;
 use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::Nanos;
 use crate::metrics::SubflowMetrics;
-use crate::registry::{Entry, Exception};
+use crate::registry::{Entry, Exception, Parameter, Preset};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "otias",
     summary: "earliest estimated arrival, in the subflow's queue if need be",
     source: "blest-2016 Algorithm 2; 5g-2019 III.D",
-    parameters: &[opportunistic(OFF), penalise(OFF)],
-    presets: &[],
+    parameters: &[
+        Parameter::choice("wait", 0, &["floor", "ceiling"], "how round trips to wait are rounded"),
+        opportunistic(OFF),
+        penalise(OFF),
+    ],
+    presets: &[Preset {
+        name: "linux",
+        summary: "as the kernel module of blest-2016's first author",
+        values: &[("wait", 1.0)],
+    }],
     exceptions: &[Exception {
         rule: "cwnd",
         reason: "segments join the queue of a subflow whose window is full (blest-2016 IV-B)",
     }],
-    build: |values| with_mechanisms(values, Otias),
+    build: |values| {
+        let wait = if values.number("wait") == 0.0 { rtts_to_wait } else { rtts_to_wait_up };
+        with_mechanisms(values, Otias { wait })
+    },
 };
 
 #[derive(Debug)]
-struct Otias;
+struct Otias {
+    /// rtts_to_wait_j.
+    wait: fn(&SubflowMetrics) -> u64,
+}
 
-/// rtts_to_wait_j.
+/// rtts_to_wait_j as printed.
 #[inline]
 fn rtts_to_wait(subflow: &SubflowMetrics) -> u64 {
     let not_yet_sent = i64::from(subflow.queued_segments());
@@ -53,10 +71,19 @@ fn rtts_to_wait(subflow: &SubflowMetrics) -> u64 {
     excess / u64::from(subflow.cwnd.max(1))
 }
 
-/// T_j, doubled.
+/// rtts_to_wait_j of the kernel module.
+fn rtts_to_wait_up(subflow: &SubflowMetrics) -> u64 {
+    let can_send = subflow.cwnd.saturating_sub(subflow.in_flight());
+    match subflow.queued_segments().checked_sub(can_send) {
+        Some(excess) => u64::from(excess + 1).div_ceil(u64::from(subflow.cwnd.max(1))),
+        None => 0,
+    }
+}
+
+/// T_j, doubled, with so many round trips to wait.
 #[inline]
-fn twice_arrival(subflow: &SubflowMetrics) -> Nanos {
-    (2 * rtts_to_wait(subflow) + 1).saturating_mul(subflow.rtt.smoothed)
+fn twice_arrival(subflow: &SubflowMetrics, wait: u64) -> Nanos {
+    (2 * wait + 1).saturating_mul(subflow.rtt.smoothed)
 }
 
 impl Scheduler for Otias {
@@ -68,7 +95,10 @@ impl Scheduler for Otias {
         queue_earliest(
             view,
             rationale,
-            |subflow| (twice_arrival(subflow), rtts_to_wait(subflow)),
+            |subflow| {
+                let wait = (self.wait)(subflow);
+                (twice_arrival(subflow, wait), wait)
+            },
             "delivers first, in",
         )
     }
@@ -105,8 +135,23 @@ mod tests {
 
     #[test]
     fn the_arrival_time() {
-        assert_eq!(twice_arrival(&queued(0, 0)), 20 * MILLISECOND);
-        assert_eq!(twice_arrival(&queued(10, 20)), 100 * MILLISECOND, "(2 + 0.5) 20 ms = 50 ms");
+        let arrival = |subflow: &SubflowMetrics| twice_arrival(subflow, rtts_to_wait(subflow));
+        assert_eq!(arrival(&queued(0, 0)), 20 * MILLISECOND);
+        assert_eq!(arrival(&queued(10, 20)), 100 * MILLISECOND, "(2 + 0.5) 20 ms = 50 ms");
+    }
+
+    /// Numbers for a window of ten: (in flight, queued, round trips).
+    #[test]
+    fn the_kernel_module_rounds_up() {
+        for (in_flight, waiting, expected) in
+            [(0, 0, 0), (9, 0, 0), (10, 0, 1), (10, 9, 1), (10, 10, 2), (7, 2, 0), (7, 3, 1), (15, 0, 1)]
+        {
+            assert_eq!(rtts_to_wait_up(&queued(in_flight, waiting)), expected, "{in_flight} {waiting}");
+        }
+        // T_full = (1 + 0.5) 20 ms = 30 ms, and T_slow = 25 ms.
+        let scene = Scene::new(vec![queued(10, 0), subflow(1, 50, 10, 0)]);
+        assert_eq!(scene.chosen(&mut *build("otias:linux")), Some(1));
+        assert_eq!(scene.chosen(&mut *build("otias")), Some(0));
     }
 
     #[test]
