@@ -20,6 +20,7 @@ impl Entropy for Sequence {
     }
 }
 
+/// Writes the log of a connection that opens.
 pub fn main() -> Result<(), Box<dyn std::error::Error>> {
     let now = 0;
     let mut endpoint = Endpoint::<Bytes, _>::new(EndpointConfig::default(), Sequence(4));
