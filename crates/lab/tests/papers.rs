@@ -202,6 +202,28 @@ fn a_page_is_reworded_without_running() {
     assert!(matches!(reworded(&paper, &page, &entry), Err(PaperError::Note { .. })));
 }
 
+/// A claim's note too: all but its words stays as it is, whether another note follows or it is the last.
+#[test]
+fn the_note_on_a_claim_is_reworded_without_running() {
+    let mut paper = reproduce::load("yang-2013").unwrap().unwrap();
+    let (docs, entry) = committed(World::Simulated, "yang-2013").unwrap();
+    let path = docs.join(reproduce::entry_path(World::Simulated, "yang-2013"));
+    let table = std::fs::read_to_string(path.with_extension("csv")).unwrap();
+    let page = std::fs::read_to_string(path.with_extension("md")).unwrap();
+    for id in ["gain", "numbers-cross"] {
+        let note = paper.notes.insert(id.into(), "It carries {fitted:table1/Default/Throughput}.\n".into());
+        let (other, _) = reproduce::reworded(&paper, World::Simulated, (&page, &table, &entry)).unwrap();
+        assert_eq!(
+            other.lines().filter(|line| line.ends_with(" MB/s.") && line.starts_with("**")).count(),
+            1
+        );
+        assert_eq!(other.lines().count(), page.lines().count(), "{id}");
+        paper.notes.insert(id.into(), note.unwrap());
+        let (again, _) = reproduce::reworded(&paper, World::Simulated, (&other, &table, &entry)).unwrap();
+        assert!(again == page, "{id}: something else has changed");
+    }
+}
+
 /// The overviews' lines are what each paper's run wrote, and its claims are those of the paper's file.
 #[test]
 fn the_committed_overviews_are_made_of_the_papers_own_results() {

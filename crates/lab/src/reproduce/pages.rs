@@ -98,14 +98,17 @@ pub fn reworded(
     world: World,
     (page, table, entry): (&str, &str, &Entry),
 ) -> Result<(String, Entry), PaperError> {
-    let id = notes::summary(world);
     let results = csv::results(table)?;
-    let filled = paper.notes.get(id).map(|note| notes::fill(note.trim(), &results, &entry.agreements(paper)));
-    let summary = filled.transpose().map_err(|error| PaperError::Note {
-        paper: paper.name.clone(),
-        note: id.into(),
-        error: Box::new(error),
-    })?;
+    let agreements = entry.agreements(paper);
+    let filled = |id: &str| {
+        let filled = paper.notes.get(id).map(|note| notes::fill(note.trim(), &results, &agreements));
+        filled.transpose().map_err(|error| PaperError::Note {
+            paper: paper.name.clone(),
+            note: id.into(),
+            error: Box::new(error),
+        })
+    };
+    let summary = filled(notes::summary(world))?;
     let old = entry.summary.as_deref().unwrap_or_default();
     let parts = page.split_once(AGAIN).and_then(|(head, rest)| Some((head.strip_suffix(old)?, rest)));
     let (head, rest) = parts.ok_or_else(|| PaperError::Unreadable {
@@ -113,8 +116,24 @@ pub fn reworded(
         reason: "not the page of the results beside it".into(),
     })?;
     let words = summary.as_ref().map_or(String::new(), |words| format!("\n\n{words}"));
-    let page = format!("{}{words}{AGAIN}{rest}", head.trim_end());
+    let mut page = format!("{}{words}{AGAIN}{rest}", head.trim_end());
+    for (id, _) in notes::of(paper, world) {
+        if let Some(claim) = paper.claims.iter().find(|claim| claim.id == id)
+            && let Some(note) = filled(id)?
+        {
+            page = with_note(&page, &claim.text, &note).unwrap_or(page);
+        }
+    }
     Ok((page, Entry { summary, ..entry.clone() }))
+}
+
+/// The page with another note on a claim; `None`: the page has none.
+fn with_note(page: &str, claim: &str, note: &str) -> Option<String> {
+    let start = format!("\n\n**{claim}**: ");
+    let (before, old) = page.split_once(&start)?;
+    let (verdict, old) = old.split_once(". ")?;
+    let after = old.find("\n\n").map_or("\n", |end| &old[end..]);
+    Some(format!("{before}{start}{verdict}. {note}{after}"))
 }
 
 fn page(
