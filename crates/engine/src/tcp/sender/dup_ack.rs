@@ -10,7 +10,7 @@ use ropewalk_wire::Payload;
 
 use super::Sender;
 use super::ack_summary::AckSummary;
-use super::entry::{EVER_RETRANS, LOST, RETRANS, SACKED};
+use super::entry::{EVER_RETRANS, LOST, PROBED, RETRANS, SACKED};
 use super::rack::DUP_THRESH;
 use crate::config::LossDetection;
 use crate::metrics::{CaState, SubflowMetrics};
@@ -179,13 +179,20 @@ impl<P: Payload> Sender<P> {
     }
 
     /// What a timeout's reduction may be undone by: nothing, if anything outstanding was ever retransmitted, since an ACK for
-    /// that tells nothing (`tcp_enter_loss`). F-RTO needs no more than the remembered window.
+    /// that tells nothing (`tcp_enter_loss`). A tail loss probe doesn't count (`tcp_send_loss_probe` marks nothing). F-RTO needs
+    /// no more than the remembered window.
     pub(super) fn begin_undo_of_timeout(&mut self) {
-        if self.scoreboard.iter().any(|entry| entry.is(EVER_RETRANS)) {
+        if self.scoreboard.iter().any(|entry| entry.is(EVER_RETRANS) && !entry.is(PROBED)) {
             self.undo.end();
         } else {
             self.undo.begin(self.snd_una.max(1), 0);
         }
+    }
+
+    /// Whether a tail loss probe waits for a round-trip sample: Linux 3.14's does (`tcp_schedule_loss_probe`), RFC 8985's
+    /// doesn't.
+    pub(super) fn waits_for_sample(&self, cx: &Context<'_>) -> bool {
+        cx.own().rtt.smoothed == 0 && cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks
     }
 
     /// Early retransmit is due: nothing has filled the hole.

@@ -12,6 +12,8 @@ pub(crate) const RETRANS: u8 = 4;
 pub(crate) const EVER_RETRANS: u8 = 8;
 pub(crate) const FIN: u8 = 16;
 pub(crate) const APP_LIMITED: u8 = 32;
+/// It was retransmitted as a tail loss probe only.
+pub(crate) const PROBED: u8 = 64;
 
 /// A range of sequence space that was sent.
 #[derive(Clone, Debug)]

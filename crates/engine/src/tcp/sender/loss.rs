@@ -186,6 +186,7 @@ impl<P: Payload> Sender<P> {
             || self.scoreboard.is_empty()
             || self.tlp.is_in_flight()
             || !matches!(metrics.ca_state, CaState::Open | CaState::Cwr)
+            || self.waits_for_sample(cx)
         {
             common.timers.stop(Timer::Probe);
             return;

@@ -5,7 +5,7 @@ use ropewalk_wire::Payload;
 use super::Sender;
 use super::data_segment::DataSegment;
 use super::due::{self, LOSS_PROBE, WINDOW_PROBE};
-use super::entry::{APP_LIMITED, EVER_RETRANS, Entry, FIN, LOST, RETRANS, SACKED};
+use super::entry::{APP_LIMITED, EVER_RETRANS, Entry, FIN, LOST, PROBED, RETRANS, SACKED};
 use super::rate::Flight;
 use super::tlp::Tlp;
 use crate::metrics::CaState;
@@ -93,6 +93,7 @@ impl<P: Payload> Sender<P> {
             cx.metrics().retrans_out += segments;
             entry.flags |= RETRANS;
         }
+        entry.flags &= !PROBED;
         self.undo.on_retransmission(segments, cx.timestamp());
         self.prr.on_sent(segments);
         if cx.own().ca_state == CaState::Loss {
@@ -340,6 +341,10 @@ impl<P: Payload> Sender<P> {
             index
         };
         self.recount(common, cx, index);
+        let entry = self.scoreboard.get_mut(index);
+        if !entry.is(EVER_RETRANS) {
+            entry.flags |= PROBED;
+        }
         self.on_probe_sent(common, true);
         Some(self.retransmit(common, cx, index))
     }

@@ -128,13 +128,21 @@ fn early_retransmit_is_at_once_if_the_timeout_comes_before_it() {
     assert_eq!((end.metrics().ca_state, end.subflow.counters().timeouts), (CaState::Recovery, 0));
 }
 
-/// A timeout that turns out spurious is undone, unless something outstanding was retransmitted before.
+/// A timeout that turns out spurious is undone, unless something outstanding was retransmitted before. A tail loss probe is no
+/// such retransmission.
 #[test]
 fn a_timeout_after_retransmissions_is_not_undone() {
-    for (timeouts, undone) in [(1, 1), (2, 0)] {
-        let mut tcp = counting_with(|recovery| recovery.tail_loss_probe = false);
+    for (probe, timeouts, undone) in [(false, 1, 1), (false, 2, 0), (true, 1, 1), (true, 2, 0)] {
+        let mut tcp = counting_with(|recovery| recovery.tail_loss_probe = probe);
         tcp.timestamps = true;
         let mut end = ten_in_flight(tcp);
+        if probe {
+            end.now = end.subflow.poll_timeout().unwrap();
+            let (mut cx, subflow) = end.split();
+            subflow.on_timeout(&mut cx);
+            assert_eq!(end.sent_data().len(), 1);
+            assert_eq!((end.subflow.counters().loss_probes, end.subflow.counters().timeouts), (1, 0));
+        }
         for _ in 0..timeouts {
             end.now = end.subflow.poll_timeout().unwrap();
             let (mut cx, subflow) = end.split();
@@ -144,7 +152,7 @@ fn a_timeout_after_retransmissions_is_not_undone() {
         let mut ack = end.peer(Flags::default(), 989);
         ack.timestamps.as_mut().unwrap().echo = 100;
         end.receive(ack);
-        assert_eq!(end.subflow.counters().loss_undo, undone, "{timeouts}");
+        assert_eq!(end.subflow.counters().loss_undo, undone, "{probe} {timeouts}");
     }
 }
 
