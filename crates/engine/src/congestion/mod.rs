@@ -6,7 +6,7 @@
 //!
 //! The engine says how many segments an ACK delivered, and a control applies its rule to each of them. So a
 //! stretch ACK grows the window as much as several ACKs, unless the host counts ACKs
-//! ([`AckCounting`](crate::config::AckCounting)). Windows are whole segments; the control keeps the
+//! ([`AckCounting`]). Windows are whole segments; the control keeps the
 //! fraction and drops it at a loss, as Linux drops `snd_cwnd_cnt`.
 //!
 //! A model-based control ([`CongestionControl::is_model_based`]: BBR) gets samples of the delivery rate instead, sets
