@@ -115,6 +115,7 @@ impl Host {
     /// | `loss-window` | `tcp_enter_loss` | none found |
     /// | F-RTO and undo (`undo`, no line: as today) | `tcp_process_loss`, `tcp_try_undo_loss`, `tcp_try_undo_partial`, `tcp_undo_cwnd_reduction`, `tcp_enter_loss` | none found |
     /// | `prr` | `tcp_cwnd_reduction` | none found |
+    /// | tail loss probes (no line: as today) | `tcp_schedule_loss_probe`, `tcp_send_loss_probe` | none found: they wait for a round-trip sample, and don't count as retransmissions when a timeout's undo is given up |
     /// | `window-limit` | `tcp_is_cwnd_limited`, `tcp_cwnd_validate`, `tcp_cwnd_restart` | The kernel's largest burst is half of the peer's largest window at most, too (`tcp_bound_to_half_wnd`) |
     /// | `ack-counting` | `tcp_slow_start`, `tcp_cong_avoid_ai`, `tcp_reno_cong_avoid`, `tcp_may_raise_cwnd` | The kernel lets the window grow before it looks for losses, the engine after |
     /// | `rtt-tick` | `tcp_rtt_estimator` | none found |
