@@ -142,12 +142,13 @@ fn first_window(attacker: &Attacker, open: &Open) -> u32 {
     let mut end = 1;
     for _ in 0..100 {
         std::thread::sleep(Duration::from_millis(50));
+        let before = end;
         while let Some(segment) = attacker.receive() {
             if segment.tuple.answers(&open.tuple) {
                 end = end.max(segment.seq.plus(segment.payload.len() as u32).0.wrapping_sub(open.expected.0));
             }
         }
-        if end > 1 {
+        if end > 1 && end == before {
             break;
         }
     }
