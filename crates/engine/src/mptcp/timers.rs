@@ -35,8 +35,9 @@ impl<P: Payload> Connection<P> {
 
     #[inline(never)]
     pub(super) fn exact_timeout_before(&mut self, known: Nanos) -> Option<Nanos> {
-        self.subflows.iter_mut().flatten().for_each(|subflow| subflow.tcp.refresh_timeout_floor());
-        self.poll_timeout().filter(|at| *at < known)
+        let subflows = self.subflows.iter_mut().filter_map(Option::as_mut);
+        let subflows = subflows.map(|subflow| subflow.tcp.refresh_timeout_floor());
+        Some(subflows.fold(self.deadlines.next(), Nanos::min)).filter(|at| *at < known)
     }
 
     /// Deadlines that have passed.

@@ -97,9 +97,9 @@ impl<P: Payload> Subflow<P> {
         self.common.timers.floor()
     }
 
-    /// Makes the lower bound the earliest deadline.
-    pub(crate) fn refresh_timeout_floor(&mut self) {
-        self.common.timers.refresh();
+    /// Makes the lower bound the earliest deadline, and returns it.
+    pub(crate) fn refresh_timeout_floor(&mut self) -> Nanos {
+        self.common.timers.refresh()
     }
 
     /// Appends data whose first byte has the connection-level offset `tag` to the subflow's own queue.

@@ -76,9 +76,10 @@ impl Timers {
         self.floor
     }
 
-    /// Makes the lower bound exact.
-    pub fn refresh(&mut self) {
+    /// Makes the lower bound exact, and returns it.
+    pub fn refresh(&mut self) -> Nanos {
         self.floor = self.next().unwrap_or(STOPPED);
+        self.floor
     }
 
     /// Stops `timer` and returns true if it is due.
