@@ -154,10 +154,9 @@ impl<P: Payload> Connection<P> {
     ) -> Option<(PathId, bool)> {
         // Usually there is none. Of several, the one that sent last continues.
         let count = self.subflows.len();
-        let first = self.last_sent_on.min(count);
-        let in_turn = |turn: usize| if first + turn < count { first + turn } else { first + turn - count };
-        for turn in 0..count {
-            let index = in_turn(turn);
+        let after = |index: usize| if index + 1 < count { index + 1 } else { 0 };
+        let mut index = if self.last_sent_on < count { self.last_sent_on } else { 0 };
+        for left in (0..count).rev() {
             if self.may_have_output(index)
                 && let (Some(Some(subflow)), Some(metrics)) =
                     (self.subflows.get_mut(index), self.metrics.get(index))
@@ -165,9 +164,11 @@ impl<P: Payload> Connection<P> {
                 && let Some((path, quiet)) = self.transmit_on(now, index, max_segments, out)
             {
                 self.last_sent_on = index;
-                let last = quiet && (turn + 1..count).all(|turn| !self.may_have_output(in_turn(turn)));
+                let others = std::iter::successors(Some(after(index)), |index| Some(after(*index)));
+                let last = quiet && !others.take(left).any(|index| self.may_have_output(index));
                 return Some((path, last));
             }
+            index = after(index);
         }
         None
     }
