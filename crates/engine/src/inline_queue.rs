@@ -81,7 +81,12 @@ impl<T> InlineQueue<T> {
     /// Removes the first item without returning it, which saves a copy.
     #[inline(always)]
     pub fn drop_front(&mut self) {
-        self.first = if self.rest.is_empty() { None } else { self.rest.pop_front() };
+        // One assignment for both would copy the empty item as well.
+        if self.rest.is_empty() {
+            self.first = None;
+        } else {
+            self.first = self.rest.pop_front();
+        }
     }
 
     pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {

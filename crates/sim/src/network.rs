@@ -121,7 +121,7 @@ impl Network {
         let link = self.count_sent(side, path, segment);
         if self.links[link].in_flight() >= self.compact_from {
             let packet = Packet::compact(segment, Owner::Workload, path, trace, &mut self.pool);
-            return self.enqueue(now, link, packet);
+            return self.enqueue_here(now, link, packet);
         }
         let packet = Packet::new(segment, Owner::Workload, path, trace, &mut self.pool);
         self.enqueue_here(now, link, packet);

@@ -522,7 +522,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Whether there was none, so that stale ones count again.
-    #[inline(never)]
+    #[inline]
     fn revive_if_none_usable(&mut self) -> bool {
         let none = !self.metrics.iter().any(|metrics| metrics.usable());
         if none {

@@ -283,7 +283,7 @@ impl<P: Payload> SendSide<P> {
     }
 
     /// Whether a waiting writer is notified: a third of the buffer is free, and half of what may be unsent, as in Linux.
-    #[inline(never)]
+    #[inline]
     pub fn writable(&self) -> bool {
         let used = self.written - self.una;
         used < self.limit && self.limit - used >= self.limit / 3 && self.unsent <= self.unsent_mark / 2
@@ -305,7 +305,7 @@ impl<P: Payload> SendSide<P> {
     #[inline]
     pub fn window_left(&self) -> u64 {
         let left = self.usable_end().saturating_sub(self.assigned_end);
-        if self.is_silly_window && left < self.unsent { 0 } else { left }
+        if self.is_silly_window { left - self.silly_window() } else { left }
     }
 
     /// The peer's window as schedulers see it, bytes from the first that isn't acknowledged.
@@ -319,6 +319,7 @@ impl<P: Payload> SendSide<P> {
     }
 
     /// The part of the window that is left alone because it doesn't hold a segment, bytes.
+    #[cold]
     pub fn silly_window(&self) -> u64 {
         let left = self.usable_end().saturating_sub(self.assigned_end);
         if self.is_silly_window && left < self.unsent { left } else { 0 }
