@@ -8,6 +8,9 @@
 //! So a mapping counts for data that it came with and for what follows. It is ignored on a segment without data, on a copy of data
 //! that is there, and for data before its segment's. Linux does the same. With checksums it counts only from its first byte on: of
 //! one whose beginning was delivered before, nothing can be verified, and the rest is unmapped.
+//!
+//! A mapping may begin with the SYN, which has subflow sequence number 0: its second byte is then the first of the data. The same
+//! rules hold, so that it doesn't count with checksums.
 
 use ropewalk_wire::{Payload, checksum};
 
@@ -242,6 +245,7 @@ mod tests {
         );
         // Data that was sent again, cut at another place: its mapping covers some that was delivered.
         assert_eq!(subflow.delivers(40, mapping(5020, 70).after(30)), [Some((5050, 40))]);
+        assert!(subflow.is_unmapped(1, Mapping::default()), "it ends with its data");
         let mut subflow = Subflow::new(false);
         subflow.delivers(30, mapping(700, 100));
         assert_eq!(subflow.delivers(120, mapping(730, 120)), [Some((730, 70)), Some((800, 50))]);
@@ -254,6 +258,14 @@ mod tests {
             assert!(Subflow::new(false).is_unmapped(200, Mapping::new(offset, len, 0, skip)), "{skip}");
         }
         assert!(Subflow::new(false).is_unmapped(200, Mapping::default()));
+    }
+
+    #[test]
+    fn a_mapping_may_begin_with_the_syn_if_it_has_no_checksum() {
+        let mut subflow = Subflow::new(false);
+        assert_eq!(subflow.delivers(99, mapping(1000, 100).after(1)), [Some((1001, 99))]);
+        assert!(subflow.is_unmapped(1, Mapping::default()));
+        assert!(Subflow::new(true).is_unmapped(99, mapping(1000, 100).after(1)));
     }
 
     //= test RFC 8684 3.3.1-d
@@ -301,5 +313,15 @@ mod tests {
         let held = subflow.current.take_held().expect("60 bytes wait");
         assert_eq!((held.position, held.offset, held.bytes()), (1, 1000, 60));
         assert!(subflow.current.take_held().is_none() && subflow.is_unmapped(40, Mapping::default()));
+    }
+
+    #[test]
+    fn memory_of_what_waited_is_freed_on_request() {
+        let data = zeros(100);
+        let mut subflow = Subflow::new(true);
+        subflow.take(data.clone(), verified(1, 1000, &data));
+        assert!(subflow.current.held.capacity() > 0);
+        subflow.current.shrink();
+        assert_eq!(subflow.current.held.capacity(), 0);
     }
 }
