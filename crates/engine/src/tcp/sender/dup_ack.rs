@@ -277,9 +277,11 @@ impl<P: Payload> Sender<P> {
 
 #[cfg(test)]
 mod tests {
-    use super::DupAck;
+    use super::{DupAck, EVER_RETRANS};
+    use crate::config::LossDetection;
     use crate::metrics::SubflowMetrics;
-    use crate::{PathId, SubflowId};
+    use crate::tcp::testing::{End, with_recovery};
+    use crate::{MILLISECOND, PathId, SubflowId};
 
     #[test]
     fn a_timeout_with_three_sacked_lowers_the_threshold() {
@@ -290,6 +292,31 @@ mod tests {
             metrics.sacked_out = sacked;
             count.on_timeout(&metrics);
             assert_eq!(count.reordering, threshold, "{sacked} sacked");
+        }
+    }
+
+    /// It isn't known which of its transmissions arrived.
+    #[test]
+    fn what_was_sent_twice_says_nothing_of_retransmissions() {
+        for twice in [false, true] {
+            let tcp = with_recovery(|recovery| recovery.loss_detection = LossDetection::DuplicateAcks);
+            let mut end = End::open(tcp, 100);
+            end.push(20_000);
+            end.sent_data();
+            end.now = 200 * MILLISECOND;
+            end.sack(1, &[(1001, 5001)]);
+            assert_eq!(end.sent_data()[0], (1, 1000));
+            end.now = 210 * MILLISECOND;
+            end.sack(1, &[(1001, 10_001)]);
+            assert_eq!(end.sent_data()[0], (10_001, 1000));
+            if twice {
+                let scoreboard = &mut end.subflow.sender.scoreboard;
+                let index = scoreboard.index_at(10_001);
+                scoreboard.get_mut(index).flags |= EVER_RETRANS;
+            }
+            end.now = 310 * MILLISECOND;
+            end.sack(1, &[(1001, 11_001)]);
+            assert_eq!(end.subflow.counters().lost_retransmit, u64::from(!twice));
         }
     }
 }
