@@ -295,7 +295,7 @@ mod tests {
         }
     }
 
-    /// It isn't known which of its transmissions arrived.
+    /// Of a segment that was sent twice it isn't known which transmission arrived.
     #[test]
     fn what_was_sent_twice_says_nothing_of_retransmissions() {
         for twice in [false, true] {
