@@ -198,7 +198,8 @@ impl<P: Payload> Connection<P> {
         }
         let (mut cx, subflow) = self.split_to_send(now, index, control_len)?;
         subflow.control_len = control_len;
-        let transmit = subflow.tcp.poll_transmit(&mut cx, max_segments, out)?;
+        let transmit = subflow.tcp.poll_transmit(&mut cx, max_segments, out);
+        let transmit = transmit.as_ref()?;
         let window = subflow.tcp.advertised_window();
         self.write_options(now, index, control_len, transmit, window, out);
         let quiet = self.subflows[index].as_ref().is_none_or(|subflow| subflow.tcp.has_nothing_to_send());
@@ -278,11 +279,12 @@ impl<P: Payload> Connection<P> {
         now: Nanos,
         index: usize,
         control_len: u8,
-        transmit: Transmit,
+        // By reference: copying what was just written stalls.
+        transmit: &Transmit,
         window: u64,
         segment: &mut Segment<P>,
     ) {
-        let Transmit { kind, tag, ssn, part, .. } = transmit;
+        let kind = transmit.kind;
         // The window that was advertised is relative to what is acknowledged at connection level; the field is
         // rounded to its unit and has 16 bits, so that the peer may know of less than there is.
         let is_common = matches!(kind, Kind::Ack | Kind::Data);
@@ -298,7 +300,7 @@ impl<P: Payload> Connection<P> {
         }
         // No `match`: its jump table is mispredicted where data and ACKs alternate.
         if kind == Kind::Data {
-            self.write_data_options(tag, ssn, part, segment);
+            self.write_data_options(transmit, segment);
         } else if kind == Kind::Ack {
             self.write_ack_options(now, index, control_len, segment);
         } else if kind == Kind::Rst {
@@ -393,11 +395,12 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    fn write_data_options(&mut self, tag: u64, ssn: u32, part: Option<(u16, u16)>, segment: &mut Segment<P>) {
+    fn write_data_options(&mut self, transmit: &Transmit, segment: &mut Segment<P>) {
+        let Transmit { tag, ssn, .. } = *transmit;
         //= RFC 8684 3.3.1-1 3.3.1-14 3.7-2 each segment has its own, which follows from where its bytes stand
         // A part comes again with the mapping of the whole. (With checksums there are only whole ones, see `coalesce`;
         // where the path's MTU fell, the part is checked on its own.)
-        if let Some((lead, mapped)) = part
+        if let Some((lead, mapped)) = transmit.part
             && !self.negotiated.checksum
         {
             let (tag, ssn) = (tag - u64::from(lead), ssn.wrapping_sub(u32::from(lead)));

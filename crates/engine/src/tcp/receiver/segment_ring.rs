@@ -82,7 +82,10 @@ impl<P: Payload, N: Copy + Default> SegmentRing<P, N> {
         (self.first, self.end) = (first, end);
         let (word, index) = (self.word(cell), self.index(cell));
         self.taken[word] |= 1 << (cell % WORD);
-        self.cells[index] = (piece, note);
+        // One after the other: copying a pair that was just written stalls.
+        let stored = &mut self.cells[index];
+        stored.0 = piece;
+        stored.1 = note;
     }
 
     #[cold]
@@ -170,8 +173,8 @@ impl<P: Payload, N: Copy + Default> SegmentRing<P, N> {
         let (word, index) = (self.word(cell), self.index(cell));
         self.taken[word] &= !(1 << (cell % WORD));
         self.first = self.taken_from(cell + 1);
-        let (piece, note) = std::mem::take(&mut self.cells[index]);
-        Some((cell, piece, note))
+        let (stored, note) = &mut self.cells[index];
+        Some((cell, std::mem::take(stored), *note))
     }
 
     /// The first taken cell from this one on, or the end.

@@ -222,14 +222,15 @@ impl<P: Payload> Sender<P> {
     pub(super) fn update_model(&mut self, cx: &mut Context<'_>, summary: &AckSummary) {
         let metrics = cx.own();
         let of = &summary.rate;
+        let delivered = of.flight.delivered_since(metrics);
         let sample = RateSample {
             now: cx.now,
             acked: summary.segments,
             rtt: summary.last_rtt,
             rate: summary.bandwidth,
             app_limited: of.app_limited,
-            delivered: metrics.totals.delivered - of.stamp.delivered,
-            prior_delivered: of.stamp.delivered,
+            delivered,
+            prior_delivered: metrics.totals.delivered - delivered,
             tx_in_flight: of.flight.in_flight,
             lost: of.flight.lost_since(metrics),
             cwnd_limited: self.cwnd_validation.was_full(),

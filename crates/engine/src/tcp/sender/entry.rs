@@ -28,13 +28,14 @@ pub(crate) struct Entry<P> {
     pub mapped: u16,
     /// Segments of one MSS that it counts for.
     pub segments: u32,
-    /// In flight when it was last sent, itself included, and the low bits of what was judged lost by then. Beside the other
-    /// short fields they take no memory.
+    /// When it was last sent: the low bits of what was delivered by then, what was in flight, itself included, and the low bits
+    /// of what was judged lost. In one struct they would take more memory.
+    pub delivered: u32,
     pub in_flight: u32,
     pub lost: u16,
     /// When it was last sent.
     pub sent_at: Nanos,
-    /// Delivery-rate state at that time.
+    /// The delivery rate's times at that time.
     pub rate: Stamp,
 }
 
@@ -47,7 +48,14 @@ impl<P: Payload> Entry<P> {
     /// What the model of the path needs of it.
     #[inline]
     pub fn flight(&self) -> Flight {
-        Flight { in_flight: self.in_flight, lost: self.lost }
+        Flight { delivered: self.delivered, in_flight: self.in_flight, lost: self.lost }
+    }
+
+    /// Sets it.
+    #[inline]
+    pub fn set_flight(&mut self, flight: Flight) {
+        let Flight { delivered, in_flight, lost } = flight;
+        (self.delivered, self.in_flight, self.lost) = (delivered, in_flight, lost);
     }
 
     #[inline]

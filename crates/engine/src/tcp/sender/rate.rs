@@ -6,20 +6,20 @@
 use crate::metrics::SubflowMetrics;
 use crate::{Nanos, SECOND};
 
-/// The rate's state when a segment was sent, kept with it.
+/// The rate's times when a segment was sent, kept with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Stamp {
-    /// P.delivered: segments delivered by then.
-    pub delivered: u64,
     /// P.delivered_time.
     pub delivered_at: Nanos,
     /// P.first_sent_time: when the flight that it belongs to began.
     pub first_sent_at: Nanos,
 }
 
-/// What was in flight and lost when a segment was sent, kept with it.
+/// What was delivered, in flight and lost when a segment was sent, kept with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Flight {
+    /// The low bits of P.delivered: segments delivered by then.
+    pub delivered: u32,
     /// P.tx_in_flight, segments.
     pub in_flight: u32,
     /// The low bits of P.lost.
@@ -27,6 +27,22 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
+    /// As it is now.
+    #[inline]
+    pub fn of(metrics: &SubflowMetrics) -> Self {
+        Flight {
+            delivered: metrics.totals.delivered as u32,
+            in_flight: metrics.in_flight(),
+            lost: metrics.totals.lost as u16,
+        }
+    }
+
+    /// What was delivered since, segments.
+    #[inline]
+    pub fn delivered_since(self, metrics: &SubflowMetrics) -> u64 {
+        u64::from((metrics.totals.delivered as u32).wrapping_sub(self.delivered))
+    }
+
     /// What was judged lost since, segments.
     pub fn lost_since(self, metrics: &SubflowMetrics) -> u32 {
         u32::from((metrics.totals.lost as u16).wrapping_sub(self.lost))
@@ -73,16 +89,12 @@ impl RateState {
 
     /// The stamp of a segment that is sent now; `idle`: nothing was in flight.
     #[inline]
-    pub fn on_sent(&mut self, metrics: &SubflowMetrics, now: Nanos, idle: bool) -> Stamp {
+    pub fn on_sent(&mut self, now: Nanos, idle: bool) -> Stamp {
         if idle {
             self.first_sent_at = now;
             self.delivered_at = now;
         }
-        Stamp {
-            delivered: metrics.totals.delivered,
-            delivered_at: self.delivered_at,
-            first_sent_at: self.first_sent_at,
-        }
+        Stamp { delivered_at: self.delivered_at, first_sent_at: self.first_sent_at }
     }
 
     /// Whether the rate is limited by the application.
@@ -109,16 +121,16 @@ impl RateState {
         let send_elapsed = sample.sent_at.saturating_sub(sample.stamp.first_sent_at);
         let ack_elapsed = now.saturating_sub(sample.stamp.delivered_at);
         let interval = send_elapsed.max(ack_elapsed);
+        let segments = sample.flight.delivered_since(metrics);
         let mut rate = 0;
         // An interval shorter than the least round-trip time is an artefact of ACK compression.
         if interval > 0 && interval >= metrics.rtt.min {
-            let segments = metrics.totals.delivered - sample.stamp.delivered;
             rate = (segments * u64::from(metrics.mss)).saturating_mul(SECOND) / interval;
             if !sample.app_limited || rate >= metrics.rate.delivery {
                 metrics.rate.delivery = rate;
             }
         }
-        let round = sample.stamp.delivered >= self.round;
+        let round = metrics.totals.delivered - segments >= self.round;
         if round {
             self.round = metrics.totals.delivered;
         }
@@ -138,17 +150,36 @@ mod tests {
         metrics
     }
 
+    /// Only the low bits of what was delivered are kept.
+    #[test]
+    fn what_was_delivered_since_is_right_where_the_low_bits_wrap() {
+        let mut metrics = metrics();
+        metrics.totals.delivered = u64::from(u32::MAX) - 1;
+        metrics.packets_out = 7;
+        let flight = Flight::of(&metrics);
+        metrics.totals.delivered += 5;
+        assert_eq!((flight.delivered_since(&metrics), flight.in_flight), (5, 7));
+        let (mut state, mut sample) = (RateState::new(0), Sample::default());
+        sample.take(0, 1000, state.on_sent(0, true), false, flight);
+        assert_eq!(state.on_delivered(&mut metrics, 20 * MILLISECOND, &sample), (true, 250_000));
+        assert!(
+            !state.on_delivered(&mut metrics, 40 * MILLISECOND, &sample).0,
+            "the round began with the first"
+        );
+    }
+
     /// Ten segments sent at once are acknowledged one per millisecond, after 20 ms: the rate is what was delivered
     /// over the time since they left.
     #[test]
     fn a_burst_is_measured_by_its_acknowledgements() {
         let (mut metrics, mut state) = (metrics(), RateState::new(0));
-        let stamps: Vec<_> = (0..10).map(|n| state.on_sent(&metrics, 0, n == 0)).collect();
+        let stamps: Vec<_> = (0..10).map(|n| state.on_sent(0, n == 0)).collect();
+        let flight = Flight::of(&metrics);
         for (n, stamp) in stamps.into_iter().enumerate() {
             let now = (20 + n as u64) * MILLISECOND;
             metrics.totals.delivered += 1;
             let mut sample = Sample::default();
-            sample.take(0, 1000 * (n as u64 + 1), stamp, false, Flight::default());
+            sample.take(0, 1000 * (n as u64 + 1), stamp, false, flight);
             assert_eq!(state.on_delivered(&mut metrics, now, &sample).0, n == 0, "one round trip");
             assert_eq!(metrics.rate.delivery, (n as u64 + 1) * 1000 * 1000 / (20 + n as u64));
         }
@@ -158,7 +189,7 @@ mod tests {
     #[test]
     fn compressed_acks_are_measured_by_the_sending() {
         let (mut metrics, mut state) = (metrics(), RateState::new(0));
-        let stamps: Vec<_> = (0..31u64).map(|n| state.on_sent(&metrics, n * MILLISECOND, n == 0)).collect();
+        let stamps: Vec<_> = (0..31u64).map(|n| state.on_sent(n * MILLISECOND, n == 0)).collect();
         let mut sample = Sample::default();
         for (n, stamp) in stamps.into_iter().enumerate() {
             sample.take(n as u64 * MILLISECOND, 1000 * (n as u64 + 1), stamp, false, Flight::default());
@@ -174,7 +205,7 @@ mod tests {
         metrics.rate.delivery = 1_000_000;
         state.on_app_limited(&metrics);
         assert!(state.is_app_limited());
-        let stamp = state.on_sent(&metrics, 0, true);
+        let stamp = state.on_sent(0, true);
         let mut sample = Sample::default();
         sample.take(0, 1000, stamp, true, Flight::default());
         metrics.totals.delivered = 1;

@@ -132,7 +132,7 @@ impl<P: Payload> Scoreboard<P> {
         let payload = P::default();
         let flags = FIN | APP_LIMITED;
         let (tag, lead, mapped, segments) = (0, 0, 0, 1);
-        let Flight { in_flight, lost } = flight;
+        let Flight { delivered, in_flight, lost } = flight;
         self.push(Entry {
             position,
             tag,
@@ -141,6 +141,7 @@ impl<P: Payload> Scoreboard<P> {
             lead,
             mapped,
             segments,
+            delivered,
             in_flight,
             lost,
             sent_at,

@@ -112,12 +112,12 @@ impl<P: Payload> Sender<P> {
     #[inline(never)]
     fn retransmit(&mut self, common: &mut Common, cx: &mut Context<'_>, index: usize) -> DataSegment<P> {
         let limited = self.app_limited_flag();
-        let stamp = self.rate.on_sent(cx.own(), cx.now, false);
-        let (in_flight, lost) = (cx.own().in_flight(), cx.own().totals.lost as u16);
+        let stamp = self.rate.on_sent(cx.now, false);
+        let flight = Flight::of(cx.own());
         let entry = self.scoreboard.get_mut(index);
         entry.sent_at = cx.now;
         entry.rate = stamp;
-        (entry.in_flight, entry.lost) = (in_flight, lost);
+        entry.set_flight(flight);
         entry.flags = (entry.flags & !APP_LIMITED) | EVER_RETRANS | limited;
         let (position, tag, segments) = (entry.position, entry.tag, entry.segments);
         let (payload, fin) = (entry.payload.clone(), entry.is(FIN));
@@ -202,7 +202,7 @@ impl<P: Payload> Sender<P> {
         }
         metrics.last_sent = cx.now;
         metrics.packets_out += segments;
-        let rate = self.rate.on_sent(metrics, cx.now, metrics.packets_out == segments);
+        let rate = self.rate.on_sent(cx.now, metrics.packets_out == segments);
         if matches!(metrics.ca_state, CaState::Recovery | CaState::Cwr) {
             self.prr.on_sent(segments);
         }
@@ -210,7 +210,7 @@ impl<P: Payload> Sender<P> {
         self.snd_nxt += taken as u64;
         self.last_sent_at = cx.now;
         let flags = self.app_limited_flag();
-        let in_flight = metrics.in_flight();
+        let Flight { delivered, in_flight, lost } = Flight::of(metrics);
         self.scoreboard.push(Entry {
             position,
             tag,
@@ -219,8 +219,9 @@ impl<P: Payload> Sender<P> {
             lead: 0,
             mapped: 0,
             segments,
+            delivered,
             in_flight,
-            lost: metrics.totals.lost as u16,
+            lost,
             sent_at: cx.now,
             rate,
         });
@@ -304,9 +305,9 @@ impl<P: Payload> Sender<P> {
         self.snd_nxt += 1;
         let metrics = &mut cx.metrics[cx.index];
         metrics.packets_out += 1;
-        let rate = self.rate.on_sent(metrics, cx.now, metrics.packets_out == 1);
+        let rate = self.rate.on_sent(cx.now, metrics.packets_out == 1);
         self.last_sent_at = cx.now;
-        let flight = Flight { in_flight: metrics.in_flight(), lost: metrics.totals.lost as u16 };
+        let flight = Flight::of(metrics);
         self.scoreboard.push_fin(position, cx.now, rate, flight);
         self.ensure_retransmit(common, cx);
         self.arm_probe(common, cx);

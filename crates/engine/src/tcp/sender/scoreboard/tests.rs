@@ -20,7 +20,7 @@ fn apply(
             let (position, payload) = (*end, SyntheticPayload(LEN as u32));
             *end += LEN;
             let (lead, mapped, segments, rate) = (0, 0, 1, Stamp::default());
-            let (flags, in_flight, lost, sent_at) = (0, 0, 0, now);
+            let (flags, delivered, in_flight, lost, sent_at) = (0, 0, 0, 0, now);
             let tag = 0;
             let entry = Entry {
                 position,
@@ -30,6 +30,7 @@ fn apply(
                 lead,
                 mapped,
                 segments,
+                delivered,
                 in_flight,
                 lost,
                 sent_at,
@@ -102,6 +103,12 @@ fn is_true(board: &Scoreboard<SyntheticPayload>) -> bool {
     })
     .collect();
     begins && entries().filter(|(_, entry)| !entry.is(SACKED)).map(|(index, _)| index).eq(clear)
+}
+
+/// A long fat path has tens of thousands of them.
+#[test]
+fn an_entry_without_its_bytes_takes_one_cache_line() {
+    assert_eq!(size_of::<Entry<SyntheticPayload>>(), 64);
 }
 
 #[test]
