@@ -26,46 +26,48 @@ pub(crate) enum Join {
     Joined,
 }
 
-/// What the connection keeps per subflow beside [`SubflowMetrics`] and [`Subflow`].
+/// What the connection keeps per subflow beside [`SubflowMetrics`] and [`Subflow`]. What each segment reads comes first, in one
+/// cache line.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct SubflowState<P> {
-    pub tcp: Subflow<P>,
     pub join: Join,
-    /// When it was opened.
-    pub since: Nanos,
-    pub local_id: u8,
-    pub remote_id: u8,
-    pub local_nonce: u32,
-    pub remote_nonce: u32,
-    pub mapping: CurrentMapping<P>,
-    /// In plain mode: subflow position whose byte is stream offset 0 (received), for infinite mappings.
-    pub plain_rx_base: Option<u64>,
-    /// MP_PRIO to send.
-    pub prio_pending: Option<bool>,
-    /// MP_FAIL to send, with the DSN.
-    pub fail_pending: Option<u64>,
-    /// A checksum failed and there is no other subflow: what arrived since.
-    pub failing: Option<Failing<P>>,
-    /// We answered MP_FAIL with this infinite mapping; whether it is to be sent (again).
-    pub infinite: Option<(DssMapping, bool)>,
-    /// Consecutive timeouts without progress.
-    pub timeouts: u32,
-    /// Why it is being reset, for MP_TCPRST.
-    pub reset_reason: Option<ResetReason>,
-    /// Its RST carries MP_FASTCLOSE.
-    pub fastclose: bool,
     /// Bytes of the options that its next segment without data carries.
     pub control_len: u8,
+    /// MP_PRIO to send.
+    pub prio_pending: Option<bool>,
+    /// Its RST carries MP_FASTCLOSE.
+    pub fastclose: bool,
     pub backup_local: bool,
     pub backup_remote: bool,
+    pub local_id: u8,
+    pub remote_id: u8,
+    /// Why it is being reset, for MP_TCPRST.
+    pub reset_reason: Option<ResetReason>,
     /// Its path was removed; it stays until another subflow can do its work.
     pub leaving: bool,
+    /// Consecutive timeouts without progress.
+    pub timeouts: u32,
+    /// MP_FAIL to send, with the DSN.
+    pub fail_pending: Option<u64>,
+    /// We answered MP_FAIL with this infinite mapping; whether it is to be sent (again).
+    pub infinite: Option<(DssMapping, bool)>,
+    pub tcp: Subflow<P>,
+    pub mapping: CurrentMapping<P>,
+    /// How far what arrived on it has opened the window.
+    pub autotuning: WindowAutotuning,
+    /// In plain mode: subflow position whose byte is stream offset 0 (received), for infinite mappings.
+    pub plain_rx_base: Option<u64>,
+    /// When it was opened.
+    pub since: Nanos,
+    pub local_nonce: u32,
+    pub remote_nonce: u32,
+    /// A checksum failed and there is no other subflow: what arrived since.
+    pub failing: Option<Failing<P>>,
     /// What we wanted when we opened it.
     pub request: Option<JoinRequest>,
     /// Retransmissions of the third ACK of our MP_JOIN.
     pub join_ack_retries: u32,
-    /// How far what arrived on it has opened the window.
-    pub autotuning: WindowAutotuning,
 }
 
 impl<P: Payload> SubflowState<P> {
@@ -78,5 +80,17 @@ impl<P: Payload> SubflowState<P> {
     /// Whether it is an MP_JOIN subflow whose third ACK has been neither sent nor received.
     pub fn is_opening(&self) -> bool {
         matches!(self.join, Join::SynSent | Join::Held | Join::SynReceived)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ropewalk_wire::SyntheticPayload;
+
+    use super::SubflowState;
+
+    #[test]
+    fn what_each_segment_reads_is_in_the_first_cache_line() {
+        assert_eq!(std::mem::offset_of!(SubflowState<SyntheticPayload>, tcp), 64);
     }
 }
