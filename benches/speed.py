@@ -9,6 +9,7 @@ package is there (apt-get install libns3-dev g++ pkg-config), instructions are c
 """
 
 import argparse
+import math
 import os
 import re
 import shutil
@@ -131,7 +132,18 @@ def compare_with(revision, rounds):
                 say(f"counting instructions: {case}")
                 count = f"{instructions(now, part) / instructions(before, part):.3f}"
             values = ratios[case]
-            print(f"| {case} | {statistics.median(values):.3f} ({min(values):.3f} to {max(values):.3f}) | {count} |")
+            low, high = median_interval(values)
+            print(f"| {case} | {statistics.median(values):.3f} ({low:.3f} to {high:.3f}) | {count} |")
+
+
+def median_interval(values):
+    """The 95 % interval of the median, from the binomial distribution of ranks; with fewer than 6 values their range."""
+    ordered, left_out, tail = sorted(values), 0, 0.5 ** len(values)
+    while tail <= 0.025:
+        left_out += 1
+        tail += math.comb(len(ordered), left_out) * 0.5 ** len(ordered)
+    first = max(left_out - 1, 0)
+    return ordered[first], ordered[-1 - first]
 
 
 def spread(values):

@@ -279,7 +279,7 @@ impl<P: Payload> Connection<P> {
         now: Nanos,
         index: usize,
         control_len: u8,
-        // By reference: copying what was just written stalls.
+        // By reference: a copy would wait until the processor has stored what was just written.
         transmit: &Transmit,
         window: u64,
         segment: &mut Segment<P>,

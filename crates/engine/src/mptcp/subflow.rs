@@ -26,8 +26,9 @@ pub(crate) enum Join {
     Joined,
 }
 
-/// What the connection keeps per subflow beside [`SubflowMetrics`] and [`Subflow`]. What each segment reads comes first, in one
-/// cache line.
+/// What the connection keeps per subflow beside [`SubflowMetrics`]. Of what isn't TCP's, sending and receiving a segment reads
+/// the fields before `tcp`, which share one cache line with the tag of an `Option` of this (the compiler puts it into
+/// `fail_pending`).
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct SubflowState<P> {
@@ -46,23 +47,23 @@ pub(crate) struct SubflowState<P> {
     pub reset_reason: Option<ResetReason>,
     /// Its path was removed; it stays until another subflow can do its work.
     pub leaving: bool,
-    /// Consecutive timeouts without progress.
+    /// Retransmission timeouts in a row without a new acknowledgement.
     pub timeouts: u32,
-    /// MP_FAIL to send, with the DSN.
+    /// The DSN of the MP_FAIL option that is to be sent.
     pub fail_pending: Option<u64>,
-    /// We answered MP_FAIL with this infinite mapping; whether it is to be sent (again).
+    /// The infinite mapping that answers the peer's MP_FAIL, and whether it is still to be sent.
     pub infinite: Option<(DssMapping, bool)>,
     pub tcp: Subflow<P>,
     pub mapping: CurrentMapping<P>,
     /// How far what arrived on it has opened the window.
     pub autotuning: WindowAutotuning,
-    /// In plain mode: subflow position whose byte is stream offset 0 (received), for infinite mappings.
+    /// After a fallback to plain TCP: where in the received subflow the stream's first byte would be.
     pub plain_rx_base: Option<u64>,
-    /// When it was opened.
+    /// When the subflow was opened.
     pub since: Nanos,
     pub local_nonce: u32,
     pub remote_nonce: u32,
-    /// A checksum failed and there is no other subflow: what arrived since.
+    /// What arrived after a DSS checksum failed on the only subflow.
     pub failing: Option<Failing<P>>,
     /// What we wanted when we opened it.
     pub request: Option<JoinRequest>,
@@ -90,7 +91,7 @@ mod tests {
     use super::SubflowState;
 
     #[test]
-    fn what_each_segment_reads_is_in_the_first_cache_line() {
+    fn the_fields_that_each_segment_reads_fill_the_first_cache_line() {
         assert_eq!(std::mem::offset_of!(SubflowState<SyntheticPayload>, tcp), 64);
     }
 }

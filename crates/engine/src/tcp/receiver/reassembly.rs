@@ -193,11 +193,11 @@ impl<P: Payload> ReassemblyQueue<P> {
                 *next = end;
                 in_order.push_back((position, data, mapping));
             }
-            None => self.insert_overlapping(position, data, mapping),
+            None => self.insert(position, data, mapping),
         }
-        while let Some(first) = self.pop(*next) {
-            *next = first.0 + first.1.len() as u64;
-            in_order.push_back(first);
+        while let Some((at, piece, mapping)) = self.pop(*next) {
+            *next = at + piece.len() as u64;
+            in_order.push_back((at, piece, mapping));
         }
         placement
     }
@@ -223,14 +223,7 @@ impl<P: Payload> ReassemblyQueue<P> {
         fits
     }
 
-    /// Stores data that begins in order and overlaps what is stored.
-    #[inline(never)]
-    fn insert_overlapping(&mut self, position: u64, data: P, mapping: Mapping) {
-        self.insert(position, data, mapping);
-    }
-
     /// Stores data beyond what is in order.
-    #[inline(always)]
     fn insert(&mut self, position: u64, data: P, mapping: Mapping) {
         let end = position + data.len() as u64;
         if let Some(gap) = self.gap(position, end) {

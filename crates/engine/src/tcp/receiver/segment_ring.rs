@@ -82,10 +82,7 @@ impl<P: Payload, N: Copy + Default> SegmentRing<P, N> {
         (self.first, self.end) = (first, end);
         let (word, index) = (self.word(cell), self.index(cell));
         self.taken[word] |= 1 << (cell % WORD);
-        // One after the other: copying a pair that was just written stalls.
-        let stored = &mut self.cells[index];
-        stored.0 = piece;
-        stored.1 = note;
+        self.cells[index] = (piece, note);
     }
 
     #[cold]

@@ -28,14 +28,16 @@ pub(crate) struct Entry<P> {
     pub mapped: u16,
     /// Segments of one MSS that it counts for.
     pub segments: u32,
-    /// When it was last sent: the low bits of what was delivered by then, what was in flight, itself included, and the low bits
-    /// of what was judged lost. In one struct they would take more memory.
+    /// [`Flight::delivered`] when it was last sent. (The fields of [`Flight`] stand here one by one: with the padding of a struct
+    /// of their own, an entry wouldn't fit into a cache line.)
     pub delivered: u32,
+    /// [`Flight::in_flight`] when it was last sent, itself included.
     pub in_flight: u32,
+    /// [`Flight::lost`] when it was last sent.
     pub lost: u16,
     /// When it was last sent.
     pub sent_at: Nanos,
-    /// The delivery rate's times at that time.
+    /// The times from which its delivery-rate sample counts.
     pub rate: Stamp,
 }
 
@@ -51,7 +53,7 @@ impl<P: Payload> Entry<P> {
         Flight { delivered: self.delivered, in_flight: self.in_flight, lost: self.lost }
     }
 
-    /// Sets it.
+    /// Sets what [`flight`](Self::flight) returns.
     #[inline]
     pub fn set_flight(&mut self, flight: Flight) {
         let Flight { delivered, in_flight, lost } = flight;

@@ -6,7 +6,7 @@
 use crate::metrics::SubflowMetrics;
 use crate::{Nanos, SECOND};
 
-/// The rate's times when a segment was sent, kept with it.
+/// The times from which a segment's delivery-rate sample counts, kept with the segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Stamp {
     /// P.delivered_time.
@@ -15,19 +15,19 @@ pub(crate) struct Stamp {
     pub first_sent_at: Nanos,
 }
 
-/// What was delivered, in flight and lost when a segment was sent, kept with it.
+/// How many segments were delivered, in flight and lost when a segment was sent, kept with the segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Flight {
-    /// The low bits of P.delivered: segments delivered by then.
+    /// P.delivered, segments, modulo 2^32.
     pub delivered: u32,
     /// P.tx_in_flight, segments.
     pub in_flight: u32,
-    /// The low bits of P.lost.
+    /// P.lost, segments, modulo 2^16.
     pub lost: u16,
 }
 
 impl Flight {
-    /// As it is now.
+    /// The counts now.
     #[inline]
     pub fn of(metrics: &SubflowMetrics) -> Self {
         Flight {
@@ -37,13 +37,13 @@ impl Flight {
         }
     }
 
-    /// What was delivered since, segments.
+    /// Segments delivered since.
     #[inline]
     pub fn delivered_since(self, metrics: &SubflowMetrics) -> u64 {
         u64::from((metrics.totals.delivered as u32).wrapping_sub(self.delivered))
     }
 
-    /// What was judged lost since, segments.
+    /// Segments judged lost since.
     pub fn lost_since(self, metrics: &SubflowMetrics) -> u32 {
         u32::from((metrics.totals.lost as u16).wrapping_sub(self.lost))
     }
@@ -150,9 +150,9 @@ mod tests {
         metrics
     }
 
-    /// Only the low bits of what was delivered are kept.
+    /// A segment keeps the count of delivered segments modulo 2^32.
     #[test]
-    fn what_was_delivered_since_is_right_where_the_low_bits_wrap() {
+    fn the_segments_delivered_since_are_right_when_the_kept_count_wraps() {
         let mut metrics = metrics();
         metrics.totals.delivered = u64::from(u32::MAX) - 1;
         metrics.packets_out = 7;

@@ -105,9 +105,9 @@ fn is_true(board: &Scoreboard<SyntheticPayload>) -> bool {
     begins && entries().filter(|(_, entry)| !entry.is(SACKED)).map(|(index, _)| index).eq(clear)
 }
 
-/// A long fat path has tens of thousands of them.
+/// Tens of thousands of entries are in flight on a long fat path, and each cache line costs time.
 #[test]
-fn an_entry_without_its_bytes_takes_one_cache_line() {
+fn an_entry_whose_payload_is_only_a_length_takes_one_cache_line() {
     assert_eq!(size_of::<Entry<SyntheticPayload>>(), 64);
 }
 
