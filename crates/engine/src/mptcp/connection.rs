@@ -7,6 +7,7 @@ use ropewalk_wire::{FourTuple, Payload};
 use super::close_reason::CloseReason;
 use super::crypto::Key;
 use super::deadlines::Deadlines;
+use super::early_data::EarlyData;
 use super::path_manager::{EarlyJoins, JoinRequest, PathManager};
 use super::receive::ReceiveSide;
 use super::scheduling::Scheduling;
@@ -110,6 +111,8 @@ pub struct Connection<P: Payload> {
     pub(super) vacated: Option<FourTuple>,
     /// SYNs of joins that came before the peer's key.
     pub(super) early_joins: Option<Box<EarlyJoins<P>>>,
+    /// Data that came before the peer's key.
+    pub(super) early_data: Option<Box<EarlyData<P>>>,
 }
 
 impl<P: Payload> Connection<P> {
@@ -153,6 +156,7 @@ impl<P: Payload> Connection<P> {
             past: None,
             vacated: None,
             early_joins: None,
+            early_data: None,
             config,
         }
     }

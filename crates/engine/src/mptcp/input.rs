@@ -38,6 +38,9 @@ impl<P: Payload> Connection<P> {
         let Some(Some(subflow)) = self.subflows.get(index) else { return };
         let mapping = self.mapping_of(subflow, segment);
         self.process_segment::<false>(now, index, segment, mapping);
+        if self.early_data.is_some() && self.mode != Mode::Negotiating {
+            self.take_early_data(now, index);
+        }
     }
 
     /// Header prediction: whether a segment has a DSS and no rarer option, on a subflow that is joined, and is what the
@@ -65,7 +68,7 @@ impl<P: Payload> Connection<P> {
     ) {
         let had_data = !segment.payload.is_empty();
         if !PREDICTED && self.lacks_keys(index, segment) {
-            // It overtook the segment with the keys, or that one was lost: as good as lost itself, it comes again.
+            self.keep_early_data(now, index, segment);
             return;
         }
         let Some((mut cx, subflow)) = self.split(now, index) else { return };
@@ -150,16 +153,6 @@ impl<P: Payload> Connection<P> {
         let checksum = mapping.checksum.map_or(0, |sum| checksum::update(sum, mapping.len, len));
         let skip = segment.seq.0.wrapping_sub(subflow.tcp.peer_isn()).wrapping_sub(mapping.ssn);
         Mapping::new(offset, len, checksum, skip)
-    }
-
-    /// Whether a segment with a DSS came before the one that completes the handshake with both keys.
-    #[inline]
-    fn lacks_keys(&self, index: usize, segment: &Segment<P>) -> bool {
-        let subflow = self.subflows.get(index).and_then(Option::as_ref);
-        self.mode == Mode::Negotiating
-            && subflow.is_some_and(|subflow| subflow.tcp.state() == State::SynReceived)
-            && segment.dss.is_some()
-            && segment.rare.as_deref().is_none_or(|rare| rare.mp_capable.is_none())
     }
 
     /// Resets, handshakes, the options of which most segments have none, and what the want of a DSS means. Returns false if that is

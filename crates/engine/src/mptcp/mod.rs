@@ -12,6 +12,7 @@ mod connection;
 mod crypto;
 mod deadlines;
 mod delivery;
+mod early_data;
 mod early_join;
 mod fallback;
 mod handshake;

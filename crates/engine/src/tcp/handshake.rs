@@ -131,6 +131,14 @@ impl<P: Payload> Subflow<P> {
         true
     }
 
+    /// Whether a segment acknowledges our SYN, and all of its data is in the window.
+    #[cold]
+    pub(crate) fn may_complete_handshake(&self, cx: &Context<'_>, segment: &Segment<P>) -> bool {
+        let ack = self.sender.ack_position(&self.common, segment.ack);
+        let position = self.receiver.position(&self.common, segment.seq);
+        (1..=self.sender.next()).contains(&ack) && self.receiver.has_room_for(cx, position, segment)
+    }
+
     /// The handshake's timer fired.
     #[cold]
     pub(super) fn on_handshake_timeout(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) {

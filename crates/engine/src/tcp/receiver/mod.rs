@@ -136,6 +136,13 @@ impl<P: Payload> Receiver<P> {
         position < end && position + u64::from(len) > self.rcv_nxt
     }
 
+    /// Whether all of a segment is in the receive window.
+    #[cold]
+    pub fn has_room_for(&self, cx: &Context<'_>, position: u64, segment: &Segment<P>) -> bool {
+        let end = position.wrapping_add(u64::from(segment.sequence_len()));
+        position >= self.rcv_nxt && position < 1 << 63 && end <= self.rcv_nxt + cx.shared.receive.window()
+    }
+
     //= RFC 7323 4.3-a only a segment that covers the last ACK sent updates TS.Recent
     /// Updates TS.Recent with the timestamp of an acceptable segment. `PREDICTED` says that it isn't old.
     #[inline]
