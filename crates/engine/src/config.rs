@@ -287,6 +287,20 @@ pub enum ReceiveTuning {
     Prompt,
 }
 
+/// How a send buffer that may grow follows its subflows' windows, while the application waits for space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum SendTuning {
+    /// A subflow's part is twice its window, and grows with an acknowledgement unless the window is full (Linux 6.18's
+    /// `tcp_check_space`).
+    #[default]
+    OwnWindow,
+    /// A subflow's part is twice what its window carries in the longest round trip of all, and grows with an acknowledgement while any
+    /// subflow has room (`mptcp_check_snd_buf`, `mptcp_should_expand_sndbuf` of MPTCP 0.89).
+    LongestRoundTrip,
+}
+
 /// An address of ours that the path manager may use: `ip mptcp endpoint`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -350,6 +364,8 @@ pub struct ConnectionConfig {
     pub checksum: bool,
     /// Connection-level send buffer.
     pub send_buffer: BufferConfig,
+    /// How the send buffer grows.
+    pub send_tuning: SendTuning,
     /// Connection-level receive buffer.
     pub receive_buffer: BufferConfig,
     /// When the receive buffer may grow.
@@ -365,7 +381,14 @@ pub struct ConnectionConfig {
     /// Memory that the peer is taken to need for each segment out of order beside its payload, bytes. New data leaves as much of the
     /// peer's window unused ([`LINUX_SEGMENT_OVERHEAD`] says why). 0: the window is used in full, as by Linux.
     pub peer_segment_overhead: u32,
+    /// Memory that a full segment takes in the send buffer, bytes (Linux's `truesize`), if the send buffer's sizes count memory. 0: they
+    /// count payload.
+    pub send_segment_memory: u32,
 }
+
+/// Payload of the segments that [`ConnectionConfig::send_segment_memory`] is about, bytes: of a packet of 1,500, with timestamps
+/// and a DSS.
+const FULL_SEGMENT: u64 = 1428;
 
 /// What Linux counts for a segment of 1,420 bytes beside its payload (`truesize`), where packets come singly.
 ///
@@ -385,16 +408,26 @@ impl Default for ConnectionConfig {
             send_buffer: BufferConfig { initial: 64 << 10, max: 4 << 20 },
             receive_buffer: BufferConfig { initial: 64 << 10, max: 6 << 20 },
             receive_tuning: ReceiveTuning::default(),
+            send_tuning: SendTuning::default(),
             scheduler: crate::scheduler::DEFAULT.spec(),
             congestion: crate::congestion::DEFAULT.spec(),
             path_manager: PathManagerConfig::default(),
             trace_decisions: false,
             peer_segment_overhead: 0,
+            send_segment_memory: 0,
         }
     }
 }
 
 impl ConnectionConfig {
+    /// The payload that so much of the send buffer holds, bytes.
+    pub(crate) fn send_payload(&self, buffer: u64) -> u64 {
+        match self.send_segment_memory {
+            0 => buffer,
+            memory => (u128::from(buffer) * u128::from(FULL_SEGMENT) / u128::from(memory)) as u64,
+        }
+    }
+
     /// The defaults with this scheduler and congestion control, by their names: `blest`, `ecf(beta=0.5)`.
     ///
     /// # Errors

@@ -27,6 +27,7 @@ mod queues;
 mod receive_tuning;
 mod regressions;
 mod reinjection;
+mod send_tuning;
 mod super_segments;
 mod threats;
 mod threats_page;

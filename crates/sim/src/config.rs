@@ -52,12 +52,23 @@ fn payload(bytes: u64, per_mille: u64) -> u64 {
     (u128::from(bytes) * u128::from(per_mille) / 1000) as u64
 }
 
+/// The send buffer, in the unit that [`ConnectionConfig::send_segment_memory`] makes it.
+fn send_buffer(end: &EndSpec) -> BufferConfig {
+    let max = match end.host.send_segment_memory {
+        0 => payload(end.send_buffer, end.host.send_share()),
+        _ => end.send_buffer,
+    };
+    buffer(max, SEND_INITIAL, end.autotune)
+}
+
 fn base(end: &EndSpec, spec: &RunSpec) -> ConnectionConfig {
     ConnectionConfig {
         tcp: tcp(end),
         multipath: true,
         checksum: end.checksum,
-        send_buffer: buffer(payload(end.send_buffer, end.host.send_share()), SEND_INITIAL, end.autotune),
+        send_buffer: send_buffer(end),
+        send_segment_memory: end.host.send_segment_memory,
+        send_tuning: end.host.send_tuning,
         receive_buffer: buffer(
             payload(end.receive_buffer, end.host.receive_share()),
             end.host.initial_receive_space,

@@ -3,7 +3,7 @@
 //! Any key can be set on its own as well.
 
 use ropewalk_engine::config::{
-    AckCounting, CwndConfig, LossDetection, RecoveryConfig, RtoConfig, TcpConfig, WindowLimit,
+    AckCounting, CwndConfig, LossDetection, RecoveryConfig, RtoConfig, SendTuning, TcpConfig, WindowLimit,
 };
 use ropewalk_engine::congestion::{self, CongestionControl};
 use ropewalk_engine::registry::Spec;
@@ -73,6 +73,10 @@ pub struct Host {
     pub quick_acks: u32,
     /// How buffers are counted.
     pub counting: Counting,
+    /// How a send buffer grows.
+    pub send_tuning: SendTuning,
+    /// Memory that a full segment takes in the send buffer, bytes, whose size then counts memory; 0: as [`Self::counting`] says.
+    pub send_segment_memory: u32,
     /// What `cubic` means: the control's preset; empty: RFC 9438.
     pub cubic: &'static str,
 }
@@ -99,6 +103,8 @@ impl Host {
         delayed_ack: 40 * MILLISECOND,
         quick_acks: 16,
         counting: Counting::Payload,
+        send_tuning: SendTuning::OwnWindow,
+        send_segment_memory: 0,
         cubic: "",
     };
 
@@ -121,7 +127,8 @@ impl Host {
     /// | `rtt-tick` | `tcp_rtt_estimator` | none found |
     /// | `initial-receive-window` | `tcp_default_init_rwnd`, `tcp_select_initial_window`, `tcp_grow_window` | none found |
     /// | `initial-receive-space` | `tcp_fixup_rcvbuf` | none found; the factor of four where buffers grow came with 3.13, which was not read |
-    /// | `buffers` | not compared | |
+    /// | `buffers`, for sending | `mptcp_select_size`, `mptcp_can_sg`, `tcp_new_space`, `mptcp_check_snd_buf`, `mptcp_should_expand_sndbuf` | Checksums are on by default (`sysctl_mptcp_checksum`), and a segment then takes 4096 bytes in one piece and 256 for its descriptor; the buffer grows with the longest round trip. The keys `send-segment-memory` and `send-tuning` do this; the profile doesn't have them yet, since the papers' networks are fitted without |
+    /// | `buffers`, for receiving | not compared | |
     /// | `cubic` | `hystart_update`, `bictcp_update`, `bictcp_cong_avoid`, `bictcp_acked` | The kernel computes the increase anew only every 31 ms while the window stays the same, and rounds it to whole ACKs |
     /// | initial window of 10 (no line: as today) | `tcp_init_cwnd` | none found |
     pub const LINUX_3_14: Host = Host {

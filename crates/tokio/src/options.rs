@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use ropewalk_engine::PathId;
 use ropewalk_engine::config::{
-    BufferConfig, ConnectionConfig, LINUX_SEGMENT_OVERHEAD, PathManagerConfig, ReceiveTuning, TcpConfig,
+    BufferConfig, ConnectionConfig, LINUX_SEGMENT_OVERHEAD, PathManagerConfig, ReceiveTuning, SendTuning,
+    TcpConfig,
 };
 use ropewalk_engine::{congestion, scheduler};
 
@@ -26,11 +27,13 @@ pub fn default_config() -> ConnectionConfig {
         send_buffer: SEND_BUFFER,
         receive_buffer: RECEIVE_BUFFER,
         receive_tuning: ReceiveTuning::Prompt,
+        send_tuning: SendTuning::OwnWindow,
         scheduler: scheduler::builtin().parse("linux").expect("it is built in"),
         congestion: congestion::builtin().parse("cubic").expect("it is built in"),
         path_manager: PathManagerConfig { subflows: 8, add_addr_accepted: 8, ..PathManagerConfig::default() },
         trace_decisions: false,
         peer_segment_overhead: LINUX_SEGMENT_OVERHEAD,
+        send_segment_memory: 0,
     }
 }
 

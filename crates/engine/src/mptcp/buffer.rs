@@ -7,7 +7,7 @@ use ropewalk_wire::Payload;
 use super::Event;
 use super::connection::Connection;
 use super::window_autotuning::Interval;
-use crate::config::ReceiveTuning;
+use crate::config::{ReceiveTuning, SendTuning};
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::{MILLISECOND, Nanos};
 
@@ -15,6 +15,9 @@ use crate::{MILLISECOND, Nanos};
 /// buffer's own structures, rounded up to a power of two, and the descriptor (its initial 87040 are twice 10 of
 /// these). It comes to three times the payload, so that the buffer holds about six windows.
 const SEGMENT_MEMORY: u64 = 4352;
+
+/// Duplicate ACKs that show a loss (RFC 5681 3.2), the least `reordering` of Linux.
+const DUPLICATE_THRESHOLD: u64 = 3;
 
 /// What a send buffer has beside its subflows' (the least of `tcp_wmem`), bytes.
 const SEND_BASE: u64 = 4096;
@@ -35,7 +38,7 @@ impl<P: Payload> Connection<P> {
     #[inline(never)]
     pub(crate) fn tune_send_buffer(&mut self) {
         let max = self.config.send_buffer.max;
-        if self.send.limit() >= max {
+        if self.send.limit() >= self.config.send_payload(max) {
             return;
         }
         let mut total = SEND_BASE;
@@ -45,29 +48,58 @@ impl<P: Payload> Connection<P> {
             }
             total += metrics.send_buffer;
         }
-        self.send.grow(total.min(max));
+        self.send.grow(self.config.send_payload(total.min(max)));
     }
 
-    /// The application waits for space, and `index` got an acknowledgement. Linux (`tcp_check_space`) lets the subflow's
-    /// buffer grow unless its congestion window is full. While there is more to send than the window takes it is full only
-    /// if segments leave two by two: those that leave together wait for one another (`tcp_tso_should_defer`).
+    /// The application waits for space, and `index` got an acknowledgement: its part of the buffer may grow ([`SendTuning`]).
     pub(crate) fn expand_send_buffer(&mut self, index: usize) {
         let max = self.config.send_buffer.max;
-        if self.send.limit() >= max {
+        if self.send.limit() >= self.config.send_payload(max) {
             return;
         }
-        let unsent = self.send.unsent().min(self.send.window_left());
-        let metrics = &mut self.metrics[index];
-        let is_full = u64::from(metrics.window_space()) * u64::from(metrics.mss) <= unsent;
-        if !metrics.usable() || (is_full && metrics.tso_segments() <= 2) {
-            return;
-        }
-        let wanted = subflow_buffer(metrics).min(max);
-        if wanted > metrics.send_buffer {
-            metrics.send_buffer = wanted;
+        let wanted = match self.config.send_tuning {
+            SendTuning::OwnWindow if self.may_expand(index) => subflow_buffer(&self.metrics[index]),
+            SendTuning::LongestRoundTrip if self.some_subflow_has_room() => {
+                self.longest_round_trip_buffer(index)
+            }
+            _ => return,
+        };
+        let wanted = wanted.min(max);
+        if wanted > self.metrics[index].send_buffer {
+            self.metrics[index].send_buffer = wanted;
             self.tune_send_buffer();
             self.wake_writer();
         }
+    }
+
+    /// Linux (`tcp_should_expand_sndbuf`) lets a subflow's buffer grow unless its congestion window is full. While there is more to
+    /// send than the window takes it is full only if segments leave two by two: those that leave together wait for one another
+    /// (`tcp_tso_should_defer`).
+    fn may_expand(&self, index: usize) -> bool {
+        let unsent = self.send.unsent().min(self.send.window_left());
+        let metrics = &self.metrics[index];
+        let is_full = u64::from(metrics.window_space()) * u64::from(metrics.mss) <= unsent;
+        metrics.usable() && (!is_full || metrics.tso_segments() > 2)
+    }
+
+    /// Whether a window that isn't a backup's has room for more than what is unsent (`mptcp_should_expand_sndbuf`).
+    fn some_subflow_has_room(&self) -> bool {
+        let unsent = self.send.unsent().min(self.send.window_left());
+        let usable = |metrics: &&SubflowMetrics| metrics.usable();
+        let only_backups = self.metrics.iter().filter(usable).all(|metrics| metrics.backup);
+        let open = self.metrics.iter().filter(usable).filter(|metrics| only_backups || !metrics.backup);
+        open.map(|metrics| u64::from(metrics.window_space()) * u64::from(metrics.mss)).sum::<u64>() > unsent
+    }
+
+    /// Twice the segments that the subflow's window carries in the longest round trip, or one more than the reordering threshold
+    /// (`mptcp_check_snd_buf`).
+    fn longest_round_trip_buffer(&self, index: usize) -> u64 {
+        let own = &self.metrics[index];
+        let usable = self.metrics.iter().filter(|metrics| metrics.usable());
+        let longest = usable.map(|metrics| metrics.rtt.smoothed).max().unwrap_or(0);
+        let in_longest = u128::from(own.cwnd) * u128::from(longest.max(own.rtt.smoothed));
+        let segments = in_longest.checked_div(u128::from(own.rtt.smoothed)).unwrap_or(0) as u64;
+        2 * segments.max(DUPLICATE_THRESHOLD + 1) * SEGMENT_MEMORY
     }
 
     /// The application has read: once in an interval ([`ReceiveTuning`]) the receive buffer may grow, and every subflow's with it.

@@ -140,7 +140,7 @@ impl<P: Payload> Connection<P> {
             subflows: Vec::with_capacity(subflows),
             scheduling: Scheduling::new(&config),
             congestion: config.congestion.build(),
-            send: SendSide::new(config.send_buffer.initial),
+            send: SendSide::new(config.send_payload(config.send_buffer.initial)),
             receive: ReceiveSide::new(
                 config.receive_buffer.initial,
                 config.receive_buffer.max,

@@ -81,7 +81,9 @@ impl<P: Payload> Connection<P> {
 
     pub(crate) fn set_send_buffer(&mut self, buffer: BufferConfig) {
         self.own_config().send_buffer = buffer;
-        self.send.resize(buffer);
+        let payload = |size| self.config.send_payload(size);
+        let resized = BufferConfig { initial: payload(buffer.initial), max: payload(buffer.max) };
+        self.send.resize(resized);
         self.wake_writer();
     }
 

@@ -26,7 +26,10 @@ macro_rules! view {
             closed: $connection.send.closed(),
             writer_waits: $connection.send.writer_waits(),
             send_buffer: $connection.send.limit(),
-            send_buffer_max: $connection.config.send_buffer.max.max($connection.send.limit()),
+            send_buffer_max: $connection
+                .config
+                .send_payload($connection.config.send_buffer.max)
+                .max($connection.send.limit()),
             in_flight: &$connection.send,
             fates: &$connection.subflows,
         }

@@ -450,6 +450,16 @@ pub const END: Shape = Shape {
             Kind::Choice(&["payload", "memory"]),
             "What the buffers' sizes count: payload, or memory as Linux's truesize. Default: payload",
         ),
+        key(
+            "send-tuning",
+            Kind::Choice(&["own-window", "longest-round-trip"]),
+            "What a growing send buffer follows: twice a subflow's window, or what that carries in the longest round trip. Default: own-window",
+        ),
+        key(
+            "send-segment-memory",
+            Kind::Bytes,
+            "Memory that a full segment takes in the send buffer, whose size then counts memory. Default: 0 B, what `buffers` says",
+        ),
         key("cubic", Kind::Choice(&["rfc", "linux-3.14"]), "What `cubic` means here. Default: rfc"),
     ],
 };

@@ -1,6 +1,6 @@
 //! Workload, background traffic, the ends' settings and the experiment's defaults, out of a scenario file.
 
-use ropewalk_engine::config::{AckCounting, LossDetection, WindowLimit};
+use ropewalk_engine::config::{AckCounting, LossDetection, SendTuning, WindowLimit};
 use ropewalk_sim::{
     Background, Counting, Direction, EndSpec, HOSTS, Host, PathSpec, Times, Traffic, Workload,
 };
@@ -307,6 +307,19 @@ impl Reader {
             counting: self
                 .choice(table, "buffers", &[("payload", Counting::Payload), ("memory", Counting::Memory)])
                 .unwrap_or(above.counting),
+            send_segment_memory: self
+                .bytes_within(table, "send-segment-memory", (0, 1 << 20))
+                .map_or(above.send_segment_memory, |bytes| bytes as u32),
+            send_tuning: self
+                .choice(
+                    table,
+                    "send-tuning",
+                    &[
+                        ("own-window", SendTuning::OwnWindow),
+                        ("longest-round-trip", SendTuning::LongestRoundTrip),
+                    ],
+                )
+                .unwrap_or(above.send_tuning),
             cubic: self
                 .choice(table, "cubic", &[("rfc", ""), ("linux-3.14", "linux-3.14")])
                 .unwrap_or(above.cubic),
