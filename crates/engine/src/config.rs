@@ -243,7 +243,7 @@ impl Default for KeepAliveConfig {
     }
 }
 
-/// A buffer that may grow with need. It counts payload, not memory: what the application has written and the peer hasn't
+/// A buffer that may grow with need. It counts payload, not memory (but see [`ConnectionConfig::send_segment_memory`]): what the application has written and the peer hasn't
 /// acknowledged, or the window that is offered. Memory may be more: a received piece holds the whole packet's memory, and data
 /// out of order may take twice the window (128 KiB at least) before pieces are dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -364,7 +364,7 @@ pub struct ConnectionConfig {
     pub checksum: bool,
     /// Connection-level send buffer.
     pub send_buffer: BufferConfig,
-    /// How the send buffer grows.
+    /// What the size of a growing send buffer follows.
     pub send_tuning: SendTuning,
     /// Connection-level receive buffer.
     pub receive_buffer: BufferConfig,
@@ -381,13 +381,13 @@ pub struct ConnectionConfig {
     /// Memory that the peer is taken to need for each segment out of order beside its payload, bytes. New data leaves as much of the
     /// peer's window unused ([`LINUX_SEGMENT_OVERHEAD`] says why). 0: the window is used in full, as by Linux.
     pub peer_segment_overhead: u32,
-    /// Memory that a full segment takes in the send buffer, bytes (Linux's `truesize`), if the send buffer's sizes count memory. 0: they
-    /// count payload.
+    /// 0: the sizes in `send_buffer` are bytes of payload. Otherwise they are bytes of memory, and this is the memory of one full
+    /// segment in the buffer, bytes (Linux's `truesize`): the buffer holds so much less payload.
     pub send_segment_memory: u32,
 }
 
-/// Payload of the segments that [`ConnectionConfig::send_segment_memory`] is about, bytes: of a packet of 1,500, with timestamps
-/// and a DSS.
+/// Payload of a full segment for [`ConnectionConfig::send_segment_memory`], bytes: what timestamps and a DSS leave of a packet of
+/// 1,500.
 const FULL_SEGMENT: u64 = 1428;
 
 /// What Linux counts for a segment of 1,420 bytes beside its payload (`truesize`), where packets come singly.
@@ -420,7 +420,8 @@ impl Default for ConnectionConfig {
 }
 
 impl ConnectionConfig {
-    /// The payload that so much of the send buffer holds, bytes.
+    /// How many bytes of payload fit into a send buffer of this size, which counts memory if
+    /// [`send_segment_memory`](Self::send_segment_memory) says so.
     pub(crate) fn send_payload(&self, buffer: u64) -> u64 {
         match self.send_segment_memory {
             0 => buffer,

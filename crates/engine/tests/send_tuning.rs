@@ -1,4 +1,4 @@
-//! How the send buffer grows, and what its sizes count.
+//! What a growing send buffer follows (`send_tuning`), and a send buffer whose size counts memory (`send_segment_memory`).
 
 use crate::common::{Net, PathScript, bytes};
 use ropewalk_engine::config::{BufferConfig, ConnectionConfig, SendTuning};
@@ -31,7 +31,7 @@ fn with_the_longest_round_trip_the_fast_subflows_part_is_larger() {
     assert!(longest <= 4 << 20);
 }
 
-/// Of its size a third is payload, at first and when it is set anew.
+/// With 4352 bytes of memory for a segment of 1428 a buffer holds a third of its size, at first and after `set_send_buffer`.
 #[test]
 fn a_buffer_that_counts_memory_holds_less_payload() {
     let with_memory = |memory| {

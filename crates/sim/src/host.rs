@@ -73,9 +73,10 @@ pub struct Host {
     pub quick_acks: u32,
     /// How buffers are counted.
     pub counting: Counting,
-    /// How a send buffer grows.
+    /// What the size of a growing send buffer follows.
     pub send_tuning: SendTuning,
-    /// Memory that a full segment takes in the send buffer, bytes, whose size then counts memory; 0: as [`Self::counting`] says.
+    /// 0: [`Self::counting`] says what the send buffer's size counts. Otherwise it counts memory, and this is the memory of one full
+    /// segment in the buffer, bytes.
     pub send_segment_memory: u32,
     /// What `cubic` means: the control's preset; empty: RFC 9438.
     pub cubic: &'static str,

@@ -1,6 +1,6 @@
 //! How the buffers grow: for sending (net/mptcp/protocol.h, `__mptcp_sync_sndbuf`, and net/ipv4/tcp_input.c,
 //! `tcp_sndbuf_expand` and `tcp_check_space`), and for receiving (net/mptcp/protocol.c, `mptcp_rcv_space_adjust`), as of
-//! Linux 6.18.
+//! Linux 6.18; for sending also as of MPTCP 0.89 ([`SendTuning::LongestRoundTrip`]).
 
 use ropewalk_wire::Payload;
 
@@ -9,15 +9,13 @@ use super::connection::Connection;
 use super::window_autotuning::Interval;
 use crate::config::{ReceiveTuning, SendTuning};
 use crate::metrics::{SubflowMetrics, SubflowStatus};
+use crate::tcp::DUP_THRESH;
 use crate::{MILLISECOND, Nanos};
 
 /// What Linux counts for a segment when it sizes a send buffer, bytes: a 1460-byte segment with headers and the
 /// buffer's own structures, rounded up to a power of two, and the descriptor (its initial 87040 are twice 10 of
 /// these). It comes to three times the payload, so that the buffer holds about six windows.
 const SEGMENT_MEMORY: u64 = 4352;
-
-/// Duplicate ACKs that show a loss (RFC 5681 3.2), the least `reordering` of Linux.
-const DUPLICATE_THRESHOLD: u64 = 3;
 
 /// What a send buffer has beside its subflows' (the least of `tcp_wmem`), bytes.
 const SEND_BASE: u64 = 4096;
@@ -59,7 +57,7 @@ impl<P: Payload> Connection<P> {
         }
         let wanted = match self.config.send_tuning {
             SendTuning::OwnWindow if self.may_expand(index) => subflow_buffer(&self.metrics[index]),
-            SendTuning::LongestRoundTrip if self.some_subflow_has_room() => {
+            SendTuning::LongestRoundTrip if self.windows_exceed_unsent() => {
                 self.longest_round_trip_buffer(index)
             }
             _ => return,
@@ -82,16 +80,18 @@ impl<P: Payload> Connection<P> {
         metrics.usable() && (!is_full || metrics.tso_segments() > 2)
     }
 
-    /// Whether a window that isn't a backup's has room for more than what is unsent (`mptcp_should_expand_sndbuf`).
-    fn some_subflow_has_room(&self) -> bool {
+    /// Whether some congestion window will have room left when all unsent data has been sent (`mptcp_should_expand_sndbuf`). Backup
+    /// subflows count only if there are no others.
+    fn windows_exceed_unsent(&self) -> bool {
         let unsent = self.send.unsent().min(self.send.window_left());
-        let usable = |metrics: &&SubflowMetrics| metrics.usable();
-        let only_backups = self.metrics.iter().filter(usable).all(|metrics| metrics.backup);
-        let open = self.metrics.iter().filter(usable).filter(|metrics| only_backups || !metrics.backup);
-        open.map(|metrics| u64::from(metrics.window_space()) * u64::from(metrics.mss)).sum::<u64>() > unsent
+        let usable = || self.metrics.iter().filter(|metrics| metrics.usable());
+        let only_backups = usable().all(|metrics| metrics.backup);
+        let counted = usable().filter(|metrics| only_backups || !metrics.backup);
+        counted.map(|metrics| u64::from(metrics.window_space()) * u64::from(metrics.mss)).sum::<u64>()
+            > unsent
     }
 
-    /// Twice the segments that the subflow's window carries in the longest round trip, or one more than the reordering threshold
+    /// Twice the segments that the subflow's window carries in the longest round trip, or one more than the duplicate ACK threshold
     /// (`mptcp_check_snd_buf`).
     fn longest_round_trip_buffer(&self, index: usize) -> u64 {
         let own = &self.metrics[index];
@@ -99,7 +99,7 @@ impl<P: Payload> Connection<P> {
         let longest = usable.map(|metrics| metrics.rtt.smoothed).max().unwrap_or(0);
         let in_longest = u128::from(own.cwnd) * u128::from(longest.max(own.rtt.smoothed));
         let segments = in_longest.checked_div(u128::from(own.rtt.smoothed)).unwrap_or(0) as u64;
-        2 * segments.max(DUPLICATE_THRESHOLD + 1) * SEGMENT_MEMORY
+        2 * segments.max(u64::from(DUP_THRESH) + 1) * SEGMENT_MEMORY
     }
 
     /// The application has read: once in an interval ([`ReceiveTuning`]) the receive buffer may grow, and every subflow's with it.

@@ -111,7 +111,7 @@ pub struct Connection<P: Payload> {
     pub(super) vacated: Option<FourTuple>,
     /// SYNs of joins that came before the peer's key.
     pub(super) early_joins: Option<Box<EarlyJoins<P>>>,
-    /// Data that came before the peer's key.
+    /// Segments with data that came before the peer's key.
     pub(super) early_data: Option<Box<EarlyData<P>>>,
 }
 

@@ -1,5 +1,6 @@
-//! Data that overtakes the segment with the keys. The client's key comes with its third ACK and its first data (RFC 8684 3.1), and
-//! until then a mapping can't be read. What comes before them waits: the client needn't send it again.
+//! A client's data that overtakes the segment with its key. The key comes with the third ACK and with the first data (RFC 8684 3.1);
+//! without it the data sequence number of a DSS can't be related to the stream, whose first number is made of the key. Segments that
+//! arrive before the key are kept until it is there, so that the client needn't retransmit them.
 
 use ropewalk_wire::{Payload, Segment};
 
@@ -24,10 +25,10 @@ impl<P: Payload> Connection<P> {
             && segment.rare.as_deref().is_none_or(|rare| rare.mp_capable.is_none())
     }
 
-    /// Keeps a segment that [lacks the keys](Self::lacks_keys), if its ACK shows that its sender got our SYN/ACK: nobody else can
-    /// make us keep anything. What doesn't fit is as good as lost, and comes again.
+    /// Keeps a segment that [lacks the keys](Self::lacks_keys) if its ACK shows that its sender got our SYN/ACK, so that an attacker
+    /// who guesses can't use up memory. A segment that isn't kept is retransmitted by the client, as if it had been lost.
     #[cold]
-    pub(super) fn keep_early_data(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) {
+    pub(super) fn keep_early_data(&mut self, now: Nanos, index: usize, segment: &Segment<P>) {
         let Some((cx, subflow)) = self.split(now, index) else { return };
         if segment.payload.is_empty() || !subflow.tcp.may_complete_handshake(&cx, segment) {
             return;
@@ -39,11 +40,11 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Once the keys are there: takes what waited for them, in the order of its arrival.
+    /// The keys are there: processes the segments that waited for them, in the order in which they arrived.
     #[cold]
     pub(super) fn take_early_data(&mut self, now: Nanos, index: usize) {
         let Some(waiting) = self.early_data.take() else { return };
-        // In plain TCP a mapping contradicts the fallback, which the client hasn't heard of.
+        // After a fallback to plain TCP a DSS with a mapping would reset the connection.
         if self.mode == Mode::Multipath {
             waiting.into_iter().for_each(|mut segment| self.on_segment(now, index, &mut segment));
         }

@@ -35,5 +35,6 @@ pub use isn::keyed_isn;
 pub(crate) use isn::{keyed_digest, keyed_timestamp_offset};
 pub use mib::TcpCounters;
 pub(crate) use receiver::Mapping;
+pub(crate) use sender::DUP_THRESH;
 pub use subflow::Subflow;
 pub use window::ReceiveBuffer;

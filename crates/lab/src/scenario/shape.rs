@@ -458,7 +458,7 @@ pub const END: Shape = Shape {
         key(
             "send-segment-memory",
             Kind::Bytes,
-            "Memory that a full segment takes in the send buffer, whose size then counts memory. Default: 0 B, what `buffers` says",
+            "Memory of one full segment in the send buffer, whose size then counts memory, whatever `buffers` says. Default: 0 B, `buffers` decides",
         ),
         key("cubic", Kind::Choice(&["rfc", "linux-3.14"]), "What `cubic` means here. Default: rfc"),
     ],

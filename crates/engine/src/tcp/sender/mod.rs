@@ -45,6 +45,7 @@ use due::{Due, LOSS_PROBE, WINDOW_PROBE};
 use dup_ack::DupAck;
 use pacing::Pacer;
 use prr::Prr;
+pub(crate) use rack::DUP_THRESH;
 use rack::Rack;
 use rate::RateState;
 use rtt::RttEstimator;

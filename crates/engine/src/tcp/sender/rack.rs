@@ -13,7 +13,7 @@ use crate::Nanos;
 use crate::metrics::{CaState, SubflowMetrics};
 
 /// Duplicate ACK threshold (RFC 5681, RFC 8985 3.3).
-pub(super) const DUP_THRESH: u32 = 3;
+pub(crate) const DUP_THRESH: u32 = 3;
 /// RACK.reo_wnd_mult until a DSACK widens the window (RFC 8985 6.2 step 4).
 const FIRST_MULT: u32 = 1;
 /// The unit of RACK.reo_wnd_mult is the least round-trip time divided by this.

@@ -18,16 +18,16 @@ pub(crate) struct Stamp {
 /// How many segments were delivered, in flight and lost when a segment was sent, kept with the segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Flight {
-    /// P.delivered, segments, modulo 2^32.
+    /// P.delivered of the delivery-rate sample, segments; its low 32 bits.
     pub delivered: u32,
-    /// P.tx_in_flight, segments.
+    /// P.tx_in_flight of the sample, segments.
     pub in_flight: u32,
-    /// P.lost, segments, modulo 2^16.
+    /// P.lost of the sample, segments; its low 16 bits.
     pub lost: u16,
 }
 
 impl Flight {
-    /// The counts now.
+    /// The subflow's counts at this moment.
     #[inline]
     pub fn of(metrics: &SubflowMetrics) -> Self {
         Flight {
