@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use crate::congestion::CongestionControl;
 use crate::registry::{Spec, SpecError};
 use crate::scheduler::Scheduler;
+use crate::tcp::ReceiveBuffer;
 use crate::{MILLISECOND, Nanos, PathId, SECOND};
 
 /// Settings of each TCP subflow.
@@ -285,6 +286,9 @@ pub enum ReceiveTuning {
     /// most, where that is known. So one slow subflow, or a pause, doesn't hold the others up. (Linux since 7.1 goes by the shortest
     /// alone, for one window.)
     Prompt,
+    /// As often as [`Longest`](Self::Longest); the window becomes twice what was read and 16 segments, three halves of that if a
+    /// quarter more was read than before, twice that if half more was (Linux 3.13 to 4.18's `tcp_rcv_space_adjust`).
+    LongestInSteps,
 }
 
 /// How a send buffer that may grow follows its subflows' windows, while the application waits for space.
@@ -384,10 +388,13 @@ pub struct ConnectionConfig {
     /// 0: the sizes in `send_buffer` are bytes of payload. Otherwise they are bytes of memory, and this is the memory of one full
     /// segment in the buffer, bytes (Linux's `truesize`): the buffer holds so much less payload.
     pub send_segment_memory: u32,
+    /// 0: a byte that the receive buffer holds takes a byte of the window. Otherwise this is the memory of one full segment in the
+    /// buffer, bytes, and half of it is taken of the window (Linux's `tcp_space` with `tcp_adv_win_scale` = 1, before 6.6).
+    pub receive_segment_memory: u32,
 }
 
-/// Payload of a full segment for [`ConnectionConfig::send_segment_memory`], bytes: what timestamps and a DSS leave of a packet of
-/// 1,500.
+/// Payload of a full segment for [`ConnectionConfig::send_segment_memory`] and
+/// [`receive_segment_memory`](ConnectionConfig::receive_segment_memory), bytes: what timestamps and a DSS leave of a packet of 1,500.
 const FULL_SEGMENT: u64 = 1428;
 
 /// What Linux counts for a segment of 1,420 bytes beside its payload (`truesize`), where packets come singly.
@@ -415,6 +422,7 @@ impl Default for ConnectionConfig {
             trace_decisions: false,
             peer_segment_overhead: 0,
             send_segment_memory: 0,
+            receive_segment_memory: 0,
         }
     }
 }
@@ -426,6 +434,14 @@ impl ConnectionConfig {
         match self.send_segment_memory {
             0 => buffer,
             memory => (u128::from(buffer) * u128::from(FULL_SEGMENT) / u128::from(memory)) as u64,
+        }
+    }
+
+    /// What a byte in the receive buffer takes of the window, of 256.
+    pub(crate) fn receive_byte_weight(&self) -> u64 {
+        match self.receive_segment_memory {
+            0 => ReceiveBuffer::WHOLE_BYTE,
+            memory => ReceiveBuffer::WHOLE_BYTE * u64::from(memory) / 2 / FULL_SEGMENT,
         }
     }
 

@@ -34,6 +34,7 @@ pub fn default_config() -> ConnectionConfig {
         trace_decisions: false,
         peer_segment_overhead: LINUX_SEGMENT_OVERHEAD,
         send_segment_memory: 0,
+        receive_segment_memory: 0,
     }
 }
 

@@ -1,12 +1,12 @@
 //! How the buffers grow: for sending (net/mptcp/protocol.h, `__mptcp_sync_sndbuf`, and net/ipv4/tcp_input.c,
 //! `tcp_sndbuf_expand` and `tcp_check_space`), and for receiving (net/mptcp/protocol.c, `mptcp_rcv_space_adjust`), as of
-//! Linux 6.18; for sending also as of MPTCP 0.89 ([`SendTuning::LongestRoundTrip`]).
+//! Linux 6.18; also as of MPTCP 0.89 ([`SendTuning::LongestRoundTrip`], [`ReceiveTuning::LongestInSteps`]).
 
 use ropewalk_wire::Payload;
 
 use super::Event;
 use super::connection::Connection;
-use super::window_autotuning::Interval;
+use super::window_autotuning::{Growth, Interval};
 use crate::config::{ReceiveTuning, SendTuning};
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::tcp::DUP_THRESH;
@@ -27,7 +27,7 @@ const LOOK_AFTER: Nanos = 10 * MILLISECOND;
 
 /// Linux's size of one subflow's send buffer (`tcp_sndbuf_expand`): twice the window, ten segments at least, each
 /// counted with what a socket buffer of its own would take.
-pub(crate) fn subflow_buffer(metrics: &SubflowMetrics) -> u64 {
+fn own_window_buffer(metrics: &SubflowMetrics) -> u64 {
     2 * u64::from(metrics.cwnd.max(10)) * SEGMENT_MEMORY
 }
 
@@ -40,13 +40,24 @@ impl<P: Payload> Connection<P> {
             return;
         }
         let mut total = SEND_BASE;
-        for metrics in self.metrics.iter_mut().filter(|metrics| metrics.usable()) {
-            if metrics.send_buffer == 0 {
-                metrics.send_buffer = subflow_buffer(metrics).min(max);
+        for index in 0..self.metrics.len() {
+            if !self.metrics[index].usable() {
+                continue;
             }
-            total += metrics.send_buffer;
+            if self.metrics[index].send_buffer == 0 {
+                self.metrics[index].send_buffer = self.wanted_send_buffer(index).min(max);
+            }
+            total += self.metrics[index].send_buffer;
         }
         self.send.grow(self.config.send_payload(total.min(max)));
+    }
+
+    /// The size of a subflow's part of the send buffer, by its window as it is now ([`SendTuning`]).
+    pub(crate) fn wanted_send_buffer(&self, index: usize) -> u64 {
+        match self.config.send_tuning {
+            SendTuning::OwnWindow => own_window_buffer(&self.metrics[index]),
+            SendTuning::LongestRoundTrip => self.longest_round_trip_buffer(index),
+        }
     }
 
     /// The application waits for space, and `index` got an acknowledgement: its part of the buffer may grow ([`SendTuning`]).
@@ -55,14 +66,14 @@ impl<P: Payload> Connection<P> {
         if self.send.limit() >= self.config.send_payload(max) {
             return;
         }
-        let wanted = match self.config.send_tuning {
-            SendTuning::OwnWindow if self.may_expand(index) => subflow_buffer(&self.metrics[index]),
-            SendTuning::LongestRoundTrip if self.windows_exceed_unsent() => {
-                self.longest_round_trip_buffer(index)
-            }
-            _ => return,
+        let may_grow = match self.config.send_tuning {
+            SendTuning::OwnWindow => self.may_expand(index),
+            SendTuning::LongestRoundTrip => self.windows_exceed_unsent(),
         };
-        let wanted = wanted.min(max);
+        if !may_grow {
+            return;
+        }
+        let wanted = self.wanted_send_buffer(index).min(max);
         if wanted > self.metrics[index].send_buffer {
             self.metrics[index].send_buffer = wanted;
             self.tune_send_buffer();
@@ -127,19 +138,23 @@ impl<P: Payload> Connection<P> {
             ratio = Some(ratio.map_or(own, |least| least.min(own)));
         }
         let Some(ratio) = ratio else { return };
+        let growth = match self.config.receive_tuning {
+            ReceiveTuning::LongestInSteps => Growth::InSteps,
+            ReceiveTuning::Longest | ReceiveTuning::Prompt => Growth::Proportional,
+        };
         let interval = match self.config.receive_tuning {
-            ReceiveTuning::Longest => {
-                Interval { length: longest, stands_for: longest, look_after: Nanos::MAX }
+            ReceiveTuning::Longest | ReceiveTuning::LongestInSteps => {
+                Interval { length: longest, stands_for: longest, look_after: Nanos::MAX, growth }
             }
             ReceiveTuning::Prompt => {
                 let length = shortest.clamp(longest / PARTS, longest);
-                Interval { length, stands_for: longest, look_after: LOOK_AFTER }
+                Interval { length, stands_for: longest, look_after: LOOK_AFTER, growth }
             }
         };
         let Some(copied) = self.receive.tune(now, interval, ratio) else { return };
         for (subflow, _) in self.subflows.iter_mut().zip(&self.metrics).filter(|(_, metrics)| open(metrics)) {
             if let Some(subflow) = subflow {
-                subflow.autotuning.grow(copied, self.receive.max());
+                subflow.autotuning.grow(growth, copied, self.receive.max());
             }
         }
     }

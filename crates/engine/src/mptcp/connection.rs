@@ -145,7 +145,8 @@ impl<P: Payload> Connection<P> {
                 config.receive_buffer.initial,
                 config.receive_buffer.max,
                 config.tcp.initial_receive_window,
-            ),
+            )
+            .weighing(config.receive_byte_weight()),
             deadlines: Deadlines::default(),
             events: InlineQueue::new(),
             stats: ConnectionStats::default(),

@@ -196,6 +196,7 @@ impl<P: Payload> Connection<P> {
             let tuple = subflow.tcp.tuple();
             if subflow.join != Join::Initial {
                 subflow.join = Join::Joined;
+                self.receive.add_subflow(self.config.receive_buffer.initial, &subflow.autotuning);
                 self.life.had_join = true;
                 self.events.push_back(Event::SubflowAdded { subflow: SubflowId(index as u8), path, tuple });
             }

@@ -3,9 +3,7 @@
 
 use ropewalk_wire::Payload;
 
-use super::window_autotuning::{
-    FIRST_RATIO, FIRST_SPACE, Interval, WindowAutotuning, memory_for, wanted, window_of,
-};
+use super::window_autotuning::{FIRST_RATIO, Interval, WindowAutotuning, first_space, memory_for, window_of};
 use crate::Nanos;
 use crate::config::BufferConfig;
 use crate::inline_queue::InlineQueue;
@@ -48,7 +46,7 @@ pub(crate) struct ReceiveSide<P> {
     /// When the interval is over, by the round-trip time that was known then.
     tuning_at: Nanos,
     read: u64,
-    /// Most that was read in a round trip; ten segments at first, what the peer may send in its first.
+    /// Most that was read in a round trip ([`first_space`] before anything was).
     space: u64,
 }
 
@@ -75,8 +73,14 @@ impl<P: Payload> ReceiveSide<P> {
             tuning: (0, 0),
             tuning_at: 0,
             read: 0,
-            space: FIRST_SPACE,
+            space: first_space(segments),
         }
+    }
+
+    /// The same, where a byte in the buffer takes `byte_weight` of the window, of 256.
+    pub fn weighing(mut self, byte_weight: u64) -> Self {
+        self.buffer.byte_weight = byte_weight;
+        self
     }
 
     /// Data arrived on a subflow: Linux opens the window for each subflow by itself, and the one that opened most decides,
@@ -92,6 +96,16 @@ impl<P: Payload> ReceiveSide<P> {
             self.buffer.opened = self.buffer.opened.max(autotuning.opened());
         }
         opens
+    }
+
+    /// A subflow joined. Older kernels add its buffer and its window to the connection's, where that may still grow
+    /// (`mptcp_init_buffer_space` of MPTCP 0.89).
+    pub fn add_subflow(&mut self, initial: u64, autotuning: &WindowAutotuning) {
+        if self.opens_together && self.buffer.limit < self.max {
+            self.buffer.limit = (self.buffer.limit + initial).min(self.max);
+            self.memory = memory_for(self.buffer.limit, self.ratio);
+            self.buffer.opened += autotuning.opened();
+        }
     }
 
     /// Most bytes that were out of order at once.
@@ -321,12 +335,12 @@ impl<P: Payload> ReceiveSide<P> {
     }
 
     /// Grows the buffer as Linux's dynamic right-sizing does (`mptcp_rcv_space_adjust`, as of 6.18), by what the application read
-    /// in the last round trip ([`wanted`]), of which an interval is the whole or a part. Without an estimate (0) it waits. `ratio`, the
+    /// in the last round trip ([`Growth`](super::window_autotuning::Growth)), of which an interval is the whole or a part. Without an estimate (0) it waits. `ratio`, the
     /// least of the subflows', says what window the buffer's memory makes: it is half a subflow's before that has data, so
     /// that a second subflow makes the window smaller until it has some. Returns what was read, where the buffer grew: the
     /// subflows' follow.
     pub fn tune(&mut self, now: Nanos, interval: Interval, ratio: u64) -> Option<u64> {
-        let Interval { length, stands_for, look_after } = interval;
+        let Interval { length, stands_for, look_after, growth } = interval;
         if self.tuning_at == 0 {
             // The first interval begins with the first data.
             self.tuning = (now, 0);
@@ -347,7 +361,7 @@ impl<P: Payload> ReceiveSide<P> {
         if copied <= self.space {
             return None;
         }
-        let window = wanted(self.space, copied).min(self.max);
+        let window = growth.wanted(self.space, copied).min(self.max);
         self.space = copied;
         if window <= self.buffer.limit {
             return None;

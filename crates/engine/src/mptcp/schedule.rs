@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use ropewalk_wire::Payload;
 
-use super::buffer::subflow_buffer;
 use super::connection::{Connection, Mode};
 use super::scheduling::{reinjection_target, view};
 use super::stats::{DecisionRecord, Event};
@@ -184,12 +183,13 @@ impl<P: Payload> Connection<P> {
     #[inline(never)]
     fn measure_queues(&mut self) {
         let config = self.config.send_buffer;
-        for metrics in &mut self.metrics {
+        for index in 0..self.metrics.len() {
             if config.initial == config.max {
-                metrics.send_buffer = config.max;
-            } else if metrics.send_buffer == 0 {
-                metrics.send_buffer = subflow_buffer(metrics).min(config.max);
+                self.metrics[index].send_buffer = config.max;
+            } else if self.metrics[index].send_buffer == 0 {
+                self.metrics[index].send_buffer = self.wanted_send_buffer(index).min(config.max);
             }
+            let metrics = &mut self.metrics[index];
             metrics.queue_space = metrics.send_buffer.saturating_sub(metrics.send_memory());
         }
     }

@@ -13,8 +13,12 @@ const SEGMENT: u64 = 1460;
 /// What timestamps take of it.
 const TIMESTAMPS: u64 = 12;
 
-/// Ten segments, what the peer may send in its first round trip: what is taken as read in one before anything was.
-pub(super) const FIRST_SPACE: u64 = 10 * (SEGMENT - TIMESTAMPS);
+/// What is taken as read in a round trip before anything was: ten segments, what the peer may send in its first, or what an older
+/// kernel's first window of `segments` allows.
+pub(super) fn first_space(segments: u32) -> u64 {
+    let segments = if segments == 0 { 10 } else { u64::from(segments) };
+    segments * (SEGMENT - TIMESTAMPS)
+}
 
 /// Segments of less payload don't open the window.
 const LEAST_TO_OPEN: u64 = 128;
@@ -38,12 +42,36 @@ pub(super) fn window_of(memory: u64, ratio: u64) -> u64 {
     memory.saturating_mul(ratio) / WHOLE
 }
 
-/// The window for `copied` bytes read in a round trip where it was `before` in the one before: twice that, and twice more in the
-/// proportion in which it has grown, for slow start.
-pub(super) fn wanted(before: u64, copied: u64) -> u64 {
-    let window = 2 * copied;
-    let growth = u128::from(window) * u128::from(copied.saturating_sub(before)) / u128::from(before.max(1));
-    window.saturating_add(2 * u64::try_from(growth).unwrap_or(u64::MAX / 4))
+/// How large a window becomes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Growth {
+    /// Twice what was read, and twice more in the proportion in which it has grown, for slow start.
+    Proportional,
+    /// Twice what was read and 16 segments, and half more or twice that if it has grown by a quarter or by half (Linux 3.13's
+    /// `tcp_rcv_space_adjust`).
+    InSteps,
+}
+
+impl Growth {
+    /// The window for `copied` bytes read in a round trip where it was `before` in the one before.
+    pub(super) fn wanted(self, before: u64, copied: u64) -> u64 {
+        match self {
+            Growth::Proportional => {
+                let window = 2 * copied;
+                let growth = u128::from(window) * u128::from(copied.saturating_sub(before))
+                    / u128::from(before.max(1));
+                window.saturating_add(2 * u64::try_from(growth).unwrap_or(u64::MAX / 4))
+            }
+            Growth::InSteps => {
+                let window = 2 * copied + 16 * (SEGMENT - TIMESTAMPS);
+                match copied {
+                    _ if copied >= before + before / 2 => 2 * window,
+                    _ if copied >= before + before / 4 => window + window / 2,
+                    _ => window,
+                }
+            }
+        }
+    }
 }
 
 /// Memory that a packet with `len` bytes of payload takes (`truesize`): with headers and the buffer's own end in a power
@@ -67,6 +95,8 @@ pub(super) struct Interval {
     pub stands_for: Nanos,
     /// Its length may have changed after so long.
     pub look_after: Nanos,
+    /// How large the window becomes by what was read in it.
+    pub growth: Growth,
 }
 
 /// One subflow's part in the window.
@@ -102,7 +132,7 @@ impl WindowAutotuning {
             memory: if fixed { 0 } else { memory_for(initial, FIRST_RATIO) },
             ratio: FIRST_RATIO,
             measures: segments == 0,
-            space: FIRST_SPACE,
+            space: first_space(segments),
         }
     }
 
@@ -137,9 +167,9 @@ impl WindowAutotuning {
 
     /// The connection's buffer grew since `copied` bytes were read in a round trip, and the subflow's follows, by its own measure
     /// of what there was before.
-    pub fn grow(&mut self, copied: u64, max: u64) {
+    pub(super) fn grow(&mut self, growth: Growth, copied: u64, max: u64) {
         if self.memory > 0 {
-            let window = wanted(self.space, copied).min(max);
+            let window = growth.wanted(self.space, copied).min(max);
             self.space = copied;
             self.memory = self.memory.max(memory_for(window, self.ratio));
             self.limit();
@@ -190,8 +220,8 @@ mod tests {
         let [mut busy, mut idle] = [WindowAutotuning::new(65_536, 6 << 20, 0); 2];
         busy.open(1420);
         for (copied, expected) in [(28_400, [270_684, 332_012]), (44_632, [311_928, 382_600])] {
-            busy.grow(copied, 6 << 20);
-            idle.grow(copied, 6 << 20);
+            busy.grow(Growth::Proportional, copied, 6 << 20);
+            idle.grow(Growth::Proportional, copied, 6 << 20);
             for (memory, expected) in [busy.memory, idle.memory].into_iter().zip(expected) {
                 assert!(memory.abs_diff(expected) <= 4, "{memory}, not {expected}");
             }
@@ -203,7 +233,7 @@ mod tests {
     #[test]
     fn it_opens_by_twice_what_arrives_and_small_segments_do_nothing() {
         let mut autotuning = WindowAutotuning::new(65_536, 6 << 20, 0);
-        autotuning.grow(300_000, 6 << 20);
+        autotuning.grow(Growth::Proportional, 300_000, 6 << 20);
         assert!(!autotuning.open(127));
         assert!(autotuning.open(1448));
         assert_eq!(autotuning.opened(), 64_088 + 2 * 1460);
@@ -216,7 +246,7 @@ mod tests {
         let mut autotuning = WindowAutotuning::new(200_000, 200_000, 0);
         assert_eq!(autotuning.opened(), 65_535);
         while autotuning.open(1448) {}
-        autotuning.grow(1_000_000, 200_000);
+        autotuning.grow(Growth::Proportional, 1_000_000, 200_000);
         assert!(!autotuning.open(1448));
         assert_eq!(autotuning.opened(), 200_000);
         assert_eq!(WindowAutotuning::new(1000, 1000, 0).opened(), 1000);
@@ -248,6 +278,7 @@ mod tests {
 
     #[test]
     fn twice_what_was_read_and_twice_more_as_it_grows() {
+        let wanted = |before, copied| Growth::Proportional.wanted(before, copied);
         assert_eq!(wanted(14_480, 28_960), 3 * 2 * 28_960);
         assert_eq!(
             wanted(26_064, 39_096),
@@ -255,5 +286,17 @@ mod tests {
             "the kernel's own, as its tracepoint tcp_rcvbuf_grow tells"
         );
         assert_eq!(wanted(10_000, 5000), 10_000);
+    }
+
+    /// Linux 3.13: rcvwin = 2 copied + 16 advmss, three halves of it from a quarter more on, and twice from a half more on.
+    #[test]
+    fn older_kernels_grow_in_steps() {
+        let wanted = |before, copied| Growth::InSteps.wanted(before, copied);
+        let steady = 2 * 40_000 + 16 * 1448;
+        assert_eq!(wanted(40_000, 40_000), steady);
+        assert_eq!(wanted(32_001, 40_000), steady);
+        assert_eq!(wanted(32_000, 40_000), steady * 3 / 2);
+        assert_eq!(wanted(26_668, 40_000), steady * 3 / 2);
+        assert_eq!(wanted(26_666, 40_000), steady * 2);
     }
 }

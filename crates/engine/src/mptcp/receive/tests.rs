@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{FEW_UNREAD, MAX_COALESCED, Nanos, ReceiveSide};
-use crate::mptcp::window_autotuning::{Interval, WindowAutotuning};
+use crate::mptcp::window_autotuning::{Growth, Interval, WindowAutotuning};
 
 fn side() -> ReceiveSide<Bytes> {
     ReceiveSide::new(1000, 1000, 0)
@@ -11,7 +11,7 @@ fn side() -> ReceiveSide<Bytes> {
 
 /// A whole round trip.
 fn whole(rtt: Nanos) -> Interval {
-    Interval { length: rtt, stands_for: rtt, look_after: Nanos::MAX }
+    Interval { length: rtt, stands_for: rtt, look_after: Nanos::MAX, growth: Growth::Proportional }
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn the_buffer_grows_with_what_is_read_in_a_round_trip() {
 #[test]
 fn a_part_of_a_round_trip_stands_for_the_whole() {
     let mut side: ReceiveSide<Bytes> = ReceiveSide::new(10_000, 1_000_000, 0);
-    let part = Interval { length: 25, stands_for: 100, look_after: 10 };
+    let part = Interval { length: 25, stands_for: 100, look_after: 10, growth: Growth::Proportional };
     side.tune(100, part, 128);
     assert!(side.tuning_due(110), "it may have become shorter");
     side.insert(0, 0, Bytes::from(vec![0; 7240]));
@@ -164,7 +164,7 @@ fn a_buffer_that_grows_at_once_is_offered_bit_by_bit_and_the_subflow_that_opened
     let mut side: ReceiveSide<Bytes> = ReceiveSide::new(65_536, 6_000_000, 0);
     let mut autotuning = [WindowAutotuning::new(65_536, 6_000_000, 0); 2];
     side.buffer.limit = 1_000_000;
-    autotuning.iter_mut().for_each(|autotuning| autotuning.grow(200_000, 6_000_000));
+    autotuning.iter_mut().for_each(|autotuning| autotuning.grow(Growth::Proportional, 200_000, 6_000_000));
     assert_eq!(side.buffer.window(), 64_088);
     side.open(&mut autotuning[0], 1448);
     assert_eq!(side.buffer.window(), 64_088 + 2 * 1460);
@@ -238,4 +238,19 @@ fn an_old_hosts_window_opens_with_what_comes_on_any_subflow() {
         side.open(&mut autotuning[arrived % 2], 1448);
     }
     assert_eq!(side.buffer.opened, 28_960 + 10 * 2 * 1460);
+}
+
+/// A subflow that joins brings its own first window and buffer (`mptcp_init_buffer_space` of MPTCP 0.89), where the buffer may grow;
+/// today's has the connection's.
+#[test]
+fn on_an_old_host_a_new_subflow_adds_its_window() {
+    let joined = |max, segments| {
+        let mut side: ReceiveSide<Bytes> = ReceiveSide::new(187_200, max, segments);
+        side.add_subflow(187_200, &WindowAutotuning::new(187_200, max, segments));
+        (side.buffer.limit, side.buffer.opened)
+    };
+    assert_eq!(joined(3 << 20, 20), (2 * 187_200, 2 * 28_960));
+    assert_eq!(joined(200_000, 20), (200_000, 2 * 28_960), "no larger than it may grow");
+    assert_eq!(joined(187_200, 20), (187_200, 28_960), "a fixed buffer");
+    assert_eq!(joined(3 << 20, 0), (187_200, 65_535), "Linux 6.18");
 }
