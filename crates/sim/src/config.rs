@@ -1,7 +1,7 @@
 //! The engine's configuration from a scenario's.
 
 use ropewalk_engine::config::{
-    BufferConfig, ConnectionConfig, EndpointConfig, LocalEndpoint, PathManagerConfig, TcpConfig,
+    BufferConfig, ConnectionConfig, EndpointConfig, LocalEndpoint, PathManagerConfig, SendTuning, TcpConfig,
 };
 use ropewalk_engine::{PathId, congestion};
 
@@ -52,23 +52,25 @@ fn payload(bytes: u64, per_mille: u64) -> u64 {
     (u128::from(bytes) * u128::from(per_mille) / 1000) as u64
 }
 
-/// The send buffer, in the unit that [`ConnectionConfig::send_segment_memory`] makes it.
-fn send_buffer(end: &EndSpec) -> BufferConfig {
-    let max = match end.host.send_segment_memory {
+fn base(end: &EndSpec, spec: &RunSpec, multipath: bool) -> ConnectionConfig {
+    // Plain TCP has no checksums of the DSS, for which a kernel keeps segments in one piece, and no other round trip than its own.
+    let (send_segment_memory, send_tuning) = match multipath {
+        true => (end.host.send_segment_memory, end.host.send_tuning),
+        false => (0, SendTuning::OwnWindow),
+    };
+    let send_max = match send_segment_memory {
         0 => payload(end.send_buffer, end.host.send_share()),
         _ => end.send_buffer,
     };
-    buffer(max, SEND_INITIAL, end.autotune)
-}
-
-fn base(end: &EndSpec, spec: &RunSpec) -> ConnectionConfig {
     ConnectionConfig {
         tcp: tcp(end),
-        multipath: true,
+        multipath,
         checksum: end.checksum,
-        send_buffer: send_buffer(end),
-        send_segment_memory: end.host.send_segment_memory,
-        send_tuning: end.host.send_tuning,
+        send_buffer: buffer(send_max, SEND_INITIAL, end.autotune),
+        send_segment_memory,
+        send_tuning,
+        receive_tuning: end.host.receive_tuning,
+        receive_segment_memory: end.host.receive_segment_memory,
         receive_buffer: buffer(
             payload(end.receive_buffer, end.host.receive_share()),
             end.host.initial_receive_space,
@@ -108,7 +110,6 @@ pub fn connection(spec: &RunSpec, side: Side) -> ConnectionConfig {
         _ => Vec::new(),
     };
     ConnectionConfig {
-        multipath,
         path_manager: PathManagerConfig {
             subflows: paths.len() as u8,
             endpoints,
@@ -116,7 +117,7 @@ pub fn connection(spec: &RunSpec, side: Side) -> ConnectionConfig {
             ..PathManagerConfig::default()
         },
         trace_decisions: spec.recording.decisions || spec.recording.segments,
-        ..base(end, spec)
+        ..base(end, spec, multipath)
     }
 }
 
@@ -131,9 +132,38 @@ pub(crate) fn background(spec: &RunSpec, source: usize) -> Result<ConnectionConf
     // Its hosts are of the same system as the workload's.
     let end = EndSpec::of(spec.scenario.server.host.profile);
     let congestion = end.host.congestion(&congestion);
-    let mut config = ConnectionConfig { multipath: false, congestion, ..base(&end, spec) };
+    let mut config = ConnectionConfig { congestion, ..base(&end, spec, false) };
     if let Traffic::TcpFlows { receive_buffer: Some(bytes), .. } = &spec.scenario.background[source].traffic {
         config.receive_buffer = buffer(payload(*bytes, end.host.receive_share()), 0, false);
     }
     Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use ropewalk_engine::{congestion, scheduler};
+
+    use super::*;
+    use crate::host::HostProfile;
+    use crate::networks;
+    use crate::spec::RunSpec;
+
+    /// Only Multipath TCP's mappings have checksums, for which Linux 3.14 keeps a segment in one piece of memory, and only it has
+    /// other round trips than its own.
+    #[test]
+    fn plain_tcp_on_an_old_host_sends_without_checksums_memory() {
+        let mut scenario = networks::wifi_lte();
+        scenario.server = EndSpec::of(HostProfile::Linux314);
+        let congestion = congestion::builtin().parse("cubic").unwrap();
+        let mut spec = RunSpec::new(scenario, scheduler::builtin().parse("minrtt").unwrap(), congestion);
+        let multipath = connection(&spec, Side::Server);
+        assert_eq!((multipath.checksum, multipath.send_segment_memory), (true, 4352));
+        assert_eq!(multipath.send_tuning, SendTuning::LongestRoundTrip);
+        assert_eq!(multipath.send_buffer.max, 4 << 20);
+        spec.mode = Mode::SinglePath(0);
+        let plain = connection(&spec, Side::Server);
+        assert_eq!((plain.multipath, plain.send_segment_memory), (false, 0));
+        assert_eq!(plain.send_tuning, SendTuning::OwnWindow);
+        assert_eq!(plain.send_buffer.max, (4 << 20) * 530 / 1000);
+    }
 }

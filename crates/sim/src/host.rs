@@ -3,7 +3,8 @@
 //! Any key can be set on its own as well.
 
 use ropewalk_engine::config::{
-    AckCounting, CwndConfig, LossDetection, RecoveryConfig, RtoConfig, SendTuning, TcpConfig, WindowLimit,
+    AckCounting, CwndConfig, LossDetection, ReceiveTuning, RecoveryConfig, RtoConfig, SendTuning, TcpConfig,
+    WindowLimit,
 };
 use ropewalk_engine::congestion::{self, CongestionControl};
 use ropewalk_engine::registry::Spec;
@@ -73,11 +74,15 @@ pub struct Host {
     pub quick_acks: u32,
     /// How buffers are counted.
     pub counting: Counting,
+    /// When, and to what size, a receive buffer grows.
+    pub receive_tuning: ReceiveTuning,
     /// What the size of a growing send buffer follows.
     pub send_tuning: SendTuning,
     /// 0: [`Self::counting`] says what the send buffer's size counts. Otherwise it counts memory, and this is the memory of one full
     /// segment in the buffer, bytes.
     pub send_segment_memory: u32,
+    /// What [`ConnectionConfig::receive_segment_memory`](ropewalk_engine::config::ConnectionConfig::receive_segment_memory) is.
+    pub receive_segment_memory: u32,
     /// What `cubic` means: the control's preset; empty: RFC 9438.
     pub cubic: &'static str,
 }
@@ -104,8 +109,10 @@ impl Host {
         delayed_ack: 40 * MILLISECOND,
         quick_acks: 16,
         counting: Counting::Payload,
+        receive_tuning: ReceiveTuning::Longest,
         send_tuning: SendTuning::OwnWindow,
         send_segment_memory: 0,
+        receive_segment_memory: 0,
         cubic: "",
     };
 
@@ -127,9 +134,11 @@ impl Host {
     /// | `ack-counting` | `tcp_slow_start`, `tcp_cong_avoid_ai`, `tcp_reno_cong_avoid`, `tcp_may_raise_cwnd` | The kernel lets the window grow before it looks for losses, the engine after |
     /// | `rtt-tick` | `tcp_rtt_estimator` | none found |
     /// | `initial-receive-window` | `tcp_default_init_rwnd`, `tcp_select_initial_window`, `tcp_grow_window` | none found |
-    /// | `initial-receive-space` | `tcp_fixup_rcvbuf` | none found; the factor of four where buffers grow came with 3.13, which was not read |
-    /// | `buffers`, for sending | `mptcp_select_size`, `mptcp_can_sg`, `tcp_new_space`, `mptcp_check_snd_buf`, `mptcp_should_expand_sndbuf` | Checksums are on by default (`sysctl_mptcp_checksum`), and a segment then takes 4096 bytes in one piece and 256 for its descriptor; the buffer grows with the longest round trip. The keys `send-segment-memory` and `send-tuning` do this; the profile doesn't have them yet, since the papers' networks are fitted without |
-    /// | `buffers`, for receiving | not compared | |
+    /// | `initial-receive-space` | `tcp_fixup_rcvbuf`, `mptcp_init_buffer_space` | none found: a subflow that joins adds its own; the factor of four where buffers grow came with 3.13, which was not read |
+    /// | `send-segment-memory`, `checksum` | `mptcp_select_size`, `mptcp_can_sg`, `sysctl_mptcp_checksum` | none found: with checksums, which are on, a segment takes 4096 bytes in one piece and 256 for its descriptor. Plain TCP has neither, and counts as `buffers` says |
+    /// | `send-tuning` | `tcp_new_space`, `mptcp_check_snd_buf`, `mptcp_should_expand_sndbuf`, `mptcp_update_sndbuf` | The engine adds a page to the subflows' parts |
+    /// | `receive-tuning` | `tcp_rcv_space_adjust` of 3.12, and of later trees in other forks; `mptcp_check_rtt` | none found |
+    /// | `receive-segment-memory` | `tcp_space`, `__mptcp_select_window`, `mptcp_queue_skb`, `mptcp_add_meta_ofo_queue` | A network card's buffers: from veth a segment comes in the sender's, 4352 bytes. The fork's 3.12 tree doesn't count what is out of order at connection level, its later trees do, as here. A card's driver, or coalescing, may make it less |
     /// | `cubic` | `hystart_update`, `bictcp_update`, `bictcp_cong_avoid`, `bictcp_acked` | The kernel computes the increase anew only every 31 ms while the window stays the same, and rounds it to whole ACKs |
     /// | initial window of 10 (no line: as today) | `tcp_init_cwnd` | none found |
     pub const LINUX_3_14: Host = Host {
@@ -144,6 +153,10 @@ impl Host {
         initial_receive_window: 20,
         initial_receive_space: 187_200,
         counting: Counting::Memory,
+        receive_tuning: ReceiveTuning::LongestInSteps,
+        send_tuning: SendTuning::LongestRoundTrip,
+        send_segment_memory: 4352,
+        receive_segment_memory: 2304,
         cubic: "linux-3.14",
         ..Host::LINUX_6_18
     };
@@ -284,6 +297,31 @@ pub const HOSTS: &[(&str, HostProfile, &[Line])] = &[
                 "\"payload\"",
                 "tcp_adv_win_scale = 1; sk_wmem_queued counts truesize (include/net/sock.h)",
             ),
+            line(
+                "receive-tuning",
+                "\"longest-in-steps\"",
+                "\"longest\"",
+                "tcp_input.c: tcp_rcv_space_adjust, since Linux 3.13",
+            ),
+            line(
+                "receive-segment-memory",
+                "\"2304 B\"",
+                "\"0 B\"",
+                "tcp.h: tcp_space; a packet of 1,500 bytes in a network card's buffer of 2048, and 256 for the descriptor",
+            ),
+            line("checksum", "true", "false", "mptcp_ctrl.c: sysctl_mptcp_checksum = 1"),
+            line(
+                "send-segment-memory",
+                "\"4352 B\"",
+                "\"0 B\"",
+                "mptcp.h: mptcp_can_sg; tcp.c: sk_stream_alloc_skb: 4096 bytes in one piece, and 256 for the descriptor",
+            ),
+            line(
+                "send-tuning",
+                "\"longest-round-trip\"",
+                "\"own-window\"",
+                "mptcp_ctrl.c: mptcp_update_sndbuf; mptcp.h: mptcp_check_snd_buf; mptcp_output.c: mptcp_should_expand_sndbuf",
+            ),
             line("cubic", "\"linux-3.14\"", "\"rfc\"", "tcp_cubic.c: hystart_update, bictcp_clock"),
         ],
     ),
@@ -328,6 +366,18 @@ mod tests {
     fn the_default_is_the_engines() {
         assert_eq!(Host::LINUX_6_18.tcp(), TcpConfig::default());
         assert_eq!((Host::LINUX_6_18.send_share(), Host::LINUX_6_18.receive_share()), (1000, 1000));
+    }
+
+    /// `SKB_TRUESIZE` as `sk_stream_alloc_skb` has it for a segment that must be in one piece: payload, MAX_TCP_HEADER and
+    /// skb_shared_info in a power of two, and the descriptor.
+    #[test]
+    fn a_segment_with_a_checksum_takes_a_page() {
+        const MAX_TCP_HEADER: u32 = 128 + 128 + 48;
+        const SHARED_INFO: u32 = 320;
+        const DESCRIPTOR: u32 = 256;
+        let memory = (1428 + MAX_TCP_HEADER + SHARED_INFO).next_power_of_two() + DESCRIPTOR;
+        assert_eq!(Host::LINUX_3_14.send_segment_memory, memory);
+        assert_eq!(Host::LINUX_3_14.receive_segment_memory, 2048 + DESCRIPTOR);
     }
 
     #[test]

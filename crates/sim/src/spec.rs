@@ -309,7 +309,7 @@ impl EndSpec {
     pub const fn of(profile: HostProfile) -> EndSpec {
         match profile {
             HostProfile::Linux618 => EndSpec::DEFAULT,
-            HostProfile::Linux314 => EndSpec { host: Host::LINUX_3_14, ..EndSpec::DEFAULT },
+            HostProfile::Linux314 => EndSpec { host: Host::LINUX_3_14, checksum: true, ..EndSpec::DEFAULT },
             HostProfile::Ns3 => EndSpec {
                 host: Host::NS_3,
                 send_buffer: 128 << 10,

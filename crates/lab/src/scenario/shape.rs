@@ -451,14 +451,24 @@ pub const END: Shape = Shape {
             "What the buffers' sizes count: payload, or memory as Linux's truesize. Default: payload",
         ),
         key(
+            "receive-tuning",
+            Kind::Choice(&["longest", "longest-in-steps", "prompt"]),
+            "How a growing receive buffer follows what is read: once in the longest round trip, the same in Linux 3.13's steps, or up to four times in it. Default: longest",
+        ),
+        key(
+            "receive-segment-memory",
+            Kind::Bytes,
+            "Memory of one full segment in the receive buffer; half of it is taken of the window. Default: 0 B, as much as its payload",
+        ),
+        key(
             "send-tuning",
             Kind::Choice(&["own-window", "longest-round-trip"]),
-            "What a growing send buffer follows: twice a subflow's window, or what that carries in the longest round trip. Default: own-window",
+            "What a growing send buffer of Multipath TCP follows: twice a subflow's window, or what that carries in the longest round trip. Default: own-window",
         ),
         key(
             "send-segment-memory",
             Kind::Bytes,
-            "Memory of one full segment in the send buffer, whose size then counts memory, whatever `buffers` says. Default: 0 B, `buffers` decides",
+            "Memory of one full segment in the send buffer of Multipath TCP, whose size then counts memory, whatever `buffers` says. Default: 0 B, `buffers` decides",
         ),
         key("cubic", Kind::Choice(&["rfc", "linux-3.14"]), "What `cubic` means here. Default: rfc"),
     ],

@@ -1,6 +1,6 @@
 //! Workload, background traffic, the ends' settings and the experiment's defaults, out of a scenario file.
 
-use ropewalk_engine::config::{AckCounting, LossDetection, SendTuning, WindowLimit};
+use ropewalk_engine::config::{AckCounting, LossDetection, ReceiveTuning, SendTuning, WindowLimit};
 use ropewalk_sim::{
     Background, Counting, Direction, EndSpec, HOSTS, Host, PathSpec, Times, Traffic, Workload,
 };
@@ -310,6 +310,20 @@ impl Reader {
             send_segment_memory: self
                 .bytes_within(table, "send-segment-memory", (0, 1 << 20))
                 .map_or(above.send_segment_memory, |bytes| bytes as u32),
+            receive_segment_memory: self
+                .bytes_within(table, "receive-segment-memory", (0, 1 << 20))
+                .map_or(above.receive_segment_memory, |bytes| bytes as u32),
+            receive_tuning: self
+                .choice(
+                    table,
+                    "receive-tuning",
+                    &[
+                        ("longest", ReceiveTuning::Longest),
+                        ("longest-in-steps", ReceiveTuning::LongestInSteps),
+                        ("prompt", ReceiveTuning::Prompt),
+                    ],
+                )
+                .unwrap_or(above.receive_tuning),
             send_tuning: self
                 .choice(
                     table,
