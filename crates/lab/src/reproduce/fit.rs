@@ -323,7 +323,8 @@ pub fn fit(
             Finalist::new(&own, prior, |measured| target.distance(measured, &published))
         })
         .collect();
-    let Some(chosen) = finalists::choose(&longer) else { return Ok(None) };
+    let enough = if target.orders.is_empty() { finalists::NEAR_ENOUGH } else { 0.0 };
+    let Some(chosen) = finalists::choose(&longer, enough) else { return Ok(None) };
     if let Some(best) = found.tried.iter().find(|one| one.at == finalists[chosen.place]) {
         found.best = best.clone();
     }

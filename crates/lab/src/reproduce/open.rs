@@ -322,7 +322,7 @@ pub struct Read {
 pub struct Choice {
     /// Settings that ran again.
     pub finalists: usize,
-    /// Of these, as near as the nearest: their runs can't tell the distances apart.
+    /// Of these, as near as the nearest: their runs can't tell the distances apart, or all are within 10 %.
     pub equally_near: usize,
     /// Distance of the nearest.
     pub nearest: f64,
@@ -334,8 +334,8 @@ impl Choice {
     /// In words, for the page.
     pub(super) fn words(&self, distance: f64) -> String {
         let ran = format!(
-            "The {} nearest settings ran again. Settings as near as the nearest, within the noise of their runs (jackknife, 95 %): {}. Of these \
-             the one with the most weight in the prior is named",
+            "The {} nearest settings ran again. Settings as near as the nearest, within the noise of their runs (jackknife, 95 %), or within \
+             10 % of published numbers: {}. Of these the one with the most weight in the prior is named",
             self.finalists, self.equally_near
         );
         if distance <= self.nearest {
