@@ -38,8 +38,8 @@ pub struct TcpConfig {
     /// ACKs sent at once at a connection's start (Linux's quick-ACK mode).
     pub quick_acks: u32,
     /// Largest first receive window, segments (Linux until 4.19: `tcp_default_init_rwnd`). Each segment that arrives on any subflow
-    /// then opens the window by two more, and half of a buffer's memory is window. 0: as in later kernels, 64 KiB, and each
-    /// subflow opens the window by itself.
+    /// then opens the window by two more, half of a buffer's memory is window, and a subflow that joins adds its own first window and
+    /// buffer (`mptcp_init_buffer_space` of MPTCP 0.89). 0: as in later kernels, 64 KiB, and each subflow opens the window by itself.
     pub initial_receive_window: u32,
     /// The congestion window outside of recovery.
     pub cwnd: CwndConfig,
@@ -244,8 +244,8 @@ impl Default for KeepAliveConfig {
     }
 }
 
-/// A buffer that may grow with need. It counts payload, not memory (but see [`ConnectionConfig::send_segment_memory`]): what the application has written and the peer hasn't
-/// acknowledged, or the window that is offered. Memory may be more: a received piece holds the whole packet's memory, and data
+/// A buffer that may grow with need. It counts payload, not memory (but see [`ConnectionConfig::send_segment_memory`]): what the
+/// application has written and the peer hasn't acknowledged, or the window that is offered. Memory may be more: a received piece holds the whole packet's memory, and data
 /// out of order may take twice the window (128 KiB at least) before pieces are dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

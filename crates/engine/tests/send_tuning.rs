@@ -31,7 +31,8 @@ fn with_the_longest_round_trip_the_fast_subflows_part_is_larger() {
     assert!(longest <= 4 << 20);
 }
 
-/// With 4352 bytes of memory for a segment of 1428 a buffer holds a third of its size, at first and after `set_send_buffer`.
+/// Where a segment of 1428 bytes of payload takes 4352 bytes of memory, a buffer holds a third of its size in payload: at first, and
+/// after `set_send_buffer`.
 #[test]
 fn a_buffer_that_counts_memory_holds_less_payload() {
     let with_memory = |memory| {

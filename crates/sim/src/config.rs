@@ -53,7 +53,7 @@ fn payload(bytes: u64, per_mille: u64) -> u64 {
 }
 
 fn base(end: &EndSpec, spec: &RunSpec, multipath: bool) -> ConnectionConfig {
-    // Plain TCP has no checksums of the DSS, for which a kernel keeps segments in one piece, and no other round trip than its own.
+    // Plain TCP has no DSS checksums, which make the kernel keep each segment in a linear buffer, and one round-trip time only.
     let (send_segment_memory, send_tuning) = match multipath {
         true => (end.host.send_segment_memory, end.host.send_tuning),
         false => (0, SendTuning::OwnWindow),
@@ -148,8 +148,7 @@ mod tests {
     use crate::networks;
     use crate::spec::RunSpec;
 
-    /// Only Multipath TCP's mappings have checksums, for which Linux 3.14 keeps a segment in one piece of memory, and only it has
-    /// other round trips than its own.
+    /// Plain TCP has no DSS checksums, which make Linux 3.14 keep each segment in a linear buffer, and one round-trip time only.
     #[test]
     fn plain_tcp_on_an_old_host_sends_without_checksums_memory() {
         let mut scenario = networks::wifi_lte();

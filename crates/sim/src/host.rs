@@ -135,8 +135,8 @@ impl Host {
     /// | `rtt-tick` | `tcp_rtt_estimator` | none found |
     /// | `initial-receive-window` | `tcp_default_init_rwnd`, `tcp_select_initial_window`, `tcp_grow_window` | none found |
     /// | `initial-receive-space` | `tcp_fixup_rcvbuf`, `mptcp_init_buffer_space` | none found: a subflow that joins adds its own; the factor of four where buffers grow came with 3.13, which was not read |
-    /// | `send-segment-memory`, `checksum` | `mptcp_select_size`, `mptcp_can_sg`, `sysctl_mptcp_checksum` | none found: with checksums, which are on, a segment takes 4096 bytes in one piece and 256 for its descriptor. Plain TCP has neither, and counts as `buffers` says |
-    /// | `send-tuning` | `tcp_new_space`, `mptcp_check_snd_buf`, `mptcp_should_expand_sndbuf`, `mptcp_update_sndbuf` | The engine adds a page to the subflows' parts |
+    /// | `send-segment-memory`, `checksum` | `mptcp_select_size`, `mptcp_can_sg`, `sysctl_mptcp_checksum` | none found: DSS checksums are on by default, and a segment is then one linear buffer of 4096 bytes and an `sk_buff` of 256. Plain TCP has no DSS, and counts as `buffers` says |
+    /// | `send-tuning` | `tcp_new_space`, `mptcp_check_snd_buf`, `mptcp_should_expand_sndbuf`, `mptcp_update_sndbuf` | The engine adds 4096 bytes to the sum over subflows |
     /// | `receive-tuning` | `tcp_rcv_space_adjust` of 3.12, and of later trees in other forks; `mptcp_check_rtt` | none found |
     /// | `receive-segment-memory` | `tcp_space`, `__mptcp_select_window`, `mptcp_queue_skb`, `mptcp_add_meta_ofo_queue` | A network card's buffers: from veth a segment comes in the sender's, 4352 bytes. The fork's 3.12 tree doesn't count what is out of order at connection level, its later trees do, as here. A card's driver, or coalescing, may make it less |
     /// | `cubic` | `hystart_update`, `bictcp_update`, `bictcp_cong_avoid`, `bictcp_acked` | The kernel computes the increase anew only every 31 ms while the window stays the same, and rounds it to whole ACKs |
@@ -368,8 +368,8 @@ mod tests {
         assert_eq!((Host::LINUX_6_18.send_share(), Host::LINUX_6_18.receive_share()), (1000, 1000));
     }
 
-    /// `SKB_TRUESIZE` as `sk_stream_alloc_skb` has it for a segment that must be in one piece: payload, MAX_TCP_HEADER and
-    /// skb_shared_info in a power of two, and the descriptor.
+    /// `SKB_TRUESIZE` as `sk_stream_alloc_skb` has it for a segment in a linear buffer: payload, MAX_TCP_HEADER and skb_shared_info,
+    /// rounded up to a power of two, and the `sk_buff`.
     #[test]
     fn a_segment_with_a_checksum_takes_a_page() {
         const MAX_TCP_HEADER: u32 = 128 + 128 + 48;

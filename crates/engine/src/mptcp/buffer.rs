@@ -52,7 +52,7 @@ impl<P: Payload> Connection<P> {
         self.send.grow(self.config.send_payload(total.min(max)));
     }
 
-    /// The size of a subflow's part of the send buffer, by its window as it is now ([`SendTuning`]).
+    /// How much of the send buffer is sized for this subflow, by its congestion window as it is now ([`SendTuning`]).
     pub(crate) fn wanted_send_buffer(&self, index: usize) -> u64 {
         match self.config.send_tuning {
             SendTuning::OwnWindow => own_window_buffer(&self.metrics[index]),
@@ -60,7 +60,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// The application waits for space, and `index` got an acknowledgement: its part of the buffer may grow ([`SendTuning`]).
+    /// The application waits for space, and subflow `index` got an ACK: what the buffer has for it may grow ([`SendTuning`]).
     pub(crate) fn expand_send_buffer(&mut self, index: usize) {
         let max = self.config.send_buffer.max;
         if self.send.limit() >= self.config.send_payload(max) {

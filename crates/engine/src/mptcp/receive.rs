@@ -98,8 +98,8 @@ impl<P: Payload> ReceiveSide<P> {
         opens
     }
 
-    /// A subflow joined. Older kernels add its buffer and its window to the connection's, where that may still grow
-    /// (`mptcp_init_buffer_space` of MPTCP 0.89).
+    /// A subflow joined. MPTCP 0.89 adds the subflow's receive buffer and window to the connection's while that may still grow
+    /// (`mptcp_init_buffer_space`).
     pub fn add_subflow(&mut self, initial: u64, autotuning: &WindowAutotuning) {
         if self.opens_together && self.buffer.limit < self.max {
             self.buffer.limit = (self.buffer.limit + initial).min(self.max);

@@ -33,7 +33,7 @@ pub struct ReceiveBuffer {
     pub opened: u64,
     /// Right edge of the window that was advertised last. It never moves left.
     pub advertised_end: u64,
-    /// What a byte in the buffer takes of the window, of [`Self::WHOLE_BYTE`]
+    /// How much of the window a byte in the buffer takes, in parts of [`Self::WHOLE_BYTE`]
     /// ([`receive_segment_memory`](crate::config::ConnectionConfig::receive_segment_memory)).
     pub byte_weight: u64,
 }
@@ -54,7 +54,7 @@ impl Default for ReceiveBuffer {
 }
 
 impl ReceiveBuffer {
-    /// [`Self::byte_weight`] where a byte takes a byte.
+    /// The [`byte_weight`](Self::byte_weight) with which a byte in the buffer takes one byte of the window.
     pub const WHOLE_BYTE: u64 = 256;
 
     /// The window to advertise: bytes that may arrive beyond `next`.
