@@ -23,8 +23,9 @@
 //! latest. The paper says it eliminates opportunistic retransmission and penalisation: both are off.
 //!
 //! Readings of the correction, for lambda falls to 0 where nothing is ever blocked, and the rule is `minrtt`'s then: `corrects`
-//! = `considered` takes note of an RTT_F only if the slow subflow was considered in it; `floor` is the least lambda. Fig. 7
-//! has lambda settle above 0.
+//! = `considered` takes note of an RTT_F only if the slow subflow was considered in it; `floor` is the least lambda; blocking raises
+//! lambda by `rise` times delta, which is 4 in the kernel's module (`dyn_lambda_bad` 40, `dyn_lambda_good` 10). Fig. 7 has lambda
+//! settle above 0.
 //!
 //! What is the send window: `window` = `receiver` is the window that the receiver leaves; `sender` counts the send buffer as
 //! well, where it is smaller. A full send buffer with more to write blocks the connection as a full window does: then F has
@@ -37,8 +38,8 @@
 //!
 //! Preset `linux` is the out-of-tree kernel's module, in `blest/linux.rs`.
 //!
-//! Parameters: `lambda` (1; 0 to 10), `delta` (0.01; 0 to 1), `corrects` (`always`; `considered`), `floor` (0; 0 to
-//! 10), `window` (`receiver`; `sender`), `blocking` (`window`; `retransmission`, `receiver`), `estimate` (`paper`; `linux`),
+//! Parameters: `lambda` (1; 0 to 10), `delta` (0.01; 0 to 1), `rise` (1; 0 to 100), `corrects` (`always`; `considered`), `floor`
+//! (0; 0 to 10), `window` (`receiver`; `sender`), `blocking` (`window`; `retransmission`, `receiver`), `estimate` (`paper`; `linux`),
 //! `opportunistic` and `penalise` (default `off`; preset `linux`: `linux`).
 
 mod linux;
@@ -60,6 +61,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     parameters: &[
         Parameter::number("lambda", 1.0, (0.0, 10.0), "where the correction of the estimate starts"),
         Parameter::number("delta", 0.01, (0.0, 1.0), "how far one RTT of the fast subflow moves it"),
+        Parameter::number("rise", 1.0, (0.0, 100.0), "how many times as far blocking moves it"),
         Parameter::choice(
             "corrects",
             0,
@@ -92,7 +94,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     build: |values| {
         let lambda = values.number("lambda");
         if values.number("estimate") == 0.0 {
-            let delta = values.number("delta");
+            let (delta, rise) = (values.number("delta"), values.number("rise"));
             let (always, floor) = (values.number("corrects") == 0.0, values.number("floor"));
             let buffer = values.number("window") == 1.0;
             let blocking = match values.number("blocking") {
@@ -102,7 +104,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
             };
             with_mechanisms(
                 values,
-                Blest { lambda, delta, always, floor, buffer, blocking, since: None, blocked: false },
+                Blest { lambda, delta, rise, always, floor, buffer, blocking, since: None, blocked: false },
             )
         } else {
             with_mechanisms(values, linux::BlestLinux::new(lambda))
@@ -125,6 +127,8 @@ enum Blocking {
 struct Blest {
     lambda: f64,
     delta: f64,
+    /// How many times delta blocking raises lambda.
+    rise: f64,
     /// Whether every RTT_F counts.
     always: bool,
     floor: f64,
@@ -222,7 +226,7 @@ impl Blest {
         if view.now.saturating_sub(since) < fast.rtt.smoothed {
             return;
         }
-        let step = if self.blocked { self.delta } else { -self.delta };
+        let step = if self.blocked { self.delta * self.rise } else { -self.delta };
         self.lambda = (self.lambda + step).clamp(self.floor, 10.0);
         self.blocked = false;
         self.since = Some(view.now);

@@ -90,6 +90,23 @@ fn lambda_moves_once_per_fast_rtt() {
     assert_eq!(after(&mut scene, 2000, true), 10.0);
 }
 
+/// With the steps of the kernel's module lambda settles where one round trip in five is blocked.
+#[test]
+fn blocking_may_move_lambda_further_than_its_absence() {
+    let blest = &mut *build("blest(delta=0.25, rise=4)");
+    let mut scene = scene(0, 1 << 30);
+    let mut seen = Vec::new();
+    for round in 1..=11 {
+        scene.now = round * 10 * MILLISECOND;
+        scene.ask(blest);
+        seen.push(lambda(blest));
+        if round % 5 == 1 {
+            blest.on_event(&scene.view(), Event::WindowBlocked);
+        }
+    }
+    assert_eq!(seen, [1.0, 2.0, 1.75, 1.5, 1.25, 1.0, 2.0, 1.75, 1.5, 1.25, 1.0]);
+}
+
 #[test]
 fn lambda_waits_for_the_fast_subflows_first_sample() {
     for (text, lambda_0) in [("blest", 1.0), ("blest:linux", 1.2)] {
