@@ -1,8 +1,8 @@
 //! What can be wrong in a paper's files without anything being run: a claim about a row that isn't there, a number of
 //! no cell, a scenario that can't be read.
 
-use super::plan::{self, Cell, Work, variants};
-use super::{Claim, Figure, Kind, Over, Paper, Test, World, notes, open};
+use super::plan::{self, Cell, Variant, Work, variants};
+use super::{Claim, Figure, Kind, Over, Paper, Test, World, notes, open, settings};
 use crate::Registries;
 
 /// Everything that is wrong.
@@ -11,7 +11,7 @@ pub fn check(paper: &Paper, registries: &Registries) -> Vec<String> {
     let variants = variants(paper);
     for world in [World::Simulated, World::Emulated] {
         match plan::cells(paper, &variants, world, None, Some(1), registries) {
-            Ok(cells) => wrong.extend(confounded(paper, &cells)),
+            Ok(cells) => wrong.extend(confounded(paper, &variants, &cells)),
             Err(error) => wrong.push(error.to_string()),
         }
     }
@@ -55,15 +55,19 @@ pub fn check(paper: &Paper, registries: &Registries) -> Vec<String> {
 }
 
 /// Rows that are compared with others and differ from them in opportunistic retransmission or penalisation, without a
-/// reason.
-fn confounded(paper: &Paper, cells: &[Cell]) -> Vec<String> {
+/// reason. A scheduler that stands in with mechanisms of its own has its reason in the open setting.
+fn confounded(paper: &Paper, variants: &[Variant], cells: &[Cell]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut firsts: Vec<((usize, usize, usize), _, &str)> = Vec::new();
     for cell in cells {
         let figure = &paper.plan.figures[cell.figure];
         let row = &figure.rows[cell.row];
         let Work::Simulate(template) = &cell.work else { continue };
-        if template.mode != ropewalk_sim::Mode::Multipath || row.mechanisms_reason.is_some() {
+        let replace = &variants[cell.variant].settings.replace;
+        let stand_in = row.settings.scheduler.as_ref().and_then(|name| replace.get(name));
+        let explained = row.mechanisms_reason.is_some()
+            || stand_in.is_some_and(|scheduler| settings::names_mechanisms(scheduler));
+        if template.mode != ropewalk_sim::Mode::Multipath || explained {
             continue;
         }
         let place = (cell.figure, cell.variant, cell.column);

@@ -106,8 +106,8 @@ pub struct Plan {
     /// Runs of each in the settings that aren't the main one, if fewer.
     #[serde(default)]
     pub sweep_runs: Option<u32>,
-    /// Opportunistic retransmission and penalisation of all schedulers, unless a row says otherwise: `off`, `paper`,
-    /// `linux`.
+    /// Opportunistic retransmission and penalisation of all schedulers, unless a row says otherwise: `off`, `paper`, `linux`;
+    /// `linux, no penalisation` and `paper, no penalisation`.
     pub mechanisms: String,
     /// Decisions that hold for all of its figures.
     #[serde(default)]
@@ -231,7 +231,7 @@ pub struct Settings {
     /// Congestion control of plain TCP, where it isn't the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp_congestion: Option<String>,
-    /// Opportunistic retransmission and penalisation of Multipath TCP: `off`, `paper`, `linux`.
+    /// Opportunistic retransmission and penalisation of Multipath TCP: as [`Plan::mechanisms`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mechanisms: Option<String>,
     /// Schedulers that stand in for others.

@@ -208,7 +208,11 @@ pub(super) fn template(
         (Some(_), _) => "single".into(),
         (None, Some(name)) => {
             let mechanisms = settings.mechanisms.as_ref().unwrap_or(&paper.plan.mechanisms);
-            settings::equip(settings.replace.get(name).unwrap_or(name), mechanisms)?
+            match settings.replace.get(name) {
+                // One that stands in may have mechanisms of its own: why, its open setting says.
+                Some(own) if settings::names_mechanisms(own) => own.clone(),
+                other => settings::equip(other.unwrap_or(name), mechanisms)?,
+            }
         }
         (None, None) => return Err(SettingError::NoScheduler),
     };

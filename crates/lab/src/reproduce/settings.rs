@@ -33,10 +33,19 @@ pub(super) fn merge(below: &Settings, above: &Settings) -> Settings {
     merged
 }
 
-/// A scheduler with both mechanisms by this rule.
-pub(super) fn equip(scheduler: &str, rule: &str) -> Result<String, SettingError> {
-    let switches = format!("opportunistic={rule}, penalise={rule}");
-    if scheduler.contains("opportunistic") || scheduler.contains("penalise") {
+/// Whether a scheduler's specification says itself how it repeats and penalises.
+pub(super) fn names_mechanisms(scheduler: &str) -> bool {
+    scheduler.contains("opportunistic") || scheduler.contains("penalise")
+}
+
+/// A scheduler with both mechanisms by this rule; after it `, no penalisation` leaves opportunistic retransmission alone.
+pub(super) fn equip(scheduler: &str, mechanisms: &str) -> Result<String, SettingError> {
+    let (opportunistic, penalise) = match mechanisms.strip_suffix(", no penalisation") {
+        Some(rule) => (rule, "off"),
+        None => (mechanisms, mechanisms),
+    };
+    let switches = format!("opportunistic={opportunistic}, penalise={penalise}");
+    if names_mechanisms(scheduler) {
         return Err(SettingError::Mechanisms(scheduler.into()));
     }
     Ok(match scheduler.strip_suffix(')') {
@@ -139,6 +148,14 @@ mod tests {
         assert_eq!(table["workload"]["kind"].as_str(), Some("flow"));
         let missing = change(&mut table, &["path", "c", "loss"], &Value::Integer(1)).unwrap_err();
         assert_eq!(missing.to_string(), "there is no `c` in `path`");
+    }
+
+    #[test]
+    fn penalisation_can_be_left_out() {
+        assert_eq!(equip("minrtt", "linux").unwrap(), "minrtt(opportunistic=linux, penalise=linux)");
+        let alone = equip("blest(delta=0.1)", "linux, no penalisation").unwrap();
+        assert_eq!(alone, "blest(delta=0.1, opportunistic=linux, penalise=off)");
+        assert!(equip("minrtt(penalise=off)", "linux").is_err());
     }
 
     #[test]
