@@ -286,6 +286,9 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
         .help(format!("allowed: {}", ids.join(", ")))
         .into());
     }
+    if let Some(report) = &run.report {
+        refuse_other_world(report, world)?;
+    }
     if world == World::Emulated {
         // Before the handler of Ctrl-C, which has a thread of its own.
         ropewalk_host::netns::become_root_of_own_user_namespace().map_err(Failure::other)?;
@@ -347,9 +350,23 @@ fn kept(outcomes: &[Outcome], report: &Path) -> Result<Vec<Entry>, Failure> {
     Ok(found)
 }
 
+/// An overview is never written over the other world's.
+fn refuse_other_world(report: &Path, wanted: World) -> Result<(), Failure> {
+    let there = std::fs::read_to_string(report).ok().and_then(|text| reproduce::world_of_overview(&text));
+    if there.is_none_or(|there| there == wanted) {
+        return Ok(());
+    }
+    let (what, help) = match wanted {
+        World::Simulated => ("results in real time", "`--world emulated` renews it; or name another file"),
+        World::Emulated => ("simulated results", "leave `--world` out to renew it; or name another file"),
+    };
+    Err(Diagnostic::new(format!("{} is the overview of {what}", report.display())).help(help).into())
+}
+
 /// Papers' words anew, and the overview with them.
 fn reword(options: &Notes) -> Result<(), Failure> {
     let world = world(options.world);
+    refuse_other_world(&options.report, world)?;
     let beside = |path: &str| options.report.parent().unwrap_or(Path::new("")).join(path);
     let read = |path: &Path| {
         std::fs::read_to_string(path).map_err(|error| Failure::Other(format!("{}: {error}", path.display())))

@@ -34,6 +34,27 @@ fn old_command_names_lead_to_the_new_ones() {
     refused(here.path(), &["paper", "run", "all"], &["`paper` is now called `reproduce`"]);
 }
 
+/// The overview of the simulator's results isn't written over that of the results in real time, nor the other way round.
+#[test]
+fn an_overview_of_the_other_world_stays() {
+    let here = tempfile::tempdir().unwrap();
+    let page = here.path().join("page.md");
+    let renew = ["reproduce", "notes", "all", "--report", "page.md"];
+    for (title, world, what) in [
+        ("# Reproduction in real time", "simulated", "page.md is the overview of results in real time"),
+        ("# Reproduction", "emulated", "page.md is the overview of simulated results"),
+    ] {
+        std::fs::write(&page, format!("{title}\n\nMade by")).unwrap();
+        refused(here.path(), &[&renew[..], &["--world", world]].concat(), &[what, "name another file"]);
+        refused(
+            here.path(),
+            &["reproduce", "run", "cfs-2019", "--world", world, "--report", "page.md"],
+            &[what],
+        );
+        assert_eq!(std::fs::read_to_string(&page).unwrap(), format!("{title}\n\nMade by"));
+    }
+}
+
 #[test]
 fn mistakes_on_the_command_line() {
     let here = tempfile::tempdir().unwrap();

@@ -102,7 +102,7 @@ impl Tally {
             self.repeated
         );
         if self.void > 0 {
-            text += &format!("; {} stayed void (the machine was too busy) and count nevertheless", self.void);
+            text += &format!("; counted although void (the machine was too busy): {}", self.void);
         }
         if self.fallbacks > 0 {
             text += &format!("; {} connections fell back to plain TCP", self.fallbacks);

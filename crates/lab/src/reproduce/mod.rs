@@ -61,7 +61,7 @@ pub use hosts::{Difference, differences, hosts_page};
 pub use judge::{Judgement, Verdict};
 pub use notes::{Agreements, Counted, Results, fill, numbers_in_prose, of as notes_of};
 pub use open::{Choice, Fitted, Read, Reading, Tested, Unknown, Unknowns};
-pub use overview::{Entry, entry_path, text as overview};
+pub use overview::{Entry, entry_path, text as overview, world_of as world_of_overview};
 pub use pages::{pages, reworded};
 pub use published::Published;
 pub use readings::read;

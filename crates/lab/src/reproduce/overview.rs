@@ -121,6 +121,19 @@ pub fn entry_path(world: World, name: &str) -> String {
     format!("{}/{name}.json", folder(world))
 }
 
+/// The first line of an overview.
+const fn title(world: World) -> &'static str {
+    match world {
+        World::Simulated => "# Reproduction",
+        World::Emulated => "# Reproduction in real time",
+    }
+}
+
+/// The world whose overview a text is; none if it is no overview.
+pub fn world_of(text: &str) -> Option<World> {
+    [World::Simulated, World::Emulated].into_iter().find(|world| text.lines().next() == Some(title(*world)))
+}
+
 /// The overview of these papers, in the papers' usual order. `command` is what made it, if it isn't each paper's whole run.
 pub fn text(entries: &[Entry], world: World, command: Option<&str>) -> String {
     let real = world == World::Emulated;
@@ -136,8 +149,8 @@ pub fn text(entries: &[Entry], world: World, command: Option<&str>) -> String {
     let mut versions: Vec<&str> = entries.iter().map(|entry| entry.version.as_str()).collect();
     versions.dedup();
     let mut text = format!(
-        "# Reproduction{}\n\nMade by {made}: {runs} {} runs, {} of {}. Ropewalk {}.\n\n",
-        if real { " in real time" } else { "" },
+        "{}\n\nMade by {made}: {runs} {} runs, {} of {}. Ropewalk {}.\n\n",
+        title(world),
         if real { "real-time" } else { "simulated" },
         time(computing),
         if real { "transfers" } else { "computing" },

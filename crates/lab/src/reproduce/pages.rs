@@ -1,6 +1,7 @@
 //! The pages: an overview with a grid of verdicts, and for each paper a page with its figures drawn, its claims and its
 //! numbers; what is too long for a page is a table beside it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::cells::Grid;
@@ -170,18 +171,19 @@ fn page(
         "- Opportunistic retransmission and penalisation of every scheduler: `{}`.",
         plan.mechanisms
     );
-    let mut reasons: Vec<String> = Vec::new();
+    let mut exceptions: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
     for row in
         plan.figures.iter().filter(|figure| figure.world == outcome.world).flat_map(|figure| &figure.rows)
     {
         if let Some(reason) = &row.mechanisms_reason {
             let own = row.settings.mechanisms.as_deref().unwrap_or(&plan.mechanisms);
-            reasons.push(format!("- Except {}, `{own}`: {reason}.\n", row.label));
+            exceptions.entry((own, reason)).or_default().insert(&row.label);
         }
     }
-    reasons.sort();
-    reasons.dedup();
-    text += &reasons.concat();
+    for ((own, reason), rows) in exceptions {
+        let rows = Vec::from_iter(rows).join(", ");
+        let _ = writeln!(text, "- Except {rows}, `{own}`: {reason}.");
+    }
     if !real {
         text += &fitted(outcome);
     }
