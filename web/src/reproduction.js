@@ -197,8 +197,12 @@ function drawGroups(figure, points, width, columns) {
   });
 }
 
-/** A measure over time: mean, and one standard deviation around it. */
+/** The labels of a figure's curves; a label has one curve as ruled, and may have one in the fitted setting. */
+const curveLabels = (figure) => [...new Set(figure.curves.map((curve) => curve.label))];
+
+/** A measure over time: mean, and one standard deviation around it. Dotted: in the fitted setting. */
 function drawSeries(figure, width) {
+  const labels = curveLabels(figure);
   const points = figure.curves.flatMap((curve, i) => curve.points.map(([x, value, deviation]) => ({ i, x, value, low: value - deviation, high: value + deviation })));
   const stroke = (i) => colour(SERIES[i % SERIES.length]);
   return Plot.plot({
@@ -209,11 +213,13 @@ function drawSeries(figure, width) {
     marginBottom: 42,
     x: { label: 'seconds →', labelAnchor: 'center', labelOffset: 36, ticks: Math.max(3, width / 110) },
     y: { grid: true, label: `↑ ${figure.metric}`, labelAnchor: 'top', nice: true, tickFormat: significantTick, ticks: 5 },
-    marks: figure.curves.flatMap((_, i) => {
+    marks: figure.curves.flatMap((curve, i) => {
       const own = points.filter((point) => point.i === i);
+      const row = labels.indexOf(curve.label);
+      const dash = curve.setting === 'fitted' ? '1.5 4' : DASHED[row % DASHED.length];
       return [
-        Plot.areaY(own, { x: 'x', y1: 'low', y2: 'high', fill: stroke(i), fillOpacity: 0.13 }),
-        Plot.line(own, { x: 'x', y: 'value', stroke: stroke(i), strokeWidth: 1.8, strokeDasharray: DASHED[i % DASHED.length] }),
+        Plot.areaY(own, { x: 'x', y1: 'low', y2: 'high', fill: stroke(row), fillOpacity: 0.13 }),
+        Plot.line(own, { x: 'x', y: 'value', stroke: stroke(row), strokeWidth: 1.8, strokeDasharray: dash }),
       ];
     }),
   });
@@ -234,14 +240,14 @@ function panelsOf(figure) {
 
 function figureTable(figure) {
   if (figure.curves.length) {
-    return [['curve', 'seconds', 'mean', 'deviation'], figure.curves.flatMap((curve) => curve.points.map((point) => [curve.label, ...point]))];
+    return [['curve', 'setting', 'seconds', 'mean', 'deviation'], figure.curves.flatMap((curve) => curve.points.map((point) => [curve.label, curve.setting, ...point]))];
   }
   return [['row', 'column', 'unit', 'kind', 'value', 'low', 'high'], pointsOf(figure).map((point) => [point.row, point.name, point.unit, point.kind, point.value, point.low, point.high])];
 }
 
 /** How near measured is to published, in words. */
 function figureSummary(figure) {
-  if (figure.curves.length) return `${figure.metric} over time of ${figure.curves.map((curve) => curve.label).join(', ')}: the mean, and one standard deviation around it.`;
+  if (figure.curves.length) return `${figure.metric} over time of ${curveLabels(figure).join(', ')}: the mean, and one standard deviation around it.`;
   const near = SETTINGS.map(([field, words]) => {
     const both = figure.cells.filter((cell) => cell.published !== null && cell[field]);
     if (!both.length) return null;
@@ -255,14 +261,15 @@ function figureSummary(figure) {
 }
 
 function figureChart(paper, figure) {
-  const rows = figure.curves.length ? figure.curves.map((curve) => curve.label) : figure.rows.filter((row) => row !== figure.against);
+  const rows = figure.curves.length ? curveLabels(figure) : figure.rows.filter((row) => row !== figure.against);
   const slot = (row, i) => (figure.curves.length ? i : slotOf(figure, row)) % SERIES.length;
   const there = new Set(figure.curves.length ? [] : pointsOf(figure).map((point) => point.kind));
   const key = h('div', { class: 'legend' }, rows.map((row, i) => h('span', {}, h('i', { style: `--swatch: var(--${SERIES[slot(row, i)]})` }), row)),
     there.has('published') ? h('span', {}, h('i', { style: 'background: none; border: 2px solid var(--soft); border-radius: 50%' }), 'published') : null,
     there.has('as ruled') ? h('span', {}, h('i', { style: '--swatch: var(--soft); border-radius: 50%; scale: .8' }), 'measured, as ruled') : null,
     there.has('fitted') ? h('span', {}, h('i', { style: 'background: none; border: 2px solid var(--soft); border-radius: 1px; rotate: 45deg; scale: .75' }), 'measured, fitted') : null,
-    there.size ? h('span', {}, 'bar: 95 %') : null);
+    there.size ? h('span', {}, 'bar: 95 %') : null,
+    figure.curves.some((curve) => curve.setting === 'fitted') ? h('span', {}, 'dotted: fitted') : null);
   const draw = (columns) => (width) => {
     if (figure.curves.length) return drawSeries(figure, width);
     const points = pointsOf(figure).filter((point) => columns.includes(point.column) && Number.isFinite(point.value));

@@ -107,7 +107,9 @@ fn figure(outcome: &Outcome, place: usize, figure: &Figure) -> Value {
         Kind::Series => Vec::new(),
         Kind::Grid | Kind::Reordering => cells(outcome, figure, grid(MAIN), grid(FITTED)),
     };
-    let curves = outcome.series.iter().filter(|curve| curve.figure == figure.id && curve.variant == MAIN);
+    let drawn = [MAIN, FITTED];
+    let own = outcome.series.iter().filter(|curve| curve.figure == figure.id);
+    let curves = own.filter(|curve| drawn.contains(&curve.variant.as_str()));
     json!({
         "id": figure.id,
         "title": figure.title,
@@ -119,6 +121,7 @@ fn figure(outcome: &Outcome, place: usize, figure: &Figure) -> Value {
         "cells": cells,
         "curves": curves.map(|curve| json!({
             "label": curve.label,
+            "setting": curve.variant,
             "points": curve.points,
         })).collect::<Vec<_>>(),
     })

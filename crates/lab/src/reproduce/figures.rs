@@ -7,7 +7,7 @@ use super::measure::axis_label;
 use super::overview::folder;
 use super::plan::{FITTED, MAIN};
 use super::run::Outcome;
-use super::series::{BINS, span};
+use super::series::{BINS, Series, span};
 use super::{Figure, Kind, Paper, PaperError, World, marginals};
 
 /// Where a figure's picture is, beside the overview.
@@ -109,7 +109,12 @@ pub(super) fn over_time(outcome: &Outcome, figure: &Figure) -> Chart {
     let place = |seconds: f64| seconds / span * BINS as f64 - 0.5;
     let step = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0].into_iter().find(|step| span / step <= 10.0);
     let step = step.unwrap_or(span / 10.0);
-    let own = outcome.series.iter().filter(|curve| curve.figure == figure.id && curve.variant == MAIN);
+    let own = outcome.series.iter().filter(|curve| curve.figure == figure.id);
+    let drawn = |curve: &Series| match curve.variant.as_str() {
+        MAIN => Some(Drawn::Ruled),
+        FITTED => Some(Drawn::Fitted),
+        _ => None,
+    };
     Chart {
         title: figure.title.clone(),
         unit: axis_label(&figure.metric),
@@ -121,10 +126,12 @@ pub(super) fn over_time(outcome: &Outcome, figure: &Figure) -> Chart {
         changes: false,
         joined: true,
         curves: own
-            .map(|curve| Curve {
-                row: figure.rows.iter().position(|row| row.label == curve.label).unwrap_or(0),
-                kind: Drawn::Ruled,
-                points: curve.points.iter().map(|point| (place(point.0), point.1, None)).collect(),
+            .filter_map(|curve| {
+                Some(Curve {
+                    row: figure.rows.iter().position(|row| row.label == curve.label).unwrap_or(0),
+                    kind: drawn(curve)?,
+                    points: curve.points.iter().map(|point| (place(point.0), point.1, None)).collect(),
+                })
             })
             .collect(),
     }

@@ -142,7 +142,8 @@ pub fn execute(
         runs: request.runs,
         total: jobs.len() + series_cells.len(),
         known: from_store,
-        computing: results.iter().flatten().map(|kept| kept.took).sum(),
+        // A sum of nothing is -0.
+        computing: results.iter().flatten().map(|kept| kept.took).sum::<f64>() + 0.0,
         wall: progress.clock().saturating_sub(began).as_secs_f64(),
         figure: request.figure.map(String::from),
         interrupted,
