@@ -124,7 +124,7 @@ pub enum Test {
         /// Per cent by which a step may go the other way.
         tolerance: f64,
     },
-    /// Curves whose mean from some second on is within a range.
+    /// Curves, means over all runs, that from some second on never leave a range.
     Settles {
         /// Curves by row.
         rows: Vec<String>,

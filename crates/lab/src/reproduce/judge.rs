@@ -222,9 +222,12 @@ fn in_settings(
         for curve in series.iter().filter(own) {
             let late: Vec<f64> =
                 curve.points.iter().filter(|point| point.0 >= *from).map(|point| point.1).collect();
-            let mean = stats::mean(&late);
-            let holds = !late.is_empty() && inside(mean, *between);
-            add(&curve.variant, vec![Cell::of(holds, format!("{}: {mean:.3}", curve.label))]);
+            // A mean within the bounds says nothing of a curve that leaves them and comes back.
+            let holds = !late.is_empty() && late.iter().all(|value| inside(*value, *between));
+            let (least, most) = late
+                .iter()
+                .fold((f64::MAX, f64::MIN), |(least, most), value| (least.min(*value), most.max(*value)));
+            add(&curve.variant, vec![Cell::of(holds, format!("{}: {least:.3} to {most:.3}", curve.label))]);
         }
     }
     for grid in grids.iter().filter(|grid| figures.contains(&&paper.plan.figures[grid.figure].id)) {

@@ -183,3 +183,28 @@ fn a_sentence_about_several_rows_is_one_claim() {
     assert_eq!(verdict(&figure, &grid(&[&[1.0], &[1.2], &[1.25]]), &[], test), Verdict::Reproduced);
     assert_ne!(verdict(&figure, &grid(&[&[1.0], &[1.2], &[1.0]]), &[], test), Verdict::Reproduced);
 }
+
+/// A curve that leaves the bounds and comes back hasn't settled, whatever its mean.
+#[test]
+fn settling_is_staying() {
+    let paper = crate::reproduce::load("blest-2016").unwrap().unwrap();
+    let curve = |label: &str, late: [f64; 4]| Series {
+        figure: "lambda".into(),
+        label: label.into(),
+        variant: MAIN.into(),
+        metric: "lambda".into(),
+        points: (0..5)
+            .map(|n| (10.0 + 6.0 * n as f64, if n == 0 { 2.0 } else { late[n - 1] }, 0.0))
+            .collect(),
+    };
+    let series: Vec<Series> = ["0.001", "0.003", "0.005", "0.01", "0.02"]
+        .iter()
+        .zip([[0.5; 4], [0.5, 0.4, 0.3, 0.2], [0.5, 0.5, 0.01, 0.5], [0.5, 1.5, 0.1, 0.5], [0.0; 4]])
+        .map(|(delta, late)| curve(&format!("delta {delta}"), late))
+        .collect();
+    let judged = judge(&paper, &[], &series, World::Simulated, Some("lambda"));
+    let claim = judged.iter().find(|judgement| judgement.id == "lambda-below-1").unwrap();
+    // What was before the twentieth second doesn't count.
+    assert_eq!((claim.settings[0].agree, claim.settings[0].cells), (2, 5));
+    assert!(claim.settings[0].detail.contains("delta 0.005: 0.010 to 0.500"), "{}", claim.settings[0].detail);
+}
