@@ -350,7 +350,7 @@ fn kept(outcomes: &[Outcome], report: &Path) -> Result<Vec<Entry>, Failure> {
     Ok(found)
 }
 
-/// An overview is never written over the other world's.
+/// Refuses to replace an overview of simulated results by one of results in real time, or the other way round.
 fn refuse_other_world(report: &Path, wanted: World) -> Result<(), Failure> {
     let there = std::fs::read_to_string(report).ok().and_then(|text| reproduce::world_of_overview(&text));
     if there.is_none_or(|there| there == wanted) {

@@ -24,8 +24,8 @@
 //!
 //! Readings of the correction, for lambda falls to 0 where nothing is ever blocked, and the rule is `minrtt`'s then: `corrects`
 //! = `considered` takes note of an RTT_F only if the slow subflow was considered in it; `floor` is the least lambda; blocking raises
-//! lambda by `rise` times delta, which is 4 in the kernel's module (`dyn_lambda_bad` 40, `dyn_lambda_good` 10). Fig. 7 has lambda
-//! settle above 0.
+//! lambda by `rise` times delta, which is 4 in the kernel's module (`dyn_lambda_bad` 40, `dyn_lambda_good` 10). In Fig. 7
+//! lambda reaches a steady value above 0.
 //!
 //! What is the send window: `window` = `receiver` is the window that the receiver leaves; `sender` counts the send buffer as
 //! well, where it is smaller. A full send buffer with more to write blocks the connection as a full window does: then F has

@@ -54,7 +54,7 @@ impl Default for ReceiveBuffer {
 }
 
 impl ReceiveBuffer {
-    /// The [`byte_weight`](Self::byte_weight) with which a byte in the buffer takes one byte of the window.
+    /// The [`byte_weight`](Self::byte_weight) at which each byte held takes one byte of the window.
     pub const WHOLE_BYTE: u64 = 256;
 
     /// The window to advertise: bytes that may arrive beyond `next`.

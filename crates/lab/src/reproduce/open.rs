@@ -322,7 +322,8 @@ pub struct Read {
 pub struct Choice {
     /// Settings that ran again.
     pub finalists: usize,
-    /// Of these, as near as the nearest: their runs can't tell the distances apart, or all are within 10 %.
+    /// How many of these count as equally near: their runs can't tell their distance from the least, or they are within 10 % of the
+    /// published numbers.
     pub equally_near: usize,
     /// Distance of the nearest.
     pub nearest: f64,
@@ -334,8 +335,9 @@ impl Choice {
     /// In words, for the page.
     pub(super) fn words(&self, distance: f64) -> String {
         let ran = format!(
-            "The {} nearest settings ran again. Settings as near as the nearest, within the noise of their runs (jackknife, 95 %), or within \
-             10 % of published numbers: {}. Of these the one with the most weight in the prior is named",
+            "The {} settings with the least distance ran again. {} of them count as equally near: their runs don't tell their distance from \
+             the least (jackknife, 95 %), or, where numbers were fitted, they are within 10 % of these. Of them the one with the most weight \
+             in the prior is named",
             self.finalists, self.equally_near
         );
         if distance <= self.nearest {

@@ -90,7 +90,7 @@ fn lambda_moves_once_per_fast_rtt() {
     assert_eq!(after(&mut scene, 2000, true), 10.0);
 }
 
-/// With the steps of the kernel's module lambda settles where one round trip in five is blocked.
+/// With `rise=4`, as in the kernel's module, lambda returns to where it was if one RTT of the fast subflow in five is blocked.
 #[test]
 fn blocking_may_move_lambda_further_than_its_absence() {
     let blest = &mut *build("blest(delta=0.25, rise=4)");
