@@ -74,6 +74,14 @@ impl Common {
         self.schedulers.is_some() || !self.size.is_empty() || self.direction.is_some()
     }
 
+    /// The paths or the scenario, to be typed again after a command's name: empty, or with a space before.
+    pub(crate) fn paths_again(&self) -> String {
+        let quoted = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
+        let paths = self.paths.iter().map(|path| format!(" --path {}", quoted(path)));
+        let scenario = self.scenario.iter().map(|name| format!(" --scenario {}", quoted(name)));
+        paths.chain(scenario).collect()
+    }
+
     /// Whether nothing is given.
     pub(crate) fn is_default(&self) -> bool {
         self.paths.is_empty() && self.scenario.is_none() && !self.asks_for_transfers()

@@ -506,6 +506,9 @@ pub fn is_compared_by_default(name: &str) -> bool {
     !["single", "sttf", "qaware", "raven", "peekaboo", "xlink"].contains(&name)
 }
 
+/// The scheduler that Ropewalk's gateway and proxy use unless told otherwise.
+pub const PRODUCT_DEFAULT: &str = "ropewalk";
+
 /// All built-in schedulers. A new one is a new file plus one line here.
 pub fn builtin() -> Registry<dyn Scheduler> {
     let mut registry = Registry::new("scheduler");

@@ -21,7 +21,7 @@ use super::question::{CERTAINTY, Effort, Question};
 use super::run::{Candidate, Execution, times};
 use super::search::{advise, everyone, one, plain};
 use crate::checkpoint::Store;
-use crate::compare::{Design, PER_SECOND, Reach, Worth};
+use crate::compare::{Design, PER_SECOND, System, Worth};
 use crate::{Registries, scenario, stats};
 
 /// Seeded runs of everyone in a truth.
@@ -213,7 +213,7 @@ fn case(
         doubts,
         stated: None,
         congestion: "cubic".into(),
-        reach: Reach::Ropewalk,
+        system: System::Ropewalk,
         worth: Worth::default(),
         certainty: CERTAINTY,
         effort: EFFORT,

@@ -25,7 +25,7 @@ use ropewalk_link::{ChangeAction, Rate, RateTrace};
 use ropewalk_sim::{Scenario, Workload};
 use toml::de::DeTable;
 
-pub use builtin::{BESIDE, BuiltIn, DEFAULT, builtins};
+pub use builtin::{BuiltIn, DEFAULT, builtins};
 pub use draft::MOST_PATHS;
 pub(crate) use draft::mean_rate;
 pub use inline::{default_around, path, path_table, paths};
