@@ -364,6 +364,6 @@ mod tests {
         let entry = registries.schedulers.entries().iter().find(|entry| entry.name == "ecf").expect("ecf");
         let text = section(entry, Some(&standing), BASE_SCHEDULER);
         assert!(text.contains("Faster than `minrtt`: c -20 %, a -10 %. Slower: b (+20 %)."), "{text}");
-        assert!(text.contains("- `beta`") && text.contains("(default 0.25; a number from 0 to 4)"), "{text}");
+        assert!(text.contains("- `beta`") && text.contains("a share (default 0.25)"), "{text}");
     }
 }
