@@ -31,7 +31,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     ],
     presets: &[Preset {
         name: "strict",
-        summary: "strict turns: nobody is skipped",
+        summary: "strict turns: no subflow is skipped",
         values: &[("cwnd-limited", 0.0)],
     }],
     exceptions: &[Exception {
