@@ -26,6 +26,8 @@ const STEADY: Entry<dyn CongestionControl> = Entry {
     parameters: PARAMETERS,
     presets: &[],
     exceptions: &[],
+    kernels: &[],
+    compared_by_default: true,
     build: |values| Box::new(Steady { rate: values.number("rate") * 1e6 / 8.0, careful_until: 0 }),
 };
 

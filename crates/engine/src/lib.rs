@@ -125,7 +125,7 @@ mod chunked_list;
 pub mod config;
 pub mod congestion;
 #[cfg(test)]
-mod contract;
+mod departures;
 pub mod endpoint;
 mod inline_queue;
 mod link_rate;
@@ -161,6 +161,9 @@ pub type Nanos = u64;
 pub const MILLISECOND: Nanos = 1_000_000;
 /// One second.
 pub const SECOND: Nanos = 1_000_000_000;
+
+/// Most subflows of a connection at a time. A set of them is the bits of a `u32` ([`scheduler::Chunk::carriers`]).
+pub const MAX_SUBFLOWS: usize = u32::BITS as usize;
 
 /// Which network a segment leaves or arrives by. The world gives the numbers their meaning.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

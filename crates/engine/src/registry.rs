@@ -126,6 +126,16 @@ pub struct Exception {
     pub reason: &'static str,
 }
 
+/// A kernel that implements Multipath TCP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Kernel {
+    /// Mainline Linux.
+    Linux,
+    /// The out-of-tree kernel of multipath-tcp.org (github.com/multipath-tcp/mptcp).
+    MultipathTcp,
+}
+
 /// An algorithm that can be built by name. `T` is what is built.
 pub struct Entry<T: ?Sized> {
     /// Its name.
@@ -140,6 +150,10 @@ pub struct Entry<T: ?Sized> {
     pub presets: &'static [Preset],
     /// Departures from the shared contract.
     pub exceptions: &'static [Exception],
+    /// The kernels that have it.
+    pub kernels: &'static [Kernel],
+    /// Whether comparisons take it without being told its name.
+    pub compared_by_default: bool,
     /// Builds it. The values are complete and in range.
     pub build: fn(&Values) -> Box<T>,
 }
@@ -406,6 +420,8 @@ mod tests {
         ],
         presets: &[Preset { name: "linux", summary: "as there", values: &[("rule", 2.0), ("beta", 1.0)] }],
         exceptions: &[],
+        kernels: &[],
+        compared_by_default: true,
         build: |values| {
             let names = ["beta", "quota", "strict", "rule"];
             Box::new(Thing(names.map(|name| values.number(name)).to_vec()))

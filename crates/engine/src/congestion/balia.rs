@@ -24,7 +24,7 @@ use super::additive::{AdditiveControl, AdditiveRule};
 use super::subflows::{counted, rate, rtt, window};
 use super::{ControlEntry, LossCause};
 use crate::metrics::SubflowMetrics;
-use crate::registry::{Exception, Parameter};
+use crate::registry::{Exception, Kernel, Parameter};
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "balia",
@@ -41,6 +41,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         rule: "ssthresh",
         reason: "the draft's section 2 sets the least threshold to 1 segment when there are several subflows",
     }],
+    kernels: &[Kernel::MultipathTcp],
+    compared_by_default: false,
     build: |values| AdditiveControl::boxed(Balia { least_ssthresh: values.number("least-ssthresh") as u32 }),
 };
 

@@ -65,6 +65,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         rule: "growth",
         reason: "the least window is four segments (section 5.6.4.3), and the model grows it where the window isn't the limit",
     }],
+    kernels: &[],
+    compared_by_default: false,
     build: |values| {
         let (loss, beta, headroom) =
             (values.number("loss"), values.number("beta"), values.number("headroom"));

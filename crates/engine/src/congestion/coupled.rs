@@ -34,6 +34,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         rule: "ssthresh",
         reason: "section 2.2 subtracts half of all windows, and leaves 1 segment when there are several subflows",
     }],
+    kernels: &[],
+    compared_by_default: false,
     build: |_| AdditiveControl::boxed(Coupled),
 };
 

@@ -54,7 +54,7 @@ use super::subflows::PerSubflow;
 use super::{Ack, CongestionControl, ControlEntry, LossCause, slow_start};
 use crate::config::AckCounting;
 use crate::metrics::{CaState, SubflowMetrics};
-use crate::registry::{Parameter, Preset, Values};
+use crate::registry::{Kernel, Parameter, Preset, Values};
 use crate::{MILLISECOND, Nanos, SECOND};
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
@@ -94,6 +94,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         },
     ],
     exceptions: &[],
+    kernels: &[Kernel::Linux],
+    compared_by_default: false,
     build: |values| Box::new(Cubic { states: PerSubflow::default(), rule: Rule::new(values) }),
 };
 

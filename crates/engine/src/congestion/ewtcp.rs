@@ -39,6 +39,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     )],
     presets: &[],
     exceptions: &[],
+    kernels: &[],
+    compared_by_default: false,
     build: |values| AdditiveControl::boxed(Ewtcp { a: values.number("a") }),
 };
 

@@ -24,6 +24,7 @@ use super::ControlEntry;
 use super::additive::{AdditiveControl, AdditiveRule};
 use super::subflows::{counted, rate, rtt, window};
 use crate::metrics::SubflowMetrics;
+use crate::registry::Kernel;
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "lia",
@@ -32,6 +33,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     parameters: &[],
     presets: &[],
     exceptions: &[],
+    kernels: &[Kernel::MultipathTcp],
+    compared_by_default: false,
     build: |_| AdditiveControl::boxed(Lia),
 };
 

@@ -25,7 +25,7 @@ mod additive;
 mod balia;
 mod bbr;
 #[cfg(test)]
-mod contract;
+mod contract_tests;
 mod coupled;
 mod cubic;
 mod delay;

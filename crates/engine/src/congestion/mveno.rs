@@ -37,6 +37,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     parameters: PARAMETERS,
     presets: PRESETS,
     exceptions: &[],
+    kernels: &[],
+    compared_by_default: false,
     build: |values| AdditiveControl::boxed(Veno::<Linked>::new(values)),
 };
 

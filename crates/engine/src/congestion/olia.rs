@@ -40,7 +40,7 @@ use super::additive::{AdditiveControl, AdditiveRule};
 use super::subflows::{PerSubflow, counted, rate, rtt, window};
 use super::{ControlEntry, LossCause, half_window};
 use crate::metrics::SubflowMetrics;
-use crate::registry::{Exception, Parameter, Preset, Values};
+use crate::registry::{Exception, Kernel, Parameter, Preset, Values};
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "olia",
@@ -80,6 +80,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
             reason: "the Linux implementation rounds increases down to 1024ths of a segment",
         },
     ],
+    kernels: &[Kernel::MultipathTcp],
+    compared_by_default: false,
     build: |values| AdditiveControl::boxed(Olia::new(values)),
 };
 

@@ -22,6 +22,7 @@ use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window, slow_s
 use crate::Nanos;
 use crate::config::AckCounting;
 use crate::metrics::SubflowMetrics;
+use crate::registry::Kernel;
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "reno",
@@ -30,6 +31,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     parameters: &[],
     presets: &[],
     exceptions: &[],
+    kernels: &[Kernel::Linux],
+    compared_by_default: false,
     build: |_| Box::new(Reno::default()),
 };
 

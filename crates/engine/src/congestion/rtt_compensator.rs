@@ -34,6 +34,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     parameters: &[],
     presets: &[],
     exceptions: &[],
+    kernels: &[],
+    compared_by_default: false,
     build: |_| AdditiveControl::boxed(RttCompensator),
 };
 

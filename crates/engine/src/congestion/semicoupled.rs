@@ -37,6 +37,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     )],
     presets: &[],
     exceptions: &[],
+    kernels: &[],
+    compared_by_default: false,
     build: |values| AdditiveControl::boxed(SemiCoupled { a: values.number("a") }),
 };
 

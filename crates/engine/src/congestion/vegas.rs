@@ -34,7 +34,7 @@ use super::subflows::PerSubflow;
 use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window, slow_start};
 use crate::Nanos;
 use crate::metrics::SubflowMetrics;
-use crate::registry::{Parameter, Preset};
+use crate::registry::{Kernel, Parameter, Preset};
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "vegas",
@@ -52,6 +52,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         values: &[("every-other", 0.0)],
     }],
     exceptions: &[],
+    kernels: &[Kernel::Linux],
+    compared_by_default: false,
     build: |values| {
         Box::new(Vegas {
             states: PerSubflow::default(),

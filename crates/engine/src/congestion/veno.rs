@@ -35,7 +35,7 @@ use super::subflows::{PerSubflow, window};
 use super::vegas::queued;
 use super::{Ack, ControlEntry, LossCause, half_window};
 use crate::metrics::SubflowMetrics;
-use crate::registry::{Parameter, Preset, Values};
+use crate::registry::{Kernel, Parameter, Preset, Values};
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "veno",
@@ -44,6 +44,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     parameters: PARAMETERS,
     presets: PRESETS,
     exceptions: &[],
+    kernels: &[Kernel::Linux],
+    compared_by_default: false,
     build: |values| AdditiveControl::boxed(Veno::<Uncoupled>::new(values)),
 };
 

@@ -32,7 +32,7 @@ use super::subflows::{PerSubflow, counted};
 use super::vegas::{grow, leave_slow_start, queued, shrink};
 use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window, slow_start};
 use crate::metrics::SubflowMetrics;
-use crate::registry::{Exception, Parameter};
+use crate::registry::{Exception, Kernel, Parameter};
 use crate::{Nanos, SECOND};
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
@@ -49,6 +49,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         rule: "harmless",
         reason: "the draft couples what is queued, not the increase: where nothing queues, each adds one per round trip",
     }],
+    kernels: &[Kernel::MultipathTcp],
+    compared_by_default: false,
     build: |values| {
         Box::new(WVegas {
             states: PerSubflow::default(),

@@ -9,10 +9,10 @@ mod handles;
 mod keyed;
 mod listeners;
 mod mib;
-mod options;
 mod readiness;
 mod routes;
 mod slot;
+mod socket_options;
 mod stray;
 mod syn_cookies;
 

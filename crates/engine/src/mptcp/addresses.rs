@@ -8,7 +8,7 @@ use super::close_reason::CloseReason;
 use super::connection::{Connection, Mode};
 use super::crypto::add_addr_hmac;
 use super::path_manager::{JOIN_RETRIES, JoinRequest};
-use super::subflow::SubflowState;
+use super::subflow::Subflow;
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::{Nanos, PathId};
 
@@ -44,7 +44,7 @@ impl<P: Payload> Connection<P> {
         if !self.path_manager.learn_address(add.address_id, address, limit) {
             return;
         }
-        let reaches = |(subflow, metrics): (&Option<SubflowState<P>>, &SubflowMetrics)| {
+        let reaches = |(subflow, metrics): (&Option<Subflow<P>>, &SubflowMetrics)| {
             metrics.state != SubflowStatus::Closed
                 && subflow.as_ref().is_some_and(|subflow| subflow.tcp.tuple().destination() == address)
         };
@@ -261,7 +261,7 @@ impl<P: Payload> Connection<P> {
         removed.sort_unstable();
         removed.dedup();
         for id in removed {
-            let used = |(subflow, metrics): (&Option<SubflowState<P>>, &SubflowMetrics)| {
+            let used = |(subflow, metrics): (&Option<Subflow<P>>, &SubflowMetrics)| {
                 metrics.state != SubflowStatus::Closed
                     && subflow.as_ref().is_some_and(|subflow| subflow.local_id == id)
             };

@@ -13,7 +13,7 @@ use super::receive::ReceiveSide;
 use super::scheduling::Scheduling;
 use super::send::SendSide;
 use super::stats::{ConnectionStats, Event, OfoStats};
-use super::subflow::SubflowState;
+use super::subflow::Subflow;
 use crate::config::ConnectionConfig;
 use crate::congestion::CongestionControl;
 use crate::inline_queue::InlineQueue;
@@ -90,7 +90,7 @@ pub struct Connection<P: Payload> {
     pub(super) negotiated: Negotiated,
     pub(super) life: Life,
     pub(super) metrics: Vec<SubflowMetrics>,
-    pub(super) subflows: Vec<Option<SubflowState<P>>>,
+    pub(super) subflows: Vec<Option<Subflow<P>>>,
     pub(super) scheduling: Scheduling,
     pub(super) congestion: Box<dyn CongestionControl>,
     pub(super) send: SendSide<P>,
@@ -164,7 +164,7 @@ impl<P: Payload> Connection<P> {
 
     /// The context for subflow `index`, and the subflow.
     #[inline]
-    pub(crate) fn split(&mut self, now: Nanos, index: usize) -> Option<(Context<'_>, &mut SubflowState<P>)> {
+    pub(crate) fn split(&mut self, now: Nanos, index: usize) -> Option<(Context<'_>, &mut Subflow<P>)> {
         self.split_with(now, index, Outgoing::default())
     }
 
@@ -175,7 +175,7 @@ impl<P: Payload> Connection<P> {
         now: Nanos,
         index: usize,
         control_len: u8,
-    ) -> Option<(Context<'_>, &mut SubflowState<P>)> {
+    ) -> Option<(Context<'_>, &mut Subflow<P>)> {
         let outgoing = Outgoing {
             ack_option_len: control_len,
             writer_waits: self.send.writer_waits(),
@@ -190,7 +190,7 @@ impl<P: Payload> Connection<P> {
         now: Nanos,
         index: usize,
         outgoing: Outgoing,
-    ) -> Option<(Context<'_>, &mut SubflowState<P>)> {
+    ) -> Option<(Context<'_>, &mut Subflow<P>)> {
         let (cx, subflows) = self.context(now, index, outgoing);
         Some((cx, subflows.get_mut(index)?.as_mut()?))
     }
@@ -202,7 +202,7 @@ impl<P: Payload> Connection<P> {
         now: Nanos,
         index: usize,
         outgoing: Outgoing,
-    ) -> (Context<'_>, &mut [Option<SubflowState<P>>]) {
+    ) -> (Context<'_>, &mut [Option<Subflow<P>>]) {
         let (multipath, ack_is_64) = (self.mode != Mode::Plain, self.negotiated.ack_is_64);
         let cx = Context {
             now,

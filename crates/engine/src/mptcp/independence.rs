@@ -4,7 +4,7 @@
 use ropewalk_wire::Payload;
 
 use super::connection::{Connection, Mode};
-use super::subflow::SubflowState;
+use super::subflow::Subflow;
 use crate::metrics::SubflowStatus;
 
 impl<P: Payload> Connection<P> {
@@ -21,12 +21,12 @@ impl<P: Payload> Connection<P> {
             && goes_on
             && self.subflows.iter().zip(&self.metrics).all(|(subflow, metrics)| {
                 matches!(metrics.state, SubflowStatus::Usable | SubflowStatus::Handshaking)
-                    && subflow.as_ref().is_some_and(SubflowState::is_independent)
+                    && subflow.as_ref().is_some_and(Subflow::is_independent)
             })
     }
 }
 
-impl<P: Payload> SubflowState<P> {
+impl<P: Payload> Subflow<P> {
     fn is_independent(&self) -> bool {
         self.timeouts == 0
             && self.tcp.is_peer_responsive()

@@ -3,7 +3,7 @@
 use ropewalk_wire::{FourTuple, Payload};
 
 use super::connection::Connection;
-use super::subflow::SubflowState;
+use super::subflow::Subflow;
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::tcp::TcpInfo;
 use crate::{Nanos, PathId, SubflowId};
@@ -138,7 +138,7 @@ impl<P: Payload> Connection<P> {
         known.filter_map(move |(state, metrics)| Some(self.info_of(now, state.as_ref()?, metrics)))
     }
 
-    fn info_of(&self, now: Nanos, state: &SubflowState<P>, metrics: &SubflowMetrics) -> SubflowInfo {
+    fn info_of(&self, now: Nanos, state: &Subflow<P>, metrics: &SubflowMetrics) -> SubflowInfo {
         SubflowInfo {
             id: metrics.id,
             path: metrics.path,

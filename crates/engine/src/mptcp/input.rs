@@ -6,7 +6,7 @@ use ropewalk_wire::{Dss, DssMapping, Flags, Payload, RareOptions, Segment, Seq, 
 use super::close_reason::{CloseReason, Interference};
 use super::connection::{Connection, Mode};
 use super::stats::FallbackCause;
-use super::subflow::SubflowState;
+use super::subflow::Subflow;
 use crate::metrics::SubflowStatus;
 use crate::scheduler;
 use crate::tcp::{Mapping, Outcome, State};
@@ -46,7 +46,7 @@ impl<P: Payload> Connection<P> {
     /// Header prediction: whether a segment has a DSS and no rarer option, on a subflow that is joined, and is what the
     /// subflow predicts as well. An infinite mapping isn't predicted.
     #[inline]
-    fn is_predicted(&self, subflow: &SubflowState<P>, segment: &Segment<P>) -> bool {
+    fn is_predicted(&self, subflow: &Subflow<P>, segment: &Segment<P>) -> bool {
         let Some(dss) = &segment.dss else { return false };
         segment.rare.is_none()
             && dss.mapping.as_ref().is_none_or(|mapping| mapping.len > 0)
@@ -137,7 +137,7 @@ impl<P: Payload> Connection<P> {
 
     /// The mapping that travels with a segment's data.
     #[inline(always)]
-    fn mapping_of(&self, subflow: &SubflowState<P>, segment: &Segment<P>) -> Mapping {
+    fn mapping_of(&self, subflow: &Subflow<P>, segment: &Segment<P>) -> Mapping {
         let Some(dss) = &segment.dss else { return first_mapping(segment, subflow.tcp.peer_isn()) };
         let (Some(mapping), Some(remote)) = (&dss.mapping, self.negotiated.remote_key) else {
             return Mapping::default();
@@ -183,7 +183,7 @@ impl<P: Payload> Connection<P> {
             self.on_third_ack(now, rare);
         }
         // Options of a join are ignored until its sender has proved that it has the keys.
-        if !self.subflows[index].as_ref().is_some_and(SubflowState::is_joined)
+        if !self.subflows[index].as_ref().is_some_and(Subflow::is_joined)
             && !self.on_join_progress(now, index, segment, rare)
         {
             return false;

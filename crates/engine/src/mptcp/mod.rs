@@ -3,6 +3,7 @@
 //! subflow without options.
 
 mod addresses;
+mod assign;
 mod break_before_make;
 mod buffer;
 mod chunks;
@@ -27,15 +28,13 @@ mod output;
 mod path_manager;
 mod peer_memory;
 mod receive;
-mod schedule;
 mod scheduling;
 mod send;
 mod stats;
 mod subflow;
-mod subflows;
+mod subflow_table;
 mod timers;
 mod window_autotuning;
-mod withdraw;
 
 pub use close_reason::{CloseReason, Interference, JoinError, ResetReason, StreamError};
 pub use connection::{Connection, Role};

@@ -9,7 +9,7 @@ use ropewalk_wire::{
 use super::connection::{Connection, Mode, Role};
 use super::crypto::{join_hmac, leftmost_64, leftmost_160};
 use super::path_manager::REMOVE_ADDR_LEN;
-use super::subflow::{Join, SubflowState};
+use super::subflow::{Join, Subflow};
 use crate::tcp::{Kind, State, Transmit};
 use crate::{Nanos, PathId};
 
@@ -208,7 +208,7 @@ impl<P: Payload> Connection<P> {
 
     /// Bytes of options on the subflow's next segment that carries no data, so that TCP leaves them room.
     #[inline]
-    fn control_len(&self, now: Nanos, subflow: &SubflowState<P>) -> u8 {
+    fn control_len(&self, now: Nanos, subflow: &Subflow<P>) -> u8 {
         let established = subflow.is_joined() && self.negotiated.confirmed;
         let silent = subflow.prio_pending.is_none()
             && subflow.fail_pending.is_none()
@@ -223,7 +223,7 @@ impl<P: Payload> Connection<P> {
 
     /// The same where more than a DATA_ACK may be due: what `write_control_options` writes.
     #[cold]
-    fn long_control_len(&self, now: Nanos, subflow: &SubflowState<P>) -> u8 {
+    fn long_control_len(&self, now: Nanos, subflow: &Subflow<P>) -> u8 {
         match subflow.join {
             Join::SynSent => return MpJoin::SYN_LEN as u8,
             Join::SynReceived => return MpJoin::SYN_ACK_LEN as u8,

@@ -2,7 +2,7 @@
 
 use ropewalk_wire::Payload;
 
-use super::subflow::SubflowState;
+use super::subflow::Subflow;
 use crate::config::ConnectionConfig;
 use crate::link_rate::LinkRate;
 use crate::metrics::SubflowMetrics;
@@ -196,7 +196,7 @@ impl Scheduling {
     }
 }
 
-impl<P: Payload> Fates for Vec<Option<SubflowState<P>>> {
+impl<P: Payload> Fates for Vec<Option<Subflow<P>>> {
     #[cold]
     fn fate(&self, subflow: SubflowId, offset: u64) -> Fate {
         let known = self.get(subflow.index()).and_then(Option::as_ref);

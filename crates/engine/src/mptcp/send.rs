@@ -4,7 +4,7 @@
 //! Positions are stream offsets in 64 bits: DSN = IDSN + 1 + offset.
 
 mod access;
-mod withdraw;
+mod unassign;
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -7,7 +7,7 @@ use super::mapping::{CurrentMapping, Failing};
 use super::path_manager::JoinRequest;
 use super::window_autotuning::WindowAutotuning;
 use crate::Nanos;
-use crate::tcp::Subflow;
+use crate::tcp::Tcb;
 
 /// How far an MP_JOIN handshake is (RFC 8684 3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +31,7 @@ pub(crate) enum Join {
 /// `fail_pending`).
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct SubflowState<P> {
+pub(crate) struct Subflow<P> {
     pub join: Join,
     /// Bytes of the options that its next segment without data carries.
     pub control_len: u8,
@@ -53,7 +53,7 @@ pub(crate) struct SubflowState<P> {
     pub fail_pending: Option<u64>,
     /// The infinite mapping that answers the peer's MP_FAIL, and whether it is still to be sent.
     pub infinite: Option<(DssMapping, bool)>,
-    pub tcp: Subflow<P>,
+    pub tcp: Tcb<P>,
     pub mapping: CurrentMapping<P>,
     /// How far what arrived on it has opened the window.
     pub autotuning: WindowAutotuning,
@@ -71,7 +71,7 @@ pub(crate) struct SubflowState<P> {
     pub join_ack_retries: u32,
 }
 
-impl<P: Payload> SubflowState<P> {
+impl<P: Payload> Subflow<P> {
     /// Whether both ends are authenticated on it, so that it may carry data.
     #[inline]
     pub fn is_joined(&self) -> bool {
@@ -88,10 +88,10 @@ impl<P: Payload> SubflowState<P> {
 mod tests {
     use ropewalk_wire::SyntheticPayload;
 
-    use super::SubflowState;
+    use super::Subflow;
 
     #[test]
     fn the_fields_that_each_segment_reads_fill_the_first_cache_line() {
-        assert_eq!(std::mem::offset_of!(SubflowState<SyntheticPayload>, tcp), 64);
+        assert_eq!(std::mem::offset_of!(Subflow<SyntheticPayload>, tcp), 64);
     }
 }

@@ -51,7 +51,7 @@ use super::minrtt::send_on;
 use super::text::{Kib, Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Event, Fate, Rationale, Scheduler, View};
 use crate::metrics::SubflowMetrics;
-use crate::registry::{Entry, Parameter, Preset};
+use crate::registry::{Entry, Kernel, Parameter, Preset};
 use crate::{Nanos, SubflowId};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
@@ -91,6 +91,8 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         values: &[("lambda", 1.2), ("estimate", 1.0), ("opportunistic", LINUX), ("penalise", LINUX)],
     }],
     exceptions: &[],
+    kernels: &[Kernel::MultipathTcp],
+    compared_by_default: true,
     build: |values| {
         let lambda = values.number("lambda");
         if values.number("estimate") == 0.0 {

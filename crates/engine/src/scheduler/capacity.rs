@@ -30,9 +30,9 @@
 use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Event, Rationale, Scheduler, View};
-use crate::SubflowId;
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Exception, Parameter};
+use crate::{MAX_SUBFLOWS, SubflowId};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "capacity",
@@ -57,12 +57,14 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         rule: "single-path",
         reason: "after a loss it sends less than cwnd admits, on a lone path too (yang-2013 II-B)",
     }],
+    kernels: &[],
+    compared_by_default: true,
     build: |values| {
         let rules =
             Rules { round_up: u64::from(values.switch("round-up")), prose: values.number("max") == 1.0 };
         let (gamma, delta) = (values.number("gamma"), values.number("delta"));
         let unknown = Path::unknown(values.number("initial") as u32);
-        with_mechanisms(values, Capacity { gamma, delta, rules, unknown, paths: [unknown; 32] })
+        with_mechanisms(values, Capacity { gamma, delta, rules, unknown, paths: [unknown; MAX_SUBFLOWS] })
     },
 };
 
@@ -125,7 +127,7 @@ struct Capacity {
     rules: Rules,
     /// A path without a loss.
     unknown: Path,
-    paths: [Path; 32],
+    paths: [Path; MAX_SUBFLOWS],
 }
 
 impl Scheduler for Capacity {

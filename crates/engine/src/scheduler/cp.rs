@@ -35,6 +35,8 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     ],
     presets: &[],
     exceptions: &[],
+    kernels: &[],
+    compared_by_default: true,
     build: |values| {
         with_mechanisms(values, ConstraintProactive { delay: values.number("delay") * MILLISECOND as f64 })
     },

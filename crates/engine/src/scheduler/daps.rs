@@ -34,7 +34,7 @@ use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::metrics::{CaState, SubflowMetrics};
 use crate::registry::{Entry, Exception, Parameter, Preset};
-use crate::{MILLISECOND, Nanos, SubflowId};
+use crate::{MAX_SUBFLOWS, MILLISECOND, Nanos, SubflowId};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "daps",
@@ -56,6 +56,8 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         rule: "cwnd",
         reason: "preset `linux`: the kernel module puts a slot into the queue of a subflow whose window is full",
     }],
+    kernels: &[],
+    compared_by_default: true,
     build: |values| {
         let quantum = (values.number("quantum") * MILLISECOND as f64) as Nanos;
         let horizon = (values.number("horizon") * MILLISECOND as f64) as Nanos;
@@ -90,7 +92,7 @@ struct Plan {
     base: u64,
     /// Bytes per segment.
     unit: u32,
-    legs: [Leg; 32],
+    legs: [Leg; MAX_SUBFLOWS],
     len: usize,
 }
 

@@ -37,7 +37,7 @@ use super::minrtt::minrtt_or_wait;
 use super::text::{Kib, Ms, Subflow};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::metrics::SubflowMetrics;
-use crate::registry::{Entry, Parameter, Preset};
+use crate::registry::{Entry, Kernel, Parameter, Preset};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "ecf",
@@ -55,6 +55,8 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         values: &[("at-least-one", 1.0)],
     }],
     exceptions: &[],
+    kernels: &[Kernel::MultipathTcp],
+    compared_by_default: true,
     build: |values| {
         let least = if values.switch("at-least-one") { 1.0 } else { 0.0 };
         with_mechanisms(values, Ecf { beta: values.number("beta"), least, waiting: false })

@@ -37,9 +37,9 @@
 use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::text::{Kib, Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Event, Rationale, Scheduler, View};
-use crate::SubflowId;
 use crate::metrics::SubflowMetrics;
-use crate::registry::{Entry, Exception, Parameter};
+use crate::registry::{Entry, Exception, Kernel, Parameter};
+use crate::{MAX_SUBFLOWS, SubflowId};
 
 /// The kernel's MPTCP_SEND_BURST_SIZE: 64 KiB less room for headers.
 const BURST: f64 = 65_428.0;
@@ -61,9 +61,11 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         Exception { rule: "cwnd", reason: "fills send buffers beyond cwnd (mptcp_subflow_get_send)" },
         Exception { rule: "single-path", reason: "places bursts of 65,428 bytes, not single segments" },
     ],
+    kernels: &[Kernel::Linux],
+    compared_by_default: true,
     build: |values| {
         let burst = values.number("burst") as u64;
-        with_mechanisms(values, Linux { burst, average: [0; 32] })
+        with_mechanisms(values, Linux { burst, average: [0; MAX_SUBFLOWS] })
     },
 };
 
@@ -71,7 +73,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
 struct Linux {
     burst: u64,
     /// Per subflow: `avg_pacing_rate`, bytes per second; 0: none yet.
-    average: [u64; 32],
+    average: [u64; MAX_SUBFLOWS],
 }
 
 /// The weighted mean of the average so far and the pacing rate now.

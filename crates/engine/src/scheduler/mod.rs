@@ -50,7 +50,7 @@ pub use message::Message;
 pub use text::{Reason, ReasonPart, with_names};
 
 use crate::metrics::{CaState, SubflowMetrics};
-use crate::registry::Registry;
+use crate::registry::{Entry, Registry};
 use crate::{Nanos, SubflowId};
 
 /// A scheduler's decision.
@@ -498,12 +498,13 @@ pub trait Scheduler: Debug + Send {
 }
 
 /// What Linux uses unless told otherwise.
-pub(crate) const DEFAULT: crate::registry::Entry<dyn Scheduler> = linux::ENTRY;
+pub(crate) const DEFAULT: Entry<dyn Scheduler> = linux::ENTRY;
 
-/// Whether comparisons take a scheduler without being told its name. `single` is there as plain TCP; the others would
-/// cost every comparison time.
+/// Whether comparisons take a scheduler without being told its name ([`Entry::compared_by_default`]). One that isn't built in
+/// was registered to be compared.
 pub fn is_compared_by_default(name: &str) -> bool {
-    !["single", "sttf", "qaware", "raven", "peekaboo", "xlink"].contains(&name)
+    let registry = builtin();
+    registry.entries().iter().find(|entry| entry.name == name).is_none_or(|entry| entry.compared_by_default)
 }
 
 /// All built-in schedulers. A new one is a new file plus one line here.

@@ -51,6 +51,9 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     ],
     presets: &[],
     exceptions: &[],
+    kernels: &[],
+    // It would cost every comparison time.
+    compared_by_default: false,
     build: |values| {
         let (alpha, p) = (values.number("alpha"), values.number("p"));
         with_mechanisms(

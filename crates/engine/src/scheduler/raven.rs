@@ -29,7 +29,7 @@ use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Event, Purpose, Rationale, Scheduler, View};
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Parameter};
-use crate::{MILLISECOND, Nanos, SECOND, SubflowId};
+use crate::{MAX_SUBFLOWS, MILLISECOND, Nanos, SECOND, SubflowId};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "raven",
@@ -44,12 +44,15 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     ],
     presets: &[],
     exceptions: &[],
+    kernels: &[],
+    // It would cost every comparison time.
+    compared_by_default: false,
     build: |values| {
         let lambda = values.number("lambda") * MILLISECOND as f64;
         let (lower, upper) = (values.number("lower"), values.number("upper"));
         with_mechanisms(
             values,
-            Raven { lambda, lower, upper, predictions: [Prediction::default(); 32], copies: None },
+            Raven { lambda, lower, upper, predictions: [Prediction::default(); MAX_SUBFLOWS], copies: None },
         )
     },
 };
@@ -76,7 +79,7 @@ struct Raven {
     lambda: f64,
     lower: f64,
     upper: f64,
-    predictions: [Prediction; 32],
+    predictions: [Prediction; MAX_SUBFLOWS],
     /// The segment that was sent last, by its offset, and the subflows that are to repeat it, by bits.
     copies: Option<(u64, u32)>,
 }
@@ -211,7 +214,7 @@ mod tests {
             lambda: 256e6,
             lower: 0.36,
             upper: 0.61,
-            predictions: [Prediction::default(); 32],
+            predictions: [Prediction::default(); MAX_SUBFLOWS],
             copies: None,
         }
     }

@@ -15,7 +15,8 @@
 use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::text::{Kib, Subflow, no_room, nothing_to_send};
 use super::{Decision, Event, Purpose, Rationale, Scheduler, View};
-use crate::registry::Entry;
+use crate::MAX_SUBFLOWS;
+use crate::registry::{Entry, Kernel};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "redundant",
@@ -24,13 +25,15 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     parameters: &[opportunistic(OFF), penalise(OFF)],
     presets: &[],
     exceptions: &[],
-    build: |values| with_mechanisms(values, Redundant { cursors: [0; 32], last: 0 }),
+    kernels: &[Kernel::MultipathTcp],
+    compared_by_default: true,
+    build: |values| with_mechanisms(values, Redundant { cursors: [0; MAX_SUBFLOWS], last: 0 }),
 };
 
 #[derive(Debug)]
 struct Redundant {
     /// Per subflow: everything before this stream offset is carried or acknowledged.
-    cursors: [u64; 32],
+    cursors: [u64; MAX_SUBFLOWS],
     /// The subflow of the latest decision.
     last: usize,
 }

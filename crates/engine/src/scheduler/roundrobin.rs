@@ -17,7 +17,7 @@ use super::text::{Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::SubflowId;
 use crate::metrics::{CaState, SubflowMetrics};
-use crate::registry::{Entry, Exception, Parameter, Preset};
+use crate::registry::{Entry, Exception, Kernel, Parameter, Preset};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "roundrobin",
@@ -38,6 +38,8 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         rule: "cwnd",
         reason: "strict turns (5g-2019 III.A) queue segments on a subflow whose window is full",
     }],
+    kernels: &[Kernel::MultipathTcp],
+    compared_by_default: true,
     build: |values| {
         let quota = values.number("quota") as u32;
         let cwnd_limited = values.switch("cwnd-limited");

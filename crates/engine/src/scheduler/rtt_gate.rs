@@ -52,6 +52,8 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     ],
     presets: &[],
     exceptions: &[],
+    kernels: &[],
+    compared_by_default: true,
     build: |values| {
         let (revisit, declared) = (values.switch("revisit"), values.number("remaining") == 0.0);
         with_mechanisms(values, RttGate { revisit, declared, decided: 0, admitted: 0 })

@@ -59,6 +59,9 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     ],
     presets: &[],
     exceptions: &[],
+    kernels: &[],
+    // It would cost every comparison time.
+    compared_by_default: false,
     build: |values| {
         let ns = |name| values.number(name) * MILLISECOND as f64;
         let (low, high) = (ns("low") as Nanos, ns("high") as Nanos);

@@ -4,18 +4,18 @@ use ropewalk_wire::{Ecn, Flags, FourTuple, Payload, RareOptions, Segment, Seq, T
 
 use super::context::{Context, GiveUp, Kind, Outcome, State, Transmit, clock};
 use super::sender::timestamp_rtt;
-use super::subflow::Subflow;
+use super::tcb::Tcb;
 use super::timer::Timer;
 
-impl<P: Payload> Subflow<P> {
+impl<P: Payload> Tcb<P> {
     /// Opens actively: a SYN goes out at the next `poll_transmit`.
     pub fn connect(cx: &mut Context<'_>, tuple: FourTuple, path_mtu: u32, isn: u32) -> Self {
-        Subflow::new(cx, tuple, State::SynSent, path_mtu, isn)
+        Tcb::new(cx, tuple, State::SynSent, path_mtu, isn)
     }
 
     /// Answers a SYN: a SYN/ACK goes out at the next `poll_transmit`.
     pub fn accept(cx: &mut Context<'_>, syn: &Segment<P>, path_mtu: u32, isn: u32) -> Self {
-        let mut subflow = Subflow::new(cx, syn.tuple.reversed(), State::SynReceived, path_mtu, isn);
+        let mut subflow = Tcb::new(cx, syn.tuple.reversed(), State::SynReceived, path_mtu, isn);
         subflow.on_peer_syn(cx, syn);
         subflow
     }

@@ -3,7 +3,7 @@
 use ropewalk_wire::Payload;
 
 use super::context::State;
-use super::subflow::Subflow;
+use super::tcb::Tcb;
 use crate::Nanos;
 use crate::config::TcpConfig;
 use crate::metrics::{CaState, RttMetrics, SubflowMetrics};
@@ -123,7 +123,7 @@ pub struct TcpTotals {
     pub total_rto: u64,
 }
 
-impl<P: Payload> Subflow<P> {
+impl<P: Payload> Tcb<P> {
     /// Its state now.
     pub(crate) fn info(&self, now: Nanos, tcp: &TcpConfig, metrics: &SubflowMetrics) -> TcpInfo {
         let common = &self.common;

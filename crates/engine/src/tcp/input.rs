@@ -4,14 +4,14 @@ use ropewalk_wire::{Flags, Payload, Segment};
 
 use super::context::{Context, Outcome, State};
 use super::receiver::Mapping;
-use super::subflow::Subflow;
+use super::tcb::Tcb;
 use super::timer::Timer;
 use crate::{MILLISECOND, SECOND};
 
 /// After this long the peer's clock may have wrapped: PAWS doesn't count (RFC 7323 5.5).
 const PAWS_IDLE: u64 = 24 * 24 * 3600 * SECOND;
 
-impl<P: Payload> Subflow<P> {
+impl<P: Payload> Tcb<P> {
     /// A segment for this four-tuple arrived; adds to `outcome` what happened. Its payload is taken out if it is accepted; `mapping`
     /// travels with it.
     /// `PREDICTED`: [`is_predicted`](Self::is_predicted) was true, and answers questions that are left out. Then a payload that

@@ -4,11 +4,11 @@
 use ropewalk_wire::Payload;
 
 use super::context::{Context, GiveUp, Outcome, State};
-use super::subflow::Subflow;
+use super::tcb::Tcb;
 use super::timer::Timer;
 use crate::Nanos;
 
-impl<P: Payload> Subflow<P> {
+impl<P: Payload> Tcb<P> {
     /// A probe of the closed window is due.
     pub(super) fn on_persist_timer(&mut self, cx: &Context<'_>, outcome: &mut Outcome) {
         if !self.common.may_send() || self.sender.has_in_flight() {

@@ -6,7 +6,7 @@ use ropewalk_wire::{Ecn, Flags, MAX_OPTIONS, Payload, Segment, Seq};
 use super::common::Common;
 use super::context::{Context, Kind, State, Transmit};
 use super::sender::DataSegment;
-use super::subflow::Subflow;
+use super::tcb::Tcb;
 use crate::metrics::SubflowMetrics;
 
 /// Bytes of the timestamps option with its padding.
@@ -23,7 +23,7 @@ fn sack_reserve(common: &Common, cx: &Context<'_>) -> usize {
     if used + SACK_LEN <= MAX_OPTIONS { SACK_LEN } else { 0 }
 }
 
-impl<P: Payload> Subflow<P> {
+impl<P: Payload> Tcb<P> {
     /// Whether there is nothing to send, whatever the windows allow, until something happens.
     #[inline]
     pub(crate) fn has_nothing_to_send(&self) -> bool {

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use ropewalk_wire::{Flags, FourTuple, Segment, Seq, SyntheticPayload, Timestamps};
 
 use super::{
-    Context, Kind, Mapping, Outcome, Outgoing, ReceiveBuffer, Shared, State, Subflow, TcpConfig, Transmit,
+    Context, Kind, Mapping, Outcome, Outgoing, ReceiveBuffer, Shared, State, Tcb, TcpConfig, Transmit,
 };
 use crate::config::{CwndConfig, RecoveryConfig};
 use crate::congestion::CongestionControl;
@@ -66,7 +66,7 @@ fn shared(receive: &ReceiveBuffer, more: bool) -> Shared<'_> {
 
 /// One end.
 pub struct End {
-    pub subflow: Subflow<SyntheticPayload>,
+    pub subflow: Tcb<SyntheticPayload>,
     pub metrics: Vec<SubflowMetrics>,
     pub congestion: Box<dyn CongestionControl>,
     pub tcp: TcpConfig,
@@ -81,7 +81,7 @@ impl End {
     fn make(
         tcp: TcpConfig,
         now: Nanos,
-        open: impl FnOnce(&mut Context<'_>) -> Subflow<SyntheticPayload>,
+        open: impl FnOnce(&mut Context<'_>) -> Tcb<SyntheticPayload>,
     ) -> Self {
         let mut metrics = vec![SubflowMetrics::new(SubflowId(0), PathId(0))];
         let mut congestion = crate::congestion::builtin().parse("reno").expect("reno").build();
@@ -101,12 +101,12 @@ impl End {
 
     /// Opens actively; its SYN has not been polled.
     pub fn client(tcp: TcpConfig) -> Self {
-        Self::make(tcp, 0, |cx| Subflow::connect(cx, tuple(), MSS as u32 + 40, 0))
+        Self::make(tcp, 0, |cx| Tcb::connect(cx, tuple(), MSS as u32 + 40, 0))
     }
 
     /// Answers `syn`.
     pub fn server(tcp: TcpConfig, now: Nanos, syn: &Segment<SyntheticPayload>) -> Self {
-        Self::make(tcp, now, |cx| Subflow::accept(cx, syn, MSS as u32 + 40, 0))
+        Self::make(tcp, now, |cx| Tcb::accept(cx, syn, MSS as u32 + 40, 0))
     }
 
     /// Open, after a handshake with a round-trip time of `rtt` milliseconds; the peer's window is 65,535.
@@ -142,7 +142,7 @@ impl End {
         (self.now / MILLISECOND) as u32 + 500_000
     }
 
-    pub fn split(&mut self) -> (Context<'_>, &mut Subflow<SyntheticPayload>) {
+    pub fn split(&mut self) -> (Context<'_>, &mut Tcb<SyntheticPayload>) {
         let cx = Context {
             now: self.now,
             metrics: &mut self.metrics,

@@ -4,10 +4,10 @@
 use ropewalk_wire::Payload;
 
 use super::context::{Context, GiveUp, Outcome, State};
-use super::subflow::Subflow;
+use super::tcb::Tcb;
 use super::timer::Timer;
 
-impl<P: Payload> Subflow<P> {
+impl<P: Payload> Tcb<P> {
     /// Time has passed; a call before the deadline does nothing.
     #[inline(never)]
     pub fn on_timeout(&mut self, cx: &mut Context<'_>) -> Outcome {

@@ -6,7 +6,7 @@ use super::super::testing::{Model, Pipe, Scene, build, subflow, unmeasured};
 use super::super::{Decision, Event, Rationale, Scheduler, View, builtin};
 use super::{cases, departures};
 use crate::MILLISECOND;
-use crate::contract::{check, is_exempt, variants};
+use crate::departures::{check, is_exempt, variants};
 
 #[test]
 fn every_scheduler_keeps_the_contract_or_declares_its_exceptions() {

@@ -22,7 +22,7 @@ use crate::metrics::SubflowMetrics;
 use crate::scheduler::minrtt::send_on;
 use crate::scheduler::text::{Subflow, no_room, nothing_to_send};
 use crate::scheduler::{Decision, Event, Rationale, Scheduler, View};
-use crate::{Nanos, SubflowId};
+use crate::{MAX_SUBFLOWS, Nanos, SubflowId};
 
 /// One path's part of the plan, and its progress.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,7 +49,7 @@ impl Leg {
 struct Plan {
     /// lcm(D); 0 if it exceeds what the module's integer holds.
     span: u64,
-    legs: [Leg; 32],
+    legs: [Leg; MAX_SUBFLOWS],
     len: usize,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct DapsLinux {
     quantum: Nanos,
     horizon: Nanos,
     plan: Plan,
-    windows: [Window; 32],
+    windows: [Window; MAX_SUBFLOWS],
 }
 
 /// D_i is rounded to a multiple of this many of the module's units (`round_delay`).
@@ -88,7 +88,7 @@ fn takes_part(view: &View<'_>, subflow: &SubflowMetrics) -> bool {
 }
 
 impl Plan {
-    fn make(&mut self, view: &View<'_>, windows: &[Window; 32], quantum: Nanos, horizon: Nanos) {
+    fn make(&mut self, view: &View<'_>, windows: &[Window; MAX_SUBFLOWS], quantum: Nanos, horizon: Nanos) {
         self.len = 0;
         let measured = |subflow: &&SubflowMetrics| takes_part(view, subflow) && subflow.rtt.smoothed > 0;
         let (mut span, mut longest) = (1, 1);
@@ -134,7 +134,7 @@ impl Plan {
 
 impl DapsLinux {
     pub(super) fn new(quantum: Nanos, horizon: Nanos) -> Self {
-        DapsLinux { quantum, horizon, plan: Plan::default(), windows: [Window::default(); 32] }
+        DapsLinux { quantum, horizon, plan: Plan::default(), windows: [Window::default(); MAX_SUBFLOWS] }
     }
 
     /// Samples the congestion windows.

@@ -10,7 +10,7 @@ use super::scheduling::{reinjection_target, view};
 use super::stats::{DecisionRecord, Event};
 use crate::metrics::SubflowMetrics;
 use crate::scheduler::{self, Chunk, Decision, Purpose, View};
-use crate::{Nanos, SubflowId};
+use crate::{MAX_SUBFLOWS, Nanos, SubflowId};
 
 /// Consecutive decisions that send nothing before the engine stops calling the scheduler until the next event.
 const MAX_EMPTY_DECISIONS: u32 = 64;
@@ -421,6 +421,23 @@ impl<P: Payload> Connection<P> {
         self.metrics[index].queued_bytes += range.end - range.start;
         self.scheduling.coalesced = Some((index, from, range.end));
         true
+    }
+
+    /// Takes back what waits on a subflow and no other carries. In plain TCP data keeps its order: nothing is taken.
+    #[cold]
+    pub(super) fn withdraw_queued(&mut self, now: Nanos, subflow: SubflowId) {
+        let index = subflow.index();
+        if self.mode != Mode::Multipath
+            || subflow.index() >= MAX_SUBFLOWS
+            || !self.scheduling.may_withdraw(now, subflow)
+        {
+            return;
+        }
+        let Some(Some(state)) = self.subflows.get_mut(index) else { return };
+        let send = &mut self.send;
+        let before = send.unsent();
+        state.tcp.withdraw(&mut self.metrics[index], |range| send.unassign(range, subflow));
+        self.stats.withdrawn_bytes += self.send.unsent() - before;
     }
 
     /// Sends data again that is in flight on another subflow.

@@ -7,15 +7,12 @@ use super::connection::{Connection, Mode, Role};
 use super::mapping::CurrentMapping;
 use super::path_manager::JoinRequest;
 use super::stats::Event;
-use super::subflow::{Join, SubflowState};
+use super::subflow::{Join, Subflow};
 use super::window_autotuning::WindowAutotuning;
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::scheduler;
-use crate::tcp::{Context, Outgoing, Subflow};
-use crate::{Nanos, PathId, SubflowId};
-
-/// Most subflows at a time: a chunk's carriers are the bits of a word.
-const MOST_SLOTS: usize = 32;
+use crate::tcp::{Context, Outgoing, Tcb};
+use crate::{MAX_SUBFLOWS, Nanos, PathId, SubflowId};
 
 /// So many slots are filled before one is used again, so that what a subflow counted can be looked at after its end.
 const KEPT_SLOTS: usize = 8;
@@ -28,7 +25,7 @@ impl<P: Payload> Connection<P> {
     pub(crate) fn slot(&mut self, path: PathId) -> Option<usize> {
         let count = self.subflows.len();
         let index = if count < KEPT_SLOTS { None } else { self.idle_slot() }.unwrap_or(count);
-        if index >= MOST_SLOTS {
+        if index >= MAX_SUBFLOWS {
             return None;
         }
         let metrics = SubflowMetrics::new(SubflowId(index as u8), path);
@@ -86,17 +83,11 @@ impl<P: Payload> Connection<P> {
         })
     }
 
-    pub(crate) fn put(
-        &mut self,
-        now: Nanos,
-        index: usize,
-        mut tcp: Subflow<P>,
-        join: Join,
-    ) -> &mut SubflowState<P> {
+    pub(crate) fn put(&mut self, now: Nanos, index: usize, mut tcp: Tcb<P>, join: Join) -> &mut Subflow<P> {
         let buffer = self.config.receive_buffer;
         let first = self.config.tcp.initial_receive_window;
         tcp.announce_window_of(buffer.max);
-        self.subflows[index].insert(SubflowState {
+        self.subflows[index].insert(Subflow {
             tcp,
             join,
             since: now,
@@ -128,7 +119,7 @@ impl<P: Payload> Connection<P> {
         now: Nanos,
         index: usize,
         join: Join,
-        make: impl FnOnce(&mut Context<'_>) -> Subflow<P>,
+        make: impl FnOnce(&mut Context<'_>) -> Tcb<P>,
     ) {
         let (mut cx, _) = self.context(now, index, Outgoing::default());
         let tcp = make(&mut cx);
@@ -139,14 +130,14 @@ impl<P: Payload> Connection<P> {
     /// Opens the first subflow of a client's connection.
     pub(crate) fn open(&mut self, now: Nanos, path: PathId, tuple: FourTuple, mtu: u32, isn: u32) {
         let Some(index) = self.slot(path) else { return };
-        self.insert_subflow(now, index, Join::Initial, |cx| Subflow::connect(cx, tuple, mtu, isn));
+        self.insert_subflow(now, index, Join::Initial, |cx| Tcb::connect(cx, tuple, mtu, isn));
         self.start_user_timeout(now, false);
     }
 
     /// Answers a SYN with the first subflow of a server's connection.
     pub(crate) fn answer(&mut self, now: Nanos, path: PathId, syn: &Segment<P>, mtu: u32, isn: u32) {
         let Some(index) = self.slot(path) else { return };
-        self.insert_subflow(now, index, Join::Initial, |cx| Subflow::accept(cx, syn, mtu, isn));
+        self.insert_subflow(now, index, Join::Initial, |cx| Tcb::accept(cx, syn, mtu, isn));
     }
 
     /// The first subflow's SYN/ACK has left already.
@@ -166,7 +157,7 @@ impl<P: Payload> Connection<P> {
         nonce: u32,
     ) -> Option<usize> {
         let index = self.slot(request.path)?;
-        self.insert_subflow(now, index, Join::SynSent, |cx| Subflow::connect(cx, tuple, mtu, isn));
+        self.insert_subflow(now, index, Join::SynSent, |cx| Tcb::connect(cx, tuple, mtu, isn));
         let subflow = self.subflows[index].as_mut()?;
         subflow.local_nonce = nonce;
         subflow.local_id = request.local_id;
@@ -201,7 +192,7 @@ impl<P: Payload> Connection<P> {
         }
         self.limit_half_open();
         let index = self.slot(path)?;
-        self.insert_subflow(now, index, Join::SynReceived, |cx| Subflow::accept(cx, syn, mtu, isn));
+        self.insert_subflow(now, index, Join::SynReceived, |cx| Tcb::accept(cx, syn, mtu, isn));
         let local_id = self.local_id_of(syn.tuple.dst);
         let subflow = self.subflows[index].as_mut()?;
         subflow.local_nonce = nonce;
@@ -218,7 +209,7 @@ impl<P: Payload> Connection<P> {
 
     /// Joins that are open, or that we wait for ourselves; not those that are yet to be authenticated.
     pub(crate) fn joined(&self) -> usize {
-        let counts = |(subflow, metrics): &(&Option<SubflowState<P>>, &SubflowMetrics)| {
+        let counts = |(subflow, metrics): &(&Option<Subflow<P>>, &SubflowMetrics)| {
             metrics.state != SubflowStatus::Closed
                 && subflow.as_ref().is_some_and(|s| !matches!(s.join, Join::Initial | Join::SynReceived))
         };
@@ -227,8 +218,8 @@ impl<P: Payload> Connection<P> {
 
     /// Whether the limit of subflows admits another. In place of the first one it always does.
     pub(crate) fn may_join(&self) -> bool {
-        let works = |(subflow, metrics): (&Option<SubflowState<P>>, &SubflowMetrics)| {
-            metrics.state != SubflowStatus::Closed && subflow.as_ref().is_some_and(SubflowState::is_joined)
+        let works = |(subflow, metrics): (&Option<Subflow<P>>, &SubflowMetrics)| {
+            metrics.state != SubflowStatus::Closed && subflow.as_ref().is_some_and(Subflow::is_joined)
         };
         self.joined() < usize::from(self.config.path_manager.subflows)
             || !self.subflows.iter().zip(&self.metrics).any(works)
@@ -237,7 +228,7 @@ impl<P: Payload> Connection<P> {
     /// Makes room for another join that isn't authenticated: the oldest of too many is dropped silently, since anybody who
     /// knows the token can open any number.
     pub(super) fn limit_half_open(&mut self) {
-        let half_open = |(subflow, metrics): &(&Option<SubflowState<P>>, &SubflowMetrics)| {
+        let half_open = |(subflow, metrics): &(&Option<Subflow<P>>, &SubflowMetrics)| {
             metrics.state == SubflowStatus::Handshaking
                 && subflow.as_ref().is_some_and(|subflow| subflow.join == Join::SynReceived)
         };
@@ -306,8 +297,7 @@ impl<P: Payload> Connection<P> {
                 self.retry_join(now, request);
             }
         }
-        if !self.negotiated.confirmed && !self.subflows[index].as_ref().is_some_and(SubflowState::is_opening)
-        {
+        if !self.negotiated.confirmed && !self.subflows[index].as_ref().is_some_and(Subflow::is_opening) {
             self.drop_opening_joins();
         }
         self.reinject_all(index);

@@ -20,7 +20,7 @@ use proptest::prelude::*;
 use super::testing::{build, subflow, subflows};
 use super::{Ack, CongestionControl, LossCause, RateSample, builtin};
 use crate::config::AckCounting;
-use crate::contract::{Departures, check, is_exempt, variants};
+use crate::departures::{Departures, check, is_exempt, variants};
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::{MILLISECOND, Nanos};
 

@@ -15,7 +15,7 @@ use crate::scheduler::Fate;
 /// One TCP connection. Hot fields come first: with thousands of connections each cache line is a miss.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Subflow<P> {
+pub struct Tcb<P> {
     /// There is nothing to send, whatever the windows allow, until something happens.
     pub(super) nothing_to_send: bool,
     pub(super) reset_pending: bool,
@@ -50,9 +50,9 @@ pub(super) struct Handshake {
     pub refusal: Option<Seq>,
 }
 
-impl<P: Payload> Subflow<P> {
+impl<P: Payload> Tcb<P> {
     pub(super) fn new(cx: &mut Context<'_>, tuple: FourTuple, state: State, path_mtu: u32, isn: u32) -> Self {
-        Subflow {
+        Tcb {
             nothing_to_send: false,
             reset_pending: false,
             probing: Probing { unanswered: 0, received_at: cx.now },
