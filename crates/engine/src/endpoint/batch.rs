@@ -10,7 +10,6 @@ use std::cmp::Reverse;
 use ropewalk_wire::{FourTuple, Payload};
 
 use super::{Endpoint, SubflowHandle};
-use crate::mptcp::Connection;
 use crate::{Entropy, Nanos, PathId};
 
 #[doc(hidden)]
@@ -41,7 +40,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         subflow: SubflowHandle,
     ) -> impl Iterator<Item = (SubflowHandle, PathId, FourTuple)> {
         let connection = self.slots.get(subflow.index as usize).and_then(|slot| slot.connection.as_deref());
-        let routes = connection.into_iter().flat_map(Connection::routes);
+        let routes = connection.into_iter().flat_map(|connection| connection.subflows.routes());
         routes.map(move |(number, path, tuple)| {
             (SubflowHandle { index: subflow.index, subflow: number.0 }, path, tuple)
         })

@@ -27,7 +27,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// When the connection is lost or forgotten, or our side is closed.
     pub fn write(&mut self, now: Nanos, id: ConnectionId, data: P) -> Result<usize, StreamError> {
         let connection = self.get(id)?;
-        let taken = connection.write(now, data).ok_or_else(|| connection.write_error())?;
+        let taken = connection.write(now, data).ok_or_else(|| connection.closing.write_error())?;
         self.on_changed(now, id.index);
         Ok(taken)
     }
@@ -45,7 +45,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
 
     fn after_read(&mut self, id: ConnectionId, data: Option<P>) -> Result<Option<P>, StreamError> {
         let connection = self.get(id)?;
-        let lost = if data.is_none() { connection.loss() } else { None };
+        let lost = if data.is_none() { connection.closing.loss() } else { None };
         if connection.has_pending_tx() || connection.is_forgettable() {
             self.queue_tx(id.index);
         }
@@ -66,7 +66,10 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     pub fn ask_again(&mut self) -> bool {
         let mut any = false;
         for index in 0..self.slots.len() {
-            if self.slots[index].connection.as_deref_mut().is_some_and(Connection::ask_again) {
+            if let Some(connection) = self.slots[index].connection.as_deref_mut()
+                && connection.scheduling.is_undecided()
+            {
+                connection.wake();
                 self.queue_tx(index as u32);
                 any = true;
             }

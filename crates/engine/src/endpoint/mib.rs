@@ -78,7 +78,7 @@ struct Totals {
 
 impl Totals {
     fn add<P: Payload>(&mut self, connection: &Connection<P>) {
-        self.tcp += &connection.tcp_totals();
+        self.tcp += &connection.subflows.totals();
         self.checksum_errors += connection.checksum_errors();
         let [announcements, announced_ports, fast_closes] = connection.accepted_controls();
         self.announcements += announcements;
@@ -126,7 +126,7 @@ impl Mib {
                 mptcp.capable_ack_rx += u64::from(*multipath);
             }
             Event::SubflowAdded { subflow, .. } => {
-                if connection.is_our_join(*subflow) {
+                if connection.subflows.is_our_join(*subflow) {
                     mptcp.join_synack_rx += 1;
                 } else {
                     self.passive_opens += 1;

@@ -33,7 +33,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// # Errors
     /// When the connection is forgotten.
     pub fn set_trace_decisions(&mut self, now: Nanos, id: ConnectionId, on: bool) -> Result<(), OptionError> {
-        self.change(now, id, |connection| connection.set_trace_decisions(on))
+        self.change(now, id, |connection| connection.scheduling.set_traced(on))
     }
 
     /// Corks the stream or uncorks it (`TCP_CORK`): while it is corked, data that doesn't fill a segment waits for more, for 200 ms
@@ -98,7 +98,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         bytes: u64,
         deadline: Option<Nanos>,
     ) -> Result<(), OptionError> {
-        self.change(now, id, |connection| connection.begin_message(bytes, deadline))
+        self.change(now, id, |connection| connection.send.begin_message(bytes, deadline))
     }
 
     /// Says that a message ends with what has been written, and until when it has to be delivered. One that was announced as longer
@@ -112,7 +112,10 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         id: ConnectionId,
         deadline: Option<Nanos>,
     ) -> Result<(), OptionError> {
-        self.change(now, id, |connection| connection.end_message(deadline))
+        self.change(now, id, |connection| {
+            connection.send.end_message(deadline);
+            connection.wake();
+        })
     }
 
     //= RFC 9293 SHLD-21

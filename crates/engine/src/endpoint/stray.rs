@@ -95,7 +95,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let mut connection = Box::new(Connection::new(Role::Server, config, key, offset));
         //= RFC 8684 3.1-1 3.1-2 3.1-13 3.1-17 3.1-25
         match understood_capable(syn) {
-            Some(capable) => connection.require_checksum(capable.checksum_required),
+            Some(capable) => connection.handshake.require_checksum(capable.checksum_required),
             //= RFC 8684 3.1-27
             None => connection.fall_back(now, crate::mptcp::FallbackCause::NoMpCapable),
         }
@@ -130,7 +130,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let mtu = self.config.mtu(path);
         let connection = self.slots[index as usize].connection.as_mut();
         let joined = connection.and_then(|connection| {
-            if connection.keep_early_join(path, segment) {
+            if !connection.closing.is_terminated() && connection.handshake.keep_early_join(path, segment) {
                 return Some(None);
             }
             connection.join(now, path, segment, mtu, isn, nonce).map(Some)

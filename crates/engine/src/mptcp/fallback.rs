@@ -3,7 +3,7 @@
 use ropewalk_wire::{DssMapping, Flags, Payload, Segment, Seq};
 
 use super::close_reason::{CloseReason, Interference};
-use super::connection::{Connection, Mode};
+use super::connection::Connection;
 use super::mapping::Failing;
 use super::stats::{Event, FallbackCause};
 use crate::Nanos;
@@ -15,14 +15,8 @@ const MP_FAIL_TRIES: u32 = 6;
 impl<P: Payload> Connection<P> {
     #[cold]
     pub(crate) fn fall_back(&mut self, now: Nanos, cause: FallbackCause) {
-        if self.mode == Mode::Plain {
-            return;
-        }
-        let negotiating = self.mode == Mode::Negotiating;
-        self.mode = Mode::Plain;
-        self.negotiated.confirmed = true;
-        self.negotiated.checksum = false;
-        self.judge_window();
+        let Some(negotiating) = self.handshake.fall_back() else { return };
+        self.sending().judge_window();
         self.receive.buffer.held = 0;
         let mut held = None;
         for index in 0..self.subflows.len() {
@@ -37,7 +31,7 @@ impl<P: Payload> Connection<P> {
         }
         self.drop_opening_joins();
         if !negotiating || self.config.multipath {
-            self.events.push_back(Event::Fallback(cause));
+            self.events.push(Event::Fallback(cause));
         }
         self.wake();
         if let Some((index, failing)) = held {
@@ -48,12 +42,7 @@ impl<P: Payload> Connection<P> {
     /// Whether the stream can go on as plain TCP: one subflow has carried all of it, in order (RFC 8684 3.7).
     pub(crate) fn is_contiguous(&self) -> bool {
         // Only reinjections repeat anything on a subflow that never had another beside it.
-        self.is_alone() && self.stats.reinjected_bytes == 0 && self.receive.ofo_bytes() == 0
-    }
-
-    /// Whether a checksum has failed on the lone subflow.
-    pub(crate) fn is_failing(&self) -> bool {
-        self.subflows.iter().flatten().any(|subflow| subflow.failing.is_some())
+        self.subflows.is_alone() && self.stats.reinjected_bytes == 0 && self.receive.ofo_bytes() == 0
     }
 
     /// Whether an acceptable segment without DSS shows that the peer, or something on the way, has left Multipath
@@ -64,7 +53,7 @@ impl<P: Payload> Connection<P> {
         let waits_for_fin_ack = self.send.closed()
             && !self.send.fin_acked()
             && self.send.una() == self.send.written()
-            && self.meta_backoff >= 2
+            && self.send.backoff() >= 2
             && !segment.flags.contains(Flags::SYN);
         outcome.acked_bytes > 0 || (outcome.fin && !self.receive.finished()) || waits_for_fin_ack
     }
@@ -82,8 +71,8 @@ impl<P: Payload> Connection<P> {
     /// Repeats MP_FAIL while no infinite mapping comes, then resets the subflow. Returns whether it is to be called again.
     #[cold]
     pub(super) fn repeat_fail(&mut self, now: Nanos, index: usize) -> bool {
-        let first_dsn = self.first_dsn();
-        let Some(subflow) = self.subflows[index].as_mut() else { return false };
+        let first_dsn = self.handshake.remote_dsn(0);
+        let Some(subflow) = self.subflows.get_mut(index) else { return false };
         let Some(failing) = subflow.failing.as_mut() else { return false };
         if failing.repeats == MP_FAIL_TRIES {
             self.give_up_failing(now, index);
@@ -99,8 +88,8 @@ impl<P: Payload> Connection<P> {
     #[cold]
     fn give_up_failing(&mut self, now: Nanos, index: usize) {
         //= RFC 8684 3.7-11 3.7-12
-        let first_dsn = self.first_dsn();
-        if let Some(subflow) = self.subflows[index].as_mut() {
+        let first_dsn = self.handshake.remote_dsn(0);
+        if let Some(subflow) = self.subflows.get_mut(index) {
             let failing = subflow.failing.as_ref();
             subflow.fail_pending = failing.map(|failing| first_dsn.wrapping_add(failing.offset));
         }
@@ -119,7 +108,7 @@ impl<P: Payload> Connection<P> {
         }
         self.fall_back(now, FallbackCause::NoMapping);
         let next = self.receive.buffer.next;
-        let Some(subflow) = self.subflows[index].as_mut() else { return };
+        let Some(subflow) = self.subflows.get_mut(index) else { return };
         let base = *subflow.plain_rx_base.get_or_insert(position.wrapping_sub(next));
         if self.receive.insert(now, position.wrapping_sub(base), data) {
             self.after_receive(now, index);
@@ -131,9 +120,9 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(super) fn on_corrupt(&mut self, now: Nanos, index: usize, failing: Failing<P>) {
         self.stats.checksum_errors += 1;
-        let dsn = self.first_dsn().wrapping_add(failing.offset);
+        let dsn = self.handshake.remote_dsn(failing.offset);
         let contiguous = self.is_contiguous() && failing.offset == self.receive.buffer.next;
-        if let Some(subflow) = self.subflows[index].as_mut() {
+        if let Some(subflow) = self.subflows.get_mut(index) {
             //= RFC 8684 3.7-8 3.7-9 3.7-b
             subflow.fail_pending = Some(dsn);
             if contiguous {
@@ -150,7 +139,7 @@ impl<P: Payload> Connection<P> {
         // With another subflow, or one that is being opened, this one is reset with MP_FAIL on its RST and the data
         // comes again elsewhere. Without, and with a stream that plain TCP can't continue, nothing is left.
         //= RFC 8684 3.7-11 3.7-12
-        let cause = match self.live() {
+        let cause = match self.subflows.live() {
             1 => Interference::ChecksumOfLastSubflow,
             _ => Interference::Checksum,
         };
@@ -162,19 +151,17 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(super) fn contradicts_fallback(&self, index: usize, segment: &Segment<P>, rcv_before: u64) -> bool {
         let mapping = segment.dss.and_then(|dss| dss.mapping).filter(|mapping| mapping.len > 0);
-        let base = self.subflows[index].as_ref().and_then(|subflow| subflow.plain_rx_base);
-        let (Some(mapping), Some(base), Some(remote)) = (mapping, base, self.negotiated.remote_key) else {
-            return false;
-        };
+        let base = self.subflows.get(index).and_then(|subflow| subflow.plain_rx_base);
+        let (Some(mapping), Some(base)) = (mapping, base) else { return false };
+        let Some(offset) = self.handshake.offset_of(&mapping, self.receive.buffer.next) else { return false };
         let position = Seq(mapping.ssn).unfold(rcv_before);
-        mapping.ssn > 0
-            && position.wrapping_sub(base) != self.data_offset(remote.idsn, mapping.dsn, mapping.dsn_is_64)
+        mapping.ssn > 0 && position.wrapping_sub(base) != offset
     }
 
     /// What a lone subflow held when the connection became plain TCP: it is delivered as it came, altered or not.
     #[cold]
     pub(crate) fn release(&mut self, now: Nanos, index: usize, failing: Failing<P>) {
-        if let Some(subflow) = self.subflows[index].as_mut() {
+        if let Some(subflow) = self.subflows.get_mut(index) {
             subflow.plain_rx_base.get_or_insert(failing.position.wrapping_sub(failing.offset));
         }
         let mut offset = failing.offset;
@@ -190,9 +177,9 @@ impl<P: Payload> Connection<P> {
     /// from the last byte that arrived intact, and MP_FAIL in return; from there on the connection is plain TCP.
     #[cold]
     pub(crate) fn on_fail(&mut self, now: Nanos, index: usize) {
-        if self.mode == Mode::Plain {
+        if self.handshake.is_plain() {
             // The answer was lost.
-            if let Some(subflow) = self.subflows[index].as_mut()
+            if let Some(subflow) = self.subflows.get_mut(index)
                 && let Some((_, due)) = subflow.infinite.as_mut()
             {
                 *due = true;
@@ -207,13 +194,13 @@ impl<P: Payload> Connection<P> {
             return;
         }
         let una = self.send.una();
-        let dsn = self.negotiated.local_key.idsn.wrapping_add(1).wrapping_add(una);
+        let dsn = self.handshake.dsn(una);
         // If a checksum failed here as well, the peer's infinite mapping is still to come, and our MP_FAIL is on its way.
-        let is_failing = self.is_failing();
+        let is_failing = self.subflows.is_failing();
         if !is_failing {
             self.fall_back(now, FallbackCause::Checksum);
         }
-        if let Some(subflow) = self.subflows[index].as_mut() {
+        if let Some(subflow) = self.subflows.get_mut(index) {
             //= RFC 8684 3.7-10
             let checksum = Some(0);
             // One subflow, in order, nothing repeated: the stream's first byte is the subflow's.
@@ -229,9 +216,8 @@ impl<P: Payload> Connection<P> {
     /// An infinite mapping: the peer fell back (RFC 8684 3.7). Data whose checksum failed belongs to the stream if the mapping
     /// counts from there or before, as it should. Linux maps its next new data instead: then the data that failed stays unmapped.
     #[cold]
-    pub(super) fn on_infinite(&mut self, now: Nanos, index: usize, idsn: u64, mapping: &DssMapping) {
-        let offset = self.data_offset(idsn, mapping.dsn, mapping.dsn_is_64);
-        let Some(subflow) = self.subflows[index].as_mut() else { return };
+    pub(super) fn on_infinite(&mut self, now: Nanos, index: usize, offset: u64, mapping: &DssMapping) {
+        let Some(subflow) = self.subflows.get_mut(index) else { return };
         let position = Seq(mapping.ssn).unfold(subflow.tcp.rcv_nxt());
         let base = position.wrapping_sub(offset);
         let failed = subflow.failing.as_ref();

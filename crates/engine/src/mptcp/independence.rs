@@ -3,7 +3,8 @@
 
 use ropewalk_wire::Payload;
 
-use super::connection::{Connection, Mode};
+use super::connection::Connection;
+use super::deadlines::Deadline;
 use super::subflow::Subflow;
 use crate::metrics::SubflowStatus;
 
@@ -12,16 +13,16 @@ impl<P: Payload> Connection<P> {
     /// closed. A single timeout, or whatever arrives but SYN, FIN, RST, the options of the path manager, and a
     /// DATA_FIN for a side that is closed, doesn't bring it to do what concerns others.
     pub(crate) fn is_independent(&self) -> bool {
-        let goes_on = self.mode != Mode::Negotiating
-            && self.negotiated.confirmed
-            && !self.life.terminated
+        let goes_on = !self.handshake.is_negotiating()
+            && self.handshake.is_confirmed()
+            && !self.closing.is_terminated()
             && !(self.receive.finished() && self.send.closed())
-            && self.deadlines.linger.is_none();
+            && !self.deadlines.is_set(Deadline::Linger);
         self.path_manager.is_idle()
             && goes_on
-            && self.subflows.iter().zip(&self.metrics).all(|(subflow, metrics)| {
+            && self.subflows.with_metrics().all(|(subflow, metrics)| {
                 matches!(metrics.state, SubflowStatus::Usable | SubflowStatus::Handshaking)
-                    && subflow.as_ref().is_some_and(Subflow::is_independent)
+                    && subflow.is_independent()
             })
     }
 }

@@ -94,7 +94,7 @@ pub struct SubflowInfo {
 impl<P: Payload> Connection<P> {
     /// The connection's state now.
     pub fn info(&self, now: Nanos) -> ConnectionInfo {
-        let live = self.live().min(usize::from(u8::MAX)) as u8;
+        let live = self.subflows.live().min(usize::from(u8::MAX)) as u8;
         let stats = self.stats(now);
         let limits = &self.config.path_manager;
         ConnectionInfo {
@@ -103,14 +103,14 @@ impl<P: Payload> Connection<P> {
             subflows_max: limits.subflows,
             add_addr_signal: self.path_manager.announced().min(usize::from(u8::MAX)) as u8,
             add_addr_accepted_max: limits.add_addr_accepted,
-            fallback: self.is_plain(),
-            remote_key_received: self.negotiated.remote_key.is_some(),
+            fallback: self.handshake.is_plain(),
+            remote_key_received: self.handshake.has_remote_key(),
             token: self.token(),
             write_seq: self.send.written(),
             snd_una: self.send.una(),
             rcv_nxt: self.receive.buffer.next,
-            csum_enabled: self.negotiated.checksum,
-            retransmits: self.meta_backoff,
+            csum_enabled: self.handshake.has_checksums(),
+            retransmits: self.send.backoff(),
             bytes_retrans: stats.reinjected_bytes,
             bytes_sent: stats.bytes_by_subflow.iter().sum(),
             bytes_received: self.receive.buffer.next,
@@ -120,22 +120,22 @@ impl<P: Payload> Connection<P> {
             snd_wnd: self.send.peer_window(),
             sndbuf: self.send.limit(),
             rcvbuf: self.receive.buffer.limit,
-            scheduler: self.scheduling.scheduler.name(),
+            scheduler: self.scheduling.name(),
             congestion: self.congestion.name(),
         }
     }
 
     /// A subflow's state now; `None` if it was forgotten.
     pub fn subflow_info(&self, now: Nanos, subflow: SubflowId) -> Option<SubflowInfo> {
-        let metrics = self.metrics.get(subflow.index())?;
-        let state = self.subflows.get(subflow.index())?.as_ref()?;
+        let metrics = self.subflows.metrics().get(subflow.index())?;
+        let state = self.subflows.get(subflow.index())?;
         Some(self.info_of(now, state, metrics))
     }
 
     /// The state of every subflow that isn't forgotten; closed ones may be among them.
     pub fn subflow_infos(&self, now: Nanos) -> impl Iterator<Item = SubflowInfo> + '_ {
-        let known = self.subflows.iter().zip(&self.metrics);
-        known.filter_map(move |(state, metrics)| Some(self.info_of(now, state.as_ref()?, metrics)))
+        let known = self.subflows.with_metrics();
+        known.map(move |(state, metrics)| self.info_of(now, state, metrics))
     }
 
     fn info_of(&self, now: Nanos, state: &Subflow<P>, metrics: &SubflowMetrics) -> SubflowInfo {

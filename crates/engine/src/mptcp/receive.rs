@@ -40,6 +40,10 @@ pub(crate) struct ReceiveSide<P> {
     /// Everything up to the DATA_FIN has arrived.
     finished: bool,
     duplicate_bytes: u64,
+    /// The application knows that there is data to read.
+    told_readable: bool,
+    /// It knows of the end of the stream.
+    told_end: bool,
     /// Start of the interval in which reading speed is measured, and what was read by then (Linux's dynamic
     /// right-sizing).
     tuning: (Nanos, u64),
@@ -70,6 +74,8 @@ impl<P: Payload> ReceiveSide<P> {
             fin_at: None,
             finished: false,
             duplicate_bytes: 0,
+            told_readable: false,
+            told_end: false,
             tuning: (0, 0),
             tuning_at: 0,
             read: 0,
@@ -265,7 +271,29 @@ impl<P: Payload> ReceiveSide<P> {
     fn note_read(&mut self, piece: P) -> P {
         self.buffer.ready -= piece.len() as u64;
         self.read += piece.len() as u64;
+        self.told_readable &= self.buffer.ready > 0;
         piece
+    }
+
+    /// Whether the application is to be told that there is data to read: once, until it has read all.
+    #[inline]
+    pub fn take_readable(&mut self) -> bool {
+        let tells = self.buffer.ready > 0 && !self.told_readable;
+        self.told_readable |= tells;
+        tells
+    }
+
+    /// Whether the application is to be told of the end of the stream: once.
+    #[inline]
+    pub fn take_end(&mut self) -> bool {
+        let tells = self.finished && !self.told_end;
+        self.told_end |= tells;
+        tells
+    }
+
+    /// Whether everything is read and the peer's side closed.
+    pub fn is_at_end(&self) -> bool {
+        self.buffer.ready == 0 && self.finished
     }
 
     /// The first piece, or its first `max` bytes.
@@ -387,6 +415,12 @@ impl<P: Payload> ReceiveSide<P> {
             return true;
         }
         false
+    }
+
+    /// A subflow has advertised a window.
+    #[inline]
+    pub fn advertise(&mut self, window: u64) {
+        self.buffer.advertised_end = self.buffer.advertised_end.max(self.buffer.next + window);
     }
 
     //= RFC 8684 3.3.3-a
