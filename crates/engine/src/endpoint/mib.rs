@@ -79,14 +79,13 @@ struct Totals {
 impl Totals {
     fn add<P: Payload>(&mut self, connection: &Connection<P>) {
         self.tcp += &connection.subflows.totals();
-        self.checksum_errors += connection.checksum_errors();
-        let [announcements, announced_ports, fast_closes] = connection.accepted_controls();
-        self.announcements += announcements;
-        self.announced_ports += announced_ports;
-        self.fast_closes += fast_closes;
+        self.checksum_errors += connection.stats.checksum_errors;
+        self.announcements += connection.stats.announcements;
+        self.announced_ports += connection.stats.announced_ports;
+        self.fast_closes += connection.stats.fast_closes;
         self.join_hmac_failures[usize::from(connection.role() == Role::Client)] +=
-            connection.join_hmac_failures();
-        self.established += u64::from(connection.is_established());
+            connection.stats.join_hmac_failures;
+        self.established += u64::from(connection.is_multipath() && !connection.closing.is_terminated());
     }
 }
 

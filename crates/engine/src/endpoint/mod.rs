@@ -27,6 +27,7 @@ pub use crate::config::{ConnectionConfig, EndpointConfig};
 use crate::inline_queue::InlineQueue;
 pub use crate::mptcp::StreamError;
 use crate::mptcp::{Connection, Event, Role};
+use crate::tcp::Tcb;
 use crate::{Entropy, Nanos, PathId};
 use keyed::Keyed;
 use routes::Routes;
@@ -152,7 +153,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.mib.opened(config.multipath);
         let mut connection =
             Box::new(Connection::new(Role::Client, config, key, self.timestamp_offset(&tuple)));
-        connection.open(now, path, tuple, mtu, isn);
+        connection.open(now, path, |cx| Tcb::connect(cx, tuple, mtu, isn));
         let token = connection.token();
         let id = self.insert(connection, false);
         self.tokens.insert(token, id.index);
@@ -184,7 +185,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             && let Some(connection) = slot.connection.as_deref_mut()
             && connection.on_predicted_segment(now, usize::from(handle.subflow), segment)
         {
-            let has_events = !connection.events.is_empty() || connection.has_join_requests();
+            let has_events = !connection.events.is_empty() || connection.path_manager.has_join_requests();
             slot.queue(handle.index, &mut self.pending_tx);
             if has_events {
                 self.collect_events(now, handle.index);
@@ -400,7 +401,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     fn collect_events(&mut self, now: Nanos, index: u32) {
         let slot = &mut self.slots[index as usize];
         let Some(connection) = slot.connection.as_deref_mut() else { return };
-        let joins = connection.has_join_requests();
+        let joins = connection.path_manager.has_join_requests();
         if !joins && connection.events.is_empty() {
             return;
         }
@@ -438,7 +439,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         } else {
             Vec::new()
         };
-        if connection.has_join_requests() {
+        if connection.path_manager.has_join_requests() {
             self.open_joins(now, index);
         }
         for (path, syn) in early {
@@ -452,7 +453,9 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let slot = &mut self.slots[index as usize];
         slot.queued = false;
         match &slot.connection {
-            Some(connection) if !connection.events.is_empty() || connection.has_join_requests() => {
+            Some(connection)
+                if !connection.events.is_empty() || connection.path_manager.has_join_requests() =>
+            {
                 self.after_events(now, index);
             }
             _ => self.update_slot(index),
@@ -530,7 +533,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         loop {
             let slot = &mut self.slots[index as usize];
             let connection = slot.connection.as_mut();
-            let Some(request) = connection.and_then(|connection| connection.next_join_request()) else {
+            let Some(request) = connection.and_then(|connection| connection.path_manager.next_join_request())
+            else {
                 return;
             };
             let Some(tuple) = self.free_tuple(request.local, request.remote) else { continue };

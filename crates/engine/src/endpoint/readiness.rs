@@ -12,14 +12,14 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// # Errors
     /// When the connection is forgotten.
     pub fn readable_bytes(&self, id: ConnectionId) -> Result<u64, StreamError> {
-        self.connection(id).map(|connection| connection.readable_bytes()).ok_or(StreamError::Unknown)
+        self.connection(id).map(|connection| connection.receive.ready()).ok_or(StreamError::Unknown)
     }
 
     /// Whether [`read`](Self::read) has an answer now: data, the end of the stream, or an error. Changes with segments
     /// received, timeouts and reads.
     pub fn is_readable(&self, id: ConnectionId) -> bool {
         self.connection(id).is_none_or(|connection| {
-            connection.readable_bytes() > 0
+            connection.receive.ready() > 0
                 || connection.receive.is_at_end()
                 || connection.closing.loss().is_some()
         })
@@ -51,7 +51,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// there is space already, and then no event follows.
     pub fn want_write(&mut self, now: Nanos, id: ConnectionId) -> bool {
         let Ok(connection) = self.get(id) else { return true };
-        let is_ready = connection.want_write();
+        let is_ready = connection.writable_bytes().is_none_or(|bytes| bytes > 0);
+        connection.send.want_space(is_ready);
         self.on_changed(now, id.index);
         is_ready
     }

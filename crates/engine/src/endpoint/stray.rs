@@ -7,6 +7,7 @@ use ropewalk_wire::{Flags, MpCapable, MpJoin, MpTcpRst, Payload, Segment, Seq};
 
 use super::{ConnectionConfig, Endpoint, SubflowHandle, is_host};
 use crate::mptcp::{Connection, Role, is_understood};
+use crate::tcp::Tcb;
 use crate::{Entropy, Nanos, PathId};
 
 /// Most answers to segments of no connection that wait to be sent.
@@ -99,7 +100,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             //= RFC 8684 3.1-27
             None => connection.fall_back(now, crate::mptcp::FallbackCause::NoMpCapable),
         }
-        connection.answer(now, path, syn, self.config.mtu(path), isn);
+        let mtu = self.config.mtu(path);
+        connection.open(now, path, |cx| Tcb::accept(cx, syn, mtu, isn));
         connection
     }
 

@@ -7,7 +7,7 @@ use super::close_reason::ResetReason;
 use super::connection::Connection;
 use super::deadlines::Deadline;
 use super::path_manager::{JOIN_RETRIES, JoinRequest};
-use crate::{Nanos, SubflowId};
+use crate::Nanos;
 
 impl<P: Payload> Connection<P> {
     /// Subflow `index` was the last. Returns false if no other can follow: the keys aren't known to both ends, or the subflow was
@@ -23,36 +23,10 @@ impl<P: Payload> Connection<P> {
         }
         self.deadlines.set_if_none(Deadline::Linger, now + timeout);
         if was_used && self.handshake.is_client() {
-            self.reopen(index);
+            self.may_transmit |= self.joining().reopen(index);
         }
         // A peer that has refused every join for good has forgotten the connection.
         !self.handshake.is_client() || was_used || self.path_manager.awaits_join()
-    }
-
-    /// Asks for a subflow like the one that was lost, and for those from our other addresses.
-    #[cold]
-    fn reopen(&mut self, index: usize) {
-        let (Some(tuple), Some(subflow)) = (self.tuple(SubflowId(index as u8)), self.subflows.get(index))
-        else {
-            return;
-        };
-        let mut local = tuple.source();
-        local.set_port(0);
-        let again = JoinRequest {
-            path: self.subflows.metrics()[index].path,
-            local,
-            remote: tuple.destination(),
-            local_id: subflow.local_id,
-            remote_id: subflow.remote_id,
-            backup: subflow.backup_local,
-            attempt: 0,
-            early: false,
-        };
-        //= RFC 8684 3.1-14
-        if !(self.handshake.denies_joins() && again.remote_id == 0) {
-            self.request_join(again);
-        }
-        self.open_joins();
     }
 
     /// A join failed: tries it again later, unless it was often enough. A connection without subflows tries until it ends.
@@ -61,16 +35,10 @@ impl<P: Payload> Connection<P> {
         if self.deadlines.is_set(Deadline::Linger) && request.attempt < JOIN_RETRIES {
             request.attempt = request.attempt.min(JOIN_RETRIES - 2);
         }
-        if self.path_manager.retry_join(now, request) {
-            self.arm_retries();
-        }
-    }
-
-    /// A subflow works: the connection stops waiting for one.
-    #[inline]
-    pub(super) fn resume(&mut self) {
-        if !(self.send.fin_acked() && self.receive.finished()) {
-            self.deadlines.stop(Deadline::Linger);
+        if self.path_manager.retry_join(now, request)
+            && let Some(first) = self.path_manager.next_retry()
+        {
+            self.deadlines.set_no_later(Deadline::Control, first);
         }
     }
 }

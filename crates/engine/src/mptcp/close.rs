@@ -21,9 +21,9 @@ impl<P: Payload> Connection<P> {
         let was_waiting = self.send.una() < self.send.written();
         self.send.close();
         if self.config.tcp.user_timeout.is_some() {
-            self.start_user_timeout(now, was_waiting);
+            self.sending().start_user_timeout(now, was_waiting);
         }
-        self.notify(now, scheduler::Event::Closed);
+        self.sending().notify(now, scheduler::Event::Closed);
         self.wake();
         if self.handshake.is_multipath() && self.send.unsent() == 0 {
             // DATA_FIN alone: on an ACK of its own (RFC 8684 3.3.3).
@@ -40,7 +40,7 @@ impl<P: Payload> Connection<P> {
         // CLOSE in SYN-SENT deletes the connection, with what was written (RFC 9293 3.10.4).
         let opening = self.subflows.iter().all(|subflow| subflow.tcp.state() == State::SynSent);
         //= RFC 9293 SHLD-3
-        if self.receive.buffer.ready > 0 || opening {
+        if self.receive.ready() > 0 || opening {
             self.abort();
             return;
         }
@@ -109,22 +109,18 @@ impl<P: Payload> Connection<P> {
     pub(super) fn finish(&mut self) {
         if self.closing.end(CloseReason::Closed) {
             self.events.push(Event::Closed);
-            self.shrink();
+            // Frees unused memory: a busy server often has several times more connections in TIME-WAIT than open ones.
+            self.subflows.shrink();
+            self.send.shrink();
+            self.receive.shrink();
         }
-    }
-
-    /// Frees unused memory. A busy server often has several times more connections in TIME-WAIT than open ones.
-    fn shrink(&mut self) {
-        self.subflows.shrink();
-        self.send.shrink();
-        self.receive.shrink();
     }
 
     /// A subflow's FIN: in plain TCP the end of the stream, else only of the subflow.
     #[cold]
     pub(super) fn on_fin(&mut self, now: Nanos, index: usize) {
         if self.handshake.is_plain() {
-            let end = self.receive.buffer.next;
+            let end = self.receive.next();
             self.receive.note_fin(end);
             self.after_receive(now, index);
             self.check_closed(now);
@@ -142,9 +138,9 @@ impl<P: Payload> Connection<P> {
             let left = self.subflows.metrics().iter().any(|metrics| metrics.usable());
             let done = self.send.fin_acked() && self.receive.finished();
             if !done {
-                self.notify(now, scheduler::Event::SubflowRemoved(SubflowId(index as u8)));
+                self.sending().notify(now, scheduler::Event::SubflowRemoved(SubflowId(index as u8)));
                 if left {
-                    self.reinject_all(index);
+                    self.send.reinject_from(SubflowId(index as u8));
                 }
                 self.wake();
             }
@@ -186,7 +182,7 @@ impl<P: Payload> Connection<P> {
 
     /// Whether the endpoint may forget it.
     pub(crate) fn is_forgettable(&self) -> bool {
-        self.is_over() && (self.receive.buffer.ready == 0 || self.closing.is_abandoned())
+        self.is_over() && (self.receive.ready() == 0 || self.closing.is_abandoned())
     }
 
     /// Whether nothing more will be sent or received: what is left is data that wasn't read.

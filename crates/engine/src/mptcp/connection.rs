@@ -9,7 +9,7 @@ use super::closing::Closing;
 use super::deadlines::Deadlines;
 use super::event_queue::EventQueue;
 use super::handshake::Handshake;
-use super::path_manager::{JoinRequest, PathManager};
+use super::path_manager::PathManager;
 use super::receive::ReceiveSide;
 use super::scheduling::Scheduling;
 use super::send::SendSide;
@@ -19,7 +19,7 @@ use super::subflow::{Join, Subflow};
 use super::subflow_table::SubflowTable;
 use super::window_autotuning::WindowAutotuning;
 use crate::config::ConnectionConfig;
-use crate::congestion::CongestionControl;
+use crate::congestion::{CongestionControl, Subflows};
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::registry::Spec;
 use crate::scheduler::{self, Scheduler};
@@ -51,9 +51,9 @@ pub struct Connection<P: Payload> {
     pub(crate) receive: ReceiveSide<P>,
     pub(super) deadlines: Deadlines,
     pub(crate) events: EventQueue,
-    pub(super) stats: ConnectionStats,
+    pub(crate) stats: ConnectionStats,
     /// Some subflow may have something to send.
-    pub(super) may_transmit: bool,
+    pub(crate) may_transmit: bool,
     pub(crate) path_manager: PathManager,
 }
 
@@ -62,13 +62,12 @@ macro_rules! context {
     ($connection:ident, $now:ident, $index:ident, $metrics:ident, $outgoing:expr) => {
         Context {
             now: $now,
-            metrics: $metrics,
-            index: $index,
+            subflows: Subflows::new($metrics, $index),
             congestion: $connection.congestion.as_mut(),
             tcp: &$connection.config.tcp,
             timestamp_offset: $connection.timestamp_offset,
             shared: Shared {
-                receive: &$connection.receive.buffer,
+                receive: $connection.receive.buffer(),
                 multipath: !$connection.handshake.is_plain(),
                 ack_is_64: $connection.handshake.ack_is_64(),
                 outgoing: $outgoing,
@@ -107,15 +106,9 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// The context for subflow `index`, and the subflow.
+    /// The context for subflow `index`, and the subflow. `outgoing`: of the segment that is to be sent, if one is.
     #[inline]
-    pub(crate) fn split(&mut self, now: Nanos, index: usize) -> Option<(Context<'_>, &mut Subflow<P>)> {
-        self.split_to_send(now, index, Outgoing::default())
-    }
-
-    /// The same, for a segment to be sent.
-    #[inline]
-    pub(crate) fn split_to_send(
+    pub(crate) fn split(
         &mut self,
         now: Nanos,
         index: usize,
@@ -127,7 +120,7 @@ impl<P: Payload> Connection<P> {
 
     /// What sending stream data works with.
     #[inline(always)]
-    pub(crate) fn sending(&mut self) -> Sending<'_, P> {
+    pub(super) fn sending(&mut self) -> Sending<'_, P> {
         Sending {
             config: &self.config,
             handshake: &self.handshake,
@@ -139,12 +132,6 @@ impl<P: Payload> Connection<P> {
             events: &mut self.events,
             stats: &mut self.stats,
         }
-    }
-
-    /// Notifies the scheduler of an event.
-    #[inline]
-    pub(super) fn notify(&mut self, now: Nanos, event: scheduler::Event) {
-        self.sending().notify(now, event);
     }
 
     /// Adds a subflow on `path` and returns its index; `None` if there are too many.
@@ -179,53 +166,35 @@ impl<P: Payload> Connection<P> {
         let len = self.send.write(data);
         if len > 0 {
             if self.config.tcp.user_timeout.is_some() {
-                self.start_user_timeout(now, was_waiting);
+                self.sending().start_user_timeout(now, was_waiting);
             }
             self.stats.bytes_written += len as u64;
-            self.notify(now, scheduler::Event::Written(len as u64));
+            self.sending().notify(now, scheduler::Event::Written(len as u64));
             self.wake();
         }
         Some(len)
     }
 
-    /// Reads up to `max` bytes: `None` nothing now, an empty payload at the end.
-    pub(crate) fn read(&mut self, now: Nanos, max: usize) -> Option<P> {
+    /// Reads up to `max` bytes: `None` nothing now, an empty payload at the end. `whole`: of what arrived as several pieces, too.
+    pub(crate) fn read(&mut self, now: Nanos, max: usize, whole: bool) -> Option<P> {
         if max == 0 && !self.receive.is_at_end() {
             return None;
         }
-        let piece = self.receive.read(max);
-        self.on_read(now, piece)
-    }
-
-    /// As [`Self::read`], one piece as it arrived.
-    pub(crate) fn read_piece(&mut self, now: Nanos, max: usize) -> Option<P> {
-        if max == 0 && !self.receive.is_at_end() {
-            return None;
+        let piece = if whole { self.receive.read(max) } else { self.receive.read_piece(max) };
+        let Some(piece) = piece else { return self.receive.finished().then(P::default) };
+        if self.receive.tuning_due(now) {
+            self.receive.tune_for(now, self.config.receive_tuning, &mut self.subflows);
         }
-        let piece = self.receive.read_piece(max);
-        self.on_read(now, piece)
-    }
-
-    fn on_read(&mut self, now: Nanos, piece: Option<P>) -> Option<P> {
-        match piece {
-            Some(piece) => {
-                if self.receive.tuning_due(now) {
-                    self.receive.tune_for(now, self.config.receive_tuning, &mut self.subflows);
-                }
-                self.window_update();
-                if self.receive.buffer.ready == 0 && self.receive.ofo_bytes() == 0 {
-                    self.may_transmit |= self.subflows.on_all_read();
-                }
-                Some(piece)
-            }
-            None if self.receive.finished() => Some(P::default()),
-            None => None,
+        self.update_window();
+        if self.receive.ready() == 0 && self.receive.ofo_bytes() == 0 {
+            self.may_transmit |= self.subflows.on_all_read();
         }
+        Some(piece)
     }
 
-    /// Tells the peer when reading opened the window a good deal.
-    pub(super) fn window_update(&mut self) {
-        if self.receive.buffer.owes_update() {
+    /// Tells the peer when the window has opened a good deal.
+    pub(super) fn update_window(&mut self) {
+        if self.receive.buffer().owes_update() {
             self.may_transmit |= self.subflows.request_ack_on_all();
         }
     }
@@ -243,7 +212,7 @@ impl<P: Payload> Connection<P> {
     pub(crate) fn match_dsn_length(&mut self, now: Nanos, dsn_is_64: bool) {
         self.handshake.match_dsn_length(dsn_is_64);
         for index in 0..self.subflows.len() {
-            if let Some((mut cx, subflow)) = self.split(now, index) {
+            if let Some((mut cx, subflow)) = self.split(now, index, Outgoing::default()) {
                 subflow.tcp.refresh_mss(&mut cx);
             }
         }
@@ -286,7 +255,7 @@ impl<P: Payload> Connection<P> {
         (stats.data_segments, stats.retransmissions, stats.timeouts) =
             (tcp.data_segments, tcp.retrans_segs, tcp.timeouts);
         stats.bytes_by_subflow = self.subflows.bytes_sent();
-        stats.bytes_received = self.receive.buffer.next;
+        stats.bytes_received = self.receive.next();
         stats.received_twice_bytes = self.receive.duplicate_bytes();
         stats.ofo = OfoStats {
             bytes: self.receive.ofo_bytes(),
@@ -304,7 +273,7 @@ impl<P: Payload> Connection<P> {
 
     /// Bytes delivered in order so far.
     pub fn bytes_received(&self) -> u64 {
-        self.receive.buffer.next
+        self.receive.next()
     }
 
     /// Connection-level send window that is left, bytes.
@@ -332,26 +301,6 @@ impl<P: Payload> Connection<P> {
         Some(self.subflows.get(subflow.index())?.tcp.counters())
     }
 
-    /// Addresses that the peer announced, those with a port, and MP_FASTCLOSEs, all of them authentic.
-    pub(crate) fn accepted_controls(&self) -> [u64; 3] {
-        [self.stats.announcements, self.stats.announced_ports, self.stats.fast_closes]
-    }
-
-    /// DSS checksums that failed.
-    pub(crate) fn checksum_errors(&self) -> u64 {
-        self.stats.checksum_errors
-    }
-
-    /// MP_JOINs with a wrong HMAC.
-    pub(crate) fn join_hmac_failures(&self) -> u64 {
-        self.stats.join_hmac_failures
-    }
-
-    /// Whether it counts as an established Multipath TCP connection (`MPTcpExtMPCurrEstab`).
-    pub(crate) fn is_established(&self) -> bool {
-        self.is_multipath() && !self.closing.is_terminated()
-    }
-
     /// Other algorithms from now on; see [`crate::endpoint::Endpoint::set_algorithms`].
     pub(crate) fn set_algorithms(
         &mut self,
@@ -376,55 +325,16 @@ impl<P: Payload> Connection<P> {
                 continue;
             }
             if congestion.is_some() {
-                self.congestion.subflow_added(self.subflows.metrics_mut(), index, now);
+                self.congestion.subflow_added(&mut Subflows::new(self.subflows.metrics_mut(), index), now);
             }
             if scheduler.is_some() {
-                self.notify(now, crate::scheduler::Event::SubflowAdded(SubflowId(index as u8)));
+                self.sending().notify(now, crate::scheduler::Event::SubflowAdded(SubflowId(index as u8)));
             }
         }
-    }
-
-    /// Bytes that can be read.
-    pub(crate) fn readable_bytes(&self) -> u64 {
-        self.receive.buffer.ready
     }
 
     /// Bytes that can be written; `None` if nothing ever can.
     pub(crate) fn writable_bytes(&self) -> Option<u64> {
         (!self.send.closed() && !self.closing.is_terminated()).then(|| self.send.space())
-    }
-
-    /// Has the application told when there is space. Returns whether there is some.
-    pub(crate) fn want_write(&mut self) -> bool {
-        let is_ready = self.writable_bytes().is_none_or(|bytes| bytes > 0);
-        self.send.want_space(is_ready);
-        is_ready
-    }
-
-    /// Declares the whole size that will be written.
-    pub(crate) fn declare_size(&mut self, bytes: u64) {
-        self.send.declare(bytes);
-    }
-
-    /// Whether a join waits for the endpoint to open it.
-    #[inline]
-    pub(crate) fn has_join_requests(&self) -> bool {
-        self.path_manager.has_join_requests()
-    }
-
-    /// The next join for the endpoint to open.
-    pub(crate) fn next_join_request(&mut self) -> Option<JoinRequest> {
-        self.path_manager.next_join_request()
-    }
-
-    /// Whether our side isn't closed.
-    pub(crate) fn is_send_open(&self) -> bool {
-        !self.send.closed()
-    }
-
-    /// Whether it has something to send, or may have.
-    #[inline]
-    pub(crate) fn has_pending_tx(&self) -> bool {
-        self.may_transmit
     }
 }

@@ -1,5 +1,6 @@
 //! The connection's own deadlines.
 
+use super::path_manager::CONTROL_INTERVAL;
 use crate::Nanos;
 
 /// What a connection waits for.
@@ -50,6 +51,11 @@ impl Deadlines {
     pub fn set_no_later(&mut self, deadline: Deadline, at: Nanos) {
         let known = self.get(deadline);
         self.set(deadline, known.map_or(at, |known| known.min(at)));
+    }
+
+    /// Control options are repeated after a while.
+    pub fn arm_control(&mut self, now: Nanos) {
+        self.set_no_later(Deadline::Control, now + CONTROL_INTERVAL);
     }
 
     /// Unsets it.

@@ -42,7 +42,7 @@ impl<P: Payload> Connection<P> {
         }
         // Nothing is left to remember of a mapping that ends with its data, but if the current one covers that as well.
         let is_own = mapping.ends_after(data.len()) && position >= subflow.mapping.end();
-        let is_verified = self.handshake.has_checksums() || subflow.failing.is_some();
+        let is_verified = self.handshake.has_checksums() || subflow.is_failing();
         if is_own && !is_verified && !self.handshake.is_plain() {
             *moved |= self.receive.insert(now, mapping.offset, data);
             return true;
@@ -61,15 +61,14 @@ impl<P: Payload> Connection<P> {
     ) -> bool {
         let first_dsn = self.handshake.has_checksums().then(|| self.handshake.remote_dsn(0));
         let Some(subflow) = self.subflows.get_mut(index) else { return false };
-        if let Some(failing) = subflow.failing.as_mut() {
-            self.receive.buffer.held += data.len() as u64;
-            failing.pieces.push(data);
+        if subflow.is_failing() {
+            self.receive.hold(data.len());
+            subflow.fallback_mut().hold_more(data);
             return true;
         }
         if self.handshake.is_plain() {
-            let next = self.receive.buffer.next;
-            let base = *subflow.plain_rx_base.get_or_insert(position.wrapping_sub(next));
-            *moved |= self.receive.insert(now, position.wrapping_sub(base), data);
+            let offset = subflow.fallback_mut().plain_offset(position, self.receive.next());
+            *moved |= self.receive.insert(now, offset, data);
             return true;
         }
         let mut at = position;
@@ -100,7 +99,7 @@ impl<P: Payload> Connection<P> {
 
     /// In-order data or the end of the stream may have come.
     pub(super) fn after_receive(&mut self, now: Nanos, index: usize) {
-        if self.closing.is_abandoned() && self.receive.buffer.ready > 0 {
+        if self.closing.is_abandoned() && self.receive.ready() > 0 {
             self.abort();
             return;
         }

@@ -4,12 +4,13 @@ use ropewalk_wire::{Flags, MpJoin, Payload, RareOptions, Segment};
 
 use super::close_reason::{CloseReason, JoinError};
 use super::connection::{Connection, Role};
-use super::path_manager::JoinRequest;
+use super::deadlines::Deadline;
 use super::stats::{Event, FallbackCause};
 use super::subflow::Join;
+use crate::congestion::Subflows;
 use crate::metrics::SubflowStatus;
 use crate::scheduler;
-use crate::tcp::State;
+use crate::tcp::{Outgoing, State};
 use crate::{Nanos, SubflowId};
 
 impl<P: Payload> Connection<P> {
@@ -32,7 +33,7 @@ impl<P: Payload> Connection<P> {
                 if established && self.handshake.on_syn_ack(capable) {
                     if self.config.path_manager.early_join {
                         self.path_manager.begin_early();
-                        self.open_joins();
+                        self.may_transmit |= self.joining().open_all();
                     }
                 } else {
                     //= RFC 8684 3.1-26 3.7-1 6-1
@@ -66,17 +67,6 @@ impl<P: Payload> Connection<P> {
                 true
             }
             _ => true,
-        }
-    }
-
-    /// The third ACK of a connection that we accepted.
-    #[cold]
-    pub(super) fn on_third_ack(&mut self, now: Nanos, rare: Option<&RareOptions>) {
-        let capable = rare.and_then(|rare| rare.mp_capable);
-        //= RFC 8684 3.1-9 3.1-28 3.1-29
-        // Without the keys nothing can be verified.
-        if !self.handshake.on_third_ack(capable) {
-            self.fall_back(now, FallbackCause::NoOptionsInHandshake);
         }
     }
 
@@ -156,9 +146,12 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(crate) fn make_usable(&mut self, now: Nanos, index: usize) {
         self.subflows.metrics_mut()[index].state = SubflowStatus::Usable;
-        self.resume();
-        self.congestion.subflow_added(self.subflows.metrics_mut(), index, now);
-        self.notify(now, scheduler::Event::SubflowAdded(SubflowId(index as u8)));
+        if !(self.send.fin_acked() && self.receive.finished()) {
+            // The connection stops waiting for a subflow.
+            self.deadlines.stop(Deadline::Linger);
+        }
+        self.congestion.subflow_added(&mut Subflows::new(self.subflows.metrics_mut(), index), now);
+        self.sending().notify(now, scheduler::Event::SubflowAdded(SubflowId(index as u8)));
         let path = self.subflows.metrics()[index].path;
         self.close_replaced_subflows(now, index);
         if let Some((subflow, metrics)) = self.subflows.both_mut(index) {
@@ -195,7 +188,7 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(super) fn join_confirmed(&mut self, now: Nanos) {
         let Some(refused) = self.path_manager.end_early() else {
-            self.open_joins();
+            self.may_transmit |= self.joining().open_all();
             return;
         };
         for index in 0..self.subflows.len() {
@@ -205,7 +198,9 @@ impl<P: Payload> Connection<P> {
                 self.send_third_ack(now, index);
             }
         }
-        refused.into_iter().for_each(|request| self.request_join(request));
+        for request in refused {
+            self.may_transmit |= self.joining().request(request);
+        }
     }
 
     //= RFC 8684 3.2-5
@@ -217,18 +212,7 @@ impl<P: Payload> Connection<P> {
             subflow.tcp.request_ack();
             self.subflows.note_join();
             self.may_transmit = true;
-            self.arm_control(now);
-        }
-    }
-
-    /// The peer refused a join that was opened before its first DSS: it is opened once more, after that DSS.
-    #[cold]
-    pub(super) fn on_early_refusal(&mut self, request: JoinRequest) {
-        let again = JoinRequest { early: false, ..request };
-        if self.handshake.is_confirmed() {
-            self.request_join(again);
-        } else {
-            self.path_manager.on_early_refusal(again);
+            self.deadlines.arm_control(now);
         }
     }
 
@@ -262,7 +246,7 @@ impl<P: Payload> Connection<P> {
         if !lacks_keys {
             return false;
         }
-        let Some((cx, subflow)) = self.split(now, index) else { return false };
+        let Some((cx, subflow)) = self.split(now, index, Outgoing::default()) else { return false };
         if subflow.tcp.state() != State::SynReceived {
             return false;
         }

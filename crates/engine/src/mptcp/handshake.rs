@@ -1,7 +1,7 @@
 //! What the handshake knows: both keys, what both ends agreed on, and what waits for the peer's key (RFC 8684 3.1, 3.2). What
 //! follows from it for subflows and the stream is in `establish.rs`.
 
-use ropewalk_wire::{Dss, DssMapping, MpCapable, MpJoin, Payload, Segment, Seq};
+use ropewalk_wire::{Dss, DssMapping, MpCapable, MpJoin, Payload, Segment, Seq, checksum};
 
 use super::connection::Role;
 use super::crypto::{Key, add_addr_hmac, join_hmac, leftmost_64, leftmost_160};
@@ -10,7 +10,7 @@ use super::is_understood;
 use super::subflow::{Join, Subflow};
 use crate::PathId;
 use crate::config::{ConnectionConfig, LocalEndpoint};
-use crate::tcp::{Kind, data_ack_len};
+use crate::tcp::{Kind, Mapping, data_ack_len};
 
 /// The protocol of the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,6 +105,13 @@ impl<P: Payload> Handshake<P> {
     #[inline]
     pub fn has_checksums(&self) -> bool {
         self.checksum
+    }
+
+    /// Segments of a super-segment, of `max` at most. A checksum covers a whole mapping, and a part that is lost must come again with
+    /// the same: one segment each.
+    #[inline]
+    pub fn most_segments(&self, max: u32) -> u32 {
+        if self.checksum { 1 } else { max }
     }
 
     /// Whether our DATA_ACKs have 64 bits.
@@ -252,6 +259,23 @@ impl<P: Payload> Handshake<P> {
         } else {
             Seq((mapping.dsn as u32).wrapping_sub(first as u32)).unfold(next)
         })
+    }
+
+    /// The mapping that travels with a segment's data. `isn`: the peer's, of the subflow; `next`: the offset expected.
+    #[inline(always)]
+    pub fn mapping_of(&self, segment: &Segment<P>, isn: u32, next: u64) -> Mapping {
+        let Some(dss) = &segment.dss else { return first_mapping(segment, isn) };
+        let Some(mapping) = &dss.mapping else { return Mapping::default() };
+        let Some(offset) = self.offset_of(mapping, next) else {
+            return Mapping::default();
+        };
+        if segment.payload.is_empty() || offset > 1 << 62 || mapping.checksum.is_some() != self.checksum {
+            return Mapping::default();
+        }
+        let len = mapping.len.saturating_sub(u16::from(dss.data_fin));
+        let checksum = mapping.checksum.map_or(0, |sum| checksum::update(sum, mapping.len, len));
+        let skip = segment.seq.0.wrapping_sub(isn).wrapping_sub(mapping.ssn);
+        Mapping::new(offset, len, checksum, skip)
     }
 
     /// The offset up to which a DATA_ACK acknowledges, where `una` is the first byte that wasn't acknowledged.
@@ -428,4 +452,15 @@ impl<P: Payload> Handshake<P> {
         self.early = self.early.take().filter(|early| !early.is_empty());
         joins
     }
+}
+
+/// The mapping of the first data, which comes with MP_CAPABLE in place of a DSS (RFC 8684 3.1).
+#[cold]
+fn first_mapping<P: Payload>(segment: &Segment<P>, isn: u32) -> Mapping {
+    let capable = segment.rare.as_deref().and_then(|rare| rare.mp_capable);
+    let Some((capable, len)) = capable.and_then(|capable| Some((capable, capable.data_len?))) else {
+        return Mapping::default();
+    };
+    let skip = segment.seq.0.wrapping_sub(isn).wrapping_sub(1);
+    Mapping::new(0, len, capable.checksum.unwrap_or(0), skip)
 }

@@ -1,16 +1,16 @@
 //! Segments in: options are classified first, then TCP's processing, then what the options and the data mean at
 //! connection level (RFC 8684 3.1 to 3.4).
 
-use ropewalk_wire::{Dss, DssMapping, Flags, Payload, RareOptions, Segment, checksum};
+use ropewalk_wire::{Dss, DssMapping, Flags, Payload, RareOptions, Segment};
 
 use super::close_reason::{CloseReason, Interference};
 use super::connection::Connection;
-use super::deadlines::Deadline;
+use super::retransmit::DataAcked;
 use super::stats::FallbackCause;
 use super::subflow::Subflow;
 use crate::metrics::SubflowStatus;
 use crate::scheduler;
-use crate::tcp::{Mapping, Outcome, State};
+use crate::tcp::{Mapping, Outcome, Outgoing, State};
 use crate::{Nanos, SubflowId};
 
 impl<P: Payload> Connection<P> {
@@ -25,10 +25,10 @@ impl<P: Payload> Connection<P> {
         segment: &mut Segment<P>,
     ) -> bool {
         let Some(subflow) = self.subflows.get(index) else { return false };
-        if !self.is_predicted(subflow, segment) {
+        if !self.handshake.is_multipath() || !subflow.is_predicted(segment) {
             return false;
         }
-        let mapping = self.mapping_of(subflow, segment);
+        let mapping = self.handshake.mapping_of(segment, subflow.tcp.peer_isn(), self.receive.next());
         self.process_segment::<true>(now, index, segment, mapping);
         true
     }
@@ -37,26 +37,13 @@ impl<P: Payload> Connection<P> {
     #[inline(never)]
     pub(crate) fn on_segment(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) {
         let Some(subflow) = self.subflows.get(index) else { return };
-        let mapping = self.mapping_of(subflow, segment);
+        let mapping = self.handshake.mapping_of(segment, subflow.tcp.peer_isn(), self.receive.next());
         self.process_segment::<false>(now, index, segment, mapping);
         if self.handshake.has_early_data() {
             for mut segment in self.handshake.take_early_data() {
                 self.on_segment(now, index, &mut segment);
             }
         }
-    }
-
-    /// Header prediction: whether a segment has a DSS and no rarer option, on a subflow that is joined, and is what the
-    /// subflow predicts as well. An infinite mapping isn't predicted.
-    #[inline]
-    fn is_predicted(&self, subflow: &Subflow<P>, segment: &Segment<P>) -> bool {
-        let Some(dss) = &segment.dss else { return false };
-        segment.rare.is_none()
-            && dss.mapping.as_ref().is_none_or(|mapping| mapping.len > 0)
-            && self.handshake.is_multipath()
-            && subflow.is_joined()
-            && subflow.tcp.matches(&segment.tuple)
-            && subflow.tcp.is_predicted(segment)
     }
 
     /// The way of every segment. `PREDICTED` answers questions, which are left out; it changes no rule.
@@ -73,7 +60,7 @@ impl<P: Payload> Connection<P> {
         if !PREDICTED && self.keep_early_data(now, index, segment) {
             return;
         }
-        let Some((mut cx, subflow)) = self.split(now, index) else { return };
+        let Some((mut cx, subflow)) = self.split(now, index, Outgoing::default()) else { return };
         let (state, rcv_nxt) = (subflow.tcp.state(), subflow.tcp.rcv_nxt());
         // Filled in where it stays: a copy of what was just written stalls.
         let mut outcome = Outcome::default();
@@ -97,7 +84,13 @@ impl<P: Payload> Connection<P> {
             self.on_dss(now, index, dss, window, (mapping.is_some(), had_data));
         }
         if self.handshake.is_plain() {
-            if had_data && segment.dss.is_some() && self.contradicts_fallback(index, segment, rcv_nxt) {
+            let sent_mapping = segment.dss.and_then(|dss| dss.mapping).filter(|_| had_data);
+            let contradicts = sent_mapping.is_some_and(|mapping| {
+                let offset = self.handshake.offset_of(&mapping, self.receive.next());
+                let subflow = self.subflows.get(index).zip(offset);
+                subflow.is_some_and(|(subflow, at)| subflow.contradicts_fallback(&mapping, at, rcv_nxt))
+            });
+            if contradicts {
                 self.refuse(now, index, CloseReason::Middlebox(Interference::MappingAfterFallback));
                 return;
             }
@@ -137,26 +130,6 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// The mapping that travels with a segment's data.
-    #[inline(always)]
-    fn mapping_of(&self, subflow: &Subflow<P>, segment: &Segment<P>) -> Mapping {
-        let Some(dss) = &segment.dss else { return first_mapping(segment, subflow.tcp.peer_isn()) };
-        let Some(mapping) = &dss.mapping else { return Mapping::default() };
-        let Some(offset) = self.handshake.offset_of(mapping, self.receive.buffer.next) else {
-            return Mapping::default();
-        };
-        if segment.payload.is_empty()
-            || offset > 1 << 62
-            || mapping.checksum.is_some() != self.handshake.has_checksums()
-        {
-            return Mapping::default();
-        }
-        let len = mapping.len.saturating_sub(u16::from(dss.data_fin));
-        let checksum = mapping.checksum.map_or(0, |sum| checksum::update(sum, mapping.len, len));
-        let skip = segment.seq.0.wrapping_sub(subflow.tcp.peer_isn()).wrapping_sub(mapping.ssn);
-        Mapping::new(offset, len, checksum, skip)
-    }
-
     /// Resets, handshakes, the options of which most segments have none, and what the want of a DSS means. Returns false if that is
     /// all that there is to the segment. `before`: the subflow's state, and whether there was data.
     #[inline(never)]
@@ -182,7 +155,11 @@ impl<P: Payload> Connection<P> {
             return false;
         }
         if self.handshake.is_negotiating() && state == State::SynReceived {
-            self.on_third_ack(now, rare);
+            //= RFC 8684 3.1-9 3.1-28 3.1-29
+            // Without the keys nothing can be verified.
+            if !self.handshake.on_third_ack(rare.and_then(|rare| rare.mp_capable)) {
+                self.fall_back(now, FallbackCause::NoOptionsInHandshake);
+            }
         }
         // Options of a join are ignored until its sender has proved that it has the keys.
         if !self.subflows.get(index).is_some_and(Subflow::is_joined)
@@ -198,11 +175,17 @@ impl<P: Payload> Connection<P> {
         }
         // Neither leaves room for a DSS, and both show that options still pass: ADD_ADDR, and a third ACK that is repeated.
         let instead = rare.is_some_and(|rare| rare.add_addr.is_some() || rare.mp_capable.is_some());
+        let ended = self.receive.finished();
         let is_plain = segment.dss.is_none() && self.handshake.is_multipath() && !instead;
         if is_plain && self.subflows.is_failing() {
-            return self.on_plain_while_failing(now, index, outcome);
+            // The peer may have fallen back. Its infinite mapping has to say so, and until then nothing is delivered. After a
+            // FIN none will come.
+            if outcome.fin {
+                self.give_up_failing(now, index);
+            }
+            return !outcome.fin;
         }
-        if is_plain && self.shows_fallback(segment, outcome) {
+        if is_plain && self.sending().shows_fallback(segment, outcome, ended) {
             // Something on the way strips options, or the peer fell back (RFC 8684 3.7).
             if !self.is_contiguous() {
                 //= RFC 8684 3.7-3 3.7-4
@@ -215,41 +198,24 @@ impl<P: Payload> Connection<P> {
         true
     }
 
-    /// After a subflow's timers: the scheduler's events, reinjection, its end.
-    pub(crate) fn note_outcome(&mut self, now: Nanos, index: usize, outcome: &Outcome) {
-        self.on_delivery(now, index, outcome);
-        if outcome.timeout {
-            self.on_subflow_timeout(now, index);
-        }
-        if let Some(cause) = outcome.failed {
-            self.remove(now, index, cause.into());
-        }
-    }
-
     /// What a subflow has found to be delivered or lost.
     #[inline(always)]
-    fn on_delivery(&mut self, now: Nanos, index: usize, outcome: &Outcome) {
+    pub(super) fn on_delivery(&mut self, now: Nanos, index: usize, outcome: &Outcome) {
         if outcome.acked_segments > 0 {
-            self.note_acknowledged(now, index, outcome.acked_segments);
+            if let Some((subflow, metrics)) = self.subflows.both_mut(index) {
+                subflow.timeouts = 0;
+                if metrics.state == SubflowStatus::Stale {
+                    metrics.state = SubflowStatus::Usable;
+                }
+            }
+            if self.scheduling.wants_acks() {
+                self.sending().notify_acknowledged(now, index, outcome.acked_segments);
+            }
         }
         if outcome.lost_segments > 0 {
             let (subflow, segments) = (SubflowId(index as u8), outcome.lost_segments);
-            self.notify(now, scheduler::Event::Lost { subflow, segments });
+            self.sending().notify(now, scheduler::Event::Lost { subflow, segments });
             self.wake();
-        }
-    }
-
-    /// So many segments of a subflow were acknowledged.
-    #[inline(always)]
-    fn note_acknowledged(&mut self, now: Nanos, index: usize, segments: u32) {
-        if let Some(subflow) = self.subflows.get_mut(index) {
-            subflow.timeouts = 0;
-        }
-        if self.subflows.metrics()[index].state == SubflowStatus::Stale {
-            self.subflows.metrics_mut()[index].state = SubflowStatus::Usable;
-        }
-        if self.scheduling.wants_acks() {
-            self.sending().notify_acknowledged(now, index, segments);
         }
     }
 
@@ -307,7 +273,12 @@ impl<P: Payload> Connection<P> {
             if !self.handshake.is_confirmed() {
                 self.on_confirmed(now);
             }
-            self.on_data_ack(now, ack, dss.ack_is_64, window);
+            // The window of the same segment: another's may be larger.
+            let acked = self.handshake.acked_offset(ack, dss.ack_is_64, self.send.una());
+            // As on most segments with data, neither is news.
+            if !self.send.is_repeated(acked, window) && self.send.may_acknowledge(acked) {
+                self.on_data_ack(now, acked, Some(window));
+            }
         }
         let Some(mapping) = &dss.mapping else {
             return;
@@ -321,7 +292,7 @@ impl<P: Payload> Connection<P> {
     /// A mapping that doesn't travel with data, or has a DATA_FIN or another length of DSN.
     #[inline(never)]
     fn on_mapping(&mut self, now: Nanos, index: usize, dss: &Dss, mapping: &DssMapping, has_data: bool) {
-        let Some(offset) = self.handshake.offset_of(mapping, self.receive.buffer.next) else { return };
+        let Some(offset) = self.handshake.offset_of(mapping, self.receive.next()) else { return };
         //= RFC 8684 3.7-a
         if mapping.len == 0 {
             // Some peers put an empty mapping on ACKs. Without data it counts as the answer to our MP_FAIL only.
@@ -364,51 +335,13 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// DATA_ACK and the window relative to it, which is that of the same segment: another's may be larger.
-    #[inline(always)]
-    pub(super) fn on_data_ack(&mut self, now: Nanos, ack: u64, is_64: bool, window: u64) {
-        let acked = self.handshake.acked_offset(ack, is_64, self.send.una());
-        // As on most segments with data.
-        if self.send.is_repeated(acked, window) {
-            return;
-        }
-        // What was written but never handed to a subflow can't have arrived: such a DATA_ACK is ignored, as by Linux.
-        let end = self.send.next_offset() + u64::from(self.send.closed() && self.send.unsent() == 0);
-        if acked > end {
-            return;
-        }
-        self.data_acknowledged(now, acked, Some(window));
-    }
-
-    pub(crate) fn data_acknowledged(&mut self, now: Nanos, acked: u64, window: Option<u64>) {
-        if let Some(window) = window
-            && self.send.on_window(acked, window)
-        {
-            if self.handshake.is_plain() {
-                self.send.reset_backoff();
-                self.deadlines.stop(Deadline::Retransmit);
-            }
-            self.scheduling.unblock(now);
+    /// Everything up to `acked` is acknowledged. `window`: relative to it, if it is news.
+    fn on_data_ack(&mut self, now: Nanos, acked: u64, window: Option<u64>) {
+        let DataAcked { wakes, fin } = self.sending().on_data_ack(now, acked, window);
+        if wakes {
             self.wake();
         }
-        let data = acked.min(self.send.written());
-        //= RFC 8684 3.3.2-4 3.3.6-2 4-1
-        if self.send.acknowledge(data) > 0 {
-            self.send.progress(now);
-            self.send.reset_backoff();
-            self.notify(now, scheduler::Event::DataAcked);
-            self.wake();
-            self.send.wake_writer(&mut self.events);
-            self.sending().arm_retransmission(now);
-        }
-        self.sending().judge_window();
-        if self.handshake.is_multipath()
-            && self.send.closed()
-            && !self.send.fin_acked()
-            && acked > self.send.written()
-        {
-            self.send.acknowledge_fin();
-            self.deadlines.stop(Deadline::Retransmit);
+        if fin {
             self.check_closed(now);
         }
     }
@@ -423,18 +356,7 @@ impl<P: Payload> Connection<P> {
         let outstanding: u64 =
             subflow.tcp.outstanding().next().map_or(self.send.assigned_end(), |(tag, _)| tag);
         if una >= 1 {
-            self.data_acknowledged(now, outstanding.max(self.send.una()), window);
+            self.on_data_ack(now, outstanding.max(self.send.una()), window);
         }
     }
-}
-
-/// The mapping of the first data, which comes with MP_CAPABLE in place of a DSS (RFC 8684 3.1).
-#[cold]
-fn first_mapping<P: Payload>(segment: &Segment<P>, isn: u32) -> Mapping {
-    let capable = segment.rare.as_deref().and_then(|rare| rare.mp_capable);
-    let Some((capable, len)) = capable.and_then(|capable| Some((capable, capable.data_len?))) else {
-        return Mapping::default();
-    };
-    let skip = segment.seq.0.wrapping_sub(isn).wrapping_sub(1);
-    Mapping::new(0, len, capable.checksum.unwrap_or(0), skip)
 }

@@ -21,6 +21,7 @@ mod handshake;
 mod independence;
 mod info;
 mod input;
+mod joining;
 mod mapping;
 mod mechanisms;
 mod messages;
@@ -46,8 +47,10 @@ mod window_autotuning;
 pub use close_reason::{CloseReason, Interference, JoinError, ResetReason, StreamError};
 pub use connection::{Connection, Role};
 pub use crypto::{Key, add_addr_hmac, join_hmac, leftmost_64, leftmost_160};
+pub(crate) use independence::is_independent;
 pub use info::{ConnectionInfo, SubflowInfo};
 pub(crate) use path_manager::JoinRequest;
+pub(crate) use socket_options::SocketOption;
 pub use stats::{ConnectionStats, DecisionRecord, Event, FallbackCause, OfoStats, Overruled};
 
 /// Whether an MP_CAPABLE is one that this version knows: version 1, HMAC-SHA256, no extension (RFC 8684 3.1).

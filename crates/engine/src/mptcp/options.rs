@@ -4,6 +4,7 @@ use ropewalk_wire::{
     Dss, DssMapping, FastClose, MAX_OPTIONS, MpFail, MpPrio, MpTcpRst, Payload, RemoveAddr, Segment,
 };
 
+use super::fallback::Fallback;
 use super::handshake::Handshake;
 use super::path_manager::{PathManager, REMOVE_ADDR_LEN};
 use super::send::SendSide;
@@ -33,10 +34,8 @@ impl<P: Payload> OptionWriter<'_, P> {
     #[inline]
     pub fn control_len(&self, subflow: &Subflow<P>) -> u8 {
         let established = subflow.is_joined() && self.handshake.is_confirmed();
-        let silent = subflow.prio_pending.is_none()
-            && subflow.fail_pending.is_none()
-            && subflow.infinite.is_none()
-            && self.path_manager.is_silent();
+        let silent =
+            subflow.prio_pending.is_none() && subflow.fallback.is_none() && self.path_manager.is_silent();
         if established && silent && self.handshake.is_multipath() {
             self.handshake.ack_only_len()
         } else {
@@ -50,14 +49,15 @@ impl<P: Payload> OptionWriter<'_, P> {
         if let Some(len) = self.handshake.control_len(subflow.join, self.send.assigned_end() == 0) {
             return len as u8;
         }
-        if let Some((mapping, true)) = subflow.infinite {
+        let fallback = subflow.fallback.as_deref();
+        if let Some(mapping) = fallback.and_then(Fallback::due_mapping) {
             return Dss { mapping: Some(mapping), ..Dss::default() }.padded_len() as u8;
         }
         let mut len = usize::from(self.handshake.ack_only_len());
         if subflow.prio_pending.is_some() {
             len += MpPrio::PADDED_LEN;
         }
-        if subflow.fail_pending.is_some() {
+        if fallback.is_some_and(Fallback::has_fail) {
             len += MpFail::LEN;
         }
         if let Some(echo) = self.path_manager.next_echo() {
@@ -106,13 +106,14 @@ impl<P: Payload> OptionWriter<'_, P> {
     /// timestamps, MP_FAIL in return.
     #[cold]
     fn write_plain_options(subflow: &mut Subflow<P>, segment: &mut Segment<P>) {
-        let Some((mapping, due)) = subflow.infinite.as_mut() else { return };
-        if *due {
-            *due = false;
+        let Some(fallback) = subflow.fallback.as_mut() else { return };
+        if let Some(mapping) = fallback.take_due_mapping() {
             segment.sack.truncate(0);
-            segment.dss = Some(Dss { mapping: Some(*mapping), ..Dss::default() });
+            segment.dss = Some(Dss { mapping: Some(mapping), ..Dss::default() });
             subflow.tcp.request_ack();
-        } else if let Some(dsn) = subflow.fail_pending.take() {
+        } else if fallback.has_answered()
+            && let Some(dsn) = fallback.take_fail()
+        {
             segment.sack.truncate(0);
             segment.rare_mut().mp_fail = Some(MpFail { dsn });
         }
@@ -126,7 +127,7 @@ impl<P: Payload> OptionWriter<'_, P> {
             segment.rare_mut().fastclose = Some(FastClose { receiver_key });
             return;
         }
-        if let Some(dsn) = subflow.fail_pending.take() {
+        if let Some(dsn) = subflow.fallback.as_mut().and_then(|fallback| fallback.take_fail()) {
             segment.rare_mut().mp_fail = Some(MpFail { dsn });
         }
         if let Some(reason) = subflow.reset_reason {
@@ -195,7 +196,7 @@ impl<P: Payload> OptionWriter<'_, P> {
 
     #[inline(never)]
     fn write_control_options(&mut self, subflow: &mut Subflow<P>, segment: &mut Segment<P>) {
-        if matches!(subflow.infinite, Some((_, true))) {
+        if subflow.fallback.as_deref().and_then(Fallback::due_mapping).is_some() {
             // Our part of the fallback, while the peer's is still to come.
             Self::write_plain_options(subflow, segment);
             return;
@@ -205,7 +206,7 @@ impl<P: Payload> OptionWriter<'_, P> {
             return;
         }
         let prio = subflow.prio_pending.take();
-        let fail = subflow.fail_pending.take();
+        let fail = subflow.fallback.as_mut().and_then(|fallback| fallback.take_fail());
         let mut dss = self.handshake.dss_ack(self.received);
         let control = prio.is_some()
             || fail.is_some()

@@ -22,7 +22,7 @@ impl<P: Payload> Connection<P> {
         if !self.may_transmit {
             return None;
         }
-        let max_segments = self.most_segments(max_segments);
+        let max_segments = self.handshake.most_segments(max_segments);
         let sent = self.transmit_pending(now, max_segments, out).map(|(path, _)| path);
         let sent = sent.or_else(|| self.transmit_scheduled(now, max_segments, out).map(|(path, _)| path));
         if sent.is_none() {
@@ -43,7 +43,7 @@ impl<P: Payload> Connection<P> {
         if !self.may_transmit {
             return;
         }
-        let max_segments = self.most_segments(max_segments);
+        let max_segments = self.handshake.most_segments(max_segments);
         loop {
             while let Some((path, last)) = self.transmit_pending(now, max_segments, out) {
                 carry(path, out);
@@ -67,12 +67,6 @@ impl<P: Payload> Connection<P> {
             }
         }
         self.on_nothing_to_send(now);
-    }
-
-    /// A checksum covers a whole mapping, and a part that is lost must come again with the same: one segment each.
-    #[inline]
-    fn most_segments(&self, max_segments: u32) -> u32 {
-        if self.handshake.has_checksums() { 1 } else { max_segments }
     }
 
     /// Schedules new data or a reinjection, and sends it. The flag says that the subflow has nothing else to send.
@@ -124,7 +118,7 @@ impl<P: Payload> Connection<P> {
     #[cold]
     fn await_window(&mut self, now: Nanos) {
         for index in 0..self.subflows.len() {
-            if let Some((cx, subflow)) = self.split(now, index) {
+            if let Some((cx, subflow)) = self.split(now, index, Outgoing::default()) {
                 subflow.tcp.await_window(&cx);
             }
         }
@@ -180,7 +174,7 @@ impl<P: Payload> Connection<P> {
             writer_waits: self.send.writer_waits(),
             more: self.send.unsent() > 0 && self.send.window_left() > 0,
         };
-        let (mut cx, subflow) = self.split_to_send(now, index, outgoing)?;
+        let (mut cx, subflow) = self.split(now, index, outgoing)?;
         subflow.control_len = control_len;
         let transmit = subflow.tcp.poll_transmit(&mut cx, max_segments, out);
         let transmit = transmit.as_ref()?;

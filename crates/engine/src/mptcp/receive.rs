@@ -19,7 +19,7 @@ const MAX_COALESCED: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct ReceiveSide<P> {
     /// What subflows advertise of it.
-    pub buffer: ReceiveBuffer,
+    buffer: ReceiveBuffer,
     /// Out-of-order data.
     ofo: SegmentList<P>,
     ofo_max: u64,
@@ -112,6 +112,34 @@ impl<P: Payload> ReceiveSide<P> {
             self.memory = memory_for(self.buffer.limit, self.ratio);
             self.buffer.opened += autotuning.opened();
         }
+    }
+
+    /// What subflows advertise of it.
+    #[inline]
+    pub fn buffer(&self) -> &ReceiveBuffer {
+        &self.buffer
+    }
+
+    /// The next offset expected.
+    #[inline]
+    pub fn next(&self) -> u64 {
+        self.buffer.next
+    }
+
+    /// Bytes that can be read.
+    #[inline]
+    pub fn ready(&self) -> u64 {
+        self.buffer.ready
+    }
+
+    /// So many bytes wait for the peer to confirm a fallback.
+    pub fn set_held(&mut self, bytes: u64) {
+        self.buffer.held = bytes;
+    }
+
+    /// So many more bytes wait for it.
+    pub fn hold(&mut self, bytes: usize) {
+        self.buffer.held += bytes as u64;
     }
 
     /// Most bytes that were out of order at once.
@@ -367,7 +395,7 @@ impl<P: Payload> ReceiveSide<P> {
     /// least of the subflows', says what window the buffer's memory makes: it is half a subflow's before that has data, so
     /// that a second subflow makes the window smaller until it has some. Returns what was read, where the buffer grew: the
     /// subflows' follow.
-    pub fn tune(&mut self, now: Nanos, interval: Interval, ratio: u64) -> Option<u64> {
+    pub(super) fn tune(&mut self, now: Nanos, interval: Interval, ratio: u64) -> Option<u64> {
         let Interval { length, stands_for, look_after, growth } = interval;
         if self.tuning_at == 0 {
             // The first interval begins with the first data.

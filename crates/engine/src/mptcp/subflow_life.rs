@@ -7,9 +7,10 @@ use super::connection::Connection;
 use super::path_manager::JoinRequest;
 use super::stats::Event;
 use super::subflow::{Join, Subflow};
+use crate::congestion::Subflows;
 use crate::metrics::SubflowStatus;
 use crate::scheduler;
-use crate::tcp::Tcb;
+use crate::tcp::{Context, Outgoing, Tcb};
 use crate::{Nanos, PathId, SubflowId};
 
 impl<P: Payload> Connection<P> {
@@ -23,15 +24,12 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Opens the first subflow of a client's connection.
-    pub(crate) fn open(&mut self, now: Nanos, path: PathId, tuple: FourTuple, mtu: u32, isn: u32) {
-        self.add_subflow(now, path, Join::Initial, |cx| Tcb::connect(cx, tuple, mtu, isn));
-        self.start_user_timeout(now, false);
-    }
-
-    /// Answers a SYN with the first subflow of a server's connection.
-    pub(crate) fn answer(&mut self, now: Nanos, path: PathId, syn: &Segment<P>, mtu: u32, isn: u32) {
-        self.add_subflow(now, path, Join::Initial, |cx| Tcb::accept(cx, syn, mtu, isn));
+    /// Opens the first subflow: a client connects, a server answers a SYN.
+    pub(crate) fn open(&mut self, now: Nanos, path: PathId, make: impl FnOnce(&mut Context<'_>) -> Tcb<P>) {
+        let index = self.add_subflow(now, path, Join::Initial, make);
+        if self.handshake.is_client() && index.is_some() {
+            self.sending().start_user_timeout(now, false);
+        }
     }
 
     /// Opens a requested subflow.
@@ -81,14 +79,14 @@ impl<P: Payload> Connection<P> {
         }
         self.subflows.limit_half_open();
         let index = self.add_subflow(now, path, Join::SynReceived, |cx| Tcb::accept(cx, syn, mtu, isn))?;
-        let local_id = self.local_id_of(syn.tuple.dst);
+        let local_id = self.config.path_manager.local_id_of(syn.tuple.dst);
         let subflow = self.subflows.get_mut(index)?;
         subflow.local_nonce = nonce;
         subflow.remote_nonce = remote_nonce;
         subflow.remote_id = address_id;
         subflow.local_id = local_id;
         subflow.backup_remote = backup;
-        if !self.handshake.is_client() && self.receive.buffer.next == 0 && self.send.assigned_end() == 0 {
+        if !self.handshake.is_client() && self.receive.next() == 0 && self.send.assigned_end() == 0 {
             // An early join: before it completes it, the peer waits for our first DSS (RFC 8684 3.1).
             self.may_transmit |= self.subflows.request_ack_on_best();
         }
@@ -123,14 +121,20 @@ impl<P: Payload> Connection<P> {
         self.subflows.metrics_mut()[index].retrans_out = 0;
         self.subflows.metrics_mut()[index].queued_bytes = 0;
         if was_used {
-            self.notify(now, scheduler::Event::SubflowRemoved(id));
-            self.congestion.subflow_removed(self.subflows.metrics_mut(), index);
+            self.sending().notify(now, scheduler::Event::SubflowRemoved(id));
+            self.congestion.subflow_removed(&mut Subflows::new(self.subflows.metrics_mut(), index));
         }
         self.events.push(Event::SubflowRemoved { subflow: id, path, reason });
         if let Some(request) = self.subflows.get(index).and_then(|subflow| subflow.request) {
             self.path_manager.on_join_closed();
             if !was_used && request.early {
-                self.on_early_refusal(request);
+                // The peer refused a join that was opened before its first DSS: it is opened once more, after that DSS.
+                let again = JoinRequest { early: false, ..request };
+                if self.handshake.is_confirmed() {
+                    self.may_transmit |= self.joining().request(again);
+                } else {
+                    self.path_manager.on_early_refusal(again);
+                }
             } else if !was_used {
                 self.retry_join(now, request);
             }
@@ -138,9 +142,9 @@ impl<P: Payload> Connection<P> {
         if !self.handshake.is_confirmed() && !self.subflows.get(index).is_some_and(Subflow::is_opening) {
             self.drop_opening_joins();
         }
-        self.reinject_all(index);
-        if self.subflows.get(index).is_some_and(|subflow| subflow.failing.is_some()) {
-            self.receive.buffer.held = 0;
+        self.send.reinject_from(id);
+        if self.subflows.get(index).is_some_and(Subflow::is_failing) {
+            self.receive.set_held(0);
         }
         let finished = self.send.fin_acked() && self.receive.finished();
         if self.subflows.live() == 0 && !finished && !self.closing.is_terminated() {
@@ -158,42 +162,10 @@ impl<P: Payload> Connection<P> {
         self.wake();
     }
 
-    /// Everything that a subflow carried and that isn't acknowledged at data level goes elsewhere.
-    #[cold]
-    pub(crate) fn reinject_all(&mut self, index: usize) {
-        self.send.reinject_from(SubflowId(index as u8));
-    }
-
-    /// A subflow's retransmission timer fired: what it carries is reinjected on the others (RFC 8684 3.3.6).
-    #[cold]
-    pub(super) fn on_subflow_timeout(&mut self, now: Nanos, index: usize) {
-        self.notify(now, scheduler::Event::Timeout(SubflowId(index as u8)));
-        self.wake();
-        if !self.handshake.is_multipath() {
-            return;
-        }
-        let others = self.subflows.usable().any(|metrics| metrics.id.index() != index);
-        let Some((subflow, metrics)) = self.subflows.both_mut(index) else { return };
-        subflow.timeouts += 1;
-        let may_carry =
-            matches!(metrics.state, SubflowStatus::Usable | SubflowStatus::Stale | SubflowStatus::Closing);
-        if !others || !may_carry {
-            return;
-        }
-        let stale = subflow.timeouts >= 2;
-        //= RFC 8684 3.3.6-a 3.3.6-1 the subflow repeats it as well
-        for (offset, len) in subflow.tcp.outstanding() {
-            self.send.reinject(offset..offset + u64::from(len));
-        }
-        if stale && metrics.state == SubflowStatus::Usable {
-            metrics.state = SubflowStatus::Stale;
-        }
-    }
-
     /// A packet of subflow `index` was too big for its path.
     #[cold]
     pub(crate) fn on_too_big(&mut self, now: Nanos, index: usize, seq: Seq, mtu: u32) {
-        if let Some((mut cx, subflow)) = self.split(now, index)
+        if let Some((mut cx, subflow)) = self.split(now, index, Outgoing::default())
             && subflow.tcp.on_too_big(&mut cx, seq, mtu)
         {
             self.wake();

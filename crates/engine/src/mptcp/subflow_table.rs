@@ -86,11 +86,8 @@ impl<P: Payload> SubflowTable<P> {
             local_nonce: 0,
             remote_nonce: 0,
             mapping: CurrentMapping::default(),
-            plain_rx_base: None,
             prio_pending: None,
-            fail_pending: None,
-            failing: None,
-            infinite: None,
+            fallback: None,
             timeouts: 0,
             reset_reason: None,
             fastclose: false,
@@ -265,13 +262,28 @@ impl<P: Payload> SubflowTable<P> {
 
     /// Whether a checksum has failed on the lone subflow.
     pub fn is_failing(&self) -> bool {
-        self.iter().any(|subflow| subflow.failing.is_some())
+        self.iter().any(Subflow::is_failing)
     }
 
-    /// Whether another than `index` can carry data, or could if it answered.
-    pub fn another_works(&self, index: usize) -> bool {
+    /// Whether a subflow is the only one that carries data, or could if it answered.
+    pub fn is_last(&self, index: usize) -> bool {
         let works = |state| matches!(state, SubflowStatus::Usable | SubflowStatus::Stale);
-        self.metrics.iter().any(|metrics| metrics.id.index() != index && works(metrics.state))
+        let others = self.metrics.iter().any(|metrics| metrics.id.index() != index && works(metrics.state));
+        works(self.metrics[index].state) && !others
+    }
+
+    /// Changes our wish that subflows on a path are backups, and tells the peer (MP_PRIO).
+    pub fn set_backup(&mut self, path: PathId, backup: bool) {
+        for index in 0..self.slots.len() {
+            if let Some((subflow, metrics)) = self.both_mut(index)
+                && metrics.path == path
+            {
+                subflow.backup_local = backup;
+                subflow.prio_pending = Some(backup);
+                metrics.backup = backup || subflow.backup_remote;
+                subflow.tcp.request_ack();
+            }
+        }
     }
 
     /// The addresses of the first that isn't forgotten, as we send.

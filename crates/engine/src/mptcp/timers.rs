@@ -5,10 +5,10 @@ use ropewalk_wire::Payload;
 use super::close_reason::{CloseReason, JoinError};
 use super::connection::Connection;
 use super::deadlines::Deadline;
-use super::path_manager::CONTROL_INTERVAL;
 use super::subflow::Join;
 use crate::Nanos;
 use crate::metrics::SubflowStatus;
+use crate::tcp::Outgoing;
 
 /// Third ACKs of a join that are repeated before the subflow is given up.
 const JOIN_ACK_TRIES: u32 = 6;
@@ -25,11 +25,6 @@ impl<P: Payload> Connection<P> {
         if self.deadlines.next().min(self.subflows.timeout_floor()) >= known {
             return None;
         }
-        self.exact_timeout_before(known)
-    }
-
-    #[inline(never)]
-    fn exact_timeout_before(&mut self, known: Nanos) -> Option<Nanos> {
         Some(self.deadlines.next().min(self.subflows.refresh_timeout_floor())).filter(|at| *at < known)
     }
 
@@ -38,14 +33,21 @@ impl<P: Payload> Connection<P> {
         for index in 0..self.subflows.len() {
             let due =
                 self.subflows.get(index).is_some_and(|s| s.tcp.poll_timeout().is_some_and(|at| at <= now));
-            if due && let Some((mut cx, subflow)) = self.split(now, index) {
+            if due && let Some((mut cx, subflow)) = self.split(now, index, Outgoing::default()) {
                 let outcome = subflow.tcp.on_timeout(&mut cx);
                 let lacks_probe_data = subflow.tcp.lacks_probe_data();
                 self.may_transmit = true;
                 if lacks_probe_data {
                     self.sending().assign_probe(now, index);
                 }
-                self.note_outcome(now, index, &outcome);
+                self.on_delivery(now, index, &outcome);
+                if outcome.timeout {
+                    self.sending().on_subflow_timeout(now, index);
+                    self.wake();
+                }
+                if let Some(cause) = outcome.failed {
+                    self.remove(now, index, cause.into());
+                }
                 self.remove_if_finished(now, index);
             }
         }
@@ -65,7 +67,11 @@ impl<P: Payload> Connection<P> {
             self.wake();
         }
         if self.deadlines.take_due(now, Deadline::User) {
-            self.on_user_timeout(now);
+            if self.sending().user_timeout_passed(now) {
+                self.subflows.abort_all();
+                self.may_transmit = true;
+                self.die(CloseReason::UserTimeout);
+            }
         }
         if self.deadlines.take_due(now, Deadline::Linger) {
             self.subflows.abort_all();
@@ -78,27 +84,18 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Arms the timer of repeated control.
-    pub(crate) fn arm_control(&mut self, now: Nanos) {
-        let at = now + CONTROL_INTERVAL;
-        self.deadlines.set_no_later(Deadline::Control, at);
-    }
-
-    /// Has the timer of repeated control fire for the first join to be tried again.
-    pub(super) fn arm_retries(&mut self) {
-        if let Some(first) = self.path_manager.next_retry() {
-            self.deadlines.set_no_later(Deadline::Control, first);
-        }
-    }
-
     #[cold]
     pub(super) fn repeat_control(&mut self, now: Nanos) {
         let mut again = false;
         for request in self.path_manager.take_due_retries(now) {
-            self.request_join(request);
+            self.may_transmit |= self.joining().request(request);
         }
         for index in 0..self.subflows.len() {
-            again |= self.repeat_fail(now, index);
+            match self.subflows.get_mut(index).map(|subflow| subflow.repeat_fail(&self.handshake)) {
+                Some(Some(true)) => again = true,
+                Some(Some(false)) => self.give_up_failing(now, index),
+                _ => {}
+            }
             let Some((subflow, metrics)) = self.subflows.both_mut(index) else { continue };
             if subflow.join == Join::AckSent && metrics.state == SubflowStatus::Handshaking {
                 subflow.join_ack_retries += 1;
@@ -115,8 +112,10 @@ impl<P: Payload> Connection<P> {
             if self.path_manager.has_due_announcement(now) {
                 self.may_transmit |= self.subflows.request_ack_on_best();
             }
-            self.arm_control(now);
+            self.deadlines.arm_control(now);
         }
-        self.arm_retries();
+        if let Some(first) = self.path_manager.next_retry() {
+            self.deadlines.set_no_later(Deadline::Control, first);
+        }
     }
 }

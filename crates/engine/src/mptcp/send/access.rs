@@ -95,6 +95,13 @@ impl<P: Payload> SendSide<P> {
         self.progress_at = now;
     }
 
+    /// Whether a DATA_ACK up to `acked` may be true. What was written but never handed to a subflow can't have arrived: such a
+    /// DATA_ACK is ignored, as by Linux.
+    #[inline]
+    pub fn may_acknowledge(&self, acked: u64) -> bool {
+        acked <= self.next_offset() + u64::from(self.closed && self.unsent == 0)
+    }
+
     /// The peer acknowledged the DATA_FIN.
     pub fn acknowledge_fin(&mut self) {
         self.fin_acked = true;
