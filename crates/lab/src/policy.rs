@@ -314,6 +314,8 @@ pub(crate) fn scheduler(
         parameters: &[],
         presets: &[],
         exceptions: &[],
+        kernels: &[],
+        compared_by_default: true,
         build: |_| testing::build("minrtt"),
     };
     let factory = move |_: &_| -> Box<dyn Scheduler> {
