@@ -8,15 +8,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
+use ropewalk_algorithms::Registries;
 use ropewalk_lab::advise::measure::Reading;
 use ropewalk_lab::advise::{
     Answer, Ask, Buffer, Execution, Gain, NotShown, Question, Recommended, System, VARIANT_RUNS, VARIANTS,
     advise, document, narrowing, self_test,
 };
 use ropewalk_lab::compare::{Standing, ask};
-use ropewalk_lab::diagnostic::Diagnostic;
+use ropewalk_lab::scenario;
 use ropewalk_lab::table::Table;
-use ropewalk_lab::{Registries, scenario, units};
+use ropewalk_settings::diagnostic::Diagnostic;
+use ropewalk_settings::units;
 
 use crate::compare::show;
 use crate::options::Common;

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use ropewalk_algorithms::Registries;
 use ropewalk_lab::arena::{self, Cell, Contest, Entrant, Execution, Half, Harm, Results, Score};
 use ropewalk_lab::opening::OpeningPath;
 use ropewalk_lab::table::Table;
-use ropewalk_lab::{Registries, diagnostic::Diagnostic};
+use ropewalk_settings::diagnostic::Diagnostic;
 use serde_json::json;
 
 use crate::compare::{algorithm, list, nobody};

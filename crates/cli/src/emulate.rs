@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ropewalk_algorithms::Registries;
 use ropewalk_host::clock::Clock;
 use ropewalk_host::netns::{Namespace, become_root_of_own_user_namespace, kill_group};
 use ropewalk_host::network::{KernelEnd, PathConfig, Side, client_v4, server_v4};
@@ -13,8 +14,8 @@ use ropewalk_host::perf::device::DEVICE_PREFIX;
 use ropewalk_host::reaper::{self, Mark};
 use ropewalk_host::tun::Offload;
 use ropewalk_host::world::{End, PathLinks, World};
-use ropewalk_lab::diagnostic::Diagnostic;
-use ropewalk_lab::{Registries, units};
+use ropewalk_settings::diagnostic::Diagnostic;
+use ropewalk_settings::units;
 use ropewalk_sim::Scenario;
 use serde_json::json;
 

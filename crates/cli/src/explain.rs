@@ -4,10 +4,12 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ropewalk_algorithms::Registries;
 use ropewalk_lab::compare::{describe, start_phase};
-use ropewalk_lab::diagnostic::Diagnostic;
 use ropewalk_lab::evidence::{self, phrase};
-use ropewalk_lab::{Registries, units, watch};
+use ropewalk_lab::watch;
+use ropewalk_settings::diagnostic::Diagnostic;
+use ropewalk_settings::units;
 use ropewalk_sim::{Mode, Recording, RunSpec, Workload};
 use serde_json::json;
 

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ropewalk_algorithms::Registries;
 use ropewalk_gateway::config;
 use ropewalk_gateway::convert::{Converter, Cookie, Destination, Destinations};
 use ropewalk_gateway::gateway::{self, Listener, Service, Settings};
@@ -12,8 +13,8 @@ use ropewalk_gateway::page::Page;
 use ropewalk_gateway::status::Location;
 use ropewalk_gateway::tls::Acceptor;
 use ropewalk_gateway::{LevelFilter, log};
-use ropewalk_lab::diagnostic::{Diagnostic, Source};
-use ropewalk_lab::{Registries, units};
+use ropewalk_settings::diagnostic::{Diagnostic, Source};
+use ropewalk_settings::units;
 use serde_json::json;
 
 use crate::compare::algorithm;

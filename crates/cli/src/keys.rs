@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use ropewalk_gateway::convert::Cookie;
 use ropewalk_gateway::tls::keys;
-use ropewalk_lab::diagnostic::Diagnostic;
+use ropewalk_settings::diagnostic::Diagnostic;
 use serde_json::json;
 
 use crate::{Failure, output};

@@ -30,9 +30,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use ropewalk_lab::Registries;
-use ropewalk_lab::diagnostic::{Diagnostic, InputError, Source};
+use ropewalk_algorithms::Registries;
 use ropewalk_lab::emulated::EmulatedError;
+use ropewalk_settings::diagnostic::{Diagnostic, InputError};
 
 /// Exit codes. `EXIT_CODES` says the same in `--help`.
 mod exit {
@@ -170,9 +170,6 @@ impl From<Diagnostic> for Failure {
 /// Runs the command line `arguments`, the program's name first.
 pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    if let Some(failure) = old_name(&arguments) {
-        return report_failure(&failure);
-    }
     let origin = report::origin(&arguments);
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
@@ -223,19 +220,4 @@ pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>
 fn report_failure(failure: &Failure) -> ExitCode {
     anstream::eprintln!("{failure}");
     failure.exit_code()
-}
-
-/// Commands that were renamed: the old name and the new one.
-const RENAMED: [(&str, &str); 2] = [("agree", "validate"), ("paper", "reproduce")];
-
-/// The error for a command's old name.
-fn old_name(arguments: &[OsString]) -> Option<Failure> {
-    let command = arguments.get(1)?.to_str()?;
-    let (old, new) = RENAMED.iter().find(|(old, _)| *old == command)?;
-    let source = Source::new("the command line", command);
-    let diagnostic = Diagnostic::new(format!("`{old}` is now called `{new}`"))
-        .at(&source, 0..command.len())
-        .label("the old name")
-        .help(format!("run `ropewalk {new}`"));
-    Some(diagnostic.into())
 }

@@ -1,7 +1,7 @@
 //! `ropewalk list`.
 
+use ropewalk_algorithms::Registries;
 use ropewalk_engine::registry::Registry;
-use ropewalk_lab::Registries;
 use ropewalk_lab::table::Table;
 use serde_json::{Value, json};
 

@@ -9,5 +9,5 @@ use std::process::ExitCode;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    ropewalk::run(ropewalk_lab::Registries::builtin(), std::env::args_os())
+    ropewalk::run(ropewalk_algorithms::Registries::builtin(), std::env::args_os())
 }

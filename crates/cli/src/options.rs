@@ -1,9 +1,9 @@
 //! Values that several commands' options share.
 
 use clap::ValueEnum;
-use ropewalk_lab::Registries;
-use ropewalk_lab::diagnostic::{Diagnostic, Source};
+use ropewalk_algorithms::Registries;
 use ropewalk_lab::scenario::{self, Experiment};
+use ropewalk_settings::diagnostic::{Diagnostic, Source};
 use ropewalk_sim::Scenario;
 
 use crate::{Failure, compare};

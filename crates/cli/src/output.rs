@@ -8,7 +8,7 @@ use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ropewalk_lab::diagnostic::{Diagnostic, system_reason};
+use ropewalk_settings::diagnostic::{Diagnostic, system_reason};
 use tempfile::NamedTempFile;
 
 use crate::Failure;

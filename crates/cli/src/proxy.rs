@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use ropewalk_algorithms::Registries;
 use ropewalk_gateway::proxy::{
     self, Access, Config, Gateway, IpNet, MOST_READY, OpeningLink, Policies, Policy, Rule, Via, users,
 };
 use ropewalk_gateway::tls::Connector;
 use ropewalk_gateway::{LevelFilter, config, log};
-use ropewalk_lab::Registries;
-use ropewalk_lab::diagnostic::Diagnostic;
+use ropewalk_settings::diagnostic::Diagnostic;
 use serde_json::json;
 
 use crate::gateway::{cookie, location, metrics, time};

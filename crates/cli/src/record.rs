@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use ropewalk_algorithms::Registries;
 use ropewalk_gateway::record::{RecordedFlow, Recording};
 use ropewalk_gateway::status;
-use ropewalk_lab::diagnostic::{Diagnostic, Source, system_reason};
+use ropewalk_lab::scenario;
 use ropewalk_lab::stats::paired_ratio;
-use ropewalk_lab::{Registries, scenario};
+use ropewalk_settings::diagnostic::{Diagnostic, Source, system_reason};
 use ropewalk_sim::{Direction, RunSpec, Scenario, Workload};
 use serde_json::{Value, json};
 
@@ -292,7 +293,7 @@ impl Report<'_> {
         let mut lines = vec![format!(
             "{count} of {} flows of the last {}, simulated over the recorded links; the proxy's scheduler was {}",
             self.all,
-            ropewalk_lab::units::write_duration(length.as_nanos() as u64),
+            ropewalk_settings::units::write_duration(length.as_nanos() as u64),
             self.schedulers_used(),
         )];
         let wide = self.names.iter().map(|name| name.len()).max().unwrap_or(0);

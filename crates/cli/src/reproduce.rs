@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use ropewalk_lab::Registries;
-use ropewalk_lab::diagnostic::{Diagnostic, did_you_mean};
+use ropewalk_algorithms::Registries;
 use ropewalk_lab::reproduce::{self, Entry, Outcome, Paper, Progress, Request, Runs, Verdict, World};
 use ropewalk_lab::table::Table;
+use ropewalk_settings::diagnostic::{Diagnostic, did_you_mean};
 use serde_json::json;
 
 use crate::{Failure, checkpoint, output};
@@ -322,7 +322,7 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
     let report = run.report.clone().unwrap_or_else(|| default_report(&run.name, world));
     if report.extension().is_some_and(|extension| extension == "html") {
         let document = reproduce::document(&outcomes, &command).map_err(Failure::other)?;
-        output::write_file(&report, &ropewalk_lab::report::page(&document))?;
+        output::write_file(&report, &ropewalk_page::page(&document))?;
     } else {
         let kept = if run.report.is_some() { kept(&outcomes, &report)? } else { Vec::new() };
         write_pages(&outcomes, &kept, &command, &report)?;

@@ -1,7 +1,8 @@
 //! `ropewalk scenario list|show|check|schema`.
 
+use ropewalk_algorithms::Registries;
+use ropewalk_lab::scenario;
 use ropewalk_lab::table::Table;
-use ropewalk_lab::{Registries, scenario};
 use serde_json::json;
 
 use crate::{Failure, output};

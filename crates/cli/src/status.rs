@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ropewalk_gateway::status;
-use ropewalk_lab::units::{self, write_bytes};
+use ropewalk_settings::units::{self, write_bytes};
 use serde_json::Value;
 
 use crate::{Failure, output};
@@ -181,8 +181,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let interval = match options.watch.as_deref() {
         None => None,
         Some(text) => Some(Duration::from_nanos(units::duration(text).map_err(|error| {
-            let source = ropewalk_lab::diagnostic::Source::new("--watch", text);
-            ropewalk_lab::diagnostic::Diagnostic::new(error.message)
+            let source = ropewalk_settings::diagnostic::Source::new("--watch", text);
+            ropewalk_settings::diagnostic::Diagnostic::new(error.message)
                 .at(&source, error.span)
                 .label(error.label)
                 .help(error.help)

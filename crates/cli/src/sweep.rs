@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use ropewalk_lab::Registries;
-use ropewalk_lab::diagnostic::Diagnostic;
+use ropewalk_algorithms::Registries;
 use ropewalk_lab::sweep::journal::JournalError;
 use ropewalk_lab::sweep::{self, Command, Design, Done, Error, Overrides, Progress, Summary};
 use ropewalk_lab::table::Table;
 use ropewalk_lab::watch;
+use ropewalk_settings::diagnostic::Diagnostic;
 use serde_json::json;
 
 use crate::options::Common;

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use ropewalk_algorithms::Registries;
 use ropewalk_host::clock::Clock;
 use ropewalk_lab::emulated::Tally;
 use ropewalk_lab::scenario::{self, builtins};
 use ropewalk_lab::table::Table;
 use ropewalk_lab::validate::{self, Cell, CellResult, Pairs, Trial, Verdict};
-use ropewalk_lab::{Registries, units};
+use ropewalk_settings::units;
 use serde_json::json;
 
 use crate::compare::{algorithm, list, size};

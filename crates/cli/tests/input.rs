@@ -27,13 +27,6 @@ fn refused(folder: &Path, arguments: &[&str], expected: &[&str]) {
     }
 }
 
-#[test]
-fn old_command_names_lead_to_the_new_ones() {
-    let here = tempfile::tempdir().unwrap();
-    refused(here.path(), &["agree", "--json"], &["`agree` is now called `validate`", "ropewalk validate"]);
-    refused(here.path(), &["paper", "run", "all"], &["`paper` is now called `reproduce`"]);
-}
-
 /// The overview of the simulator's results isn't written over that of the results in real time, nor the other way round.
 #[test]
 fn an_overview_of_the_other_world_stays() {
@@ -85,10 +78,6 @@ fn mistakes_on_the_command_line() {
         &["--path:1:21", "a rate is given twice", "the second", "the first is here"],
     );
     of(&["--path", "w: 5 Mbit/s, 20 ms, jitter pareto"], &["--path:1:21", "`20 ms +-5 ms, jitter pareto`"]);
-    of(
-        &["--path", "w: 5 Mbit/s, 20 ms +-5 ms, overtaking"],
-        &["--path:1:28", "`overtaking` is now called `reordering`"],
-    );
     of(&["--path", "w: 5 Mbit/s, 20 ms +-50 %"], &["--path:1:25", "`%` is not a unit of time"]);
     of(&["--path", "w: 50 mbi/s, 20 ms"], &["--path:1:7", "did you mean `Mbit/s`?"]);
     #[cfg(unix)]
@@ -179,7 +168,6 @@ fn mistakes_in_files() {
     );
     of(&format!("{head}jitter-shape = 'pareto'\n"), &["s.toml:5:1", "how delays spread", "+-5 ms"]);
     of(&format!("{head}reordering = true\n"), &["s.toml:5:1", "`reordering` says how"]);
-    of(&format!("{head}overtaking = true\n"), &["s.toml:5:1", "`overtaking` is now called `reordering`"]);
     of(&format!("{head}[path.up]\njitter-shape = 'normal'\n"), &["s.toml:6:1", "how delays spread"]);
     of(
         &format!("{head}[[bottleneck]]\nname = 'core'\nrate = '5 Mbit/s'\n"),

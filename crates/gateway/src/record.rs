@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 
-use ropewalk_lab::units::{write_duration, write_probability, write_rate};
+use ropewalk_settings::units::{write_duration, write_probability, write_rate};
 use serde::{Deserialize, Serialize};
 
 /// Seconds around a moment that are looked at.
@@ -261,8 +261,9 @@ impl Recording {
 mod tests {
     use std::path::Path;
 
-    use ropewalk_lab::diagnostic::Source;
-    use ropewalk_lab::{Registries, scenario};
+    use ropewalk_algorithms::Registries;
+    use ropewalk_lab::scenario;
+    use ropewalk_settings::diagnostic::Source;
 
     use super::*;
 

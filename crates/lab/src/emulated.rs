@@ -388,7 +388,7 @@ mod tests {
     use ropewalk_wire::Flags;
 
     use super::{Ends, result};
-    use crate::Registries;
+    use ropewalk_algorithms::Registries;
 
     /// Drops the first FIN of each of the server's subflows.
     #[derive(Default)]

@@ -281,8 +281,8 @@ mod tests {
     use ropewalk_sim::{FlowResult, Outcome};
 
     use super::{Cell, Failure, Pair, Pairs, Trial, Verdict, judge, time};
-    use crate::Registries;
     use crate::emulated::Tally;
+    use ropewalk_algorithms::Registries;
 
     fn around(center: f64, spread: f64) -> Vec<f64> {
         (0..20).map(|i| center + spread * (f64::from(i) / 19.0 - 0.5)).collect()

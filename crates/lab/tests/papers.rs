@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ropewalk_lab::Registries;
+use ropewalk_algorithms::Registries;
 use ropewalk_lab::reproduce::{self, FitRequest, PaperError, Progress, Request, Runs, Tried, Verdict, World};
 
 /// Counts, and has no clock.
@@ -102,7 +102,7 @@ fn a_figure_runs_to_its_document() {
     assert_eq!((&cell(2, 1)["published"], &cell(2, 1)["unit"]), (&1.64.into(), &"s".into()));
     assert!(cell(2, 1)["as_ruled"]["mean"].as_f64().is_some_and(|mean| mean > 0.0));
     assert!(cell(2, 1)["fitted"]["interval"][1].as_f64().is_some());
-    assert!(ropewalk_lab::report::page(&document).contains("<title>Reproduction"));
+    assert!(ropewalk_page::page(&document).contains("<title>Reproduction"));
 }
 
 /// A row that repeats and penalises by another rule than those it is compared with needs a reason.

@@ -4,7 +4,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ropewalk_lab::sweep::columns;
 use ropewalk_lab::sweep::metrics::RunMetrics;
-use ropewalk_lab::{bound as bounds, compare, tidy, units};
+use ropewalk_lab::{bound as bounds, compare, tidy};
+use ropewalk_settings::units;
 use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Workload};
 
 use crate::scenario::{Scenario, size};

@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+use ropewalk_algorithms::Registries;
 use ropewalk_engine::registry::{Registry, Spec};
 use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_lab::compare::{Ask, Candidate, Comparison, Design, Request, ask, compare, for_emulation};
-use ropewalk_lab::diagnostic::{Diagnostic, Source};
 use ropewalk_lab::opening::OpeningPath;
 use ropewalk_lab::report::rope::{self, Budget};
-use ropewalk_lab::report::{self, Origin, comparison};
-use ropewalk_lab::{Registries, emulated, scenario, watch};
+use ropewalk_lab::report::{Origin, comparison};
+use ropewalk_lab::{emulated, scenario, watch};
+use ropewalk_settings::diagnostic::{Diagnostic, Source};
 use ropewalk_sim::{Direction, Mode, RunResult, RunSpec};
 
 use crate::options::{Common, Join, Stack, World};
@@ -256,7 +257,7 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
         ropes
     };
     if let Some(file) = &options.report {
-        output::write_file(file, &report::page(&document(ropes())))?;
+        output::write_file(file, &ropewalk_page::page(&document(ropes())))?;
     }
     let text = if options.json {
         format!("{:#}\n", document(if options.trace { ropes() } else { Vec::new() }))

@@ -10,11 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use indicatif::ProgressBar;
+use ropewalk_algorithms::Registries;
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Entry;
 use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_lab::compare::{Candidate, Comparison, Design, Request, Row, Worth, compare};
-use ropewalk_lab::{Registries, scenario, stats};
+use ropewalk_lab::{scenario, stats};
 use ropewalk_sim::{Mode, Recording, RunResult, RunSpec, Scenario, Workload};
 
 use crate::compare::algorithm;

@@ -4,7 +4,8 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use ropewalk_lab::{Registries, scenario};
+use ropewalk_algorithms::Registries;
+use ropewalk_lab::scenario;
 use ropewalk_sim::{Mode, Recording, RunResult, RunSpec, Scenario, Transmission, Workload};
 
 use crate::Failure;

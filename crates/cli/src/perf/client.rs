@@ -4,14 +4,15 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
+use ropewalk_algorithms::Registries;
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_host::network::Side;
 use ropewalk_host::perf::protocol::{Hello, MOST_FLOWS, MOST_MILLISECONDS, MOST_TEXT, Mode};
 use ropewalk_host::perf::{Measured, engine, sockets};
-use ropewalk_lab::diagnostic::{Diagnostic, Source};
-use ropewalk_lab::{Registries, units};
+use ropewalk_settings::diagnostic::{Diagnostic, Source};
+use ropewalk_settings::units;
 
 use super::intervals::Intervals;
 use super::{StackOptions, results};

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, Subcommand};
+use ropewalk_algorithms::Registries;
 use ropewalk_engine::config::{BufferConfig, ConnectionConfig, PathManagerConfig, TcpConfig};
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
@@ -19,8 +20,7 @@ use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_host::capture::Path;
 use ropewalk_host::network::Side as HostSide;
 use ropewalk_host::perf::device::{Device, EnginePath, MOST_PATHS};
-use ropewalk_lab::Registries;
-use ropewalk_lab::diagnostic::{Diagnostic, Source};
+use ropewalk_settings::diagnostic::{Diagnostic, Source};
 use serde_json::{Map, Value};
 
 use crate::options::{Stack, Switch};

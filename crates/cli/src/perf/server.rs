@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, channel};
 
+use ropewalk_algorithms::Registries;
 use ropewalk_engine::registry::Registry;
 use ropewalk_host::network::Side;
 use ropewalk_host::perf::protocol::{Hello, Mode};
 use ropewalk_host::perf::{ConnectionResult, ServerControl, ServerEvent, engine, sockets};
-use ropewalk_lab::Registries;
-use ropewalk_lab::diagnostic::Diagnostic;
+use ropewalk_settings::diagnostic::Diagnostic;
 use serde_json::{Value, json};
 
 use super::StackOptions;

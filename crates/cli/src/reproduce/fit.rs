@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use ropewalk_lab::Registries;
+use ropewalk_algorithms::Registries;
 use ropewalk_lab::reproduce::{self, Fit, FitRequest, Fitted, Progress, SelfTest};
 use ropewalk_lab::table::Table;
 use serde_json::json;

@@ -3,11 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use ropewalk_algorithms::Registries;
 use ropewalk_engine::SECOND;
 use ropewalk_engine::registry::SpecError;
-use ropewalk_lab::Registries;
-use ropewalk_lab::scenario::read::{Reader, Table, Value};
-use ropewalk_lab::scenario::shape::{Kind, Shape, key, required};
+use ropewalk_settings::read::{Reader, Table, Value};
+use ropewalk_settings::shape::{Kind, Shape, key, required};
 use ropewalk_tokio::BufferConfig;
 
 use super::socket;

@@ -10,11 +10,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ropewalk_lab::Registries;
-use ropewalk_lab::diagnostic::{Diagnostic, InputError, Source, system_reason};
-use ropewalk_lab::scenario::read::{Reader, Table, Value};
-use ropewalk_lab::scenario::shape::{Kind, Shape, key};
-use ropewalk_lab::scenario::{schema_of, syntax_errors};
+use ropewalk_algorithms::Registries;
+use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source, system_reason};
+use ropewalk_settings::read::{Reader, Table, Value, document};
+use ropewalk_settings::schema::schema_of;
+use ropewalk_settings::shape::{Kind, Shape, key};
 use toml::de::DeTable;
 
 use crate::gateway::{Listener, Settings};
@@ -100,28 +100,14 @@ fn open(path: &Path) -> Result<Arc<Source>, InputError> {
     Ok(Source::new(shown, text))
 }
 
-/// Has `read_tables` read a document, whose first line is the place for what is missing. Returns all mistakes, if there are any.
-fn read<T>(
-    source: &Arc<Source>,
-    folder: &Path,
-    read_tables: impl FnOnce(&mut Reader, &DeTable<'_>, Range<usize>) -> T,
-) -> Result<T, InputError> {
-    let (document, syntax) = DeTable::parse_recoverable(&source.text);
-    if !syntax.is_empty() {
-        return Err(syntax_errors(source, &syntax));
-    }
-    let mut reader = Reader { source: source.clone(), folder: folder.to_path_buf(), errors: Vec::new() };
-    let first_line = 0..source.text.lines().next().map_or(0, str::len);
-    let found = read_tables(&mut reader, document.get_ref(), first_line);
-    if reader.errors.is_empty() { Ok(found) } else { Err(InputError { diagnostics: reader.errors }) }
-}
-
 /// Parses a configuration. Relative names of files are relative to `folder`.
 ///
 /// # Errors
 /// All mistakes in it.
 pub fn parse(source: &Arc<Source>, folder: &Path, registries: &Registries) -> Result<Settings, InputError> {
-    read(source, folder, |reader, document, first_line| settings(reader, document, first_line, registries))
+    document(source, folder, |reader, document, first_line| {
+        settings(reader, document, first_line, registries)
+    })
 }
 
 fn settings(

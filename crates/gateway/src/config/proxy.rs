@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ropewalk_lab::diagnostic::{InputError, Source};
-use ropewalk_lab::scenario::read::{Reader, Table, Value};
-use ropewalk_lab::scenario::schema_of;
-use ropewalk_lab::scenario::shape::{Kind, Shape, key, required};
-use ropewalk_lab::units;
+use ropewalk_settings::diagnostic::{InputError, Source};
+use ropewalk_settings::read::{Reader, Table, Value, document};
+use ropewalk_settings::schema::schema_of;
+use ropewalk_settings::shape::{Kind, Shape, key, required};
+use ropewalk_settings::units;
 
 use super::{loopback, open, page, socket, status};
 use crate::convert::Cookie;
@@ -179,7 +179,7 @@ pub fn load(path: &Path) -> Result<Config, InputError> {
 /// # Errors
 /// All mistakes in it.
 pub fn parse(source: &Arc<Source>, folder: &Path) -> Result<Config, InputError> {
-    super::read(source, folder, |reader, document, first_line| {
+    document(source, folder, |reader, document, first_line| {
         let file = reader.check(&FILE, document, first_line.clone(), None);
         let mut config = Config::default();
         for value in reader.array(&file, "link") {

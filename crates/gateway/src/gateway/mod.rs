@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ropewalk_engine::{SECOND, scheduler};
-use ropewalk_lab::diagnostic::InputError;
+use ropewalk_settings::diagnostic::InputError;
 use ropewalk_tokio::{ConnectionConfig, EndpointConfig, MptcpStream, Network, default_config};
 use tokio::signal::unix::Signal;
 use tokio::task::JoinSet;
@@ -24,8 +24,9 @@ use crate::daemon::{self, End};
 use crate::page::Page;
 use crate::setup::gateway::Plan;
 use crate::status::{self, Location};
-pub use proxy_protocol::ProxyProtocol;
 use snapshot::snapshot;
+
+pub use proxy_protocol::ProxyProtocol;
 
 /// How often ports are looked for that no listener and no connection needs any more.
 const RELEASE: Duration = Duration::from_secs(5);

@@ -40,33 +40,34 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ropewalk_lab::diagnostic::InputError;
 use ropewalk_os::tun::Tun;
+use ropewalk_settings::diagnostic::InputError;
 use ropewalk_tokio::{Network, Offload, Path, TunDevice};
 use tokio::net::TcpListener;
 use tokio::signal::unix::Signal;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-pub use ipnet::IpNet;
-
-pub use self::captive::CheckUrlError;
-pub use self::config::{Access, Config, ConfigError, OpeningLink};
 use self::link::{CountedDevice, Link};
 use self::netlink::Changes;
-pub use self::policy::{Policies, Policy, Rule};
 use self::reach::{Reach, Uplink, inspect};
-pub use self::remote::{Gateway, MOST_READY};
-pub use self::serve::Server;
 use self::snapshot::snapshot;
 use self::uplinks::Uplinks;
 use self::usage::QuotaUsage;
-pub use self::via::{Via, ViaError, ViaProblem};
 use crate::confine::{confine, folder_of};
 use crate::daemon::{self, End};
 use crate::page::Page;
 use crate::setup::Preview;
 use crate::status;
+
+pub use ipnet::IpNet;
+
+pub use self::captive::CheckUrlError;
+pub use self::config::{Access, Config, ConfigError, OpeningLink};
+pub use self::policy::{Policies, Policy, Rule};
+pub use self::remote::{Gateway, MOST_READY};
+pub use self::serve::Server;
+pub use self::via::{Via, ViaError, ViaProblem};
 
 /// How often interfaces are looked at without a message that they have changed.
 const INTERVAL: Duration = Duration::from_secs(5);

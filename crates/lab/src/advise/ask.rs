@@ -2,16 +2,16 @@
 
 use std::path::PathBuf;
 
+use ropewalk_algorithms::Registries;
+use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source};
+use ropewalk_settings::units;
 use ropewalk_sim::{Direction, Scenario, Workload};
 
 use super::measure::{self, Measured, Reading};
 use super::{Doubt, Effort, Question};
-use crate::Registries;
 use crate::compare::ask::{self, Names};
 use crate::compare::{Design, Reach, usual_workloads};
-use crate::diagnostic::{Diagnostic, InputError, Source};
 use crate::scenario::{self, Experiment};
-use crate::units;
 
 /// A system that has Multipath TCP, for which advice is given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

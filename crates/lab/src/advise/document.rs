@@ -1,12 +1,12 @@
 //! Advice as text to type and as JSON: what the command prints, and what a script gets.
 
+use ropewalk_settings::units;
 use serde_json::{Value, json};
 
 use super::measure::Reading;
 use super::{Answer, Gain, Question, Recommended, System};
 use crate::compare::Reach;
 use crate::report::comparison;
-use crate::units;
 
 /// What to use, in a sentence.
 #[must_use]

@@ -1,5 +1,6 @@
 //! The search: the candidates of `compare`, raced as `compare` races them, over plausible variants of the paths.
 
+use ropewalk_algorithms::Registries;
 use ropewalk_engine::registry::SpecError;
 use ropewalk_engine::scheduler::is_compared_by_default;
 use ropewalk_sim::{Mode, Scenario};
@@ -12,7 +13,7 @@ use super::run::{Candidate, Execution};
 use super::variants::{BLOCK, Variants, one_run};
 use super::{buffer, certainty};
 use crate::compare::{self, Decision, Design, Plan, Raced, Reach, Request, Run, Standing};
-use crate::{Registries, stats};
+use crate::stats;
 
 /// The kernel's own scheduler: what one has without changing anything.
 const OWN: &str = "linux";

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 use ropewalk_link::{Change, ChangeAction, Rate};
+use ropewalk_settings::units::Nanos;
 use ropewalk_sim::{PathSpec, Scenario, Workload};
 
 use super::Half;
 use crate::scenario::trace::Cellular;
 use crate::scenario::{default_around, path};
-use crate::units::Nanos;
 
 const MS: f64 = 1e6;
 const SECOND: Nanos = 1_000_000_000;

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
+use ropewalk_settings::units::Nanos;
 use ropewalk_sim::{Mode, PathSpec, Recording, RunResult, RunSpec, Scenario, Workload};
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +14,6 @@ use super::{Cell, CellResult, Results, Series};
 use crate::checkpoint::{self, Store};
 use crate::opening::OpeningPath;
 use crate::parallel::run_jobs;
-use crate::units::Nanos;
 use crate::{compare, objective, watch};
 
 /// How often deliveries are sampled for the pool of paths.
@@ -287,8 +287,8 @@ pub fn run(contest: &Contest, store: &Store<Measured>, execution: Execution<'_>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Registries;
     use crate::arena::{grid, score};
+    use ropewalk_algorithms::Registries;
 
     fn small() -> Contest {
         let registries = Registries::builtin();

@@ -1,14 +1,14 @@
 //! What a comparison is asked for, as a command line or a script says it, made into a [`Request`].
 
+use ropewalk_algorithms::Registries;
 use ropewalk_engine::registry::{Registry, Spec, SpecError};
 use ropewalk_engine::scheduler::{Scheduler, is_compared_by_default};
+use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source, did_you_mean};
+use ropewalk_settings::units;
 use ropewalk_sim::{Mode, PathSpec, Scenario, Workload};
 
 use super::{Candidate, Design, Request, Worth, said_worth, usual_workloads};
-use crate::Registries;
-use crate::diagnostic::{Diagnostic, InputError, Source, did_you_mean};
 use crate::scenario::{self, Experiment};
-use crate::units;
 
 /// What the arguments are called in messages.
 #[derive(Clone, Copy, Debug)]

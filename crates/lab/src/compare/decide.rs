@@ -5,10 +5,11 @@
 //! are t-intervals whose level is shared among all pairs of candidates and all looks (Bonferroni): with 95 % certainty
 //! none of the statements is wrong, whichever the fastest is.
 
+use ropewalk_sim::Mode;
+
 use super::versus::FEW;
 use super::{Candidate, Comparison};
 use crate::stats;
-use ropewalk_sim::Mode;
 
 /// Differences below this don't matter.
 pub const MARGIN: f64 = 0.02;
@@ -349,7 +350,7 @@ mod tests {
     }
 
     fn candidates(labels: &[&str]) -> Vec<Candidate> {
-        let registries = crate::Registries::builtin();
+        let registries = ropewalk_algorithms::Registries::builtin();
         let one = |label: &&str| {
             let tcp = label.starts_with("tcp ");
             let scheduler = registries.schedulers.parse(if tcp { "single" } else { label }).unwrap();

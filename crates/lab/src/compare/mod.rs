@@ -16,10 +16,14 @@ use std::sync::atomic::AtomicBool;
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
+use ropewalk_settings::units::Nanos;
 use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Scenario, Workload};
 
-pub use ask::Ask;
+use crate::emulated::RealTime;
+use crate::{bound, scenario};
 use decide::{Cost, name, shown_slower};
+
+pub use ask::Ask;
 pub use decide::{Decision, Ended, MARGIN, PER_SECOND, Reach, Stand, Standing};
 pub(crate) use decide::{runs_to_show, standings};
 pub use emulated::for_emulation;
@@ -29,10 +33,6 @@ pub use rank::{PathPart, Ranking, Repeats, Row, Run};
 pub use verdict::{Headline, headline, verdict};
 pub use versus::{FEW, Finding, Versus};
 pub use worth::{NoSuchPath, USUAL as USUAL_WORTH, Worth, said as said_worth};
-
-use crate::emulated::RealTime;
-use crate::units::Nanos;
-use crate::{bound, scenario};
 
 /// One that is compared.
 #[derive(Clone, Debug)]
@@ -186,7 +186,7 @@ pub fn describe(workload: &Workload) -> String {
 
 /// Seconds, for people: `60 s`.
 pub(crate) fn lasting(seconds: f64) -> String {
-    crate::units::write_duration((seconds * 1e9).round() as Nanos)
+    ropewalk_settings::units::write_duration((seconds * 1e9).round() as Nanos)
 }
 
 /// Shift of a run's start. Without randomness, runs differ in the phase at which they start: spread over a round trip,

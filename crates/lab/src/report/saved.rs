@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use ropewalk_settings::diagnostic::{Diagnostic, Source};
+use ropewalk_settings::input;
 use serde_json::Value;
 
 use super::FORMAT;
-use crate::diagnostic::{Diagnostic, Source};
-use crate::{input, scenario};
+use crate::scenario;
 
 /// Largest saved run, bytes.
 const LARGEST: u64 = 1 << 30;

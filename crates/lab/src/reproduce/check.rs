@@ -1,9 +1,10 @@
 //! What can be wrong in a paper's files without anything being run: a claim about a row that isn't there, a number of
 //! no cell, a scenario that can't be read.
 
+use ropewalk_algorithms::Registries;
+
 use super::plan::{self, Cell, Variant, Work, variants};
 use super::{Claim, Figure, Kind, Over, Paper, Test, World, notes, open, settings};
-use crate::Registries;
 
 /// Everything that is wrong.
 pub fn check(paper: &Paper, registries: &Registries) -> Vec<String> {

@@ -4,6 +4,8 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ropewalk_algorithms::Registries;
+
 use super::abc::{self, Effort, Found, Particle, Prior};
 use super::cells::Progress;
 use super::finalists::{self, Finalist};
@@ -11,7 +13,6 @@ use super::measure::measure;
 use super::open::{Choice, Fitted, Unknown, Unknowns, Value};
 use super::plan::{self, Template};
 use super::{Over, Paper, PaperError, Published, Settings, Test, World};
-use crate::Registries;
 use crate::checkpoint::Store;
 use crate::parallel::run_jobs;
 

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use ropewalk_algorithms::Registries;
+use ropewalk_settings::diagnostic::Source;
 use ropewalk_sim::{HOSTS, Line, RunSpec, run};
 
 use super::PaperError;
-use crate::Registries;
-use crate::diagnostic::Source;
 use crate::scenario;
 use crate::stats;
 

@@ -23,10 +23,10 @@
 
 use std::collections::BTreeMap;
 
+use ropewalk_settings::units::Nanos;
 use ropewalk_sim::{RunResult, RunSpec, Workload};
 
 use crate::bound;
-use crate::units::Nanos;
 
 /// Measures by name.
 pub(super) type Measures = BTreeMap<String, f64>;

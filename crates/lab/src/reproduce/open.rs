@@ -1,12 +1,12 @@
 //! `open.toml`: the settings that a paper leaves open, each with a prior, and which figures they are fitted to.
 //! `fitted.toml`: what the fit found.
 
+use ropewalk_algorithms::Registries;
 use serde::{Deserialize, Serialize};
 
 use super::abc::Prior;
 use super::settings::merge;
 use super::{Paper, Settings, Test, plan};
-use crate::Registries;
 
 /// `open.toml`.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]

@@ -4,16 +4,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ropewalk_algorithms::Registries;
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
+use ropewalk_settings::units::{self, Nanos};
 use ropewalk_sim::{Mode, Recording, RunSpec, Scenario};
 
 use super::error::{CellError, SettingError};
 use super::settings::{self, merge};
 use super::{Figure, Kind, Line, Paper, PaperError, Settings, World};
-use crate::Registries;
-use crate::units::{self, Nanos};
 
 /// What is simulated, but for the seed.
 #[derive(Clone, Debug)]

@@ -4,12 +4,13 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use ropewalk_algorithms::Registries;
+
 use super::cells::{Progress, Request};
 use super::open::{Fitted, Read, Reading, Weighted};
 use super::plan::FITTED;
 use super::run::execute;
 use super::{Paper, PaperError, World, fit};
-use crate::Registries;
 use crate::checkpoint::Store;
 
 /// Says nothing of its own runs.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
+use ropewalk_algorithms::Registries;
 use serde::{Deserialize, Serialize};
 
 use super::cells::{CellOutcome, Grid, Progress, Request};
@@ -12,7 +13,6 @@ use super::measure::{Measures, measure};
 use super::plan::{self, Cell, Variant, Work};
 use super::series::{self, Series};
 use super::{Kind, Paper, PaperError, World, reordering};
-use crate::Registries;
 use crate::checkpoint::Store;
 use crate::emulated::{self, EmulatedError, Ends, Tally};
 use crate::parallel::run_jobs;

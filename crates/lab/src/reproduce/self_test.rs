@@ -4,12 +4,13 @@
 
 use std::sync::atomic::AtomicBool;
 
+use ropewalk_algorithms::Registries;
+
 use super::PaperError;
 use super::abc::{self, Effort, Particle, Prior};
 use super::cells::Progress;
 use super::fit::{FitRequest, Target, Tried, all, round};
 use super::open::Tested;
-use crate::Registries;
 use crate::stats;
 
 /// What the fitter's own test found.

@@ -3,12 +3,12 @@
 
 use std::path::Path;
 
+use ropewalk_algorithms::Registries;
+use ropewalk_settings::diagnostic::Source;
 use toml::{Table, Value};
 
 use super::error::{KeyError, SettingError};
 use super::{Paper, Settings};
-use crate::Registries;
-use crate::diagnostic::Source;
 use crate::scenario::{self, Loaded};
 
 /// Lays `above` over `below`.

@@ -4,19 +4,20 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ropewalk_link::{Change, ChangeAction, LinkSpec, Loss, Rate, RateTrace};
+use ropewalk_settings::diagnostic::did_you_mean;
+use ropewalk_settings::read::{Table, Value};
+use ropewalk_settings::units;
 use ropewalk_sim::{Bottleneck, Metered, PathSpec};
 
+use super::ScenarioReader;
 use super::draft::{CODEL, LinkDraft, MOST_PATHS, MTU_RANGE, QueueDraft, link_state};
 use super::inline::drafts_of;
 use super::phrase::{self, LEAST_PERIOD};
 use super::preset::PRESETS;
-use super::read::{Reader, Table, Value};
 use super::shape::{BOTTLENECK, CHANGE, GENERATOR, LINK, LOSS, PATH, QUEUES};
 use super::trace::{self, Cellular};
-use crate::diagnostic::did_you_mean;
-use crate::units;
 
-impl Reader {
+impl ScenarioReader {
     /// All `[[bottleneck]]`s.
     pub fn bottlenecks(&mut self, file: &Table<'_>) -> Vec<Bottleneck> {
         let mut found: Vec<Bottleneck> = Vec::new();

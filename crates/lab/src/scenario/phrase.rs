@@ -1,9 +1,9 @@
 //! Phrases that the scenario file and `--path` share: queues, losses, rates, names.
 
 use ropewalk_link::{Change, ChangeAction, JitterShape, Loss};
+use ropewalk_settings::units::{self, UnitError};
 
 use super::draft::{CODEL, QueueDraft, bursts};
-use crate::units::{self, UnitError};
 
 /// The words for jitter's distributions.
 pub const JITTER_SHAPES: &[(&str, JitterShape)] =

@@ -14,9 +14,10 @@ use std::thread;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use ropewalk_algorithms::Registries;
+use ropewalk_algorithms::policy::{CONNECTION, PATH};
 use ropewalk_engine::scheduler::{Mechanisms, Rule};
-use ropewalk_lab::policy::{CONNECTION, PATH};
-use ropewalk_lab::{Registries, compare};
+use ropewalk_lab::compare;
 use ropewalk_sim::RunSpec;
 
 use self::episode::{Config, Environment, Reward};

@@ -13,9 +13,8 @@ use ropewalk_engine::metrics::CaState;
 use ropewalk_engine::registry::{Entry, Registry, Spec, SpecError};
 use ropewalk_engine::scheduler::{Decision, Mechanisms, Rationale, Rule, Scheduler, View};
 use ropewalk_engine::testing;
+use ropewalk_settings::input;
 use serde::Deserialize;
-
-use crate::input;
 
 /// Largest file, bytes.
 const LARGEST: u64 = 64 << 20;
@@ -292,11 +291,7 @@ impl Scheduler for Learned {
 ///
 /// # Errors
 /// A file that can't be read, or isn't a policy for so many paths.
-pub(crate) fn scheduler(
-    text: &str,
-    file: &str,
-    paths: Option<usize>,
-) -> Result<Spec<dyn Scheduler>, SpecError> {
+pub fn scheduler(text: &str, file: &str, paths: Option<usize>) -> Result<Spec<dyn Scheduler>, SpecError> {
     let wrong = |message: String| SpecError { message, span: (0, text.len()) };
     let bytes = input::read(Path::new(file), LARGEST)
         .map_err(|reason| wrong(format!("can't read the policy `{file}`: {reason}")))?;

@@ -9,7 +9,7 @@ use crate::units::write_bytes;
 
 /// Why an input file can't be read.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ReadError {
+pub enum ReadError {
     /// The system refuses.
     #[error("{}", system_reason(.0))]
     System(#[from] std::io::Error),
@@ -25,7 +25,7 @@ pub(crate) enum ReadError {
 ///
 /// # Errors
 /// See [`ReadError`].
-pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>, ReadError> {
+pub fn read(path: &Path, most: u64) -> Result<Vec<u8>, ReadError> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
     if metadata.is_dir() {

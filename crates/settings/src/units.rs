@@ -22,12 +22,16 @@ pub struct UnitError {
     pub help: String,
 }
 
-pub(crate) struct Unit {
+/// One unit, with all that it is called.
+#[derive(Debug)]
+pub struct Unit {
     names: &'static [&'static str],
     factor: f64,
 }
 
-pub(crate) struct Dimension {
+/// What units measure.
+#[derive(Debug)]
+pub struct Dimension {
     /// "time"
     name: &'static str,
     /// "an amount of time, such as `20 ms`"
@@ -44,7 +48,8 @@ macro_rules! units {
     ($($factor:expr => $($name:literal)|+;)*) => { &[$(Unit { names: &[$($name),+], factor: $factor }),*] };
 }
 
-pub(crate) const TIME: Dimension = Dimension {
+/// Times.
+pub const TIME: Dimension = Dimension {
     name: "time",
     example: "20 ms",
     units: units! {
@@ -61,7 +66,8 @@ pub(crate) const TIME: Dimension = Dimension {
     bounds: "0 to 24 h",
 };
 
-pub(crate) const RATE: Dimension = Dimension {
+/// Rates.
+pub const RATE: Dimension = Dimension {
     name: "rate",
     example: "50 Mbit/s",
     units: units! {
@@ -80,7 +86,8 @@ pub(crate) const RATE: Dimension = Dimension {
     bounds: "1 kbit/s to 1000 Gbit/s",
 };
 
-pub(crate) const BYTES: Dimension = Dimension {
+/// Sizes.
+pub const BYTES: Dimension = Dimension {
     name: "size",
     example: "64 KiB",
     units: units! {
@@ -100,7 +107,8 @@ pub(crate) const BYTES: Dimension = Dimension {
     bounds: "0 to 1 TiB",
 };
 
-pub(crate) const PACKETS: Dimension = Dimension {
+/// Numbers of packets.
+pub const PACKETS: Dimension = Dimension {
     name: "number of packets",
     example: "100 packets",
     units: units! { 1.0 => "packets" | "packet" | "pkts" | "pkt" | "p"; },
@@ -110,7 +118,8 @@ pub(crate) const PACKETS: Dimension = Dimension {
     bounds: "0 to 10000000 packets",
 };
 
-pub(crate) const PROBABILITY: Dimension = Dimension {
+/// Probabilities.
+pub const PROBABILITY: Dimension = Dimension {
     name: "probability",
     example: "0.5 %",
     units: units! { 0.01 => "%" | "percent" | "per cent"; },
@@ -122,7 +131,7 @@ pub(crate) const PROBABILITY: Dimension = Dimension {
 
 impl Dimension {
     /// The accepted syntax as a regular expression for the JSON Schema; `some`: not 0. It can't express ranges.
-    pub(crate) fn pattern(&self, some: bool) -> String {
+    pub fn pattern(&self, some: bool) -> String {
         let names: Vec<&str> = self.units.iter().flat_map(|unit| unit.names.iter().copied()).collect();
         let names = names.join("|");
         let least = if some { "[1-9]" } else { "[0-9]" };
@@ -299,7 +308,7 @@ fn whole(text: &str, value: f64, one: &str) -> Result<u64, UnitError> {
 }
 
 /// All units of rates and of times.
-pub(crate) fn rates_and_times() -> impl Iterator<Item = &'static str> {
+pub fn rates_and_times() -> impl Iterator<Item = &'static str> {
     suggested(&RATE).chain(suggested(&TIME))
 }
 
@@ -313,12 +322,12 @@ fn suggested(dimension: &Dimension) -> impl Iterator<Item = &'static str> {
 }
 
 /// Whether this is a unit of time.
-pub(crate) fn is_time(unit: &str) -> bool {
+pub fn is_time(unit: &str) -> bool {
     TIME.units.iter().any(|known| known.names.contains(&unit))
 }
 
 /// Whether this is a unit of size.
-pub(crate) fn is_size(unit: &str) -> bool {
+pub fn is_size(unit: &str) -> bool {
     BYTES.units.iter().any(|known| known.names.contains(&unit))
 }
 

@@ -1,14 +1,14 @@
 //! Reads values from a parsed TOML document and collects all errors with their places.
 
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::shape::{Field, Shape, renamed};
-use crate::diagnostic::{Diagnostic, Source, did_you_mean};
+use crate::diagnostic::{Diagnostic, InputError, Source, did_you_mean};
+use crate::shape::{Field, Shape};
 use crate::units::{self, UnitError};
 
 /// A value with its place.
@@ -19,7 +19,7 @@ pub type Value<'t> = Spanned<DeValue<'t>>;
 pub struct Reader {
     /// What is read.
     pub source: Arc<Source>,
-    /// The folder that trace files are relative to.
+    /// The folder that files which it names are relative to.
     pub folder: PathBuf,
     /// What is wrong with it.
     pub errors: Vec<Diagnostic>,
@@ -49,6 +49,89 @@ impl<'t> Table<'t> {
     }
 }
 
+/// Parses a text's TOML.
+///
+/// # Errors
+/// The first mistakes of syntax.
+pub fn parse(source: &Arc<Source>) -> Result<Spanned<DeTable<'_>>, InputError> {
+    let (document, syntax) = DeTable::parse_recoverable(&source.text);
+    if syntax.is_empty() { Ok(document) } else { Err(syntax_errors(source, &syntax)) }
+}
+
+/// A text's first line: the place for what is missing in it. A document's own span is the whole text.
+pub fn first_line(source: &Source) -> Range<usize> {
+    0..source.text.lines().next().map_or(0, str::len)
+}
+
+/// Reads a document: `read_tables` is given its entries, and its first line.
+///
+/// # Errors
+/// All mistakes in it.
+pub fn document<T>(
+    source: &Arc<Source>,
+    folder: &Path,
+    read_tables: impl FnOnce(&mut Reader, &DeTable<'_>, Range<usize>) -> T,
+) -> Result<T, InputError> {
+    let document = parse(source)?;
+    let mut reader = Reader::new(source, folder);
+    let found = read_tables(&mut reader, document.get_ref(), first_line(source));
+    if reader.errors.is_empty() { Ok(found) } else { Err(InputError { diagnostics: reader.errors }) }
+}
+
+/// What is wrong with a text that isn't TOML.
+fn syntax_errors(source: &Arc<Source>, syntax: &[toml::de::Error]) -> InputError {
+    // After a mistake of syntax the rest of the file means little: the first few are enough.
+    let diagnostics = syntax.iter().take(3).map(|error| {
+        let found = Diagnostic::new(error.message().to_string());
+        match error.span() {
+            Some(span) => match first_of(&source.text, &span) {
+                Some(first) if error.message() == "duplicate key" => {
+                    Diagnostic::new(format!("`{}` is given twice", &source.text[span.clone()]))
+                        .at(source, span)
+                        .label("the second; this is not valid TOML")
+                        .other(first, "the first is here")
+                }
+                _ => found.at(source, span).label("this is not valid TOML"),
+            },
+            None => found,
+        }
+    });
+    InputError { diagnostics: diagnostics.collect() }
+}
+
+/// Where the key at `second` stood before: in another header like its own, or earlier in its table.
+fn first_of(text: &str, second: &Range<usize>) -> Option<Range<usize>> {
+    let line_start = text[..second.start].rfind('\n').map_or(0, |at| at + 1);
+    let before = &text[line_start..second.start];
+    let key = text.get(second.clone())?;
+    let found = |start: usize| Some(start..start + key.len());
+    let lines = || {
+        let mut start = 0;
+        text[..line_start].split_inclusive('\n').map(move |line| {
+            start += line.len();
+            (start - line.len(), line)
+        })
+    };
+    let is_header = |line: &str| line.trim_start().starts_with('[');
+    // As the line has it up to the key's end, spaces aside: `[client`, `up.loss`.
+    let lead = |line: &str| line.split(['=', ']']).next().unwrap_or_default().trim().to_string();
+    let own = lead(text[line_start..].lines().next()?);
+    let inside = |(start, line): (usize, &str)| found(start + line.find(key)?);
+    if is_header(before) {
+        return lines().find(|(_, line)| is_header(line) && lead(line) == own).and_then(inside);
+    }
+    if before.contains('=') {
+        // In a table of one line.
+        let opened = before.rfind('{').unwrap_or(0);
+        return before[opened..].find(key).and_then(|at| found(line_start + opened + at));
+    }
+    let mut table: Vec<(usize, &str)> = lines().collect();
+    if let Some(header) = table.iter().rposition(|(_, line)| is_header(line)) {
+        table.drain(..=header);
+    }
+    table.into_iter().find(|(_, line)| line.contains('=') && lead(line) == own).and_then(inside)
+}
+
 /// The type of a value, for "found ...".
 fn kind_of(value: &DeValue<'_>) -> &'static str {
     match value {
@@ -62,6 +145,11 @@ fn kind_of(value: &DeValue<'_>) -> &'static str {
 }
 
 impl Reader {
+    /// A reader of `source`; files that it names are relative to `folder`.
+    pub fn new(source: &Arc<Source>, folder: &Path) -> Self {
+        Reader { source: source.clone(), folder: folder.to_path_buf(), errors: Vec::new() }
+    }
+
     /// Adds an error at `span` of the file.
     pub fn wrong(
         &mut self,
@@ -100,11 +188,6 @@ impl Reader {
         for (key, _) in entries {
             let name = key.get_ref().as_ref();
             if names().any(|known| known == name) {
-                continue;
-            }
-            if let Some(new) = renamed(name).filter(|new| names().any(|known| known == *new)) {
-                let message = format!("`{name}` is now called `{new}`");
-                self.wrong(key.span(), message, "the old name", format!("write `{new}`"));
                 continue;
             }
             let allowed: Vec<_> = names().collect();

@@ -1,39 +1,38 @@
-//! The frame of a page: HTML, style, libraries and program from `web/`, and the document between them.
+//! Self-contained HTML pages: a frame of HTML, style, libraries and program from `web/`, and the document between them.
+#![forbid(unsafe_code)]
 
 use serde_json::Value;
 
-const FRAME: &str = include_str!("../../../../web/src/page.html");
-const STYLE: &str = include_str!("../../../../web/src/style.css");
+const FRAME: &str = include_str!("../../../web/src/page.html");
+const STYLE: &str = include_str!("../../../web/src/style.css");
 
 /// Libraries, as their authors publish them; their licences stand beside them in `web/vendor`.
-const LIBRARIES: &[&str] = &[
-    include_str!("../../../../web/vendor/d3.min.js"),
-    include_str!("../../../../web/vendor/plot.umd.min.js"),
-];
+const LIBRARIES: &[&str] =
+    &[include_str!("../../../web/vendor/d3.min.js"), include_str!("../../../web/vendor/plot.umd.min.js")];
 
 /// Our own program, in the order in which its parts build on each other.
 const PROGRAM: &[&str] = &[
-    include_str!("../../../../web/src/numbers.js"),
-    include_str!("../../../../web/src/base.js"),
-    include_str!("../../../../web/src/download.js"),
-    include_str!("../../../../web/src/charts.js"),
-    include_str!("../../../../web/src/ranking.js"),
-    include_str!("../../../../web/src/distribution.js"),
-    include_str!("../../../../web/src/heat.js"),
-    include_str!("../../../../web/src/svg-context.js"),
-    include_str!("../../../../web/src/rope-data.js"),
-    include_str!("../../../../web/src/rope-draw.js"),
-    include_str!("../../../../web/src/rope-view.js"),
-    include_str!("../../../../web/src/sweep.js"),
-    include_str!("../../../../web/src/reproduction.js"),
-    include_str!("../../../../web/src/page.js"),
+    include_str!("../../../web/src/numbers.js"),
+    include_str!("../../../web/src/base.js"),
+    include_str!("../../../web/src/download.js"),
+    include_str!("../../../web/src/charts.js"),
+    include_str!("../../../web/src/ranking.js"),
+    include_str!("../../../web/src/distribution.js"),
+    include_str!("../../../web/src/heat.js"),
+    include_str!("../../../web/src/svg-context.js"),
+    include_str!("../../../web/src/rope-data.js"),
+    include_str!("../../../web/src/rope-draw.js"),
+    include_str!("../../../web/src/rope-view.js"),
+    include_str!("../../../web/src/sweep.js"),
+    include_str!("../../../web/src/reproduction.js"),
+    include_str!("../../../web/src/page.js"),
 ];
 
 /// The program of a page that asks a running proxy or gateway for its state.
 const LIVE_PROGRAM: &[&str] = &[
-    include_str!("../../../../web/src/numbers.js"),
-    include_str!("../../../../web/src/base.js"),
-    include_str!("../../../../web/src/status.js"),
+    include_str!("../../../web/src/numbers.js"),
+    include_str!("../../../web/src/base.js"),
+    include_str!("../../../web/src/status.js"),
 ];
 
 /// One self-contained page about a document.
