@@ -3,12 +3,11 @@
 mod show_test;
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_algorithms::Registries;
+use ropewalk_command_line::{Failure, interrupt, output};
 use ropewalk_lab::advise::measure::Reading;
 use ropewalk_lab::advise::{
     Answer, Ask, Buffer, Execution, Gain, NotShown, Question, Recommended, System, VARIANT_RUNS, VARIANTS,
@@ -20,9 +19,9 @@ use ropewalk_lab::table::Table;
 use ropewalk_settings::diagnostic::Diagnostic;
 use ropewalk_settings::units;
 
+use crate::checkpoint;
 use crate::compare::show;
 use crate::options::Common;
-use crate::{Failure, checkpoint, output};
 
 /// What to use on your paths: plain TCP, or Multipath TCP with which scheduler
 ///
@@ -103,10 +102,7 @@ const SELF_TEST_SEED: u64 = 1_000_000;
 const PAIRS: u32 = 200;
 
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let heard = stop.clone();
-    // If another handler is there already, Ctrl-C simply ends the program: nothing is half-written.
-    let _ = ctrlc::set_handler(move || heard.store(true, Ordering::Relaxed));
+    let stop = interrupt::flag();
     let jobs =
         options.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
     let unknown = |error: ropewalk_engine::registry::SpecError| Failure::from(Diagnostic::new(error.message));

@@ -4,16 +4,16 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use ropewalk_algorithms::Registries;
+use ropewalk_algorithms::{Registries, algorithm};
+use ropewalk_command_line::options::{Join, list, nobody};
+use ropewalk_command_line::{Failure, interrupt, output};
 use ropewalk_lab::arena::{self, Cell, Contest, Entrant, Execution, Half, Harm, Results, Score};
 use ropewalk_lab::opening::OpeningPath;
 use ropewalk_lab::table::Table;
 use ropewalk_settings::diagnostic::Diagnostic;
 use serde_json::json;
 
-use crate::compare::{algorithm, list, nobody};
-use crate::options::Join;
-use crate::{Failure, checkpoint, interrupt, output};
+use crate::checkpoint;
 
 /// Presets and settings that take part beside every scheduler's defaults.
 const VARIANTS: [&str; 4] =
@@ -160,7 +160,7 @@ fn contest(registries: &Registries, options: &Options) -> Result<Contest, Failur
     let cells = cells(options)?;
     let mut entrants: Vec<Entrant> = Vec::new();
     for name in names {
-        let scheduler = crate::compare::scheduler(registries, "--schedulers", &name, 2)?;
+        let scheduler = ropewalk_algorithms::scheduler(registries, "--schedulers", &name, 2)?;
         if entrants.iter().all(|known| known.label != scheduler.text) {
             entrants.push(Entrant { label: scheduler.text.clone(), scheduler });
         }

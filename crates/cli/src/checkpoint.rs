@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
+use ropewalk_command_line::Failure;
 use ropewalk_lab::checkpoint::{self, Store};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-
-use crate::Failure;
 
 /// A digest of this program: runs of another build aren't used.
 fn build() -> String {

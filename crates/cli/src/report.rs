@@ -3,9 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use ropewalk_command_line::{Failure, output};
 use ropewalk_lab::report::{Origin, folder, saved, sweep};
-
-use crate::{Failure, output};
 
 /// Make the page of a saved run
 ///

@@ -1,18 +1,17 @@
 //! `ropewalk reproduce list|run|notes|fit|hosts`.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_algorithms::Registries;
+use ropewalk_command_line::{Failure, interrupt, output};
 use ropewalk_lab::reproduce::{self, Entry, Outcome, Paper, Progress, Request, Runs, Verdict, World};
 use ropewalk_lab::table::Table;
 use ropewalk_settings::diagnostic::{Diagnostic, did_you_mean};
 use serde_json::json;
 
-use crate::{Failure, checkpoint, output};
+use crate::checkpoint;
 
 mod fit;
 
@@ -108,8 +107,8 @@ struct Run {
     name: String,
     /// Where: the simulator, or real packets in real time with the Linux kernel as receiver (Linux, `ip`, /dev/net/tun),
     /// for the papers that measured on real machines
-    #[arg(long, default_value_t = crate::options::World::Simulated, value_enum)]
-    world: crate::options::World,
+    #[arg(long, default_value_t = ropewalk_command_line::options::World::Simulated, value_enum)]
+    world: ropewalk_command_line::options::World,
     /// One figure or table only (see `ropewalk reproduce list --json`)
     #[arg(long, value_name = "ID")]
     figure: Option<String>,
@@ -133,8 +132,8 @@ struct Notes {
     /// A paper's name, or `all` that have results
     name: String,
     /// Whose results
-    #[arg(long, default_value_t = crate::options::World::Simulated, value_enum)]
-    world: crate::options::World,
+    #[arg(long, default_value_t = ropewalk_command_line::options::World::Simulated, value_enum)]
+    world: ropewalk_command_line::options::World,
     /// The overview; each paper's results are in a folder beside it
     #[arg(long, value_name = "FILE")]
     report: PathBuf,
@@ -293,10 +292,7 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
         // Before the handler of Ctrl-C, which has a thread of its own.
         ropewalk_host::netns::become_root_of_own_user_namespace().map_err(Failure::other)?;
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    let heard = stop.clone();
-    // If another handler is there already, Ctrl-C simply ends the program: finished runs are kept.
-    let _ = ctrlc::set_handler(move || heard.store(true, Ordering::Relaxed));
+    let stop = interrupt::flag();
     let jobs = threads(run.shared.jobs);
     let mut outcomes = Vec::new();
     for paper in &papers {
@@ -415,10 +411,10 @@ fn write_pages(outcomes: &[Outcome], kept: &[Entry], command: &str, report: &Pat
     Ok(())
 }
 
-fn world(named: crate::options::World) -> World {
+fn world(named: ropewalk_command_line::options::World) -> World {
     match named {
-        crate::options::World::Emulated => World::Emulated,
-        crate::options::World::Simulated => World::Simulated,
+        ropewalk_command_line::options::World::Emulated => World::Emulated,
+        ropewalk_command_line::options::World::Simulated => World::Simulated,
     }
 }
 
@@ -442,7 +438,7 @@ fn default_report(name: &str, world: World) -> PathBuf {
 /// The call as someone would repeat it.
 fn command(run: &Run) -> String {
     let mut text = format!("ropewalk reproduce run {}", run.name);
-    if run.world != crate::options::World::Simulated {
+    if run.world != ropewalk_command_line::options::World::Simulated {
         text += &format!(" --world {}", run.world.name());
     }
     if let Some(figure) = &run.figure {

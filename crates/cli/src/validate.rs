@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use ropewalk_algorithms::Registries;
+use ropewalk_algorithms::{Registries, algorithm};
+use ropewalk_command_line::options::{list, size};
+use ropewalk_command_line::{Failure, interrupt, output};
 use ropewalk_host::clock::Clock;
 use ropewalk_lab::emulated::Tally;
 use ropewalk_lab::scenario::{self, builtins};
@@ -14,8 +16,7 @@ use ropewalk_lab::validate::{self, Cell, CellResult, Pairs, Trial, Verdict};
 use ropewalk_settings::units;
 use serde_json::json;
 
-use crate::compare::{algorithm, list, size};
-use crate::{Failure, checkpoint, interrupt, output};
+use crate::checkpoint;
 
 /// Compare the simulator with real packets: the same transfers in both worlds
 #[derive(Debug, clap::Args)]
@@ -182,7 +183,7 @@ fn measure(
             if stop.load(Ordering::Relaxed) || clock.now() >= end {
                 break 'cells;
             }
-            trial.run(store)?;
+            trial.run(store).map_err(Failure::other)?;
         }
         trials.push(trial);
         bar.inc(1);
@@ -208,7 +209,7 @@ fn measure(
                 break 'turns;
             }
             bar.set_message(trial.cell.scenario.name.clone());
-            trial.run(store)?;
+            trial.run(store).map_err(Failure::other)?;
         }
     }
     bar.finish_and_clear();

@@ -56,7 +56,7 @@ fn assemble(title: &str, document: &Value, libraries: &[&str], program: &[&str],
             "title" => page += &escaped(title),
             "style" => page += STYLE,
             "connect" if is_live => page += "; connect-src 'self'",
-            "instead" if is_live => page += " `ropewalk status` tells the same.",
+            "instead" if is_live => page += " `ropewalkd status` tells the same.",
             "instead" => page += " The numbers are in the page's source, as JSON.",
             "libraries" => {
                 for library in libraries {

@@ -2,8 +2,10 @@
 //! which its reader, its errors and its JSON Schema are made. Errors show their place and what is allowed.
 #![forbid(unsafe_code)]
 
+pub mod argument;
 pub mod diagnostic;
 pub mod input;
+pub mod name;
 pub mod read;
 pub mod schema;
 pub mod shape;

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::name::LONGEST_NAME;
 use crate::shape::{Field, Kind, Shape};
 use crate::units::{BYTES, RATE, TIME};
 
@@ -69,7 +70,7 @@ fn kind(kind: &Kind) -> Value {
         |shapes: &[Shape]| shapes.iter().map(|shape| object(shape, Some("kind"))).collect::<Vec<_>>();
     match kind {
         Kind::Text => json!({ "type": "string" }),
-        Kind::Name(longest) => json!({ "type": "string", "minLength": 1, "maxLength": longest }),
+        Kind::Name => json!({ "type": "string", "minLength": 1, "maxLength": LONGEST_NAME }),
         Kind::Time => quantity(&TIME.pattern(false), "20 ms", true),
         Kind::TimeWithSpread => {
             let time = TIME.pattern(false);

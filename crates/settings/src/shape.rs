@@ -8,8 +8,8 @@ use serde_json::Value;
 pub enum Kind {
     /// Any text.
     Text,
-    /// A text of one to so many characters.
-    Name(usize),
+    /// The name of a path or a scenario.
+    Name,
     /// `"20 ms"`.
     Time,
     /// `"20 ms"` or `"20 ms +-5 ms"`.

@@ -10,16 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use indicatif::ProgressBar;
-use ropewalk_algorithms::Registries;
+use ropewalk_algorithms::{Registries, algorithm};
+use ropewalk_command_line::{Failure, output};
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Entry;
 use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_lab::compare::{Candidate, Comparison, Design, Request, Row, Worth, compare};
 use ropewalk_lab::{scenario, stats};
 use ropewalk_sim::{Mode, Recording, RunResult, RunSpec, Scenario, Workload};
-
-use crate::compare::algorithm;
-use crate::{Failure, output};
 
 /// Write the page of all algorithms, with where each wins and loses, and a picture of each
 #[derive(Debug, clap::Args)]

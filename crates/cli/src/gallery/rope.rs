@@ -4,12 +4,10 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use ropewalk_algorithms::Registries;
+use ropewalk_algorithms::{Registries, algorithm};
+use ropewalk_command_line::Failure;
 use ropewalk_lab::scenario;
 use ropewalk_sim::{Mode, Recording, RunResult, RunSpec, Scenario, Transmission, Workload};
-
-use crate::Failure;
-use crate::compare::algorithm;
 
 /// The link pair, the size and the buffers.
 const PATHS: [&str; 2] = ["wifi: 10 Mbit/s, 20 ms", "lte: 10 Mbit/s, 100 ms, queue 300 packets"];

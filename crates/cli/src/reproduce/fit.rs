@@ -1,18 +1,18 @@
 //! `ropewalk reproduce fit`.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_algorithms::Registries;
+use ropewalk_command_line::{Failure, interrupt, output};
 use ropewalk_lab::reproduce::{self, Fit, FitRequest, Fitted, Progress, SelfTest};
 use ropewalk_lab::table::Table;
 use serde_json::json;
 
 use super::{Shared, Watch, load, now, threads};
-use crate::{Failure, checkpoint, output};
+use crate::checkpoint;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct FitOptions {
@@ -45,9 +45,7 @@ pub(super) struct FitOptions {
 
 pub(super) fn search(registries: &Registries, options: &FitOptions) -> Result<(), Failure> {
     let paper = load(&options.name, options.shared.papers.as_deref())?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let heard = stop.clone();
-    let _ = ctrlc::set_handler(move || heard.store(true, Ordering::Relaxed));
+    let stop = interrupt::flag();
     let bar = ProgressBar::new(0);
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} settings, {eta} left") {
         bar.set_style(style);

@@ -47,7 +47,7 @@ const GATEWAY: Shape = Shape {
         key(
             "status",
             Kind::Text,
-            "The Unix socket that `ropewalk status` asks, or `none`. Default: /run/ropewalk/gateway.sock",
+            "The Unix socket that `ropewalkd status` asks, or `none`. Default: /run/ropewalk/gateway.sock",
         ),
         key("metrics", Kind::Text, "Address and port for Prometheus, on loopback. Default: none"),
         key("page", Kind::Text, "Address and port of the status page: `127.0.0.1:9466`. Default: none"),
@@ -61,7 +61,7 @@ const GATEWAY: Shape = Shape {
 
 const FILE: Shape = Shape {
     name: "configuration",
-    summary: "The configuration of `ropewalk gateway`",
+    summary: "The configuration of `ropewalkd gateway`",
     fields: &[
         key("gateway", Kind::Table(&GATEWAY), "The gateway as a whole"),
         key(

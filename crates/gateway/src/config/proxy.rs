@@ -75,12 +75,12 @@ const PROXY: Shape = Shape {
         key(
             "gateway-cookie",
             Kind::Text,
-            "A file with what the gateway has to be shown, mode 0600 (`ropewalk keys cookie`). Default: none",
+            "A file with what the gateway has to be shown, mode 0600 (`ropewalkd keys cookie`). Default: none",
         ),
         key(
             "gateway-key",
             Kind::Text,
-            "This proxy's key for TLS with the gateway, mode 0600 (`ropewalk keys pair`). Default: no TLS",
+            "This proxy's key for TLS with the gateway, mode 0600 (`ropewalkd keys pair`). Default: no TLS",
         ),
         key("gateway-certificate", Kind::Text, "With `gateway-key`: the gateway's certificate"),
         key(
@@ -97,7 +97,7 @@ const PROXY: Shape = Shape {
         key(
             "status",
             Kind::Text,
-            "The Unix socket that `ropewalk status` asks, or `none`. Default: /run/ropewalk/proxy.sock",
+            "The Unix socket that `ropewalkd status` asks, or `none`. Default: /run/ropewalk/proxy.sock",
         ),
         key("metrics", Kind::Text, "Address and port for Prometheus, on loopback. Default: none"),
         key("page", Kind::Text, "Address and port of the status page: `127.0.0.1:9466`. Default: none"),
@@ -153,7 +153,7 @@ const RULE: Shape = Shape {
 
 const FILE: Shape = Shape {
     name: "configuration",
-    summary: "The configuration of `ropewalk proxy`",
+    summary: "The configuration of `ropewalkd proxy`",
     fields: &[
         key("proxy", Kind::Table(&PROXY), "The proxy as a whole"),
         key("link", Kind::Tables(&LINK), "The uplinks"),

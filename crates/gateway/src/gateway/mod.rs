@@ -23,7 +23,7 @@ use crate::convert::Converter;
 use crate::daemon::{self, End};
 use crate::page::Page;
 use crate::setup::gateway::Plan;
-use crate::status::{self, Location};
+use crate::status::Location;
 use snapshot::snapshot;
 
 pub use proxy_protocol::ProxyProtocol;
@@ -336,7 +336,7 @@ async fn serve(
     helpers.spawn(watch_memory(Arc::clone(&state), settings.memory));
     if let Some(socket) = settings.status.bind()? {
         let state = Arc::clone(&state);
-        helpers.spawn(socket.serve(move |word| snapshot(Arc::clone(&state), status::before(&word))));
+        helpers.spawn(socket.serve(move |word| snapshot(Arc::clone(&state), ropewalk_status::before(&word))));
     }
     if let Some(page) = &settings.page {
         let (state, listener) = (Arc::clone(&state), page.bind().await?);

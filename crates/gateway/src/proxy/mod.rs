@@ -139,7 +139,7 @@ impl Tells {
                         "recording" => {
                             serde_json::to_value(server.recorder.recording(&server.links)).unwrap_or_default()
                         }
-                        word => snapshot(server, status::before(word)).await,
+                        word => snapshot(server, ropewalk_status::before(word)).await,
                     }
                 }
             }));
@@ -284,7 +284,7 @@ fn tun(index: usize) -> io::Result<Tun> {
     Tun::create(&name, Offload::Segmentation).map_err(|error| match error.kind() {
         io::ErrorKind::ResourceBusy => {
             let message =
-                format!("{name} is in use: another `ropewalk proxy` runs in this network namespace");
+                format!("{name} is in use: another `ropewalkd proxy` runs in this network namespace");
             io::Error::new(io::ErrorKind::AddrInUse, message)
         }
         io::ErrorKind::PermissionDenied => {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use ropewalk_algorithms::Registries;
 use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source};
+use ropewalk_settings::name::bad_name;
 use ropewalk_settings::units;
 use ropewalk_sim::{Direction, Scenario, Workload};
 
@@ -123,7 +124,7 @@ impl Ask {
             scenario.direction = direction;
         }
         for name in self.schedulers.iter().filter(|name| *name != "tcp") {
-            ask::scheduler(registries, names.schedulers, name, scenario.paths.len())?;
+            ropewalk_algorithms::scheduler(registries, names.schedulers, name, scenario.paths.len())?;
         }
         let workloads: Vec<Workload> = match (self.sizes.as_slice(), experiment.sizes.as_slice()) {
             ([], []) if self.usual => usual_workloads(),
@@ -134,7 +135,7 @@ impl Ask {
             scenario.workload = Workload::Flow { bytes: *bytes };
         }
         if let Some(name) = &self.congestion {
-            ask::algorithm(&registries.congestion, names.congestion, name)?;
+            ropewalk_algorithms::algorithm(&registries.congestion, names.congestion, name)?;
         }
         let congestion = self.congestion.or(experiment.congestion).unwrap_or_else(|| "cubic".into());
         let effort = Effort { design: Design::race(ask::budget(names.budget, &self.budget)?), whole: true };
@@ -193,7 +194,7 @@ fn measured(
     scenario: &mut Scenario,
     doubts: &mut Vec<Doubt>,
 ) -> Result<Files, InputError> {
-    if let Some(reason) = scenario::bad_name(name) {
+    if let Some(reason) = bad_name(name) {
         return Err(Diagnostic::new(format!("`{option}`: the name `{name}` can't be used: {reason}")).into());
     }
     let names = files.iter().map(|file| file.display().to_string());

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use ropewalk_link::Rate;
 use ropewalk_settings::diagnostic::{Diagnostic, Source, nearest};
+use ropewalk_settings::name::bad_name;
 use ropewalk_settings::units::{self, UnitError};
 use ropewalk_sim::{Direction, EndSpec, Metered, PathSpec, Scenario, Workload};
 
@@ -100,7 +101,7 @@ pub fn path(text: &str) -> Result<PathSpec, Diagnostic> {
         return Err(wrong(0, text, "a path needs a name and a colon".into(), example));
     };
     let name = name.trim();
-    if let Some(reason) = phrase::bad_name(name) {
+    if let Some(reason) = bad_name(name) {
         return Err(wrong(0, name, format!("the name `{name}` can't be used"), reason));
     }
     let mut path = Drafts { mtu: 1500, ..Drafts::default() };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ropewalk_link::{Change, ChangeAction, LinkSpec, Loss, Rate, RateTrace};
 use ropewalk_settings::diagnostic::did_you_mean;
+use ropewalk_settings::name::bad_name;
 use ropewalk_settings::read::{Table, Value};
 use ropewalk_settings::units;
 use ropewalk_sim::{Bottleneck, Metered, PathSpec};
@@ -70,7 +71,7 @@ impl ScenarioReader {
     fn name<'k>(&mut self, table: &Table<'_>, mut taken: impl Iterator<Item = &'k str>) -> String {
         let Some(value) = table.get("name") else { return String::new() };
         let Some(name) = self.text(value) else { return String::new() };
-        if let Some(reason) = phrase::bad_name(name) {
+        if let Some(reason) = bad_name(name) {
             self.wrong(value.span(), "this name can't be used", format!("found `{name}`"), reason);
         }
         if taken.any(|other| other == name) {

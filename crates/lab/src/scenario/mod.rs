@@ -31,7 +31,6 @@ pub use builtin::{BESIDE, BuiltIn, DEFAULT, builtins};
 pub use draft::MOST_PATHS;
 pub(crate) use draft::mean_rate;
 pub use inline::{default_around, path, path_table, paths};
-pub use phrase::bad_name;
 pub use preset::{PRESETS, Preset};
 pub use randomness::is_random;
 pub(crate) use randomness::links;

@@ -4,7 +4,6 @@
 use ropewalk_settings::shape::{Field, Kind, Shape, key, required};
 
 use super::draft::MOST_PATHS;
-use super::phrase::LONGEST_NAME;
 use super::schema;
 
 const QUEUE: Kind = Kind::Own(schema::queue);
@@ -49,7 +48,7 @@ pub const PATH: Shape = Shape {
     summary: "A network of the client; keys of a link hold for both directions, `up` and `down` override them",
     fields: link_fields!(
         Kind::Rates;
-        required("name", Kind::Name(LONGEST_NAME), "Its name: letters, digits, `-`, `_`, `.`"),
+        required("name", Kind::Name, "Its name: letters, digits, `-`, `_`, `.`"),
         key(
             "preset",
             Kind::Choice(&["dsl", "vdsl", "cable", "4g", "5g", "starlink", "geo", "wifi"]),
@@ -76,7 +75,7 @@ pub const BOTTLENECK: Shape = Shape {
     summary: "A link that several paths share, behind their own",
     fields: link_fields!(
         Kind::Rates;
-        required("name", Kind::Name(LONGEST_NAME), "Its name"),
+        required("name", Kind::Name, "Its name"),
         key("rtt", Kind::TimeWithSpread, "What it adds to the round-trip time, split evenly. Default: 0"),
         UP,
         DOWN
@@ -404,7 +403,7 @@ pub const FILE: Shape = Shape {
     name: "scenario",
     summary: "A Ropewalk scenario: two ends, the paths between them, and what goes over them",
     fields: &[
-        key("name", Kind::Name(LONGEST_NAME), "Its name. Default: the file's"),
+        key("name", Kind::Name, "Its name. Default: the file's"),
         key("summary", Kind::Text, "One line"),
         key("direction", DIRECTIONS, "Which end sends the data. Default: download (server to client)"),
         key(

@@ -1,6 +1,7 @@
 //! Workload, background traffic, the ends' settings and the experiment's defaults, out of a scenario file.
 
 use ropewalk_engine::config::{AckCounting, LossDetection, ReceiveTuning, SendTuning, WindowLimit};
+use ropewalk_settings::name::bad_name;
 use ropewalk_settings::read::{Table, Value};
 use ropewalk_settings::units;
 use ropewalk_sim::{
@@ -10,7 +11,7 @@ use ropewalk_sim::{
 use super::ScenarioReader;
 use super::links::unknown_help;
 use super::shape::{BACKGROUNDS, END, EXPERIMENT, WORKLOADS};
-use super::{Experiment, Names, phrase};
+use super::{Experiment, Names};
 
 const DIRECTION_WORDS: &[(&str, Direction)] =
     &[("download", Direction::Download), ("upload", Direction::Upload)];
@@ -378,7 +379,7 @@ impl ScenarioReader {
     pub fn scenario_name(&mut self, file: &Table<'_>, otherwise: &str) -> String {
         let Some(value) = file.get("name") else { return otherwise.to_string() };
         let Some(name) = self.text(value) else { return otherwise.to_string() };
-        if let Some(reason) = phrase::bad_name(name) {
+        if let Some(reason) = bad_name(name) {
             self.wrong(value.span(), "this name can't be used", format!("found `{name}`"), reason);
         }
         name.to_string()

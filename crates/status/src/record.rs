@@ -259,12 +259,6 @@ impl Recording {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use ropewalk_algorithms::Registries;
-    use ropewalk_lab::scenario;
-    use ropewalk_settings::diagnostic::Source;
-
     use super::*;
 
     fn link(down: Vec<u64>) -> RecordedLink {
@@ -278,12 +272,6 @@ mod tests {
             down_bits_per_s: down,
             ..RecordedLink::default()
         }
-    }
-
-    fn parse(text: &str) -> scenario::Loaded {
-        let source = Source::new("recorded.toml", text);
-        let loaded = scenario::parse(&source, "recorded", Path::new(""), &Registries::builtin());
-        loaded.unwrap_or_else(|error| panic!("{error}\n{text}"))
     }
 
     #[test]
@@ -304,40 +292,6 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_is_a_scenario_that_repeats() {
-        let mut carried = vec![20_000_000; 60];
-        carried[30..].fill(5_000_000);
-        let mut one = link(carried);
-        one.usable[40..45].fill(false);
-        one.rtt_s[..10].fill(None);
-        one.rtt_s[50..].fill(Some(0.1));
-        one.loss[20..].fill(0.02);
-        let mut idle = link(vec![0; 60]);
-        idle.interface = "sat0".into();
-        let recording = Recording { seconds: 60, links: vec![one, idle], flows: Vec::new() };
-        let (text, left_out) = recording.to_scenario("van").unwrap();
-        assert_eq!(left_out, ["sat0"]);
-        let scenario = parse(&text).scenario;
-        assert_eq!((scenario.paths.len(), scenario.paths[0].name.as_str()), (1, "wlan0"));
-        let down = &scenario.paths[0].down;
-        assert_eq!(down.delay, 10_000_000);
-        assert!(down.changes.iter().all(|change| change.every == Some(60_000_000_000)));
-        for needed in [
-            "rate = \"20 Mbit/s\"",
-            "{ at = \"35 s\", every = \"60 s\", rate = \"5 Mbit/s\" }",
-            "{ at = \"40 s\", every = \"60 s\", link = \"down\" }",
-            "{ at = \"45 s\", every = \"60 s\", link = \"up\" }",
-            "loss = \"2 %\"",
-            "delay = \"50 ms\"",
-        ] {
-            assert!(text.contains(needed), "no {needed} in {text}");
-        }
-        assert_eq!(Recording::default().to_scenario("x"), Err(RecordError::Short(0)));
-        let idle = Recording { seconds: 9, links: vec![link(vec![0; 9])], flows: Vec::new() };
-        assert_eq!(idle.to_scenario("x"), Err(RecordError::Idle));
-    }
-
-    #[test]
     fn the_last_seconds_are_cut_out() {
         let flow = |start_s| RecordedFlow {
             start_s,
@@ -354,5 +308,12 @@ mod tests {
         let last = recording.last(3);
         assert_eq!((last.seconds, &last.links[0].down_bits_per_s), (3, &vec![7, 8, 9]));
         assert_eq!(last.flows, [flow(1.0)]);
+    }
+
+    #[test]
+    fn without_traffic_there_is_no_scenario() {
+        assert_eq!(Recording::default().to_scenario("x"), Err(RecordError::Short(0)));
+        let idle = Recording { seconds: 9, links: vec![link(vec![0; 9])], flows: Vec::new() };
+        assert_eq!(idle.to_scenario("x"), Err(RecordError::Idle));
     }
 }

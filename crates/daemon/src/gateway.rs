@@ -1,24 +1,22 @@
-//! `ropewalk gateway`.
+//! `ropewalkd gateway`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ropewalk_algorithms::Registries;
-use ropewalk_gateway::config;
+use ropewalk_algorithms::{Registries, algorithm};
+use ropewalk_command_line::options::time;
+use ropewalk_command_line::{Failure, output};
 use ropewalk_gateway::convert::{Converter, Cookie, Destination, Destinations};
 use ropewalk_gateway::gateway::{self, Listener, Service, Settings};
-use ropewalk_gateway::metrics;
 use ropewalk_gateway::page::Page;
 use ropewalk_gateway::status::Location;
 use ropewalk_gateway::tls::Acceptor;
-use ropewalk_gateway::{LevelFilter, log};
+use ropewalk_gateway::{LevelFilter, config, log, metrics};
 use ropewalk_settings::diagnostic::{Diagnostic, Source};
-use ropewalk_settings::units;
 use serde_json::json;
 
-use crate::compare::algorithm;
-use crate::{Failure, output};
+use crate::show_preview;
 
 /// Multipath TCP before servers that have only TCP
 ///
@@ -26,13 +24,13 @@ use crate::{Failure, output};
 /// engine through a TUN device, with rules of nftables that are removed at the end. CAP_NET_ADMIN is needed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ropewalk gateway --listen 192.0.2.1:443 --to 127.0.0.1:8443 --dry-run
-  ropewalk gateway --listen 192.0.2.1:443 --to 127.0.0.1:8443 \\
+  ropewalkd gateway --listen 192.0.2.1:443 --to 127.0.0.1:8443 --dry-run
+  ropewalkd gateway --listen 192.0.2.1:443 --to 127.0.0.1:8443 \\
       --address 198.51.100.1 --scheduler blest
-  ropewalk gateway --listen 192.0.2.1:5124 --convert 'internet 80,443' \\
+  ropewalkd gateway --listen 192.0.2.1:5124 --convert 'internet 80,443' \\
       --cookie /etc/ropewalk/cookie
-  ropewalk gateway --config /etc/ropewalk/gateway.toml --check
-  ropewalk gateway --schema > gateway.schema.json
+  ropewalkd gateway --config /etc/ropewalk/gateway.toml --check
+  ropewalkd gateway --schema > gateway.schema.json
 
 A configuration's file:
   [gateway]
@@ -67,7 +65,7 @@ pub(crate) struct Options {
     /// repeat it for each
     #[arg(long, value_name = "NETWORK [PORTS]", conflicts_with = "config")]
     convert: Vec<Destination>,
-    /// With --convert: this gateway's key, for TLS with proxies that are known (`ropewalk keys pair`)
+    /// With --convert: this gateway's key, for TLS with proxies that are known (`ropewalkd keys pair`)
     #[arg(long, value_name = "FILE", requires_all = ["convert", "proxies"])]
     key: Option<PathBuf>,
     /// With --key: the certificate of a proxy that is accepted; repeat it for each
@@ -76,7 +74,7 @@ pub(crate) struct Options {
     /// With --convert: where clients may send datagrams (UDP), as in `internet 53,443`; repeat it for each
     #[arg(long, value_name = "NETWORK [PORTS]", requires = "convert")]
     udp: Vec<Destination>,
-    /// With --convert: the file with what clients have to show (`ropewalk keys cookie`)
+    /// With --convert: the file with what clients have to show (`ropewalkd keys cookie`)
     #[arg(long, value_name = "FILE", requires = "convert")]
     cookie: Option<PathBuf>,
     /// A further address of this host, announced to clients (ADD_ADDR); repeat it for each
@@ -94,7 +92,7 @@ pub(crate) struct Options {
     /// How long connections may go on after SIGTERM
     #[arg(long, value_name = "TIME", default_value = "30 s")]
     drain: String,
-    /// The Unix socket that `ropewalk status` asks, or `none` [default: /run/ropewalk/gateway.sock]
+    /// The Unix socket that `ropewalkd status` asks, or `none` [default: /run/ropewalk/gateway.sock]
     #[arg(long, value_name = "PATH", conflicts_with = "config")]
     status: Option<PathBuf>,
     /// Metrics for Prometheus: http://ADDRESS:PORT/metrics, on loopback
@@ -158,15 +156,6 @@ pub(crate) fn page(text: Option<&str>) -> Result<Option<Page>, Failure> {
     Ok(Some(page))
 }
 
-/// A time on the command line.
-pub(crate) fn time(option: &str, text: &str) -> Result<Duration, Failure> {
-    let nanos = units::duration(text).map_err(|error| {
-        let source = Source::new(option, text);
-        Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help)
-    })?;
-    Ok(Duration::from_nanos(nanos))
-}
-
 fn settings(registries: &Registries, options: &Options) -> Result<Settings, Failure> {
     if let Some(path) = &options.config {
         return Ok(config::load(path, registries)?);
@@ -227,7 +216,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         });
     }
     if options.dry_run {
-        return output::preview(&settings.plan().map_err(Failure::other)?.preview(), options.json);
+        return show_preview(&settings.plan().map_err(Failure::other)?.preview(), options.json);
     }
     log::start(options.log, options.json);
     let reload = options.config.as_deref().map(|path| move || config::load(path, registries));

@@ -1,21 +1,20 @@
-//! `ropewalk status`.
+//! `ropewalkd status`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ropewalk_gateway::status;
+use ropewalk_command_line::recording::sockets;
+use ropewalk_command_line::{Failure, output};
 use ropewalk_settings::units::{self, write_bytes};
 use serde_json::Value;
-
-use crate::{Failure, output};
 
 /// Links, connections, subflows and the scheduler's last decisions of a running proxy or gateway
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ropewalk status
-  ropewalk status --watch 2s
-  ropewalk status --before 4000
-  ropewalk status --socket /run/ropewalk/gateway.sock --json")]
+  ropewalkd status
+  ropewalkd status --watch 2s
+  ropewalkd status --before 4000
+  ropewalkd status --socket /run/ropewalk/gateway.sock --json")]
 pub(crate) struct Options {
     /// The socket that `--status` of the proxy or gateway names [default: those in /run/ropewalk that are there]
     #[arg(long, value_name = "PATH")]
@@ -51,21 +50,6 @@ fn milliseconds(value: &Value) -> String {
 
 fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
-}
-
-/// The sockets to ask: the one that is named, or those that are there.
-pub(crate) fn sockets(named: Option<&PathBuf>) -> Result<Vec<PathBuf>, Failure> {
-    if let Some(named) = named {
-        return Ok(vec![named.clone()]);
-    }
-    let there = status::running();
-    if there.is_empty() {
-        return Err(Failure::other(format!(
-            "no proxy or gateway runs here: nobody listens at {}. One that was started with `--status PATH` is asked with `--socket PATH`",
-            status::DEFAULTS.join(", ")
-        )));
-    }
-    Ok(there)
 }
 
 /// A proxy's links, and what it did so far.
@@ -192,7 +176,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     loop {
         let mut texts = Vec::new();
         for socket in &sockets {
-            let state = status::ask(socket, &status::state_before(options.before)).map_err(Failure::other)?;
+            let state = ropewalk_status::ask(socket, &ropewalk_status::state_before(options.before))
+                .map_err(Failure::other)?;
             texts.push(if options.json { format!("{state}\n") } else { show(&state) });
         }
         let text = texts.join(if options.json { "" } else { "\n" });

@@ -1,48 +1,25 @@
-//! `ropewalk record` and `ropewalk shadow`: what a proxy's links did, as a scenario; and what other schedulers would have done.
+//! `ropewalk shadow`: what other schedulers would have done with a proxy's flows.
 
 use std::collections::BTreeMap;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ropewalk_algorithms::Registries;
-use ropewalk_gateway::record::{RecordedFlow, Recording};
-use ropewalk_gateway::status;
+use ropewalk_algorithms::{Registries, algorithm};
+use ropewalk_command_line::options::{list, size_within};
+use ropewalk_command_line::recording::RecordingSource;
+use ropewalk_command_line::{Failure, output};
 use ropewalk_lab::scenario;
 use ropewalk_lab::stats::paired_ratio;
-use ropewalk_settings::diagnostic::{Diagnostic, Source, system_reason};
+use ropewalk_settings::diagnostic::Source;
 use ropewalk_sim::{Direction, RunSpec, Scenario, Workload};
+use ropewalk_status::record::RecordedFlow;
 use serde_json::{Value, json};
-
-use crate::gateway::time;
-use crate::{Failure, compare, output, status::sockets};
 
 /// Least and most time that a simulated flow may take.
 const LIMIT: (f64, f64) = (60.0, 3600.0);
 const SECOND: f64 = 1e9;
-
-/// A running proxy's links over the last hour, as a scenario file
-#[derive(Debug, clap::Args)]
-#[command(
-    long_about = "A running proxy's links over the last hour, as a scenario file.\n\nThe proxy notes every second what each link carried, its delay, its loss and whether it worked. `compare` and `advise` replay the file: it repeats, and their runs start all over it. Rates are what the links carried when they were busy: an idle link's can't be known.",
-    after_help = "Examples:
-  ropewalk record --output my-links.toml
-  ropewalk record --last '10 min' --output my-links.toml
-  ropewalk record --json > recording.json
-  ropewalk compare --scenario my-links.toml --size '4 MiB'"
-)]
-pub(crate) struct RecordOptions {
-    #[command(flatten)]
-    source: RecordingSource,
-    /// The scenario's file [default: standard output]
-    #[arg(long, short, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// The recording itself, for `--recording` and for programs
-    #[arg(long)]
-    json: bool,
-}
 
 /// What other schedulers would have done with the last hour's flows
 #[derive(Debug, clap::Args)]
@@ -55,7 +32,7 @@ pub(crate) struct RecordOptions {
 
 Exit code: 0, or 1 if there is no recording, or none of its flows is large enough."
 )]
-pub(crate) struct ShadowOptions {
+pub(crate) struct Options {
     #[command(flatten)]
     source: RecordingSource,
     /// Schedulers, separated by commas
@@ -73,79 +50,6 @@ pub(crate) struct ShadowOptions {
     /// As JSON
     #[arg(long)]
     json: bool,
-}
-
-/// Where a recording comes from.
-#[derive(Debug, clap::Args)]
-struct RecordingSource {
-    /// The socket that the proxy's `--status` names [default: that in /run/ropewalk]
-    #[arg(long, value_name = "PATH")]
-    socket: Option<PathBuf>,
-    /// A recording that `record --json` wrote, instead of a running proxy's
-    #[arg(long, value_name = "FILE", conflicts_with = "socket")]
-    recording: Option<PathBuf>,
-    /// Only its last part
-    #[arg(long, value_name = "TIME")]
-    last: Option<String>,
-}
-
-/// Most bytes of a recording.
-const LARGEST: u64 = 64 << 20;
-
-impl RecordingSource {
-    fn read(&self) -> Result<Recording, Failure> {
-        let last = self.last.as_deref().map(|text| time("--last", text)).transpose()?;
-        let value = match &self.recording {
-            Some(path) => {
-                let shown = path.display();
-                let wrong = |reason: String| Diagnostic::new(format!("can't read `{shown}`: {reason}"));
-                let file = std::fs::File::open(path).map_err(|error| wrong(system_reason(&error)))?;
-                serde_json::from_reader(std::io::BufReader::new(file.take(LARGEST)))
-                    .map_err(|error| wrong(format!("it is no recording: {error}")))?
-            }
-            None => self.ask()?,
-        };
-        let recording: Recording = serde_json::from_value(value)
-            .map_err(|error| Failure::other(format!("no recording of a proxy: {error}")))?;
-        Ok(match last {
-            Some(last) => recording.last((last.as_secs() as usize).max(1)),
-            None => recording,
-        })
-    }
-
-    /// The first proxy's.
-    fn ask(&self) -> Result<Value, Failure> {
-        let mut found = None;
-        for socket in sockets(self.socket.as_ref())? {
-            let told = status::ask(&socket, "recording").map_err(Failure::other)?;
-            if told["links"].is_array() {
-                return Ok(told);
-            }
-            found = Some(socket);
-        }
-        let socket = found.unwrap_or_default();
-        Err(Failure::other(format!("{}: a gateway's; only a proxy records its links", socket.display())))
-    }
-}
-
-pub(crate) fn record(options: &RecordOptions) -> Result<(), Failure> {
-    let recording = options.source.read()?;
-    let text = if options.json {
-        let value = serde_json::to_value(&recording).map_err(Failure::other)?;
-        format!("{value}\n")
-    } else {
-        let name = options.output.as_deref().and_then(Path::file_stem).and_then(|stem| stem.to_str());
-        let name = name.filter(|name| scenario::bad_name(name).is_none()).unwrap_or("recorded");
-        let (text, left_out) = recording.to_scenario(name).map_err(Failure::other)?;
-        for link in left_out {
-            anstream::eprintln!("`{link}` is left out: it carried next to nothing, so its rate isn't known");
-        }
-        text
-    };
-    match &options.output {
-        Some(path) => output::write_file(path, &text),
-        None => output::print(&text),
-    }
 }
 
 /// A flow to simulate.
@@ -170,18 +74,18 @@ fn case(base: &Scenario, flow: &RecordedFlow, seconds: usize) -> Case {
     Case { flow: flow.clone(), scenario: Arc::new(scenario), start }
 }
 
-pub(crate) fn shadow(registries: &Registries, options: &ShadowOptions) -> Result<(), Failure> {
+pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
     let recording = options.source.read()?;
-    let smallest = compare::size_within("--smallest", &options.smallest, (1, 1 << 40))?;
-    let names = compare::list(&options.schedulers);
+    let smallest = size_within("--smallest", &options.smallest, (1, 1 << 40))?;
+    let names = list(&options.schedulers);
     let (text, left_out) = recording.to_scenario("recorded").map_err(Failure::other)?;
     let source = Source::new("the recording", text);
     let base = scenario::parse(&source, "recorded", Path::new(""), registries)?.scenario;
     let mut schedulers = Vec::new();
     for name in &names {
-        schedulers.push(compare::algorithm(&registries.schedulers, "--schedulers", name)?);
+        schedulers.push(algorithm(&registries.schedulers, "--schedulers", name)?);
     }
-    let congestion = compare::algorithm(&registries.congestion, "--congestion", &options.congestion)?;
+    let congestion = algorithm(&registries.congestion, "--congestion", &options.congestion)?;
     let size = |flow: &RecordedFlow| flow.bytes_down.max(flow.bytes_up);
     let mut flows: Vec<&RecordedFlow> =
         recording.flows.iter().filter(|flow| size(flow) >= smallest).collect();

@@ -1,19 +1,18 @@
-//! `ropewalk keys`: the secrets by which a proxy and its gateway authenticate each other.
+//! `ropewalkd keys`: the secrets by which a proxy and its gateway authenticate each other.
 
 use std::path::PathBuf;
 
+use ropewalk_command_line::{Failure, output};
 use ropewalk_gateway::convert::Cookie;
 use ropewalk_gateway::tls::keys;
 use ropewalk_settings::diagnostic::Diagnostic;
 use serde_json::json;
 
-use crate::{Failure, output};
-
 /// Make the secrets by which a proxy and its gateway authenticate each other
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ropewalk keys pair keys
-  ropewalk keys cookie cookie")]
+  ropewalkd keys pair keys
+  ropewalkd keys cookie cookie")]
 pub(crate) struct Options {
     #[command(subcommand)]
     what: What,
@@ -23,7 +22,7 @@ pub(crate) struct Options {
 enum What {
     /// A secret that the proxy shows the gateway (the cookie of RFC 8803)
     #[command(after_help = "Examples:
-  ropewalk keys cookie cookie
+  ropewalkd keys cookie cookie
 
 Copy it to the other end by a way that nobody else sees.")]
     Cookie {
@@ -35,7 +34,7 @@ Copy it to the other end by a way that nobody else sees.")]
     },
     /// A key for each end and its certificate for the other, for TLS
     #[command(after_help = "Examples:
-  ropewalk keys pair keys
+  ropewalkd keys pair keys
 
 gateway.key and proxy.pub are the gateway's; proxy.key and gateway.pub the
 proxy's. A key (mode 0600) is known to its end alone: make each where it is used with

@@ -11,7 +11,7 @@ use ropewalk_host::kernel::{self, SocketConfig};
 use ropewalk_host::netns::Namespace;
 use ropewalk_host::skip::skipped;
 
-pub const ROPEWALK: &str = env!("CARGO_BIN_EXE_ropewalk");
+pub const ROPEWALK: &str = env!("CARGO_BIN_EXE_ropewalkd");
 pub const PORT: u16 = 80;
 pub const BACKEND: u16 = 8080;
 pub const SECOND: u64 = 1_000_000_000;

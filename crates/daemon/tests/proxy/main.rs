@@ -1,4 +1,4 @@
-//! `ropewalk proxy` with real parts: curl, nginx on the kernel's Multipath TCP, two uplinks.
+//! `ropewalkd proxy` with real parts: curl, nginx on the kernel's Multipath TCP, two uplinks.
 
 mod datagrams;
 mod encrypted;
@@ -255,7 +255,7 @@ fn the_gateway_is_a_far_end() {
     let Some(stage) = Stage::new() else { return };
     let data = stage.serve("data", 6 * MIB);
     let _server = stage.nginx(false);
-    let mut gateway = stage.web.command(env!("CARGO_BIN_EXE_ropewalk"));
+    let mut gateway = stage.web.command(env!("CARGO_BIN_EXE_ropewalkd"));
     // An address of the loopback interface, whose MTU is larger than a TUN device's.
     gateway.args(["gateway", "--listen", &format!("{SERVER}:8443"), "--address", "10.1.1.1"]);
     gateway.args(["--to", "127.0.0.1:80"]);
@@ -346,7 +346,8 @@ fn connections_open_on_the_uplink_that_earlier_ones_found_best() {
 
 /// Runs the program; its exit code, what it printed, and what it complained of.
 fn ropewalk(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_ropewalk")).args(arguments).output().unwrap();
+    let output =
+        std::process::Command::new(env!("CARGO_BIN_EXE_ropewalkd")).args(arguments).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }

@@ -14,7 +14,7 @@ use tempfile::NamedTempFile;
 use crate::Failure;
 
 /// Prints to standard output. A closed pipe (`| head`) is not an error.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
+pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = anstream::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -24,18 +24,13 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Prints what `--dry-run` shows.
-pub(crate) fn preview(preview: &ropewalk_gateway::setup::Preview, json: bool) -> Result<(), Failure> {
-    print(&if json { format!("{:#}\n", preview.to_json()) } else { preview.to_text() })
-}
-
 /// Writes a file.
-pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
+pub fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
     write_file_with(path, |out| out.write_all(text.as_bytes()))
 }
 
 /// As [`write_file`], for output that is produced piece by piece.
-pub(crate) fn write_file_with(
+pub fn write_file_with(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<&mut File>) -> std::io::Result<()>,
 ) -> Result<(), Failure> {
@@ -51,7 +46,7 @@ pub(crate) fn write_file_with(
 
 /// A file that is being written.
 #[derive(Debug)]
-pub(crate) struct Pending {
+pub struct Pending {
     path: PathBuf,
     kind: Kind,
 }
@@ -73,7 +68,7 @@ impl Pending {
     }
 
     /// A handle to write to; it shares the file position.
-    pub(crate) fn writer(&self) -> Result<File, Failure> {
+    pub fn writer(&self) -> Result<File, Failure> {
         let file = match &self.kind {
             Kind::Temporary(file) => file.as_file(),
             Kind::InPlace(file) => file,
@@ -82,12 +77,12 @@ impl Pending {
     }
 
     /// Gives the file up because writing to it failed.
-    pub(crate) fn failed(self, error: &std::io::Error) -> Failure {
+    pub fn failed(self, error: &std::io::Error) -> Failure {
         Failure::Output { path: self.path, reason: system_reason(error) }
     }
 
     /// Moves the complete file to its path.
-    pub(crate) fn finish(self) -> Result<(), Failure> {
+    pub fn finish(self) -> Result<(), Failure> {
         match self.kind {
             Kind::InPlace(_) => Ok(()),
             Kind::Temporary(file) => {
@@ -98,7 +93,7 @@ impl Pending {
 }
 
 /// Begins a file.
-pub(crate) fn begin(path: &Path) -> Result<Pending, Failure> {
+pub fn begin(path: &Path) -> Result<Pending, Failure> {
     let kind = match target(path).map_err(|error| failed(path, &error))? {
         Target::Standard(file) => Kind::InPlace(file),
         Target::Other => {
@@ -216,7 +211,7 @@ fn folder(path: &Path) -> &Path {
 }
 
 /// Checks, before a long run, that these files (with their options) can be written and are not the same file.
-pub(crate) fn can_write(files: &[(&str, Option<&PathBuf>)]) -> Result<(), Failure> {
+pub fn can_write(files: &[(&str, Option<&PathBuf>)]) -> Result<(), Failure> {
     let mut before: Vec<(&str, Identity)> = Vec::new();
     for (option, path) in files {
         let Some(path) = path else { continue };

@@ -1,9 +1,10 @@
-//! `ropewalk proxy`.
+//! `ropewalkd proxy`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use ropewalk_algorithms::Registries;
+use ropewalk_command_line::options::{Join, size_within, time};
+use ropewalk_command_line::{Failure, output};
 use ropewalk_gateway::proxy::{
     self, Access, Config, Gateway, IpNet, MOST_READY, OpeningLink, Policies, Policy, Rule, Via, users,
 };
@@ -12,20 +13,19 @@ use ropewalk_gateway::{LevelFilter, config, log};
 use ropewalk_settings::diagnostic::Diagnostic;
 use serde_json::json;
 
-use crate::gateway::{cookie, location, metrics, time};
-use crate::options::Join;
-use crate::{Failure, compare, output};
+use crate::gateway::{cookie, location, metrics};
+use crate::show_preview;
 
 /// Carry ordinary programs' connections over many networks
 #[derive(Debug, clap::Args)]
 #[command(
     long_about = "Carry ordinary programs' connections over many networks.\n\nPrograms connect by SOCKS5 or HTTP CONNECT, both on one port. Outgoing connections are Multipath TCP over every --via, by the engine; TCP where the far end has no Multipath TCP. The kernel's part (a TUN device, a routing table and a masquerade for each uplink) is set up at the start and removed at the end; it needs CAP_NET_ADMIN. See docs/gateway.md.",
     after_help = "Examples:
-  ropewalk proxy --via wlan0 --via wwan0,metered --dry-run
-  ropewalk proxy --via wlan0 --via wwan0,metered --policy save-metered \\
+  ropewalkd proxy --via wlan0 --via wwan0,metered --dry-run
+  ropewalkd proxy --via wlan0 --via wwan0,metered --policy save-metered \\
       --rule 'port=22 then redundant' --dry-run
-  ropewalk proxy --config /etc/ropewalk/proxy.toml --check
-  ropewalk proxy --schema > proxy.schema.json
+  ropewalkd proxy --config /etc/ropewalk/proxy.toml --check
+  ropewalkd proxy --schema > proxy.schema.json
   curl --proxy socks5h://127.0.0.1:1080 https://example.org/
 
 A configuration's file:
@@ -99,7 +99,7 @@ pub(crate) struct Options {
     /// How long connections may go on after SIGTERM
     #[arg(long, value_name = "TIME", default_value = "30 s")]
     drain: String,
-    /// The Unix socket that `ropewalk status` asks, or `none` [default: /run/ropewalk/proxy.sock]
+    /// The Unix socket that `ropewalkd status` asks, or `none` [default: /run/ropewalk/proxy.sock]
     #[arg(long, value_name = "PATH")]
     status: Option<PathBuf>,
     /// Metrics for Prometheus: http://ADDRESS:PORT/metrics, on loopback
@@ -150,13 +150,13 @@ struct ClientOptions {
 /// The gateway that connects to servers for this proxy.
 #[derive(Debug, clap::Args)]
 struct GatewayOptions {
-    /// A gateway that connects to servers for this proxy (RFC 8803, `ropewalk gateway --convert`): everything goes there
+    /// A gateway that connects to servers for this proxy (RFC 8803, `ropewalkd gateway --convert`): everything goes there
     #[arg(long, value_name = "ADDRESS:PORT")]
     gateway: Option<SocketAddr>,
-    /// The file with what the gateway has to be shown (`ropewalk keys cookie`)
+    /// The file with what the gateway has to be shown (`ropewalkd keys cookie`)
     #[arg(long, value_name = "FILE", requires = "gateway")]
     gateway_cookie: Option<PathBuf>,
-    /// This proxy's key, for TLS with the gateway (`ropewalk keys pair`)
+    /// This proxy's key, for TLS with the gateway (`ropewalkd keys pair`)
     #[arg(long, value_name = "FILE", requires_all = ["gateway", "gateway_certificate"])]
     gateway_key: Option<PathBuf>,
     /// The gateway's certificate
@@ -241,7 +241,7 @@ impl Options {
             mtu: self.mtu,
             most_flows: self.connections as usize,
             probe: self.probe,
-            probe_budget: compare::size_within("--probe-budget", &self.probe_budget, (1, 1 << 40))?,
+            probe_budget: size_within("--probe-budget", &self.probe_budget, (1, 1 << 40))?,
             captive_check: self.captive_check.clone(),
             drain: time("--drain", &self.drain)?,
             status: location("proxy", self.status.as_ref()),
@@ -255,7 +255,7 @@ impl Options {
     }
 }
 
-pub(crate) fn run(_registries: &Registries, options: &Options) -> Result<(), Failure> {
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     if options.schema {
         return output::print(&format!("{:#}\n", config::proxy::schema()));
     }
@@ -268,7 +268,7 @@ pub(crate) fn run(_registries: &Registries, options: &Options) -> Result<(), Fai
         });
     }
     if options.dry_run {
-        return output::preview(&proxy::dry_run(&config).map_err(Failure::other)?, options.json);
+        return show_preview(&proxy::dry_run(&config).map_err(Failure::other)?, options.json);
     }
     let level = if options.verbose { LevelFilter::DEBUG } else { options.log };
     log::start(level, options.json);

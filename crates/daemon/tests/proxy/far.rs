@@ -10,9 +10,9 @@ pub struct Far {
     pub cookie: String,
 }
 
-/// `ropewalk gateway` in the server's namespace.
+/// `ropewalkd gateway` in the server's namespace.
 pub fn gateway(stage: &Stage, arguments: &[&str]) -> Running {
-    let mut gateway = stage.web.command(env!("CARGO_BIN_EXE_ropewalk"));
+    let mut gateway = stage.web.command(env!("CARGO_BIN_EXE_ropewalkd"));
     gateway.args(["gateway", "--listen", "10.1.0.1:5124", "--address", "10.1.1.1", "--log", "debug"]);
     gateway.args(arguments);
     let log = std::fs::File::create(stage.path().join("gateway.log")).unwrap();
@@ -26,7 +26,7 @@ impl Far {
     pub fn start(stage: &Stage, destinations: &[&str], more: &[&str]) -> Far {
         let cookie = stage.path().join("cookie").display().to_string();
         if !std::path::Path::new(&cookie).exists() {
-            let mut keys = std::process::Command::new(env!("CARGO_BIN_EXE_ropewalk"));
+            let mut keys = std::process::Command::new(env!("CARGO_BIN_EXE_ropewalkd"));
             assert!(keys.args(["keys", "cookie", &cookie]).status().unwrap().success());
         }
         let mut arguments = vec!["--cookie", &cookie];

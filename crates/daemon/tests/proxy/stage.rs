@@ -166,7 +166,7 @@ impl Stage {
         data
     }
 
-    /// `ropewalk proxy` over both uplinks.
+    /// `ropewalkd proxy` over both uplinks.
     pub fn proxy(&self, arguments: &[&str]) -> Running {
         self.proxy_over(["up0", "up1"], arguments)
     }
@@ -176,9 +176,9 @@ impl Stage {
         self.start(&[&["--via", one, "--via", other], arguments].concat())
     }
 
-    /// `ropewalk proxy` with these arguments.
+    /// `ropewalkd proxy` with these arguments.
     pub fn start(&self, arguments: &[&str]) -> Running {
-        let mut command = self.van.command(env!("CARGO_BIN_EXE_ropewalk"));
+        let mut command = self.van.command(env!("CARGO_BIN_EXE_ropewalkd"));
         command.arg("proxy").args(arguments);
         let log =
             std::fs::File::options().create(true).append(true).open(self.path().join("proxy.log")).unwrap();
