@@ -19,9 +19,9 @@ use ropewalk_lab::table::Table;
 use ropewalk_settings::diagnostic::Diagnostic;
 use ropewalk_settings::units;
 
-use crate::checkpoint;
 use crate::compare::show;
 use crate::options::Common;
+use ropewalk_lab::checkpoint;
 
 /// What to use on your paths: plain TCP, or Multipath TCP with which scheduler
 ///
@@ -108,7 +108,8 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     let unknown = |error: ropewalk_engine::registry::SpecError| Failure::from(Diagnostic::new(error.message));
     let interrupted = || Failure::Interrupted("nothing is kept".into());
     if options.self_test {
-        let store = checkpoint::open(&options.state, "advise-self-test", options.fresh)?;
+        let store = checkpoint::open(&options.state, "advise-self-test", options.fresh)
+            .map_err(|failed| Failure::Output { path: failed.path, reason: failed.reason })?;
         let bar = bar(u64::from(options.scenarios), "scenarios");
         let execution = Execution { jobs, done: &|_| {}, stop: &stop };
         let seed = SELF_TEST_SEED.wrapping_add(options.seed);
@@ -116,7 +117,8 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         bar.finish_and_clear();
         let hint = || Failure::Interrupted(checkpoint::hint(&options.state));
         let found = found.map_err(unknown)?.ok_or_else(hint)?;
-        let store = checkpoint::open(&options.state, "advise-narrowing", options.fresh)?;
+        let store = checkpoint::open(&options.state, "advise-narrowing", options.fresh)
+            .map_err(|failed| Failure::Output { path: failed.path, reason: failed.reason })?;
         let pairs = options.scenarios.min(PAIRS) as usize;
         let bar = self::bar(pairs as u64, "pairs of links");
         let narrowed = narrowing(registries, pairs, options.seed - 1, &store, execution, || bar.inc(1));

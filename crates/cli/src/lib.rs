@@ -2,22 +2,17 @@
 #![forbid(unsafe_code)]
 
 mod advise;
-mod arena;
-mod checkpoint;
 mod compare;
 mod emulate;
 mod evidence;
 mod explain;
-mod gallery;
 mod list;
 mod options;
 mod perf;
 mod report;
-mod reproduce;
 mod scenario;
 mod shadow;
 mod sweep;
-mod validate;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -44,22 +39,14 @@ struct Arguments {
 enum Command {
     /// Which scheduler, congestion control and buffer size for your paths
     Advise(advise::Options),
-    /// Let all schedulers compete over a grid of scenarios
-    Arena(arena::Options),
-    /// Compare the simulator with real packets: the same transfers in both worlds
-    Validate(validate::Options),
     /// Rank schedulers on your paths
     Compare(compare::Options),
     /// Run any program behind emulated paths, with the kernel's Multipath TCP
     Emulate(emulate::Options),
     /// Show each decision of a scheduler with its reason
     Explain(explain::Options),
-    /// Write the page of all algorithms, with where each wins and loses
-    Gallery(gallery::Options),
     /// List schedulers and congestion controls
     List(list::Options),
-    /// The source papers' experiments: published beside measured, and a verdict per claim
-    Reproduce(reproduce::Options),
     /// Throughput and latency between two endpoints, each the engine or the kernel
     Perf(perf::Options),
     /// Make the page of a saved run
@@ -82,8 +69,6 @@ pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>
     };
     let done = match arguments.command {
         Command::Advise(options) => advise::run(&registries, &options),
-        Command::Arena(options) => arena::run(&registries, &options),
-        Command::Validate(options) => validate::run(&registries, &options),
         Command::Compare(options) => compare::run(&registries, &options, &origin),
         Command::Emulate(options) if options.as_comparison().is_some() => {
             return run(registries, options.as_comparison().unwrap_or_default());
@@ -93,9 +78,7 @@ pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>
             Err(failure) => Err(failure),
         },
         Command::Explain(options) => explain::run(&registries, &options),
-        Command::Gallery(options) => gallery::run(&registries, &options),
         Command::List(options) => list::run(&registries, &options),
-        Command::Reproduce(options) => reproduce::run(&registries, &options),
         Command::Perf(options) => match perf::run(&registries, &options) {
             Ok(code) => return code,
             Err(failure) => Err(failure),

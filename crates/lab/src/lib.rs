@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 pub mod advise;
-pub mod arena;
 pub mod bound;
 pub mod checkpoint;
 pub mod compare;
@@ -10,13 +9,11 @@ pub mod emulated;
 pub mod evidence;
 pub mod objective;
 pub mod opening;
-mod parallel;
+pub mod parallel;
 pub mod report;
-pub mod reproduce;
 pub mod scenario;
 pub mod stats;
 pub mod sweep;
 pub mod table;
 pub mod tidy;
-pub mod validate;
 pub mod watch;

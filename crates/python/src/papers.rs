@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use ropewalk_algorithms::Registries;
-use ropewalk_lab::reproduce::{self as lab, Paper, Progress, Request, Runs, World};
+use ropewalk_papers::reproduce::{self as lab, Paper, Progress, Request, Runs, World};
 use ropewalk_settings::diagnostic::{Diagnostic, did_you_mean};
 
 use crate::control::{self, Control};

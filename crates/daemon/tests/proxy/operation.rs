@@ -358,3 +358,23 @@ fn the_limit_of_connections_counts_both_ports_together() {
     drop((first, second, accepted));
     stage::wait_until("there is room again", || server.accept().is_ok());
 }
+
+/// In a terminal of 80 columns: examples are whole commands, to be copied.
+#[test]
+fn examples_in_help_fit_80_columns() {
+    for command in ["gateway", "keys cookie", "keys pair", "proxy", "status", "record"] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_ropewalkd"))
+            .args(command.split(' '))
+            .arg("--help")
+            .env("COLUMNS", "80")
+            .output()
+            .unwrap();
+        let help = String::from_utf8(output.stdout).unwrap();
+        let examples = help.lines().skip_while(|line| *line != "Examples:").skip(1);
+        let examples: Vec<&str> = examples.take_while(|line| !line.is_empty()).collect();
+        assert!(!examples.is_empty(), "{command}");
+        for line in examples {
+            assert!(line.starts_with("  "), "{command}: `{line}` was wrapped");
+        }
+    }
+}

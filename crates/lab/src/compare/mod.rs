@@ -185,7 +185,7 @@ pub fn describe(workload: &Workload) -> String {
 }
 
 /// Seconds, for people: `60 s`.
-pub(crate) fn lasting(seconds: f64) -> String {
+pub fn lasting(seconds: f64) -> String {
     ropewalk_settings::units::write_duration((seconds * 1e9).round() as Nanos)
 }
 

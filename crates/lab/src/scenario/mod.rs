@@ -12,7 +12,7 @@ mod preset;
 mod randomness;
 mod schema;
 pub mod shape;
-pub(crate) mod trace;
+pub mod trace;
 mod traffic;
 
 use std::path::{Path, PathBuf};
@@ -188,7 +188,7 @@ pub fn parse(
 }
 
 /// The traces that a scenario's links start with or change to.
-pub(crate) fn traces(scenario: &Scenario) -> Vec<&RateTrace> {
+pub fn traces(scenario: &Scenario) -> Vec<&RateTrace> {
     let links = scenario.paths.iter().flat_map(|path| [&path.up, &path.down]);
     let shared = scenario.bottlenecks.iter().flat_map(|link| [&link.up, &link.down]);
     let rates = links.chain(shared).flat_map(|link| {
