@@ -7,7 +7,7 @@
 
 completion   downloads of 64 KiB to 4 MiB from nginx over emulated paths, by the kernel's client (mptcpize, curl): behind the
              gateway with each scheduler, and behind `mptcpize run haproxy` (the kernel's scheduler `default`). The scheduler
-             `pair` is the gateway with `ropewalk`, and curl through `ropewalk proxy --gateway-ready 2 --gateway-early`
+             `pair` is the gateway with `ropewalk`, and curl through `ropewalkd proxy --gateway-ready 2 --gateway-early`
 connections  connections per second, one request each (wrk, `Connection: close`), the program in front of nginx on one core
 latency      what the program adds to a small request on an open connection
 soak         2,000 clients that connect, download a file, compare each byte, close and begin again, over two links of which one
@@ -52,7 +52,7 @@ UNEQUAL = ["wifi-lte", "small-buffers", "fast-slow", "bad-third-link", "satellit
 EQUAL = "equal-paths"
 # The kernel's scheduler, behind HAProxy.
 KERNEL = "haproxy"
-# The gateway with `ropewalk`, and the client behind `ropewalk proxy`, which keeps connections to it ready.
+# The gateway with `ropewalk`, and the client behind `ropewalkd proxy`, which keeps connections to it ready.
 PAIR = "pair"
 BACKEND = 8080
 
@@ -102,11 +102,11 @@ class Workdir:
             )
         return f"nginx -c {self.path(name)}.conf -e stderr"
 
-    def front(self, way, address, ropewalk):
+    def front(self, way, address, ropewalkd):
         """A command that listens at `address`, port 80, and forwards to nginx."""
         if way == PAIR:
             convert = (
-                f"{ropewalk} gateway --listen {address}:5124 --convert '{address} {BACKEND}' --cookie {self.path('cookie')}"
+                f"{ropewalkd} gateway --listen {address}:5124 --convert '{address} {BACKEND}' --cookie {self.path('cookie')}"
             )
             return f"{convert} --scheduler ropewalk --log warn"
         if way == KERNEL:
@@ -116,7 +116,7 @@ class Workdir:
                     f" timeout server 300s\nlisten front\n bind {address}:80\n server nginx 127.0.0.1:{BACKEND}\n"
                 )
             return f"mptcpize run haproxy -db -f {self.path('haproxy.cfg')}"
-        return f"{ropewalk} gateway --listen {address}:80 --to 127.0.0.1:{BACKEND} --scheduler {way} --log warn"
+        return f"{ropewalkd} gateway --listen {address}:80 --to 127.0.0.1:{BACKEND} --scheduler {way} --log warn"
 
 
 # In a namespace: cubic, nothing remembered of earlier connections, and Multipath TCP isn't given up for an hour after SYNs that
@@ -138,7 +138,7 @@ def download(workdir, scenario, way, seed, options):
     # The proxy names the server to the gateway, which doesn't connect to loopback.
     server, url = ("10.127.255.1", f"10.127.255.1:{BACKEND}") if way == PAIR else ("127.0.0.1", "10.127.255.1")
     with open(workdir.path("peer.sh"), "w") as file:
-        front = workdir.front(way, "10.127.255.1", options.ropewalk)
+        front = workdir.front(way, "10.127.255.1", options.ropewalkd)
         file.write(f"{OR_END}\n{workdir.nginx(f'{server}:{BACKEND}')} &\nexec {front}\n")
     client = "curl --proxy socks5://127.0.0.1:1080" if way == PAIR else "mptcpize run curl"
     once = client + " -sf -o /dev/null --max-time 60 -w '%{size_download} %{time_total}\\n' http://" + url + "/"
@@ -148,7 +148,7 @@ def download(workdir, scenario, way, seed, options):
             # All paths but loopback are its uplinks.
             uplinks = '$(ip -br link | awk \'$1 != "lo" { print "--via", $1 }\')'
             gateway = f"--gateway 10.127.255.1:5124 --gateway-cookie {workdir.path('cookie')} --gateway-ready 2 --gateway-early"
-            lines += [f"{options.ropewalk} proxy {uplinks} {gateway} --metrics 127.0.0.1:9464 & proxy=$!"]
+            lines += [f"{options.ropewalkd} proxy {uplinks} {gateway} --metrics 127.0.0.1:9464 & proxy=$!"]
             lines += [ready(url, "curl --proxy socks5://127.0.0.1:1080"), "sleep 1"]
         lines += [f"{once}{size}; sleep 0.2" for size in SIZES.values() for _ in range(options.repeat)]
         # Multipath TCP, or the comparison is of something else.
@@ -290,7 +290,7 @@ def served(pair, workdir, way, options, measure):
     if way == "nginx":
         children.append(pair.start(workdir.nginx("10.0.0.1:80", "direct"), 0))
     else:
-        children.append(pair.start(workdir.front(way, "10.0.0.1", options.ropewalk), 0))
+        children.append(pair.start(workdir.front(way, "10.0.0.1", options.ropewalkd), 0))
     try:
         subprocess.run(pair.inside(pair.names[1], f"sh -c {shlex.quote(ready('10.0.0.1'))}"), check=True)
         time.sleep(0.3)
@@ -393,7 +393,7 @@ def main():
     parser.add_argument(
         "--ropewalk", default=os.path.join(ROOT, "target/release/ropewalk"), help="the program [default: %(default)s]"
     )
-    parser.add_argument("--release", action="store_true", help="build the program first (cargo build --release -p ropewalk)")
+    parser.add_argument("--release", action="store_true", help="build the programs first (cargo build --release -p ropewalk -p ropewalkd)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--repeat", type=int, default=2, help="downloads of each size in a round")
     parser.add_argument("--schedulers", default="ropewalk,minrtt,blest", type=lambda text: text.split(","))
@@ -410,19 +410,21 @@ def main():
     parser.add_argument("--json", metavar="FILE", help="also write what was measured to a file")
     options = parser.parse_args()
     if options.release:
-        subprocess.run(["cargo", "build", "--release", "-p", "ropewalk"], cwd=ROOT, check=True)
+        subprocess.run(["cargo", "build", "--release", "-p", "ropewalk", "-p", "ropewalkd"], cwd=ROOT, check=True)
     options.ropewalk = os.path.abspath(options.ropewalk)
+    # The daemon is built beside it.
+    options.ropewalkd = options.ropewalk + "d"
     # Programs with thousands of connections inherit it.
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    needed = ["nginx", "haproxy", "mptcpize", "curl", "wrk", "ip", "taskset", "nstat", options.ropewalk]
+    needed = ["nginx", "haproxy", "mptcpize", "curl", "wrk", "ip", "taskset", "nstat", options.ropewalk, options.ropewalkd]
     missing = [name for name in needed if not shutil.which(name)]
     if missing or os.geteuid() != 0:
         sys.exit(f"missing: {', '.join(missing)}" if missing else "run it as root: it makes network namespaces")
     found = {}
     with Allowed(), tempfile.TemporaryDirectory(prefix="ropewalk-bench-") as folder:
         workdir = Workdir(folder)
-        subprocess.run([options.ropewalk, "keys", "cookie", workdir.path("cookie")], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([options.ropewalkd, "keys", "cookie", workdir.path("cookie")], check=True, stdout=subprocess.DEVNULL)
         for name, row in all_rows.items():
             if name in (options.rows or ["completion", "connections", "latency"]):
                 print(f"\n== {name}", flush=True)

@@ -31,7 +31,7 @@ def cfs(workdir, options):
         samples = collections.defaultdict(list)
         for round in range(options.rounds):
             with open(workdir.path("peer.sh"), "w") as file:
-                front = workdir.front(scheduler, "10.127.255.1", options.ropewalk)
+                front = workdir.front(scheduler, "10.127.255.1", options.ropewalkd)
                 file.write(f"{SETTINGS}\n{workdir.nginx(f'127.0.0.1:{BACKEND}')} &\nexec {front}\n")
             with open(workdir.path("client.sh"), "w") as file:
                 lines = [SETTINGS, ready("10.127.255.1"), "sleep 0.3"]

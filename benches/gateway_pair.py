@@ -47,21 +47,21 @@ class Duo(Pair):
             self.run(client, f"ip route add default via 10.0.{i}.1 dev eth{i} metric {100 + i}")
             for name in self.names if self.rate else []:
                 self.run(name, f"tc qdisc add dev eth{i} root tbf rate {self.rate} burst 128k latency 60ms")
-        ropewalk = self.options.ropewalk
+        ropewalkd = self.options.ropewalkd
         cookie = self.workdir.path("cookie")
         if not os.path.exists(cookie):
-            subprocess.run([ropewalk, "keys", "cookie", cookie], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run([ropewalkd, "keys", "cookie", cookie], check=True, stdout=subprocess.DEVNULL)
         self.nginx = self.spawn(server, self.workdir.nginx(f"{SERVER}:80"))
         addresses = " ".join(f"--address 10.0.{i}.1" for i in self.links if i)
         self.gateway = self.spawn(
             server,
-            f"{ropewalk} gateway --listen 10.0.0.1:5124 {addresses} --convert '{SERVER} 22,80,8080' --udp '{SERVER} 443,5353'"
+            f"{ropewalkd} gateway --listen 10.0.0.1:5124 {addresses} --convert '{SERVER} 22,80,8080' --udp '{SERVER} 443,5353'"
             f" --cookie {cookie} --status none --log warn {self.more['gateway']}",
         )
         vias = " ".join(f"--via eth{i}" for i in self.links)
         self.proxy = self.spawn(
             client,
-            f"{ropewalk} proxy {vias} --gateway 10.0.0.1:5124 --gateway-cookie {cookie} --status {self.socket}"
+            f"{ropewalkd} proxy {vias} --gateway 10.0.0.1:5124 --gateway-cookie {cookie} --status {self.socket}"
             f" --usage {self.workdir.path('usage.json')} {self.more['proxy']}",
         )
         self.run(client, f"sh -c {shlex.quote(ready(SERVER, 'curl --proxy socks5h://127.0.0.1:1080'))}")
@@ -78,9 +78,9 @@ class Duo(Pair):
         super().__exit__()
 
     def ask(self):
-        """What `ropewalk status` tells of the proxy."""
+        """What `ropewalkd status` tells of the proxy."""
         told = subprocess.run(
-            [self.options.ropewalk, "status", "--socket", self.socket, "--json"], check=True, capture_output=True
+            [self.options.ropewalkd, "status", "--socket", self.socket, "--json"], check=True, capture_output=True
         )
         return json.loads(told.stdout)
 
@@ -358,7 +358,7 @@ def idle(workdir, options):
                 f"[[listener]]\nlisten = '10.0.0.1:80'\nto = '127.0.0.1:{BACKEND}'\nconnections = {2 * count}\n"
             )
         gateway = subprocess.Popen(
-            pair.inside(server, f"{options.ropewalk} gateway --config {workdir.path('idle.toml')} --log warn")
+            pair.inside(server, f"{options.ropewalkd} gateway --config {workdir.path('idle.toml')} --log warn")
         )
         try:
             time.sleep(1)
@@ -443,7 +443,7 @@ def ssh(workdir, options):
         )
     with open(workdir.path("lossy.toml"), "w") as file:
         file.write(LOSSY)
-    subprocess.run([options.ropewalk, "keys", "cookie", workdir.path("ssh-cookie")], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([options.ropewalkd, "keys", "cookie", workdir.path("ssh-cookie")], check=True, stdout=subprocess.DEVNULL)
     login = (
         "ssh -tt -F none -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
         f" -i {workdir.path('own')}"
@@ -464,7 +464,7 @@ def ssh(workdir, options):
                 lines = [SETTINGS, f"{sshd} -D -f {workdir.path('sshd.conf')} &"]
                 if policy:
                     lines.append(
-                        f"exec {options.ropewalk} gateway --listen 10.127.255.1:5124 --convert '10.127.255.1 22' --status none"
+                        f"exec {options.ropewalkd} gateway --listen 10.127.255.1:5124 --convert '10.127.255.1 22' --status none"
                         f" --cookie {workdir.path('ssh-cookie')} --scheduler {scheduler} --log warn"
                     )
                 file.write("\n".join([*lines, "wait"]) + "\n")
@@ -472,7 +472,7 @@ def ssh(workdir, options):
                 lines = [SETTINGS]
                 if policy:
                     lines.append(
-                        f"{options.ropewalk} proxy --via wifi --via lte --policy {policy} --gateway 10.127.255.1:5124"
+                        f"{options.ropewalkd} proxy --via wifi --via lte --policy {policy} --gateway 10.127.255.1:5124"
                         f" --gateway-cookie {workdir.path('ssh-cookie')} --status none --usage {workdir.path('usage.json')} &"
                     )
                 typist = shlex.join([sys.executable, workdir.path("typist.py"), str(options.keys)])

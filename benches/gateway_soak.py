@@ -141,7 +141,7 @@ class Reporter:
 
     def status(self, port):
         """The connection in the gateway's status: it tells of the 1,000 oldest."""
-        done = subprocess.run([self.options.ropewalk, "status", "--socket", self.socket, "--json"], capture_output=True)
+        done = subprocess.run([self.options.ropewalkd, "status", "--socket", self.socket, "--json"], capture_output=True)
         connections = json.loads(done.stdout)["connections"] if done.returncode == 0 else []
         return [one for one in connections if one["client"].endswith(f":{port}")]
 
@@ -193,7 +193,7 @@ def soak(workdir, options):
         pair.run(client, "ip mptcp endpoint add 10.0.1.2 dev eth1 subflow")
         nginx = pair.start(workdir.nginx(f"127.0.0.1:{BACKEND}"), 1)
         way, socket, ring, dump = options.schedulers[0], None, None, None
-        command = workdir.front(way, "10.0.0.1", options.ropewalk)
+        command = workdir.front(way, "10.0.0.1", options.ropewalkd)
         if way == KERNEL:
             pair.run(server, "ip mptcp endpoint add 10.0.1.1 dev eth1 signal")
         else:

@@ -3,9 +3,10 @@
 
 use std::path::Path;
 
+use ropewalk_algorithms::Registries;
 use ropewalk_lab::advise::measure;
-use ropewalk_lab::diagnostic::Source;
-use ropewalk_lab::{Registries, scenario, sweep};
+use ropewalk_lab::{scenario, sweep};
+use ropewalk_settings::diagnostic::Source;
 
 /// A check.
 pub type Check = fn(&[u8]);

@@ -309,7 +309,7 @@ def advise(
 
 
 class Reproduction(dict[str, Any]):
-    """What `ropewalk reproduce run NAME --json` prints: published beside measured, and a verdict per claim."""
+    """What `ropewalk-papers reproduce run NAME --json` prints: published beside measured, and a verdict per claim."""
 
 
 def papers() -> dict[str, dict[str, Any]]:
@@ -331,7 +331,7 @@ def reproduce(
     state: str | os.PathLike[str] | None = None,
     progress: AnyProgress = True,
 ) -> Reproduction:
-    """Repeat a paper's experiments in the simulator, as `ropewalk reproduce run` does.
+    """Repeat a paper's experiments in the simulator, as `ropewalk-papers reproduce run` does.
 
     `figure` is one of its figures only; `runs` of each cell instead of the paper's number. With `state`, a file, finished runs
     are kept and an interrupted call goes on.

@@ -347,7 +347,7 @@ function paperSection(paper) {
     paper.summary ? h('p', {}, ...prose(printed(paper.summary))) : null,
     claimTable(paper), ...openParts(paper),
     h('div', { class: 'pair figures' }, figures.map((figure) => figureChart(paper, figure))),
-    h('p', { class: 'keys' }, ...prose(`Again: \`ropewalk reproduce run ${paper.name}\`, ${count(paper.runs, 'run')}, ${time(paper.computing_s)} of computing.`)));
+    h('p', { class: 'keys' }, ...prose(`Again: \`ropewalk-papers reproduce run ${paper.name}\`, ${count(paper.runs, 'run')}, ${time(paper.computing_s)} of computing.`)));
 }
 
 function reproductionPage() {

@@ -3,24 +3,25 @@
 mod show_test;
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
+use ropewalk_algorithms::Registries;
+use ropewalk_command_line::{Failure, interrupt, output};
 use ropewalk_lab::advise::measure::Reading;
 use ropewalk_lab::advise::{
     Answer, Ask, Buffer, Execution, Gain, NotShown, Question, Recommended, VARIANT_RUNS, advise, document,
     narrowing, self_test,
 };
 use ropewalk_lab::compare::{Standing, System, ask};
-use ropewalk_lab::diagnostic::Diagnostic;
+use ropewalk_lab::scenario;
 use ropewalk_lab::table::Table;
-use ropewalk_lab::{Registries, scenario, units};
+use ropewalk_settings::diagnostic::Diagnostic;
+use ropewalk_settings::units;
 
 use crate::compare::show;
 use crate::options::Common;
-use crate::{Failure, checkpoint, output};
+use ropewalk_lab::checkpoint;
 
 /// What to use on your paths: plain TCP, or Multipath TCP with which scheduler
 ///
@@ -101,16 +102,14 @@ const SELF_TEST_SEED: u64 = 1_000_000;
 const PAIRS: u32 = 200;
 
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let heard = stop.clone();
-    // If another handler is there already, Ctrl-C simply ends the program: nothing is half-written.
-    let _ = ctrlc::set_handler(move || heard.store(true, Ordering::Relaxed));
+    let stop = interrupt::flag();
     let jobs =
         options.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
     let unknown = |error: ropewalk_engine::registry::SpecError| Failure::from(Diagnostic::new(error.message));
     let interrupted = || Failure::Interrupted("nothing is kept".into());
     if options.self_test {
-        let store = checkpoint::open(&options.state, "advise-self-test", options.fresh)?;
+        let store = checkpoint::open(&options.state, "advise-self-test", options.fresh)
+            .map_err(|failed| Failure::Output { path: failed.path, reason: failed.reason })?;
         let bar = bar(u64::from(options.scenarios), "scenarios");
         let execution = Execution { jobs, done: &|_| {}, stop: &stop };
         let seed = SELF_TEST_SEED.wrapping_add(options.seed);
@@ -118,7 +117,8 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         bar.finish_and_clear();
         let hint = || Failure::Interrupted(checkpoint::hint(&options.state));
         let found = found.map_err(unknown)?.ok_or_else(hint)?;
-        let store = checkpoint::open(&options.state, "advise-narrowing", options.fresh)?;
+        let store = checkpoint::open(&options.state, "advise-narrowing", options.fresh)
+            .map_err(|failed| Failure::Output { path: failed.path, reason: failed.reason })?;
         let pairs = options.scenarios.min(PAIRS) as usize;
         let bar = self::bar(pairs as u64, "pairs of links");
         let narrowed = narrowing(registries, pairs, options.seed - 1, &store, execution, || bar.inc(1));

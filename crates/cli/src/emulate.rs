@@ -6,6 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ropewalk_algorithms::Registries;
+use ropewalk_command_line::options::Join;
+use ropewalk_command_line::{Failure, output};
 use ropewalk_host::clock::Clock;
 use ropewalk_host::netns::{Namespace, become_root_of_own_user_namespace, kill_group};
 use ropewalk_host::network::{KernelEnd, PathConfig, Side, client_v4, server_v4};
@@ -13,13 +16,13 @@ use ropewalk_host::perf::device::DEVICE_PREFIX;
 use ropewalk_host::reaper::{self, Mark};
 use ropewalk_host::tun::Offload;
 use ropewalk_host::world::{End, PathLinks, World};
-use ropewalk_lab::diagnostic::Diagnostic;
-use ropewalk_lab::{Registries, units};
+use ropewalk_settings::diagnostic::Diagnostic;
+use ropewalk_settings::units;
 use ropewalk_sim::Scenario;
 use serde_json::json;
 
-use crate::options::{Common, Join};
-use crate::{Failure, evidence, output};
+use crate::evidence;
+use crate::options::Common;
 
 /// How long to wait until the peer listens.
 const PEER_START_LIMIT: u64 = 3_000_000_000;
@@ -105,7 +108,7 @@ impl Options {
         common.schedulers.iter().for_each(|names| say("schedulers", names));
         common.size.iter().for_each(|size| say("size", size));
         common.direction.iter().for_each(|way| say("direction", way.name()));
-        self.join.iter().for_each(|join| say("join", join.name()));
+        self.join.iter().for_each(|join| say("join", if *join == Join::Early { "early" } else { "late" }));
         self.open_on.iter().for_each(|path| say("open-on", path));
         say("seed", &self.seed.to_string());
         if self.json {

@@ -4,11 +4,10 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::PathBuf;
 
+use ropewalk_command_line::{Failure, output};
 use ropewalk_host::capture::{Capture, CaptureError, Files, Path};
 use ropewalk_host::network::Side;
 use ropewalk_host::world::Tap;
-
-use crate::{Failure, output};
 
 /// Recordings of a run, as seen from one end.
 #[derive(Debug, clap::Args)]

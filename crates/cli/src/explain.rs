@@ -4,16 +4,18 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ropewalk_algorithms::{Registries, algorithm};
+use ropewalk_command_line::{Failure, output};
 use ropewalk_lab::compare::{describe, start_phase};
-use ropewalk_lab::diagnostic::Diagnostic;
 use ropewalk_lab::evidence::{self, phrase};
-use ropewalk_lab::{Registries, units, watch};
+use ropewalk_lab::watch;
+use ropewalk_settings::diagnostic::Diagnostic;
+use ropewalk_settings::units;
 use ropewalk_sim::{Mode, Recording, RunSpec, Workload};
 use serde_json::json;
 
-use crate::compare::{algorithm, show::counted};
+use crate::compare::show::counted;
 use crate::options::Common;
-use crate::{Failure, compare, output};
 
 /// Largest flow, bytes: a longer trace is unreadable.
 const LARGEST: u64 = 64 << 20;
@@ -68,7 +70,12 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         for name in &schedulers {
             let spec = RunSpec {
                 scenario: Arc::new(scenario.clone()),
-                scheduler: compare::scheduler(registries, "--schedulers", name, scenario.paths.len())?,
+                scheduler: ropewalk_algorithms::scheduler(
+                    registries,
+                    "--schedulers",
+                    name,
+                    scenario.paths.len(),
+                )?,
                 congestion: algorithm(&registries.congestion, "--congestion", &control)?,
                 mode: Mode::Multipath,
                 seed: options.seed,

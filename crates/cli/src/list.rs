@@ -1,11 +1,10 @@
 //! `ropewalk list`.
 
+use ropewalk_algorithms::Registries;
+use ropewalk_command_line::{Failure, output};
 use ropewalk_engine::registry::Registry;
-use ropewalk_lab::Registries;
 use ropewalk_lab::table::Table;
 use serde_json::{Value, json};
-
-use crate::{Failure, output};
 
 /// List schedulers and congestion controls, with a line and the source of each
 #[derive(Debug, clap::Args)]

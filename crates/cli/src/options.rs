@@ -1,12 +1,14 @@
 //! Values that several commands' options share.
 
 use clap::ValueEnum;
-use ropewalk_lab::Registries;
-use ropewalk_lab::diagnostic::{Diagnostic, Source};
+use ropewalk_algorithms::Registries;
+use ropewalk_command_line::Failure;
+use ropewalk_command_line::options::{list, nobody, size_within};
 use ropewalk_lab::scenario::{self, Experiment};
+use ropewalk_settings::diagnostic::{Diagnostic, Source};
 use ropewalk_sim::Scenario;
 
-use crate::{Failure, compare};
+use crate::compare;
 
 /// Options of every command that runs transfers: the paths, what is sent, in which direction, and by which scheduler.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -46,15 +48,15 @@ impl Common {
     /// The sizes that are given, at most `most` bytes each.
     pub(crate) fn sizes(&self, most: u64) -> Result<Vec<u64>, Failure> {
         let texts = self.size.iter().flat_map(|text| text.split(','));
-        texts.map(|text| compare::size_within("--size", text, (1, most))).collect()
+        texts.map(|text| size_within("--size", text, (1, most))).collect()
     }
 
     /// The schedulers that are named, if any are.
     pub(crate) fn names(&self) -> Result<Option<Vec<String>>, Failure> {
         let Some(text) = &self.schedulers else { return Ok(None) };
-        let names: Vec<String> = compare::list(text).into_iter().map(String::from).collect();
+        let names: Vec<String> = list(text).into_iter().map(String::from).collect();
         if names.is_empty() {
-            return Err(compare::nobody(text));
+            return Err(nobody(text));
         }
         if let Some((first, twice)) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name))
         {
@@ -85,44 +87,6 @@ impl Common {
     /// Whether nothing is given.
     pub(crate) fn is_default(&self) -> bool {
         self.paths.is_empty() && self.scenario.is_none() && !self.asks_for_transfers()
-    }
-}
-
-/// Where transfers run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum World {
-    /// In the simulator
-    Simulated,
-    /// With real packets in real time
-    Emulated,
-}
-
-impl World {
-    /// The word on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            World::Simulated => "simulated",
-            World::Emulated => "emulated",
-        }
-    }
-}
-
-/// When joins begin.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Join {
-    /// With the third ACK
-    Early,
-    /// After the peer's first DSS, as Linux's
-    Late,
-}
-
-impl Join {
-    /// The word on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Join::Early => "early",
-            Join::Late => "late",
-        }
     }
 }
 

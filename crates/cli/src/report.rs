@@ -3,9 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use ropewalk_lab::report::{self, Origin, folder, saved, sweep};
-
-use crate::{Failure, output};
+use ropewalk_command_line::{Failure, output};
+use ropewalk_lab::report::{Origin, folder, saved, sweep};
 
 /// Make the page of a saved run
 ///
@@ -40,7 +39,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         return output::print(&format!("{document:#}\n"));
     }
     let file = options.output.clone().unwrap_or_else(|| options.run.with_extension("html"));
-    output::write_file(&file, &report::page(&document))?;
+    output::write_file(&file, &ropewalk_page::page(&document))?;
     output::print(&format!("{}\n", file.display()))
 }
 

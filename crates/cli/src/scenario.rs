@@ -1,10 +1,10 @@
 //! `ropewalk scenario list|show|check|schema`.
 
+use ropewalk_algorithms::Registries;
+use ropewalk_command_line::{Failure, output};
+use ropewalk_lab::scenario;
 use ropewalk_lab::table::Table;
-use ropewalk_lab::{Registries, scenario};
 use serde_json::json;
-
-use crate::{Failure, output};
 
 /// List built-in scenarios, and check your own
 #[derive(Debug, clap::Args)]

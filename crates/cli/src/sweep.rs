@@ -3,16 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use ropewalk_lab::Registries;
-use ropewalk_lab::diagnostic::Diagnostic;
+use ropewalk_algorithms::Registries;
+use ropewalk_command_line::{Failure, interrupt, output};
 use ropewalk_lab::sweep::journal::JournalError;
 use ropewalk_lab::sweep::{self, Command, Design, Done, Error, Overrides, Progress, Summary};
 use ropewalk_lab::table::Table;
 use ropewalk_lab::watch;
+use ropewalk_settings::diagnostic::Diagnostic;
 use serde_json::json;
 
 use crate::options::Common;
-use crate::{Failure, compare, interrupt, output};
 
 /// Vary a scenario's parameters over a grid or a sample of the space
 ///
@@ -58,18 +58,17 @@ pub(crate) struct Options {
     json: bool,
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::Input(input) => Failure::Input(input),
-            Error::Storage { error: JournalError::Io { path, reason }, kept, total } => {
-                let reason = format!(
-                    "{reason}; {kept} of {total} runs are finished and kept: run the same command again to continue"
-                );
-                Failure::Output { path, reason }
-            }
-            other => Failure::Other(other.to_string()),
+/// Why a sweep failed.
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::Input(input) => Failure::Input(input),
+        Error::Storage { error: JournalError::Io { path, reason }, kept, total } => {
+            let reason = format!(
+                "{reason}; {kept} of {total} runs are finished and kept: run the same command again to continue"
+            );
+            Failure::Output { path, reason }
         }
+        other => Failure::Other(other.to_string()),
     }
 }
 
@@ -112,7 +111,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     let design = sweep::load(&options.file, &overrides, registries)?;
     let paths = design.base.scenario.paths.len();
     for name in overrides.schedulers.iter().flatten().filter(|name| !is_tcp(name)) {
-        compare::scheduler(registries, "--schedulers", name, paths)?;
+        ropewalk_algorithms::scheduler(registries, "--schedulers", name, paths)?;
     }
     if options.check {
         return check(registries, &design, options.json);
@@ -151,7 +150,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         &stop,
     );
     bar.finish_and_clear();
-    let done = done?;
+    let done = done.map_err(failure)?;
     match &done.summary {
         Some(summary) => {
             let shown = if options.json { json(&done, summary) } else { text(&design, &done, summary) };

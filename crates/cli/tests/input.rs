@@ -28,34 +28,6 @@ fn refused(folder: &Path, arguments: &[&str], expected: &[&str]) {
 }
 
 #[test]
-fn old_command_names_lead_to_the_new_ones() {
-    let here = tempfile::tempdir().unwrap();
-    refused(here.path(), &["agree", "--json"], &["`agree` is now called `validate`", "ropewalk validate"]);
-    refused(here.path(), &["paper", "run", "all"], &["`paper` is now called `reproduce`"]);
-}
-
-/// The overview of the simulator's results isn't written over that of the results in real time, nor the other way round.
-#[test]
-fn an_overview_of_the_other_world_stays() {
-    let here = tempfile::tempdir().unwrap();
-    let page = here.path().join("page.md");
-    let renew = ["reproduce", "notes", "all", "--report", "page.md"];
-    for (title, world, what) in [
-        ("# Reproduction in real time", "simulated", "page.md is the overview of results in real time"),
-        ("# Reproduction", "emulated", "page.md is the overview of simulated results"),
-    ] {
-        std::fs::write(&page, format!("{title}\n\nMade by")).unwrap();
-        refused(here.path(), &[&renew[..], &["--world", world]].concat(), &[what, "name another file"]);
-        refused(
-            here.path(),
-            &["reproduce", "run", "cfs-2019", "--world", world, "--report", "page.md"],
-            &[what],
-        );
-        assert_eq!(std::fs::read_to_string(&page).unwrap(), format!("{title}\n\nMade by"));
-    }
-}
-
-#[test]
 fn mistakes_on_the_command_line() {
     let here = tempfile::tempdir().unwrap();
     let path = "wifi: 50 Mbit/s, 20 ms";
@@ -85,10 +57,6 @@ fn mistakes_on_the_command_line() {
         &["--path:1:21", "a rate is given twice", "the second", "the first is here"],
     );
     of(&["--path", "w: 5 Mbit/s, 20 ms, jitter pareto"], &["--path:1:21", "`20 ms +-5 ms, jitter pareto`"]);
-    of(
-        &["--path", "w: 5 Mbit/s, 20 ms +-5 ms, overtaking"],
-        &["--path:1:28", "`overtaking` is now called `reordering`"],
-    );
     of(&["--path", "w: 5 Mbit/s, 20 ms +-50 %"], &["--path:1:25", "`%` is not a unit of time"]);
     of(&["--path", "w: 50 mbi/s, 20 ms"], &["--path:1:7", "did you mean `Mbit/s`?"]);
     #[cfg(unix)]
@@ -179,7 +147,6 @@ fn mistakes_in_files() {
     );
     of(&format!("{head}jitter-shape = 'pareto'\n"), &["s.toml:5:1", "how delays spread", "+-5 ms"]);
     of(&format!("{head}reordering = true\n"), &["s.toml:5:1", "`reordering` says how"]);
-    of(&format!("{head}overtaking = true\n"), &["s.toml:5:1", "`overtaking` is now called `reordering`"]);
     of(&format!("{head}[path.up]\njitter-shape = 'normal'\n"), &["s.toml:6:1", "how delays spread"]);
     of(
         &format!("{head}[[bottleneck]]\nname = 'core'\nrate = '5 Mbit/s'\n"),
@@ -312,24 +279,9 @@ fn output_that_cannot_be_written_is_code_2() {
 /// In a terminal of 80 columns: examples are whole commands, to be copied.
 #[test]
 fn examples_in_help_fit_80_columns() {
-    for command in [
-        "compare",
-        "explain",
-        "advise",
-        "arena",
-        "sweep",
-        "emulate",
-        "validate",
-        "perf client",
-        "perf server",
-        "gateway",
-        "keys cookie",
-        "keys pair",
-        "proxy",
-        "status",
-        "record",
-        "shadow",
-    ] {
+    for command in
+        ["compare", "explain", "advise", "sweep", "emulate", "perf client", "perf server", "shadow"]
+    {
         let output = Command::new(env!("CARGO_BIN_EXE_ropewalk"))
             .args(command.split(' '))
             .arg("--help")

@@ -6,5 +6,6 @@ mod emulate;
 mod explain;
 mod input;
 mod output;
+mod shadow;
 mod sweep;
 mod vocabulary;

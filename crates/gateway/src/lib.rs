@@ -15,7 +15,6 @@ pub mod metrics;
 pub mod page;
 pub mod privileges;
 pub mod proxy;
-pub mod record;
 mod secret;
 mod serving;
 pub mod setup;

@@ -94,7 +94,7 @@ pub async fn serve<F: Future<Output = Value> + Send + 'static>(
     snapshot: impl Fn() -> F + Send + Sync + 'static,
 ) {
     let (page, snapshot) = (Arc::new(page), Arc::new(snapshot));
-    let text = Arc::new(ropewalk_lab::report::live_page("Status"));
+    let text = Arc::new(ropewalk_page::live_page("Status"));
     serving::serve(listener, move |request| {
         respond(Arc::clone(&page), Arc::clone(&snapshot), Arc::clone(&text), request)
     })

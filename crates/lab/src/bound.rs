@@ -15,9 +15,8 @@
 //! over links that change), there is none.
 
 use ropewalk_link::{ChangeAction, LinkSpec, Rate};
+use ropewalk_settings::units::Nanos;
 use ropewalk_sim::{Direction, Mode, RunSpec, Scenario, Workload, first_path};
-
-use crate::units::Nanos;
 
 /// IPv4 and TCP headers without options.
 const HEADER: u64 = 40;
@@ -268,7 +267,7 @@ mod tests {
     use ropewalk_sim::networks;
 
     use super::*;
-    use crate::Registries;
+    use ropewalk_algorithms::Registries;
 
     const MS: Nanos = 1_000_000;
 

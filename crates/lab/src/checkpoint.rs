@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use serde::de::DeserializeOwned;
@@ -15,9 +15,9 @@ use sha2::{Digest, Sha256};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record<T> {
     /// The digest of what it depends on.
-    pub(crate) key: String,
+    pub key: String,
     /// Its result.
-    pub(crate) result: T,
+    pub result: T,
 }
 
 /// The file, and the runs that it held when it was opened.
@@ -56,7 +56,7 @@ impl<T: Clone + Serialize + DeserializeOwned> Store<T> {
     }
 
     /// The key of a run: the digest of what it depends on.
-    pub(crate) fn key(&self, parts: &[&str]) -> String {
+    pub fn key(&self, parts: &[&str]) -> String {
         let mut hash = Sha256::new();
         for part in std::iter::once(self.build.as_str()).chain(parts.iter().copied()) {
             hash.update((part.len() as u64).to_le_bytes());
@@ -66,12 +66,12 @@ impl<T: Clone + Serialize + DeserializeOwned> Store<T> {
     }
 
     /// A finished run.
-    pub(crate) fn get(&self, key: &str) -> Option<&T> {
+    pub fn get(&self, key: &str) -> Option<&T> {
         self.runs.get(key)
     }
 
     /// Stores a run. If writing fails, the run has to be repeated next time.
-    pub(crate) fn put(&self, key: &str, result: &T) {
+    pub fn put(&self, key: &str, result: &T) {
         let Some(file) = &self.file else { return };
         let kept = Record { key: key.to_string(), result };
         if let (Ok(mut line), Ok(mut file)) = (serde_json::to_string(&kept), file.lock()) {
@@ -79,6 +79,42 @@ impl<T: Clone + Serialize + DeserializeOwned> Store<T> {
             let _ = file.write_all(line.as_bytes());
         }
     }
+}
+
+/// A file of finished runs that can't be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {reason}", .path.display())]
+pub struct Unusable {
+    /// The file.
+    pub path: PathBuf,
+    /// Why not.
+    pub reason: String,
+}
+
+/// Opens or creates `folder/name.jsonl`, for runs of this very program; `fresh` deletes what it held.
+///
+/// # Errors
+/// The file can't be read or written.
+pub fn open<T: Clone + Serialize + DeserializeOwned>(
+    folder: &Path,
+    name: &str,
+    fresh: bool,
+) -> Result<Store<T>, Unusable> {
+    let path = folder.join(format!("{name}.jsonl"));
+    let program = std::env::current_exe().and_then(std::fs::read).unwrap_or_default();
+    let opened = || {
+        std::fs::create_dir_all(folder)?;
+        if fresh && path.exists() {
+            std::fs::remove_file(&path)?;
+        }
+        Store::open(&path, &digest(&program))
+    };
+    opened().map_err(|error| Unusable { path: path.clone(), reason: error.to_string() })
+}
+
+/// How to continue after an interruption.
+pub fn hint(folder: &Path) -> String {
+    format!("finished runs are kept in {}; run the same command again to continue", folder.display())
 }
 
 /// A digest of bytes, as text.

@@ -144,7 +144,7 @@ fn ends_of(spec: &RunSpec, ends: Ends) -> Ends {
 }
 
 /// Checks that the emulated world can run this.
-pub(crate) fn check(scenario: &Scenario, workloads: &[Workload]) -> Result<(), EmulatedError> {
+pub fn check(scenario: &Scenario, workloads: &[Workload]) -> Result<(), EmulatedError> {
     if !scenario.background.is_empty() {
         return Err(EmulatedError::Background(scenario.name.clone()));
     }
@@ -157,7 +157,7 @@ pub(crate) fn check(scenario: &Scenario, workloads: &[Workload]) -> Result<(), E
 }
 
 /// The kernel's name of a congestion control that it has.
-pub(crate) fn kernel_congestion(text: &str) -> Result<String, EmulatedError> {
+pub fn kernel_congestion(text: &str) -> Result<String, EmulatedError> {
     let known =
         std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
     let name = text.split('(').next().unwrap_or(text).trim();
@@ -388,7 +388,7 @@ mod tests {
     use ropewalk_wire::Flags;
 
     use super::{Ends, result};
-    use crate::Registries;
+    use ropewalk_algorithms::Registries;
 
     /// Drops the first FIN of each of the server's subflows.
     #[derive(Default)]

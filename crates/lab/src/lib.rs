@@ -2,28 +2,18 @@
 #![forbid(unsafe_code)]
 
 pub mod advise;
-pub mod arena;
 pub mod bound;
 pub mod checkpoint;
 pub mod compare;
-pub mod diagnostic;
 pub mod emulated;
 pub mod evidence;
-mod input;
 pub mod objective;
 pub mod opening;
-mod parallel;
-pub mod policy;
-mod registries;
+pub mod parallel;
 pub mod report;
-pub mod reproduce;
 pub mod scenario;
 pub mod stats;
 pub mod sweep;
 pub mod table;
 pub mod tidy;
-pub mod units;
-pub mod validate;
 pub mod watch;
-
-pub use registries::Registries;

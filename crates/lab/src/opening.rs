@@ -5,9 +5,9 @@ use std::sync::Arc;
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
+use ropewalk_settings::units::Nanos;
 use ropewalk_sim::{Mode, Recording, RunSpec, Scenario, World};
 
-use crate::units::Nanos;
 use crate::{objective, watch};
 
 /// The path on which connections open.
@@ -153,7 +153,7 @@ mod tests {
     use ropewalk_sim::{Background, Direction, Traffic, networks};
 
     use super::*;
-    use crate::Registries;
+    use ropewalk_algorithms::Registries;
 
     #[test]
     fn competing_traffic_moves_with_its_path() {

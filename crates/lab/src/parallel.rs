@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Does jobs 0 to `total - 1`, each on the first of `threads` threads that is free, and returns their results in order.
 /// Once `stop` is set, or a job returns `None`, no other begins; jobs that weren't done have `None`.
-pub(crate) fn run_jobs<R: Send>(
+pub fn run_jobs<R: Send>(
     threads: usize,
     total: usize,
     stop: &AtomicBool,

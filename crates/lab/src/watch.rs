@@ -83,7 +83,7 @@ mod tests {
     use ropewalk_sim::{Mode, Recording, Workload, networks};
 
     use super::*;
-    use crate::Registries;
+    use ropewalk_algorithms::Registries;
 
     #[derive(Debug)]
     struct Panics;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use ropewalk_lab::{Registries, bound, objective};
+use ropewalk_algorithms::Registries;
+use ropewalk_lab::{bound, objective};
 use ropewalk_link::{Change, ChangeAction, Jitter, JitterShape, LinkSpec, Loss, Queue, Rate, RateTrace};
 use ropewalk_sim::{
     Background, Bottleneck, Direction, EndSpec, Mode, PathSpec, Recording, RunSpec, Scenario, Traffic,

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use ropewalk_algorithms::Registries;
 use ropewalk_engine::{congestion, scheduler};
 use ropewalk_lab::evidence::{Evidence, record};
-use ropewalk_lab::{Registries, scenario};
+use ropewalk_lab::scenario;
 use ropewalk_link::{Jitter, JitterShape, Loss};
 use ropewalk_sim::{Direction, Mode, Recording, RunSpec, Scenario, Workload, networks, run};
 use serde_json::Value;

@@ -5,7 +5,6 @@ mod corpus;
 mod evidence;
 mod measure;
 mod narrowing;
-mod papers;
 mod report;
 mod schema;
 mod snapshots;

@@ -3,10 +3,11 @@
 
 use std::sync::atomic::AtomicBool;
 
+use ropewalk_algorithms::Registries;
 use ropewalk_lab::compare::{Candidate, Design, Request, Worth, compare};
-use ropewalk_lab::diagnostic::Source;
 use ropewalk_lab::report::folder;
-use ropewalk_lab::{Registries, sweep};
+use ropewalk_lab::sweep;
+use ropewalk_settings::diagnostic::Source;
 use ropewalk_sim::{Mode, Workload, networks};
 
 const MS: u64 = 1_000_000;

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use ropewalk_lab::Registries;
+use ropewalk_algorithms::Registries;
 use ropewalk_lab::advise::{Execution, Narrowing, narrowing};
 use ropewalk_lab::checkpoint::Store;
 

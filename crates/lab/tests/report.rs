@@ -2,11 +2,12 @@
 
 use std::sync::atomic::AtomicBool;
 
+use ropewalk_algorithms::Registries;
 use ropewalk_lab::compare::{Candidate, Comparison, Design, Request, Worth, compare};
-use ropewalk_lab::diagnostic::Source;
 use ropewalk_lab::report::rope::{self, Budget};
 use ropewalk_lab::report::{self, Origin, comparison, folder, saved, terminal};
-use ropewalk_lab::{Registries, scenario, stats, sweep};
+use ropewalk_lab::{scenario, stats, sweep};
+use ropewalk_settings::diagnostic::Source;
 use ropewalk_sim::{Mode, Workload};
 use serde_json::Value;
 
@@ -116,7 +117,7 @@ fn a_saved_run_keeps_its_traces_and_makes_a_page() {
     let (_, document) = made(&[100_000], Budget::default());
     let again = saved::parse("run.json", &format!("{document:#}")).expect("a run");
     assert!(document["ropes"] == again["ropes"]);
-    assert!(report::page(&again).contains("\"scheduler\":\"redundant\""));
+    assert!(ropewalk_page::page(&again).contains("\"scheduler\":\"redundant\""));
 }
 
 #[test]

@@ -4,8 +4,9 @@
 use std::path::Path;
 
 use regex_lite::Regex;
-use ropewalk_lab::diagnostic::Source;
-use ropewalk_lab::{Registries, scenario};
+use ropewalk_algorithms::Registries;
+use ropewalk_lab::scenario;
+use ropewalk_settings::diagnostic::Source;
 use serde_json::Value;
 
 /// Whether a value fits; of JSON Schema, the keywords that ours has. Others make it fail.

@@ -12,9 +12,11 @@ mod watch;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use ropewalk_algorithms::Registries;
 use ropewalk_engine::{congestion, scheduler};
-use ropewalk_lab::{Registries, scenario};
+use ropewalk_lab::scenario;
 use ropewalk_sim::{Mode, Recording, RunSpec, Scenario};
+
 use watch::{Seen, watch};
 
 /// Schedulers and congestion controls; the first path alone is added.

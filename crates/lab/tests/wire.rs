@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+use ropewalk_algorithms::Registries;
 use ropewalk_engine::{congestion, scheduler};
-use ropewalk_lab::{Registries, scenario};
+use ropewalk_lab::scenario;
 use ropewalk_link::{Jitter, JitterShape, Loss};
 use ropewalk_sim::{
     Middlebox, Mode, Recording, RunResult, RunSpec, Scenario, Side, Workload, World, networks, run,

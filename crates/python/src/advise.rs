@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use pyo3::prelude::*;
-use ropewalk_lab::Registries;
+use ropewalk_algorithms::Registries;
 use ropewalk_lab::advise::{self as lab, Ask, Execution, document};
 use ropewalk_lab::compare::System;
 use ropewalk_lab::compare::ask;
-use ropewalk_lab::diagnostic::{Diagnostic, did_you_mean};
 use ropewalk_lab::scenario;
+use ropewalk_settings::diagnostic::{Diagnostic, did_you_mean};
 use ropewalk_sim::Direction;
 
 use crate::scenario::{Scenario, size};

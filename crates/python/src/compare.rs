@@ -66,5 +66,5 @@ pub(crate) fn compare(
     let origin = Origin::of(&["ropewalk.compare()".to_string()], env!("CARGO_PKG_VERSION"));
     let document = report::comparison::document(&origin, &request.scenario, &comparison, Vec::new());
     let table = tidy::comparison_runs(&comparison, &scenario.paths());
-    Ok((document.to_string(), Table::new(table)?, report::page(&document)))
+    Ok((document.to_string(), Table::new(table)?, ropewalk_page::page(&document)))
 }

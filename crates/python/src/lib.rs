@@ -17,7 +17,7 @@ mod view;
 use std::ffi::OsString;
 
 use pyo3::prelude::*;
-use ropewalk_lab::Registries;
+use ropewalk_algorithms::Registries;
 
 /// The `ropewalk` command with these arguments, the program's name first; returns the exit code.
 #[pyfunction]

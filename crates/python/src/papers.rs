@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
-use ropewalk_lab::Registries;
-use ropewalk_lab::diagnostic::{Diagnostic, did_you_mean};
-use ropewalk_lab::reproduce::{self as lab, Paper, Progress, Request, Runs, World};
+use ropewalk_algorithms::Registries;
+use ropewalk_papers::reproduce::{self as lab, Paper, Progress, Request, Runs, World};
+use ropewalk_settings::diagnostic::{Diagnostic, did_you_mean};
 
 use crate::control::{self, Control};
 use crate::errors;

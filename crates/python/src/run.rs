@@ -4,7 +4,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ropewalk_lab::sweep::columns;
 use ropewalk_lab::sweep::metrics::RunMetrics;
-use ropewalk_lab::{bound as bounds, compare, tidy, units};
+use ropewalk_lab::{bound as bounds, tidy};
+use ropewalk_settings::units;
 use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Workload};
 
 use crate::scenario::{Scenario, size};
@@ -45,12 +46,12 @@ pub(crate) fn spec(
             }
         },
     };
-    let scheduler = compare::ask::scheduler(&registries, "scheduler", text, content.paths.len())
+    let scheduler = ropewalk_algorithms::scheduler(&registries, "scheduler", text, content.paths.len())
         .map_err(errors::input)?;
     let usual = scenario.loaded.experiment.congestion.as_deref().unwrap_or("cubic");
     let congestion = congestion.unwrap_or(usual);
-    let congestion =
-        compare::ask::algorithm(&registries.congestion, "congestion", congestion).map_err(errors::input)?;
+    let congestion = ropewalk_algorithms::algorithm(&registries.congestion, "congestion", congestion)
+        .map_err(errors::input)?;
     Ok(RunSpec { mode, seed, recording, ..RunSpec::new(content, scheduler, congestion) })
 }
 

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
-use ropewalk_lab::Registries;
-use ropewalk_lab::diagnostic::Source;
+use ropewalk_algorithms::Registries;
 use ropewalk_lab::scenario::{self, Loaded};
-use ropewalk_lab::units;
+use ropewalk_settings::diagnostic::Source;
+use ropewalk_settings::units;
 
 use crate::errors;
 

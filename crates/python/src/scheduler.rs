@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
+use ropewalk_algorithms::Registries;
 use ropewalk_engine::registry::Entry;
 use ropewalk_engine::scheduler::{
     Decision as EngineDecision, Event, Mechanisms, Purpose, Rationale, Rule, Scheduler, View as EngineView,
 };
 use ropewalk_engine::{SubflowId, testing};
-use ropewalk_lab::Registries;
 use ropewalk_sim::{Outcome, RunResult, RunSpec, World};
 
 use crate::control::Control;

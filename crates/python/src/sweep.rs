@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use ropewalk_lab::diagnostic::{InputError, Source};
 use ropewalk_lab::sweep::metrics::RunMetrics;
 use ropewalk_lab::sweep::{self as lab, Command, Design, Maker, Overrides};
+use ropewalk_settings::diagnostic::{InputError, Source};
 
 use crate::scenario::Scenario;
 use crate::scheduler::{Own, registries, run};

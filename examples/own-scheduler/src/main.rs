@@ -8,9 +8,9 @@
 
 use std::process::ExitCode;
 
+use ropewalk_algorithms::Registries;
 use ropewalk_engine::registry::{Entry, Parameter};
 use ropewalk_engine::scheduler::{Decision, Rationale, Scheduler, View};
-use ropewalk_lab::Registries;
 
 const PARAMETERS: &[Parameter] =
     &[Parameter::whole("least", 1.0, (1.0, 64.0), "segments of room that a subflow must have")];

@@ -8,18 +8,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
-use ropewalk_engine::registry::{Registry, Spec};
-use ropewalk_engine::scheduler::Scheduler;
+use ropewalk_algorithms::{Registries, algorithm};
+use ropewalk_command_line::options::{Join, World, list};
+use ropewalk_command_line::{Failure, interrupt, output};
 use ropewalk_lab::compare::{Ask, Comparison, Design, Merit, Request, ask, compare, for_emulation};
-use ropewalk_lab::diagnostic::{Diagnostic, Source};
 use ropewalk_lab::opening::OpeningPath;
 use ropewalk_lab::report::rope::{self, Budget};
-use ropewalk_lab::report::{self, Origin, comparison};
-use ropewalk_lab::{Registries, emulated, scenario, units, watch};
+use ropewalk_lab::report::{Origin, comparison};
+use ropewalk_lab::{emulated, scenario, watch};
+use ropewalk_settings::diagnostic::{Diagnostic, Source};
+use ropewalk_settings::units;
 use ropewalk_sim::{Direction, Mode, RunResult, RunSpec};
 
-use crate::options::{Common, Join, Stack, World};
-use crate::{Failure, evidence, interrupt, output};
+use crate::evidence;
+use crate::options::{Common, Stack};
 
 /// Rank schedulers on your paths
 ///
@@ -123,71 +125,13 @@ pub(crate) struct Options {
     csv: Option<PathBuf>,
 }
 
-/// Parses an algorithm's name given on the command line.
-pub(crate) fn algorithm<T: ?Sized>(
-    registry: &Registry<T>,
-    option: &str,
-    text: &str,
-) -> Result<Spec<T>, Failure> {
-    Ok(ask::algorithm(registry, option, text)?)
-}
-
-/// A flow's size given on the command line.
-pub(crate) fn size(option: &str, text: &str) -> Result<u64, Failure> {
-    size_within(option, text, (1, 1 << 40))
-}
-
-/// A size given on the command line, in a range.
-pub(crate) fn size_within(option: &str, text: &str, range: (u64, u64)) -> Result<u64, Failure> {
-    Ok(ask::size_within(option, text, range)?)
-}
-
 /// The scenario that `--scenario` names.
 pub(crate) fn load(registries: &Registries, name: &str) -> Result<scenario::Loaded, Failure> {
     scenario::load(name, registries).map_err(|error| error.of_argument("--scenario", name).into())
 }
 
-/// The error for a list of schedulers that has none.
-pub(crate) fn nobody(text: &str) -> Failure {
-    let source = Source::new("--schedulers", text);
-    Diagnostic::new("no scheduler is named")
-        .at(&source, 0..text.len())
-        .label("nothing found")
-        .help("as in `minrtt,blest`; `ropewalk list` shows all; `all` takes all")
-        .into()
-}
-
-/// A scheduler given on the command line, for so many paths.
-pub(crate) fn scheduler(
-    registries: &Registries,
-    option: &str,
-    text: &str,
-    paths: usize,
-) -> Result<Spec<dyn Scheduler>, Failure> {
-    Ok(ask::scheduler(registries, option, text, paths)?)
-}
-
 fn seed(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("a seed is a whole number from 0 to {}", u64::MAX))
-}
-
-/// Splits at commas outside brackets.
-pub(crate) fn list(text: &str) -> Vec<&str> {
-    let (mut depth, mut start, mut parts) = (0, 0, Vec::new());
-    for (at, c) in text.char_indices() {
-        match c {
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            ',' if depth == 0 => {
-                parts.push(text[start..at].trim());
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.push(text[start..].trim());
-    parts.retain(|part| !part.is_empty());
-    parts
 }
 
 pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -> Result<(), Failure> {
@@ -247,7 +191,7 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
         ropes
     };
     if let Some(file) = &options.report {
-        output::write_file(file, &report::page(&document(ropes())))?;
+        output::write_file(file, &ropewalk_page::page(&document(ropes())))?;
     }
     let text = if options.json {
         format!("{:#}\n", document(if options.trace { ropes() } else { Vec::new() }))
@@ -315,8 +259,8 @@ fn next(options: &Options, request: &Request, comparison: &Comparison) -> Vec<(&
             format!("the default route over {}; no Multipath TCP", request.scenario.paths[path].name)
         }
         (_, Merit::AtHand(_)) => "mptcpize run PROGRAM   # set-up: ropewalk advise --for linux".into(),
-        (_, Merit::Default) => "sudo ropewalk proxy --via wlan0 --via wwan0".into(),
-        _ => format!("sudo ropewalk proxy --via wlan0 --via wwan0 --scheduler '{}'", named.scheduler.text),
+        (_, Merit::Default) => "sudo ropewalkd proxy --via wlan0 --via wwan0".into(),
+        _ => format!("sudo ropewalkd proxy --via wlan0 --via wwan0 --scheduler '{}'", named.scheduler.text),
     };
     vec![own, why, ("put it to work:", use_it)]
 }
@@ -350,7 +294,7 @@ fn in_real_time(
     stop: &Arc<AtomicBool>,
     evidence: &evidence::Options,
 ) -> Result<Comparison, Failure> {
-    let request = for_emulation(request, ends)?;
+    let request = for_emulation(request, ends).map_err(Failure::other)?;
     let failed = std::sync::Mutex::new(None);
     let tally = std::sync::Mutex::new(emulated::Tally::default());
     let comparison = compare(
@@ -371,7 +315,7 @@ fn in_real_time(
     );
     if let Ok(Some(error)) = failed.into_inner() {
         bar.finish_and_clear();
-        return Err(error.into());
+        return Err(Failure::other(error));
     }
     let tally = tally.into_inner().unwrap_or_default();
     let comparison = Comparison { real_time: Some(emulated::RealTime { ends, tally }), ..comparison };
@@ -391,7 +335,7 @@ fn watch(request: &Request, ends: emulated::Ends, options: &evidence::Options) -
     let paths: Vec<_> = spec.scenario.paths.iter().map(ropewalk_lab::evidence::path).collect();
     let title = format!("{}, {}, seed {}", spec.scenario.name, request.candidates[0].label, spec.seed);
     let Some(evidence) = options.begin(side, &paths, &title)? else { return Ok(()) };
-    emulated::run_recorded(&spec, ends, evidence.tap())?;
+    emulated::run_recorded(&spec, ends, evidence.tap()).map_err(Failure::other)?;
     evidence.finish()?;
     anstream::eprintln!("one more run was watched: {title}");
     Ok(())
@@ -438,19 +382,11 @@ fn request(registries: &Registries, options: &Options) -> Result<Request, Failur
 
 #[cfg(test)]
 mod tests {
-    use super::{how_far, list};
+    use super::how_far;
 
     #[test]
     fn the_progress_line_tells_of_long_runs_alone() {
         assert_eq!(how_far(1 << 20, "minrtt"), None);
         assert_eq!(how_far(300 << 20, "blest").unwrap(), "; `blest` is at 300 MiB");
-    }
-
-    #[test]
-    fn lists_split_outside_brackets_only() {
-        assert_eq!(
-            list("minrtt, capacity(gamma=0.5, delta=1.0),ecf"),
-            ["minrtt", "capacity(gamma=0.5, delta=1.0)", "ecf"]
-        );
     }
 }

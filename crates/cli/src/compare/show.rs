@@ -8,7 +8,7 @@ use ropewalk_lab::emulated;
 use ropewalk_lab::report::rope::{self, Budget};
 use ropewalk_lab::report::{comparison, terminal};
 use ropewalk_lab::table::Table;
-pub(crate) use ropewalk_lab::units::{short, short_bytes as bytes};
+pub(crate) use ropewalk_settings::units::{short, short_bytes as bytes};
 use ropewalk_sim::{Direction, Outcome, Scenario};
 
 fn seconds(value: f64) -> String {

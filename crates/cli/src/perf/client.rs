@@ -4,20 +4,21 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
+use ropewalk_algorithms::{Registries, algorithm};
+use ropewalk_command_line::options::{Join, list, size};
+use ropewalk_command_line::{Failure, exit, interrupt, output};
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_host::network::Side;
 use ropewalk_host::perf::protocol::{Hello, MOST_FLOWS, MOST_MILLISECONDS, MOST_TEXT, Mode};
 use ropewalk_host::perf::{Measured, engine, sockets};
-use ropewalk_lab::diagnostic::{Diagnostic, Source};
-use ropewalk_lab::{Registries, units};
+use ropewalk_settings::diagnostic::{Diagnostic, Source};
+use ropewalk_settings::units;
 
 use super::intervals::Intervals;
 use super::{StackOptions, results};
-use crate::compare::{algorithm, list, size};
-use crate::options::Join;
-use crate::{Failure, evidence, exit, output};
+use crate::evidence;
 
 /// Bytes of a message whose round trip is measured.
 const ECHO: u32 = 64;
@@ -249,7 +250,7 @@ fn plan(registries: &Registries, options: &Options) -> Result<Plan, Failure> {
 
 pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode, Failure> {
     let mut plan = plan(registries, options)?;
-    let stop = super::stop_flag();
+    let stop = interrupt::flag();
     let verbose = !options.json && !options.quiet;
     let mut intervals = Intervals::new(plan.interval, &plan.hellos, verbose);
     let mut recorded = Ok(());

@@ -1,10 +1,10 @@
 //! Interim reports: what was transferred in each interval.
 
+use ropewalk_command_line::output;
 use ropewalk_host::perf::protocol::{Hello, Mode};
 use ropewalk_host::perf::{ClientProgress, ConnectionResult, Sample};
 
 use super::text;
-use crate::output;
 
 /// One flow in one interval.
 #[derive(Clone, Copy, Debug)]

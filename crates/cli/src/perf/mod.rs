@@ -8,10 +8,10 @@ mod text;
 
 use std::net::IpAddr;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, Subcommand};
+use ropewalk_algorithms::Registries;
+use ropewalk_command_line::{Failure, output};
 use ropewalk_engine::config::{BufferConfig, ConnectionConfig, PathManagerConfig, TcpConfig};
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
@@ -19,12 +19,11 @@ use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_host::capture::Path;
 use ropewalk_host::network::Side as HostSide;
 use ropewalk_host::perf::device::{Device, EnginePath, MOST_PATHS};
-use ropewalk_lab::Registries;
-use ropewalk_lab::diagnostic::{Diagnostic, Source};
+use ropewalk_settings::diagnostic::{Diagnostic, Source};
 use serde_json::{Map, Value};
 
+use crate::evidence;
 use crate::options::{Stack, Switch};
-use crate::{Failure, evidence, exit, output};
 
 /// Buffers of the engine's connections: what 1 Gbit/s at 60 ms needs.
 const BUFFER: u64 = 8 << 20;
@@ -155,19 +154,6 @@ fn config(
         trace_decisions: false,
         ..ConnectionConfig::default()
     }
-}
-
-/// A flag that Ctrl-C sets; a second Ctrl-C ends the program at once.
-fn stop_flag() -> Arc<AtomicBool> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let handler = Arc::clone(&stop);
-    // If another handler is installed already, Ctrl-C ends the program at once.
-    let _ = ctrlc::set_handler(move || {
-        if handler.swap(true, Ordering::Relaxed) {
-            std::process::exit(exit::INTERRUPTED.into());
-        }
-    });
-    stop
 }
 
 /// Counters that aren't 0, as `nstat` prints them; and as a JSON object.

@@ -6,18 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, channel};
 
+use ropewalk_algorithms::{Registries, algorithm};
+use ropewalk_command_line::{Failure, exit, interrupt, output};
 use ropewalk_engine::registry::Registry;
 use ropewalk_host::network::Side;
 use ropewalk_host::perf::protocol::{Hello, Mode};
 use ropewalk_host::perf::{ConnectionResult, ServerControl, ServerEvent, engine, sockets};
-use ropewalk_lab::Registries;
-use ropewalk_lab::diagnostic::Diagnostic;
+use ropewalk_settings::diagnostic::Diagnostic;
 use serde_json::{Value, json};
 
 use super::StackOptions;
 use super::text::{self, mode};
-use crate::compare::algorithm;
-use crate::{Failure, evidence, exit, output};
+use crate::evidence;
 
 /// Wait for clients
 #[derive(Debug, clap::Args)]
@@ -60,7 +60,7 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     options.stack.check(&options.evidence)?;
     let scheduler = super::scheduler(registries, &options.scheduler)?;
     let congestion = algorithm(&registries.congestion, "--congestion", &options.congestion)?;
-    let stop = super::stop_flag();
+    let stop = interrupt::flag();
     let (events, received) = channel();
     let service = ServerControl { stop: Arc::clone(&stop), once: options.once, events };
     let json = options.json;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use ropewalk_host::perf::protocol::{Hello, Mode};
-use ropewalk_lab::units;
+use ropewalk_settings::units;
 
 /// A transfer direction as text.
 pub(super) fn mode(mode: Mode) -> &'static str {

@@ -3,11 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use ropewalk_algorithms::Registries;
 use ropewalk_engine::SECOND;
 use ropewalk_engine::registry::SpecError;
-use ropewalk_lab::Registries;
-use ropewalk_lab::scenario::read::{Reader, Table, Value};
-use ropewalk_lab::scenario::shape::{Kind, Shape, key, required};
+use ropewalk_settings::read::{Reader, Table, Value};
+use ropewalk_settings::shape::{Kind, Shape, key, required};
 use ropewalk_tokio::BufferConfig;
 
 use super::socket;
@@ -39,7 +39,7 @@ pub(super) const LISTENER: Shape = Shape {
         key(
             "key",
             Kind::Text,
-            "With `convert` and `proxies`: this gateway's key for TLS, mode 0600 (`ropewalk keys pair`). Default: no TLS",
+            "With `convert` and `proxies`: this gateway's key for TLS, mode 0600 (`ropewalkd keys pair`). Default: no TLS",
         ),
         key("proxies", Kind::Texts, "With `key`: the certificates of the proxies that are accepted"),
         key(
@@ -199,7 +199,7 @@ fn service(reader: &mut Reader, table: &Table<'_>) -> Option<Service> {
             let message =
                 "clients that name their servers have to show who they are: this would be an open proxy";
             let help =
-                "cookie = \"FILE\" (`ropewalk keys cookie`), or `key` and `proxies` (`ropewalk keys pair`)";
+                "cookie = \"FILE\" (`ropewalkd keys cookie`), or `key` and `proxies` (`ropewalkd keys pair`)";
             reader.wrong(table.place("convert"), message, "neither `cookie` nor `key` beside it", help);
             None
         }
@@ -218,7 +218,7 @@ fn service(reader: &mut Reader, table: &Table<'_>) -> Option<Service> {
 fn acceptor(reader: &mut Reader, table: &Table<'_>) -> Option<Acceptor> {
     let (Some(key), Some(list)) = (table.get("key"), table.get("proxies")) else {
         for key in ["key", "proxies"].into_iter().filter(|key| table.get(key).is_some()) {
-            let help = "`ropewalk keys pair` makes what both need";
+            let help = "`ropewalkd keys pair` makes what both need";
             reader.wrong(table.place(key), "`key` and `proxies` go together", "alone here", help);
         }
         return None;

@@ -10,11 +10,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ropewalk_lab::Registries;
-use ropewalk_lab::diagnostic::{Diagnostic, InputError, Source, system_reason};
-use ropewalk_lab::scenario::read::{Reader, Table, Value};
-use ropewalk_lab::scenario::shape::{Kind, Shape, key};
-use ropewalk_lab::scenario::{schema_of, syntax_errors};
+use ropewalk_algorithms::Registries;
+use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source, system_reason};
+use ropewalk_settings::read::{Reader, Table, Value, document};
+use ropewalk_settings::schema::schema_of;
+use ropewalk_settings::shape::{Kind, Shape, key};
 use toml::de::DeTable;
 
 use crate::gateway::{Listener, Settings};
@@ -47,7 +47,7 @@ const GATEWAY: Shape = Shape {
         key(
             "status",
             Kind::Text,
-            "The Unix socket that `ropewalk status` asks, or `none`. Default: /run/ropewalk/gateway.sock",
+            "The Unix socket that `ropewalkd status` asks, or `none`. Default: /run/ropewalk/gateway.sock",
         ),
         key("metrics", Kind::Text, "Address and port for Prometheus, on loopback. Default: none"),
         key("page", Kind::Text, "Address and port of the status page: `127.0.0.1:9466`. Default: none"),
@@ -61,7 +61,7 @@ const GATEWAY: Shape = Shape {
 
 const FILE: Shape = Shape {
     name: "configuration",
-    summary: "The configuration of `ropewalk gateway`",
+    summary: "The configuration of `ropewalkd gateway`",
     fields: &[
         key("gateway", Kind::Table(&GATEWAY), "The gateway as a whole"),
         key(
@@ -100,28 +100,14 @@ fn open(path: &Path) -> Result<Arc<Source>, InputError> {
     Ok(Source::new(shown, text))
 }
 
-/// Has `read_tables` read a document, whose first line is the place for what is missing. Returns all mistakes, if there are any.
-fn read<T>(
-    source: &Arc<Source>,
-    folder: &Path,
-    read_tables: impl FnOnce(&mut Reader, &DeTable<'_>, Range<usize>) -> T,
-) -> Result<T, InputError> {
-    let (document, syntax) = DeTable::parse_recoverable(&source.text);
-    if !syntax.is_empty() {
-        return Err(syntax_errors(source, &syntax));
-    }
-    let mut reader = Reader { source: source.clone(), folder: folder.to_path_buf(), errors: Vec::new() };
-    let first_line = 0..source.text.lines().next().map_or(0, str::len);
-    let found = read_tables(&mut reader, document.get_ref(), first_line);
-    if reader.errors.is_empty() { Ok(found) } else { Err(InputError { diagnostics: reader.errors }) }
-}
-
 /// Parses a configuration. Relative names of files are relative to `folder`.
 ///
 /// # Errors
 /// All mistakes in it.
 pub fn parse(source: &Arc<Source>, folder: &Path, registries: &Registries) -> Result<Settings, InputError> {
-    read(source, folder, |reader, document, first_line| settings(reader, document, first_line, registries))
+    document(source, folder, |reader, document, first_line| {
+        settings(reader, document, first_line, registries)
+    })
 }
 
 fn settings(

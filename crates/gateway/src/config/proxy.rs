@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ropewalk_lab::diagnostic::{InputError, Source};
-use ropewalk_lab::scenario::read::{Reader, Table, Value};
-use ropewalk_lab::scenario::schema_of;
-use ropewalk_lab::scenario::shape::{Kind, Shape, key, required};
-use ropewalk_lab::units;
+use ropewalk_settings::diagnostic::{InputError, Source};
+use ropewalk_settings::read::{Reader, Table, Value, document};
+use ropewalk_settings::schema::schema_of;
+use ropewalk_settings::shape::{Kind, Shape, key, required};
+use ropewalk_settings::units;
 
 use super::{loopback, open, page, socket, status};
 use crate::convert::Cookie;
@@ -75,12 +75,12 @@ const PROXY: Shape = Shape {
         key(
             "gateway-cookie",
             Kind::Text,
-            "A file with what the gateway has to be shown, mode 0600 (`ropewalk keys cookie`). Default: none",
+            "A file with what the gateway has to be shown, mode 0600 (`ropewalkd keys cookie`). Default: none",
         ),
         key(
             "gateway-key",
             Kind::Text,
-            "This proxy's key for TLS with the gateway, mode 0600 (`ropewalk keys pair`). Default: no TLS",
+            "This proxy's key for TLS with the gateway, mode 0600 (`ropewalkd keys pair`). Default: no TLS",
         ),
         key("gateway-certificate", Kind::Text, "With `gateway-key`: the gateway's certificate"),
         key(
@@ -97,7 +97,7 @@ const PROXY: Shape = Shape {
         key(
             "status",
             Kind::Text,
-            "The Unix socket that `ropewalk status` asks, or `none`. Default: /run/ropewalk/proxy.sock",
+            "The Unix socket that `ropewalkd status` asks, or `none`. Default: /run/ropewalk/proxy.sock",
         ),
         key("metrics", Kind::Text, "Address and port for Prometheus, on loopback. Default: none"),
         key("page", Kind::Text, "Address and port of the status page: `127.0.0.1:9466`. Default: none"),
@@ -153,7 +153,7 @@ const RULE: Shape = Shape {
 
 const FILE: Shape = Shape {
     name: "configuration",
-    summary: "The configuration of `ropewalk proxy`",
+    summary: "The configuration of `ropewalkd proxy`",
     fields: &[
         key("proxy", Kind::Table(&PROXY), "The proxy as a whole"),
         key("link", Kind::Tables(&LINK), "The uplinks"),
@@ -179,7 +179,7 @@ pub fn load(path: &Path) -> Result<Config, InputError> {
 /// # Errors
 /// All mistakes in it.
 pub fn parse(source: &Arc<Source>, folder: &Path) -> Result<Config, InputError> {
-    super::read(source, folder, |reader, document, first_line| {
+    document(source, folder, |reader, document, first_line| {
         let file = reader.check(&FILE, document, first_line.clone(), None);
         let mut config = Config::default();
         for value in reader.array(&file, "link") {

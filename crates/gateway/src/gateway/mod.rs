@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ropewalk_engine::{SECOND, scheduler};
-use ropewalk_lab::diagnostic::InputError;
+use ropewalk_settings::diagnostic::InputError;
 use ropewalk_tokio::{ConnectionConfig, EndpointConfig, MptcpStream, Network, default_config};
 use tokio::signal::unix::Signal;
 use tokio::task::JoinSet;
@@ -23,9 +23,10 @@ use crate::convert::Converter;
 use crate::daemon::{self, End};
 use crate::page::Page;
 use crate::setup::gateway::Plan;
-use crate::status::{self, Location};
-pub use proxy_protocol::ProxyProtocol;
+use crate::status::Location;
 use snapshot::snapshot;
+
+pub use proxy_protocol::ProxyProtocol;
 
 /// How often ports are looked for that no listener and no connection needs any more.
 const RELEASE: Duration = Duration::from_secs(5);
@@ -335,7 +336,7 @@ async fn serve(
     helpers.spawn(watch_memory(Arc::clone(&state), settings.memory));
     if let Some(socket) = settings.status.bind()? {
         let state = Arc::clone(&state);
-        helpers.spawn(socket.serve(move |word| snapshot(Arc::clone(&state), status::before(&word))));
+        helpers.spawn(socket.serve(move |word| snapshot(Arc::clone(&state), ropewalk_status::before(&word))));
     }
     if let Some(page) = &settings.page {
         let (state, listener) = (Arc::clone(&state), page.bind().await?);

@@ -40,33 +40,34 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ropewalk_lab::diagnostic::InputError;
 use ropewalk_os::tun::Tun;
+use ropewalk_settings::diagnostic::InputError;
 use ropewalk_tokio::{Network, Offload, Path, TunDevice};
 use tokio::net::TcpListener;
 use tokio::signal::unix::Signal;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-pub use ipnet::IpNet;
-
-pub use self::captive::CheckUrlError;
-pub use self::config::{Access, Config, ConfigError, OpeningLink};
 use self::link::{CountedDevice, Link};
 use self::netlink::Changes;
-pub use self::policy::{Policies, Policy, Rule};
 use self::reach::{Reach, Uplink, inspect};
-pub use self::remote::{Gateway, MOST_READY};
-pub use self::serve::Server;
 use self::snapshot::snapshot;
 use self::uplinks::Uplinks;
 use self::usage::QuotaUsage;
-pub use self::via::{Via, ViaError, ViaProblem};
 use crate::confine::{confine, folder_of};
 use crate::daemon::{self, End};
 use crate::page::Page;
 use crate::setup::Preview;
 use crate::status;
+
+pub use ipnet::IpNet;
+
+pub use self::captive::CheckUrlError;
+pub use self::config::{Access, Config, ConfigError, OpeningLink};
+pub use self::policy::{Policies, Policy, Rule};
+pub use self::remote::{Gateway, MOST_READY};
+pub use self::serve::Server;
+pub use self::via::{Via, ViaError, ViaProblem};
 
 /// How often interfaces are looked at without a message that they have changed.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -138,7 +139,7 @@ impl Tells {
                         "recording" => {
                             serde_json::to_value(server.recorder.recording(&server.links)).unwrap_or_default()
                         }
-                        word => snapshot(server, status::before(word)).await,
+                        word => snapshot(server, ropewalk_status::before(word)).await,
                     }
                 }
             }));
@@ -283,7 +284,7 @@ fn tun(index: usize) -> io::Result<Tun> {
     Tun::create(&name, Offload::Segmentation).map_err(|error| match error.kind() {
         io::ErrorKind::ResourceBusy => {
             let message =
-                format!("{name} is in use: another `ropewalk proxy` runs in this network namespace");
+                format!("{name} is in use: another `ropewalkd proxy` runs in this network namespace");
             io::Error::new(io::ErrorKind::AddrInUse, message)
         }
         io::ErrorKind::PermissionDenied => {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use ropewalk_engine::registry::SpecError;
-use ropewalk_lab::units;
+use ropewalk_settings::units;
 
 use super::link::Link;
 use super::via::Via;

@@ -1,13 +1,13 @@
-//! The last hour of each link, second by second, and of the flows: for the status page, `ropewalk record` and `ropewalk shadow`.
+//! The last hour of each link, second by second, and of the flows: for the status page, `ropewalkd record` and `ropewalk shadow`.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use ropewalk_status::record::{RecordedFlow, RecordedLink, Recording};
 use serde_json::{Value, json};
 
 use super::flow::ProxiedConnection;
 use super::link::Link;
-use crate::record::{RecordedFlow, RecordedLink, Recording};
 
 /// Most seconds that are kept of a link.
 const MOST_SECONDS: usize = 3600;

@@ -66,7 +66,7 @@ impl std::str::FromStr for Quota {
     fn from_str(text: &str) -> Result<Quota, QuotaError> {
         let wrong = || QuotaError::Form(text.to_string());
         let (size, period) = text.split_once('/').ok_or_else(wrong)?;
-        let bytes = ropewalk_lab::units::bytes(size).map_err(|_| wrong())?;
+        let bytes = ropewalk_settings::units::bytes(size).map_err(|_| wrong())?;
         let period = match period.split_once('@') {
             None if period == "daily" => Period::Daily,
             None if period == "monthly" => Period::Monthly(1),

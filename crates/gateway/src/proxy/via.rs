@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ropewalk_lab::units::{self, UnitError};
+use ropewalk_settings::units::{self, UnitError};
 
 use super::usage::{Quota, QuotaError};
 

@@ -1,4 +1,4 @@
-//! Why a connection uses a link, or doesn't: in words, for `ropewalk status` and the status page.
+//! Why a connection uses a link, or doesn't: in words, for `ropewalkd status` and the status page.
 
 use serde_json::{Value, json};
 

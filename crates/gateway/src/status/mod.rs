@@ -4,7 +4,7 @@
 pub(crate) mod stream;
 
 use std::future::Future;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -17,26 +17,14 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixListener;
 use tokio::sync::Semaphore;
 
-/// Where they are looked for if nothing else is said: the defaults, and those of the systemd units.
-pub const DEFAULTS: [&str; 4] = [
-    "/run/ropewalk/proxy.sock",
-    "/run/ropewalk/gateway.sock",
-    "/run/ropewalk-proxy/status.sock",
-    "/run/ropewalk-gateway/status.sock",
-];
 /// Most connections whose decisions are watched, and that one answer tells of.
 const MOST_CONNECTIONS: usize = 1000;
 /// Most answers at a time.
 const MOST_CLIENTS: usize = 4;
-/// What comes before the number where only older connections are asked for.
-const BEFORE: &str = "state before=";
 /// Most bytes of what is asked.
 const LONGEST_WORD: u64 = 64;
 /// How long it is waited for.
 const ASKED: Duration = Duration::from_millis(500);
-/// Most bytes of an answer.
-const LARGEST: u64 = 64 << 20;
-
 /// Where the socket is made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Location {
@@ -83,19 +71,10 @@ impl Location {
             Location::None => Ok(None),
             Location::Path(path) => Server::bind(path).map(Some),
             Location::Default(path) => Ok(Server::bind(path)
-                .inspect_err(|error| tracing::warn!(%error, "`ropewalk status` has nothing to ask"))
+                .inspect_err(|error| tracing::warn!(%error, "`ropewalkd status` has nothing to ask"))
                 .ok()),
         }
     }
-}
-
-/// The sockets of [`DEFAULTS`] that are there. A socket that a killed process left isn't among them.
-pub fn running() -> Vec<PathBuf> {
-    let listens = |path: &PathBuf| match UnixStream::connect(path) {
-        Ok(_) => true,
-        Err(error) => !matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound),
-    };
-    DEFAULTS.iter().map(PathBuf::from).filter(listens).collect()
 }
 
 /// A socket of the file system; dropping it removes the file.
@@ -177,17 +156,6 @@ impl Server {
     }
 }
 
-/// What is asked for a state in which only connections with a number below `before` are told of.
-#[must_use]
-pub fn state_before(before: Option<u64>) -> String {
-    before.map_or("state".into(), |before| format!("{BEFORE}{before}"))
-}
-
-/// The number that such a question has.
-pub(crate) fn before(word: &str) -> Option<u64> {
-    word.strip_prefix(BEFORE)?.parse().ok()
-}
-
 /// Of `all` connections, in the order of their numbers, those that one answer tells of, the newest with a number below `before`; and
 /// how many older ones there are.
 pub(crate) fn newest<T>(all: &[T], before: Option<u64>, number: impl Fn(&T) -> u64) -> (&[T], usize) {
@@ -196,23 +164,11 @@ pub(crate) fn newest<T>(all: &[T], before: Option<u64>, number: impl Fn(&T) -> u
     (&all[begin..end], begin)
 }
 
-/// Asks a running gateway or proxy: for its `state` (or [`state_before`]), or its `recording`.
-///
-/// # Errors
-/// If nobody listens there, or the answer is no JSON.
-pub fn ask(path: &Path, word: &str) -> io::Result<Value> {
-    let context = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-    let mut stream = UnixStream::connect(path).map_err(context)?;
-    stream.write_all(format!("{word}\n").as_bytes()).map_err(context)?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    let mut text = String::new();
-    stream.take(LARGEST).read_to_string(&mut text).map_err(context)?;
-    serde_json::from_str(&text).map_err(|error| context(io::Error::new(io::ErrorKind::InvalidData, error)))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{MOST_CONNECTIONS, before, newest, state_before};
+    use ropewalk_status::{before, state_before};
+
+    use super::{MOST_CONNECTIONS, newest};
 
     #[test]
     fn every_connection_is_told_of_once_page_by_page() {
@@ -237,6 +193,5 @@ mod tests {
         let all = [2u64, 5, 9];
         assert_eq!(newest(&all, Some(6), |number| *number), (&all[..2], 0));
         assert_eq!(newest(&all, Some(0), |number| *number), (&all[..0], 0));
-        assert_eq!((before("state"), before("state before=x"), before("")), (None, None, None));
     }
 }

@@ -24,7 +24,7 @@ pub enum KeyError {
     )]
     Exposed(PathBuf, u32),
     /// It has something else.
-    #[error("`{0}`: {1} expected, in PEM, as `ropewalk keys pair` writes it")]
+    #[error("`{0}`: {1} expected, in PEM, as `ropewalkd keys pair` writes it")]
     Format(PathBuf, &'static str),
     /// `rustls` can't use it.
     #[error("{0}")]

@@ -2,16 +2,17 @@
 
 use std::path::PathBuf;
 
+use ropewalk_algorithms::Registries;
+use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source};
+use ropewalk_settings::name::bad_name;
+use ropewalk_settings::units;
 use ropewalk_sim::{Direction, Scenario, Workload};
 
 use super::measure::{self, Measured, Reading};
 use super::{Doubt, Effort, Question};
-use crate::Registries;
 use crate::compare::ask::{self, Names};
 use crate::compare::{Design, System, usual_workloads};
-use crate::diagnostic::{Diagnostic, InputError, Source};
 use crate::scenario::{self, Experiment};
-use crate::units;
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -79,7 +80,7 @@ impl Ask {
             scenario.direction = direction;
         }
         for name in self.schedulers.iter().filter(|name| *name != "tcp") {
-            ask::scheduler(registries, names.schedulers, name, scenario.paths.len())?;
+            ropewalk_algorithms::scheduler(registries, names.schedulers, name, scenario.paths.len())?;
         }
         let workloads: Vec<Workload> = match (self.sizes.as_slice(), experiment.sizes.as_slice()) {
             ([], []) if self.usual => usual_workloads(),
@@ -90,7 +91,7 @@ impl Ask {
             scenario.workload = Workload::Flow { bytes: *bytes };
         }
         if let Some(name) = &self.congestion {
-            ask::algorithm(&registries.congestion, names.congestion, name)?;
+            ropewalk_algorithms::algorithm(&registries.congestion, names.congestion, name)?;
         }
         let congestion = self.congestion.or(experiment.congestion).unwrap_or_else(|| "cubic".into());
         let effort = Effort { design: Design::race(ask::budget(names.budget, &self.budget)?), whole: true };
@@ -149,7 +150,7 @@ fn measured(
     scenario: &mut Scenario,
     doubts: &mut Vec<Doubt>,
 ) -> Result<Files, InputError> {
-    if let Some(reason) = scenario::bad_name(name) {
+    if let Some(reason) = bad_name(name) {
         return Err(Diagnostic::new(format!("`{option}`: the name `{name}` can't be used: {reason}")).into());
     }
     let names = files.iter().map(|file| file.display().to_string());

@@ -1,12 +1,12 @@
 //! Advice as text to type and as JSON: what the command prints, and what a script gets.
 
+use ropewalk_settings::units;
 use serde_json::{Value, json};
 
 use super::measure::Reading;
 use super::{Answer, Gain, Question, Recommended};
 use crate::compare::System;
 use crate::report::comparison;
-use crate::units;
 
 /// What to use, in a sentence.
 #[must_use]
@@ -77,9 +77,9 @@ pub fn lines(question: &Question, answer: &Answer) -> Vec<String> {
             lines.push(
                 "# at the end with these links, as root; programs use the proxy at 127.0.0.1:1080:".into(),
             );
-            lines.push(format!("ropewalk proxy {} {algorithms}", vias.join(" ")));
+            lines.push(format!("ropewalkd proxy {} {algorithms}", vias.join(" ")));
             lines.push("# in front of a TCP server at the other end, as root:".into());
-            lines.push(format!("ropewalk gateway --listen ADDRESS:PORT --to 127.0.0.1:PORT {algorithms}"));
+            lines.push(format!("ropewalkd gateway --listen ADDRESS:PORT --to 127.0.0.1:PORT {algorithms}"));
             lines.push(
                 "# each schedules what it sends: the gateway downloads, the proxy uploads (docs/gateway.md)"
                     .into(),

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use ropewalk_link::{Loss, Rate};
+use ropewalk_settings::units;
 use ropewalk_sim::{Scenario, Workload};
 
 use super::belief::{scale_delay, scale_rate, scaled_loss};
 use super::question::Question;
 use super::run::{Candidate, Execution, Times, times};
-use crate::{scenario, stats, units};
+use crate::{scenario, stats};
 
 /// Steps of a quantity, before the turning point is closed in on.
 const STEPS: usize = 3;

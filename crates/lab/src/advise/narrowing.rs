@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use rand_pcg::Pcg64;
+use ropewalk_algorithms::Registries;
 use ropewalk_engine::registry::SpecError;
 use ropewalk_sim::{Mode, PathSpec, Recording, RunSpec, Scenario, Workload};
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,7 @@ use super::measure;
 use super::run::Execution;
 use crate::checkpoint::Store;
 use crate::parallel::run_jobs;
-use crate::{Registries, scenario, stats};
+use crate::{scenario, stats};
 
 /// Plausible variants, before and after.
 const VARIANTS: usize = 60;
@@ -196,7 +197,8 @@ fn around(paths: Vec<PathSpec>) -> Scenario {
 
 /// One pair.
 fn pair(registries: &Registries, number: u64) -> Result<Links, SpecError> {
-    let wrong = |error: crate::diagnostic::Diagnostic| SpecError { message: error.message, span: (0, 0) };
+    let wrong =
+        |error: ropewalk_settings::diagnostic::Diagnostic| SpecError { message: error.message, span: (0, 0) };
     let mut draw = Draw(Pcg64::new(u128::from(number), 0x11a3));
     let truths = [Truth::draw(&mut draw), Truth::draw(&mut draw)];
     let texts = vec![truths[0].text("a"), truths[1].text("b")];

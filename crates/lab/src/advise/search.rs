@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ropewalk_algorithms::Registries;
 use ropewalk_engine::registry::SpecError;
 use ropewalk_engine::scheduler::is_compared_by_default;
 use ropewalk_sim::{Mode, Scenario};
@@ -14,7 +15,7 @@ use super::run::{Candidate, Execution, opened_on};
 use super::variants::{BLOCK, Variants, one_run};
 use super::{buffer, certainty};
 use crate::compare::{self, Decision, Design, Known, Merit, Plan, Raced, Request, Run, Standing};
-use crate::{Registries, scenario, stats};
+use crate::{scenario, stats};
 
 /// The kernel's own scheduler: what one has without changing anything.
 const OWN: &str = "linux";
@@ -191,6 +192,9 @@ fn slower_as_stated(
     let left =
         |who: &usize| found.stands[*who].1.is_as_good() && question.system.can_run(&request.candidates[*who]);
     let left: Vec<usize> = (0..candidates.len()).filter(left).collect();
+    if left.len() < 2 {
+        return Some(Vec::new());
+    }
     let (request, _) = only(request, raced, &left);
     let plan = Plan {
         workloads: request.workloads.len(),

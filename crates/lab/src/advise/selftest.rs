@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use rand_pcg::Pcg64;
+use ropewalk_algorithms::Registries;
 use ropewalk_engine::registry::SpecError;
 use ropewalk_sim::{Scenario, Workload};
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,7 @@ use super::run::{Candidate, Execution, times};
 use super::search::{advise, everyone, one, plain};
 use crate::checkpoint::Store;
 use crate::compare::{Design, PER_SECOND, System, Worth};
-use crate::{Registries, scenario, stats};
+use crate::{scenario, stats};
 
 /// Seeded runs of everyone in a truth.
 const TRUTH_SEEDS: usize = 10;

@@ -1,14 +1,14 @@
 //! What a comparison is asked for, as a command line or a script says it, made into a [`Request`].
 
-use ropewalk_engine::registry::{Registry, Spec, SpecError};
-use ropewalk_engine::scheduler::{Scheduler, is_compared_by_default};
+use ropewalk_algorithms::{Registries, algorithm, scheduler};
+use ropewalk_engine::scheduler::is_compared_by_default;
+use ropewalk_settings::argument::size_within;
+use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source};
+use ropewalk_settings::units;
 use ropewalk_sim::{Mode, PathSpec, Scenario, Workload};
 
 use super::{Candidate, Design, Request, Worth, said_worth, usual_workloads};
-use crate::Registries;
-use crate::diagnostic::{Diagnostic, InputError, Source, did_you_mean};
 use crate::scenario::{self, Experiment};
-use crate::units;
 
 /// What the arguments are called in messages.
 #[derive(Clone, Copy, Debug)]
@@ -160,51 +160,6 @@ impl Ask {
         };
         Ok(request)
     }
-}
-
-/// Parses an algorithm's name.
-///
-/// # Errors
-/// An unknown name, or a parameter that isn't allowed.
-pub fn algorithm<T: ?Sized>(registry: &Registry<T>, option: &str, text: &str) -> Result<Spec<T>, InputError> {
-    let known: Vec<&str> = registry.entries().iter().map(|entry| entry.name).collect();
-    registry.parse(text).map_err(|error| refused(&error, option, text, &known))
-}
-
-/// What is wrong with an algorithm's text, and its place. A name that isn't known is held against those that are.
-fn refused(error: &SpecError, option: &str, text: &str, known: &[&str]) -> InputError {
-    let source = Source::new(option, text);
-    let wrong = text.get(error.span.0..error.span.1).unwrap_or_default();
-    let near =
-        if known.contains(&wrong) { String::new() } else { did_you_mean(wrong, known.iter().copied()) };
-    let diagnostic =
-        Diagnostic::new(error.message.clone()).at(&source, error.span.0..error.span.1).label("here");
-    if near.is_empty() { diagnostic.into() } else { diagnostic.help(near).into() }
-}
-
-/// Parses a scheduler's name, for so many paths.
-///
-/// # Errors
-/// As [`algorithm`]; also a path that isn't there.
-pub fn scheduler(
-    registries: &Registries,
-    option: &str,
-    text: &str,
-    paths: usize,
-) -> Result<Spec<dyn Scheduler>, InputError> {
-    let known: Vec<&str> = registries.schedulers.entries().iter().map(|entry| entry.name).collect();
-    registries.scheduler(text, paths).map_err(|error| refused(&error, option, text, &known))
-}
-
-/// Parses a size in a range.
-///
-/// # Errors
-/// What is wrong with it.
-pub fn size_within(option: &str, text: &str, range: (u64, u64)) -> Result<u64, InputError> {
-    units::bytes_within(text, range).map_err(|error| {
-        let source = Source::new(option, text);
-        Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help).into()
-    })
 }
 
 /// What bytes are worth.

@@ -288,6 +288,8 @@ impl Decision {
 
 #[cfg(test)]
 mod tests {
+    use ropewalk_sim::Mode;
+
     use super::*;
 
     fn around(center: f64, spread: f64, n: usize, step: usize) -> Vec<f64> {
@@ -330,7 +332,7 @@ mod tests {
     }
 
     fn candidates(labels: &[&str]) -> Vec<Candidate> {
-        let registries = crate::Registries::builtin();
+        let registries = ropewalk_algorithms::Registries::builtin();
         let one = |label: &&str| {
             let tcp = label.starts_with("tcp ");
             let scheduler = registries.schedulers.parse(if tcp { "single" } else { label }).unwrap();

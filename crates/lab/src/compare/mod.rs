@@ -17,7 +17,11 @@ use std::sync::atomic::AtomicBool;
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
+use ropewalk_settings::units::Nanos;
 use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Scenario, Workload};
+
+use crate::emulated::RealTime;
+use crate::{bound, scenario};
 
 pub use ask::Ask;
 pub(crate) use decide::Known;
@@ -32,10 +36,6 @@ pub use system::{Merit, System};
 pub use verdict::{Headline, Overall, headline, overall, verdict};
 pub use versus::{FEW, Finding, Versus};
 pub use worth::{NoSuchPath, USUAL as USUAL_WORTH, Worth, said as said_worth};
-
-use crate::emulated::RealTime;
-use crate::units::Nanos;
-use crate::{bound, scenario};
 
 /// One that is compared.
 #[derive(Clone, Debug)]
@@ -188,8 +188,8 @@ pub fn describe(workload: &Workload) -> String {
 }
 
 /// Seconds, for people: `60 s`.
-pub(crate) fn lasting(seconds: f64) -> String {
-    crate::units::write_duration((seconds * 1e9).round() as Nanos)
+pub fn lasting(seconds: f64) -> String {
+    ropewalk_settings::units::write_duration((seconds * 1e9).round() as Nanos)
 }
 
 /// Shift of a run's start. Without randomness, runs differ in the phase at which they start: spread over a round trip,

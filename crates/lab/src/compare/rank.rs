@@ -382,7 +382,7 @@ pub(super) fn rank(request: &Request, workload: &Workload, runs: &[Vec<Run>]) ->
 
 /// A workload for people, and its size in bytes for flows.
 pub(super) fn describe_with_size(workload: &Workload) -> (String, Option<u64>) {
-    let size = crate::units::write_bytes;
+    let size = ropewalk_settings::units::write_bytes;
     match workload {
         Workload::Flow { bytes } => (format!("one flow of {}", size(*bytes)), Some(*bytes)),
         Workload::Flows { count, bytes } => {
@@ -399,9 +399,10 @@ pub(super) fn describe_with_size(workload: &Workload) -> (String, Option<u64>) {
         Workload::Cbr { frame, .. } => {
             (format!("frames of {} (the mean delay of a run's frames)", size(u64::from(*frame))), None)
         }
-        Workload::Bulk { duration } => {
-            (format!("bulk for {} (time per megabyte)", crate::units::write_duration(*duration)), None)
-        }
+        Workload::Bulk { duration } => (
+            format!("bulk for {} (time per megabyte)", ropewalk_settings::units::write_duration(*duration)),
+            None,
+        ),
         Workload::RequestResponse { response, count, .. } => {
             (format!("{count} exchanges of {} (the mean time of a run's exchanges)", size(*response)), None)
         }

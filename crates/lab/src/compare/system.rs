@@ -120,7 +120,7 @@ impl Merit {
             Merit::AtHand(System::Router) => {
                 "it is in OpenMPTCProuter's kernel, repeats the fewest bytes and is the simplest"
             }
-            Merit::Default => "it is the default of `ropewalk gateway` and `proxy`",
+            Merit::Default => "it is the default of `ropewalkd gateway` and `proxy`",
             Merit::Simplest => "it repeats the fewest bytes (to the per cent) and is the simplest",
         }
     }

@@ -4,9 +4,8 @@
 //! sent a second time count: they must earn their place, at [`USUAL`] bytes to the second. If the user says it, all bytes on
 //! metered paths do.
 
+use ropewalk_settings::units::{self, UnitError};
 use ropewalk_sim::{PathSpec, RunResult};
-
-use crate::units::{self, UnitError};
 
 /// What a second is worth by default, bytes on the first metered path.
 pub const USUAL: f64 = 5e6;

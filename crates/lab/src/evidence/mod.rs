@@ -14,14 +14,13 @@ use std::sync::{Arc, Mutex};
 
 use ropewalk_evidence::{Decision, Direction, Metrics, Packet, Path, Pcap, Qlog, Vantage};
 use ropewalk_link::{LinkSpec, Loss, Rate};
+use ropewalk_settings::units::Nanos;
 use ropewalk_sim::{
     DecisionTrace, Recording, RunResult, RunSpec, Sample, Scenario, SegmentObserver, Side, SpecError, World,
 };
 use ropewalk_wire::{ChecksumMode, FourTuple, Payload, Segment, SyntheticPayload, encode_headers};
 
 pub use reasons::phrase;
-
-use crate::units::Nanos;
 
 /// How often cwnd and srtt are logged.
 const SAMPLES_EVERY: Nanos = 10_000_000;

@@ -1,6 +1,7 @@
 //! A comparison as the document that `compare --json` prints and a page shows.
 
 use ropewalk_link::{LinkSpec, Loss, Queue, Rate};
+use ropewalk_settings::units;
 use ropewalk_sim::{Direction, PathSpec, Scenario};
 use serde_json::{Value, json};
 
@@ -10,7 +11,6 @@ use crate::compare::{
     Versus, headline, verdict,
 };
 use crate::emulated::{self, RealTime};
-use crate::units;
 
 /// The whole document; `ropes` as [`super::rope::trace`] gives them.
 pub fn document(origin: &Origin, scenario: &Scenario, comparison: &Comparison, ropes: Vec<Value>) -> Value {

@@ -6,11 +6,11 @@ use std::path::Path;
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
+use ropewalk_settings::diagnostic::Diagnostic;
 use serde_json::Value;
 
 use super::Origin;
 use super::sweep::{Axis, Level, Point, Sweep};
-use crate::diagnostic::Diagnostic;
 use crate::objective::OBJECTIVE;
 use crate::sweep::Files;
 

@@ -6,7 +6,6 @@
 mod columns;
 pub mod comparison;
 pub mod folder;
-mod html;
 pub mod reasons;
 pub mod rope;
 pub mod saved;
@@ -14,8 +13,6 @@ pub mod sweep;
 pub mod terminal;
 
 use serde_json::{Map, Value};
-
-pub use html::{live_page, page};
 
 /// The version of the document; a page of another one is refused rather than misread.
 pub const FORMAT: u32 = 2;

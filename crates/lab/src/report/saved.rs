@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use ropewalk_settings::diagnostic::{Diagnostic, Source};
+use ropewalk_settings::input;
 use serde_json::Value;
 
 use super::FORMAT;
-use crate::diagnostic::{Diagnostic, Source};
-use crate::{input, scenario};
+use crate::scenario;
 
 /// Largest saved run, bytes.
 const LARGEST: u64 = 1 << 30;
@@ -47,7 +48,7 @@ pub fn parse(name: &str, text: &str) -> Result<Value, Diagnostic> {
     if document.get("papers").is_some_and(Value::is_array) {
         return Err(Diagnostic::new(format!("{name}: a paper's run, whose page is written as it is run"))
             .help(
-                "`ropewalk reproduce run NAME --report FILE` writes it; what is finished isn't run again",
+                "`ropewalk-papers reproduce run NAME --report FILE` writes it; what is finished isn't run again",
             ));
     }
     match document.get("format").and_then(Value::as_u64) {

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use ropewalk_algorithms::Registries;
+use ropewalk_settings::diagnostic::{InputError, Source};
+
 use super::{Loaded, parse};
-use crate::Registries;
-use crate::diagnostic::{InputError, Source};
 
 /// A scenario that comes with the program.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +66,7 @@ pub fn builtins() -> &'static [BuiltIn] {
 #[cfg(test)]
 mod tests {
     use super::{DEFAULT, builtins};
-    use crate::Registries;
+    use ropewalk_algorithms::Registries;
 
     #[test]
     fn every_built_in_scenario_is_valid_and_bears_its_own_name() {

@@ -4,9 +4,8 @@
 use std::sync::Arc;
 
 use ropewalk_link::{Change, ChangeAction, Jitter, JitterShape, LinkSpec, Loss, Queue, Rate, RateTrace};
+use ropewalk_settings::units::Nanos;
 use ropewalk_sim::MTUS;
-
-use crate::units::Nanos;
 
 /// A queue whose limit may be in a unit that needs the link's rate.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -10,14 +10,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ropewalk_link::Rate;
+use ropewalk_settings::diagnostic::{Diagnostic, Source, nearest};
+use ropewalk_settings::name::bad_name;
+use ropewalk_settings::units::{self, UnitError};
 use ropewalk_sim::{Direction, EndSpec, Metered, PathSpec, Scenario, Workload};
 
 use super::draft::{LinkDraft, MOST_PATHS, MTU_RANGE};
 use super::preset::{PRESETS, Preset, preset};
-use super::shape::renamed;
 use super::{phrase, trace};
-use crate::diagnostic::{Diagnostic, Source, nearest};
-use crate::units::{self, UnitError};
 
 const KEYWORDS: &[&str] =
     &["up", "down", "queue", "jitter", "reordering", "trace", "mtu", "backup", "outage", "metered", "price"];
@@ -101,7 +101,7 @@ pub fn path(text: &str) -> Result<PathSpec, Diagnostic> {
         return Err(wrong(0, text, "a path needs a name and a colon".into(), example));
     };
     let name = name.trim();
-    if let Some(reason) = phrase::bad_name(name) {
+    if let Some(reason) = bad_name(name) {
         return Err(wrong(0, name, format!("the name `{name}` can't be used"), reason));
     }
     let mut path = Drafts { mtu: 1500, ..Drafts::default() };
@@ -116,10 +116,6 @@ pub fn path(text: &str) -> Result<PathSpec, Diagnostic> {
         }
         let Some(what) = Property::of(clause) else {
             let keyword = clause.split(char::is_whitespace).next().unwrap_or_default();
-            if let Some(new) = renamed(keyword) {
-                let message = format!("`{keyword}` is now called `{new}`");
-                return Err(wrong(at, keyword, message, &format!("write `{new}`")));
-            }
             let kinds = || PRESETS.iter().map(|preset| preset.name);
             let help = match nearest(keyword, KEYWORDS.iter().copied().chain(kinds())) {
                 Some(near) => format!("did you mean `{near}`?"),
@@ -446,7 +442,7 @@ mod tests {
 
     #[test]
     fn a_path_is_the_same_in_a_file() {
-        let registries = crate::Registries::builtin();
+        let registries = ropewalk_algorithms::Registries::builtin();
         for text in [
             "wifi: 50 Mbit/s, 20 ms +-5 ms, jitter normal, 0.5 %, up 10 Mbit/s, queue 100 packets, reordering",
             "dsl: 16/1 Mbit/s, 30 ms, mtu 1400 B, backup, price 2 EUR/GB",
@@ -457,7 +453,7 @@ mod tests {
         ] {
             let paths = toml::Value::Array(vec![super::path_table(text).unwrap().into()]);
             let file: toml::Table = [("path".to_string(), paths)].into_iter().collect();
-            let source = crate::diagnostic::Source::new("s.toml", file.to_string());
+            let source = ropewalk_settings::diagnostic::Source::new("s.toml", file.to_string());
             let read = crate::scenario::parse(&source, "s", std::path::Path::new(""), &registries);
             let read = read.unwrap_or_else(|error| panic!("{}", error.render(false)));
             assert_eq!(read.scenario.paths, [path(text).unwrap()], "{text}");
@@ -491,7 +487,6 @@ mod tests {
             ("wifi: 50 Mbit/s, 20 ms, backup, backup", "`backup` is given twice"),
             ("wifi: 50 Mbit/s, 20 ms, jitter pareto", "`jitter` says how round-trip times spread"),
             ("wifi: 50 Mbit/s, 20 ms, reordering", "`reordering` says how"),
-            ("wifi: 50 Mbit/s, 20 ms +-5 ms, overtaking", "`overtaking` is now called `reordering`"),
             ("wifi: 50 Mbit/s, 20 ms +-50 %", "`%` is not a unit of time"),
             ("wifi: 50 Mbit/s, 20 ms, none of this", "is not understood"),
         ] {
@@ -507,7 +502,7 @@ mod tests {
         let (_, second) = error.place.clone().unwrap();
         let (first, label) = *error.other.clone().unwrap();
         assert_eq!((&text[second], &text[first], label.as_str()), ("2 %", "1 %", "the first is here"));
-        let drawn = crate::diagnostic::InputError::from(error).render(false);
+        let drawn = ropewalk_settings::diagnostic::InputError::from(error).render(false);
         assert!(drawn.contains("the first is here") && drawn.contains("the second"), "{drawn}");
         let folder = tempfile::tempdir().unwrap();
         let trace = folder.path().join("t.down");

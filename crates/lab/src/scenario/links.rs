@@ -4,19 +4,21 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ropewalk_link::{Change, ChangeAction, LinkSpec, Loss, Rate, RateTrace};
+use ropewalk_settings::diagnostic::did_you_mean;
+use ropewalk_settings::name::bad_name;
+use ropewalk_settings::read::{Table, Value};
+use ropewalk_settings::units;
 use ropewalk_sim::{Bottleneck, Metered, PathSpec};
 
+use super::ScenarioReader;
 use super::draft::{CODEL, LinkDraft, MOST_PATHS, MTU_RANGE, QueueDraft, link_state};
 use super::inline::drafts_of;
 use super::phrase::{self, LEAST_PERIOD};
 use super::preset::PRESETS;
-use super::read::{Reader, Table, Value};
 use super::shape::{BOTTLENECK, CHANGE, GENERATOR, LINK, LOSS, PATH, QUEUES};
 use super::trace::{self, Cellular};
-use crate::diagnostic::did_you_mean;
-use crate::units;
 
-impl Reader {
+impl ScenarioReader {
     /// All `[[bottleneck]]`s.
     pub fn bottlenecks(&mut self, file: &Table<'_>) -> Vec<Bottleneck> {
         let mut found: Vec<Bottleneck> = Vec::new();
@@ -69,7 +71,7 @@ impl Reader {
     fn name<'k>(&mut self, table: &Table<'_>, mut taken: impl Iterator<Item = &'k str>) -> String {
         let Some(value) = table.get("name") else { return String::new() };
         let Some(name) = self.text(value) else { return String::new() };
-        if let Some(reason) = phrase::bad_name(name) {
+        if let Some(reason) = bad_name(name) {
             self.wrong(value.span(), "this name can't be used", format!("found `{name}`"), reason);
         }
         if taken.any(|other| other == name) {

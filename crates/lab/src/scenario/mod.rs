@@ -10,38 +10,33 @@ mod links;
 mod phrase;
 mod preset;
 mod randomness;
-pub mod read;
 mod schema;
 pub mod shape;
-pub(crate) mod trace;
+pub mod trace;
 mod traffic;
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ropewalk_algorithms::Registries;
 use ropewalk_engine::registry::SpecError;
 use ropewalk_link::{ChangeAction, Rate, RateTrace};
+use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source, did_you_mean};
+use ropewalk_settings::input;
+use ropewalk_settings::read::{self, Reader};
+use ropewalk_settings::units::Nanos;
 use ropewalk_sim::{Scenario, Workload};
-use toml::de::DeTable;
 
 pub use builtin::{BuiltIn, DEFAULT, builtins};
 pub use draft::MOST_PATHS;
 pub(crate) use draft::mean_rate;
 pub use inline::{default_around, path, path_table, paths};
-pub use phrase::bad_name;
 pub use preset::{PRESETS, Preset};
 pub use randomness::is_random;
 pub(crate) use randomness::links;
-pub use schema::{schema, schema_of};
+pub use schema::schema;
 pub(crate) use trace::{parse as parse_trace, text};
 pub use traffic::BUFFER_RANGE;
-
-use crate::Registries;
-use crate::diagnostic::{Diagnostic, InputError, Source, did_you_mean};
-use crate::input;
-use crate::units::Nanos;
-use read::Reader;
 
 /// A scenario, and what `compare` does with it by default.
 #[derive(Clone, PartialEq, Debug)]
@@ -78,6 +73,23 @@ pub(crate) struct Names<'a> {
     scheduler: Check<'a>,
 }
 
+/// A [`Reader`] that also reads what only scenarios have: links, traffic, ends.
+struct ScenarioReader(Reader);
+
+impl std::ops::Deref for ScenarioReader {
+    type Target = Reader;
+
+    fn deref(&self) -> &Reader {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for ScenarioReader {
+    fn deref_mut(&mut self) -> &mut Reader {
+        &mut self.0
+    }
+}
+
 /// Largest file of a scenario or a sweep, bytes.
 pub(crate) const LARGEST_FILE: u64 = 16 << 20;
 
@@ -110,60 +122,6 @@ pub fn load(name_or_file: &str, registries: &Registries) -> Result<Loaded, Input
     parse(&Source::new(name_or_file, text), &stem, &folder, registries)
 }
 
-/// What is wrong with a text that isn't TOML.
-pub fn syntax_errors(source: &Arc<Source>, syntax: &[toml::de::Error]) -> InputError {
-    // After a mistake of syntax the rest of the file means little: the first few are enough.
-    let diagnostics = syntax.iter().take(3).map(|error| {
-        let found = Diagnostic::new(error.message().to_string());
-        match error.span() {
-            Some(span) => match first_of(&source.text, &span) {
-                Some(first) if error.message() == "duplicate key" => {
-                    Diagnostic::new(format!("`{}` is given twice", &source.text[span.clone()]))
-                        .at(source, span)
-                        .label("the second; this is not valid TOML")
-                        .other(first, "the first is here")
-                }
-                _ => found.at(source, span).label("this is not valid TOML"),
-            },
-            None => found,
-        }
-    });
-    InputError { diagnostics: diagnostics.collect() }
-}
-
-/// Where the key at `second` stood before: in another header like its own, or earlier in its table.
-fn first_of(text: &str, second: &Range<usize>) -> Option<Range<usize>> {
-    let line_start = text[..second.start].rfind('\n').map_or(0, |at| at + 1);
-    let before = &text[line_start..second.start];
-    let key = text.get(second.clone())?;
-    let found = |start: usize| Some(start..start + key.len());
-    let lines = || {
-        let mut start = 0;
-        text[..line_start].split_inclusive('\n').map(move |line| {
-            start += line.len();
-            (start - line.len(), line)
-        })
-    };
-    let is_header = |line: &str| line.trim_start().starts_with('[');
-    // As the line has it up to the key's end, spaces aside: `[client`, `up.loss`.
-    let lead = |line: &str| line.split(['=', ']']).next().unwrap_or_default().trim().to_string();
-    let own = lead(text[line_start..].lines().next()?);
-    let inside = |(start, line): (usize, &str)| found(start + line.find(key)?);
-    if is_header(before) {
-        return lines().find(|(_, line)| is_header(line) && lead(line) == own).and_then(inside);
-    }
-    if before.contains('=') {
-        // In a table of one line.
-        let opened = before.rfind('{').unwrap_or(0);
-        return before[opened..].find(key).and_then(|at| found(line_start + opened + at));
-    }
-    let mut table: Vec<(usize, &str)> = lines().collect();
-    if let Some(header) = table.iter().rposition(|(_, line)| is_header(line)) {
-        table.drain(..=header);
-    }
-    table.into_iter().find(|(_, line)| line.contains('=') && lead(line) == own).and_then(inside)
-}
-
 /// Parses a scenario file's text. Traces are found from `folder`; `stem` is the name if the file has none.
 ///
 /// # Errors
@@ -174,11 +132,8 @@ pub fn parse(
     folder: &Path,
     registries: &Registries,
 ) -> Result<Loaded, InputError> {
-    let (document, syntax) = DeTable::parse_recoverable(&source.text);
-    if !syntax.is_empty() {
-        return Err(syntax_errors(source, &syntax));
-    }
-    let mut reader = Reader { source: source.clone(), folder: folder.to_path_buf(), errors: Vec::new() };
+    let document = read::parse(source)?;
+    let mut reader = ScenarioReader(Reader::new(source, folder));
     let paths_given = document
         .get_ref()
         .get("path")
@@ -188,9 +143,7 @@ pub fn parse(
         congestion: &|text| registries.congestion.parse(text).err(),
         scheduler: &|text| registries.check_scheduler(text, paths_given),
     };
-    // The document's own span is the whole text; a missing key is shown at its first line.
-    let first_line = 0..source.text.lines().next().map_or(0, str::len);
-    let file = reader.check(&shape::FILE, document.get_ref(), first_line, None);
+    let file = reader.check(&shape::FILE, document.get_ref(), read::first_line(source), None);
     let bottlenecks = reader.bottlenecks(&file);
     let paths = reader.paths(&file, &bottlenecks);
     let direction = reader.direction(&file).unwrap_or_default();
@@ -229,13 +182,13 @@ pub fn parse(
         reader.unused(&file, &scenario.bottlenecks, &scenario.paths);
     }
     if !reader.errors.is_empty() {
-        return Err(InputError { diagnostics: reader.errors });
+        return Err(InputError { diagnostics: reader.0.errors });
     }
     Ok(Loaded { scenario, experiment, text: source.text.clone() })
 }
 
 /// The traces that a scenario's links start with or change to.
-pub(crate) fn traces(scenario: &Scenario) -> Vec<&RateTrace> {
+pub fn traces(scenario: &Scenario) -> Vec<&RateTrace> {
     let links = scenario.paths.iter().flat_map(|path| [&path.up, &path.down]);
     let shared = scenario.bottlenecks.iter().flat_map(|link| [&link.up, &link.down]);
     let rates = links.chain(shared).flat_map(|link| {

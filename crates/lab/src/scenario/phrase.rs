@@ -1,9 +1,9 @@
 //! Phrases that the scenario file and `--path` share: queues, losses, rates, names.
 
 use ropewalk_link::{Change, ChangeAction, JitterShape, Loss};
+use ropewalk_settings::units::{self, UnitError};
 
 use super::draft::{CODEL, QueueDraft, bursts};
-use crate::units::{self, UnitError};
 
 /// The words for jitter's distributions.
 pub const JITTER_SHAPES: &[(&str, JitterShape)] =
@@ -155,23 +155,6 @@ pub fn outage(text: &str) -> Result<[Change; 2], UnitError> {
     }
     let change = |at, action| Change { at, action, every };
     Ok([change(begin, ChangeAction::Down), change(begin.saturating_add(length), ChangeAction::Up)])
-}
-
-/// Most characters of a name.
-pub const LONGEST_NAME: usize = 40;
-
-/// Why a name can't be used, if it can't.
-pub fn bad_name(name: &str) -> Option<&'static str> {
-    let allowed = |c: char| c.is_alphanumeric() || "-_.+ ".contains(c);
-    if name.is_empty() {
-        Some("it is empty")
-    } else if name.chars().count() > LONGEST_NAME {
-        Some("it is longer than 40 characters")
-    } else if !name.chars().all(allowed) || name.trim() != name {
-        Some("allowed: letters, digits, spaces inside, `-`, `_`, `.`, `+`")
-    } else {
-        None
-    }
 }
 
 #[cfg(test)]

@@ -1,137 +1,37 @@
-//! The JSON Schema of scenario files, made from the same [`shape`](super::shape) that the reader checks with.
+//! The JSON Schema of scenario files, and of the values that only they have.
 
-use serde_json::{Map, Value, json};
+use ropewalk_settings::schema::{any_of, object, probability, quantity, schema_of};
+use ropewalk_settings::units::{BYTES, PACKETS, TIME};
+use serde_json::{Value, json};
 
-use super::draft::MOST_PATHS;
-use super::phrase::LONGEST_NAME;
-use super::shape::{FILE, Field, GENERATOR, Kind, LOSS, PATH, QUEUES, Shape};
-use crate::units::{BYTES, PACKETS, RATE, TIME};
+use super::shape::{FILE, GENERATOR, LOSS, QUEUES};
 
 /// The schema (draft 2020-12).
 pub fn schema() -> Value {
-    let mut whole = object(&FILE, None);
-    if let Value::Object(map) = &mut whole {
-        map.insert("$schema".into(), json!("https://json-schema.org/draft/2020-12/schema"));
-        map.insert("title".into(), json!("Ropewalk scenario"));
-        // A queue's table holds limits that look like queues: named once, it needn't be endless.
-        let tables = QUEUES.iter().map(|shape| object(shape, Some("kind")));
-        let queue: Vec<Value> =
-            std::iter::once(quantity(&queue_text(), "100 packets", false)).chain(tables).collect();
-        map.insert("$defs".into(), json!({ "queue": any_of(queue) }));
-    }
-    whole
-}
-
-/// The schema of another kind of file, whose shape has no queues.
-pub fn schema_of(file: &Shape, title: &str) -> Value {
-    let mut whole = object(file, None);
-    if let Value::Object(map) = &mut whole {
-        map.insert("$schema".into(), json!("https://json-schema.org/draft/2020-12/schema"));
-        map.insert("title".into(), json!(title));
-    }
-    whole
-}
-
-fn queue_text() -> String {
+    let mut whole = schema_of(&FILE, "Ropewalk scenario");
+    // A queue's table holds limits that look like queues: named once, it needn't be endless.
+    let tables = QUEUES.iter().map(|shape| object(shape, Some("kind")));
     let limits = [PACKETS.pattern(true), BYTES.pattern(true), TIME.pattern(true)];
-    format!("codel|{}", limits.join("|"))
+    let text = format!("codel|{}", limits.join("|"));
+    let text = quantity(&text, "100 packets", false);
+    whole["$defs"] = json!({ "queue": any_of(std::iter::once(text).chain(tables).collect()) });
+    whole
 }
 
-fn object(shape: &Shape, tag: Option<&str>) -> Value {
-    let mut properties = Map::new();
-    let mut required = Vec::new();
-    if let Some(tag) = tag {
-        properties.insert(tag.into(), json!({ "const": shape.name }));
-        required.push(json!(tag));
-    }
-    for field in shape.fields {
-        properties.insert(field.name.into(), value(field));
-        if field.required {
-            required.push(json!(field.name));
-        }
-    }
-    json!({
-        "type": "object",
-        "description": shape.summary,
-        "properties": properties,
-        "required": required,
-        "additionalProperties": false,
-    })
+/// `"100 packets"`, `"64 KiB"`, `"200 ms"`, or a table.
+pub(super) fn queue() -> Value {
+    json!({ "$ref": "#/$defs/queue" })
 }
 
-fn value(field: &Field) -> Value {
-    let mut schema = kind(&field.kind);
-    if let Value::Object(map) = &mut schema {
-        if field.name == "name" {
-            map.insert("minLength".into(), json!(1));
-            map.insert("maxLength".into(), json!(LONGEST_NAME));
-        }
-        map.insert("description".into(), json!(field.summary));
-    }
-    schema
+/// `"0.5 %"`, `"1 % in bursts of 5"`, or a table.
+pub(super) fn loss() -> Value {
+    let text = format!(r"none|{}(\s+in bursts of\s+[0-9.]+(\s*packets)?)?", probability());
+    any_of(vec![quantity(&text, "1 % in bursts of 5", true), object(&LOSS, None)])
 }
 
-/// A text of this pattern, spaces around it; `zero`: or the number 0, which needs no unit.
-fn quantity(pattern: &str, example: &str, zero: bool) -> Value {
-    let text = json!({ "type": "string", "pattern": format!(r"^\s*({pattern})\s*$"), "examples": [example] });
-    if zero { any_of(vec![text, json!({ "const": 0 })]) } else { text }
-}
-
-/// 0 % to 100 %.
-fn probability() -> String {
-    const UNIT: &str = r"\s*(%|percent|per cent)";
-    let plain = r"0*(100(\.0*)?|[0-9]{1,2}(\.[0-9_]*)?|\.[0-9_]+)";
-    format!(r"(\+?({plain}|[0-9.]+[eE]-[0-9]+){UNIT}|0[0._]*)")
-}
-
-fn any_of(options: Vec<Value>) -> Value {
-    json!({ "anyOf": options })
-}
-
-fn kind(kind: &Kind) -> Value {
-    let tagged =
-        |shapes: &[Shape]| shapes.iter().map(|shape| object(shape, Some("kind"))).collect::<Vec<_>>();
-    match kind {
-        Kind::Text => json!({ "type": "string" }),
-        Kind::Time => quantity(&TIME.pattern(false), "20 ms", true),
-        Kind::TimeWithSpread => {
-            let time = TIME.pattern(false);
-            quantity(&format!(r"{time}(\s*(\+-|\+/-|±)\s*{time})?"), "20 ms +-5 ms", true)
-        }
-        Kind::Rate => quantity(&format!("{}|unlimited", RATE.pattern(true)), "50 Mbit/s", false),
-        Kind::Rates => {
-            let rate = RATE.pattern(true);
-            quantity(&format!(r"([0-9._]+\s*/\s*)?{rate}|unlimited"), "16/1 Mbit/s", false)
-        }
-        Kind::Price => quantity(r"[^0-9]*[0-9.]+[^0-9]*(/|per )GB", "2 EUR/GB", false),
-        Kind::Bytes => quantity(&BYTES.pattern(true), "64 KiB", false),
-        Kind::BytesOrNone => quantity(&BYTES.pattern(false), "38 B", true),
-        Kind::Probability => quantity(&probability(), "0.5 %", true),
-        Kind::Queue => json!({ "$ref": "#/$defs/queue" }),
-        Kind::Loss => {
-            let text = format!(r"none|{}(\s+in bursts of\s+[0-9.]+(\s*packets)?)?", probability());
-            any_of(vec![quantity(&text, "1 % in bursts of 5", true), object(&LOSS, None)])
-        }
-        Kind::Trace => any_of(vec![json!({ "type": "string", "minLength": 1 }), object(&GENERATOR, None)]),
-        Kind::Switch => json!({ "type": "boolean" }),
-        Kind::Integer(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
-        Kind::Number(least, most) => json!({ "type": "number", "minimum": least, "maximum": most }),
-        Kind::Choice(words) => json!({ "enum": words }),
-        Kind::Table(shape) => object(shape, None),
-        Kind::Tables(shape) if shape.name == PATH.name => {
-            json!({ "type": "array", "items": object(shape, None), "minItems": 1, "maxItems": MOST_PATHS })
-        }
-        Kind::Tables(shape) => json!({ "type": "array", "items": object(shape, None) }),
-        Kind::Tagged(shapes) => any_of(tagged(shapes)),
-        Kind::TaggedTables(shapes) => json!({ "type": "array", "items": any_of(tagged(shapes)) }),
-        Kind::Any => json!(true),
-        Kind::Anys => json!({ "type": "array" }),
-        Kind::Texts => json!({ "type": "array", "items": { "type": "string" } }),
-        Kind::Sizes => {
-            let size = quantity(&format!("([0-9]+ x )?{}", BYTES.pattern(true)), "12 x 5 KiB", false);
-            json!({ "type": "array", "items": size, "minItems": 1 })
-        }
-    }
+/// A mahimahi file, or a table that generates one.
+pub(super) fn trace() -> Value {
+    any_of(vec![json!({ "type": "string", "minLength": 1 }), object(&GENERATOR, None)])
 }
 
 #[cfg(test)]

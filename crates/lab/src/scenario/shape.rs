@@ -1,98 +1,14 @@
 //! The contents of a scenario file, as data. The reader, its error messages and the JSON Schema are all made from it, so they
 //! agree.
 
-/// The kind of a value.
-#[derive(Clone, Copy, Debug)]
-pub enum Kind {
-    /// Any text.
-    Text,
-    /// `"20 ms"`.
-    Time,
-    /// `"20 ms"` or `"20 ms +-5 ms"`.
-    TimeWithSpread,
-    /// `"50 Mbit/s"`, or `"unlimited"`.
-    Rate,
-    /// The same, or `"16/1 Mbit/s"`: down and up.
-    Rates,
-    /// `"2 EUR/GB"`.
-    Price,
-    /// `"64 KiB"`, not 0.
-    Bytes,
-    /// `"38 B"`, or 0.
-    BytesOrNone,
-    /// `"0.5 %"`.
-    Probability,
-    /// `"100 packets"`, `"64 KiB"`, `"200 ms"`, or a table.
-    Queue,
-    /// `"0.5 %"`, `"1 % in bursts of 5"`, or a table.
-    Loss,
-    /// A mahimahi file, or a table that generates one.
-    Trace,
-    /// `true` or `false`.
-    Switch,
-    /// A whole number in this range.
-    Integer(u64, u64),
-    /// A number in this range.
-    Number(f64, f64),
-    /// One of these words.
-    Choice(&'static [&'static str]),
-    /// A table.
-    Table(&'static Shape),
-    /// An array of tables.
-    Tables(&'static Shape),
-    /// A table whose `kind` says what else it holds.
-    Tagged(&'static [Shape]),
-    /// An array of such tables.
-    TaggedTables(&'static [Shape]),
-    /// An array of texts.
-    Texts,
-    /// An array of sizes; `"12 x 5 KiB"` stands for twelve.
-    Sizes,
-    /// Any value.
-    Any,
-    /// An array of any values.
-    Anys,
-}
+use ropewalk_settings::shape::{Field, Kind, Shape, key, required};
 
-/// One key.
-#[derive(Clone, Copy, Debug)]
-pub struct Field {
-    /// Its name.
-    pub name: &'static str,
-    /// The kind of its value.
-    pub kind: Kind,
-    /// One line; ends with the default, if there is one.
-    pub summary: &'static str,
-    /// Whether it is required.
-    pub required: bool,
-}
+use super::draft::MOST_PATHS;
+use super::schema;
 
-/// The new name of a key or keyword that used to have another.
-pub fn renamed(old: &str) -> Option<&'static str> {
-    (old == "overtaking").then_some("reordering")
-}
-
-/// One kind of table.
-#[derive(Clone, Copy, Debug)]
-pub struct Shape {
-    /// The name in messages: "path". In a tagged table, the value of `kind`.
-    pub name: &'static str,
-    /// One line.
-    pub summary: &'static str,
-    /// Its keys.
-    pub fields: &'static [Field],
-}
-
-/// A key that may be left out.
-pub const fn key(name: &'static str, kind: Kind, summary: &'static str) -> Field {
-    Field { name, kind, summary, required: false }
-}
-
-/// A key that is needed.
-pub const fn required(name: &'static str, kind: Kind, summary: &'static str) -> Field {
-    Field { name, kind, summary, required: true }
-}
-
+const QUEUE: Kind = Kind::Own(schema::queue);
+const LOSSES: Kind = Kind::Own(schema::loss);
+const TRACE: Kind = Kind::Own(schema::trace);
 const TIMES: Kind = Kind::Choice(&["pareto", "exponential"]);
 const DIRECTIONS: Kind = Kind::Choice(&["download", "upload"]);
 
@@ -101,12 +17,12 @@ macro_rules! link_fields {
         &[
             $($before,)*
             key("rate", $rate, "How fast packets leave the queue; of a path also down and up in one: `16/1 Mbit/s`. Either this or `trace`"),
-            key("trace", Kind::Trace, "A recorded link (mahimahi format), relative to this file, or a generated one"),
+            key("trace", TRACE, "A recorded link (mahimahi format), relative to this file, or a generated one"),
             key("delay", Kind::TimeWithSpread, "One-way propagation delay, with its jitter: `10 ms +-2 ms`"),
             key("jitter-shape", Kind::Choice(&["uniform", "normal", "pareto"]), "Distribution of the jitter; `+-` is the half-width of the uniform, the standard deviation of the others. Default: uniform"),
             key("reordering", Kind::Switch, "Whether jitter may reorder packets, as netem's does without a rate. Default: false"),
-            key("loss", Kind::Loss, "Random loss. Default: none"),
-            key("queue", Kind::Queue, "The queue before the link, in packets, bytes or time at the link's rate. Default: one bandwidth-delay product, at least 64 packets"),
+            key("loss", LOSSES, "Random loss. Default: none"),
+            key("queue", QUEUE, "The queue before the link, in packets, bytes or time at the link's rate. Default: one bandwidth-delay product, at least 64 packets"),
             key("netem-limit", Kind::Switch, "Whether a limit in packets counts all that hasn't arrived yet, as netem's `limit` does where it has rate and delay. Default: false"),
             key("duplicate", Kind::Probability, "Probability that a packet is delivered twice. Default: 0"),
             key("overhead", Kind::BytesOrNone, "Bytes added to each packet's IP length when the rate is counted (38 for Ethernet with preamble and gap). Default: 0 B"),
@@ -132,7 +48,7 @@ pub const PATH: Shape = Shape {
     summary: "A network of the client; keys of a link hold for both directions, `up` and `down` override them",
     fields: link_fields!(
         Kind::Rates;
-        required("name", Kind::Text, "Its name: letters, digits, `-`, `_`, `.`"),
+        required("name", Kind::Name, "Its name: letters, digits, `-`, `_`, `.`"),
         key(
             "preset",
             Kind::Choice(&["dsl", "vdsl", "cable", "4g", "5g", "starlink", "geo", "wifi"]),
@@ -159,7 +75,7 @@ pub const BOTTLENECK: Shape = Shape {
     summary: "A link that several paths share, behind their own",
     fields: link_fields!(
         Kind::Rates;
-        required("name", Kind::Text, "Its name"),
+        required("name", Kind::Name, "Its name"),
         key("rtt", Kind::TimeWithSpread, "What it adds to the round-trip time, split evenly. Default: 0"),
         UP,
         DOWN
@@ -175,9 +91,9 @@ pub const CHANGE: Shape = Shape {
         key("every", Kind::Time, "Again and again, so long after the last time. Default: once"),
         key("for", Kind::Time, "Of a link that goes down: how long. Default: until a change brings it back"),
         key("rate", Kind::Rate, "The new rate"),
-        key("trace", Kind::Trace, "The new trace"),
+        key("trace", TRACE, "The new trace"),
         key("delay", Kind::Time, "The new one-way delay"),
-        key("loss", Kind::Loss, "The new loss"),
+        key("loss", LOSSES, "The new loss"),
         key(
             "link",
             Kind::Choice(&["down", "up"]),
@@ -204,19 +120,15 @@ pub const QUEUES: &[Shape] = &[
         name: "drop-tail",
         summary: "Drops what doesn't fit",
         fields: &[
-            required("limit", Kind::Queue, "Its limit, in packets, bytes or time"),
-            key(
-                "ecn-threshold",
-                Kind::Queue,
-                "Marks ECN-capable packets from this fill on (in the limit's unit)",
-            ),
+            required("limit", QUEUE, "Its limit, in packets, bytes or time"),
+            key("ecn-threshold", QUEUE, "Marks ECN-capable packets from this fill on (in the limit's unit)"),
         ],
     },
     Shape {
         name: "codel",
         summary: "CoDel (RFC 8289)",
         fields: &[
-            key("limit", Kind::Queue, "Hard limit in packets. Default: 1000 packets"),
+            key("limit", QUEUE, "Hard limit in packets. Default: 1000 packets"),
             key("target", Kind::Time, "Target sojourn time. Default: 5 ms"),
             key("interval", Kind::Time, "Interval. Default: 100 ms"),
             key("ecn", Kind::Switch, "Mark ECN-capable packets instead of dropping. Default: false"),
@@ -491,7 +403,7 @@ pub const FILE: Shape = Shape {
     name: "scenario",
     summary: "A Ropewalk scenario: two ends, the paths between them, and what goes over them",
     fields: &[
-        key("name", Kind::Text, "Its name. Default: the file's"),
+        key("name", Kind::Name, "Its name. Default: the file's"),
         key("summary", Kind::Text, "One line"),
         key("direction", DIRECTIONS, "Which end sends the data. Default: download (server to client)"),
         key(
@@ -504,7 +416,11 @@ pub const FILE: Shape = Shape {
             Kind::Time,
             "A run that isn't complete so long after the workload's start ends, and says so. Default: 60 s",
         ),
-        required("path", Kind::Tables(&PATH), "The paths; the connection starts on the first"),
+        required(
+            "path",
+            Kind::SomeTables(&PATH, MOST_PATHS),
+            "The paths; the connection starts on the first",
+        ),
         key("bottleneck", Kind::Tables(&BOTTLENECK), "Links that paths share"),
         key("background", Kind::TaggedTables(BACKGROUNDS), "Traffic that competes"),
         key("workload", Kind::Tagged(WORKLOADS), "What is transferred. Default: one flow of 1 MiB"),

@@ -11,10 +11,9 @@ use std::sync::Arc;
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 use ropewalk_link::RateTrace;
-
-use crate::diagnostic::{Diagnostic, Source, system_reason};
-use crate::input;
-use crate::units::Nanos;
+use ropewalk_settings::diagnostic::{Diagnostic, Source, system_reason};
+use ropewalk_settings::input;
+use ropewalk_settings::units::Nanos;
 
 /// Largest trace that is read, bytes; an hour at 1 Gbit/s is about as long as this.
 const LARGEST: u64 = 2 << 30;

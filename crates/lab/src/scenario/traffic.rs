@@ -1,15 +1,17 @@
 //! Workload, background traffic, the ends' settings and the experiment's defaults, out of a scenario file.
 
 use ropewalk_engine::config::{AckCounting, LossDetection, ReceiveTuning, SendTuning, WindowLimit};
+use ropewalk_settings::name::bad_name;
+use ropewalk_settings::read::{Table, Value};
+use ropewalk_settings::units;
 use ropewalk_sim::{
     Background, Counting, Direction, EndSpec, HOSTS, Host, PathSpec, Times, Traffic, Workload,
 };
 
+use super::ScenarioReader;
 use super::links::unknown_help;
-use super::read::{Reader, Table, Value};
 use super::shape::{BACKGROUNDS, END, EXPERIMENT, WORKLOADS};
-use super::{Experiment, Names, phrase};
-use crate::units;
+use super::{Experiment, Names};
 
 const DIRECTION_WORDS: &[(&str, Direction)] =
     &[("download", Direction::Download), ("upload", Direction::Upload)];
@@ -20,7 +22,7 @@ const MOST_BYTES: u64 = 1 << 40;
 /// Least and most of a buffer, bytes.
 pub const BUFFER_RANGE: (u64, u64) = (4096, 1 << 32);
 
-impl Reader {
+impl ScenarioReader {
     /// A `direction`.
     pub fn direction(&mut self, table: &Table<'_>) -> Option<Direction> {
         self.choice(table, "direction", DIRECTION_WORDS)
@@ -377,7 +379,7 @@ impl Reader {
     pub fn scenario_name(&mut self, file: &Table<'_>, otherwise: &str) -> String {
         let Some(value) = file.get("name") else { return otherwise.to_string() };
         let Some(name) = self.text(value) else { return otherwise.to_string() };
-        if let Some(reason) = phrase::bad_name(name) {
+        if let Some(reason) = bad_name(name) {
             self.wrong(value.span(), "this name can't be used", format!("found `{name}`"), reason);
         }
         name.to_string()

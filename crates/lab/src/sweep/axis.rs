@@ -2,7 +2,7 @@
 //! The ends of a range are plain numbers or quantities with units. Values between them are rounded to five significant
 //! digits, so that `0 %` to `3 %` in four steps gives 1 % and not 0.9999999 %.
 
-use crate::units;
+use ropewalk_settings::units;
 
 /// A value that a parameter takes.
 #[derive(Clone, PartialEq, Debug)]

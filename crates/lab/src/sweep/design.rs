@@ -3,19 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ropewalk_algorithms::Registries;
 use ropewalk_engine::scheduler::is_compared_by_default;
+use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source};
+use ropewalk_settings::input;
+use ropewalk_settings::read::{self, Reader, Table, Value};
+use ropewalk_settings::shape::{Field, Kind, Shape, key, required};
+use ropewalk_settings::units;
 use ropewalk_sim::Direction;
-use toml::de::DeTable;
 
 use super::axis::{self, Axis, Dimension, Range, Values};
 use super::target;
-use crate::Registries;
-use crate::diagnostic::{Diagnostic, InputError, Source};
-use crate::input;
-use crate::scenario::read::{Reader, Table, Value};
-use crate::scenario::shape::{Field, Kind, Shape, key, required};
 use crate::scenario::{self, Loaded};
-use crate::units;
 
 const GRID: &str = "grid";
 const LATIN: &str = "latin-hypercube";
@@ -190,13 +189,9 @@ pub fn parse_with(
     overrides: &Overrides,
     registries: &Registries,
 ) -> Result<Design, InputError> {
-    let (document, syntax) = DeTable::parse_recoverable(&source.text);
-    if !syntax.is_empty() {
-        return Err(scenario::syntax_errors(source, &syntax));
-    }
-    let mut reader = Reader { source: source.clone(), folder: folder.to_path_buf(), errors: Vec::new() };
-    let first_line = 0..source.text.lines().next().map_or(0, str::len);
-    let file = reader.check(&FILE, document.get_ref(), first_line, None);
+    let document = read::parse(source)?;
+    let mut reader = Reader::new(source, folder);
+    let file = reader.check(&FILE, document.get_ref(), read::first_line(source), None);
     let known = overrides.base.as_ref().map(|(base, _)| base.scenario.name.as_str());
     let Some(named) = known.or_else(|| file.get("scenario").and_then(|value| reader.text(value))) else {
         return Err(InputError { diagnostics: reader.errors });

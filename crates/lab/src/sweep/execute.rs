@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use ropewalk_algorithms::Registries;
+use ropewalk_settings::diagnostic::{InputError, system_reason};
 use ropewalk_sim::{Recording, RunResult, RunSpec};
 use sha2::{Digest, Sha256};
 
@@ -17,9 +19,8 @@ use super::output::{Counts, Rows, RunIndex, identity, manifest, provenance, run_
 use super::space::{Prepared, Space, prepare};
 use super::summary::Summary;
 use super::{Command, Files};
-use crate::diagnostic::{InputError, system_reason};
 use crate::tidy::Table;
-use crate::{Registries, bound, compare};
+use crate::{bound, compare};
 
 /// Why a sweep ended early.
 #[derive(Debug, thiserror::Error)]

@@ -9,10 +9,10 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use ropewalk_settings::diagnostic::system_reason;
 use sha2::{Digest, Sha256};
 
 use super::metrics::RunMetrics;
-use crate::diagnostic::system_reason;
 
 const MARK: &[u8; 4] = b"RWLK";
 const HEAD: usize = 16;

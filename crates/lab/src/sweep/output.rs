@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use ropewalk_settings::diagnostic::system_reason;
 use serde_json::{Value, json};
 
 use super::axis::{Axis, Level};
@@ -14,7 +15,6 @@ use super::metrics::{PATH, RunMetrics, of_run};
 use super::parquet::{RUNS_PER_GROUP, TableWriter};
 use super::space::Space;
 use super::{Command, Files};
-use crate::diagnostic::system_reason;
 use crate::scenario;
 use crate::tidy::{self, Column, Head};
 

@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use rand_core::Rng;
 use rand_pcg::Pcg64;
+use ropewalk_algorithms::Registries;
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
+use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source};
 use ropewalk_sim::{Mode, Scenario};
 
 use super::axis::{Level, Values};
 use super::design::{Design, Layout};
 use super::target::{self, Target};
-use crate::Registries;
-use crate::diagnostic::{Diagnostic, InputError, Source};
 use crate::scenario;
 
 /// The points of a design, by number.

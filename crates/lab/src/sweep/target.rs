@@ -1,11 +1,10 @@
 //! Names of parameters: a key of the scenario file (`path.lte.rtt`, `workload.size`), or a parameter of an
 //! algorithm (`scheduler.ecf.beta`). Members of a list go by their name, or by their number from 1.
 
+use ropewalk_algorithms::Registries;
 use ropewalk_engine::registry::Registry;
+use ropewalk_settings::diagnostic::did_you_mean;
 use toml::{Table, Value};
-
-use crate::Registries;
-use crate::diagnostic::did_you_mean;
 
 /// What a parameter's name refers to.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -4,11 +4,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use pyo3::PyResult;
+use ropewalk_algorithms::policy::{CONNECTION, PATH};
 use ropewalk_engine::registry::{Entry, Registry, Spec};
 use ropewalk_engine::scheduler::{Mechanisms, Scheduler};
 use ropewalk_engine::testing;
 use ropewalk_lab::objective;
-use ropewalk_lab::policy::{CONNECTION, PATH};
 use ropewalk_sim::{Outcome, RunSpec, World};
 
 use super::external::{Exchange, External, Shared, lock};

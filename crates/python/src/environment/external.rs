@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ropewalk_algorithms::policy;
 use ropewalk_engine::PathId;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::{Decision, Event, Mechanisms, Rationale, Scheduler, View};
-use ropewalk_lab::policy;
 
 /// What one simulation's schedulers and its stepper share.
 #[derive(Debug, Default)]

@@ -14,9 +14,9 @@ use std::thread;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use ropewalk_algorithms::Registries;
+use ropewalk_algorithms::policy::{CONNECTION, PATH};
 use ropewalk_engine::scheduler::{Mechanisms, Rule};
-use ropewalk_lab::policy::{CONNECTION, PATH};
-use ropewalk_lab::{Registries, compare};
 use ropewalk_sim::RunSpec;
 
 use self::episode::{Config, Environment, Reward};
@@ -69,7 +69,7 @@ impl Environments {
         same_step: bool,
     ) -> PyResult<Self> {
         let registries = Registries::builtin();
-        let congestion = compare::ask::algorithm(&registries.congestion, "congestion", congestion)
+        let congestion = ropewalk_algorithms::algorithm(&registries.congestion, "congestion", congestion)
             .map_err(errors::input)?;
         let receiver = registries.schedulers.parse("minrtt").map_err(errors::other)?;
         let mut specs = Vec::new();
@@ -107,7 +107,7 @@ impl Environments {
         };
         let mechanisms = Mechanisms { opportunistic: rule, penalise: rule };
         let built = baselines.iter().map(|text| {
-            compare::ask::scheduler(&registries, "baselines", text, paths).map_err(errors::input)
+            ropewalk_algorithms::scheduler(&registries, "baselines", text, paths).map_err(errors::input)
         });
         let built = built.collect::<PyResult<Vec<_>>>()?;
         let config = Arc::new(Config { specs, receiver, reward, costs, same_step });

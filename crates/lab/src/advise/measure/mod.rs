@@ -10,11 +10,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ropewalk_link::{Jitter, JitterShape, LinkSpec, Loss, Queue, Rate, RateTrace};
+use ropewalk_settings::diagnostic::Diagnostic;
+use ropewalk_settings::input;
 use ropewalk_sim::{Direction, PathSpec};
 
 use super::belief::{Doubt, scale_rate, scaled_loss};
-use crate::diagnostic::Diagnostic;
-use crate::input;
 use crate::scenario;
 use crate::stats;
 

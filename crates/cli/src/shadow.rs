@@ -1,0 +1,265 @@
+//! `ropewalk shadow`: what other schedulers would have done with a proxy's flows.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ropewalk_algorithms::{Registries, algorithm};
+use ropewalk_command_line::options::{list, size_within};
+use ropewalk_command_line::recording::RecordingSource;
+use ropewalk_command_line::{Failure, output};
+use ropewalk_lab::scenario;
+use ropewalk_lab::stats::paired_ratio;
+use ropewalk_settings::diagnostic::Source;
+use ropewalk_sim::{Direction, RunSpec, Scenario, Workload};
+use ropewalk_status::record::RecordedFlow;
+use serde_json::{Value, json};
+
+/// Least and most time that a simulated flow may take.
+const LIMIT: (f64, f64) = (60.0, 3600.0);
+const SECOND: f64 = 1e9;
+
+/// What other schedulers would have done with the last hour's flows
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "What other schedulers would have done with the last hour's flows.\n\nEach flow that a running proxy carried is simulated again: over its links as they were recorded, at its time, with its size, by each scheduler at the sending end. It is a simulation, one flow at a time: flows don't compete, and a link's rate is what it carried. How well that fits is said: simulated times beside recorded ones.",
+    after_help = "Examples:
+  ropewalk shadow
+  ropewalk shadow --last '10 min' --schedulers linux,blest,ropewalk
+  ropewalk shadow --recording recording.json --json
+
+Exit code: 0, or 1 if there is no recording, or none of its flows is large enough."
+)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    source: RecordingSource,
+    /// Schedulers, separated by commas
+    #[arg(long, value_name = "LIST", default_value = "linux,minrtt,blest,ecf,ropewalk")]
+    schedulers: String,
+    /// Most flows, those with the most bytes
+    #[arg(long, value_name = "COUNT", default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    flows: u16,
+    /// Smallest flow that is simulated
+    #[arg(long, value_name = "SIZE", default_value = "64 KiB")]
+    smallest: String,
+    /// Congestion control of both ends
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    congestion: String,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A flow to simulate.
+struct Case {
+    flow: RecordedFlow,
+    scenario: Arc<Scenario>,
+    start: u64,
+}
+
+/// The scenario for a flow of the recording.
+fn case(base: &Scenario, flow: &RecordedFlow, seconds: usize) -> Case {
+    let is_download = flow.bytes_down >= flow.bytes_up;
+    let limit = (flow.seconds * 20.0).clamp(LIMIT.0, LIMIT.1);
+    let scenario = Scenario {
+        workload: Workload::Flow { bytes: flow.bytes_down.max(flow.bytes_up) },
+        direction: if is_download { Direction::Download } else { Direction::Upload },
+        limit: (limit * SECOND) as u64,
+        ..base.clone()
+    };
+    // The links' changes repeat: the first time round sets the links up, the second is the flow's.
+    let start = ((seconds as f64 + flow.start_s) * SECOND) as u64;
+    Case { flow: flow.clone(), scenario: Arc::new(scenario), start }
+}
+
+pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
+    let recording = options.source.read()?;
+    let smallest = size_within("--smallest", &options.smallest, (1, 1 << 40))?;
+    let names = list(&options.schedulers);
+    let (text, left_out) = recording.to_scenario("recorded").map_err(Failure::other)?;
+    let source = Source::new("the recording", text);
+    let base = scenario::parse(&source, "recorded", Path::new(""), registries)?.scenario;
+    let mut schedulers = Vec::new();
+    for name in &names {
+        schedulers.push(algorithm(&registries.schedulers, "--schedulers", name)?);
+    }
+    let congestion = algorithm(&registries.congestion, "--congestion", &options.congestion)?;
+    let size = |flow: &RecordedFlow| flow.bytes_down.max(flow.bytes_up);
+    let mut flows: Vec<&RecordedFlow> =
+        recording.flows.iter().filter(|flow| size(flow) >= smallest).collect();
+    let all = flows.len();
+    flows.sort_by_key(|flow| std::cmp::Reverse(size(flow)));
+    flows.truncate(options.flows.into());
+    if flows.is_empty() {
+        let message = format!(
+            "none of the recording's {} flows that have ended has {} or more",
+            recording.flows.len(),
+            options.smallest
+        );
+        return Err(Failure::other(message));
+    }
+    let cases: Vec<Case> = flows.iter().map(|flow| case(&base, flow, recording.seconds)).collect();
+    let specs: Vec<RunSpec> = schedulers
+        .iter()
+        .flat_map(|scheduler| {
+            cases.iter().map(|case| RunSpec {
+                scenario: Arc::clone(&case.scenario),
+                start_phase: case.start,
+                ..RunSpec::new((*case.scenario).clone(), scheduler.clone(), congestion.clone())
+            })
+        })
+        .collect();
+    let times = simulate(&specs);
+    let times: Vec<&[f64]> = times.chunks(cases.len()).collect();
+    let report = Report {
+        names: &names,
+        cases: &cases,
+        times: &times,
+        left_out: &left_out,
+        all,
+        seconds: recording.seconds,
+    };
+    output::print(&if options.json { format!("{:#}\n", report.to_json()) } else { report.to_text() })
+}
+
+/// Runs everything on all cores; seconds, or the limit where a flow didn't end.
+fn simulate(specs: &[RunSpec]) -> Vec<f64> {
+    let next = AtomicUsize::new(0);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut found = vec![0.0; specs.len()];
+    let parts: Vec<Vec<(usize, f64)>> = std::thread::scope(|scope| {
+        let work = || {
+            let mut done = Vec::new();
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(spec) = specs.get(at) else { break };
+                let result = ropewalk_sim::run(spec);
+                let fct = result.flows.first().and_then(|flow| flow.fct);
+                done.push((at, fct.unwrap_or(spec.scenario.limit) as f64 / SECOND));
+            }
+            done
+        };
+        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+    });
+    parts.into_iter().flatten().for_each(|(at, time)| found[at] = time);
+    found
+}
+
+/// The answer.
+struct Report<'a> {
+    names: &'a [&'a str],
+    cases: &'a [Case],
+    /// For each scheduler the flows' times.
+    times: &'a [&'a [f64]],
+    left_out: &'a [String],
+    all: usize,
+    seconds: usize,
+}
+
+/// What this can't tell.
+const LIMITS: [&str; 3] = [
+    "One flow at a time is simulated: flows that shared the links don't slow each other, but what they carried is in the rates.",
+    "A link's rate is what it carried when it was busy, its delay half of the least round trip, its loss that of probes.",
+    "The scheduler at the sending end is meant: of a download the server's or gateway's, not the proxy's.",
+];
+
+impl Report<'_> {
+    /// The geometric mean of simulated by recorded times, with the first scheduler.
+    fn fit(&self) -> Option<f64> {
+        let recorded: Vec<f64> = self.cases.iter().map(|case| case.flow.seconds.max(1e-3)).collect();
+        paired_ratio(self.times[0], &recorded, 1).map(|ratio| ratio.ratio)
+    }
+
+    fn rows(&self) -> Vec<(usize, f64, Option<ropewalk_lab::stats::Ratio>)> {
+        let mut rows: Vec<_> = (0..self.names.len())
+            .map(|at| {
+                let ratio = (at > 0).then(|| paired_ratio(self.times[at], self.times[0], 1)).flatten();
+                (at, self.times[at].iter().sum::<f64>(), ratio)
+            })
+            .collect();
+        let order = |ratio: &Option<ropewalk_lab::stats::Ratio>| ratio.map_or(1.0, |ratio| ratio.ratio);
+        rows.sort_by(|a, b| order(&a.2).total_cmp(&order(&b.2)));
+        rows
+    }
+
+    fn schedulers_used(&self) -> String {
+        let mut used: BTreeMap<&str, usize> = BTreeMap::new();
+        self.cases.iter().for_each(|case| *used.entry(&case.flow.scheduler).or_default() += 1);
+        used.keys().copied().collect::<Vec<_>>().join(", ")
+    }
+
+    fn to_text(&self) -> String {
+        let length = Duration::from_secs(self.seconds as u64);
+        let (count, baseline) = (self.cases.len(), self.names[0]);
+        let mut lines = vec![format!(
+            "{count} of {} flows of the last {}, simulated over the recorded links; the proxy's scheduler was {}",
+            self.all,
+            ropewalk_settings::units::write_duration(length.as_nanos() as u64),
+            self.schedulers_used(),
+        )];
+        let wide = self.names.iter().map(|name| name.len()).max().unwrap_or(0);
+        for (at, total, ratio) in self.rows() {
+            let name = self.names[at];
+            let against = match ratio {
+                None => format!("the one that the others are compared with; {total:.1} s in all"),
+                Some(ratio) => {
+                    let percent = |ratio: f64| format!("{:+.1} %", (ratio - 1.0) * 100.0);
+                    let told = match ratio.interval {
+                        Some((low, high)) => format!("95 % interval {} to {}", percent(low), percent(high)),
+                        None => "the same for every flow".into(),
+                    };
+                    let finding = if ratio.p < 0.05 { "" } else { "; no significant difference" };
+                    format!("{} time per flow ({told}{finding}); {total:.1} s in all", percent(ratio.ratio))
+                }
+            };
+            lines.push(format!("  {name:wide$}  {against}"));
+        }
+        if let Some(fit) = self.fit() {
+            lines.push(format!(
+                "\nSimulated times are {fit:.2} of the recorded ones with {baseline}: {}",
+                if (0.67..=1.5).contains(&fit) {
+                    "the recording fits."
+                } else {
+                    "take the differences with care."
+                }
+            ));
+        }
+        lines.extend(LIMITS.iter().map(|limit| format!("- {limit}")));
+        if !self.left_out.is_empty() {
+            lines.push(format!(
+                "- Left out, since they carried next to nothing: {}.",
+                self.left_out.join(", ")
+            ));
+        }
+        lines.join("\n") + "\n"
+    }
+
+    fn to_json(&self) -> Value {
+        let rows: Vec<Value> = self
+            .rows()
+            .into_iter()
+            .map(|(at, total, ratio)| {
+                json!({
+                    "scheduler": self.names[at], "total_s": total, "times_s": self.times[at],
+                    "ratio": ratio.map(|ratio| ratio.ratio), "interval": ratio.and_then(|ratio| ratio.interval),
+                    "p": ratio.map(|ratio| ratio.p),
+                })
+            })
+            .collect();
+        let flows: Vec<Value> = self
+            .cases
+            .iter()
+            .map(|case| {
+                let flow = &case.flow;
+                json!({ "start_s": flow.start_s, "recorded_s": flow.seconds, "bytes_down": flow.bytes_down, "bytes_up": flow.bytes_up })
+            })
+            .collect();
+        json!({
+            "baseline": self.names[0], "schedulers": rows, "flows": flows, "flows_recorded": self.all,
+            "recorded_s": self.seconds, "simulated_by_recorded": self.fit(), "left_out": self.left_out, "limits": LIMITS,
+        })
+    }
+}

@@ -1,0 +1,103 @@
+//! Values that several commands' options share.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use ropewalk_settings::argument;
+use ropewalk_settings::diagnostic::{Diagnostic, Source};
+
+use crate::Failure;
+
+/// A flow's size.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn size(option: &str, text: &str) -> Result<u64, Failure> {
+    size_within(option, text, (1, 1 << 40))
+}
+
+/// A size in a range.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn size_within(option: &str, text: &str, range: (u64, u64)) -> Result<u64, Failure> {
+    Ok(argument::size_within(option, text, range)?)
+}
+
+/// A time.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn time(option: &str, text: &str) -> Result<Duration, Failure> {
+    Ok(Duration::from_nanos(argument::time(option, text)?))
+}
+
+/// The error for a list of schedulers that has none.
+pub fn nobody(text: &str) -> Failure {
+    let source = Source::new("--schedulers", text);
+    Diagnostic::new("no scheduler is named")
+        .at(&source, 0..text.len())
+        .label("nothing found")
+        .help("as in `minrtt,blest`; `ropewalk list` shows all; `all` takes all")
+        .into()
+}
+
+/// Splits at commas outside brackets.
+pub fn list(text: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut parts) = (0, 0, Vec::new());
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(text[start..at].trim());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(text[start..].trim());
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+/// Where transfers run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum World {
+    /// In the simulator
+    Simulated,
+    /// With real packets in real time
+    Emulated,
+}
+
+impl World {
+    /// The word on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            World::Simulated => "simulated",
+            World::Emulated => "emulated",
+        }
+    }
+}
+
+/// When joins begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Join {
+    /// With the third ACK
+    Early,
+    /// After the peer's first DSS, as Linux's
+    Late,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::list;
+
+    #[test]
+    fn lists_split_outside_brackets_only() {
+        assert_eq!(
+            list("minrtt, capacity(gamma=0.5, delta=1.0),ecf"),
+            ["minrtt", "capacity(gamma=0.5, delta=1.0)", "ecf"]
+        );
+    }
+}

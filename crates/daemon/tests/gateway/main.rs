@@ -1,0 +1,12 @@
+//! `ropewalkd gateway` in network namespaces, with the kernel's Multipath TCP, curl and nginx as its clients and servers.
+#![cfg(target_os = "linux")]
+
+mod control;
+mod convert;
+mod forwarding;
+mod middlebox;
+mod operation;
+mod path;
+mod settings;
+mod stage;
+mod unprivileged;

@@ -1,0 +1,106 @@
+//! The proxy with a gateway that connects to servers for it.
+
+use crate::stage::{self, PROXY, Running, SERVER, Stage};
+
+const MIB: usize = 1 << 20;
+
+/// A running gateway in the server's namespace, which listens on both uplinks.
+pub struct Far {
+    pub gateway: Running,
+    pub cookie: String,
+}
+
+/// `ropewalkd gateway` in the server's namespace.
+pub fn gateway(stage: &Stage, arguments: &[&str]) -> Running {
+    let mut gateway = stage.web.command(env!("CARGO_BIN_EXE_ropewalkd"));
+    gateway.args(["gateway", "--listen", "10.1.0.1:5124", "--address", "10.1.1.1", "--log", "debug"]);
+    gateway.args(arguments);
+    let log = std::fs::File::create(stage.path().join("gateway.log")).unwrap();
+    gateway.stderr(log);
+    let gateway = Running::start(gateway);
+    stage::wait_until("the gateway listens", || Far::log(stage).contains("listening"));
+    gateway
+}
+
+impl Far {
+    pub fn start(stage: &Stage, destinations: &[&str], more: &[&str]) -> Far {
+        let cookie = stage.path().join("cookie").display().to_string();
+        if !std::path::Path::new(&cookie).exists() {
+            let mut keys = std::process::Command::new(env!("CARGO_BIN_EXE_ropewalkd"));
+            assert!(keys.args(["keys", "cookie", &cookie]).status().unwrap().success());
+        }
+        let mut arguments = vec!["--cookie", &cookie];
+        arguments.extend(destinations.iter().flat_map(|one| ["--convert", one]));
+        arguments.extend(more);
+        let gateway = gateway(stage, &arguments);
+        Far { gateway, cookie }
+    }
+
+    pub fn log(stage: &Stage) -> String {
+        std::fs::read_to_string(stage.path().join("gateway.log")).unwrap_or_default()
+    }
+}
+
+//= test RFC 8803 6.2.8-a
+#[test]
+fn a_gateway_connects_to_servers_for_the_proxy() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 6 * MIB);
+    // A server without Multipath TCP, and not the gateway's own address in the eyes of the list: it is named alone.
+    let _server = stage.nginx(false);
+    let far = Far::start(&stage, &[&format!("{SERVER} 80"), "fd09::9 80"], &[]);
+    let proxy =
+        stage.proxy(&["--json", "--verbose", "--gateway", "10.1.0.1:5124", "--gateway-cookie", &far.cookie]);
+    let socks = format!("socks5h://{PROXY}");
+    for server in [SERVER, "[fd09::9]"] {
+        let start = [stage.received(0), stage.received(1)];
+        let (code, received) = stage.curl(&["--proxy", &socks, &format!("http://{server}/data")]);
+        let logs = || format!("{} {}", stage.log(), Far::log(&stage));
+        assert!(code == 0 && received == data, "{server}: {code}, {} bytes: {}", received.len(), logs());
+        // Both uplinks, though the server knows nothing of it; IPv6 over IPv4 as well.
+        for (link, start) in start.into_iter().enumerate() {
+            let bytes = stage.received(link) - start;
+            assert!(bytes > MIB as u64, "{server}: uplink {link} carried {bytes} bytes: {}", logs());
+        }
+    }
+    // What the gateway refuses is an error of the proxy's, and says why.
+    for (url, why) in [
+        (format!("http://{SERVER}:81/"), "not authorized"),
+        ("http://10.1.0.1:80/".into(), "not authorized"),
+        ("http://127.0.0.1:80/".into(), "no address that a gateway connects to"),
+    ] {
+        let (code, _) = stage.curl(&["--proxy", &socks, &url]);
+        assert!(code == 97, "{url}: {code}: {}", stage.log());
+        stage.wait_for_log(why);
+    }
+    drop(_server);
+    let (code, _) = stage.curl(&["--proxy", &socks, &format!("http://{SERVER}/data")]);
+    assert!(code == 97, "{code}: {}", stage.log());
+    stage.wait_for_log("the server reset the connection");
+    assert!(proxy.terminate().success() && far.gateway.terminate().success());
+}
+
+#[test]
+fn either_uplink_is_cut_under_a_download_from_a_gateway() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 24 * MIB);
+    let _server = stage.nginx(false);
+    let far = Far::start(&stage, &[&format!("{SERVER} 80")], &[]);
+    // Connections open on the first uplink.
+    let gateway = ["--gateway", "10.1.0.1:5124", "--gateway-cookie", &far.cookie, "--open-on", "nearest"];
+    let proxy = stage.proxy(&[&["--json", "--verbose"], &gateway[..]].concat());
+    for link in [0, 1] {
+        let stall = crate::interrupted(&stage, &data, || stage.cut(link));
+        assert!(stall < 1.0, "uplink {link}: a stall of {stall:.2} s: {} {}", stage.log(), Far::log(&stage));
+        stage.wait_for_state(link, "dead", 1);
+        stage.mend(link);
+        stage::wait_until("the uplink is used again", || {
+            stage
+                .log()
+                .lines()
+                .rfind(|line| line.contains(&format!("\"up{link}\"")) && line.contains("link changed"))
+                .is_some_and(|line| line.contains("\"up\""))
+        });
+    }
+    assert!(proxy.terminate().success() && far.gateway.terminate().success());
+}

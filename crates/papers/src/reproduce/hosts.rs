@@ -1,0 +1,165 @@
+//! `ropewalk-papers reproduce hosts`: the lines of each host profile, and the difference that each one makes.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ropewalk_algorithms::Registries;
+use ropewalk_lab::{scenario, stats};
+use ropewalk_settings::diagnostic::Source;
+use ropewalk_sim::{HOSTS, Line, RunSpec, run};
+
+use super::PaperError;
+
+/// What a line makes of a transfer.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Difference {
+    /// The profile.
+    pub profile: &'static str,
+    /// The line; none: the whole profile.
+    pub line: Option<Line>,
+    /// Mean completion time with it alone, against Linux 6.18, per cent.
+    pub alone: f64,
+    /// Mean completion time of the profile without it, against the profile, per cent.
+    pub without: f64,
+}
+
+/// Where the differences are measured: losses, queues and unequal delays, so that every line has something to act on.
+const NETWORK: &str = r#"
+limit = "600 s"
+[[path]]
+name = "wlan"
+rate = "25 Mbit/s"
+rtt = "50 ms +-10 ms"
+reordering = true
+loss = "1 %"
+queue = "100 packets"
+[[path]]
+name = "lte"
+rate = "10 Mbit/s"
+rtt = "130 ms +-5 ms"
+queue = "200 packets"
+[workload]
+kind = "request-response"
+response = "1 MiB"
+count = 6
+think = "500 ms"
+"#;
+
+/// In words, for the page.
+const NETWORK_WORDS: &str = "6 responses of 1 MiB over one connection, 500 ms apart, `minrtt`, CUBIC; 25 Mbit/s, 50 ms +-10 ms with \
+    reordering and 1 % loss beside 10 Mbit/s, 130 ms +-5 ms";
+
+/// Mean time of all exchanges over seeds, with these lines in `[ends]`.
+fn time(lines: &[&str], runs: u32, registries: &Registries) -> Result<f64, PaperError> {
+    let text = format!("{NETWORK}[ends]\n{}\n", lines.join("\n"));
+    let wrong = |reason: String| PaperError::File { paper: "hosts".into(), file: "scenario", reason };
+    let loaded = scenario::parse(&Source::new("hosts", text), "hosts", Path::new(""), registries)
+        .map_err(|error| wrong(error.render(false)))?;
+    let parse = |error: ropewalk_engine::registry::SpecError| wrong(error.message);
+    let scheduler = registries.schedulers.parse("minrtt").map_err(parse)?;
+    let congestion = registries.congestion.parse("cubic").map_err(parse)?;
+    let base = Arc::new(loaded.scenario);
+    let times = (1..=u64::from(runs)).map(|seed| {
+        let spec = RunSpec { seed, ..RunSpec::new((*base).clone(), scheduler.clone(), congestion.clone()) };
+        let result = run(&spec);
+        let limit = base.limit as f64;
+        result.flows.iter().map(|flow| flow.fct.map_or(limit, |fct| fct as f64)).sum::<f64>()
+    });
+    Ok(stats::mean(&times.collect::<Vec<_>>()))
+}
+
+/// Measures every line of every profile.
+///
+/// # Errors
+/// A line that the scenario's reader doesn't take.
+pub fn differences(runs: u32, registries: &Registries) -> Result<Vec<Difference>, PaperError> {
+    let today = time(&[], runs, registries)?;
+    let against = |value: f64, base: f64| (value / base - 1.0) * 100.0;
+    let mut found = Vec::new();
+    for (name, _, lines) in HOSTS.iter().filter(|(.., lines)| !lines.is_empty()) {
+        let host = format!("host = \"{name}\"");
+        let whole = time(&[&host], runs, registries)?;
+        found.push(Difference { profile: name, line: None, alone: against(whole, today), without: 0.0 });
+        for line in *lines {
+            let own = format!("{} = {}", line.key, line.value);
+            let back = format!("{} = {}", line.key, line.today);
+            found.push(Difference {
+                profile: name,
+                line: Some(*line),
+                alone: against(time(&[&own], runs, registries)?, today),
+                without: against(time(&[&host, &back], runs, registries)?, whole),
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// docs/hosts.md.
+pub fn hosts_page(found: &[Difference], runs: u32) -> String {
+    let mut text = format!(
+        "# Hosts\n\nMade by `ropewalk-papers reproduce hosts`.\n\n`host = \"linux-3.14\"` under `[ends]`, \
+         `[client]` or `[server]` of a scenario makes an end as that system; other keys there replace \
+         parts of it. `linux-6.18` is the default: it is what the engine is. Each line is such a key, with \
+         the place where the system says so. The queues of ns-3 (100 packets) belong to its links: `queue \
+         = \"100 packets\"`.\n\nWhat a line makes of completion times (mean of {runs} seeded runs): alone, \
+         compared with Linux 6.18; and the profile without it, compared with the whole profile. \
+         {NETWORK_WORDS}.\n",
+    );
+    for (name, ..) in HOSTS.iter().filter(|(.., lines)| !lines.is_empty()) {
+        text += &format!("\n## {name}\n\n");
+        for one in found.iter().filter(|one| one.profile == *name) {
+            match one.line {
+                None => {
+                    text += &format!(
+                        "The whole profile: {:+.1} %.\n\n| key | value | source | alone | without it |\n|---|---|---|---:|---:|\n",
+                        one.alone
+                    );
+                }
+                Some(line) => {
+                    text += &format!(
+                        "| `{}` | `{}` | {} | {:+.1} % | {:+.1} % |\n",
+                        line.key, line.value, line.source, one.alone, one.without
+                    );
+                }
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropewalk_sim::EndSpec;
+
+    fn ends(lines: &[String]) -> EndSpec {
+        let text = format!("{NETWORK}[ends]\n{}\n", lines.join("\n"));
+        let source = Source::new("test", text);
+        scenario::parse(&source, "test", Path::new(""), &Registries::builtin()).unwrap().scenario.server
+    }
+
+    /// A profile is its lines: each is a key of the scenario, each makes a difference, and together they are all of it.
+    #[test]
+    fn a_profile_is_the_sum_of_its_lines() {
+        for (name, profile, lines) in HOSTS {
+            let mut own =
+                ends(&lines.iter().map(|line| format!("{} = {}", line.key, line.value)).collect::<Vec<_>>());
+            own.host.profile = *profile;
+            assert_eq!(own, EndSpec::of(*profile), "{name}");
+            assert_eq!(own, ends(&[format!("host = \"{name}\"")]), "{name}");
+            for line in *lines {
+                let today = ends(&[format!("{} = {}", line.key, line.today)]);
+                assert_eq!(today, EndSpec::DEFAULT, "{name}: {} isn't today's", line.key);
+                let alone = ends(&[format!("{} = {}", line.key, line.value)]);
+                assert_ne!(alone, EndSpec::DEFAULT, "{name}: {} changes nothing", line.key);
+            }
+        }
+    }
+
+    #[test]
+    fn other_keys_replace_parts_of_a_profile() {
+        let end = ends(&["host = \"linux-3.14\"".into(), "rtt-tick = \"0 s\"".into()]);
+        assert_eq!(end.host.rtt_tick, 0);
+        assert!(end.host.early_retransmit);
+    }
+}

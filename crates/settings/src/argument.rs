@@ -1,0 +1,25 @@
+//! Quantities that are given as an argument, on a command line or by a script. Errors name it.
+
+use crate::diagnostic::{Diagnostic, InputError, Source};
+use crate::units::{self, Nanos, UnitError};
+
+/// A size in a range.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn size_within(option: &str, text: &str, range: (u64, u64)) -> Result<u64, InputError> {
+    units::bytes_within(text, range).map_err(|error| refused(option, text, error))
+}
+
+/// A time.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn time(option: &str, text: &str) -> Result<Nanos, InputError> {
+    units::duration(text).map_err(|error| refused(option, text, error))
+}
+
+fn refused(option: &str, text: &str, error: UnitError) -> InputError {
+    let source = Source::new(option, text);
+    Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help).into()
+}

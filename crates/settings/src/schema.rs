@@ -1,0 +1,108 @@
+//! The JSON Schema of a file, made from the same [`shape`](crate::shape) that the reader checks with.
+
+use serde_json::{Map, Value, json};
+
+use crate::name::LONGEST_NAME;
+use crate::shape::{Field, Kind, Shape};
+use crate::units::{BYTES, RATE, TIME};
+
+/// The schema (draft 2020-12) of a file with this title.
+pub fn schema_of(file: &Shape, title: &str) -> Value {
+    let mut whole = object(file, None);
+    if let Value::Object(map) = &mut whole {
+        map.insert("$schema".into(), json!("https://json-schema.org/draft/2020-12/schema"));
+        map.insert("title".into(), json!(title));
+    }
+    whole
+}
+
+/// The schema of a table. `tag`: the key that has the shape's name.
+pub fn object(shape: &Shape, tag: Option<&str>) -> Value {
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    if let Some(tag) = tag {
+        properties.insert(tag.into(), json!({ "const": shape.name }));
+        required.push(json!(tag));
+    }
+    for field in shape.fields {
+        properties.insert(field.name.into(), value(field));
+        if field.required {
+            required.push(json!(field.name));
+        }
+    }
+    json!({
+        "type": "object",
+        "description": shape.summary,
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    })
+}
+
+fn value(field: &Field) -> Value {
+    let mut schema = kind(&field.kind);
+    if let Value::Object(map) = &mut schema {
+        map.insert("description".into(), json!(field.summary));
+    }
+    schema
+}
+
+/// A text of this pattern, spaces around it; `zero`: or the number 0, which needs no unit.
+pub fn quantity(pattern: &str, example: &str, zero: bool) -> Value {
+    let text = json!({ "type": "string", "pattern": format!(r"^\s*({pattern})\s*$"), "examples": [example] });
+    if zero { any_of(vec![text, json!({ "const": 0 })]) } else { text }
+}
+
+/// The pattern of 0 % to 100 %.
+pub fn probability() -> String {
+    const UNIT: &str = r"\s*(%|percent|per cent)";
+    let plain = r"0*(100(\.0*)?|[0-9]{1,2}(\.[0-9_]*)?|\.[0-9_]+)";
+    format!(r"(\+?({plain}|[0-9.]+[eE]-[0-9]+){UNIT}|0[0._]*)")
+}
+
+/// A value of any of these schemas.
+pub fn any_of(options: Vec<Value>) -> Value {
+    json!({ "anyOf": options })
+}
+
+fn kind(kind: &Kind) -> Value {
+    let tagged =
+        |shapes: &[Shape]| shapes.iter().map(|shape| object(shape, Some("kind"))).collect::<Vec<_>>();
+    match kind {
+        Kind::Text => json!({ "type": "string" }),
+        Kind::Name => json!({ "type": "string", "minLength": 1, "maxLength": LONGEST_NAME }),
+        Kind::Time => quantity(&TIME.pattern(false), "20 ms", true),
+        Kind::TimeWithSpread => {
+            let time = TIME.pattern(false);
+            quantity(&format!(r"{time}(\s*(\+-|\+/-|±)\s*{time})?"), "20 ms +-5 ms", true)
+        }
+        Kind::Rate => quantity(&format!("{}|unlimited", RATE.pattern(true)), "50 Mbit/s", false),
+        Kind::Rates => {
+            let rate = RATE.pattern(true);
+            quantity(&format!(r"([0-9._]+\s*/\s*)?{rate}|unlimited"), "16/1 Mbit/s", false)
+        }
+        Kind::Price => quantity(r"[^0-9]*[0-9.]+[^0-9]*(/|per )GB", "2 EUR/GB", false),
+        Kind::Bytes => quantity(&BYTES.pattern(true), "64 KiB", false),
+        Kind::BytesOrNone => quantity(&BYTES.pattern(false), "38 B", true),
+        Kind::Probability => quantity(&probability(), "0.5 %", true),
+        Kind::Switch => json!({ "type": "boolean" }),
+        Kind::Integer(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        Kind::Number(least, most) => json!({ "type": "number", "minimum": least, "maximum": most }),
+        Kind::Choice(words) => json!({ "enum": words }),
+        Kind::Table(shape) => object(shape, None),
+        Kind::SomeTables(shape, most) => {
+            json!({ "type": "array", "items": object(shape, None), "minItems": 1, "maxItems": most })
+        }
+        Kind::Tables(shape) => json!({ "type": "array", "items": object(shape, None) }),
+        Kind::Tagged(shapes) => any_of(tagged(shapes)),
+        Kind::TaggedTables(shapes) => json!({ "type": "array", "items": any_of(tagged(shapes)) }),
+        Kind::Own(schema) => schema(),
+        Kind::Any => json!(true),
+        Kind::Anys => json!({ "type": "array" }),
+        Kind::Texts => json!({ "type": "array", "items": { "type": "string" } }),
+        Kind::Sizes => {
+            let size = quantity(&format!("([0-9]+ x )?{}", BYTES.pattern(true)), "12 x 5 KiB", false);
+            json!({ "type": "array", "items": size, "minItems": 1 })
+        }
+    }
+}
