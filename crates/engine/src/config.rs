@@ -343,6 +343,13 @@ pub struct PathManagerConfig {
     pub early_join: bool,
 }
 
+impl PathManagerConfig {
+    /// The id of one of our addresses; 0: the connection's first, or none that was named.
+    pub(crate) fn local_id_of(&self, address: IpAddr) -> u8 {
+        self.endpoints.iter().find(|endpoint| endpoint.address == address).map_or(0, |endpoint| endpoint.id)
+    }
+}
+
 impl Default for PathManagerConfig {
     fn default() -> Self {
         PathManagerConfig {

@@ -120,6 +120,7 @@
 //! - `serde`: settings, events, reasons and information can be serialised.
 //! - `qlog`: `qlog::Log` writes what an endpoint does as qlog in JSON-SEQ.
 #![forbid(unsafe_code)]
+#![warn(clippy::too_many_arguments)]
 
 mod chunked_list;
 pub mod config;

@@ -54,7 +54,7 @@ pub struct PathCache {
 impl PathCache {
     /// Takes over what a connection to `peer` has found out by now.
     pub fn learn<P: Payload>(&mut self, now: Nanos, peer: IpAddr, connection: &Connection<P>) {
-        for (path, rtt, rate) in connection.path_samples(now) {
+        for (path, rtt, rate) in path_samples(connection, now) {
             self.update(now, peer, path, rtt, rate);
         }
     }
@@ -95,23 +95,23 @@ impl PathCache {
     }
 }
 
-impl<P: Payload> Connection<P> {
-    /// Of each subflow that was answered: its path, its least round-trip time and its rate, 0 if it has carried too little.
-    fn path_samples(&self, now: Nanos) -> impl Iterator<Item = (PathId, Nanos, u64)> {
-        self.subflow_infos(now).filter(|info| info.tcp.rtt.min > 0).map(|info| {
-            let carried = |bytes: u64| bytes >= OPENING_BYTES;
-            let sent = if carried(info.tcp.totals.bytes_acked) { info.tcp.delivery_rate } else { 0 };
-            // From the first data to the latest.
-            let receiving = info.age.saturating_sub(info.tcp.last_recv + 2 * info.tcp.rtt.min);
-            let arrived = if carried(info.tcp.totals.bytes_received) && receiving > 0 {
-                (u128::from(info.tcp.totals.bytes_received) * u128::from(SECOND) / u128::from(receiving))
-                    as u64
-            } else {
-                0
-            };
-            (info.path, info.tcp.rtt.min, sent.max(arrived))
-        })
-    }
+/// Of each subflow that was answered: its path, its least round-trip time and its rate, 0 if it has carried too little.
+fn path_samples<P: Payload>(
+    connection: &Connection<P>,
+    now: Nanos,
+) -> impl Iterator<Item = (PathId, Nanos, u64)> {
+    connection.subflow_infos(now).filter(|info| info.tcp.rtt.min > 0).map(|info| {
+        let carried = |bytes: u64| bytes >= OPENING_BYTES;
+        let sent = if carried(info.tcp.totals.bytes_acked) { info.tcp.delivery_rate } else { 0 };
+        // From the first data to the latest.
+        let receiving = info.age.saturating_sub(info.tcp.last_recv + 2 * info.tcp.rtt.min);
+        let arrived = if carried(info.tcp.totals.bytes_received) && receiving > 0 {
+            (u128::from(info.tcp.totals.bytes_received) * u128::from(SECOND) / u128::from(receiving)) as u64
+        } else {
+            0
+        };
+        (info.path, info.tcp.rtt.min, sent.max(arrived))
+    })
 }
 
 #[cfg(test)]

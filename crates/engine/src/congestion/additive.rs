@@ -17,7 +17,7 @@
 use std::fmt::Debug;
 
 use super::subflows::PerSubflow;
-use super::{Ack, CongestionControl, LossCause, half_window, slow_start};
+use super::{Ack, CongestionControl, LossCause, Subflows, half_window, slow_start};
 use crate::Nanos;
 use crate::config::AckCounting;
 use crate::metrics::SubflowMetrics;
@@ -94,22 +94,25 @@ impl<R: AdditiveRule> CongestionControl for AdditiveControl<R> {
         R::NAME
     }
 
-    fn subflow_added(&mut self, subflows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
+    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, _now: Nanos) {
+        let i = subflows.index();
         self.growth.reset(i);
         self.rule.subflow_added(subflows, i);
     }
 
-    fn subflow_removed(&mut self, _subflows: &mut [SubflowMetrics], i: usize) {
+    fn subflow_removed(&mut self, subflows: &mut Subflows<'_>) {
+        let i = subflows.index();
         self.growth.reset(i);
         self.rule.subflow_removed(i);
     }
 
-    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
+    fn on_ack(&mut self, subflows: &mut Subflows<'_>, ack: &Ack) {
+        let i = subflows.index();
         self.rule.on_ack(&subflows[i], i, ack);
         let rule = &self.rule;
         // With one ACK more for a segment than 1 / increase.
         let one_more = R::ONE_ACK_MORE && ack.counting == AckCounting::OneInAvoidance;
-        self.growth.grow(subflows, i, ack, |subflows, r| {
+        self.growth.grow(subflows, ack, |subflows, r| {
             let increase = rule.increase(subflows, r);
             if one_more && increase > 0.0 { increase / (1.0 + increase) } else { increase }
         });
@@ -180,21 +183,21 @@ impl AdditiveGrowth {
     #[inline]
     fn grow(
         &mut self,
-        subflows: &mut [SubflowMetrics],
-        i: usize,
+        subflows: &mut Subflows<'_>,
         ack: &Ack,
         increase: impl FnMut(&[SubflowMetrics], usize) -> f64,
     ) {
         if !ack.cwnd_limited {
             return;
         }
+        let i = subflows.index();
         let before = subflows[i].cwnd;
-        let left = slow_start(&mut subflows[i], ack);
+        let left = slow_start(subflows.own_mut(), ack);
         if subflows[i].cwnd != before {
             self.epoch += 1;
         }
         if left > 0 {
-            self.congestion_avoidance(subflows, i, left, ack.round_start, increase);
+            self.congestion_avoidance(subflows, left, ack.round_start, increase);
         }
     }
 
@@ -203,12 +206,12 @@ impl AdditiveGrowth {
     #[inline]
     fn congestion_avoidance(
         &mut self,
-        subflows: &mut [SubflowMetrics],
-        i: usize,
+        subflows: &mut Subflows<'_>,
         acked: u32,
         round_start: bool,
         mut increase: impl FnMut(&[SubflowMetrics], usize) -> f64,
     ) {
+        let i = subflows.index();
         let credit = self.credits.at(i);
         let mut left = acked;
         let mut stale = round_start;
@@ -231,10 +234,10 @@ impl AdditiveGrowth {
             credit.segments += credit.increase * f64::from(used) - whole;
             if whole > 0.0 {
                 credit.segments = credit.segments.max(0.0);
-                subflows[i].cwnd = subflows[i].cwnd.saturating_add(1);
+                subflows.own_mut().cwnd = subflows[i].cwnd.saturating_add(1);
             } else {
                 credit.segments = credit.segments.min(0.0);
-                subflows[i].cwnd = subflows[i].cwnd.saturating_sub(1).max(1);
+                subflows.own_mut().cwnd = subflows[i].cwnd.saturating_sub(1).max(1);
             }
             left -= used;
             self.epoch += 1;
@@ -270,7 +273,7 @@ mod tests {
         fn ack(&mut self, i: usize, ack: Ack, mut increase: impl FnMut(u32) -> f64) -> u32 {
             let before = self.computed;
             let computed = &mut self.computed;
-            self.growth.grow(&mut self.subflows, i, &ack, |subflows, i| {
+            self.growth.grow(&mut Subflows::new(&mut self.subflows, i), &ack, |subflows, i| {
                 *computed += 1;
                 increase(subflows[i].cwnd)
             });

@@ -90,6 +90,7 @@ impl AdditiveRule for Balia {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Subflows;
     use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
 
@@ -140,7 +141,7 @@ mod tests {
         let mut list = subflows(&[subflow(1, 1000), subflow(100, 10)]);
         list[0].ssthresh = 1;
         let mut balia = build("balia");
-        balia.on_ack(&mut list, 0, &ack(10));
+        balia.on_ack(&mut Subflows::new(&mut list, 0), &ack(10));
         assert_eq!(list[0].cwnd, 2);
     }
 

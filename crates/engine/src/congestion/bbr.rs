@@ -45,7 +45,7 @@ mod tests;
 mod transitions;
 
 use super::subflows::PerSubflow;
-use super::{Ack, CongestionControl, ControlEntry, LossCause, LostSegments, RateSample};
+use super::{Ack, CongestionControl, ControlEntry, LossCause, LostSegments, RateSample, Subflows};
 use crate::Nanos;
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Exception, Parameter};
@@ -104,13 +104,14 @@ impl CongestionControl for Bbr {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, subflows: &mut [SubflowMetrics], i: usize, now: Nanos) {
+    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, now: Nanos) {
+        let i = subflows.index();
         *self.paths.at(i) = Path::new(self.design, &subflows[i], now);
-        self.paths.at(i).init_pacing_rate(&mut subflows[i]);
+        self.paths.at(i).init_pacing_rate(subflows.own_mut());
     }
 
     /// Not called by the engine. A caller without samples of the rate keeps its window.
-    fn on_ack(&mut self, _subflows: &mut [SubflowMetrics], _i: usize, _ack: &Ack) {}
+    fn on_ack(&mut self, _subflows: &mut Subflows<'_>, _ack: &Ack) {}
 
     fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, cause: LossCause, now: Nanos) -> u32 {
         let path = self.path(subflows, i, now);
@@ -130,16 +131,18 @@ impl CongestionControl for Bbr {
         true
     }
 
-    fn on_sample(&mut self, subflows: &mut [SubflowMetrics], i: usize, sample: &RateSample) -> bool {
-        self.path(subflows, i, sample.now).on_sample(&mut subflows[i], sample)
+    fn on_sample(&mut self, subflows: &mut Subflows<'_>, sample: &RateSample) -> bool {
+        let i = subflows.index();
+        self.path(subflows, i, sample.now).on_sample(subflows.own_mut(), sample)
     }
 
     fn on_lost(&mut self, subflows: &[SubflowMetrics], i: usize, lost: &LostSegments) {
         self.path(subflows, i, lost.now).on_lost(&subflows[i], lost);
     }
 
-    fn before_transmit(&mut self, subflows: &mut [SubflowMetrics], i: usize, now: Nanos, app_limited: bool) {
-        self.path(subflows, i, now).before_transmit(&mut subflows[i], now, app_limited);
+    fn before_transmit(&mut self, subflows: &mut Subflows<'_>, now: Nanos, app_limited: bool) {
+        let i = subflows.index();
+        self.path(subflows, i, now).before_transmit(subflows.own_mut(), now, app_limited);
     }
 
     fn metrics(&self, _subflows: &[SubflowMetrics], i: usize) -> Vec<(&'static str, f64)> {

@@ -51,7 +51,7 @@ mod tests;
 
 use super::additive::ROUNDING;
 use super::subflows::PerSubflow;
-use super::{Ack, CongestionControl, ControlEntry, LossCause, slow_start};
+use super::{Ack, CongestionControl, ControlEntry, LossCause, Subflows, slow_start};
 use crate::config::AckCounting;
 use crate::metrics::{CaState, SubflowMetrics};
 use crate::registry::{Kernel, Parameter, Preset, Values};
@@ -343,18 +343,21 @@ impl CongestionControl for Cubic {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, _flows: &mut [SubflowMetrics], i: usize, now: Nanos) {
+    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, now: Nanos) {
+        let i = subflows.index();
         self.states.reset(i);
         let started = self.rule.hystart_rule.clock(now);
         self.states.at(i).hystart.new_round(started);
     }
 
-    fn subflow_removed(&mut self, _flows: &mut [SubflowMetrics], i: usize) {
+    fn subflow_removed(&mut self, subflows: &mut Subflows<'_>) {
+        let i = subflows.index();
         self.states.reset(i);
     }
 
-    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
-        let subflow = &mut subflows[i];
+    fn on_ack(&mut self, subflows: &mut Subflows<'_>, ack: &Ack) {
+        let i = subflows.index();
+        let subflow = subflows.own_mut();
         let Cubic { states, rule } = self;
         let state = states.at(i);
         if ack.counting == AckCounting::OneInAvoidance && subflow.ca_state == CaState::Open && ack.acked > 0 {

@@ -110,6 +110,47 @@ pub struct LostSegments {
     pub app_limited: bool,
 }
 
+/// The subflows of a connection, for what concerns one of them: that one to change, all of them to read.
+#[derive(Debug)]
+pub struct Subflows<'a> {
+    all: &'a mut [SubflowMetrics],
+    index: usize,
+}
+
+impl<'a> Subflows<'a> {
+    /// Of all, the one with this index may be changed.
+    pub fn new(all: &'a mut [SubflowMetrics], index: usize) -> Self {
+        Subflows { all, index }
+    }
+
+    /// The index of the one that may be changed.
+    #[inline]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// That one.
+    #[inline]
+    pub fn own(&self) -> &SubflowMetrics {
+        &self.all[self.index]
+    }
+
+    /// That one, to change it.
+    #[inline]
+    pub fn own_mut(&mut self) -> &mut SubflowMetrics {
+        &mut self.all[self.index]
+    }
+}
+
+impl std::ops::Deref for Subflows<'_> {
+    type Target = [SubflowMetrics];
+
+    #[inline]
+    fn deref(&self) -> &[SubflowMetrics] {
+        self.all
+    }
+}
+
 /// Why a window is reduced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -122,26 +163,27 @@ pub enum LossCause {
     Ecn,
 }
 
-/// A congestion control for all subflows of one connection. `subflows[i]` is the subflow concerned.
+/// A congestion control for all subflows of one connection. What it is told of concerns one of them: its own, which it may change
+/// where it gets [`Subflows`]. Where it gets a slice, that is `subflows[i]`.
 ///
 /// Call order for a subflow: `subflow_added`, then any of the others, then `subflow_removed`.
 pub trait CongestionControl: Debug + Send {
     /// The name in the registry.
     fn name(&self) -> &'static str;
 
-    /// A subflow joined; `subflows[i].cwnd` holds the initial window.
-    fn subflow_added(&mut self, subflows: &mut [SubflowMetrics], i: usize, now: Nanos) {
-        let _ = (subflows, i, now);
+    /// A subflow joined; its `cwnd` is the initial window.
+    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, now: Nanos) {
+        let _ = (subflows, now);
     }
 
     /// The subflow is gone; its index may be used again.
-    fn subflow_removed(&mut self, subflows: &mut [SubflowMetrics], i: usize) {
-        let _ = (subflows, i);
+    fn subflow_removed(&mut self, subflows: &mut Subflows<'_>) {
+        let _ = subflows;
     }
 
-    /// New data was acknowledged outside recovery: grow `subflows[i].cwnd` (and nothing else's). Called also
+    /// New data was acknowledged outside recovery: grow its window. Called also
     /// when not `cwnd_limited`, for the samples in it.
-    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack);
+    fn on_ack(&mut self, subflows: &mut Subflows<'_>, ack: &Ack);
 
     /// Loss or ECN: the new slow start threshold, in segments, at least 2 unless the source says otherwise.
     /// The engine sets it and reduces the window.
@@ -166,10 +208,10 @@ pub trait CongestionControl: Debug + Send {
         false
     }
 
-    /// An ACK delivered something: set `subflows[i].cwnd` and `subflows[i].pacing_rate`. Returns whether the control holds
+    /// An ACK delivered something: set its window and pacing rate. Returns whether the control holds
     /// the rate back, so that samples of what is sent next count as application-limited.
-    fn on_sample(&mut self, subflows: &mut [SubflowMetrics], i: usize, sample: &RateSample) -> bool {
-        let _ = (subflows, i, sample);
+    fn on_sample(&mut self, subflows: &mut Subflows<'_>, sample: &RateSample) -> bool {
+        let _ = (subflows, sample);
         false
     }
 
@@ -179,8 +221,8 @@ pub trait CongestionControl: Debug + Send {
     }
 
     /// Data is about to be sent, and nothing is in flight; `app_limited`: for want of data.
-    fn before_transmit(&mut self, subflows: &mut [SubflowMetrics], i: usize, now: Nanos, app_limited: bool) {
-        let _ = (subflows, i, now, app_limited);
+    fn before_transmit(&mut self, subflows: &mut Subflows<'_>, now: Nanos, app_limited: bool) {
+        let _ = (subflows, now, app_limited);
     }
 
     /// Internal state for observers: (name, value), e.g. LIA's alpha.

@@ -27,7 +27,7 @@
 
 use super::additive::AdditiveControl;
 use super::veno::{Growth, PARAMETERS, PRESETS, Veno};
-use super::{ControlEntry, lia};
+use super::{ControlEntry, Subflows, lia};
 use crate::metrics::SubflowMetrics;
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
@@ -60,6 +60,7 @@ impl Growth for Linked {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Subflows;
     use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::super::{Ack, CongestionControl, LossCause};
     use super::*;
@@ -70,10 +71,10 @@ mod tests {
         for ms in [100, ms] {
             for j in 0..5 {
                 let rtt = Some(ms * MILLISECOND);
-                control.on_ack(list, i, &Ack { rtt, round_start: j == 0, ..ack(0) });
+                control.on_ack(&mut Subflows::new(list, i), &Ack { rtt, round_start: j == 0, ..ack(0) });
             }
         }
-        control.on_ack(list, i, &Ack { round_start: true, ..ack(0) });
+        control.on_ack(&mut Subflows::new(list, i), &Ack { round_start: true, ..ack(0) });
     }
 
     #[test]
@@ -85,9 +86,9 @@ mod tests {
             let mut control = build("mveno");
             measure(&mut *control, &mut list, 0, ms);
             assert_close(control.metrics(&list, 0)[1].1, 0.25);
-            control.on_ack(&mut list, 0, &ack(needed - 1));
+            control.on_ack(&mut Subflows::new(&mut list, 0), &ack(needed - 1));
             assert_eq!(list[0].cwnd, 20, "{ms} ms");
-            control.on_ack(&mut list, 0, &ack(1));
+            control.on_ack(&mut Subflows::new(&mut list, 0), &ack(1));
             assert_eq!(list[0].cwnd, 21, "{ms} ms");
         }
     }
@@ -112,9 +113,9 @@ mod tests {
         control.on_idle_restart(&list, 0, 1);
         for j in 0..5 {
             let rtt = Some(200 * MILLISECOND);
-            control.on_ack(&mut list, 0, &Ack { rtt, round_start: j == 0, ..ack(0) });
+            control.on_ack(&mut Subflows::new(&mut list, 0), &Ack { rtt, round_start: j == 0, ..ack(0) });
         }
-        control.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(0) });
+        control.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(0) });
         assert_close(control.metrics(&list, 0)[0].1, 0.0);
     }
 }

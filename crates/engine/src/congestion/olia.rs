@@ -38,7 +38,7 @@
 
 use super::additive::{AdditiveControl, AdditiveRule};
 use super::subflows::{PerSubflow, counted, rate, rtt, window};
-use super::{ControlEntry, LossCause, half_window};
+use super::{ControlEntry, LossCause, Subflows, half_window};
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Exception, Kernel, Parameter, Preset, Values};
 
@@ -224,6 +224,7 @@ impl AdditiveRule for Olia {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Subflows;
     use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
 
@@ -354,10 +355,10 @@ mod tests {
         subflows[0].totals.bytes_acked = 50_000;
         let mut olia = build("olia");
         for _ in 0..359 {
-            olia.on_ack(&mut subflows, 1, &ack(1));
+            olia.on_ack(&mut Subflows::new(&mut subflows, 1), &ack(1));
         }
         assert_eq!(subflows[1].cwnd, 20);
-        olia.on_ack(&mut subflows, 1, &ack(1));
+        olia.on_ack(&mut Subflows::new(&mut subflows, 1), &ack(1));
         assert_eq!(subflows[1].cwnd, 19);
     }
 

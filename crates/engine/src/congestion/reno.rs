@@ -18,7 +18,7 @@
 //! Parameters: none.
 
 use super::subflows::PerSubflow;
-use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window, slow_start};
+use super::{Ack, CongestionControl, ControlEntry, LossCause, Subflows, half_window, slow_start};
 use crate::Nanos;
 use crate::config::AckCounting;
 use crate::metrics::SubflowMetrics;
@@ -64,18 +64,20 @@ impl CongestionControl for Reno {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, _flows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
+    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, _now: Nanos) {
+        let i = subflows.index();
         self.counts.reset(i);
     }
 
-    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
+    fn on_ack(&mut self, subflows: &mut Subflows<'_>, ack: &Ack) {
+        let i = subflows.index();
         if !ack.cwnd_limited {
             return;
         }
-        let left = slow_start(&mut subflows[i], ack);
+        let left = slow_start(subflows.own_mut(), ack);
         if left > 0 {
             let more = u32::from(ack.counting == AckCounting::OneInAvoidance);
-            avoid(&mut subflows[i], self.counts.at(i), left, more);
+            avoid(subflows.own_mut(), self.counts.at(i), left, more);
         }
     }
 
@@ -98,7 +100,7 @@ mod tests {
             subflows[0].ssthresh = u32::MAX;
             let mut reno = Reno::default();
             for _ in 0..10 / group {
-                reno.on_ack(&mut subflows, 0, &ack(group));
+                reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(group));
             }
             assert_eq!(subflows[0].cwnd, 20, "ACKs of {group}");
         }
@@ -112,18 +114,18 @@ mod tests {
         subflows[0].ssthresh = 14;
         let mut reno = Reno::default();
         let of = |acked| Ack { counting: AckCounting::OneInAvoidance, ..ack(acked) };
-        reno.on_ack(&mut subflows, 0, &of(4));
+        reno.on_ack(&mut Subflows::new(&mut subflows, 0), &of(4));
         assert_eq!(subflows[0].cwnd, 14, "at the threshold slow start goes on");
-        reno.on_ack(&mut subflows, 0, &of(40));
+        reno.on_ack(&mut Subflows::new(&mut subflows, 0), &of(40));
         assert_eq!(subflows[0].cwnd, 15, "to one above it, and the rest of the ACK counts for nothing");
         for acks in 0..16 {
             assert_eq!(subflows[0].cwnd, 15, "{acks} ACKs of two segments");
-            reno.on_ack(&mut subflows, 0, &of(2));
+            reno.on_ack(&mut Subflows::new(&mut subflows, 0), &of(2));
         }
         assert_eq!(subflows[0].cwnd, 16);
         for acks in 0..17 {
             assert_eq!(subflows[0].cwnd, 16, "{acks} ACKs that only sack");
-            reno.on_ack(&mut subflows, 0, &of(0));
+            reno.on_ack(&mut Subflows::new(&mut subflows, 0), &of(0));
         }
         assert_eq!(subflows[0].cwnd, 17);
     }
@@ -136,13 +138,13 @@ mod tests {
             let mut reno = Reno::default();
             for _ in 0..10 / group {
                 assert_eq!(subflows[0].cwnd, 10);
-                reno.on_ack(&mut subflows, 0, &ack(group));
+                reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(group));
             }
             assert_eq!(subflows[0].cwnd, 11, "ACKs of {group}");
             // 11 more for the next.
-            reno.on_ack(&mut subflows, 0, &ack(10));
+            reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(10));
             assert_eq!(subflows[0].cwnd, 11);
-            reno.on_ack(&mut subflows, 0, &ack(1));
+            reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(1));
             assert_eq!(subflows[0].cwnd, 12);
         }
     }
@@ -152,7 +154,7 @@ mod tests {
         // 10 + 11 + 12 = 33 acknowledged segments: 10 -> 13.
         let mut subflows = subflows(&[subflow(10, 50)]);
         let mut reno = Reno::default();
-        reno.on_ack(&mut subflows, 0, &ack(33));
+        reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(33));
         assert_eq!(subflows[0].cwnd, 13);
     }
 
@@ -161,7 +163,7 @@ mod tests {
         // From 10 to the threshold 12 takes 2 of 14; the other 12 make a full window: 13.
         let mut subflows = subflows(&[subflow(10, 50)]);
         subflows[0].ssthresh = 12;
-        Reno::default().on_ack(&mut subflows, 0, &ack(14));
+        Reno::default().on_ack(&mut Subflows::new(&mut subflows, 0), &ack(14));
         assert_eq!(subflows[0].cwnd, 13);
     }
 
@@ -169,13 +171,13 @@ mod tests {
     fn a_loss_halves_and_drops_the_fraction() {
         let mut subflows = subflows(&[subflow(11, 50)]);
         let mut reno = Reno::default();
-        reno.on_ack(&mut subflows, 0, &ack(10));
+        reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(10));
         assert_eq!(reno.ssthresh(&subflows, 0, LossCause::FastRetransmit, 0), 5);
         subflows[0].cwnd = 5;
         subflows[0].ssthresh = 5;
-        reno.on_ack(&mut subflows, 0, &ack(4));
+        reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(4));
         assert_eq!(subflows[0].cwnd, 5);
-        reno.on_ack(&mut subflows, 0, &ack(1));
+        reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(1));
         assert_eq!(subflows[0].cwnd, 6);
         subflows[0].cwnd = 1;
         assert_eq!(reno.ssthresh(&subflows, 0, LossCause::Timeout, 0), 2);
@@ -185,9 +187,9 @@ mod tests {
     fn a_window_reduced_by_others_keeps_at_most_one_segment_of_credit() {
         let mut subflows = subflows(&[subflow(100, 50)]);
         let mut reno = Reno::default();
-        reno.on_ack(&mut subflows, 0, &ack(99));
+        reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(99));
         subflows[0].cwnd = 10;
-        reno.on_ack(&mut subflows, 0, &ack(1));
+        reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(1));
         assert_eq!(subflows[0].cwnd, 11);
     }
 }

@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use ropewalk_wire::{FourTuple, Payload};
 
 use super::{Endpoint, SubflowHandle};
-use crate::mptcp::Connection;
+use crate::mptcp::is_independent;
 use crate::{Entropy, Nanos, PathId};
 
 #[doc(hidden)]
@@ -26,13 +26,13 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     #[inline]
     pub fn is_independent(&self, subflow: SubflowHandle) -> bool {
         let slot = self.slots.get(subflow.index as usize).filter(|slot| !slot.half_open);
-        slot.and_then(|slot| slot.connection.as_deref()).is_some_and(|connection| connection.is_independent())
+        slot.and_then(|slot| slot.connection.as_deref()).is_some_and(is_independent)
     }
 
     /// Whether our side of the subflow's connection isn't closed.
     pub fn is_send_open(&self, subflow: SubflowHandle) -> bool {
         let slot = self.slots.get(subflow.index as usize);
-        slot.and_then(|slot| slot.connection.as_deref()).is_some_and(|connection| connection.is_send_open())
+        slot.and_then(|slot| slot.connection.as_deref()).is_some_and(|connection| !connection.send.closed())
     }
 
     /// All subflows of this one's connection, with their paths and the tuples of the segments that they receive.
@@ -41,7 +41,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         subflow: SubflowHandle,
     ) -> impl Iterator<Item = (SubflowHandle, PathId, FourTuple)> {
         let connection = self.slots.get(subflow.index as usize).and_then(|slot| slot.connection.as_deref());
-        let routes = connection.into_iter().flat_map(Connection::routes);
+        let routes = connection.into_iter().flat_map(|connection| connection.subflows.routes());
         routes.map(move |(number, path, tuple)| {
             (SubflowHandle { index: subflow.index, subflow: number.0 }, path, tuple)
         })

@@ -36,7 +36,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             let Some(connection) = slot.connection.as_deref_mut().filter(|_| slot.half_open) else {
                 continue;
             };
-            let local = connection.first_tuple().map(|tuple| tuple.source());
+            let local = connection.subflows.first_tuple().map(|tuple| tuple.source());
             if local.is_some_and(|local| !self.listeners.iter().any(|(known, _)| stands_for(*known, local))) {
                 connection.abort();
                 self.on_changed(now, index as u32);

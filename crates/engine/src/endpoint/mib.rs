@@ -78,15 +78,14 @@ struct Totals {
 
 impl Totals {
     fn add<P: Payload>(&mut self, connection: &Connection<P>) {
-        self.tcp += &connection.tcp_totals();
-        self.checksum_errors += connection.checksum_errors();
-        let [announcements, announced_ports, fast_closes] = connection.accepted_controls();
-        self.announcements += announcements;
-        self.announced_ports += announced_ports;
-        self.fast_closes += fast_closes;
+        self.tcp += &connection.subflows.totals();
+        self.checksum_errors += connection.stats.checksum_errors;
+        self.announcements += connection.stats.announcements;
+        self.announced_ports += connection.stats.announced_ports;
+        self.fast_closes += connection.stats.fast_closes;
         self.join_hmac_failures[usize::from(connection.role() == Role::Client)] +=
-            connection.join_hmac_failures();
-        self.established += u64::from(connection.is_established());
+            connection.stats.join_hmac_failures;
+        self.established += u64::from(connection.is_multipath() && !connection.closing.is_terminated());
     }
 }
 
@@ -126,7 +125,7 @@ impl Mib {
                 mptcp.capable_ack_rx += u64::from(*multipath);
             }
             Event::SubflowAdded { subflow, .. } => {
-                if connection.is_our_join(*subflow) {
+                if connection.subflows.is_our_join(*subflow) {
                     mptcp.join_synack_rx += 1;
                 } else {
                     self.passive_opens += 1;

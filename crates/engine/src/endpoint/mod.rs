@@ -27,6 +27,7 @@ pub use crate::config::{ConnectionConfig, EndpointConfig};
 use crate::inline_queue::InlineQueue;
 pub use crate::mptcp::StreamError;
 use crate::mptcp::{Connection, Event, Role};
+use crate::tcp::Tcb;
 use crate::{Entropy, Nanos, PathId};
 use keyed::Keyed;
 use routes::Routes;
@@ -152,7 +153,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.mib.opened(config.multipath);
         let mut connection =
             Box::new(Connection::new(Role::Client, config, key, self.timestamp_offset(&tuple)));
-        connection.open(now, path, tuple, mtu, isn);
+        connection.open(now, path, |cx| Tcb::connect(cx, tuple, mtu, isn));
         let token = connection.token();
         let id = self.insert(connection, false);
         self.tokens.insert(token, id.index);
@@ -184,7 +185,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             && let Some(connection) = slot.connection.as_deref_mut()
             && connection.on_predicted_segment(now, usize::from(handle.subflow), segment)
         {
-            let has_events = connection.has_event() || connection.has_join_requests();
+            let has_events = !connection.events.is_empty() || connection.path_manager.has_join_requests();
             slot.queue(handle.index, &mut self.pending_tx);
             if has_events {
                 self.collect_events(now, handle.index);
@@ -200,11 +201,11 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let Some(handle) = self.find(&segment.tuple) else { return self.on_stray(now, path, segment) };
         let SubflowHandle { index, subflow } = handle;
         let Some(connection) = self.slots[index as usize].connection.as_mut() else { return };
-        if segment.flags.contains(Flags::SYN) && connection.gives_way_to(subflow as usize, segment) {
+        if segment.flags.contains(Flags::SYN) && connection.subflows.gives_way_to(subflow as usize, segment) {
             self.on_successor(now, path, handle, segment);
             return;
         }
-        if connection.is_gone(subflow as usize) {
+        if connection.subflows.is_gone(subflow as usize) {
             //= RFC 9293 3.10.7.1 a segment for a closed connection is answered with RST
             if !segment.flags.contains(Flags::RST) {
                 self.send_reset(path, segment, None);
@@ -221,7 +222,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let receives = |handle: &SubflowHandle| {
             let connection =
                 self.slots.get(handle.index as usize).and_then(|slot| slot.connection.as_deref());
-            connection.is_some_and(|connection| connection.receives(usize::from(handle.subflow), tuple))
+            connection
+                .is_some_and(|connection| connection.subflows.receives(usize::from(handle.subflow), tuple))
         };
         let cached = self.routes.cached(tuple).filter(receives);
         cached.or_else(|| self.routes.get_and_cache(tuple))
@@ -399,11 +401,11 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     fn collect_events(&mut self, now: Nanos, index: u32) {
         let slot = &mut self.slots[index as usize];
         let Some(connection) = slot.connection.as_deref_mut() else { return };
-        let joins = connection.has_join_requests();
-        if !joins && !connection.has_event() {
+        let joins = connection.path_manager.has_join_requests();
+        if !joins && connection.events.is_empty() {
             return;
         }
-        if !joins && connection.take_lone_readable() {
+        if !joins && connection.events.take_lone_readable() {
             let id = ConnectionId { index, generation: slot.generation };
             self.events.push_back((id, Event::Readable));
         } else {
@@ -416,7 +418,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let slot = &mut self.slots[index as usize];
         let generation = slot.generation;
         let Some(connection) = slot.connection.as_mut() else { return };
-        while let Some(event) = connection.poll_event() {
+        while let Some(event) = connection.events.pop() {
             // Nobody has heard of it, and nobody need hear that it is gone.
             let is_unheard =
                 slot.half_open && matches!(event, Event::Reset { .. } | Event::SubflowRemoved { .. });
@@ -432,8 +434,12 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
                 self.events.push_back((ConnectionId { index, generation }, event));
             }
         }
-        let early = if connection.has_early_joins() { connection.take_early_joins() } else { Vec::new() };
-        if connection.has_join_requests() {
+        let early = if connection.handshake.has_early_joins() {
+            connection.handshake.take_early_joins()
+        } else {
+            Vec::new()
+        };
+        if connection.path_manager.has_join_requests() {
             self.open_joins(now, index);
         }
         for (path, syn) in early {
@@ -447,7 +453,9 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let slot = &mut self.slots[index as usize];
         slot.queued = false;
         match &slot.connection {
-            Some(connection) if connection.has_event() || connection.has_join_requests() => {
+            Some(connection)
+                if !connection.events.is_empty() || connection.path_manager.has_join_requests() =>
+            {
                 self.after_events(now, index);
             }
             _ => self.update_slot(index),
@@ -490,7 +498,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     fn release_addresses(&mut self, index: u32) {
         let Some(connection) = self.slots[index as usize].connection.as_mut() else { return };
         let token = connection.token();
-        for tuple in connection.retire_all() {
+        for tuple in connection.subflows.retire_all() {
             self.routes.remove(&tuple.reversed());
         }
         self.release_token(token, index);
@@ -513,7 +521,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             slot.half_open = false;
             self.half_open -= 1;
         }
-        for (_, _, tuple) in connection.routes() {
+        for (_, _, tuple) in connection.subflows.routes() {
             self.routes.remove(&tuple);
         }
         self.release_token(connection.token(), index);
@@ -525,7 +533,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         loop {
             let slot = &mut self.slots[index as usize];
             let connection = slot.connection.as_mut();
-            let Some(request) = connection.and_then(|connection| connection.next_join_request()) else {
+            let Some(request) = connection.and_then(|connection| connection.path_manager.next_join_request())
+            else {
                 return;
             };
             let Some(tuple) = self.free_tuple(request.local, request.remote) else { continue };
@@ -545,7 +554,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// Routes segments with this tuple to this subflow. The route of the subflow whose slot it took is removed.
     fn add_route(&mut self, index: u32, subflow: usize, tuple: FourTuple) {
         let connection = self.slots[index as usize].connection.as_mut();
-        if let Some(old) = connection.and_then(|connection| connection.take_vacated()) {
+        if let Some(old) = connection.and_then(|connection| connection.subflows.take_vacated()) {
             self.routes.remove(&old.reversed());
         }
         self.routes.insert(tuple, SubflowHandle { index, subflow: subflow as u8 });

@@ -4,7 +4,7 @@ use ropewalk_wire::Payload;
 
 use super::{ConnectionId, Endpoint, OptionError};
 use crate::config::BufferConfig;
-use crate::mptcp::Connection;
+use crate::mptcp::{Connection, SocketOption};
 use crate::{Entropy, Nanos, congestion, scheduler};
 
 impl<P: Payload, E: Entropy> Endpoint<P, E> {
@@ -20,12 +20,16 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         Ok(())
     }
 
+    fn set_option(&mut self, now: Nanos, id: ConnectionId, option: SocketOption) -> Result<(), OptionError> {
+        self.change(now, id, |connection| connection.set(now, option))
+    }
+
     /// Turns Nagle's algorithm on or off (RFC 9293 3.7.4; `TCP_NODELAY` is its opposite).
     ///
     /// # Errors
     /// When the connection is forgotten.
     pub fn set_nagle(&mut self, now: Nanos, id: ConnectionId, on: bool) -> Result<(), OptionError> {
-        self.change(now, id, |connection| connection.set_nagle(on))
+        self.set_option(now, id, SocketOption::Nagle(on))
     }
 
     /// Reports each decision of the scheduler with its reason, or not ([`Event::Decision`](crate::mptcp::Event::Decision)).
@@ -33,7 +37,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// # Errors
     /// When the connection is forgotten.
     pub fn set_trace_decisions(&mut self, now: Nanos, id: ConnectionId, on: bool) -> Result<(), OptionError> {
-        self.change(now, id, |connection| connection.set_trace_decisions(on))
+        self.change(now, id, |connection| connection.scheduling.set_traced(on))
     }
 
     /// Corks the stream or uncorks it (`TCP_CORK`): while it is corked, data that doesn't fill a segment waits for more, for 200 ms
@@ -42,7 +46,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// # Errors
     /// When the connection is forgotten.
     pub fn set_cork(&mut self, now: Nanos, id: ConnectionId, on: bool) -> Result<(), OptionError> {
-        self.change(now, id, |connection| connection.set_cork(on))
+        self.set_option(now, id, SocketOption::Cork(on))
     }
 
     /// Sets the send buffer's limits (`SO_SNDBUF`). What is in it stays, even beyond the limit.
@@ -55,7 +59,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         id: ConnectionId,
         buffer: BufferConfig,
     ) -> Result<(), OptionError> {
-        self.change(now, id, |connection| connection.set_send_buffer(buffer))
+        self.set_option(now, id, SocketOption::SendBuffer(buffer))
     }
 
     /// Sets the receive buffer's limits (`SO_RCVBUF`). A window that was offered isn't taken back, and the window scale of the
@@ -69,7 +73,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         id: ConnectionId,
         buffer: BufferConfig,
     ) -> Result<(), OptionError> {
-        self.change(now, id, |connection| connection.set_receive_buffer(buffer))
+        self.set_option(now, id, SocketOption::ReceiveBuffer(buffer))
     }
 
     /// Sets how many bytes may wait unsent before [`write`](Self::write) takes no more (`TCP_NOTSENT_LOWAT`);
@@ -83,7 +87,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         id: ConnectionId,
         bytes: Option<u64>,
     ) -> Result<(), OptionError> {
-        self.change(now, id, |connection| connection.set_unsent_low_water(bytes))
+        self.set_option(now, id, SocketOption::UnsentLowWater(bytes))
     }
 
     /// Says that the next `bytes` bytes are one message, and until when it has to be delivered. Schedulers that ask see it
@@ -98,7 +102,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         bytes: u64,
         deadline: Option<Nanos>,
     ) -> Result<(), OptionError> {
-        self.change(now, id, |connection| connection.begin_message(bytes, deadline))
+        self.change(now, id, |connection| connection.send.begin_message(bytes, deadline))
     }
 
     /// Says that a message ends with what has been written, and until when it has to be delivered. One that was announced as longer
@@ -112,7 +116,10 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         id: ConnectionId,
         deadline: Option<Nanos>,
     ) -> Result<(), OptionError> {
-        self.change(now, id, |connection| connection.end_message(deadline))
+        self.change(now, id, |connection| {
+            connection.send.end_message(deadline);
+            connection.wake();
+        })
     }
 
     //= RFC 9293 SHLD-21
@@ -121,7 +128,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// # Errors
     /// When the connection is forgotten.
     pub fn set_dscp(&mut self, now: Nanos, id: ConnectionId, dscp: u8) -> Result<(), OptionError> {
-        self.change(now, id, |connection| connection.set_dscp(dscp))
+        self.set_option(now, id, SocketOption::Dscp(dscp))
     }
 
     /// Probes a peer that was silent for `idle`, or not (`SO_KEEPALIVE`, `TCP_KEEPIDLE`). The settings say how often and how many
@@ -135,7 +142,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         id: ConnectionId,
         idle: Option<Nanos>,
     ) -> Result<(), OptionError> {
-        self.change(now, id, |connection| connection.set_keep_alive(now, idle))
+        self.set_option(now, id, SocketOption::KeepAlive(idle))
     }
 
     /// Gives the connection up when data stays unacknowledged for so long (`TCP_USER_TIMEOUT`, RFC 9293 3.9.1); the time begins with
@@ -149,7 +156,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         id: ConnectionId,
         timeout: Option<Nanos>,
     ) -> Result<(), OptionError> {
-        self.change(now, id, |connection| connection.set_user_timeout(now, timeout))
+        self.set_option(now, id, SocketOption::UserTimeout(timeout))
     }
 
     /// Sets the packet scheduler by its name, perhaps with parameters (`blest:linux`). What the old one knew is lost. For one of

@@ -167,7 +167,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
         self.counters.cookies_recv += 1;
         let mut connection = self.accept(now, path, &syn, config, key, isn);
-        connection.skip_syn_ack();
+        connection.subflows.skip_syn_ack();
         self.mib.received(segment);
         connection.on_segment(now, 0, segment);
         let index = self.insert_accepted(connection, segment, false);

@@ -3,8 +3,8 @@
 
 use ropewalk_wire::Payload;
 
-use super::connection::{Connection, Mode};
 use super::scheduling::view;
+use super::sending::Sending;
 use crate::metrics::{CaState, SubflowMetrics};
 use crate::scheduler::{self, Chunk, Rule, View};
 use crate::{Nanos, SubflowId};
@@ -47,19 +47,19 @@ fn reduce(rule: Rule, metrics: &mut SubflowMetrics) {
     metrics.cwnd = (metrics.cwnd / 2).max(1);
 }
 
-impl<P: Payload> Connection<P> {
+impl<P: Payload> Sending<'_, P> {
     /// Opportunistic retransmission and penalisation: when new data doesn't fit the connection-level window, and by the
     /// kernel's rule also when there is none because the send buffer is full.
     #[inline(never)]
-    pub(super) fn run_mechanisms(&mut self, now: Nanos) -> Option<usize> {
-        let mechanisms = self.scheduling.scheduler.mechanisms();
-        if self.mode != Mode::Multipath
+    pub fn run_mechanisms(&mut self, now: Nanos) -> Option<usize> {
+        let mechanisms = self.scheduling.mechanisms();
+        if !self.handshake.is_multipath()
             || (mechanisms.opportunistic == Rule::Off && mechanisms.penalise == Rule::Off)
         {
             return None;
         }
-        let head = self.send.chunks.find(self.send.una())?.chunk();
-        let carrier = self.metrics.get(head.last.index())?.clone();
+        let head = self.send.chunk_at(self.send.una())?;
+        let carrier = self.subflows.metrics().get(head.last.index())?.clone();
         let view = view!(self, now);
         // One without a sample isn't known to be faster than the carrier, nor is there an srtt of it in which to
         // penalise only once.
@@ -96,8 +96,8 @@ impl<P: Payload> Connection<P> {
         if rule == Rule::Linux && self.send.unsent() == 0 && !self.send.is_full() {
             return;
         }
-        for index in 0..self.metrics.len() {
-            let metrics = &mut self.metrics[index];
+        for index in 0..self.subflows.metrics().len() {
+            let metrics = &mut self.subflows.metrics_mut()[index];
             let since = now.saturating_sub(self.scheduling.penalised_at(index));
             if is_penalised(rule, metrics, &head, (SubflowId(selected as u8), srtt), since) {
                 reduce(rule, metrics);

@@ -4,12 +4,9 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use ropewalk_wire::{AddAddr, Segment};
+use ropewalk_wire::AddAddr;
 
 use crate::{Nanos, PathId, SECOND};
-
-/// SYNs of joins that came before the keys, and the paths that they came on.
-pub(crate) type EarlyJoins<P> = Vec<(PathId, Segment<P>)>;
 
 /// How often an announcement is sent.
 const ANNOUNCE_TRIES: u32 = 4;

@@ -19,7 +19,7 @@ const MAX_COALESCED: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct ReceiveSide<P> {
     /// What subflows advertise of it.
-    pub buffer: ReceiveBuffer,
+    buffer: ReceiveBuffer,
     /// Out-of-order data.
     ofo: SegmentList<P>,
     ofo_max: u64,
@@ -40,6 +40,10 @@ pub(crate) struct ReceiveSide<P> {
     /// Everything up to the DATA_FIN has arrived.
     finished: bool,
     duplicate_bytes: u64,
+    /// The application knows that there is data to read.
+    told_readable: bool,
+    /// It knows of the end of the stream.
+    told_end: bool,
     /// Start of the interval in which reading speed is measured, and what was read by then (Linux's dynamic
     /// right-sizing).
     tuning: (Nanos, u64),
@@ -70,6 +74,8 @@ impl<P: Payload> ReceiveSide<P> {
             fin_at: None,
             finished: false,
             duplicate_bytes: 0,
+            told_readable: false,
+            told_end: false,
             tuning: (0, 0),
             tuning_at: 0,
             read: 0,
@@ -106,6 +112,34 @@ impl<P: Payload> ReceiveSide<P> {
             self.memory = memory_for(self.buffer.limit, self.ratio);
             self.buffer.opened += autotuning.opened();
         }
+    }
+
+    /// What subflows advertise of it.
+    #[inline]
+    pub fn buffer(&self) -> &ReceiveBuffer {
+        &self.buffer
+    }
+
+    /// The next offset expected.
+    #[inline]
+    pub fn next(&self) -> u64 {
+        self.buffer.next
+    }
+
+    /// Bytes that can be read.
+    #[inline]
+    pub fn ready(&self) -> u64 {
+        self.buffer.ready
+    }
+
+    /// So many bytes wait for the peer to confirm a fallback.
+    pub fn set_held(&mut self, bytes: u64) {
+        self.buffer.held = bytes;
+    }
+
+    /// So many more bytes wait for it.
+    pub fn hold(&mut self, bytes: usize) {
+        self.buffer.held += bytes as u64;
     }
 
     /// Most bytes that were out of order at once.
@@ -265,7 +299,29 @@ impl<P: Payload> ReceiveSide<P> {
     fn note_read(&mut self, piece: P) -> P {
         self.buffer.ready -= piece.len() as u64;
         self.read += piece.len() as u64;
+        self.told_readable &= self.buffer.ready > 0;
         piece
+    }
+
+    /// Whether the application is to be told that there is data to read: once, until it has read all.
+    #[inline]
+    pub fn take_readable(&mut self) -> bool {
+        let tells = self.buffer.ready > 0 && !self.told_readable;
+        self.told_readable |= tells;
+        tells
+    }
+
+    /// Whether the application is to be told of the end of the stream: once.
+    #[inline]
+    pub fn take_end(&mut self) -> bool {
+        let tells = self.finished && !self.told_end;
+        self.told_end |= tells;
+        tells
+    }
+
+    /// Whether everything is read and the peer's side closed.
+    pub fn is_at_end(&self) -> bool {
+        self.buffer.ready == 0 && self.finished
     }
 
     /// The first piece, or its first `max` bytes.
@@ -339,7 +395,7 @@ impl<P: Payload> ReceiveSide<P> {
     /// least of the subflows', says what window the buffer's memory makes: it is half a subflow's before that has data, so
     /// that a second subflow makes the window smaller until it has some. Returns what was read, where the buffer grew: the
     /// subflows' follow.
-    pub fn tune(&mut self, now: Nanos, interval: Interval, ratio: u64) -> Option<u64> {
+    pub(super) fn tune(&mut self, now: Nanos, interval: Interval, ratio: u64) -> Option<u64> {
         let Interval { length, stands_for, look_after, growth } = interval;
         if self.tuning_at == 0 {
             // The first interval begins with the first data.
@@ -387,6 +443,12 @@ impl<P: Payload> ReceiveSide<P> {
             return true;
         }
         false
+    }
+
+    /// A subflow has advertised a window.
+    #[inline]
+    pub fn advertise(&mut self, window: u64) {
+        self.buffer.advertised_end = self.buffer.advertised_end.max(self.buffer.next + window);
     }
 
     //= RFC 8684 3.3.3-a

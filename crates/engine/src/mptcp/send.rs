@@ -19,10 +19,10 @@ use crate::{Nanos, SubflowId};
 
 /// Holds back the end of the data where it doesn't fill a segment.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Cork {
-    pub on: bool,
+struct Cork {
+    on: bool,
     /// It has held data for its time: what is written by now goes.
-    pub overdue: bool,
+    overdue: bool,
 }
 
 /// The send side.
@@ -54,9 +54,9 @@ pub(crate) struct SendSide<P> {
     largest_window: u64,
     /// The window doesn't hold a segment, nor half of the largest one.
     is_silly_window: bool,
-    pub chunks: Chunks,
+    chunks: Chunks,
     /// Offsets of chunks that wait for reinjection, in order of offset.
-    pub reinjections: VecDeque<u64>,
+    reinjections: VecDeque<u64>,
     /// Bytes that may be written and unacknowledged.
     limit: u64,
     /// A write was cut short, and the application waits for space.
@@ -70,8 +70,10 @@ pub(crate) struct SendSide<P> {
     /// The application declared the flow's size.
     declared: Option<u64>,
     /// The messages that the application marked.
-    pub messages: Option<Box<Messages>>,
-    pub cork: Cork,
+    messages: Option<Box<Messages>>,
+    cork: Cork,
+    /// How far the connection-level timeout has backed off.
+    backoff: u32,
     /// Unsent bytes beyond which nothing is taken (`TCP_NOTSENT_LOWAT`).
     unsent_mark: u64,
     /// Since when nothing new was acknowledged, for the user timeout.
@@ -104,6 +106,7 @@ impl<P: Payload> SendSide<P> {
             declared: None,
             messages: None,
             cork: Cork::default(),
+            backoff: 0,
             unsent_mark: u64::MAX,
             progress_at: 0,
         }

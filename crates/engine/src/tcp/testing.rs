@@ -11,6 +11,7 @@ use super::{
 };
 use crate::config::{CwndConfig, RecoveryConfig};
 use crate::congestion::CongestionControl;
+use crate::congestion::Subflows;
 use crate::metrics::SubflowMetrics;
 use crate::{MILLISECOND, Nanos, PathId, SubflowId};
 
@@ -88,8 +89,7 @@ impl End {
         let receive = ReceiveBuffer { limit: 60_000, opened: 60_000, ..ReceiveBuffer::default() };
         let mut cx = Context {
             now,
-            metrics: &mut metrics,
-            index: 0,
+            subflows: Subflows::new(&mut metrics, 0),
             congestion: congestion.as_mut(),
             tcp: &tcp,
             timestamp_offset: tcp.timestamp_offset.unwrap_or(0),
@@ -117,7 +117,7 @@ impl End {
         let syn_ack = end.syn_ack();
         assert!(end.receive(syn_ack).established);
         assert_eq!(end.sent().len(), 1, "the third ACK");
-        end.congestion.subflow_added(&mut end.metrics, 0, end.now);
+        end.congestion.subflow_added(&mut Subflows::new(&mut end.metrics, 0), end.now);
         end
     }
 
@@ -145,8 +145,7 @@ impl End {
     pub fn split(&mut self) -> (Context<'_>, &mut Tcb<SyntheticPayload>) {
         let cx = Context {
             now: self.now,
-            metrics: &mut self.metrics,
-            index: 0,
+            subflows: Subflows::new(&mut self.metrics, 0),
             congestion: self.congestion.as_mut(),
             tcp: &self.tcp,
             timestamp_offset: self.tcp.timestamp_offset.unwrap_or(0),

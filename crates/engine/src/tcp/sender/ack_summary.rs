@@ -18,6 +18,8 @@ pub(in crate::tcp) struct Dsack {
 /// What one ACK reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AckSummary {
+    /// Segments in flight before it.
+    pub prior_in_flight: u32,
     /// Segments newly delivered, cumulatively or selectively.
     pub segments: u32,
     /// Segments that the cumulative ACK covers, those that were sacked before included, and their bytes.

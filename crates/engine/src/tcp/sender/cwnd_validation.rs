@@ -42,7 +42,7 @@ impl CwndValidation {
     /// New data was sent, and so many segments are in flight; `una` and `next` are SND.UNA and SND.NXT.
     #[inline(always)]
     pub fn on_data_sent(&mut self, cx: &mut Context<'_>, in_flight: u32, una: u64, next: u64) {
-        let metrics = &cx.metrics[cx.index];
+        let metrics = cx.subflows.own();
         let full = in_flight >= metrics.cwnd;
         if una >= self.end || full || (!self.limited && metrics.packets_out > self.max_packets_out) {
             self.limited = full;
@@ -93,7 +93,7 @@ impl CwndValidation {
         let floor = initial.min(metrics.cwnd);
         metrics.cwnd = (metrics.cwnd >> halvings).max(floor);
         self.restart(cx.now);
-        cx.congestion.on_idle_restart(cx.metrics, cx.index, idle);
+        cx.congestion.on_idle_restart(&cx.subflows, cx.subflows.index(), idle);
     }
 }
 

@@ -94,7 +94,7 @@ impl<P: Payload> Sender<P> {
         if entry.is(SACKED) || (entry.is(LOST) && !entry.is(RETRANS)) {
             return;
         }
-        let metrics = &mut cx.metrics[cx.index];
+        let metrics = cx.subflows.own_mut();
         if entry.is(RETRANS) {
             metrics.retrans_out -= entry.segments;
             entry.flags &= !RETRANS;
@@ -120,7 +120,7 @@ impl<P: Payload> Sender<P> {
                 lost: entry.flight().lost_since(metrics),
                 app_limited: entry.is(APP_LIMITED),
             };
-            cx.congestion.on_lost(cx.metrics, cx.index, &lost);
+            cx.congestion.on_lost(&cx.subflows, cx.subflows.index(), &lost);
         }
         self.scoreboard.on_lost(position);
     }

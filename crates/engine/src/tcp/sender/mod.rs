@@ -165,7 +165,7 @@ impl<P: Payload> Sender<P> {
         self.snd_una = 1;
         common.timers.stop(Timer::Retransmit);
         match rtt {
-            Some(rtt) => self.rtt.sample(&mut cx.metrics[cx.index], &cx.tcp.rto, cx.now, rtt, rtt),
+            Some(rtt) => self.rtt.sample(cx.subflows.own_mut(), &cx.tcp.rto, cx.now, rtt, rtt),
             //= RFC 6298 5-f without a sample from the handshake the timeout for data is 3 seconds
             None => cx.metrics().rto = cx.tcp.rto.initial.max(FALLBACK_RTO),
         }

@@ -28,7 +28,6 @@ impl<P: Payload> Sender<P> {
         segment: &Segment<P>,
         ack: u64,
         summary: &mut AckSummary,
-        prior_in_flight: u32,
         outcome: &mut Outcome,
     ) {
         self.recovery.new_data_first = false;
@@ -61,7 +60,7 @@ impl<P: Payload> Sender<P> {
             let advanced = summary.advanced || cx.tcp.recovery.prr_slow_start;
             self.prr.reduce(cx.metrics(), summary.segments, lost, advanced);
         } else if summary.segments > 0 && (summary.advanced || self.grows_out_of_order(cx)) {
-            self.grow(cx, summary, prior_in_flight);
+            self.grow(cx, summary);
         }
         if summary.segments > 0 {
             self.update_pacing(cx);
@@ -266,7 +265,7 @@ impl<P: Payload> Sender<P> {
 
     fn lower_threshold(&mut self, common: &mut Common, cx: &mut Context<'_>, cause: LossCause) {
         let now = cx.now;
-        let new = cx.congestion.ssthresh(cx.metrics, cx.index, cause, now);
+        let new = cx.congestion.ssthresh(&cx.subflows, cx.subflows.index(), cause, now);
         let metrics = cx.metrics();
         metrics.ssthresh = new.max(1);
         metrics.totals.loss_events += 1;

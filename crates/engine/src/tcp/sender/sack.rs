@@ -191,7 +191,7 @@ impl<P: Payload> Sender<P> {
     #[inline(always)]
     fn mark_sacked_inline(&mut self, cx: &mut Context<'_>, index: usize, summary: &mut AckSummary) -> u64 {
         let entry = self.scoreboard.mark_sacked(index);
-        let metrics = &mut cx.metrics[cx.index];
+        let metrics = cx.subflows.own_mut();
         //= RFC 5681 3.2-d only what is newly SACKed leaves the network
         metrics.sacked_out += entry.segments;
         if entry.is(LOST) {

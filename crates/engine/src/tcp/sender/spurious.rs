@@ -39,7 +39,7 @@ impl<P: Payload> Sender<P> {
                 metrics.ssthresh = ssthresh;
                 self.cwr_pending = false;
             }
-            cx.congestion.on_undo(cx.metrics, cx.index);
+            cx.congestion.on_undo(&cx.subflows, cx.subflows.index());
         }
         self.undo.end();
         self.rack.recheck_output();

@@ -195,7 +195,7 @@ impl<P: Payload> Sender<P> {
             return None;
         }
         let segments = if taken <= mss { 1 } else { taken.div_ceil(mss) as u32 };
-        let metrics = &mut cx.metrics[cx.index];
+        let metrics = cx.subflows.own_mut();
         metrics.queued_bytes -= taken as u64;
         if metrics.packets_out == 0 {
             metrics.busy_since = cx.now;
@@ -303,7 +303,7 @@ impl<P: Payload> Sender<P> {
         common.on_fin_sent();
         let position = self.snd_nxt;
         self.snd_nxt += 1;
-        let metrics = &mut cx.metrics[cx.index];
+        let metrics = cx.subflows.own_mut();
         metrics.packets_out += 1;
         let rate = self.rate.on_sent(cx.now, metrics.packets_out == 1);
         self.last_sent_at = cx.now;
@@ -385,7 +385,7 @@ impl<P: Payload> Sender<P> {
         let metrics = cx.own();
         if self.paced {
             let limited = self.rate.is_app_limited();
-            return cx.congestion.before_transmit(cx.metrics, cx.index, cx.now, limited);
+            return cx.congestion.before_transmit(&mut cx.subflows, cx.now, limited);
         }
         if !cx.tcp.cwnd.idle_restart {
             return;
