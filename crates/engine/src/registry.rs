@@ -116,8 +116,8 @@ pub struct Preset {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Exception {
     /// Which rule of the contract: `single-path` (one path only: places as `minrtt` does), `even-split` (two
-    /// identical paths: each at least 45 % of the bytes), `eligible` (names only subflows that may carry data:
-    /// no backup while another is usable), `cwnd` (names only subflows whose windows have room),
+    /// identical paths: each at least 45 % of the bytes), `eligible` (names only subflows that may carry
+    /// data: no backup while another is usable), `cwnd` (names only subflows whose windows have room),
     /// `work-conserving` (never waits with data to send and nothing in flight). For congestion controls:
     /// `ssthresh` (a loss leaves 2 segments at least), `single-path` (one subflow: as its parent), `harmless`
     /// (coupled subflows together grow no faster than one TCP).
@@ -195,8 +195,8 @@ impl Values {
 }
 
 impl<T: ?Sized> Entry<T> {
-    /// The algorithm with its parameters' defaults, as a connection's settings take it. An algorithm of one's own needs no
-    /// registry for that.
+    /// The algorithm with its parameters' defaults, as a connection's settings take it. An algorithm of one's
+    /// own needs no registry for that.
     pub fn spec(self) -> Spec<T> {
         let values = Values(self.parameters.iter().map(|p| (p.name, p.default)).collect());
         Spec { text: self.name.to_string(), entry: self, values, factory: None }
@@ -213,7 +213,8 @@ pub struct SpecError {
     pub span: (usize, usize),
 }
 
-/// Builds the instances of an algorithm that needs more than its parameters: one written in another language, say.
+/// Builds the instances of an algorithm that needs more than its parameters: one written in another language,
+/// say.
 pub type Factory<T> = Arc<dyn Fn(&Values) -> Box<T> + Send + Sync>;
 
 /// A specification that has been checked: build from it as often as there are connections.

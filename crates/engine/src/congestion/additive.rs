@@ -1,5 +1,5 @@
-//! The control that most algorithms share: TCP's slow start, an additive increase in congestion avoidance, and a
-//! new threshold at a loss. What differs between them is an [`AdditiveRule`].
+//! The control that most algorithms share: TCP's slow start, an additive increase in congestion avoidance,
+//! and a new threshold at a loss. What differs between them is an [`AdditiveRule`].
 //!
 //! The increase is a share of a segment per acknowledged segment. Shares are added up until they make a whole
 //! segment.
@@ -22,14 +22,14 @@ use crate::Nanos;
 use crate::config::AckCounting;
 use crate::metrics::SubflowMetrics;
 
-/// What distinguishes one additive control from another. State that a rule keeps per subflow is updated by the
-/// hooks; most rules have none.
+/// What distinguishes one additive control from another. State that a rule keeps per subflow is updated by
+/// the hooks; most rules have none.
 pub(super) trait AdditiveRule: Debug + Send {
     /// The control's name in the registry.
     const NAME: &'static str;
 
-    /// Whether Linux 3.14's implementation counts by `tcp_cong_avoid_ai` or alike, so that a segment takes one ACK more
-    /// than the increase says ([`AckCounting::OneInAvoidance`]).
+    /// Whether Linux 3.14's implementation counts by `tcp_cong_avoid_ai` or alike, so that a segment takes
+    /// one ACK more than the increase says ([`AckCounting::OneInAvoidance`]).
     const ONE_ACK_MORE: bool = true;
 
     /// Increase in congestion avoidance on subflow `r`, segments per acknowledged segment.
@@ -56,8 +56,8 @@ pub(super) trait AdditiveRule: Debug + Send {
         let _ = (subflow, r, ack);
     }
 
-    /// The last reduction on subflow `r` was spurious. Returns whether the rule restored state that the increase
-    /// depends on.
+    /// The last reduction on subflow `r` was spurious. Returns whether the rule restored state that the
+    /// increase depends on.
     fn on_undo(&mut self, r: usize) -> bool {
         let _ = r;
         false
@@ -138,8 +138,9 @@ impl<R: AdditiveRule> CongestionControl for AdditiveControl<R> {
     }
 }
 
-/// Tolerance for a sum of shares to count as a whole segment. Ten times 0.1 falls short of 1 by rounding, and the
-/// window must still grow with the tenth segment. Far below any increase that matters, far above the rounding.
+/// Tolerance for a sum of shares to count as a whole segment. Ten times 0.1 falls short of 1 by rounding, and
+/// the window must still grow with the tenth segment. Far below any increase that matters, far above the
+/// rounding.
 pub(super) const ROUNDING: f64 = 1e-9;
 
 #[derive(Debug, Default)]
@@ -227,7 +228,8 @@ impl AdditiveGrowth {
                 credit.segments = sum;
                 return;
             }
-            // The ACK completes a whole segment; what is left of it counts towards the next, at the new window.
+            // The ACK completes a whole segment; what is left of it counts towards the next, at the new
+            // window.
             let whole = if credit.increase > 0.0 { 1.0 } else { -1.0 };
             let needed = libm::ceil((whole - credit.segments) / credit.increase - ROUNDING).max(0.0);
             let used = (needed as u32).min(left);

@@ -1,5 +1,5 @@
-//! The contract of all congestion controls, run over every entry of [`builtin`] and each of its presets: a new one
-//! is under test the moment it is registered.
+//! The contract of all congestion controls, run over every entry of [`builtin`] and each of its presets: a
+//! new one is under test the moment it is registered.
 //!
 //! | rule | what it asks |
 //! |---|---|
@@ -24,8 +24,8 @@ use crate::departures::{Departures, check, is_exempt, variants};
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::{MILLISECOND, Nanos};
 
-/// What `text` is with one subflow: itself where subflows are uncoupled, else the parent that its source names.
-/// One that isn't listed is held to Reno.
+/// What `text` is with one subflow: itself where subflows are uncoupled, else the parent that its source
+/// names. One that isn't listed is held to Reno.
 fn parent(text: &str) -> &str {
     match text {
         "reno" | "cubic" | "bbr" | "cubic:linux" | "cubic:linux-3.14" | "vegas" | "vegas:linux" | "veno"
@@ -304,7 +304,8 @@ fn every_control_goes_by_its_name_and_decides_alike_twice() {
     }
 }
 
-/// Numbers for observers have names and are numbers; the pacing rate is the engine's, as in Linux without BBR.
+/// Numbers for observers have names and are numbers; the pacing rate is the engine's, as in Linux without
+/// BBR.
 #[test]
 fn what_a_control_tells_of_itself() {
     for (text, entry) in variants(&builtin()) {

@@ -33,18 +33,18 @@
 //! Preset `linux`: the target looks ahead by the least round-trip time, alpha stays below 1, and before the
 //! first loss the window grows by at least 5 % in a round trip.
 //!
-//! Preset `linux-3.14`: the same with HyStart as it was then. A delay ends slow start that exceeds the least round-trip time
-//! by a sixteenth of it, by the first eight samples of a round alone; the clock ticks in milliseconds; there is no allowance for
-//! aggregation.
+//! Preset `linux-3.14`: the same with HyStart as it was then. A delay ends slow start that exceeds the least
+//! round-trip time by a sixteenth of it, by the first eight samples of a round alone; the clock ticks in
+//! milliseconds; there is no allowance for aggregation.
 //!
-//! A host that counts ACKs (`ack-counting = "one-in-avoidance"`, Linux 3.14): an ACK counts for as many segments as ACKs have
-//! had of late (`delayed_ack`, a moving average over 16), for W_est it counts for one (`ack_cnt`), and a segment of growth takes one
-//! ACK more (`tcp_cong_avoid_ai`).
+//! A host that counts ACKs (`ack-counting = "one-in-avoidance"`, Linux 3.14): an ACK counts for as many
+//! segments as ACKs have had of late (`delayed_ack`, a moving average over 16), for W_est it counts for one
+//! (`ack_cnt`), and a segment of growth takes one ACK more (`tcp_cong_avoid_ai`).
 //!
 //! Parameters: `c` (0.4 segments per second^3; 0.001 to 10), `beta` (0.7, what a loss leaves; 0.1 to 0.95),
-//! `fast-convergence` (true), `reno-friendly` (true), `reno-alpha-one` (true; preset `linux`: false), `hystart`
-//! (true), `hystart-of` (`linux-6.18`; preset `linux-3.14`: `linux-3.14`), `least-rtt-ahead` (false; presets: true),
-//! `initial-five-percent` (false; presets: true).
+//! `fast-convergence` (true), `reno-friendly` (true), `reno-alpha-one` (true; preset `linux`: false),
+//! `hystart` (true), `hystart-of` (`linux-6.18`; preset `linux-3.14`: `linux-3.14`), `least-rtt-ahead`
+//! (false; presets: true), `initial-five-percent` (false; presets: true).
 
 #[cfg(test)]
 mod tests;
@@ -202,9 +202,9 @@ fn w_cubic(c: f64, t: f64, k: f64, origin: f64) -> f64 {
     c * d * d * d + origin
 }
 
-/// Whose HyStart: the tick of its clock, the part of the least round-trip time that a delay may grow by, and the allowance for
-/// aggregation. The tick matters where gaps between ACKs are close to [`ACK_GAP`], as behind a link that sends every
-/// millisecond.
+/// Whose HyStart: the tick of its clock, the part of the least round-trip time that a delay may grow by, and
+/// the allowance for aggregation. The tick matters where gaps between ACKs are close to [`ACK_GAP`], as
+/// behind a link that sends every millisecond.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct HyStartRule {
     tick: Nanos,
@@ -226,8 +226,8 @@ impl HyStartRule {
     }
 }
 
-/// Linux's allowance for aggregation in a train of ACKs (`hystart_ack_delay`): the time of four bursts of 64 KiB at the
-/// pacing rate, at most 1 ms; 0 without a pacing rate.
+/// Linux's allowance for aggregation in a train of ACKs (`hystart_ack_delay`): the time of four bursts of 64
+/// KiB at the pacing rate, at most 1 ms; 0 without a pacing rate.
 fn burst_time(pacing_rate: u64) -> Nanos {
     (4 * 65_536 * SECOND).checked_div(pacing_rate).map_or(0, |time| time.min(MILLISECOND))
 }

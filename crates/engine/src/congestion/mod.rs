@@ -1,7 +1,7 @@
 //! Congestion controls, one file each, behind [`CongestionControl`].
 //!
-//! One object serves a whole connection and sees every subflow's [`SubflowMetrics`], since coupled controls need
-//! their siblings' windows. It grows windows; the engine detects loss, asks for the new threshold and
+//! One object serves a whole connection and sees every subflow's [`SubflowMetrics`], since coupled controls
+//! need their siblings' windows. It grows windows; the engine detects loss, asks for the new threshold and
 //! brings the window down to it (PRR, RFC 6937).
 //!
 //! The engine says how many segments an ACK delivered, and a control applies its rule to each of them. So a
@@ -9,8 +9,8 @@
 //! ([`AckCounting`]). Windows are whole segments; the control keeps the
 //! fraction and drops it at a loss, as Linux drops `snd_cwnd_cnt`.
 //!
-//! A model-based control ([`CongestionControl::is_model_based`]: BBR) gets samples of the delivery rate instead, sets
-//! window and pacing rate with each, and is paced.
+//! A model-based control ([`CongestionControl::is_model_based`]: BBR) gets samples of the delivery rate
+//! instead, sets window and pacing rate with each, and is paced.
 //!
 //! MPVeno and MPTCPPW are not implemented: 5g-2019 (section I) lists them without a definition.
 
@@ -51,8 +51,8 @@ type ControlEntry = Entry<dyn CongestionControl>;
 pub struct Ack {
     /// The current time.
     pub now: Nanos,
-    /// Segments that slow start counts: those newly delivered, cumulatively or selectively (Linux's `acked_sacked`), or what
-    /// `counting` makes of them.
+    /// Segments that slow start counts: those newly delivered, cumulatively or selectively (Linux's
+    /// `acked_sacked`), or what `counting` makes of them.
     pub acked: u32,
     /// What the host counts of an ACK.
     pub counting: AckCounting,
@@ -66,7 +66,8 @@ pub struct Ack {
     pub round_start: bool,
 }
 
-/// What an ACK says of the path (draft-ietf-ccwg-bbr 2.2, 4.1), for a model-based control. Volumes are in segments.
+/// What an ACK says of the path (draft-ietf-ccwg-bbr 2.2, 4.1), for a model-based control. Volumes are in
+/// segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RateSample {
     /// The current time.
@@ -163,8 +164,8 @@ pub enum LossCause {
     Ecn,
 }
 
-/// A congestion control for all subflows of one connection. What it is told of concerns one of them: its own, which it may change
-/// where it gets [`Subflows`]. Where it gets a slice, that is `subflows[i]`.
+/// A congestion control for all subflows of one connection. What it is told of concerns one of them: its own,
+/// which it may change where it gets [`Subflows`]. Where it gets a slice, that is `subflows[i]`.
 ///
 /// Call order for a subflow: `subflow_added`, then any of the others, then `subflow_removed`.
 pub trait CongestionControl: Debug + Send {
@@ -200,10 +201,10 @@ pub trait CongestionControl: Debug + Send {
         let _ = (subflows, i, idle);
     }
 
-    /// Whether the control sets window and pacing rate from a model of the path. Then the engine paces the subflow by
-    /// `pacing_rate`, calls [`on_sample`](Self::on_sample) instead of `on_ack`, also in recovery, calls
-    /// [`on_lost`](Self::on_lost) and [`before_transmit`](Self::before_transmit), and leaves the window alone but for a
-    /// timeout, which leaves what is in flight and one segment. Asked once per subflow.
+    /// Whether the control sets window and pacing rate from a model of the path. Then the engine paces the
+    /// subflow by `pacing_rate`, calls [`on_sample`](Self::on_sample) instead of `on_ack`, also in recovery,
+    /// calls [`on_lost`](Self::on_lost) and [`before_transmit`](Self::before_transmit), and leaves the window
+    /// alone but for a timeout, which leaves what is in flight and one segment. Asked once per subflow.
     fn is_model_based(&self) -> bool {
         false
     }
@@ -232,8 +233,8 @@ pub trait CongestionControl: Debug + Send {
     }
 }
 
-/// Grows the window by slow start, up to the threshold (RFC 5681 3.1, Linux's `tcp_slow_start`). Returns the acknowledged
-/// segments that count in congestion avoidance.
+/// Grows the window by slow start, up to the threshold (RFC 5681 3.1, Linux's `tcp_slow_start`). Returns the
+/// acknowledged segments that count in congestion avoidance.
 pub fn slow_start(subflow: &mut SubflowMetrics, ack: &Ack) -> u32 {
     if ack.counting == AckCounting::OneInAvoidance {
         return slow_start_past_threshold(subflow, ack.acked);

@@ -13,12 +13,12 @@
 //! ```
 //!
 //! Why these weights d_r. Let p_r be the loss rate of r and f_r what a loss takes of the window there, a
-//! fifth or half. A Veno alone on r settles at v_r with g_r / v_r = p_r f_r v_r; the coupled subflow at
-//! g_r a = p_r f_r w_r where the increase per segment, a = d_r / w_r, is the same for all. So v_r^2 = w_r / a,
-//! whatever g_r and f_r are, and the subflows together are as fast as Veno on the best path,
-//! sum_p w_p/rtt_p = max_p v_p/rtt_p, when a = max_p(w_p/rtt_p^2) / (sum_p w_p/rtt_p)^2: the argument of
-//! RFC 6356 holds for Veno's steps. The bound d_r <= 1 keeps each subflow below Veno on its path. With one
-//! subflow d is 1 and this is Veno.
+//! fifth or half. A Veno alone on r settles at v_r with g_r / v_r = p_r f_r v_r; the coupled subflow at g_r a
+//! = p_r f_r w_r where the increase per segment, a = d_r / w_r, is the same for all. So v_r^2 = w_r / a,
+//! whatever g_r and f_r are, and the subflows together are as fast as Veno on the best path, sum_p w_p/rtt_p
+//! = max_p v_p/rtt_p, when a = max_p(w_p/rtt_p^2) / (sum_p w_p/rtt_p)^2: the argument of RFC 6356 holds for
+//! Veno's steps. The bound d_r <= 1 keeps each subflow below Veno on its path. With one subflow d is 1 and
+//! this is Veno.
 //!
 //! Rulings: the weights, as derived above; everything else, presets included, is Veno's.
 //!
@@ -27,7 +27,7 @@
 
 use super::additive::AdditiveControl;
 use super::veno::{Growth, PARAMETERS, PRESETS, Veno};
-use super::{ControlEntry, Subflows, lia};
+use super::{ControlEntry, lia};
 use crate::metrics::SubflowMetrics;
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {

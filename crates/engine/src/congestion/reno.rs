@@ -9,11 +9,10 @@
 //!
 //! Uncoupled: each subflow is a TCP connection of its own, so n of them at one bottleneck take n shares.
 //!
-//! Rulings. The RFC halves the flight size, Linux the window; they are the same when the window is the
-//! limit, and the window only grows then: the window. Every acknowledged segment counts (RFC 3465 with no
-//! limit L, as Linux), so delayed and stretch ACKs grow the window as fast as ACKs of single segments, unless the host counts
-//! ACKs.
-//! The window rounds down when it is halved.
+//! Rulings. The RFC halves the flight size, Linux the window; they are the same when the window is the limit,
+//! and the window only grows then: the window. Every acknowledged segment counts (RFC 3465 with no limit L,
+//! as Linux), so delayed and stretch ACKs grow the window as fast as ACKs of single segments, unless the host
+//! counts ACKs. The window rounds down when it is halved.
 //!
 //! Parameters: none.
 
@@ -41,8 +40,8 @@ struct Reno {
     counts: PerSubflow<u32>,
 }
 
-/// Adds a segment for as many acknowledged ones as the window has, and `more`; `count` holds what is left (Linux's
-/// `tcp_cong_avoid_ai`, following the window within one ACK).
+/// Adds a segment for as many acknowledged ones as the window has, and `more`; `count` holds what is left
+/// (Linux's `tcp_cong_avoid_ai`, following the window within one ACK).
 fn avoid(subflow: &mut SubflowMetrics, count: &mut u32, mut acked: u32, more: u32) {
     // What was counted towards a larger window is worth at most one segment of a smaller one.
     *count = (*count).min(subflow.cwnd);
@@ -106,8 +105,8 @@ mod tests {
         }
     }
 
-    /// Linux 3.14: `tcp_slow_start` counts segments, goes on to one above the threshold and leaves nothing; `tcp_cong_avoid_ai`
-    /// counts ACKs, and one more than the window has segments.
+    /// Linux 3.14: `tcp_slow_start` counts segments, goes on to one above the threshold and leaves nothing;
+    /// `tcp_cong_avoid_ai` counts ACKs, and one more than the window has segments.
     #[test]
     fn a_host_that_counts_acks_grows_by_one_in_one_ack_more_than_the_window_has_segments() {
         let mut subflows = subflows(&[subflow(10, 50)]);

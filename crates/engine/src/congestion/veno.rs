@@ -23,8 +23,8 @@
 //! Preset `linux`: base is the least of the whole connection, and a timeout too takes only a fifth when N <
 //! beta.
 //!
-//! Parameters: `beta` (3 segments; 0 to 1000), `reset-base` (true: base is measured anew after each loss; preset
-//! `linux`: false), `timeouts-differ` (false; preset `linux`: true).
+//! Parameters: `beta` (3 segments; 0 to 1000), `reset-base` (true: base is measured anew after each loss;
+//! preset `linux`: false), `timeouts-differ` (false; preset `linux`: true).
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -33,7 +33,7 @@ use super::additive::{AdditiveControl, AdditiveRule};
 use super::delay::{Delay, Round};
 use super::subflows::{PerSubflow, window};
 use super::vegas::queued;
-use super::{Ack, ControlEntry, LossCause, Subflows, half_window};
+use super::{Ack, ControlEntry, LossCause, half_window};
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Kernel, Parameter, Preset, Values};
 

@@ -1,8 +1,8 @@
-//! What a simulator needs to process events connection by connection instead of strictly in order of time (see
-//! `ropewalk_sim`'s lookahead).
+//! What a simulator needs to process events connection by connection instead of strictly in order of time
+//! (see `ropewalk_sim`'s lookahead).
 //!
-//! That is possible while connections don't affect each other. They do where an endpoint's random numbers and ports are
-//! drawn, where subflows are opened and closed, and where a connection is accepted or removed;
+//! That is possible while connections don't affect each other. They do where an endpoint's random numbers and
+//! ports are drawn, where subflows are opened and closed, and where a connection is accepted or removed;
 //! [`Endpoint::is_independent`] says which connections do none of that next.
 
 use std::cmp::Reverse;
@@ -20,9 +20,9 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.routes.get(tuple)
     }
 
-    /// Whether the subflow's connection affects no other with what it does next. It holds as long as segments carry
-    /// neither SYN, FIN nor RST and no options but timestamps, SACK and DSS, a DATA_FIN arrives only while our side
-    /// [is open](Self::is_send_open), and the application only reads and writes.
+    /// Whether the subflow's connection affects no other with what it does next. It holds as long as segments
+    /// carry neither SYN, FIN nor RST and no options but timestamps, SACK and DSS, a DATA_FIN arrives only
+    /// while our side [is open](Self::is_send_open), and the application only reads and writes.
     #[inline]
     pub fn is_independent(&self, subflow: SubflowHandle) -> bool {
         let slot = self.slots.get(subflow.index as usize).filter(|slot| !slot.half_open);
@@ -35,7 +35,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         slot.and_then(|slot| slot.connection.as_deref()).is_some_and(|connection| !connection.send.closed())
     }
 
-    /// All subflows of this one's connection, with their paths and the tuples of the segments that they receive.
+    /// All subflows of this one's connection, with their paths and the tuples of the segments that they
+    /// receive.
     pub fn siblings(
         &self,
         subflow: SubflowHandle,
@@ -67,8 +68,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
-    /// Removes the first timeout before `end`. The caller passes it to [`on_timeout_of`](Self::on_timeout_of) or to
-    /// [`restore_timeout`](Self::restore_timeout).
+    /// Removes the first timeout before `end`. The caller passes it to [`on_timeout_of`](Self::on_timeout_of)
+    /// or to [`restore_timeout`](Self::restore_timeout).
     pub fn take_timeout_before(&mut self, end: Nanos) -> Option<(Nanos, SubflowHandle)> {
         let at = self.poll_timeout().filter(|at| *at < end)?;
         let Reverse((_, index)) = self.deadlines.pop()?;

@@ -21,7 +21,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
-    /// Writes a prefix of `data` and returns its length; after a short write [`Event::Writable`](crate::mptcp::Event::Writable) follows.
+    /// Writes a prefix of `data` and returns its length; after a short write
+    /// [`Event::Writable`](crate::mptcp::Event::Writable) follows.
     ///
     /// # Errors
     /// When the connection is lost or forgotten, or our side is closed.
@@ -32,9 +33,9 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         Ok(taken)
     }
 
-    /// Reads up to `max` bytes: `None` when there is nothing now, an empty payload at the end of the stream. What came before a
-    /// connection was lost can still be read; the endpoint keeps it until it is read, or until [`close`](Self::close) or
-    /// [`abort`](Self::abort).
+    /// Reads up to `max` bytes: `None` when there is nothing now, an empty payload at the end of the stream.
+    /// What came before a connection was lost can still be read; the endpoint keeps it until it is read, or
+    /// until [`close`](Self::close) or [`abort`](Self::abort).
     ///
     /// # Errors
     /// When the connection is lost and everything read, or forgotten.
@@ -52,7 +53,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         lost.map_or(Ok(data), |reason| Err(StreamError::Lost(reason)))
     }
 
-    /// As [`Self::read`], but what comes next as it arrived, so that no byte is copied: perhaps less than there is.
+    /// As [`Self::read`], but what comes next as it arrived, so that no byte is copied: perhaps less than
+    /// there is.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -85,8 +87,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
-    /// Closes our side, and is not interested in what the peer still sends. A connection that is still being opened is cancelled:
-    /// it is forgotten with what was written, and no event follows.
+    /// Closes our side, and is not interested in what the peer still sends. A connection that is still being
+    /// opened is cancelled: it is forgotten with what was written, and no event follows.
     pub fn close(&mut self, now: Nanos, id: ConnectionId) {
         if let Ok(connection) = self.get(id) {
             connection.close(now);
@@ -94,7 +96,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
-    /// Throws the connection away (MP_FASTCLOSE, or RST). No event follows. A connection that is still being opened is cancelled.
+    /// Throws the connection away (MP_FASTCLOSE, or RST). No event follows. A connection that is still being
+    /// opened is cancelled.
     pub fn abort(&mut self, now: Nanos, id: ConnectionId) {
         if let Ok(connection) = self.get(id) {
             connection.abort();

@@ -1,8 +1,8 @@
-//! The endpoint's counters by the names that `nstat -asz` prints for the kernel's (`net/mptcp/mib.h`, RFC 4022), so
-//! that the two can be laid side by side.
+//! The endpoint's counters by the names that `nstat -asz` prints for the kernel's (`net/mptcp/mib.h`, RFC
+//! 4022), so that the two can be laid side by side.
 //!
-//! Each is counted where the kernel counts it: opening and joining once per connection or subflow, control options
-//! once per segment. What the engine has no notion of is absent, not 0.
+//! Each is counted where the kernel counts it: opening and joining once per connection or subflow, control
+//! options once per segment. What the engine has no notion of is absent, not 0.
 
 use ropewalk_wire::{Payload, Segment};
 
@@ -176,7 +176,8 @@ impl Mib {
         count(rare.mp_prio.is_some(), |m| &mut m.prio_rx, |m| &mut m.prio_tx);
         count(rare.mp_fail.is_some(), |m| &mut m.fail_rx, |m| &mut m.fail_tx);
         count(rare.mp_tcprst.is_some(), |m| &mut m.rst_rx, |m| &mut m.rst_tx);
-        // What a connection takes of ADD_ADDR and MP_FASTCLOSE it counts itself: only what is authentic, as the kernel.
+        // What a connection takes of ADD_ADDR and MP_FASTCLOSE it counts itself: only what is authentic, as
+        // the kernel.
         mptcp.add_addr_tx += u64::from(sent && announced.is_some_and(|add| !add.echo));
         mptcp.fastclose_tx += u64::from(sent && rare.fastclose.is_some());
     }

@@ -1,5 +1,5 @@
-//! Many connections: demultiplexing by four-tuple and, for joins, by token; listening with a bounded backlog; deadlines; the
-//! verbs. The [crate's page](crate#the-order-of-calls) has the order of calls.
+//! Many connections: demultiplexing by four-tuple and, for joins, by token; listening with a bounded backlog;
+//! deadlines; the verbs. The [crate's page](crate#the-order-of-calls) has the order of calls.
 
 mod batch;
 mod calls;
@@ -162,14 +162,14 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         Ok(id)
     }
 
-    /// A segment arrived on `path`: the number of the device that it came from. It decides where answers to segments of no
-    /// connection leave, and which path a subflow has that the peer opens.
+    /// A segment arrived on `path`: the number of the device that it came from. It decides where answers to
+    /// segments of no connection leave, and which path a subflow has that the peer opens.
     pub fn on_segment(&mut self, now: Nanos, path: PathId, mut segment: Segment<P>) {
         self.on_segment_in_place(now, path, None, &mut segment);
     }
 
-    /// As [`on_segment`](Self::on_segment), without moving the segment: its payload and options are taken out, and the rest
-    /// is left unspecified. `hint`: the subflow that probably receives it.
+    /// As [`on_segment`](Self::on_segment), without moving the segment: its payload and options are taken
+    /// out, and the rest is left unspecified. `hint`: the subflow that probably receives it.
     #[inline]
     pub fn on_segment_in_place(
         &mut self,
@@ -229,8 +229,9 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         cached.or_else(|| self.routes.get_and_cache(tuple))
     }
 
-    /// A router says that a packet of ours was too big (RFC 1191, RFC 8201). Believed only if it quotes something that
-    /// is in flight (RFC 5927 4.1); then the subflow's segments become smaller, and what didn't fit is sent again.
+    /// A router says that a packet of ours was too big (RFC 1191, RFC 8201). Believed only if it quotes
+    /// something that is in flight (RFC 5927 4.1); then the subflow's segments become smaller, and what
+    /// didn't fit is sent again.
     #[cold]
     pub fn on_too_big(&mut self, now: Nanos, message: &TooBig) {
         let found = self.routes.get(&message.tuple.reversed());
@@ -242,8 +243,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
-    /// The next segment to send and its path; with `max_segments` > 1 perhaps a super-segment of that many. Changes
-    /// with every other call.
+    /// The next segment to send and its path; with `max_segments` > 1 perhaps a super-segment of that many.
+    /// Changes with every other call.
     pub fn poll_transmit(&mut self, now: Nanos, max_segments: u32) -> Option<(PathId, Segment<P>)> {
         let mut segment = Segment::blank();
         let path = self.poll_transmit_into(now, max_segments, &mut segment)?;
@@ -273,8 +274,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         None
     }
 
-    /// As [`poll_transmit_into`](Self::poll_transmit_into) until there is nothing more: `carry` is called with each segment
-    /// and its path. It saves a world that carries segments at once coming back for each.
+    /// As [`poll_transmit_into`](Self::poll_transmit_into) until there is nothing more: `carry` is called
+    /// with each segment and its path. It saves a world that carries segments at once coming back for each.
     #[inline(always)]
     pub fn transmit_all(
         &mut self,
@@ -320,8 +321,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.events.pop_front()
     }
 
-    /// The next event, if it is [`Event::Readable`]: which connection's. It saves a world that reads at once most of what
-    /// [`poll_event`](Self::poll_event) costs.
+    /// The next event, if it is [`Event::Readable`]: which connection's. It saves a world that reads at once
+    /// most of what [`poll_event`](Self::poll_event) costs.
     #[inline]
     pub fn poll_readable(&mut self) -> Option<ConnectionId> {
         let Some((id, Event::Readable)) = self.events.front() else { return None };
@@ -346,8 +347,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.slots.len() - self.free.len()
     }
 
-    /// Bytes in the out-of-order queues of all its connections, as of when `poll_transmit` last said that there is
-    /// nothing more to send.
+    /// Bytes in the out-of-order queues of all its connections, as of when `poll_transmit` last said that
+    /// there is nothing more to send.
     pub fn ofo_bytes(&self) -> u64 {
         self.ofo_bytes
     }
@@ -551,7 +552,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
-    /// Routes segments with this tuple to this subflow. The route of the subflow whose slot it took is removed.
+    /// Routes segments with this tuple to this subflow. The route of the subflow whose slot it took is
+    /// removed.
     fn add_route(&mut self, index: u32, subflow: usize, tuple: FourTuple) {
         let connection = self.slots[index as usize].connection.as_mut();
         if let Some(old) = connection.and_then(|connection| connection.subflows.take_vacated()) {

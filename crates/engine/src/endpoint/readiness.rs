@@ -1,5 +1,6 @@
-//! What a connection is ready for. These are levels, which may be asked for at any time; their edges are events
-//! ([`Event::Readable`](crate::mptcp::Event::Readable), [`Event::Writable`](crate::mptcp::Event::Writable)).
+//! What a connection is ready for. These are levels, which may be asked for at any time; their edges are
+//! events ([`Event::Readable`](crate::mptcp::Event::Readable),
+//! [`Event::Writable`](crate::mptcp::Event::Writable)).
 
 use ropewalk_wire::Payload;
 
@@ -15,8 +16,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.connection(id).map(|connection| connection.receive.ready()).ok_or(StreamError::Unknown)
     }
 
-    /// Whether [`read`](Self::read) has an answer now: data, the end of the stream, or an error. Changes with segments
-    /// received, timeouts and reads.
+    /// Whether [`read`](Self::read) has an answer now: data, the end of the stream, or an error. Changes with
+    /// segments received, timeouts and reads.
     pub fn is_readable(&self, id: ConnectionId) -> bool {
         self.connection(id).is_none_or(|connection| {
             connection.receive.ready() > 0
@@ -25,7 +26,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         })
     }
 
-    /// Bytes that [`write`](Self::write) takes now, at least. Changes with acknowledgements, writes and the buffer's size.
+    /// Bytes that [`write`](Self::write) takes now, at least. Changes with acknowledgements, writes and the
+    /// buffer's size.
     ///
     /// # Errors
     /// When the connection is lost or forgotten, or our side is closed.
@@ -34,8 +36,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         connection.writable_bytes().ok_or_else(|| connection.closing.write_error())
     }
 
-    /// How many bytes, of at most `most`, are best written next: those that fill super-segments of `segments` segments behind what
-    /// isn't sent yet. `most` where nothing is known of the segments' length.
+    /// How many bytes, of at most `most`, are best written next: those that fill super-segments of `segments`
+    /// segments behind what isn't sent yet. `most` where nothing is known of the segments' length.
     pub fn aligned_bytes(&self, id: ConnectionId, most: u64, segments: u32) -> u64 {
         let Some(connection) = self.connection(id) else { return most };
         let first = connection.subflows.usable().find(|metrics| metrics.mss > 0);
@@ -47,8 +49,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.writable_bytes(id).map_or(true, |bytes| bytes > 0)
     }
 
-    /// Has [`Event::Writable`](crate::mptcp::Event::Writable) follow once there is space, as after a short write. Returns whether
-    /// there is space already, and then no event follows.
+    /// Has [`Event::Writable`](crate::mptcp::Event::Writable) follow once there is space, as after a short
+    /// write. Returns whether there is space already, and then no event follows.
     pub fn want_write(&mut self, now: Nanos, id: ConnectionId) -> bool {
         let Ok(connection) = self.get(id) else { return true };
         let is_ready = connection.writable_bytes().is_none_or(|bytes| bytes > 0);

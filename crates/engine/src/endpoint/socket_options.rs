@@ -1,4 +1,5 @@
-//! Changes on an open connection: what sockets have options for. Each holds from the call on; what was sent stays as it is.
+//! Changes on an open connection: what sockets have options for. Each holds from the call on; what was sent
+//! stays as it is.
 
 use ropewalk_wire::Payload;
 
@@ -32,7 +33,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.set_option(now, id, SocketOption::Nagle(on))
     }
 
-    /// Reports each decision of the scheduler with its reason, or not ([`Event::Decision`](crate::mptcp::Event::Decision)).
+    /// Reports each decision of the scheduler with its reason, or not
+    /// ([`Event::Decision`](crate::mptcp::Event::Decision)).
     ///
     /// # Errors
     /// When the connection is forgotten.
@@ -40,8 +42,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.change(now, id, |connection| connection.scheduling.set_traced(on))
     }
 
-    /// Corks the stream or uncorks it (`TCP_CORK`): while it is corked, data that doesn't fill a segment waits for more, for 200 ms
-    /// at most. Closing our side uncorks it.
+    /// Corks the stream or uncorks it (`TCP_CORK`): while it is corked, data that doesn't fill a segment
+    /// waits for more, for 200 ms at most. Closing our side uncorks it.
     ///
     /// # Errors
     /// When the connection is forgotten.
@@ -62,8 +64,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.set_option(now, id, SocketOption::SendBuffer(buffer))
     }
 
-    /// Sets the receive buffer's limits (`SO_RCVBUF`). A window that was offered isn't taken back, and the window scale of the
-    /// handshake limits what can be offered.
+    /// Sets the receive buffer's limits (`SO_RCVBUF`). A window that was offered isn't taken back, and the
+    /// window scale of the handshake limits what can be offered.
     ///
     /// # Errors
     /// When the connection is forgotten.
@@ -77,7 +79,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     /// Sets how many bytes may wait unsent before [`write`](Self::write) takes no more (`TCP_NOTSENT_LOWAT`);
-    /// [`Event::Writable`](crate::mptcp::Event::Writable) comes when half of them are sent. `None`: only the send buffer counts.
+    /// [`Event::Writable`](crate::mptcp::Event::Writable) comes when half of them are sent. `None`: only the
+    /// send buffer counts.
     ///
     /// # Errors
     /// When the connection is forgotten.
@@ -90,8 +93,9 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.set_option(now, id, SocketOption::UnsentLowWater(bytes))
     }
 
-    /// Says that the next `bytes` bytes are one message, and until when it has to be delivered. Schedulers that ask see it
-    /// ([`View::message`](crate::scheduler::View::message)); the peer doesn't. Several may be announced before they are written.
+    /// Says that the next `bytes` bytes are one message, and until when it has to be delivered. Schedulers
+    /// that ask see it ([`View::message`](crate::scheduler::View::message)); the peer doesn't. Several may be
+    /// announced before they are written.
     ///
     /// # Errors
     /// When the connection is forgotten.
@@ -105,8 +109,9 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.change(now, id, |connection| connection.send.begin_message(bytes, deadline))
     }
 
-    /// Says that a message ends with what has been written, and until when it has to be delivered. One that was announced as longer
-    /// ends here. Where its length is known before, [`begin_message`](Self::begin_message) tells schedulers earlier.
+    /// Says that a message ends with what has been written, and until when it has to be delivered. One that
+    /// was announced as longer ends here. Where its length is known before,
+    /// [`begin_message`](Self::begin_message) tells schedulers earlier.
     ///
     /// # Errors
     /// When the connection is forgotten.
@@ -131,8 +136,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.set_option(now, id, SocketOption::Dscp(dscp))
     }
 
-    /// Probes a peer that was silent for `idle`, or not (`SO_KEEPALIVE`, `TCP_KEEPIDLE`). The settings say how often and how many
-    /// times.
+    /// Probes a peer that was silent for `idle`, or not (`SO_KEEPALIVE`, `TCP_KEEPIDLE`). The settings say
+    /// how often and how many times.
     ///
     /// # Errors
     /// When the connection is forgotten.
@@ -145,8 +150,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.set_option(now, id, SocketOption::KeepAlive(idle))
     }
 
-    /// Gives the connection up when data stays unacknowledged for so long (`TCP_USER_TIMEOUT`, RFC 9293 3.9.1); the time begins with
-    /// the call.
+    /// Gives the connection up when data stays unacknowledged for so long (`TCP_USER_TIMEOUT`, RFC 9293
+    /// 3.9.1); the time begins with the call.
     ///
     /// # Errors
     /// When the connection is forgotten.
@@ -159,8 +164,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.set_option(now, id, SocketOption::UserTimeout(timeout))
     }
 
-    /// Sets the packet scheduler by its name, perhaps with parameters (`blest:linux`). What the old one knew is lost. For one of
-    /// your own see [`set_algorithms`](Self::set_algorithms).
+    /// Sets the packet scheduler by its name, perhaps with parameters (`blest:linux`). What the old one knew
+    /// is lost. For one of your own see [`set_algorithms`](Self::set_algorithms).
     ///
     /// # Errors
     /// When there is no such scheduler, or the connection is forgotten.
@@ -169,7 +174,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.change(now, id, |connection| connection.set_algorithms(now, Some(&spec), None))
     }
 
-    /// Sets the congestion control by its name (`TCP_CONGESTION`). Windows stay as they are; what else the old one knew is lost.
+    /// Sets the congestion control by its name (`TCP_CONGESTION`). Windows stay as they are; what else the
+    /// old one knew is lost.
     ///
     /// # Errors
     /// When there is no such congestion control, or the connection is forgotten.

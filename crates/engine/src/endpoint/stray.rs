@@ -1,5 +1,5 @@
-//! Segments of no connection: SYNs to listeners, joins, and what is answered with RST (RFC 9293 3.10.7.1, RFC 8684 3.1
-//! and 3.2).
+//! Segments of no connection: SYNs to listeners, joins, and what is answered with RST (RFC 9293 3.10.7.1, RFC
+//! 8684 3.1 and 3.2).
 
 use std::sync::Arc;
 

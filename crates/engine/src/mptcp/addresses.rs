@@ -1,4 +1,5 @@
-//! Addresses (RFC 8684 3.4) and priority (3.3.8): what is announced, accepted and removed, and which joins follow.
+//! Addresses (RFC 8684 3.4) and priority (3.3.8): what is announced, accepted and removed, and which joins
+//! follow.
 
 use ropewalk_wire::{AddAddr, Payload};
 
@@ -74,8 +75,8 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Takes our address on a path away: REMOVE_ADDR, and its subflows are reset. The last that works stays until
-    /// there is another: what is under way would be lost with it.
+    /// Takes our address on a path away: REMOVE_ADDR, and its subflows are reset. The last that works stays
+    /// until there is another: what is under way would be lost with it.
     pub(crate) fn remove_path(&mut self, now: Nanos, path: PathId) {
         let finished = self.send.fin_acked() && self.receive.finished();
         let has_work = self.handshake.is_multipath() && !finished;

@@ -1,5 +1,5 @@
-//! Assigns data to subflows: reinjections first, then what the scheduler decides, clipped to the windows. Also the rule that a
-//! scheduler can't stall a connection.
+//! Assigns data to subflows: reinjections first, then what the scheduler decides, clipped to the windows.
+//! Also the rule that a scheduler can't stall a connection.
 
 use std::ops::Range;
 
@@ -14,7 +14,8 @@ use crate::metrics::SubflowMetrics;
 use crate::scheduler::{self, Chunk, Decision, Purpose, View};
 use crate::{MAX_SUBFLOWS, Nanos, SubflowId};
 
-/// Consecutive decisions that send nothing before the engine stops calling the scheduler until the next event.
+/// Consecutive decisions that send nothing before the engine stops calling the scheduler until the next
+/// event.
 const MAX_EMPTY_DECISIONS: u32 = 64;
 
 /// The shortest wait. Without an RTT sample a scheduler may ask for waits of almost no time, again and again.
@@ -109,8 +110,8 @@ impl<P: Payload> Sending<'_, P> {
         self.override_wait(now, max_segments)
     }
 
-    /// All written data is assigned to subflows, and the writer waits for buffer space: data that was sent may be sent again
-    /// on another subflow.
+    /// All written data is assigned to subflows, and the writer waits for buffer space: data that was sent
+    /// may be sent again on another subflow.
     #[inline(never)]
     fn on_all_assigned(&mut self, now: Nanos) -> Option<usize> {
         if self.send.writable() {
@@ -122,7 +123,8 @@ impl<P: Payload> Sending<'_, P> {
         self.run_mechanisms(now)
     }
 
-    /// Schedules on while the scheduler chooses the same subflow, so that its data leaves as one super-segment.
+    /// Schedules on while the scheduler chooses the same subflow, so that its data leaves as one
+    /// super-segment.
     #[inline(never)]
     pub fn coalesce(&mut self, now: Nanos, index: usize, max_segments: u32) {
         for _ in 1..max_segments {
@@ -136,8 +138,8 @@ impl<P: Payload> Sending<'_, P> {
         self.finish_super_segment();
     }
 
-    /// Gives the subflow the payload of the super-segment that was coalesced. A payload that spans several writes is
-    /// copied, so this is done once, not for each segment that was added.
+    /// Gives the subflow the payload of the super-segment that was coalesced. A payload that spans several
+    /// writes is copied, so this is done once, not for each segment that was added.
     #[inline]
     fn finish_super_segment(&mut self) {
         if self.scheduling.coalesced().is_some() {
@@ -179,8 +181,8 @@ impl<P: Payload> Sending<'_, P> {
         self.events.push(Event::Decision(Box::new(record)));
     }
 
-    /// The scheduler waits. If nothing is in flight that could end the wait, the engine sends by `minrtt` (see
-    /// [`Decision::Wait`]).
+    /// The scheduler waits. If nothing is in flight that could end the wait, the engine sends by `minrtt`
+    /// (see [`Decision::Wait`]).
     #[cold]
     fn override_wait(&mut self, now: Nanos, max_segments: u32) -> Option<usize> {
         // A stale subflow's retransmissions don't count: they may never be acknowledged.
@@ -296,8 +298,8 @@ impl<P: Payload> Sending<'_, P> {
         if len > mss && is_partial {
             len -= len % mss;
         } else if len < mss && len == left && self.handshake.is_plain() {
-            // The window cuts it: TCP keeps the whole segment back until there is room, or sends a part after a timeout (RFC 9293
-            // 3.8.6.2.1).
+            // The window cuts it: TCP keeps the whole segment back until there is room, or sends a part after
+            // a timeout (RFC 9293 3.8.6.2.1).
             len = mss.min(u64::from(bytes)).min(free.end - free.start);
         }
         let start = free.start;
@@ -328,9 +330,9 @@ impl<P: Payload> Sending<'_, P> {
         (Some(index), start, len as u32)
     }
 
-    /// A super-segment ends where a large piece of the application's does, and the next begins with one: only the segment that spans
-    /// two of them is copied, not all that would go with it. Returns how many of `len` bytes from `start` on go at once, where the
-    /// piece there has `contiguous` left.
+    /// A super-segment ends where a large piece of the application's does, and the next begins with one: only
+    /// the segment that spans two of them is copied, not all that would go with it. Returns how many of `len`
+    /// bytes from `start` on go at once, where the piece there has `contiguous` left.
     #[inline(never)]
     fn cut_at_large_piece(&self, start: u64, contiguous: u64, len: u64, mss: u64) -> u64 {
         let is_next_large = || self.send.contiguous_bytes(start + contiguous) >= LARGE_PIECE;
@@ -342,8 +344,9 @@ impl<P: Payload> Sending<'_, P> {
     }
 
     //= RFC 8985 7.3 a probe is new data, if there is some that the peer's window admits
-    /// A tail loss probe is due: gives the subflow new data for it, whatever its congestion window. Only the lone subflow gets
-    /// some: among several the scheduler says where data goes, and the probe repeats the last segment.
+    /// A tail loss probe is due: gives the subflow new data for it, whatever its congestion window. Only the
+    /// lone subflow gets some: among several the scheduler says where data goes, and the probe repeats the
+    /// last segment.
     #[cold]
     pub fn assign_probe(&mut self, now: Nanos, index: usize) {
         let alone = self.subflows.usable().count() == 1;
@@ -357,9 +360,9 @@ impl<P: Payload> Sending<'_, P> {
         }
     }
 
-    /// Extends the last piece in the subflow's queue by `range`, if the two are contiguous. Not if that piece has been
-    /// acknowledged meanwhile, over another subflow: its bytes are freed. `contiguous`: bytes from the range's start on that
-    /// lie in one piece.
+    /// Extends the last piece in the subflow's queue by `range`, if the two are contiguous. Not if that piece
+    /// has been acknowledged meanwhile, over another subflow: its bytes are freed. `contiguous`: bytes from
+    /// the range's start on that lie in one piece.
     #[inline(never)]
     fn extend_super_segment(
         &mut self,
@@ -388,7 +391,8 @@ impl<P: Payload> Sending<'_, P> {
         true
     }
 
-    /// Takes back what waits on a subflow and no other carries. In plain TCP data keeps its order: nothing is taken.
+    /// Takes back what waits on a subflow and no other carries. In plain TCP data keeps its order: nothing is
+    /// taken.
     #[cold]
     pub fn withdraw_queued(&mut self, now: Nanos, subflow: SubflowId) {
         let index = subflow.index();
@@ -448,8 +452,8 @@ impl<P: Payload> Sending<'_, P> {
         }
     }
 
-    /// Reinjects the head of the reinjection queue: on the fastest available subflow that never carried it, or else on any
-    /// but its last one.
+    /// Reinjects the head of the reinjection queue: on the fastest available subflow that never carried it,
+    /// or else on any but its last one.
     #[inline(never)]
     fn schedule_reinjection(&mut self, now: Nanos) -> Option<usize> {
         let chunk = self.send.next_reinjection()?;

@@ -1,5 +1,5 @@
-//! Break before make (RFC 8684 1.3, 3.5): a connection that has lost its last subflow is kept for `close_timeout`, so that a
-//! join can resume it, as Linux keeps it. The client asks for that join itself.
+//! Break before make (RFC 8684 1.3, 3.5): a connection that has lost its last subflow is kept for
+//! `close_timeout`, so that a join can resume it, as Linux keeps it. The client asks for that join itself.
 
 use ropewalk_wire::Payload;
 
@@ -10,8 +10,8 @@ use super::path_manager::{JOIN_RETRIES, JoinRequest};
 use crate::Nanos;
 
 impl<P: Payload> Connection<P> {
-    /// Subflow `index` was the last. Returns false if no other can follow: the keys aren't known to both ends, or the subflow was
-    /// reset for what happened to its data, which would happen to another's, too.
+    /// Subflow `index` was the last. Returns false if no other can follow: the keys aren't known to both
+    /// ends, or the subflow was reset for what happened to its data, which would happen to another's, too.
     #[cold]
     pub(super) fn await_subflow(&mut self, now: Nanos, index: usize, was_used: bool) -> bool {
         let timeout = self.config.path_manager.close_timeout;
@@ -29,7 +29,8 @@ impl<P: Payload> Connection<P> {
         !self.handshake.is_client() || was_used || self.path_manager.awaits_join()
     }
 
-    /// A join failed: tries it again later, unless it was often enough. A connection without subflows tries until it ends.
+    /// A join failed: tries it again later, unless it was often enough. A connection without subflows tries
+    /// until it ends.
     #[cold]
     pub(super) fn retry_join(&mut self, now: Nanos, mut request: JoinRequest) {
         if self.deadlines.is_set(Deadline::Linger) && request.attempt < JOIN_RETRIES {

@@ -33,8 +33,8 @@ impl<P: Payload> Connection<P> {
         self.check_closed(now);
     }
 
-    /// Closes both sides: what was written is still delivered, but what the peer sent or sends and nobody will read
-    /// resets the connection, so that it learns of the loss (RFC 9293 3.6, RFC 1122 4.2.2.13).
+    /// Closes both sides: what was written is still delivered, but what the peer sent or sends and nobody
+    /// will read resets the connection, so that it learns of the loss (RFC 9293 3.6, RFC 1122 4.2.2.13).
     pub(crate) fn close(&mut self, now: Nanos) {
         self.closing.abandon();
         // CLOSE in SYN-SENT deletes the connection, with what was written (RFC 9293 3.10.4).
@@ -109,7 +109,8 @@ impl<P: Payload> Connection<P> {
     pub(super) fn finish(&mut self) {
         if self.closing.end(CloseReason::Closed) {
             self.events.push(Event::Closed);
-            // Frees unused memory: a busy server often has several times more connections in TIME-WAIT than open ones.
+            // Frees unused memory: a busy server often has several times more connections in TIME-WAIT than
+            // open ones.
             self.subflows.shrink();
             self.send.shrink();
             self.receive.shrink();
@@ -128,7 +129,8 @@ impl<P: Payload> Connection<P> {
         }
         //= RFC 8684 3.3.3-c
         let Some(subflow) = self.subflows.get_mut(index) else { return };
-        // After the peer's DATA_FIN it sends nothing more anywhere. What we have left to send still goes on its subflows.
+        // After the peer's DATA_FIN it sends nothing more anywhere. What we have left to send still goes on
+        // its subflows.
         if self.receive.finished() && !self.send.fin_acked() {
             return;
         }

@@ -106,7 +106,8 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// The context for subflow `index`, and the subflow. `outgoing`: of the segment that is to be sent, if one is.
+    /// The context for subflow `index`, and the subflow. `outgoing`: of the segment that is to be sent, if
+    /// one is.
     #[inline]
     pub(crate) fn split(
         &mut self,
@@ -175,7 +176,8 @@ impl<P: Payload> Connection<P> {
         Some(len)
     }
 
-    /// Reads up to `max` bytes: `None` nothing now, an empty payload at the end. `whole`: of what arrived as several pieces, too.
+    /// Reads up to `max` bytes: `None` nothing now, an empty payload at the end. `whole`: of what arrived as
+    /// several pieces, too.
     pub(crate) fn read(&mut self, now: Nanos, max: usize, whole: bool) -> Option<P> {
         if max == 0 && !self.receive.is_at_end() {
             return None;

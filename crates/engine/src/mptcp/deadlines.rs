@@ -12,7 +12,8 @@ pub(crate) enum Deadline {
     Wait,
     /// Announcements without an echo are repeated; third ACKs of joins too.
     Control,
-    /// A closed connection is forgotten although the peer is silent; or one without subflows has waited long enough for another.
+    /// A closed connection is forgotten although the peer is silent; or one without subflows has waited long
+    /// enough for another.
     Linger,
     /// The user timeout may have passed.
     User,

@@ -26,8 +26,9 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Moves one piece of a subflow's in-order data to the connection: its position, and the mapping that came with it. Sets
-    /// `moved` if the stream's in-order data grew. Returns false if there can't be more of this subflow.
+    /// Moves one piece of a subflow's in-order data to the connection: its position, and the mapping that
+    /// came with it. Sets `moved` if the stream's in-order data grew. Returns false if there can't be more of
+    /// this subflow.
     #[inline(always)]
     pub(super) fn deliver(
         &mut self,
@@ -40,7 +41,8 @@ impl<P: Payload> Connection<P> {
         if self.receive.open(&mut subflow.autotuning, data.len() as u64) {
             self.may_transmit |= subflow.tcp.on_window_growth();
         }
-        // Nothing is left to remember of a mapping that ends with its data, but if the current one covers that as well.
+        // Nothing is left to remember of a mapping that ends with its data, but if the current one covers
+        // that as well.
         let is_own = mapping.ends_after(data.len()) && position >= subflow.mapping.end();
         let is_verified = self.handshake.has_checksums() || subflow.is_failing();
         if is_own && !is_verified && !self.handshake.is_plain() {
@@ -50,7 +52,8 @@ impl<P: Payload> Connection<P> {
         self.deliver_by_mapping(now, index, (position, data, mapping), moved)
     }
 
-    /// The same for data that the current mapping may cover, has a checksum, or waits for the answer to MP_FAIL.
+    /// The same for data that the current mapping may cover, has a checksum, or waits for the answer to
+    /// MP_FAIL.
     #[inline(never)]
     fn deliver_by_mapping(
         &mut self,

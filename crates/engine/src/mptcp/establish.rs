@@ -1,4 +1,5 @@
-//! Handshakes at connection level: keys (RFC 8684 3.1) and joins (3.2), on a subflow whose segment TCP has accepted.
+//! Handshakes at connection level: keys (RFC 8684 3.1) and joins (3.2), on a subflow whose segment TCP has
+//! accepted.
 
 use ropewalk_wire::{Flags, MpJoin, Payload, RareOptions, Segment};
 
@@ -216,7 +217,8 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// The connection is no longer one of Multipath TCP, or has lost its first subflow, before joins were complete.
+    /// The connection is no longer one of Multipath TCP, or has lost its first subflow, before joins were
+    /// complete.
     #[cold]
     pub(super) fn drop_opening_joins(&mut self) {
         if self.path_manager.end_early().is_some() {
@@ -236,8 +238,9 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Keeps a segment with a DSS that came before the one that completes the handshake with both keys, if its ACK shows that its
-    /// sender got our SYN/ACK, so that an attacker who guesses can't use up memory. Returns false if it isn't such a segment.
+    /// Keeps a segment with a DSS that came before the one that completes the handshake with both keys, if
+    /// its ACK shows that its sender got our SYN/ACK, so that an attacker who guesses can't use up memory.
+    /// Returns false if it isn't such a segment.
     #[inline]
     pub(super) fn keep_early_data(&mut self, now: Nanos, index: usize, segment: &Segment<P>) -> bool {
         let lacks_keys = self.handshake.is_negotiating()

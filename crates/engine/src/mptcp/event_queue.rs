@@ -29,7 +29,8 @@ impl EventQueue {
         self.0.is_empty()
     }
 
-    /// Removes the only event if it is [`Event::Readable`], which is all that most data causes. Returns whether it did.
+    /// Removes the only event if it is [`Event::Readable`], which is all that most data causes. Returns
+    /// whether it did.
     #[inline]
     pub fn take_lone_readable(&mut self) -> bool {
         let lone = self.0.len() == 1 && matches!(self.0.front(), Some(Event::Readable));

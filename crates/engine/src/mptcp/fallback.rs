@@ -1,4 +1,5 @@
-//! Fallback to plain TCP (RFC 8684 3.7): what shows that options don't pass, checksums that fail, and infinite mappings.
+//! Fallback to plain TCP (RFC 8684 3.7): what shows that options don't pass, checksums that fail, and
+//! infinite mappings.
 
 use ropewalk_wire::{DssMapping, Payload, Seq};
 
@@ -52,14 +53,15 @@ impl<P: Payload> Fallback<P> {
         }
     }
 
-    /// The offset in the stream of what arrived at `position` of the subflow, where `next` is expected: each byte of the subflow
-    /// is the next byte of the stream.
+    /// The offset in the stream of what arrived at `position` of the subflow, where `next` is expected: each
+    /// byte of the subflow is the next byte of the stream.
     pub fn plain_offset(&mut self, position: u64, next: u64) -> u64 {
         position.wrapping_sub(*self.base.get_or_insert(position.wrapping_sub(next)))
     }
 
-    /// After a fallback, each byte of the subflow is the next byte of the stream. Whether the mapping of data, which says `offset`,
-    /// contradicts that: then the peer hasn't fallen back, and repeats data that plain TCP would deliver as new bytes.
+    /// After a fallback, each byte of the subflow is the next byte of the stream. Whether the mapping of
+    /// data, which says `offset`, contradicts that: then the peer hasn't fallen back, and repeats data that
+    /// plain TCP would deliver as new bytes.
     fn contradicts(&self, ssn: u32, offset: u64, rcv_before: u64) -> bool {
         let position = Seq(ssn).unfold(rcv_before);
         ssn > 0 && self.base.is_some_and(|base| position.wrapping_sub(base) != offset)
@@ -94,7 +96,8 @@ impl<P: Payload> Fallback<P> {
 }
 
 impl<P: Payload> Subflow<P> {
-    /// Repeats MP_FAIL while no infinite mapping comes. Returns whether it did; false: it did often enough; `None`: it needn't.
+    /// Repeats MP_FAIL while no infinite mapping comes. Returns whether it did; false: it did often enough;
+    /// `None`: it needn't.
     #[cold]
     pub(super) fn repeat_fail(&mut self, handshake: &Handshake<P>) -> Option<bool> {
         let fallback = self.fallback.as_mut()?;
@@ -108,7 +111,8 @@ impl<P: Payload> Subflow<P> {
         Some(true)
     }
 
-    /// Whether the mapping of a segment's data, which says `offset`, shows that the peer hasn't fallen back although we have.
+    /// Whether the mapping of a segment's data, which says `offset`, shows that the peer hasn't fallen back
+    /// although we have.
     #[cold]
     pub(super) fn contradicts_fallback(&self, mapping: &DssMapping, offset: u64, rcv_before: u64) -> bool {
         let fallback = self.fallback.as_ref();
@@ -172,9 +176,9 @@ impl<P: Payload> Connection<P> {
         self.refuse(now, index, CloseReason::Middlebox(Interference::ChecksumOfLastSubflow));
     }
 
-    /// Data without a mapping (RFC 8684 3.3, 3.7): fallback on a lone first subflow whose first data it is, else the
-    /// subflow goes. In mid-stream there is no telling whether the peer still speaks Multipath TCP: if it does, it
-    /// misses DATA_ACKs, and what it repeats for want of them would be taken for new bytes.
+    /// Data without a mapping (RFC 8684 3.3, 3.7): fallback on a lone first subflow whose first data it is,
+    /// else the subflow goes. In mid-stream there is no telling whether the peer still speaks Multipath TCP:
+    /// if it does, it misses DATA_ACKs, and what it repeats for want of them would be taken for new bytes.
     #[cold]
     pub(super) fn on_unmapped(&mut self, now: Nanos, index: usize, position: u64, data: P) {
         if !self.is_contiguous() || self.receive.next() > 0 {
@@ -211,8 +215,9 @@ impl<P: Payload> Connection<P> {
                 return;
             }
         }
-        // With another subflow, or one that is being opened, this one is reset with MP_FAIL on its RST and the data
-        // comes again elsewhere. Without, and with a stream that plain TCP can't continue, nothing is left.
+        // With another subflow, or one that is being opened, this one is reset with MP_FAIL on its RST and
+        // the data comes again elsewhere. Without, and with a stream that plain TCP can't continue, nothing
+        // is left.
         //= RFC 8684 3.7-11 3.7-12
         let cause = match self.subflows.live() {
             1 => Interference::ChecksumOfLastSubflow,
@@ -221,8 +226,9 @@ impl<P: Payload> Connection<P> {
         self.refuse(now, index, CloseReason::Middlebox(cause));
     }
 
-    /// MP_FAIL (RFC 8684 3.7): on a lone subflow that has carried everything in order, an infinite mapping that counts
-    /// from the last byte that arrived intact, and MP_FAIL in return; from there on the connection is plain TCP.
+    /// MP_FAIL (RFC 8684 3.7): on a lone subflow that has carried everything in order, an infinite mapping
+    /// that counts from the last byte that arrived intact, and MP_FAIL in return; from there on the
+    /// connection is plain TCP.
     #[cold]
     pub(crate) fn on_fail(&mut self, now: Nanos, index: usize) {
         if self.handshake.is_plain() {
@@ -243,7 +249,8 @@ impl<P: Payload> Connection<P> {
         }
         let una = self.send.una();
         let dsn = self.handshake.dsn(una);
-        // If a checksum failed here as well, the peer's infinite mapping is still to come, and our MP_FAIL is on its way.
+        // If a checksum failed here as well, the peer's infinite mapping is still to come, and our MP_FAIL is
+        // on its way.
         let is_failing = self.subflows.is_failing();
         if !is_failing {
             self.fall_back(now, FallbackCause::Checksum);
@@ -263,8 +270,9 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// An infinite mapping: the peer fell back (RFC 8684 3.7). Data whose checksum failed belongs to the stream if the mapping
-    /// counts from there or before, as it should. Linux maps its next new data instead: then the data that failed stays unmapped.
+    /// An infinite mapping: the peer fell back (RFC 8684 3.7). Data whose checksum failed belongs to the
+    /// stream if the mapping counts from there or before, as it should. Linux maps its next new data instead:
+    /// then the data that failed stays unmapped.
     #[cold]
     pub(super) fn on_infinite(&mut self, now: Nanos, index: usize, offset: u64, mapping: &DssMapping) {
         let Some(subflow) = self.subflows.get_mut(index) else { return };

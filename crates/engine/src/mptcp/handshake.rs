@@ -1,5 +1,5 @@
-//! What the handshake knows: both keys, what both ends agreed on, and what waits for the peer's key (RFC 8684 3.1, 3.2). What
-//! follows from it for subflows and the stream is in `establish.rs`.
+//! What the handshake knows: both keys, what both ends agreed on, and what waits for the peer's key (RFC 8684
+//! 3.1, 3.2). What follows from it for subflows and the stream is in `establish.rs`.
 
 use ropewalk_wire::{Dss, DssMapping, MpCapable, MpJoin, Payload, Segment, Seq, checksum};
 
@@ -107,8 +107,8 @@ impl<P: Payload> Handshake<P> {
         self.checksum
     }
 
-    /// Segments of a super-segment, of `max` at most. A checksum covers a whole mapping, and a part that is lost must come again with
-    /// the same: one segment each.
+    /// Segments of a super-segment, of `max` at most. A checksum covers a whole mapping, and a part that is
+    /// lost must come again with the same: one segment each.
     #[inline]
     pub fn most_segments(&self, max: u32) -> u32 {
         if self.checksum { 1 } else { max }
@@ -146,7 +146,8 @@ impl<P: Payload> Handshake<P> {
         self.ack_is_64 = dsn_is_64;
     }
 
-    /// Plain TCP from now on. Returns whether that is while the handshake is under way; `None` if it was plain TCP before.
+    /// Plain TCP from now on. Returns whether that is while the handshake is under way; `None` if it was
+    /// plain TCP before.
     pub fn fall_back(&mut self) -> Option<bool> {
         let was_negotiating = self.is_negotiating();
         if self.is_plain() {
@@ -158,7 +159,8 @@ impl<P: Payload> Handshake<P> {
         Some(was_negotiating)
     }
 
-    /// The SYN/ACK of our SYN came with this MP_CAPABLE. Returns whether the peer speaks Multipath TCP as we do.
+    /// The SYN/ACK of our SYN came with this MP_CAPABLE. Returns whether the peer speaks Multipath TCP as we
+    /// do.
     pub fn on_syn_ack(&mut self, capable: Option<MpCapable>) -> bool {
         let Some((capable, key)) =
             capable.filter(is_understood).and_then(|capable| Some((capable, capable.sender_key?)))
@@ -173,7 +175,8 @@ impl<P: Payload> Handshake<P> {
         true
     }
 
-    /// The third ACK, or the first data, came with this MP_CAPABLE. Returns false if nothing can be verified with it.
+    /// The third ACK, or the first data, came with this MP_CAPABLE. Returns false if nothing can be verified
+    /// with it.
     pub fn on_third_ack(&mut self, capable: Option<MpCapable>) -> bool {
         // Version and flags are those of the handshake (RFC 8684 3.1).
         let ours = Some(self.local_key.key);
@@ -186,8 +189,9 @@ impl<P: Payload> Handshake<P> {
             self.mode = Mode::Multipath;
             self.confirmed = true;
             self.checksum |= capable.checksum_required;
-            // No DATA_ACK yet: the answer to the first data tells the client that its keys arrived. Linux no longer falls
-            // back (RFC 8684 3.7) once it got a DSS, and a path may strip the options of data only.
+            // No DATA_ACK yet: the answer to the first data tells the client that its keys arrived. Linux no
+            // longer falls back (RFC 8684 3.7) once it got a DSS, and a path may strip the options of data
+            // only.
         }
         true
     }
@@ -242,7 +246,8 @@ impl<P: Payload> Handshake<P> {
         self.local_key.idsn.wrapping_add(1).wrapping_add(offset)
     }
 
-    /// The DSN of a byte that the peer sends, by its offset in the stream; 1 more than the offset while the key isn't known.
+    /// The DSN of a byte that the peer sends, by its offset in the stream; 1 more than the offset while the
+    /// key isn't known.
     #[inline]
     pub fn remote_dsn(&self, offset: u64) -> u64 {
         self.remote_key.map_or(0, |remote| remote.idsn).wrapping_add(1).wrapping_add(offset)
@@ -250,7 +255,8 @@ impl<P: Payload> Handshake<P> {
 
     //= RFC 8684 3.3.1-10 3.3.1-12 3.3.2-2
     //= RFC 8684 3.3.1-9 3.3.1-13 the nearest number to the one expected, of 64 bits
-    /// The offset that a DSN of the peer stands for, where `next` is expected; far away if it is before the first byte.
+    /// The offset that a DSN of the peer stands for, where `next` is expected; far away if it is before the
+    /// first byte.
     #[inline]
     pub fn offset_of(&self, mapping: &DssMapping, next: u64) -> Option<u64> {
         let first = self.remote_key?.idsn.wrapping_add(1);
@@ -261,7 +267,8 @@ impl<P: Payload> Handshake<P> {
         })
     }
 
-    /// The mapping that travels with a segment's data. `isn`: the peer's, of the subflow; `next`: the offset expected.
+    /// The mapping that travels with a segment's data. `isn`: the peer's, of the subflow; `next`: the offset
+    /// expected.
     #[inline(always)]
     pub fn mapping_of(&self, segment: &Segment<P>, isn: u32, next: u64) -> Mapping {
         let Some(dss) = &segment.dss else { return first_mapping(segment, isn) };
@@ -278,7 +285,8 @@ impl<P: Payload> Handshake<P> {
         Mapping::new(offset, len, checksum, skip)
     }
 
-    /// The offset up to which a DATA_ACK acknowledges, where `una` is the first byte that wasn't acknowledged.
+    /// The offset up to which a DATA_ACK acknowledges, where `una` is the first byte that wasn't
+    /// acknowledged.
     #[inline]
     pub fn acked_offset(&self, ack: u64, is_64: bool, una: u64) -> u64 {
         let first = self.local_key.idsn.wrapping_add(1);
@@ -309,8 +317,8 @@ impl<P: Payload> Handshake<P> {
         !self.confirmed && self.role == Role::Client
     }
 
-    /// Octets of the options of a subflow's handshake, if its next segment without data carries some. `unassigned`: no data
-    /// was sent, which would carry the keys.
+    /// Octets of the options of a subflow's handshake, if its next segment without data carries some.
+    /// `unassigned`: no data was sent, which would carry the keys.
     pub fn control_len(&self, join: Join, unassigned: bool) -> Option<usize> {
         match join {
             Join::SynSent => Some(MpJoin::SYN_LEN),
@@ -364,8 +372,9 @@ impl<P: Payload> Handshake<P> {
         }
     }
 
-    /// The options of an ACK while a subflow's handshake goes on. Returns whether nothing else goes on it. `unassigned`: no data
-    /// was sent, which would carry the keys; `closed`: a DATA_FIN is to follow, for which there is no room beside the keys.
+    /// The options of an ACK while a subflow's handshake goes on. Returns whether nothing else goes on it.
+    /// `unassigned`: no data was sent, which would carry the keys; `closed`: a DATA_FIN is to follow, for
+    /// which there is no room beside the keys.
     pub fn write_ack_options(
         &mut self,
         subflow: &mut Subflow<P>,
@@ -421,8 +430,8 @@ impl<P: Payload> Handshake<P> {
         self.early.is_some() && !self.is_negotiating()
     }
 
-    /// The segments with data that waited for the peer's key, in the order in which they arrived. After a fallback to plain TCP
-    /// there is none: a DSS with a mapping would reset the connection.
+    /// The segments with data that waited for the peer's key, in the order in which they arrived. After a
+    /// fallback to plain TCP there is none: a DSS with a mapping would reset the connection.
     #[cold]
     pub fn take_early_data(&mut self) -> Vec<Segment<P>> {
         let Some(early) = self.early.as_mut() else { return Vec::new() };

@@ -1,5 +1,5 @@
-//! Whether what a connection does next concerns nobody else: it opens no subflow, needs no number of its endpoint's, and
-//! isn't about to end.
+//! Whether what a connection does next concerns nobody else: it opens no subflow, needs no number of its
+//! endpoint's, and isn't about to end.
 
 use ropewalk_wire::Payload;
 
@@ -8,9 +8,9 @@ use super::deadlines::Deadline;
 use super::subflow::Subflow;
 use crate::metrics::SubflowStatus;
 
-/// Whether none of its subflows is in trouble, nothing waits to be opened or announced, and one side at least isn't
-/// closed. A single timeout, or whatever arrives but SYN, FIN, RST, the options of the path manager, and a
-/// DATA_FIN for a side that is closed, doesn't bring it to do what concerns others.
+/// Whether none of its subflows is in trouble, nothing waits to be opened or announced, and one side at least
+/// isn't closed. A single timeout, or whatever arrives but SYN, FIN, RST, the options of the path manager,
+/// and a DATA_FIN for a side that is closed, doesn't bring it to do what concerns others.
 pub(crate) fn is_independent<P: Payload>(connection: &Connection<P>) -> bool {
     let goes_on = !connection.handshake.is_negotiating()
         && connection.handshake.is_confirmed()

@@ -1,4 +1,5 @@
-//! What a connection and its subflows say of themselves: the kernel's `mptcp_info`, and its `mptcp_subflow_info` with `tcp_info`.
+//! What a connection and its subflows say of themselves: the kernel's `mptcp_info`, and its
+//! `mptcp_subflow_info` with `tcp_info`.
 
 use ropewalk_wire::{FourTuple, Payload};
 
@@ -9,8 +10,9 @@ use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::tcp::TcpInfo;
 use crate::{Nanos, PathId, SubflowId};
 
-/// A connection's state as of a moment: the kernel's `mptcp_info` (`getsockopt(MPTCP_INFO)`), field for field without the prefix.
-/// Sequence numbers are offsets in the stream, from 0. What the engine has no notion of is absent.
+/// A connection's state as of a moment: the kernel's `mptcp_info` (`getsockopt(MPTCP_INFO)`), field for field
+/// without the prefix. Sequence numbers are offsets in the stream, from 0. What the engine has no notion of
+/// is absent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]

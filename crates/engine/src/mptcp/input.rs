@@ -1,5 +1,5 @@
-//! Segments in: options are classified first, then TCP's processing, then what the options and the data mean at
-//! connection level (RFC 8684 3.1 to 3.4).
+//! Segments in: options are classified first, then TCP's processing, then what the options and the data mean
+//! at connection level (RFC 8684 3.1 to 3.4).
 
 use ropewalk_wire::{Dss, DssMapping, Flags, Payload, RareOptions, Segment};
 
@@ -14,8 +14,9 @@ use crate::tcp::{Mapping, Outcome, Outgoing, State};
 use crate::{Nanos, SubflowId};
 
 impl<P: Payload> Connection<P> {
-    /// A segment arrived that is probably for subflow `index`. If that is predicted for it, it is processed: its payload is taken
-    /// out. Otherwise this returns false, and [`on_segment`](Self::on_segment) is called for the subflow that receives it.
+    /// A segment arrived that is probably for subflow `index`. If that is predicted for it, it is processed:
+    /// its payload is taken out. Otherwise this returns false, and [`on_segment`](Self::on_segment) is called
+    /// for the subflow that receives it.
     // Runs once per segment. With two callers the compiler would no longer inline it.
     #[inline(always)]
     pub(crate) fn on_predicted_segment(
@@ -130,8 +131,9 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Resets, handshakes, the options of which most segments have none, and what the want of a DSS means. Returns false if that is
-    /// all that there is to the segment. `before`: the subflow's state, and whether there was data.
+    /// Resets, handshakes, the options of which most segments have none, and what the want of a DSS means.
+    /// Returns false if that is all that there is to the segment. `before`: the subflow's state, and whether
+    /// there was data.
     #[inline(never)]
     fn on_options(
         &mut self,
@@ -173,13 +175,14 @@ impl<P: Payload> Connection<P> {
         {
             return false;
         }
-        // Neither leaves room for a DSS, and both show that options still pass: ADD_ADDR, and a third ACK that is repeated.
+        // Neither leaves room for a DSS, and both show that options still pass: ADD_ADDR, and a third ACK
+        // that is repeated.
         let instead = rare.is_some_and(|rare| rare.add_addr.is_some() || rare.mp_capable.is_some());
         let ended = self.receive.finished();
         let is_plain = segment.dss.is_none() && self.handshake.is_multipath() && !instead;
         if is_plain && self.subflows.is_failing() {
-            // The peer may have fallen back. Its infinite mapping has to say so, and until then nothing is delivered. After a
-            // FIN none will come.
+            // The peer may have fallen back. Its infinite mapping has to say so, and until then nothing is
+            // delivered. After a FIN none will come.
             if outcome.fin {
                 self.give_up_failing(now, index);
             }
@@ -295,12 +298,14 @@ impl<P: Payload> Connection<P> {
         let Some(offset) = self.handshake.offset_of(mapping, self.receive.next()) else { return };
         //= RFC 8684 3.7-a
         if mapping.len == 0 {
-            // Some peers put an empty mapping on ACKs. Without data it counts as the answer to our MP_FAIL only.
+            // Some peers put an empty mapping on ACKs. Without data it counts as the answer to our MP_FAIL
+            // only.
             if !has_data && !self.subflows.is_failing() {
                 return;
             }
             if !self.subflows.is_alone() {
-                // A peer falls back only where there was never another subflow: something on the way did this.
+                // A peer falls back only where there was never another subflow: something on the way did
+                // this.
                 self.refuse(now, index, CloseReason::Middlebox(Interference::InfiniteMapping));
                 return;
             }
@@ -323,9 +328,9 @@ impl<P: Payload> Connection<P> {
             let is_news = self.receive.note_fin(offset + u64::from(data_len));
             self.after_receive(now, index);
             if data_len == 0 {
-                // A DATA_FIN alone is acknowledged at once, and again when it comes again: our acknowledgement was
-                // lost. While data before it is missing a repeat says nothing: two ends that both wait for data
-                // would answer each other's DATA_FINs for ever.
+                // A DATA_FIN alone is acknowledged at once, and again when it comes again: our
+                // acknowledgement was lost. While data before it is missing a repeat says nothing: two ends
+                // that both wait for data would answer each other's DATA_FINs for ever.
                 if (is_news || self.receive.finished())
                     && let Some(subflow) = self.subflows.get_mut(index)
                 {

@@ -1,5 +1,6 @@
-//! Which joins are opened, and which of our addresses are announced (RFC 8684 3.2, 3.4): the path manager's rules. They read the
-//! settings, the handshake and the subflows, and change only what the path manager remembers.
+//! Which joins are opened, and which of our addresses are announced (RFC 8684 3.2, 3.4): the path manager's
+//! rules. They read the settings, the handshake and the subflows, and change only what the path manager
+//! remembers.
 
 use std::net::SocketAddr;
 
@@ -73,7 +74,8 @@ impl<P: Payload> Joining<'_, P> {
         any
     }
 
-    /// Asks for a subflow like the one that was lost, and for those from our other addresses. Returns whether there are any.
+    /// Asks for a subflow like the one that was lost, and for those from our other addresses. Returns whether
+    /// there are any.
     #[cold]
     pub fn reopen(&mut self, index: usize) -> bool {
         let Some(subflow) = self.subflows.get(index) else { return false };
@@ -163,7 +165,8 @@ impl<P: Payload> Joining<'_, P> {
     }
 
     //= RFC 8684 3.4.2-1
-    /// REMOVE_ADDR for those of these addresses that no subflow uses over another path. Returns whether there is something to send.
+    /// REMOVE_ADDR for those of these addresses that no subflow uses over another path. Returns whether there
+    /// is something to send.
     pub fn withdraw(&mut self, mut removed: Vec<u8>) -> bool {
         removed.sort_unstable();
         removed.dedup();

@@ -1,6 +1,6 @@
-//! One Multipath TCP connection (RFC 8684, version 1): keys and joins, data sequence mappings, the connection-level
-//! send and receive sides, reinjection, the path manager, close and fallback. Plain TCP is the case of one
-//! subflow without options.
+//! One Multipath TCP connection (RFC 8684, version 1): keys and joins, data sequence mappings, the
+//! connection-level send and receive sides, reinjection, the path manager, close and fallback. Plain TCP is
+//! the case of one subflow without options.
 
 mod addresses;
 mod assign;

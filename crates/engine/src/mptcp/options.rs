@@ -102,8 +102,8 @@ impl<P: Payload> OptionWriter<'_, P> {
         }
     }
 
-    /// The answer to MP_FAIL (RFC 8684 3.7): the infinite mapping, and on another ACK, as both don't fit beside
-    /// timestamps, MP_FAIL in return.
+    /// The answer to MP_FAIL (RFC 8684 3.7): the infinite mapping, and on another ACK, as both don't fit
+    /// beside timestamps, MP_FAIL in return.
     #[cold]
     fn write_plain_options(subflow: &mut Subflow<P>, segment: &mut Segment<P>) {
         let Some(fallback) = subflow.fallback.as_mut() else { return };
@@ -138,8 +138,8 @@ impl<P: Payload> OptionWriter<'_, P> {
     fn write_data_options(&self, transmit: &Transmit, segment: &mut Segment<P>) {
         let Transmit { tag, ssn, .. } = *transmit;
         //= RFC 8684 3.3.1-1 3.3.1-14 3.7-2 each segment has its own, which follows from where its bytes stand
-        // A part comes again with the mapping of the whole. (With checksums there are only whole ones, see `coalesce`;
-        // where the path's MTU fell, the part is checked on its own.)
+        // A part comes again with the mapping of the whole. (With checksums there are only whole ones, see
+        // `coalesce`; where the path's MTU fell, the part is checked on its own.)
         if let Some((lead, mapped)) = transmit.part
             && !self.handshake.has_checksums()
         {
@@ -214,7 +214,8 @@ impl<P: Payload> OptionWriter<'_, P> {
             || self.path_manager.has_removals()
             || self.path_manager.has_due_announcement(self.now);
         let fin = self.send.closed() && !self.send.fin_acked() && self.send.unsent() == 0;
-        // DATA_FIN takes the space of any other option, so that it is sent on an ACK of its own after this one.
+        // DATA_FIN takes the space of any other option, so that it is sent on an ACK of its own after this
+        // one.
         if fin && !control {
             //= RFC 8684 3.3.3-1
             // DATA_FIN without data: a mapping of length 1 with subflow sequence 0 (RFC 8684 3.3.3).
@@ -237,8 +238,9 @@ impl<P: Payload> OptionWriter<'_, P> {
             self.path_manager.on_echo_sent();
             segment.rare_mut().add_addr = Some(echo);
         } else if self.path_manager.has_due_announcement(self.now) {
-            // Beside ADD_ADDR with its HMAC SACK gives way, then the DATA_ACK. Timestamps have to be on every segment (RFC 7323
-            // 3.2) and go only where ADD_ADDR alone leaves no room: an IPv6 address with a port.
+            // Beside ADD_ADDR with its HMAC SACK gives way, then the DATA_ACK. Timestamps have to be on every
+            // segment (RFC 7323 3.2) and go only where ADD_ADDR alone leaves no room: an IPv6 address with a
+            // port.
             segment.sack.truncate(0);
             if let Some(option) = self.path_manager.due_announcement(self.now) {
                 let len = (option.len() + 3) & !3;

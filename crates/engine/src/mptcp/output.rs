@@ -1,5 +1,5 @@
-//! Segments out: what subflows must send, then reinjections, then what the scheduler chooses; each with the options
-//! that Multipath TCP adds (RFC 8684 3.1 to 3.7).
+//! Segments out: what subflows must send, then reinjections, then what the scheduler chooses; each with the
+//! options that Multipath TCP adds (RFC 8684 3.1 to 3.7).
 
 use ropewalk_wire::{Payload, Segment};
 
@@ -69,7 +69,8 @@ impl<P: Payload> Connection<P> {
         self.on_nothing_to_send(now);
     }
 
-    /// Schedules new data or a reinjection, and sends it. The flag says that the subflow has nothing else to send.
+    /// Schedules new data or a reinjection, and sends it. The flag says that the subflow has nothing else to
+    /// send.
     // Runs once per segment. With two callers the compiler would no longer inline it.
     #[inline(always)]
     fn transmit_scheduled(
@@ -151,7 +152,8 @@ impl<P: Payload> Connection<P> {
         None
     }
 
-    /// Sends the next segment of subflow `index`. Also returns whether the subflow then has nothing more to send.
+    /// Sends the next segment of subflow `index`. Also returns whether the subflow then has nothing more to
+    /// send.
     #[inline(never)]
     fn transmit_on(
         &mut self,
@@ -179,8 +181,8 @@ impl<P: Payload> Connection<P> {
         let transmit = subflow.tcp.poll_transmit(&mut cx, max_segments, out);
         let transmit = transmit.as_ref()?;
         let window = subflow.tcp.advertised_window();
-        // The window that was advertised is relative to what is acknowledged at connection level; the field is
-        // rounded to its unit and has 16 bits, so that the peer may know of less than there is.
+        // The window that was advertised is relative to what is acknowledged at connection level; the field
+        // is rounded to its unit and has 16 bits, so that the peer may know of less than there is.
         let is_common = matches!(transmit.kind, Kind::Ack | Kind::Data);
         self.receive.advertise(if is_common { window } else { u64::from(out.window) });
         let (mut options, subflows) = self.options(now);

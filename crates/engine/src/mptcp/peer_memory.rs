@@ -8,17 +8,18 @@ use crate::metrics::SubflowMetrics;
 use crate::scheduler::Chunk;
 
 impl<P: Payload> Sending<'_, P> {
-    /// Leaves room in the peer's window for the segments that it holds out of order, before new data is scheduled. Reinjections
-    /// aren't held back.
+    /// Leaves room in the peer's window for the segments that it holds out of order, before new data is
+    /// scheduled. Reinjections aren't held back.
     #[inline(never)]
     pub fn reserve_window(&mut self) {
         let held = if self.handshake.is_multipath() { self.held_out_of_order() } else { 0 };
         self.send.reserve(held * u64::from(self.config.peer_segment_overhead));
     }
 
-    /// How many segments the peer holds beyond the first byte that it lacks, or will before that byte comes, by estimate: those that
-    /// were sent and aren't acknowledged at data level, but for what is under way on the subflow that carries this byte. It is 0
-    /// until something beyond the byte has arrived. On a lone subflow data out of order never reaches the connection.
+    /// How many segments the peer holds beyond the first byte that it lacks, or will before that byte comes,
+    /// by estimate: those that were sent and aren't acknowledged at data level, but for what is under way on
+    /// the subflow that carries this byte. It is 0 until something beyond the byte has arrived. On a lone
+    /// subflow data out of order never reaches the connection.
     fn held_out_of_order(&self) -> u64 {
         if self.subflows.iter().filter(|subflow| subflow.is_joined()).nth(1).is_none() {
             return 0;

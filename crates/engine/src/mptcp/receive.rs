@@ -89,9 +89,9 @@ impl<P: Payload> ReceiveSide<P> {
         self
     }
 
-    /// Data arrived on a subflow: Linux opens the window for each subflow by itself, and the one that opened most decides,
-    /// since no window that was advertised is taken back (`mptcp_set_rwin`). So a buffer that grows in a step, once a round
-    /// trip, isn't offered in one. Whether the subflow opened more.
+    /// Data arrived on a subflow: Linux opens the window for each subflow by itself, and the one that opened
+    /// most decides, since no window that was advertised is taken back (`mptcp_set_rwin`). So a buffer that
+    /// grows in a step, once a round trip, isn't offered in one. Whether the subflow opened more.
     #[inline(always)]
     pub fn open(&mut self, autotuning: &mut WindowAutotuning, len: u64) -> bool {
         if self.opens_together {
@@ -104,8 +104,8 @@ impl<P: Payload> ReceiveSide<P> {
         opens
     }
 
-    /// A subflow joined. MPTCP 0.89 adds the subflow's receive buffer and window to the connection's while that may still grow
-    /// (`mptcp_init_buffer_space`).
+    /// A subflow joined. MPTCP 0.89 adds the subflow's receive buffer and window to the connection's while
+    /// that may still grow (`mptcp_init_buffer_space`).
     pub fn add_subflow(&mut self, initial: u64, autotuning: &WindowAutotuning) {
         if self.opens_together && self.buffer.limit < self.max {
             self.buffer.limit = (self.buffer.limit + initial).min(self.max);
@@ -267,8 +267,8 @@ impl<P: Payload> ReceiveSide<P> {
         if self.ready.len() < FEW_UNREAD { self.ready.push_back(data) } else { self.coalesce_unread(data) }
     }
 
-    /// The application doesn't read: small pieces become one, so that their number stays bounded whatever a peer sends
-    /// (Linux: `tcp_try_coalesce`).
+    /// The application doesn't read: small pieces become one, so that their number stays bounded whatever a
+    /// peer sends (Linux: `tcp_try_coalesce`).
     #[cold]
     fn coalesce_unread(&mut self, mut data: P) {
         match self.ready.back_mut() {
@@ -390,11 +390,12 @@ impl<P: Payload> ReceiveSide<P> {
         now >= self.tuning_at
     }
 
-    /// Grows the buffer as Linux's dynamic right-sizing does (`mptcp_rcv_space_adjust`, as of 6.18), by what the application read
-    /// in the last round trip ([`Growth`](super::window_autotuning::Growth)), of which an interval is the whole or a part. Without an estimate (0) it waits. `ratio`, the
-    /// least of the subflows', says what window the buffer's memory makes: it is half a subflow's before that has data, so
-    /// that a second subflow makes the window smaller until it has some. Returns what was read, where the buffer grew: the
-    /// subflows' follow.
+    /// Grows the buffer as Linux's dynamic right-sizing does (`mptcp_rcv_space_adjust`, as of 6.18), by what
+    /// the application read in the last round trip ([`Growth`](super::window_autotuning::Growth)), of which
+    /// an interval is the whole or a part. Without an estimate (0) it waits. `ratio`, the least of the
+    /// subflows', says what window the buffer's memory makes: it is half a subflow's before that has data, so
+    /// that a second subflow makes the window smaller until it has some. Returns what was read, where the
+    /// buffer grew: the subflows' follow.
     pub(super) fn tune(&mut self, now: Nanos, interval: Interval, ratio: u64) -> Option<u64> {
         let Interval { length, stands_for, look_after, growth } = interval;
         if self.tuning_at == 0 {

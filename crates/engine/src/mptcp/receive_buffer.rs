@@ -1,5 +1,5 @@
-//! How the receive buffer grows (net/mptcp/protocol.c, `mptcp_rcv_space_adjust`), as of Linux 6.18; also as of MPTCP 0.89
-//! ([`ReceiveTuning::LongestInSteps`]).
+//! How the receive buffer grows (net/mptcp/protocol.c, `mptcp_rcv_space_adjust`), as of Linux 6.18; also as
+//! of MPTCP 0.89 ([`ReceiveTuning::LongestInSteps`]).
 
 use ropewalk_wire::Payload;
 
@@ -10,14 +10,15 @@ use crate::config::ReceiveTuning;
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::{MILLISECOND, Nanos};
 
-/// [`ReceiveTuning::Prompt`]: into how many intervals at most a round trip is divided, and how soon it is looked whether the round trip
-/// has become shorter.
+/// [`ReceiveTuning::Prompt`]: into how many intervals at most a round trip is divided, and how soon it is
+/// looked whether the round trip has become shorter.
 const PARTS: Nanos = 4;
 const LOOK_AFTER: Nanos = 10 * MILLISECOND;
 
 impl<P: Payload> ReceiveSide<P> {
-    /// The application has read: once in an interval ([`ReceiveTuning`]) the receive buffer may grow, and every subflow's with it.
-    /// Subflows that are still being opened have no say in the round trip, but in what window the buffer makes.
+    /// The application has read: once in an interval ([`ReceiveTuning`]) the receive buffer may grow, and
+    /// every subflow's with it. Subflows that are still being opened have no say in the round trip, but in
+    /// what window the buffer makes.
     #[inline(never)]
     pub fn tune_for(&mut self, now: Nanos, tuning: ReceiveTuning, subflows: &mut SubflowTable<P>) {
         let is_prompt = tuning == ReceiveTuning::Prompt;

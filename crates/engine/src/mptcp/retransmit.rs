@@ -1,5 +1,5 @@
-//! Connection-level retransmission (RFC 8684 3.3.6): what no DATA_ACK answers goes again; and the user timeout (RFC 9293 3.9.1),
-//! after which it doesn't any more.
+//! Connection-level retransmission (RFC 8684 3.3.6): what no DATA_ACK answers goes again; and the user
+//! timeout (RFC 9293 3.9.1), after which it doesn't any more.
 
 use ropewalk_wire::{Flags, Payload, Segment};
 
@@ -20,8 +20,8 @@ pub(super) struct DataAcked {
 }
 
 impl<P: Payload> Sending<'_, P> {
-    /// Whether something is to come of the peer at connection level. In plain TCP the subflow has its own timers, of a
-    /// closed window as well.
+    /// Whether something is to come of the peer at connection level. In plain TCP the subflow has its own
+    /// timers, of a closed window as well.
     #[inline]
     pub fn awaits_data_ack(&self) -> bool {
         self.handshake.is_multipath()
@@ -91,9 +91,9 @@ impl<P: Payload> Sending<'_, P> {
         }
     }
 
-    /// Whether an acceptable segment without DSS shows that the peer, or something on the way, has left Multipath
-    /// TCP: it acknowledges data without a DATA_ACK, ends the stream without a DATA_FIN, or is all that answers a
-    /// DATA_FIN time and again. `ended`: the peer's DATA_FIN has come.
+    /// Whether an acceptable segment without DSS shows that the peer, or something on the way, has left
+    /// Multipath TCP: it acknowledges data without a DATA_ACK, ends the stream without a DATA_FIN, or is all
+    /// that answers a DATA_FIN time and again. `ended`: the peer's DATA_FIN has come.
     #[cold]
     pub fn shows_fallback(&self, segment: &Segment<P>, outcome: &Outcome, ended: bool) -> bool {
         let waits_for_fin_ack = self.send.closed()
@@ -120,30 +120,33 @@ impl<P: Payload> Sending<'_, P> {
     }
 
     //= RFC 8684 3.3.3-b
-    /// No DATA_ACK for long: the head goes again, and the DATA_FIN. Returns whether subflows have something to send for it.
+    /// No DATA_ACK for long: the head goes again, and the DATA_FIN. Returns whether subflows have something
+    /// to send for it.
     #[cold]
     pub fn on_retransmission_timeout(&mut self, now: Nanos) -> bool {
         let backoff = self.send.back_off();
         let una = self.send.una();
-        // What some subflow still queues for its first transmission needs no second copy. Nor does what a lone subflow has delivered to
-        // a peer that may have fallen back: to plain TCP a copy is new data.
+        // What some subflow still queues for its first transmission needs no second copy. Nor does what a
+        // lone subflow has delivered to a peer that may have fallen back: to plain TCP a copy is new data.
         if self.send.una() < self.send.assigned_end() && !self.subflows.is_failing() {
             self.send.reinject(una..una + 1);
         }
         let is_filled = self.fill_silly_window(now);
         let only_fin = self.send.closed() && self.send.una() == self.send.written() && backoff >= 2;
-        // The peer may still be in SYN-RECEIVED, and drops a probe with the keys on it: every other time they go on ACKs alone.
+        // The peer may still be in SYN-RECEIVED, and drops a probe with the keys on it: every other time they
+        // go on ACKs alone.
         let only_fin = only_fin && (self.handshake.is_confirmed() || backoff % 2 == 1);
         if (self.send.window_left() == 0 && !is_filled) || only_fin {
             //= RFC 9293 MUST-36 a zero window is probed
-            // The window's reopening may have been lost with a path: every subflow asks for it. And a DATA_FIN that
-            // nothing answers may never arrive: what comes back shows whether options still do.
+            // The window's reopening may have been lost with a path: every subflow asks for it. And a
+            // DATA_FIN that nothing answers may never arrive: what comes back shows whether options still do.
             self.subflows.probe_windows();
         }
         self.subflows.request_ack_on_all()
     }
 
-    /// A segment's worth of window didn't come in time: sends what fits (RFC 9293 3.8.6.2.1). Returns whether anything does.
+    /// A segment's worth of window didn't come in time: sends what fits (RFC 9293 3.8.6.2.1). Returns whether
+    /// anything does.
     fn fill_silly_window(&mut self, now: Nanos) -> bool {
         let bytes = self.send.silly_window().min(u64::from(u16::MAX)) as u32;
         let fastest = self.subflows.usable().min_by_key(|m| (m.backup, m.rtt.smoothed));
@@ -151,7 +154,8 @@ impl<P: Payload> Sending<'_, P> {
         bytes > 0 && self.apply(now, Decision::Queue { subflow, bytes }, 1).0.is_some()
     }
 
-    /// Something more is to be acknowledged, perhaps: the user timeout runs from now on, unless it runs already.
+    /// Something more is to be acknowledged, perhaps: the user timeout runs from now on, unless it runs
+    /// already.
     #[cold]
     pub fn start_user_timeout(&mut self, now: Nanos, was_waiting: bool) {
         if !was_waiting {

@@ -34,8 +34,9 @@ macro_rules! view {
 }
 pub(super) use view;
 
-/// The index of the subflow on which a chunk is reinjected, after what the scheduler said: the fastest available one that never carried
-/// it, or else any but its last one. `None`: later; `Some(None)`: none has room.
+/// The index of the subflow on which a chunk is reinjected, after what the scheduler said: the fastest
+/// available one that never carried it, or else any but its last one. `None`: later; `Some(None)`: none has
+/// room.
 #[cold]
 fn reinjection_target(asked: Reinjection, view: &View<'_>, chunk: &Chunk) -> Option<Option<usize>> {
     let asked = match asked {
@@ -61,7 +62,8 @@ pub(crate) struct Scheduling {
     rationale: Rationale,
     /// Something may have changed since the scheduler last had nothing to send.
     needs_schedule: bool,
-    /// A super-segment that still grows: its subflow, and the range of the stream. It is the last in that subflow's queue.
+    /// A super-segment that still grows: its subflow, and the range of the stream. It is the last in that
+    /// subflow's queue.
     coalesced: Option<(usize, u64, u64)>,
     /// The scheduler's decision isn't known yet ([`Scheduler::is_undecided`]).
     undecided: bool,
@@ -263,7 +265,8 @@ impl Scheduling {
         self.scheduler.metrics()
     }
 
-    /// Whether the scheduler may withdraw data from a subflow: once at any moment, so that it can't go round in circles.
+    /// Whether the scheduler may withdraw data from a subflow: once at any moment, so that it can't go round
+    /// in circles.
     pub fn may_withdraw(&mut self, now: Nanos, subflow: SubflowId) -> bool {
         if self.withdrawn.0 != now {
             self.withdrawn = (now, 0);

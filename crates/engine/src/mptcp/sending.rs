@@ -1,5 +1,5 @@
-//! What sending stream data works with: the scheduler, the send side and the subflows' table to change, the handshake and the
-//! connection's end to read. It can't reach what is received, keys, or addresses.
+//! What sending stream data works with: the scheduler, the send side and the subflows' table to change, the
+//! handshake and the connection's end to read. It can't reach what is received, keys, or addresses.
 //!
 //! - `assign.rs`: data is given to subflows, as the scheduler says.
 //! - `mechanisms.rs`: opportunistic retransmission and penalisation.
@@ -84,7 +84,8 @@ impl<P: Payload> Sending<'_, P> {
         self.send.wake_writer(self.events);
     }
 
-    /// Judges the peer's window by the smallest segments that any subflow sends. In plain TCP the subflow does it.
+    /// Judges the peer's window by the smallest segments that any subflow sends. In plain TCP the subflow
+    /// does it.
     #[inline]
     pub fn judge_window(&mut self) {
         let is_wide = self.send.window_end() > self.send.una() + u64::from(u16::MAX);

@@ -27,8 +27,9 @@ pub(crate) enum Join {
     Joined,
 }
 
-/// What the connection keeps per subflow beside [`SubflowMetrics`]. Of what isn't TCP's, sending and receiving a segment reads
-/// the fields before `tcp`, which share one cache line with the tag of an `Option` of this.
+/// What the connection keeps per subflow beside [`SubflowMetrics`]. Of what isn't TCP's, sending and
+/// receiving a segment reads the fields before `tcp`, which share one cache line with the tag of an `Option`
+/// of this.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Subflow<P> {
@@ -83,8 +84,8 @@ impl<P: Payload> Subflow<P> {
         self.fallback.as_ref().is_some_and(|fallback| fallback.is_failing())
     }
 
-    /// Header prediction: whether a segment has a DSS and no rarer option, both ends are authenticated, and it is what TCP predicts as
-    /// well. An infinite mapping isn't predicted.
+    /// Header prediction: whether a segment has a DSS and no rarer option, both ends are authenticated, and
+    /// it is what TCP predicts as well. An infinite mapping isn't predicted.
     #[inline]
     pub fn is_predicted(&self, segment: &Segment<P>) -> bool {
         let Some(dss) = &segment.dss else { return false };

@@ -105,7 +105,8 @@ impl<P: Payload> Connection<P> {
         self.remove(now, index, reason);
     }
 
-    /// A subflow is gone: notifies the scheduler and the application, and reinjects its data. Its RST, if any, is still sent.
+    /// A subflow is gone: notifies the scheduler and the application, and reinjects its data. Its RST, if
+    /// any, is still sent.
     #[cold]
     pub(crate) fn remove(&mut self, now: Nanos, index: usize, reason: CloseReason) {
         if self.subflows.metrics()[index].state == SubflowStatus::Closed {
@@ -128,7 +129,8 @@ impl<P: Payload> Connection<P> {
         if let Some(request) = self.subflows.get(index).and_then(|subflow| subflow.request) {
             self.path_manager.on_join_closed();
             if !was_used && request.early {
-                // The peer refused a join that was opened before its first DSS: it is opened once more, after that DSS.
+                // The peer refused a join that was opened before its first DSS: it is opened once more, after
+                // that DSS.
                 let again = JoinRequest { early: false, ..request };
                 if self.handshake.is_confirmed() {
                     self.may_transmit |= self.joining().request(again);

@@ -1,5 +1,6 @@
-//! The table of a connection's subflows: slots, the numbers that schedulers see of each, and what past subflows counted. What a
-//! subflow's coming or going means for the rest of the connection is in `subflow_life.rs`.
+//! The table of a connection's subflows: slots, the numbers that schedulers see of each, and what past
+//! subflows counted. What a subflow's coming or going means for the rest of the connection is in
+//! `subflow_life.rs`.
 
 use ropewalk_wire::{FourTuple, Payload, Segment};
 
@@ -11,7 +12,8 @@ use crate::scheduler::{Fate, Fates};
 use crate::tcp::{State, Tcb, TcpCounters};
 use crate::{MAX_SUBFLOWS, Nanos, PathId, SubflowId};
 
-/// So many slots are filled before one is used again, so that what a subflow counted can be looked at after its end.
+/// So many slots are filled before one is used again, so that what a subflow counted can be looked at after
+/// its end.
 const KEPT_SLOTS: usize = 8;
 
 /// Joins of the peer's that may wait for their third ACK at a time.
@@ -229,8 +231,8 @@ impl<P: Payload> SubflowTable<P> {
         self.joined() < usize::from(limit) || !self.open().any(|(subflow, _)| subflow.is_joined())
     }
 
-    /// Makes room for another join that isn't authenticated: the oldest of too many is dropped silently, since anybody who
-    /// knows the token can open any number.
+    /// Makes room for another join that isn't authenticated: the oldest of too many is dropped silently,
+    /// since anybody who knows the token can open any number.
     pub fn limit_half_open(&mut self) {
         let waiting = || {
             self.with_metrics().filter(|(subflow, metrics)| {
@@ -254,8 +256,8 @@ impl<P: Payload> SubflowTable<P> {
         self.had_join = true;
     }
 
-    /// Whether no join has ever completed its handshake. Joins that failed or are still half-open don't count, as in Linux
-    /// (`allow_infinite_fallback`).
+    /// Whether no join has ever completed its handshake. Joins that failed or are still half-open don't
+    /// count, as in Linux (`allow_infinite_fallback`).
     pub fn is_alone(&self) -> bool {
         !self.had_join
     }
@@ -326,7 +328,8 @@ impl<P: Payload> SubflowTable<P> {
         self.iter_mut().for_each(|subflow| subflow.tcp.skip_syn_ack());
     }
 
-    /// Has an ACK sent on every subflow: which of them still delivers isn't known. Returns whether there is any.
+    /// Has an ACK sent on every subflow: which of them still delivers isn't known. Returns whether there is
+    /// any.
     #[cold]
     pub fn request_ack_on_all(&mut self) -> bool {
         let mut any = false;
@@ -381,7 +384,8 @@ impl<P: Payload> SubflowTable<P> {
         self.iter_mut().for_each(|subflow| subflow.tcp.abort());
     }
 
-    /// Sends a RST on each, with MP_FASTCLOSE on the first that does (RFC 8684 3.5), and counts them as closed.
+    /// Sends a RST on each, with MP_FASTCLOSE on the first that does (RFC 8684 3.5), and counts them as
+    /// closed.
     pub fn abort_with_fastclose(&mut self, multipath: bool) {
         let mut first = multipath;
         for subflow in self.iter_mut() {

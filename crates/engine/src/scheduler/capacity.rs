@@ -2,7 +2,8 @@
 //!
 //! Source: yang-2013 (Yang, Amer, Ekiz, A Scheduler for Multipath TCP, 2013) Fig. 2 and 3.
 //!
-//! Rule. Estimate (Fig. 2), per subflow and each time the scheduler runs, in segments: at first very large; then
+//! Rule. Estimate (Fig. 2), per subflow and each time the scheduler runs, in segments: at first very large;
+//! then
 //!
 //! ```text
 //! a loss since the last run:          Max = 2 ssthresh, Min = ssthresh
@@ -19,13 +20,12 @@
 //! never reaches Max, so that the third case doesn't arise until another loss: the estimate is a ceiling of
 //! Max - 1 for good. That is what the figures say, and what the few retransmissions in Table I suggest;
 //! `round-up` makes the third case reachable, as the prose describes it. The prose also says Max = cwnd
-//! before the loss, where Fig. 2 says 2 ssthresh: `max`. "A large constant" is larger than any window; `initial` is another.
-//! The estimate runs before the choice. A tie goes to
-//! the lower id. "A retransmission never goes where the original went" is the connection's own rule.
+//! before the loss, where Fig. 2 says 2 ssthresh: `max`. "A large constant" is larger than any window;
+//! `initial` is another. The estimate runs before the choice. A tie goes to the lower id. "A retransmission
+//! never goes where the original went" is the connection's own rule.
 //!
-//! Parameters: `gamma` (0.5; 0 to 4), `delta` (1; 0.1 to 4), `round-up` (false), `max` (`figure`; `prose`), `initial`
-//! (4294967295; 2 to 4294967295).
-//! `opportunistic` and `penalise` (default `off`).
+//! Parameters: `gamma` (0.5; 0 to 4), `delta` (1; 0.1 to 4), `round-up` (false), `max` (`figure`; `prose`),
+//! `initial` (4294967295; 2 to 4294967295). `opportunistic` and `penalise` (default `off`).
 
 use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::text::{Ms, Subflow, no_room, nothing_to_send};

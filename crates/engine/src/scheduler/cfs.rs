@@ -8,8 +8,8 @@
 //! comes first. Nothing is predicted. Eq. (2), for exponential round-trip times of means 1/mu: the slow
 //! copy comes first with probability Pr(X_s < X_f) = mu_s / (mu_s + mu_f).
 //!
-//! Rulings: data that waits for the connection-level window counts as unsent: nothing is repeated then.
-//! Each subflow walks the stream forward, so that each chunk is examined once per subflow. New data, a loss, a
+//! Rulings: data that waits for the connection-level window counts as unsent: nothing is repeated then. Each
+//! subflow walks the stream forward, so that each chunk is examined once per subflow. New data, a loss, a
 //! timeout or a removed subflow restarts the walk, as the carriers may have changed.
 //!
 //! Parameters: none in the decision. `opportunistic` and `penalise` (default `off`).

@@ -14,18 +14,18 @@
 //! (at least one), and where the lcm exceeds the `horizon`, the plan spans the horizon (or the largest D_i)
 //! and each path has the slots that fit: without these bounds delays of 13 and 27.1 ms would make a plan of
 //! 3.5 s. A subflow without a round-trip sample is planned for as if it were like the slowest. A plan is for
-//! the usable subflows outside RTO recovery, counts in segments of their least MSS, and is followed to its end:
-//! a subflow that joins waits for the next plan, and changed windows and RTTs do too. A slot is due at its time
-//! at the earliest, and then sent as cwnd admits. What a path hasn't room for waits for it. The plan is remade
-//! only when it is through, when one of its subflows isn't usable any more, or when the first unassigned byte
-//! isn't in it (the application wrote less than a segment at a time).
-//! blest-2016 IV-D: no reinjection is defined; the connection's own applies.
+//! the usable subflows outside RTO recovery, counts in segments of their least MSS, and is followed to its
+//! end: a subflow that joins waits for the next plan, and changed windows and RTTs do too. A slot is due at
+//! its time at the earliest, and then sent as cwnd admits. What a path hasn't room for waits for it. The plan
+//! is remade only when it is through, when one of its subflows isn't usable any more, or when the first
+//! unassigned byte isn't in it (the application wrote less than a segment at a time). blest-2016 IV-D: no
+//! reinjection is defined; the connection's own applies.
 //!
-//! Preset `linux` is the kernel module of the paper's first author, in `daps/linux.rs`: its plan is an order of packets, whatever their
-//! size, and they join the subflows' queues.
+//! Preset `linux` is the kernel module of the paper's first author, in `daps/linux.rs`: its plan is an order
+//! of packets, whatever their size, and they join the subflows' queues.
 //!
-//! Parameters: `quantum` (1 ms; 0.001 to 1000), `horizon` (1000 ms; 1 to 60000), `plan` (`paper`; `linux`). `opportunistic` and
-//! `penalise` (default `off`; preset `linux`: `opportunistic=paper`).
+//! Parameters: `quantum` (1 ms; 0.001 to 1000), `horizon` (1000 ms; 1 to 60000), `plan` (`paper`; `linux`).
+//! `opportunistic` and `penalise` (default `off`; preset `linux`: `opportunistic=paper`).
 
 mod linux;
 

@@ -58,8 +58,9 @@ pub(super) fn fastest_with_room(view: &View<'_>, rationale: &mut Rationale) -> D
     }
 }
 
-/// `minrtt`, except where its choice is slower than a subflow that is full: then `decide` is called with the fastest
-/// usable subflow and with `minrtt`'s choice. The start of every scheduler that may wait for the fast subflow.
+/// `minrtt`, except where its choice is slower than a subflow that is full: then `decide` is called with the
+/// fastest usable subflow and with `minrtt`'s choice. The start of every scheduler that may wait for the fast
+/// subflow.
 #[inline]
 pub(super) fn minrtt_or_wait(
     view: &View<'_>,

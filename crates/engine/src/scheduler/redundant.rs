@@ -1,7 +1,7 @@
 //! `redundant`: every subflow sends everything.
 //!
-//! Source: a common baseline (the out-of-tree Linux kernel's module of that name). It trades capacity for latency and
-//! robustness.
+//! Source: a common baseline (the out-of-tree Linux kernel's module of that name). It trades capacity for
+//! latency and robustness.
 //!
 //! Rule: an available subflow repeats the oldest data that isn't acknowledged at data level and that it
 //! never carried; when it has carried all of it, it takes new data. Subflows take turns, in order of id.

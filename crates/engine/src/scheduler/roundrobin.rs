@@ -7,7 +7,8 @@
 //!
 //! Rulings: with `cwnd-limited`, a subflow whose window is full is skipped, and what it left of its quota
 //! lapses. Without, the preset `strict`, nobody is skipped: the segment joins the queue of the subflow whose
-//! turn it is, beyond its cwnd, and the scheduler waits while that queue is full. The paper doesn't specify it.
+//! turn it is, beyond its cwnd, and the scheduler waits while that queue is full. The paper doesn't specify
+//! it.
 //!
 //! Parameters: `quota` (1 segment; 1 to 255), `cwnd-limited` (true). `opportunistic` and `penalise` (default
 //! `off`).

@@ -53,8 +53,8 @@ impl Shared<'_> {
     }
 }
 
-/// Octets of a DSS that has only a DATA_ACK. A mapping with a DSN of 64 bits takes 14 more, with a checksum 16, which is the same
-/// when padded.
+/// Octets of a DSS that has only a DATA_ACK. A mapping with a DSN of 64 bits takes 14 more, with a checksum
+/// 16, which is the same when padded.
 #[inline]
 pub(crate) fn data_ack_len(is_64: bool) -> u8 {
     if is_64 { 12 } else { 8 }
@@ -170,7 +170,8 @@ pub struct Transmit {
     pub tag: u64,
     /// Subflow sequence number of its first byte, relative to the ISN.
     pub ssn: u32,
-    /// For a part of what was first sent with one mapping: bytes of the mapping before it, and the mapping's length.
+    /// For a part of what was first sent with one mapping: bytes of the mapping before it, and the mapping's
+    /// length.
     pub part: Option<(u16, u16)>,
 }
 

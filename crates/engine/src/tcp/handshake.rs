@@ -1,4 +1,5 @@
-//! The handshake: active, passive and simultaneous open (RFC 9293 3.5, 3.10.7.3), with the options that it negotiates.
+//! The handshake: active, passive and simultaneous open (RFC 9293 3.5, 3.10.7.3), with the options that it
+//! negotiates.
 
 use ropewalk_wire::{Ecn, Flags, FourTuple, Payload, RareOptions, Segment, Seq, Timestamps};
 
@@ -51,8 +52,8 @@ impl<P: Payload> Tcb<P> {
     fn complete_handshake(&mut self, cx: &mut Context<'_>, segment: &Segment<P>, outcome: &mut Outcome) {
         self.common.state = State::Established;
         let handshake = &self.handshake;
-        // Karn: after a retransmission only a timestamp tells which SYN was answered. The answer to an earlier one may itself
-        // be a retransmission, much later than a round trip.
+        // Karn: after a retransmission only a timestamp tells which SYN was answered. The answer to an
+        // earlier one may itself be a retransmission, much later than a round trip.
         let rtt = if handshake.repeated {
             let last = clock(cx.timestamp_offset, handshake.sent_at);
             let to_last = segment.timestamps.is_some_and(|stamp| stamp.echo == last);
@@ -156,8 +157,8 @@ impl<P: Payload> Tcb<P> {
         self.common.counters.syn_retrans += 1;
         //= RFC 5681 3.1-b
         if handshake.timeouts > 1 {
-            // RFC 5681 3.1: after a lost SYN the window is one segment. As in Linux a single retransmission, which may be due
-            // to a slow path, doesn't count.
+            // RFC 5681 3.1: after a lost SYN the window is one segment. As in Linux a single retransmission,
+            // which may be due to a slow path, doesn't count.
             cx.metrics().cwnd = 1;
         }
     }

@@ -8,8 +8,9 @@ use crate::Nanos;
 use crate::config::TcpConfig;
 use crate::metrics::{CaState, RttMetrics, SubflowMetrics};
 
-/// A subflow's state as of a moment: the kernel's `tcp_info` (`getsockopt(TCP_INFO)`), with its names less the prefix, in groups. Times
-/// are in nanoseconds, windows of the sender in segments, those of the receiver in bytes. What the engine has no notion of is absent.
+/// A subflow's state as of a moment: the kernel's `tcp_info` (`getsockopt(TCP_INFO)`), with its names less
+/// the prefix, in groups. Times are in nanoseconds, windows of the sender in segments, those of the receiver
+/// in bytes. What the engine has no notion of is absent.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -1,10 +1,12 @@
-//! One TCP connection, or one subflow of Multipath TCP: RFC 9293 with window scaling and timestamps (RFC 7323),
-//! SACK and DSACK (RFC 2018, 2883), RACK-TLP (RFC 8985), PRR (RFC 6937), ECN (RFC 3168) and RFC 5961's defences.
+//! One TCP connection, or one subflow of Multipath TCP: RFC 9293 with window scaling and timestamps (RFC
+//! 7323), SACK and DSACK (RFC 2018, 2883), RACK-TLP (RFC 8985), PRR (RFC 6937), ECN (RFC 3168) and RFC 5961's
+//! defences.
 //!
-//! A [`Tcb`] is a `Sender`, a `Receiver` and what they share. It knows nothing of Multipath TCP but a *tag* per range of
-//! bytes (the connection-level offset of its first byte), the *mapping* that travels with received data, and a few
-//! numbers that the connection hands in with [`Context`]. Positions are 64-bit and never wrap: position 0 is the SYN, data
-//! starts at 1. They are unfolded from the wire's 32 bits in one place each way.
+//! A [`Tcb`] is a `Sender`, a `Receiver` and what they share. It knows nothing of Multipath TCP but a *tag*
+//! per range of bytes (the connection-level offset of its first byte), the *mapping* that travels with
+//! received data, and a few numbers that the connection hands in with [`Context`]. Positions are 64-bit and
+//! never wrap: position 0 is the SYN, data starts at 1. They are unfolded from the wire's 32 bits in one
+//! place each way.
 
 mod common;
 mod context;

@@ -1,5 +1,5 @@
-//! Helpers for tests of one subflow: an end with a clock, whose peer is the test, and two ends joined by a delay. Initial
-//! sequence numbers are 0, so that a sequence number equals a position.
+//! Helpers for tests of one subflow: an end with a clock, whose peer is the test, and two ends joined by a
+//! delay. Initial sequence numbers are 0, so that a sequence number equals a position.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -225,7 +225,8 @@ impl End {
         self.receive(segment)
     }
 
-    /// Advances the clock to the millisecond `to`. Returns the segments sent meanwhile, with their times in milliseconds.
+    /// Advances the clock to the millisecond `to`. Returns the segments sent meanwhile, with their times in
+    /// milliseconds.
     pub fn wait(&mut self, to: u64) -> Vec<(u64, Sent)> {
         let to = to * MILLISECOND;
         let mut all = Vec::new();
@@ -263,7 +264,8 @@ impl End {
     }
 }
 
-/// Two ends with a one-way delay of `delay`. `lose` decides for each segment, by its sender and how many that has sent before.
+/// Two ends with a one-way delay of `delay`. `lose` decides for each segment, by its sender and how many that
+/// has sent before.
 pub struct Pair {
     pub ends: [End; 2],
     pub delay: Nanos,

@@ -1,5 +1,5 @@
-//! Timeouts: retransmission (RFC 6298 5), tail loss probe and reordering (RFC 8985), delayed ACK, zero-window probe,
-//! keep-alive, the end of TIME-WAIT.
+//! Timeouts: retransmission (RFC 6298 5), tail loss probe and reordering (RFC 8985), delayed ACK, zero-window
+//! probe, keep-alive, the end of TIME-WAIT.
 
 use ropewalk_wire::Payload;
 

@@ -173,7 +173,8 @@ fn probe_bw_cycles_through_its_states_with_their_gains() {
 
 #[test]
 fn the_next_probe_comes_within_63_rounds_and_three_seconds() {
-    // Section 5.3.3.5.2: with 30 segments the Reno time scale, with 1000 the wall clock of 2 to 3 s, which is 50 to 75 rounds.
+    // Section 5.3.3.5.2: with 30 segments the Reno time scale, with 1000 the wall clock of 2 to 3 s, which is
+    // 50 to 75 rounds.
     for (bdp, rounds) in [(30, 20..=31), (1000, 45..=64)] {
         let mut link = Link::new("bbr", bdp);
         // The clock begins anew after ProbeRTT (section 5.3.4.4).

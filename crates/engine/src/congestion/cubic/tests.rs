@@ -357,8 +357,8 @@ fn hystart_of_2014_judges_a_round_by_its_first_eight_samples() {
     assert_eq!(slow_start_exit("cubic:linux", 20, 3 * MILLISECOND, early), u32::MAX);
 }
 
-/// Before a loss a window grows by a twentieth of a segment per segment. ACKs of two segments make a tenth each, so that a
-/// segment takes ten ACKs, and one more.
+/// Before a loss a window grows by a twentieth of a segment per segment. ACKs of two segments make a tenth
+/// each, so that a segment takes ten ACKs, and one more.
 #[test]
 fn a_host_that_counts_acks_corrects_for_delayed_ones_and_takes_one_more() {
     for (counting, acks) in [(AckCounting::Segments, 10), (AckCounting::OneInAvoidance, 11)] {

@@ -52,7 +52,8 @@ impl<P> SendSide<P> {
         backoff: u32,
     }
 
-    /// Takes note of a window relative to the DATA_ACK `acked`. Whether both say nothing new: no byte acknowledged, no window opened.
+    /// Takes note of a window relative to the DATA_ACK `acked`. Whether both say nothing new: no byte
+    /// acknowledged, no window opened.
     #[inline(always)]
     pub fn is_repeated(&mut self, acked: u64, window: u64) -> bool {
         let is_repeated = acked == self.una && acked + window <= self.window_end;
@@ -89,14 +90,15 @@ impl<P: Payload> SendSide<P> {
         self.reserved = bytes;
     }
 
-    /// Something new was acknowledged, or the connection begins to wait for it: the user timeout runs from now on.
+    /// Something new was acknowledged, or the connection begins to wait for it: the user timeout runs from
+    /// now on.
     #[inline]
     pub fn progress(&mut self, now: Nanos) {
         self.progress_at = now;
     }
 
-    /// Whether a DATA_ACK up to `acked` may be true. What was written but never handed to a subflow can't have arrived: such a
-    /// DATA_ACK is ignored, as by Linux.
+    /// Whether a DATA_ACK up to `acked` may be true. What was written but never handed to a subflow can't
+    /// have arrived: such a DATA_ACK is ignored, as by Linux.
     #[inline]
     pub fn may_acknowledge(&self, acked: u64) -> bool {
         acked <= self.next_offset() + u64::from(self.closed && self.unsent == 0)
@@ -126,9 +128,9 @@ impl<P: Payload> SendSide<P> {
         }
     }
 
-    /// How many bytes, of `most`, should be written next so that they fill super-segments of `segments` segments of `mss` bytes
-    /// behind what isn't sent yet: each piece of the application's ends a super-segment, and a segment that spans two pieces is
-    /// copied.
+    /// How many bytes, of `most`, should be written next so that they fill super-segments of `segments`
+    /// segments of `mss` bytes behind what isn't sent yet: each piece of the application's ends a
+    /// super-segment, and a segment that spans two pieces is copied.
     pub fn aligned_bytes(&self, most: u64, segments: u32, mss: u64) -> u64 {
         let whole = u64::from(segments.max(1)).min(LONGEST_MAPPING / mss).max(1) * mss;
         let spanning = (mss - self.unsent % mss) % mss;

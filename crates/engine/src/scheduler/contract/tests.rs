@@ -102,8 +102,8 @@ fn every_decision_of_a_run_has_a_reason() {
     }
 }
 
-/// Nothing is known of a subflow without a round-trip sample: as long as it has room, a scheduler may try it; full,
-/// it isn't worth a wait while another has room, however slow that is.
+/// Nothing is known of a subflow without a round-trip sample: as long as it has room, a scheduler may try it;
+/// full, it isn't worth a wait while another has room, however slow that is.
 #[test]
 fn no_scheduler_waits_for_a_subflow_without_a_sample() {
     for (text, _) in variants(&builtin()) {

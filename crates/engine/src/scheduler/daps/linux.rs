@@ -1,21 +1,25 @@
-//! DAPS as the paper's first author wrote it for the out-of-tree Linux kernel (vkirany/mptcp-kau, net/mptcp/mptcp_daps.c, "Simone
-//! Ferlin", version 0.89).
+//! DAPS as the paper's first author wrote it for the out-of-tree Linux kernel (vkirany/mptcp-kau,
+//! net/mptcp/mptcp_daps.c, "Simone Ferlin", version 0.89).
 //!
-//! It differs from Algorithm 1 in what the plan counts and in how it is followed. The plan is an order of packets: in order of the
-//! time t = 1 to lcm(D), C_i packets for path i at each multiple of D_i, the path of the least srtt first at equal t. The next data
-//! goes to the path whose turn it is, as a packet of up to an MSS, and a shorter packet counts as one. Nothing waits for t, and the
-//! congestion window isn't asked: a packet joins the queue of its subflow, as in `otias`. The plan is followed to its end,
-//! whatever becomes of windows and round-trip times; a subflow in RTO recovery loses the slots that pass by. D_i is
-//! rounded to 4 ms. C_i is the congestion window smoothed as RTTs are (7/8 of the old, 1/8 of the new), once per round trip.
+//! It differs from Algorithm 1 in what the plan counts and in how it is followed. The plan is an order of
+//! packets: in order of the time t = 1 to lcm(D), C_i packets for path i at each multiple of D_i, the path of
+//! the least srtt first at equal t. The next data goes to the path whose turn it is, as a packet of up to an
+//! MSS, and a shorter packet counts as one. Nothing waits for t, and the congestion window isn't asked: a
+//! packet joins the queue of its subflow, as in `otias`. The plan is followed to its end, whatever becomes of
+//! windows and round-trip times; a subflow in RTO recovery loses the slots that pass by. D_i is rounded to 4
+//! ms. C_i is the congestion window smoothed as RTTs are (7/8 of the old, 1/8 of the new), once per round
+//! trip.
 //!
-//! Rulings: a round trip is an srtt, where the module compares sequence numbers. A queue that takes no further segment is waited
-//! for; the module has no such limit. A subflow without a round-trip sample isn't in a plan; without any sample `minrtt` decides,
-//! as there. Reinjected data follows the connection's rule; there it takes the plan's next place. The module's opportunistic
-//! retransmission takes the first chunk that a subflow with room hasn't sent: `paper` is nearest.
+//! Rulings: a round trip is an srtt, where the module compares sequence numbers. A queue that takes no
+//! further segment is waited for; the module has no such limit. A subflow without a round-trip sample isn't
+//! in a plan; without any sample `minrtt` decides, as there. Reinjected data follows the connection's rule;
+//! there it takes the plan's next place. The module's opportunistic retransmission takes the first chunk that
+//! a subflow with room hasn't sent: `paper` is nearest.
 //!
-//! The module's unit is a quarter of `quantum`: milliseconds by its comments. But it takes the srtt of Linux 3.15 and later, which
-//! is in microseconds, for milliseconds. With that unit, `quantum=0.004`, a plan holds windows and delays of one moment for
-//! minutes, and where the lcm exceeds a 32-bit integer there is no plan, and `minrtt` decides until there is one.
+//! The module's unit is a quarter of `quantum`: milliseconds by its comments. But it takes the srtt of Linux
+//! 3.15 and later, which is in microseconds, for milliseconds. With that unit, `quantum=0.004`, a plan holds
+//! windows and delays of one moment for minutes, and where the lcm exceeds a 32-bit integer there is no plan,
+//! and `minrtt` decides until there is one.
 
 use super::{CaState, ENTRY};
 use crate::metrics::SubflowMetrics;

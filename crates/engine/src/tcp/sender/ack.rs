@@ -1,5 +1,5 @@
-//! Acknowledgements (RFC 5681 3.2): what they take off the scoreboard, the round-trip and delivery-rate samples that
-//! they give, and the growth of the window.
+//! Acknowledgements (RFC 5681 3.2): what they take off the scoreboard, the round-trip and delivery-rate
+//! samples that they give, and the growth of the window.
 
 use ropewalk_wire::{Flags, Payload, Segment};
 
@@ -75,8 +75,8 @@ impl<P: Payload> Sender<P> {
         self.on_ack(common, cx, segment, ack, &mut summary, outcome);
     }
 
-    /// What follows from an ACK: RACK, the samples of round-trip time and delivery rate, recovery, the growth of the window,
-    /// and timers.
+    /// What follows from an ACK: RACK, the samples of round-trip time and delivery rate, recovery, the growth
+    /// of the window, and timers.
     #[inline]
     fn on_ack(
         &mut self,
@@ -239,8 +239,9 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// Linux's pacing rate: 200 % of cwnd / srtt in slow start, 120 % after (`tcp_update_pacing_rate`). Before the first
-    /// sample Linux leaves the division out, as if srtt were its unit, an eighth of a microsecond.
+    /// Linux's pacing rate: 200 % of cwnd / srtt in slow start, 120 % after (`tcp_update_pacing_rate`).
+    /// Before the first sample Linux leaves the division out, as if srtt were its unit, an eighth of a
+    /// microsecond.
     #[inline]
     pub(super) fn update_pacing(&self, cx: &mut Context<'_>) {
         if self.paced {

@@ -1,6 +1,7 @@
-//! Loss recovery: its phases, named and ordered as in Linux (`tcp_fastretrans_alert`): entering and leaving them, recovery
-//! from a timeout (RFC 5681 3.1, RFC 6675 5.1), without SACK (RFC 6582, RFC 3042), and the reduction after a congestion
-//! mark (RFC 3168 6.1.2). `loss` says what is lost, `prr` how the window comes down, `spurious` whether it was a mistake.
+//! Loss recovery: its phases, named and ordered as in Linux (`tcp_fastretrans_alert`): entering and leaving
+//! them, recovery from a timeout (RFC 5681 3.1, RFC 6675 5.1), without SACK (RFC 6582, RFC 3042), and the
+//! reduction after a congestion mark (RFC 3168 6.1.2). `loss` says what is lost, `prr` how the window comes
+//! down, `spurious` whether it was a mistake.
 
 use ropewalk_wire::{Payload, Segment};
 
@@ -110,7 +111,8 @@ impl<P: Payload> Sender<P> {
             }
         } else if self.snd_una >= self.recovery.point {
             match phase {
-                // Kept until something beyond the recovery point is acknowledged, so that CWR reaches the receiver.
+                // Kept until something beyond the recovery point is acknowledged, so that CWR reaches the
+                // receiver.
                 CaState::Cwr if self.snd_una > self.recovery.point => {
                     self.end_reduction(cx);
                     cx.metrics().ca_state = CaState::Open;
@@ -150,8 +152,8 @@ impl<P: Payload> Sender<P> {
             CaState::Loss => {
                 self.process_loss(common, cx, segment, summary);
                 if !common.negotiated.sack && self.scoreboard.is_empty() {
-                    // Schedulers give no data to a subflow in Loss, and without SACK the phase ends only when something
-                    // beyond the recovery point is acknowledged.
+                    // Schedulers give no data to a subflow in Loss, and without SACK the phase ends only when
+                    // something beyond the recovery point is acknowledged.
                     cx.metrics().ca_state = CaState::Open;
                 }
                 self.identify_losses(common, cx, summary, outcome);
