@@ -1,6 +1,7 @@
 //! Many connections: demultiplexing by four-tuple and, for joins, by token; listening with a bounded backlog;
 //! deadlines; the verbs. The [crate's page](crate#the-order-of-calls) has the order of calls.
 
+#[cfg(feature = "lookahead")]
 mod batch;
 mod calls;
 mod deadlines;

@@ -222,7 +222,7 @@ impl<P: Payload> Connection<P> {
 
     /// Subflows, by index; closed ones included.
     pub fn subflow_metrics(&self) -> &[SubflowMetrics] {
-        &self.subflows.metrics()
+        self.subflows.metrics()
     }
 
     /// Addresses of a subflow, as we send.

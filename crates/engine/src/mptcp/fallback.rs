@@ -36,6 +36,7 @@ impl<P> Default for Fallback<P> {
 
 impl<P: Payload> Fallback<P> {
     /// Whether there is nothing to send or to wait for.
+    #[cfg(feature = "lookahead")]
     pub fn is_silent(&self) -> bool {
         self.fail.is_none() && self.infinite.is_none() && self.failing.is_none()
     }

@@ -90,6 +90,7 @@ impl PathManager {
     }
 
     /// Whether it has nothing to send and no join to open, now or later.
+    #[cfg(feature = "lookahead")]
     pub fn is_idle(&self) -> bool {
         self.is_silent() && self.joins.is_empty() && self.retries.is_empty()
     }
