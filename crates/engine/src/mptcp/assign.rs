@@ -163,12 +163,11 @@ impl<P: Payload> Sending<'_, P> {
         let config = self.config.send_buffer;
         for index in 0..self.subflows.metrics().len() {
             if config.initial == config.max {
-                self.subflows.metrics_mut()[index].send_buffer = config.max;
+                self.subflows.metrics_mut(index).send_buffer = config.max;
             } else if self.subflows.metrics()[index].send_buffer == 0 {
-                self.subflows.metrics_mut()[index].send_buffer =
-                    self.wanted_send_buffer(index).min(config.max);
+                self.subflows.metrics_mut(index).send_buffer = self.wanted_send_buffer(index).min(config.max);
             }
-            let metrics = &mut self.subflows.metrics_mut()[index];
+            let metrics = self.subflows.metrics_mut(index);
             metrics.queue_space = metrics.send_buffer.saturating_sub(metrics.send_memory());
         }
     }
@@ -386,7 +385,7 @@ impl<P: Payload> Sending<'_, P> {
         if range.end - from > before && before.max(contiguous) >= LARGE_PIECE {
             return false;
         }
-        self.subflows.metrics_mut()[index].queued_bytes += range.end - range.start;
+        self.subflows.metrics_mut(index).queued_bytes += range.end - range.start;
         self.scheduling.coalesce(index, from, range.end);
         true
     }

@@ -136,7 +136,7 @@ impl<P: Payload> Connection<P> {
         }
         subflow.tcp.close();
         if matches!(self.subflows.metrics()[index].state, SubflowStatus::Usable | SubflowStatus::Stale) {
-            self.subflows.metrics_mut()[index].state = SubflowStatus::Closing;
+            self.subflows.metrics_mut(index).state = SubflowStatus::Closing;
             let left = self.subflows.metrics().iter().any(|metrics| metrics.usable());
             let done = self.send.fin_acked() && self.receive.finished();
             if !done {

@@ -8,7 +8,6 @@ use super::connection::{Connection, Role};
 use super::deadlines::Deadline;
 use super::stats::{Event, FallbackCause};
 use super::subflow::Join;
-use crate::congestion::Subflows;
 use crate::metrics::SubflowStatus;
 use crate::scheduler;
 use crate::tcp::{Outgoing, State};
@@ -146,12 +145,12 @@ impl<P: Payload> Connection<P> {
     /// The subflow may carry data from now on.
     #[cold]
     pub(crate) fn make_usable(&mut self, now: Nanos, index: usize) {
-        self.subflows.metrics_mut()[index].state = SubflowStatus::Usable;
+        self.subflows.metrics_mut(index).state = SubflowStatus::Usable;
         if !(self.send.fin_acked() && self.receive.finished()) {
             // The connection stops waiting for a subflow.
             self.deadlines.stop(Deadline::Linger);
         }
-        self.congestion.subflow_added(&mut Subflows::new(self.subflows.metrics_mut(), index), now);
+        self.congestion.subflow_added(&mut self.subflows.for_congestion(index), now);
         self.sending().notify(now, scheduler::Event::SubflowAdded(SubflowId(index as u8)));
         let path = self.subflows.metrics()[index].path;
         self.close_replaced_subflows(now, index);

@@ -243,7 +243,7 @@ impl<P: Payload> Connection<P> {
         {
             //= RFC 8684 3.3.8-2
             subflow.backup_remote = prio.backup;
-            self.subflows.metrics_mut()[index].backup = prio.backup || subflow.backup_local;
+            self.subflows.metrics_mut(index).backup = prio.backup || subflow.backup_local;
             self.wake();
         }
         if let Some(add) = rare.add_addr {

@@ -7,7 +7,6 @@ use super::connection::Connection;
 use super::path_manager::JoinRequest;
 use super::stats::Event;
 use super::subflow::{Join, Subflow};
-use crate::congestion::Subflows;
 use crate::metrics::SubflowStatus;
 use crate::scheduler;
 use crate::tcp::{Context, Outgoing, Tcb};
@@ -115,15 +114,10 @@ impl<P: Payload> Connection<P> {
         let was_used = !matches!(self.subflows.metrics()[index].state, SubflowStatus::Handshaking);
         let path = self.subflows.metrics()[index].path;
         let id = SubflowId(index as u8);
-        self.subflows.metrics_mut()[index].state = SubflowStatus::Closed;
-        self.subflows.metrics_mut()[index].packets_out = 0;
-        self.subflows.metrics_mut()[index].sacked_out = 0;
-        self.subflows.metrics_mut()[index].lost_out = 0;
-        self.subflows.metrics_mut()[index].retrans_out = 0;
-        self.subflows.metrics_mut()[index].queued_bytes = 0;
+        self.subflows.close(index);
         if was_used {
             self.sending().notify(now, scheduler::Event::SubflowRemoved(id));
-            self.congestion.subflow_removed(&mut Subflows::new(self.subflows.metrics_mut(), index));
+            self.congestion.subflow_removed(&mut self.subflows.for_congestion(index));
         }
         self.events.push(Event::SubflowRemoved { subflow: id, path, reason });
         if let Some(request) = self.subflows.get(index).and_then(|subflow| subflow.request) {
