@@ -69,12 +69,12 @@
 //! One loop drives an endpoint:
 //!
 //! 1. Hand in what happened: [`on_segment`](Endpoint::on_segment) for each segment that arrived,
-//! [`on_too_big`](Endpoint::on_too_big) for an ICMP message, [`on_timeout`](Endpoint::on_timeout) when the
-//! deadline has passed, and the application's calls.
+//!    [`on_too_big`](Endpoint::on_too_big) for an ICMP message, [`on_timeout`](Endpoint::on_timeout) when the
+//!    deadline has passed, and the application's calls.
 //! 2. Call [`poll_transmit`](Endpoint::poll_transmit) until `None`, and send what it returns. This is also
-//! when timers are set and connections that are over are forgotten: don't leave it out.
+//!    when timers are set and connections that are over are forgotten: don't leave it out.
 //! 3. Call [`poll_event`](Endpoint::poll_event) until `None`. What the application does about events is step
-//! 1 again.
+//!    1 again.
 //! 4. Ask [`poll_timeout`](Endpoint::poll_timeout), and sleep until then or until something arrives.
 //!
 //! `now` never goes back from one call to the next. A call that comes early or too often does no harm.

@@ -15,11 +15,6 @@ use crate::{Entropy, Nanos, PathId};
 
 #[doc(hidden)]
 impl<P: Payload, E: Entropy> Endpoint<P, E> {
-    /// The subflow that receives segments with this tuple.
-    pub fn subflow_of(&self, tuple: &FourTuple) -> Option<SubflowHandle> {
-        self.routes.get(tuple)
-    }
-
     /// Whether the subflow's connection affects no other with what it does next. It holds as long as segments
     /// carry neither SYN, FIN nor RST and no options but timestamps, SACK and DSS, a DATA_FIN arrives only
     /// while our side [is open](Self::is_send_open), and the application only reads and writes.
@@ -57,15 +52,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// As [`on_timeout`](Self::on_timeout), for the subflow's connection only.
     #[inline]
     pub fn on_timeout_of(&mut self, now: Nanos, subflow: SubflowHandle) {
-        let slot = &mut self.slots[subflow.index as usize];
-        // Its entry in the heap is stale now.
-        slot.armed = Nanos::MAX;
-        if let Some(connection) = slot.connection.as_mut() {
-            if connection.poll_timeout().is_some_and(|due| due <= now) {
-                connection.on_timeout(now);
-            }
-            self.on_changed(now, subflow.index);
-        }
+        self.on_timeout_in(now, subflow.index);
     }
 
     /// Removes the first timeout before `end`. The caller passes it to [`on_timeout_of`](Self::on_timeout_of)

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use ropewalk_wire::Payload;
 
-use super::{Endpoint, SubflowHandle};
+use super::Endpoint;
 use crate::{Entropy, Nanos};
 
 impl<P: Payload, E: Entropy> Endpoint<P, E> {
@@ -16,8 +16,22 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             }
             self.deadlines.pop();
             if self.slots[index as usize].armed == at {
-                self.on_timeout_of(now, SubflowHandle::first_of(index));
+                self.on_timeout_in(now, index);
             }
+        }
+    }
+
+    /// As [`on_timeout`](Self::on_timeout), for one connection only.
+    #[inline]
+    pub(super) fn on_timeout_in(&mut self, now: Nanos, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        // Its entry in the heap is stale now.
+        slot.armed = Nanos::MAX;
+        if let Some(connection) = slot.connection.as_mut() {
+            if connection.poll_timeout().is_some_and(|due| due <= now) {
+                connection.on_timeout(now);
+            }
+            self.on_changed(now, index);
         }
     }
 

@@ -33,12 +33,13 @@ pub struct SubflowHandle {
 }
 
 /// Bits of a packed handle that are the subflow's.
-const SUBFLOW_BITS: u32 = 5;
+const SUBFLOW_BITS: u32 = crate::MAX_SUBFLOWS.ilog2();
 
 #[doc(hidden)]
 impl SubflowHandle {
     /// The first subflow of the connection in this slot.
     #[inline]
+    #[cfg(feature = "lookahead")]
     pub(super) fn first_of(index: u32) -> Self {
         SubflowHandle { index, subflow: 0 }
     }

@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use ropewalk_wire::FourTuple;
+use ropewalk_wire::{FourTuple, Payload};
 
+use super::Endpoint;
 use super::handles::SubflowHandle;
 use super::keyed::Keyed;
+use crate::Entropy;
 
 /// Entries of the smallest cache.
 const MIN_ENTRIES: usize = 64;
@@ -100,6 +102,13 @@ impl Routes {
         let handle = self.get(tuple)?;
         self.cache.insert(tuple, handle, self.table.len());
         Some(handle)
+    }
+}
+
+impl<P: Payload, E: Entropy> Endpoint<P, E> {
+    /// The subflow that receives segments with this tuple.
+    pub fn subflow_of(&self, tuple: &FourTuple) -> Option<SubflowHandle> {
+        self.routes.get(tuple)
     }
 }
 

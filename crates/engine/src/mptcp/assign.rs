@@ -163,12 +163,11 @@ impl<P: Payload> Sending<'_, P> {
         let config = self.config.send_buffer;
         for index in 0..self.subflows.metrics().len() {
             if config.initial == config.max {
-                self.subflows.metrics_mut()[index].send_buffer = config.max;
+                self.subflows.metrics_mut(index).send_buffer = config.max;
             } else if self.subflows.metrics()[index].send_buffer == 0 {
-                self.subflows.metrics_mut()[index].send_buffer =
-                    self.wanted_send_buffer(index).min(config.max);
+                self.subflows.metrics_mut(index).send_buffer = self.wanted_send_buffer(index).min(config.max);
             }
-            let metrics = &mut self.subflows.metrics_mut()[index];
+            let metrics = self.subflows.metrics_mut(index);
             metrics.queue_space = metrics.send_buffer.saturating_sub(metrics.send_memory());
         }
     }
@@ -183,7 +182,6 @@ impl<P: Payload> Sending<'_, P> {
 
     /// The scheduler waits. If nothing is in flight that could end the wait, the engine sends by `minrtt`
     /// (see [`Decision::Wait`]).
-    #[cold]
     fn override_wait(&mut self, now: Nanos, max_segments: u32) -> Option<usize> {
         // A stale subflow's retransmissions don't count: they may never be acknowledged.
         let awaits_ack = |metrics: &SubflowMetrics| {
@@ -208,7 +206,6 @@ impl<P: Payload> Sending<'_, P> {
     }
 
     /// Why a decision that isn't to wait sent nothing.
-    #[cold]
     fn nothing_sent(&self, decision: Decision) -> &'static str {
         let named = match decision {
             Decision::Send { subflow, bytes }
@@ -232,7 +229,6 @@ impl<P: Payload> Sending<'_, P> {
     }
 
     /// Counts that the engine didn't do what the scheduler said.
-    #[cold]
     fn note_overruled(&mut self, now: Nanos, cause: &'static str) {
         self.stats.overruled.note(now, cause);
     }
@@ -386,7 +382,7 @@ impl<P: Payload> Sending<'_, P> {
         if range.end - from > before && before.max(contiguous) >= LARGE_PIECE {
             return false;
         }
-        self.subflows.metrics_mut()[index].queued_bytes += range.end - range.start;
+        self.subflows.metrics_mut(index).queued_bytes += range.end - range.start;
         self.scheduling.coalesce(index, from, range.end);
         true
     }

@@ -19,7 +19,7 @@ use super::subflow::{Join, Subflow};
 use super::subflow_table::SubflowTable;
 use super::window_autotuning::WindowAutotuning;
 use crate::config::ConnectionConfig;
-use crate::congestion::{CongestionControl, Subflows};
+use crate::congestion::CongestionControl;
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::registry::Spec;
 use crate::scheduler::{self, Scheduler};
@@ -59,10 +59,10 @@ pub struct Connection<P: Payload> {
 
 /// What subflow `$index` works with, but for the subflow.
 macro_rules! context {
-    ($connection:ident, $now:ident, $index:ident, $metrics:ident, $outgoing:expr) => {
+    ($connection:ident, $now:ident, $subflows:expr, $outgoing:expr) => {
         Context {
             now: $now,
-            subflows: Subflows::new($metrics, $index),
+            subflows: $subflows,
             congestion: $connection.congestion.as_mut(),
             tcp: &$connection.config.tcp,
             timestamp_offset: $connection.timestamp_offset,
@@ -115,8 +115,8 @@ impl<P: Payload> Connection<P> {
         index: usize,
         outgoing: Outgoing,
     ) -> Option<(Context<'_>, &mut Subflow<P>)> {
-        let (subflow, metrics) = self.subflows.split_mut(index)?;
-        Some((context!(self, now, index, metrics, outgoing), subflow))
+        let (subflow, subflows) = self.subflows.split_mut(index)?;
+        Some((context!(self, now, subflows, outgoing), subflow))
     }
 
     /// What sending stream data works with.
@@ -146,8 +146,8 @@ impl<P: Payload> Connection<P> {
         let index = self.subflows.take_slot(path)?;
         self.send.forget_carrier(SubflowId(index as u8));
         self.scheduling.on_new_subflow(index);
-        let metrics = self.subflows.metrics_mut();
-        let mut tcp = make(&mut context!(self, now, index, metrics, Outgoing::default()));
+        let subflows = self.subflows.for_congestion(index);
+        let mut tcp = make(&mut context!(self, now, subflows, Outgoing::default()));
         let buffer = self.config.receive_buffer;
         tcp.announce_window_of(buffer.max);
         let first = self.config.tcp.initial_receive_window;
@@ -210,7 +210,6 @@ impl<P: Payload> Connection<P> {
 
     //= RFC 8684 3.3.2-1
     /// The peer's mapping has a DSN of this length: DATA_ACKs have it from now on, and segments room for it.
-    #[cold]
     pub(crate) fn match_dsn_length(&mut self, now: Nanos, dsn_is_64: bool) {
         self.handshake.match_dsn_length(dsn_is_64);
         for index in 0..self.subflows.len() {
@@ -222,7 +221,7 @@ impl<P: Payload> Connection<P> {
 
     /// Subflows, by index; closed ones included.
     pub fn subflow_metrics(&self) -> &[SubflowMetrics] {
-        &self.subflows.metrics()
+        self.subflows.metrics()
     }
 
     /// Addresses of a subflow, as we send.
@@ -311,7 +310,9 @@ impl<P: Payload> Connection<P> {
         congestion: Option<&Spec<dyn CongestionControl>>,
     ) {
         if let Some(spec) = scheduler {
-            self.scheduling.replace(spec, self.subflows.metrics_mut());
+            if self.scheduling.replace(spec, self.subflows.len()) {
+                self.subflows.forget_link_rates();
+            }
         }
         if let Some(spec) = congestion {
             self.congestion = spec.build();
@@ -327,7 +328,7 @@ impl<P: Payload> Connection<P> {
                 continue;
             }
             if congestion.is_some() {
-                self.congestion.subflow_added(&mut Subflows::new(self.subflows.metrics_mut(), index), now);
+                self.congestion.subflow_added(&mut self.subflows.for_congestion(index), now);
             }
             if scheduler.is_some() {
                 self.sending().notify(now, crate::scheduler::Event::SubflowAdded(SubflowId(index as u8)));

@@ -8,7 +8,6 @@ use super::connection::{Connection, Role};
 use super::deadlines::Deadline;
 use super::stats::{Event, FallbackCause};
 use super::subflow::Join;
-use crate::congestion::Subflows;
 use crate::metrics::SubflowStatus;
 use crate::scheduler;
 use crate::tcp::{Outgoing, State};
@@ -16,7 +15,6 @@ use crate::{Nanos, SubflowId};
 
 impl<P: Payload> Connection<P> {
     /// The SYN/ACK of our SYN; false if the subflow is gone.
-    #[cold]
     pub(super) fn on_syn_ack(
         &mut self,
         now: Nanos,
@@ -72,7 +70,6 @@ impl<P: Payload> Connection<P> {
     }
 
     /// The MP_JOIN handshake beyond its SYN/ACK; false if the subflow is gone.
-    #[cold]
     pub(super) fn on_join_progress(
         &mut self,
         now: Nanos,
@@ -144,14 +141,13 @@ impl<P: Payload> Connection<P> {
     }
 
     /// The subflow may carry data from now on.
-    #[cold]
     pub(crate) fn make_usable(&mut self, now: Nanos, index: usize) {
-        self.subflows.metrics_mut()[index].state = SubflowStatus::Usable;
+        self.subflows.metrics_mut(index).state = SubflowStatus::Usable;
         if !(self.send.fin_acked() && self.receive.finished()) {
             // The connection stops waiting for a subflow.
             self.deadlines.stop(Deadline::Linger);
         }
-        self.congestion.subflow_added(&mut Subflows::new(self.subflows.metrics_mut(), index), now);
+        self.congestion.subflow_added(&mut self.subflows.for_congestion(index), now);
         self.sending().notify(now, scheduler::Event::SubflowAdded(SubflowId(index as u8)));
         let path = self.subflows.metrics()[index].path;
         self.close_replaced_subflows(now, index);
@@ -186,7 +182,6 @@ impl<P: Payload> Connection<P> {
 
     //= RFC 8684 3.1-10
     /// The peer's first DSS is there: joins may be completed, and opened.
-    #[cold]
     pub(super) fn join_confirmed(&mut self, now: Nanos) {
         let Some(refused) = self.path_manager.end_early() else {
             self.may_transmit |= self.joining().open_all();
@@ -206,7 +201,6 @@ impl<P: Payload> Connection<P> {
 
     //= RFC 8684 3.2-5
     /// Completes our side of a join.
-    #[cold]
     pub(super) fn send_third_ack(&mut self, now: Nanos, index: usize) {
         if let Some(subflow) = self.subflows.get_mut(index) {
             subflow.join = Join::AckSent;
@@ -219,7 +213,6 @@ impl<P: Payload> Connection<P> {
 
     /// The connection is no longer one of Multipath TCP, or has lost its first subflow, before joins were
     /// complete.
-    #[cold]
     pub(super) fn drop_opening_joins(&mut self) {
         if self.path_manager.end_early().is_some() {
             self.path_manager.forget_joins();

@@ -12,11 +12,10 @@ use crate::metrics::SubflowStatus;
 /// isn't closed. A single timeout, or whatever arrives but SYN, FIN, RST, the options of the path manager,
 /// and a DATA_FIN for a side that is closed, doesn't bring it to do what concerns others.
 pub(crate) fn is_independent<P: Payload>(connection: &Connection<P>) -> bool {
-    let goes_on = !connection.handshake.is_negotiating()
-        && connection.handshake.is_confirmed()
-        && !connection.closing.is_terminated()
-        && !(connection.receive.finished() && connection.send.closed())
-        && !connection.deadlines.is_set(Deadline::Linger);
+    let is_closed_by_both = connection.receive.finished() && connection.send.closed();
+    let is_ending = connection.closing.is_terminated() || connection.deadlines.is_set(Deadline::Linger);
+    let is_opening = connection.handshake.is_negotiating() || !connection.handshake.is_confirmed();
+    let goes_on = !is_opening && !is_closed_by_both && !is_ending;
     connection.path_manager.is_idle()
         && goes_on
         && connection

@@ -223,7 +223,6 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Options that only control segments carry; false if the subflow is gone.
-    #[cold]
     pub(crate) fn on_rare(&mut self, now: Nanos, index: usize, rare: &RareOptions, had_data: bool) -> bool {
         if rare.mp_fail.is_some() {
             self.on_fail(now, index);
@@ -243,7 +242,7 @@ impl<P: Payload> Connection<P> {
         {
             //= RFC 8684 3.3.8-2
             subflow.backup_remote = prio.backup;
-            self.subflows.metrics_mut()[index].backup = prio.backup || subflow.backup_local;
+            self.subflows.metrics_mut(index).backup = prio.backup || subflow.backup_local;
             self.wake();
         }
         if let Some(add) = rare.add_addr {

@@ -26,7 +26,7 @@ fn is_penalised(
     metrics: &SubflowMetrics,
     head: &Chunk,
     (selected, srtt): (SubflowId, Nanos),
-    since: Nanos,
+    since: Option<Nanos>,
 ) -> bool {
     let concerned = match rule {
         Rule::Off => false,
@@ -37,7 +37,7 @@ fn is_penalised(
             metrics.id != selected && head.carried_by(metrics.id) && metrics.ca_state == CaState::Open
         }
     };
-    concerned && metrics.rtt.smoothed > srtt && metrics.usable() && since >= srtt
+    concerned && metrics.rtt.smoothed > srtt && metrics.usable() && since.is_none_or(|since| since >= srtt)
 }
 
 /// Halves the window. The kernel halves the threshold as well, outside slow start.
@@ -92,14 +92,13 @@ impl<P: Payload> Sending<'_, P> {
         Some(index)
     }
 
-    #[cold]
     fn penalise(&mut self, now: Nanos, rule: Rule, selected: usize, srtt: Nanos, head: Chunk) {
         if rule == Rule::Linux && self.send.unsent() == 0 && !self.send.is_full() {
             return;
         }
         for index in 0..self.subflows.metrics().len() {
-            let metrics = &mut self.subflows.metrics_mut()[index];
-            let since = now.saturating_sub(self.scheduling.penalised_at(index));
+            let metrics = self.subflows.metrics_mut(index);
+            let since = self.scheduling.since_penalised(now, index);
             if is_penalised(rule, metrics, &head, (SubflowId(selected as u8), srtt), since) {
                 reduce(rule, metrics);
                 self.scheduling.on_penalised(now, index);
@@ -161,14 +160,14 @@ mod tests {
             (Rule::Linux, &only, 1, 39, false),
         ] {
             let best = (SubflowId(selected), srtt);
-            assert_eq!(is_penalised(rule, &metrics, head, best, srtt), penalised, "{rule:?} {srtt}");
-            assert!(!is_penalised(rule, &metrics, head, best, srtt - 1), "again too soon");
+            assert_eq!(is_penalised(rule, &metrics, head, best, Some(srtt)), penalised, "{rule:?} {srtt}");
+            assert!(!is_penalised(rule, &metrics, head, best, Some(srtt - 1)), "again too soon");
         }
         let recovering = SubflowMetrics { ca_state: CaState::Recovery, ..carrier() };
-        assert!(is_penalised(Rule::Paper, &recovering, &only, (SubflowId(0), 39), 39));
-        assert!(!is_penalised(Rule::Linux, &recovering, &only, (SubflowId(0), 39), 39));
+        assert!(is_penalised(Rule::Paper, &recovering, &only, (SubflowId(0), 39), Some(39)));
+        assert!(!is_penalised(Rule::Linux, &recovering, &only, (SubflowId(0), 39), Some(39)));
         let closed = SubflowMetrics { state: SubflowStatus::Closed, ..carrier() };
-        assert!(!is_penalised(Rule::Paper, &closed, &only, (SubflowId(0), 39), 39));
+        assert!(!is_penalised(Rule::Paper, &closed, &only, (SubflowId(0), 39), Some(39)));
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod establish;
 mod event_queue;
 mod fallback;
 mod handshake;
+#[cfg(feature = "lookahead")]
 mod independence;
 mod info;
 mod input;
@@ -47,6 +48,7 @@ mod window_autotuning;
 pub use close_reason::{CloseReason, Interference, JoinError, ResetReason, StreamError};
 pub use connection::{Connection, Role};
 pub use crypto::{Key, add_addr_hmac, join_hmac, leftmost_64, leftmost_160};
+#[cfg(feature = "lookahead")]
 pub(crate) use independence::is_independent;
 pub use info::{ConnectionInfo, SubflowInfo};
 pub(crate) use path_manager::JoinRequest;

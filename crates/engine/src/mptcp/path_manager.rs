@@ -90,6 +90,7 @@ impl PathManager {
     }
 
     /// Whether it has nothing to send and no join to open, now or later.
+    #[cfg(feature = "lookahead")]
     pub fn is_idle(&self) -> bool {
         self.is_silent() && self.joins.is_empty() && self.retries.is_empty()
     }
@@ -126,7 +127,6 @@ impl PathManager {
 
     //= RFC 8684 3.4.1-c
     /// The announcement that is due, which counts as sent.
-    #[cold]
     pub fn due_announcement(&mut self, now: Nanos) -> Option<AddAddr> {
         let announcement = self.announced.iter_mut().find(|announcement| announcement.is_due(now))?;
         announcement.sent += 1;

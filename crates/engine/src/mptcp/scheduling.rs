@@ -37,7 +37,6 @@ pub(super) use view;
 /// The index of the subflow on which a chunk is reinjected, after what the scheduler said: the fastest
 /// available one that never carried it, or else any but its last one. `None`: later; `Some(None)`: none has
 /// room.
-#[cold]
 fn reinjection_target(asked: Reinjection, view: &View<'_>, chunk: &Chunk) -> Option<Option<usize>> {
     let asked = match asked {
         Reinjection::Usual => None,
@@ -78,7 +77,7 @@ pub(crate) struct Scheduling {
     /// For how long it waited before that.
     blocked: Nanos,
     /// When each subflow was last penalised.
-    penalised_at: Vec<Nanos>,
+    penalised_at: Vec<Option<Nanos>>,
     /// When data was last withdrawn, and the subflows of which: bit i for subflow i.
     withdrawn: (Nanos, u32),
 }
@@ -103,17 +102,19 @@ impl Scheduling {
         }
     }
 
-    /// Uses another scheduler from now on.
-    pub fn replace(&mut self, spec: &Spec<dyn Scheduler>, metrics: &mut [SubflowMetrics]) {
+    /// Uses another scheduler from now on, with so many subflows. Returns whether links' rates begin or cease
+    /// to be measured.
+    pub fn replace(&mut self, spec: &Spec<dyn Scheduler>, subflows: usize) -> bool {
         self.scheduler = spec.build();
         self.wants_events = self.scheduler.wants_events();
         self.queues_ahead = self.scheduler.queues_ahead();
         let wants_link_rate = self.scheduler.wants_link_rate();
         self.wants_acks = self.wants_events || wants_link_rate;
-        if wants_link_rate != self.link_rates.is_some() {
-            self.link_rates = wants_link_rate.then(|| vec![LinkRate::default(); metrics.len()]);
-            metrics.iter_mut().for_each(|metrics| metrics.rate.link_byte_time = 0.0);
+        let changes = wants_link_rate != self.link_rates.is_some();
+        if changes {
+            self.link_rates = wants_link_rate.then(|| vec![LinkRate::default(); subflows]);
         }
+        changes
     }
 
     /// Whether the scheduler wants to be notified of events.
@@ -278,21 +279,21 @@ impl Scheduling {
 
     /// A new subflow is in slot `index`.
     pub fn on_new_subflow(&mut self, index: usize) {
-        self.penalised_at.resize(self.penalised_at.len().max(index + 1), 0);
-        self.penalised_at[index] = 0;
+        self.penalised_at.resize(self.penalised_at.len().max(index + 1), None);
+        self.penalised_at[index] = None;
         if let Some(rates) = &mut self.link_rates {
             rates.resize(rates.len().max(index + 1), LinkRate::default());
             rates[index] = LinkRate::default();
         }
     }
 
-    /// When a subflow was last penalised; 0: never.
-    pub fn penalised_at(&self, index: usize) -> Nanos {
-        self.penalised_at[index]
+    /// How long ago a subflow was last penalised; `None`: it never was.
+    pub fn since_penalised(&self, now: Nanos, index: usize) -> Option<Nanos> {
+        self.penalised_at[index].map(|at| now.saturating_sub(at))
     }
 
     /// A subflow is penalised.
     pub fn on_penalised(&mut self, now: Nanos, index: usize) {
-        self.penalised_at[index] = now;
+        self.penalised_at[index] = Some(now);
     }
 }

@@ -37,7 +37,7 @@ impl<P: Payload> Sending<'_, P> {
                 continue;
             }
             if self.subflows.metrics()[index].send_buffer == 0 {
-                self.subflows.metrics_mut()[index].send_buffer = self.wanted_send_buffer(index).min(max);
+                self.subflows.metrics_mut(index).send_buffer = self.wanted_send_buffer(index).min(max);
             }
             total += self.subflows.metrics()[index].send_buffer;
         }
@@ -69,7 +69,7 @@ impl<P: Payload> Sending<'_, P> {
         }
         let wanted = self.wanted_send_buffer(index).min(max);
         if wanted > self.subflows.metrics()[index].send_buffer {
-            self.subflows.metrics_mut()[index].send_buffer = wanted;
+            self.subflows.metrics_mut(index).send_buffer = wanted;
             self.tune_send_buffer();
             self.wake_writer();
         }

@@ -57,7 +57,7 @@ impl<P: Payload> Sending<'_, P> {
     // Out of line, so that the others don't pay for it.
     #[inline(never)]
     pub fn notify_acknowledged(&mut self, now: Nanos, index: usize, segments: u32) {
-        let metrics = &mut self.subflows.metrics_mut()[index];
+        let metrics = self.subflows.metrics_mut(index);
         self.scheduling.sample_link_rate(now, metrics, segments);
         let subflow = metrics.id;
         self.notify(now, scheduler::Event::Acked { subflow, segments });

@@ -7,7 +7,6 @@ use super::connection::Connection;
 use super::path_manager::JoinRequest;
 use super::stats::Event;
 use super::subflow::{Join, Subflow};
-use crate::congestion::Subflows;
 use crate::metrics::SubflowStatus;
 use crate::scheduler;
 use crate::tcp::{Context, Outgoing, Tcb};
@@ -15,7 +14,6 @@ use crate::{Nanos, PathId, SubflowId};
 
 impl<P: Payload> Connection<P> {
     /// Ends a subflow's TIME-WAIT, and forgets the subflow.
-    #[cold]
     pub(crate) fn end_subflow(&mut self, now: Nanos, index: usize) {
         if let Some(subflow) = self.subflows.get_mut(index) {
             subflow.tcp.become_closed();
@@ -33,7 +31,6 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Opens a requested subflow.
-    #[cold]
     pub(crate) fn open_join(
         &mut self,
         now: Nanos,
@@ -55,7 +52,6 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Joins an existing connection: a SYN with MP_JOIN named our token.
-    #[cold]
     pub(crate) fn join(
         &mut self,
         now: Nanos,
@@ -115,15 +111,10 @@ impl<P: Payload> Connection<P> {
         let was_used = !matches!(self.subflows.metrics()[index].state, SubflowStatus::Handshaking);
         let path = self.subflows.metrics()[index].path;
         let id = SubflowId(index as u8);
-        self.subflows.metrics_mut()[index].state = SubflowStatus::Closed;
-        self.subflows.metrics_mut()[index].packets_out = 0;
-        self.subflows.metrics_mut()[index].sacked_out = 0;
-        self.subflows.metrics_mut()[index].lost_out = 0;
-        self.subflows.metrics_mut()[index].retrans_out = 0;
-        self.subflows.metrics_mut()[index].queued_bytes = 0;
+        self.subflows.close(index);
         if was_used {
             self.sending().notify(now, scheduler::Event::SubflowRemoved(id));
-            self.congestion.subflow_removed(&mut Subflows::new(self.subflows.metrics_mut(), index));
+            self.congestion.subflow_removed(&mut self.subflows.for_congestion(index));
         }
         self.events.push(Event::SubflowRemoved { subflow: id, path, reason });
         if let Some(request) = self.subflows.get(index).and_then(|subflow| subflow.request) {
@@ -165,7 +156,6 @@ impl<P: Payload> Connection<P> {
     }
 
     /// A packet of subflow `index` was too big for its path.
-    #[cold]
     pub(crate) fn on_too_big(&mut self, now: Nanos, index: usize, seq: Seq, mtu: u32) {
         if let Some((mut cx, subflow)) = self.split(now, index, Outgoing::default())
             && subflow.tcp.on_too_big(&mut cx, seq, mtu)

@@ -7,6 +7,7 @@ use ropewalk_wire::{FourTuple, Payload, Segment};
 use super::mapping::CurrentMapping;
 use super::subflow::{Join, Subflow};
 use super::window_autotuning::WindowAutotuning;
+use crate::congestion::Subflows;
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::scheduler::{Fate, Fates};
 use crate::tcp::{State, Tcb, TcpCounters};
@@ -103,6 +104,14 @@ impl<P: Payload> SubflowTable<P> {
         });
     }
 
+    /// A subflow is closed: nothing of it is in flight or queued any more.
+    pub fn close(&mut self, index: usize) {
+        let metrics = &mut self.metrics[index];
+        metrics.state = SubflowStatus::Closed;
+        (metrics.packets_out, metrics.sacked_out, metrics.lost_out, metrics.retrans_out) = (0, 0, 0, 0);
+        metrics.queued_bytes = 0;
+    }
+
     /// Forgets a subflow and keeps what it counted. Returns its addresses.
     pub fn retire(&mut self, index: usize) -> Option<FourTuple> {
         let old = self.slots.get_mut(index)?.take()?;
@@ -113,7 +122,6 @@ impl<P: Payload> SubflowTable<P> {
     }
 
     /// Forgets all subflows of a connection that is over and waits to be read. Returns their addresses.
-    #[cold]
     pub fn retire_all(&mut self) -> Vec<FourTuple> {
         (0..self.slots.len()).filter_map(|index| self.retire(index)).collect()
     }
@@ -155,10 +163,10 @@ impl<P: Payload> SubflowTable<P> {
         Some((self.slots.get_mut(index)?.as_mut()?, self.metrics.get_mut(index)?))
     }
 
-    /// A subflow and the numbers of all, to change them.
+    /// A subflow, and the numbers that its TCP works with.
     #[inline(always)]
-    pub fn split_mut(&mut self, index: usize) -> Option<(&mut Subflow<P>, &mut [SubflowMetrics])> {
-        Some((self.slots.get_mut(index)?.as_mut()?, &mut self.metrics))
+    pub fn split_mut(&mut self, index: usize) -> Option<(&mut Subflow<P>, Subflows<'_>)> {
+        Some((self.slots.get_mut(index)?.as_mut()?, Subflows::new(&mut self.metrics, index)))
     }
 
     /// The numbers of all, by index; closed ones included.
@@ -167,10 +175,21 @@ impl<P: Payload> SubflowTable<P> {
         &self.metrics
     }
 
-    /// The same, to change them.
+    /// The numbers of one, to change them.
     #[inline]
-    pub fn metrics_mut(&mut self) -> &mut [SubflowMetrics] {
-        &mut self.metrics
+    pub fn metrics_mut(&mut self, index: usize) -> &mut SubflowMetrics {
+        &mut self.metrics[index]
+    }
+
+    /// What a congestion control gets: one to change, all to read.
+    #[inline]
+    pub fn for_congestion(&mut self, index: usize) -> Subflows<'_> {
+        Subflows::new(&mut self.metrics, index)
+    }
+
+    /// The links' rates aren't known any more.
+    pub fn forget_link_rates(&mut self) {
+        self.metrics.iter_mut().for_each(|metrics| metrics.rate.link_byte_time = 0.0);
     }
 
     /// All that aren't forgotten; closed ones may be among them.
@@ -308,7 +327,6 @@ impl<P: Payload> SubflowTable<P> {
     }
 
     /// Whether a SYN with a subflow's addresses opens a new connection.
-    #[cold]
     pub fn gives_way_to(&self, index: usize, syn: &Segment<P>) -> bool {
         self.get(index).is_some_and(|subflow| subflow.tcp.gives_way_to(syn))
     }

@@ -66,12 +66,10 @@ impl<P: Payload> Connection<P> {
             self.send.set_cork_overdue(true);
             self.wake();
         }
-        if self.deadlines.take_due(now, Deadline::User) {
-            if self.sending().user_timeout_passed(now) {
-                self.subflows.abort_all();
-                self.may_transmit = true;
-                self.die(CloseReason::UserTimeout);
-            }
+        if self.deadlines.take_due(now, Deadline::User) && self.sending().user_timeout_passed(now) {
+            self.subflows.abort_all();
+            self.may_transmit = true;
+            self.die(CloseReason::UserTimeout);
         }
         if self.deadlines.take_due(now, Deadline::Linger) {
             self.subflows.abort_all();

@@ -7,11 +7,11 @@
 //! bytes in flight and the link's rate, which the spacing of ACKs shows.
 //! 1. The subflow of least A has room: it gets the next segment.
 //! 2. It is full: for the subflow s of least A among those with room, B is what the others can deliver until
-//! A_s, with windows that grow. If B reaches the end of what is unsent, or of the connection-level window,
-//! wait. Else s gets the segment that lies B further on.
+//!    A_s, with windows that grow. If B reaches the end of what is unsent, or of the connection-level window,
+//!    wait. Else s gets the segment that lies B further on.
 //! 3. Nothing can be sent anew: a subflow with room repeats what others carry and what it would deliver
-//! earlier, the last first. Of a head that is late the first copy goes out at once, and all that a silent
-//! subflow carries.
+//!    earlier, the last first. Of a head that is late the first copy goes out at once, and all that a silent
+//!    subflow carries.
 //! 4. A subflow that has been silent for longer than an ACK takes gets nothing new.
 //!
 //! Rulings: what is repeated by rule 3 for being slow stays below a share of what the application wrote. A

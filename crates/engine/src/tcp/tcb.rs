@@ -249,6 +249,7 @@ impl<P: Payload> Tcb<P> {
     /// Whether the peer answers: no timeout without progress, no unanswered probe. Such a subflow isn't about
     /// to give up.
     #[inline]
+    #[cfg(feature = "lookahead")]
     pub(crate) fn is_peer_responsive(&self) -> bool {
         self.sender.timeouts() == 0 && self.probing.unanswered == 0
     }
