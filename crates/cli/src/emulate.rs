@@ -387,7 +387,7 @@ fn summary(scenario: &Scenario, world: &World, took: Duration, as_json: bool) {
             "paths": paths,
             "lost_to_interfaces_down": { "packets": lost.undeliverable, "times_down": lost.device_losses },
             "lateness_us": { "p50": p50, "p99": p99, "max": late.max() as f64 / 1e3 },
-            "void": late.value_at_quantile(0.99) > ropewalk_lab::emulated::LATENESS_LIMIT,
+            "void": late.value_at_quantile(0.99) > ropewalk_lab::real_time::LATENESS_LIMIT,
             "client_counters": counters.first(),
             "server_counters": counters.get(1),
         });
@@ -413,7 +413,7 @@ fn summary(scenario: &Scenario, world: &World, took: Duration, as_json: bool) {
             lost.undeliverable,
         );
     }
-    let worth = if p99 * 1e3 > ropewalk_lab::emulated::LATENESS_LIMIT as f64 {
+    let worth = if p99 * 1e3 > ropewalk_lab::real_time::LATENESS_LIMIT as f64 {
         "; that is too late: the figures above are void"
     } else {
         ""

@@ -37,7 +37,10 @@ impl Common {
             let loaded = compare::load(registries, self.scenario.as_deref().unwrap_or(scenario::DEFAULT))?;
             (loaded.scenario, loaded.experiment)
         } else {
-            (scenario::default_around(scenario::paths(&self.paths)?), Experiment::default())
+            (
+                scenario::default_around(scenario::paths(&self.paths, registries.read_file)?),
+                Experiment::default(),
+            )
         };
         if let Some(direction) = self.direction {
             scenario.direction = direction.into();

@@ -11,11 +11,12 @@ use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use ropewalk_algorithms::{Registries, algorithm};
 use ropewalk_command_line::options::{Join, World, list};
 use ropewalk_command_line::{Failure, interrupt, output};
-use ropewalk_lab::compare::{Ask, Candidate, Comparison, Design, Request, ask, compare, for_emulation};
+use ropewalk_lab::compare::{Ask, Candidate, Comparison, Design, Request, ask, compare};
 use ropewalk_lab::opening::OpeningPath;
 use ropewalk_lab::report::rope::{self, Budget};
 use ropewalk_lab::report::{Origin, comparison};
-use ropewalk_lab::{emulated, scenario, watch};
+use ropewalk_lab::{real_time, scenario, watch};
+use ropewalk_runner::emulated;
 use ropewalk_settings::diagnostic::{Diagnostic, Source};
 use ropewalk_sim::{Direction, Mode, RunResult, RunSpec};
 
@@ -158,7 +159,7 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
     ends_fit(options)?;
     let beside = beside(registries, options, &request)?;
     let comparison = if options.world == World::Emulated {
-        let ends = emulated::Ends {
+        let ends = real_time::Ends {
             sender_kernel: options.sender == Stack::Kernel,
             receiver_kernel: options.receiver == Stack::Kernel,
         };
@@ -284,14 +285,14 @@ fn ends_fit(options: &Options) -> Result<(), Failure> {
 /// The same table in real time: one run at a time, or they would disturb each other.
 fn in_real_time(
     request: &Request,
-    ends: emulated::Ends,
+    ends: real_time::Ends,
     bar: &ProgressBar,
     stop: &Arc<AtomicBool>,
     evidence: &evidence::Options,
 ) -> Result<Comparison, Failure> {
-    let request = for_emulation(request, ends).map_err(Failure::other)?;
+    let request = ropewalk_runner::emulated::for_emulation(request, ends).map_err(Failure::other)?;
     let failed = std::sync::Mutex::new(None);
-    let tally = std::sync::Mutex::new(emulated::Tally::default());
+    let tally = std::sync::Mutex::new(real_time::Tally::default());
     let comparison = compare(
         &request,
         |spec| match emulated::run(spec, ends, &tally) {
@@ -313,7 +314,7 @@ fn in_real_time(
         return Err(Failure::other(error));
     }
     let tally = tally.into_inner().unwrap_or_default();
-    let comparison = Comparison { real_time: Some(emulated::RealTime { ends, tally }), ..comparison };
+    let comparison = Comparison { real_time: Some(real_time::RealTime { ends, tally }), ..comparison };
     if !comparison.interrupted {
         watch(&request, ends, evidence)?;
     }
@@ -321,7 +322,7 @@ fn in_real_time(
 }
 
 /// One more run of the first candidate, with the first workload and seed, from the data's sender.
-fn watch(request: &Request, ends: emulated::Ends, options: &evidence::Options) -> Result<(), Failure> {
+fn watch(request: &Request, ends: real_time::Ends, options: &evidence::Options) -> Result<(), Failure> {
     let spec = request.run_spec(0, 0, 0);
     let side = match spec.scenario.direction {
         Direction::Upload => ropewalk_host::network::Side::Client,
@@ -369,7 +370,7 @@ fn request(registries: &Registries, options: &Options) -> Result<Request, Failur
         usual_runs: (options.world == World::Emulated).then_some(30),
         budget: options.budget.clone(),
         seed: options.seed,
-        jobs: options.jobs.map(usize::from),
+        jobs: ropewalk_runner::threads(options.jobs.map(usize::from)),
         names: ask::COMMAND_LINE,
     };
     Ok(ask.request(registries)?)

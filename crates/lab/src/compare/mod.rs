@@ -2,7 +2,6 @@
 
 pub mod ask;
 mod decide;
-mod emulated;
 mod race;
 mod rank;
 mod verdict;
@@ -19,14 +18,14 @@ use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_settings::units::Nanos;
 use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Scenario, Workload};
 
-use crate::emulated::RealTime;
+use crate::parallel::Workers;
+use crate::real_time::RealTime;
 use crate::{bound, scenario};
 use decide::{Cost, name, shown_slower};
 
 pub use ask::Ask;
 pub use decide::{Decision, Ended, MARGIN, PER_SECOND, Reach, Stand, Standing};
 pub(crate) use decide::{runs_to_show, standings};
-pub use emulated::for_emulation;
 pub use race::Design;
 pub(crate) use race::{Plan, Raced, race};
 pub use rank::{PathPart, Ranking, Repeats, Row, Run};
@@ -63,7 +62,7 @@ pub struct Request {
     /// The first run's seed; the next have the next numbers.
     pub seed: u64,
     /// Threads.
-    pub jobs: usize,
+    pub jobs: Workers,
 }
 
 impl Request {
