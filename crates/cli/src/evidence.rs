@@ -10,7 +10,7 @@ use ropewalk_host::network::Side;
 use ropewalk_host::world::Tap;
 
 /// Recordings of a run, as seen from one end.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[group(skip)]
 pub(crate) struct Options {
     /// Also write the packets at one end as a capture, with the scheduler's reasons as comments (pcapng, for Wireshark)

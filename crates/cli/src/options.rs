@@ -103,16 +103,6 @@ pub(crate) enum Direction {
     Upload,
 }
 
-impl Direction {
-    /// The word on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Direction::Download => "download",
-            Direction::Upload => "upload",
-        }
-    }
-}
-
 impl From<Direction> for ropewalk_sim::Direction {
     fn from(direction: Direction) -> Self {
         match direction {

@@ -23,6 +23,11 @@ use ropewalk_sim::{Direction, Mode, RunResult, RunSpec};
 use crate::evidence;
 use crate::options::{Common, Stack};
 
+/// The default of `--budget`.
+const BUDGET: &str = "10s";
+/// The default of `--open-on`.
+pub(crate) const OPEN_ON: &str = "first";
+
 /// Rank schedulers on your paths
 ///
 /// Every scheduler runs on the same paths with the same seeds, until those that are as fast as the fastest are told from
@@ -63,7 +68,7 @@ pub(crate) struct Options {
     #[arg(
         long,
         value_name = "TIME",
-        default_value = "10s",
+        default_value = BUDGET,
         conflicts_with = "runs",
         allow_hyphen_values = true
     )]
@@ -76,7 +81,7 @@ pub(crate) struct Options {
     seed: u64,
     /// The path on which connections open: first, best (where plain TCP is fastest), remember (what an earlier connection found
     /// out), or its name
-    #[arg(long, value_name = "WORD|PATH", default_value = "first")]
+    #[arg(long, value_name = "WORD|PATH", default_value = OPEN_ON)]
     open_on: String,
     /// When joins begin [default: as the scenario says, which is late]
     #[arg(long, value_enum)]
@@ -121,6 +126,40 @@ pub(crate) struct Options {
     /// Also write every run as CSV
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+}
+
+impl Options {
+    /// Transfers with real packets, of which nothing else is said.
+    pub(crate) fn emulated(
+        common: Common,
+        join: Option<Join>,
+        open_on: &str,
+        seed: u64,
+        json: bool,
+    ) -> Options {
+        Options {
+            common,
+            congestion: None,
+            budget: BUDGET.into(),
+            runs: None,
+            seed,
+            open_on: open_on.into(),
+            join,
+            limit: None,
+            jobs: None,
+            buffer: None,
+            value: None,
+            world: World::Emulated,
+            sender: Stack::Engine,
+            receiver: Stack::Engine,
+            json,
+            trace: false,
+            plot: false,
+            report: None,
+            evidence: evidence::Options::default(),
+            csv: None,
+        }
+    }
 }
 
 /// The scenario that `--scenario` names.
@@ -343,7 +382,7 @@ fn request(registries: &Registries, options: &Options) -> Result<Request, Failur
         let early = join == Join::Early;
         (scenario.client.early_join, scenario.server.early_join) = (early, early);
     }
-    if options.open_on != "first" {
+    if options.open_on != OPEN_ON {
         let earlier = |name| algorithm(&registries.schedulers, "--open-on", name);
         let congestion = options.congestion.as_deref().unwrap_or("cubic");
         let congestion = algorithm(&registries.congestion, "--congestion", congestion)?;
