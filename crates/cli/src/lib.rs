@@ -3,11 +3,15 @@
 
 mod advise;
 mod compare;
+#[cfg(target_os = "linux")]
 mod emulate;
 mod evidence;
 mod explain;
+#[cfg(not(target_os = "linux"))]
+mod linux_only;
 mod list;
 mod options;
+#[cfg(target_os = "linux")]
 mod perf;
 mod report;
 mod scenario;
@@ -19,6 +23,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use ropewalk_command_line::{EXIT_CODES, end};
+
+#[cfg(not(target_os = "linux"))]
+use linux_only::{emulate, perf};
 
 pub use ropewalk_algorithms::Registries;
 

@@ -1,24 +1,27 @@
 //! `ropewalk compare`.
 
+#[cfg(target_os = "linux")]
+mod emulated;
+#[cfg(not(target_os = "linux"))]
+#[path = "emulated_nowhere.rs"]
+mod emulated;
 pub(crate) mod show;
 
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use ropewalk_algorithms::{Registries, algorithm};
 use ropewalk_command_line::options::{Join, World, list};
 use ropewalk_command_line::{Failure, interrupt, output};
-use ropewalk_lab::compare::{Ask, Candidate, Comparison, Design, Request, ask, compare};
+use ropewalk_lab::compare::{Ask, Candidate, Design, Request, ask, compare};
 use ropewalk_lab::opening::OpeningPath;
 use ropewalk_lab::report::rope::{self, Budget};
 use ropewalk_lab::report::{Origin, comparison};
 use ropewalk_lab::{real_time, scenario, watch};
-use ropewalk_runner::emulated;
 use ropewalk_settings::diagnostic::{Diagnostic, Source};
-use ropewalk_sim::{Direction, Mode, RunResult, RunSpec};
+use ropewalk_sim::{Mode, RunResult, RunSpec};
 
 use crate::evidence;
 use crate::options::{Common, Stack};
@@ -128,6 +131,7 @@ pub(crate) struct Options {
     csv: Option<PathBuf>,
 }
 
+#[cfg(target_os = "linux")]
 impl Options {
     /// Transfers with real packets, of which nothing else is said.
     pub(crate) fn emulated(
@@ -186,7 +190,7 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
     }
     if options.world == World::Emulated {
         // Before the handler of Ctrl-C, which has a thread of its own.
-        ropewalk_host::netns::become_root_of_own_user_namespace().map_err(Failure::other)?;
+        emulated::prepare()?;
     }
     let stop = interrupt::flag();
     if options.evidence.any() && options.world != World::Emulated {
@@ -202,7 +206,7 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
             sender_kernel: options.sender == Stack::Kernel,
             receiver_kernel: options.receiver == Stack::Kernel,
         };
-        in_real_time(&request, ends, &bar, &stop, &options.evidence)?
+        emulated::in_real_time(&request, ends, &bar, &stop, &options.evidence)?
     } else {
         compare(&request, |spec| watched(spec, &bar, &stop), |worth| bar.inc(worth), &stop)
     };
@@ -318,61 +322,6 @@ fn ends_fit(options: &Options) -> Result<(), Failure> {
         let message = format!("the kernel as sender has one scheduler, its own: it can't send by `{other}`");
         return refuse("--schedulers", named, message, "name `linux` alone, or let the engine send");
     }
-    Ok(())
-}
-
-/// The same table in real time: one run at a time, or they would disturb each other.
-fn in_real_time(
-    request: &Request,
-    ends: real_time::Ends,
-    bar: &ProgressBar,
-    stop: &Arc<AtomicBool>,
-    evidence: &evidence::Options,
-) -> Result<Comparison, Failure> {
-    let request = ropewalk_runner::emulated::for_emulation(request, ends).map_err(Failure::other)?;
-    let failed = std::sync::Mutex::new(None);
-    let tally = std::sync::Mutex::new(real_time::Tally::default());
-    let comparison = compare(
-        &request,
-        |spec| match emulated::run(spec, ends, &tally) {
-            Ok(result) => result,
-            Err(error) => {
-                // Nothing can be measured: the first error is reported instead of a table.
-                stop.store(true, Ordering::Relaxed);
-                if let Ok(mut failed) = failed.lock() {
-                    failed.get_or_insert(error);
-                }
-                emulated::nothing(spec)
-            }
-        },
-        |worth| bar.inc(worth),
-        stop,
-    );
-    if let Ok(Some(error)) = failed.into_inner() {
-        bar.finish_and_clear();
-        return Err(Failure::other(error));
-    }
-    let tally = tally.into_inner().unwrap_or_default();
-    let comparison = Comparison { real_time: Some(real_time::RealTime { ends, tally }), ..comparison };
-    if !comparison.interrupted {
-        watch(&request, ends, evidence)?;
-    }
-    Ok(comparison)
-}
-
-/// One more run of the first candidate, with the first workload and seed, from the data's sender.
-fn watch(request: &Request, ends: real_time::Ends, options: &evidence::Options) -> Result<(), Failure> {
-    let spec = request.run_spec(0, 0, 0);
-    let side = match spec.scenario.direction {
-        Direction::Upload => ropewalk_host::network::Side::Client,
-        Direction::Download => ropewalk_host::network::Side::Server,
-    };
-    let paths: Vec<_> = spec.scenario.paths.iter().map(ropewalk_lab::evidence::path).collect();
-    let title = format!("{}, {}, seed {}", spec.scenario.name, request.candidates[0].label, spec.seed);
-    let Some(evidence) = options.begin(side, &paths, &title)? else { return Ok(()) };
-    emulated::run_recorded(&spec, ends, evidence.tap()).map_err(Failure::other)?;
-    evidence.finish()?;
-    anstream::eprintln!("one more run was watched: {title}");
     Ok(())
 }
 
