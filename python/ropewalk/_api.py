@@ -262,12 +262,12 @@ def advise(
     *,
     sizes: Sizes = None,
     measured: Mapping[str, Sequence[str | os.PathLike[str]]] | None = None,
-    system: str = "ropewalk",
+    system: str | None = None,
     direction: str | None = None,
     value: str | None = None,
     certainty: str | float = "90 %",
     congestion: str | None = None,
-    budget: str | float = "10 s",
+    budget: str | float = "2.5 s",
     seed: int = 1,
     jobs: int | None = None,
     progress: AnyProgress = True,
@@ -276,7 +276,7 @@ def advise(
 
     `measured` has files of `ping`, `ss -tin`, `iperf3 --json` or mahimahi by path; without a scenario these are all paths there
     are, and without either it is `wifi-lte`. `system` is what you can run: `linux`, `multipath-tcp.org`, `openmptcprouter` or
-    `ropewalk`. `certainty` is the share of plausible variants of the paths in which Multipath TCP must be faster (0.9, or
+    `ropewalk`; without it, Linux's own scheduler is named where it is as fast, else one of Ropewalk's engine. `certainty` is the share of plausible variants of the paths in which Multipath TCP must be faster (0.9, or
     "90 %").
 
     >>> import ropewalk
@@ -300,7 +300,7 @@ def advise(
             value,
             certainty if isinstance(certainty, str) else f"{certainty * 100:.12g} %",
             congestion,
-            _time(budget) or "10 s",
+            _time(budget) or "2.5 s",
             seed,
             jobs,
             told,

@@ -49,7 +49,7 @@ def advise(
     sizes: list[str],
     schedulers: list[str],
     measured: list[tuple[str, list[str]]],
-    system: str,
+    system: str | None,
     direction: str | None,
     value: str | None,
     certainty: str,

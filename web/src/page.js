@@ -111,14 +111,6 @@ function comparisonPage() {
   if (doc.ropes.length) {
     parts.push(section('rope', 'The rope', 'One run in time: each subflow a lane, each segment a bar from sent to acknowledged. A lane is as thick as its subflow has segments in flight; a bar tells the scheduler’s reason.', ...ropeSection(state)));
   }
-  if (doc.beside) {
-    const { scenario, summary, headline, rankings } = doc.beside;
-    // The workload with which the choice matters most.
-    const apart = ({ rows }) => Math.max(...rows.filter((row) => !row.single_path).map((row) => row.fct_mean_s)) / rows[0].fct_mean_s;
-    const shown = rankings.length ? rankings.reduce((a, b) => (apart(b) > apart(a) ? b : a)) : null;
-    const other = { ranking: () => shown, coloured: state.coloured };
-    parts.push(section('beside', 'On other links', `${scenario}: ${summary}.`, ...answer(headline, 'h3'), shown ? rankingChart(other) : null));
-  }
   parts.push(originSection());
   return parts;
 }

@@ -4,7 +4,7 @@
 const VERDICTS = Array.from({ length: 8 }, (_, i) => `verdict-${i}`);
 
 /** Where measured values come from: their field in a cell, and in words. */
-const SETTINGS = [['as_ruled', 'as ruled'], ['fitted', 'fitted']];
+const SETTINGS = [['as_ruled', 'as assumed'], ['fitted', 'fitted']];
 
 function swatch(verdict, words) {
   return h('span', { class: 'verdict' }, h('i', { style: `--swatch: var(--${VERDICTS[verdict]})` }), words);
@@ -59,12 +59,12 @@ function claimGrid() {
 function claimTable(paper) {
   const hasFit = paper.claims.some((claim) => claim.fitted);
   return h('div', { class: 'scroll' }, h('table', { class: 'claims' },
-    h('thead', {}, h('tr', {}, ['Claim', 'Verdict', 'Agree', 'As ruled', ...(hasFit ? ['Fitted'] : [])].map((name) => h('th', { scope: 'col', class: 'left' }, name)))),
+    h('thead', {}, h('tr', {}, ['Claim', 'Verdict', 'Agree', 'As assumed', ...(hasFit ? ['Fitted'] : [])].map((name) => h('th', { scope: 'col', class: 'left' }, name)))),
     h('tbody', {}, paper.claims.flatMap((claim, i) => [h('tr', { id: `${paper.name}-claim-${i}`, class: claim.note ? 'noted' : '' },
       h('td', { class: 'left' }, printed(claim.text)),
       h('td', { class: 'left' }, swatch(claim.verdict, doc.verdicts[claim.verdict])),
       h('td', { class: 'left', 'data-name': 'Agree' }, claim.agree === '-' ? '–' : claim.agree),
-      h('td', { class: 'left', 'data-name': 'As ruled' }, claim.as_ruled ? printed(claim.as_ruled) : '–'),
+      h('td', { class: 'left', 'data-name': 'As assumed' }, claim.as_ruled ? printed(claim.as_ruled) : '–'),
       hasFit ? h('td', { class: 'left', 'data-name': 'Fitted' }, claim.fitted ? printed(claim.fitted) : '–') : null),
     // What was found about it has the table's whole width.
     claim.note ? h('tr', {}, h('td', { class: 'left note', colspan: hasFit ? 5 : 4 }, ...prose(printed(claim.note)))) : null]))));
@@ -104,7 +104,7 @@ function pointMarks(figure, points, place) {
   const of = (kind) => points.filter((point) => point.kind === kind);
   return [
     Plot.link(points.filter((point) => point.high > point.low), { ...place.both, y1: 'low', y2: 'high', stroke, strokeWidth: 1.4 }),
-    Plot.dot(of('as ruled'), { ...place.one, y: 'value', fill: stroke, r: 3.4 }),
+    Plot.dot(of('as assumed'), { ...place.one, y: 'value', fill: stroke, r: 3.4 }),
     Plot.dot(of('fitted'), { ...place.one, y: 'value', fill: colour('card'), stroke, strokeWidth: 1.8, symbol: 'diamond', r: 4.2 }),
     Plot.dot(of('published'), { ...place.one, y: 'value', stroke, strokeWidth: 2, r: 5.6 }),
     Plot.tip(points, Plot.pointer({ ...place.one, y: 'value', fill: colour('card'), stroke: colour('line'), title: (point) => `${point.row}, ${point.name}\n${point.kind}: ${significant(point.value)} ${point.unit}` })),
@@ -131,7 +131,7 @@ function drawCurve(figure, points, width) {
     marginBottom: bottom,
     x: { type: logX ? 'log' : 'linear', axis: null, inset: 10 },
     y: valueAxis(values, points[0].unit),
-    marks: [Plot.axisX(ticks, { text: nameAt, tickRotate: turned ? -40 : 0, label: null }), ...valueMarks(values, points[0].unit), ...line('as ruled'), ...line('fitted', { strokeOpacity: 0.4 }), ...line('published', { strokeOpacity: 0.25 }),
+    marks: [Plot.axisX(ticks, { text: nameAt, tickRotate: turned ? -40 : 0, label: null }), ...valueMarks(values, points[0].unit), ...line('as assumed'), ...line('fitted', { strokeOpacity: 0.4 }), ...line('published', { strokeOpacity: 0.25 }),
       ...pointMarks(figure, points, { one: { x: 'x' }, both: { x1: 'x', x2: 'x' } })],
   });
 }
@@ -197,7 +197,7 @@ function drawGroups(figure, points, width, columns) {
   });
 }
 
-/** The labels of a figure's curves; a label has one curve as ruled, and may have one in the fitted setting. */
+/** The labels of a figure's curves; a label has one curve as assumed, and may have one in the fitted setting. */
 const curveLabels = (figure) => [...new Set(figure.curves.map((curve) => curve.label))];
 
 /** A measure over time: mean, and one standard deviation around it. Dotted: in the fitted setting. */
@@ -266,7 +266,7 @@ function figureChart(paper, figure) {
   const there = new Set(figure.curves.length ? [] : pointsOf(figure).map((point) => point.kind));
   const key = h('div', { class: 'legend' }, rows.map((row, i) => h('span', {}, h('i', { style: `--swatch: var(--${SERIES[slot(row, i)]})` }), row)),
     there.has('published') ? h('span', {}, h('i', { style: 'background: none; border: 2px solid var(--soft); border-radius: 50%' }), 'published') : null,
-    there.has('as ruled') ? h('span', {}, h('i', { style: '--swatch: var(--soft); border-radius: 50%; scale: .8' }), 'measured, as ruled') : null,
+    there.has('as assumed') ? h('span', {}, h('i', { style: '--swatch: var(--soft); border-radius: 50%; scale: .8' }), 'measured, as assumed') : null,
     there.has('fitted') ? h('span', {}, h('i', { style: 'background: none; border: 2px solid var(--soft); border-radius: 1px; rotate: 45deg; scale: .75' }), 'measured, fitted') : null,
     there.size ? h('span', {}, 'bar: 95 %') : null,
     figure.curves.some((curve) => curve.setting === 'fitted') ? h('span', {}, 'dotted: fitted') : null);
@@ -322,7 +322,7 @@ function openParts(paper) {
   const parts = [];
   if (fitted?.none) parts.push(h('p', { class: 'lead' }, `Nothing was fitted: ${fitted.none}.`));
   if (fitted && !fitted.none) {
-    parts.push(h('p', { class: 'lead' }, ...prose(`Fitted to ${fitted.rows.join(', ')} of ${fitted.figures.join(', ') || 'no table'}, tested on the other rows and on ${fitted.held_out.join(', ')}: \`${fitted.command}\` tried ${fitted.tried.toLocaleString('en')} settings. Root mean square of the logarithm of measured over published: ${digits(fitted.distance, 3)} in the best, ${digits(fitted.ruled, 3)} as ruled.`)));
+    parts.push(h('p', { class: 'lead' }, ...prose(`Fitted to ${fitted.rows.join(', ')} of ${fitted.figures.join(', ') || 'no table'}, tested on the other rows and on ${fitted.held_out.join(', ')}: \`${fitted.command}\` tried ${fitted.tried.toLocaleString('en')} settings. Root mean square of the logarithm of measured over published: ${digits(fitted.distance, 3)} in the best, ${digits(fitted.ruled, 3)} as assumed.`)));
     parts.push(h('div', { class: 'scroll' }, h('table', {},
       h('thead', {}, h('tr', {}, ['Setting', 'Best', '80 % of the last population', 'Distance grows by'].map((name) => h('th', { class: 'left', scope: 'col' }, name)))),
       h('tbody', {}, fitted.values.map((value) => h('tr', {}, h('td', { class: 'left' }, value.name), h('td', { class: 'left' }, value.best), h('td', { class: 'left' }, value.region),
@@ -332,9 +332,9 @@ function openParts(paper) {
   }
   const list = (items) => h('ul', {}, items.map((item) => h('li', {}, ...prose(item))));
   return [
-    h('details', {}, h('summary', {}, 'Rulings: what the paper doesn’t say and was decided'), list([...paper.rulings, `Opportunistic retransmission and penalisation of every scheduler: \`${paper.mechanisms}\`.`])),
+    h('details', {}, h('summary', {}, 'Assumptions: what the paper doesn’t say and was decided'), list([...paper.assumptions, `Opportunistic retransmission and penalisation of every scheduler: \`${paper.mechanisms}\`.`])),
     parts.length || paper.open.length ? h('details', {}, h('summary', {}, 'What the paper leaves open, and what was fitted'), parts,
-      paper.open.length ? list(paper.open.map((open) => `${open.name}: ${open.main} as ruled; also run: ${open.others.join('; ')}. ${open.why}.`)) : null) : null,
+      paper.open.length ? list(paper.open.map((open) => `${open.name}: ${open.main} as assumed; also run: ${open.others.join('; ')}. ${open.why}.`)) : null) : null,
   ].filter(Boolean);
 }
 

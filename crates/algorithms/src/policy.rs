@@ -313,6 +313,8 @@ pub fn scheduler(
         parameters: &[],
         presets: &[],
         exceptions: &[],
+        kernels: &[],
+        compared_by_default: true,
         build: |_| testing::build("minrtt"),
     };
     let factory = move |_: &_| -> Box<dyn Scheduler> {

@@ -10,10 +10,10 @@ use ropewalk_algorithms::Registries;
 use ropewalk_command_line::{Failure, interrupt, output};
 use ropewalk_lab::advise::measure::Reading;
 use ropewalk_lab::advise::{
-    Answer, Ask, Buffer, Execution, Gain, NotShown, Question, Recommended, System, VARIANT_RUNS, VARIANTS,
-    advise, document, narrowing, self_test,
+    Answer, Ask, Buffer, Execution, Gain, NotShown, Question, Recommended, VARIANT_RUNS, advise, document,
+    narrowing, self_test,
 };
-use ropewalk_lab::compare::{Standing, ask};
+use ropewalk_lab::compare::{Standing, System, ask};
 use ropewalk_lab::scenario;
 use ropewalk_lab::table::Table;
 use ropewalk_runner::checkpoint;
@@ -56,9 +56,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME=FILE,...")]
     measured: Vec<String>,
     /// What you can run: Linux's own Multipath TCP, the kernel of multipath-tcp.org, a router with OpenMPTCProuter (which has
-    /// that kernel), or Ropewalk's engine
-    #[arg(long = "for", value_name = "SYSTEM", value_parser = system(), default_value = "ropewalk")]
-    system: System,
+    /// that kernel), or Ropewalk's engine [default: Linux's own where it is as fast, else Ropewalk's engine]
+    #[arg(long = "for", value_name = "SYSTEM", value_parser = system())]
+    system: Option<System>,
     /// What bytes on metered paths are worth, as in `compare`: 'a second is worth 5 MB of lte'
     #[arg(long, value_name = "TEXT")]
     value: Option<String>,
@@ -68,9 +68,9 @@ pub(crate) struct Options {
     /// Congestion control [default: the scenario's, else cubic]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// How much to run before candidates are ranked as it is then, as in `compare`; with --measured twice. How sure the gain is,
-    /// buffers, and where the answer flips are tried in addition
-    #[arg(long, value_name = "TIME", default_value = "10s", allow_hyphen_values = true)]
+    /// How much to run before candidates are ranked as it is then, as in `compare`. How sure the gain is, buffers, and where the
+    /// answer flips are tried in addition
+    #[arg(long, value_name = "TIME", default_value = "2.5s", allow_hyphen_values = true)]
     budget: String,
     /// First seed
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
@@ -129,7 +129,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
             show_test::text(&found, &narrowed, options.seed)
         });
     }
-    let system = options.system;
+    let system = options.system.unwrap_or_default();
     let (question, readings) = ask(registries, options, system)?.question(registries)?;
     let bar = bar(question.budget(), "segments");
     let done = |worth| bar.inc(worth);
@@ -137,7 +137,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     let answer = advise(registries, &question, execution);
     bar.finish_and_clear();
     let answer = answer.map_err(unknown)?.ok_or_else(interrupted)?;
-    let lines = document::lines(&question, &answer, system);
+    let lines = document::lines(&question, &answer);
     let shown = if options.json {
         format!("{:#}\n", document::json(&question, &readings, &answer, &lines))
     } else {
@@ -148,7 +148,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
 
 /// Reads a system by its name.
 fn system() -> impl TypedValueParser<Value = System> {
-    PossibleValuesParser::new(System::ALL.map(System::name))
+    PossibleValuesParser::new(System::NAMED.map(System::name))
         .try_map(|name| System::named(&name).ok_or("no such system"))
 }
 
@@ -309,7 +309,7 @@ fn reasons(question: &Question, answer: &Answer) -> Vec<(&'static str, String)> 
     let kept = answer.named_before.as_deref() == Some(own);
     let rule = match &answer.decision.named {
         Some(_) if kept => "what is stated alone named it, and measurements don't show it to be slower",
-        Some((_, reach)) => reach.text(),
+        Some((_, merit)) => merit.text(),
         None => "nothing else can be said",
     };
     let certainty = units::write_probability(question.certainty);
@@ -323,7 +323,8 @@ fn reasons(question: &Question, answer: &Answer) -> Vec<(&'static str, String)> 
             format!("until more is shown: nothing is yet shown to be faster than {tcp}")
         }
         Recommended::NotSure => format!(
-            "Multipath TCP is faster in the mean, but not in {certainty} of the plausible variants of your paths (`--certainty`)"
+            "Multipath TCP is faster in the mean (`compare`, which takes your paths to be exactly so, may name it), but not in \
+             {certainty} of their plausible variants (`--certainty`)"
         ),
     };
     let left = |standing| answer.decision.with(standing).len();
@@ -346,9 +347,10 @@ fn reasons(question: &Question, answer: &Answer) -> Vec<(&'static str, String)> 
     ];
     let faster = answer.sure.map(|sure| {
         format!(
-            "faster than TCP on every path in {:.0} % of {VARIANTS} plausible variants of your paths, by the mean of \
+            "faster than TCP on every path in {:.0} % of {} plausible variants of your paths, by the mean of \
              {VARIANT_RUNS} runs in each",
-            sure * 100.0
+            sure.value() * 100.0,
+            sure.variants
         )
     });
     if !answer.use_this.is_tcp() {

@@ -8,7 +8,10 @@ use ropewalk_lab::scenario::{self, Experiment};
 use ropewalk_settings::diagnostic::{Diagnostic, Source};
 use ropewalk_sim::Scenario;
 
-use crate::compare;
+/// The scenario that `--scenario` names.
+pub(crate) fn load(registries: &Registries, name: &str) -> Result<scenario::Loaded, Failure> {
+    scenario::load(name, registries).map_err(|error| error.of_argument("--scenario", name).into())
+}
 
 /// Options of every command that runs transfers: the paths, what is sent, in which direction, and by which scheduler.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -34,7 +37,7 @@ impl Common {
     /// The paths that are given, or the scenario, or else the default one; and what its file says of experiments.
     pub(crate) fn load(&self, registries: &Registries) -> Result<(Scenario, Experiment), Failure> {
         let (mut scenario, experiment) = if self.paths.is_empty() {
-            let loaded = compare::load(registries, self.scenario.as_deref().unwrap_or(scenario::DEFAULT))?;
+            let loaded = load(registries, self.scenario.as_deref().unwrap_or(scenario::DEFAULT))?;
             (loaded.scenario, loaded.experiment)
         } else {
             (
@@ -77,6 +80,14 @@ impl Common {
     /// Whether it says what is sent, and how.
     pub(crate) fn asks_for_transfers(&self) -> bool {
         self.schedulers.is_some() || !self.size.is_empty() || self.direction.is_some()
+    }
+
+    /// The paths or the scenario, to be typed again after a command's name: empty, or with a space before.
+    pub(crate) fn paths_again(&self) -> String {
+        let quoted = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
+        let paths = self.paths.iter().map(|path| format!(" --path {}", quoted(path)));
+        let scenario = self.scenario.iter().map(|name| format!(" --scenario {}", quoted(name)));
+        paths.chain(scenario).collect()
     }
 
     /// Whether nothing is given.

@@ -338,21 +338,41 @@ fn paths_without_a_size_are_tried_with_what_people_do() {
 }
 
 #[test]
-fn the_default_shows_a_pair_where_the_choice_decides_and_its_tables_fit_100_columns() {
+fn the_default_is_one_screen_that_ends_with_the_answer() {
     let text = good(&["compare", "--budget", "200 ms"]);
-    let (first, beside) = text.split_once(&"-".repeat(100)).unwrap();
-    assert!(first.contains("wifi-lte:") && beside.contains("small-buffers:"), "{text}");
-    let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 100).collect();
-    assert_eq!(wide, Vec::<&str>::new());
-    let document = json(&["compare", "--budget", "200 ms"]);
-    assert_eq!(document["beside"]["scenario"], "small-buffers");
-    let stands = document["beside"]["decision"]["candidates"].as_array().unwrap();
-    let ratio =
-        |name: &str| stands.iter().find(|one| one["scheduler"] == name).unwrap()["ratio"].as_f64().unwrap();
-    // What the picture in the README shows: the choice decides.
-    assert!(ratio("linux") > 1.1 && ratio("minrtt") < 1.05, "{stands:?}");
-    // Whoever asks for something gets that alone.
-    assert!(json(&["compare", "--scenario", "wifi-lte", "--budget", "50 ms"])["beside"].is_null());
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines.len() <= 45, "{} lines:\n{text}", lines.len());
+    let wide: Vec<&&str> = lines.iter().filter(|line| line.chars().count() > 100).collect();
+    assert!(wide.is_empty(), "{wide:?}");
+    let last = lines[lines.len() - 10..].join("\n");
+    for part in [
+        "Use ",
+        "The choice matters most",
+        "  your own links:  ropewalk compare --path ",
+        "  put it to work:  ",
+    ] {
+        assert!(last.contains(part), "{part}:\n{text}");
+    }
+    // Each size has a table of its own where that is asked for.
+    let details = good(&["compare", "--budget", "200 ms", "--details"]);
+    for size in ["64 KiB", "256 KiB", "1 MiB", "4 MiB"] {
+        assert!(details.contains(&format!("One flow of {size}\n")), "{details}");
+    }
+    let wide = details.lines().filter(|line| line.chars().count() > 100).count();
+    assert_eq!(wide, 0, "{details}");
+}
+
+/// The three commands at the end can be typed as they are.
+#[test]
+fn what_to_do_next_names_the_same_links() {
+    let paths = ["--path", "a: 20 Mbit/s, 10 ms, 0.1 %", "--path", "it's b: 5 Mbit/s, 80 ms"];
+    let few = ["--schedulers", "minrtt,ecf", "--size", "64 KiB,1 MiB", "--runs", "6"];
+    let output = ropewalk(&[&["compare"][..], &paths, &few].concat());
+    assert_eq!(output.status.code(), Some(2), "a name with a quotation mark is refused");
+    let paths = ["--path", "a: 20 Mbit/s, 10 ms, 0.1 %", "--path", "b: 5 Mbit/s, 80 ms"];
+    let text = good(&[&["compare"][..], &paths, &few].concat());
+    let again = "ropewalk advise --path 'a: 20 Mbit/s, 10 ms, 0.1 %' --path 'b: 5 Mbit/s, 80 ms'\n";
+    assert!(text.contains(again), "{text}");
 }
 
 #[test]

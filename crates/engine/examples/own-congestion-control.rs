@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ropewalk_engine::congestion::{Ack, CongestionControl, LossCause, builtin, half_window};
+use ropewalk_engine::congestion::{Ack, CongestionControl, LossCause, Subflows, builtin, half_window};
 use ropewalk_engine::metrics::SubflowMetrics;
 use ropewalk_engine::registry::{Entry, Parameter, Spec};
 use ropewalk_engine::{
@@ -26,6 +26,8 @@ const STEADY: Entry<dyn CongestionControl> = Entry {
     parameters: PARAMETERS,
     presets: &[],
     exceptions: &[],
+    kernels: &[],
+    compared_by_default: true,
     build: |values| Box::new(Steady { rate: values.number("rate") * 1e6 / 8.0, careful_until: 0 }),
 };
 
@@ -42,8 +44,8 @@ impl CongestionControl for Steady {
         STEADY.name
     }
 
-    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
-        let subflow = &mut subflows[i];
+    fn on_ack(&mut self, subflows: &mut Subflows<'_>, ack: &Ack) {
+        let subflow = subflows.own_mut();
         let window = self.rate * subflow.rtt.min as f64 / SECOND as f64 / f64::from(subflow.mss);
         if ack.now >= self.careful_until {
             subflow.cwnd = (window as u32).max(2);

@@ -1,5 +1,6 @@
-//! A list whose items are moved in chunks: inserting or removing anywhere costs as much as a chunk at most, however long the
-//! list is. A peer that sends tiny segments in random order causes thousands of insertions in the middle of long lists.
+//! A list whose items are moved in chunks: inserting or removing anywhere costs as much as a chunk at most,
+//! however long the list is. A peer that sends tiny segments in random order causes thousands of insertions
+//! in the middle of long lists.
 //!
 //! A short list is one ring buffer, which is fast at both ends.
 
@@ -104,8 +105,8 @@ impl<T> ChunkedList<T> {
         if self.rest_len == 0 { self.first.pop_back() } else { self.remove(self.len() - 1) }
     }
 
-    /// The further chunk that holds the item at `index`, which isn't in the first chunk, and its index there. The end of the list is
-    /// in the last one.
+    /// The further chunk that holds the item at `index`, which isn't in the first chunk, and its index there.
+    /// The end of the list is in the last one.
     fn locate(&self, index: usize) -> (usize, usize) {
         let mut left = index - self.first.len();
         for (number, chunk) in self.rest.iter().enumerate() {

@@ -18,8 +18,8 @@ pub struct TcpConfig {
     pub sack: bool,
     /// Timestamps (RFC 7323).
     pub timestamps: bool,
-    /// Added to the millisecond clock in timestamps. Without it each connection has one of its own that can't be guessed, so that
-    /// timestamps don't tell how long the host has been up.
+    /// Added to the millisecond clock in timestamps. Without it each connection has one of its own that can't
+    /// be guessed, so that timestamps don't tell how long the host has been up.
     pub timestamp_offset: Option<u32>,
     /// Window scaling (RFC 7323).
     pub window_scaling: bool,
@@ -37,9 +37,10 @@ pub struct TcpConfig {
     pub delayed_ack: Nanos,
     /// ACKs sent at once at a connection's start (Linux's quick-ACK mode).
     pub quick_acks: u32,
-    /// Largest first receive window, segments (Linux until 4.19: `tcp_default_init_rwnd`). Each segment that arrives on any subflow
-    /// then opens the window by two more, half of a buffer's memory is window, and a subflow that joins adds its own first window and
-    /// buffer (`mptcp_init_buffer_space` of MPTCP 0.89). 0: as in later kernels, 64 KiB, and each subflow opens the window by itself.
+    /// Largest first receive window, segments (Linux until 4.19: `tcp_default_init_rwnd`). Each segment that
+    /// arrives on any subflow then opens the window by two more, half of a buffer's memory is window, and a
+    /// subflow that joins adds its own first window and buffer (`mptcp_init_buffer_space` of MPTCP 0.89). 0:
+    /// as in later kernels, 64 KiB, and each subflow opens the window by itself.
     pub initial_receive_window: u32,
     /// The congestion window outside of recovery.
     pub cwnd: CwndConfig,
@@ -55,8 +56,8 @@ pub struct TcpConfig {
     //= RFC 9293 MUST-21
     /// Consecutive timeouts of data before giving up.
     pub retries: u32,
-    /// How long data may stay unacknowledged before the connection is given up (`TCP_USER_TIMEOUT`, RFC 9293 3.9.1); without it
-    /// only `retries` counts.
+    /// How long data may stay unacknowledged before the connection is given up (`TCP_USER_TIMEOUT`, RFC 9293
+    /// 3.9.1); without it only `retries` counts.
     pub user_timeout: Option<Nanos>,
     /// How long TIME-WAIT lasts.
     pub time_wait: Nanos,
@@ -73,8 +74,8 @@ pub struct TcpConfig {
 pub struct CwndConfig {
     /// Initial window, segments (RFC 6928).
     pub initial_window: u32,
-    /// Slow start threshold at first, segments, as if an earlier connection had left it in the route's cache (Linux's
-    /// `tcp_metrics`).
+    /// Slow start threshold at first, segments, as if an earlier connection had left it in the route's cache
+    /// (Linux's `tcp_metrics`).
     pub initial_ssthresh: u32,
     /// Restart the window after an idle time of one RTO (RFC 5681 4.1).
     pub idle_restart: bool,
@@ -106,17 +107,18 @@ pub struct RtoConfig {
 pub struct RecoveryConfig {
     /// How losses are found with SACK.
     pub loss_detection: LossDetection,
-    /// Early retransmit (RFC 5827), delayed by a quarter of the round-trip time; with [`LossDetection::DuplicateAcks`] only.
+    /// Early retransmit (RFC 5827), delayed by a quarter of the round-trip time; with
+    /// [`LossDetection::DuplicateAcks`] only.
     pub early_retransmit: bool,
     /// Tail loss probes (RFC 8985 7).
     pub tail_loss_probe: bool,
     /// F-RTO and Eifel undo of spurious timeouts (RFC 5682, RFC 3522).
     pub undo: bool,
-    /// A retransmission timeout leaves a window of one segment (RFC 5681 3.1). Linux has left what is in flight and one
-    /// segment since 4.18.
+    /// A retransmission timeout leaves a window of one segment (RFC 5681 3.1). Linux has left what is in
+    /// flight and one segment since 4.18.
     pub loss_window_one: bool,
-    /// Below the threshold PRR always grows the window by one segment an ACK (RFC 6937's slow start reduction bound). Linux
-    /// has done so only for ACKs that advance without a new loss since 4.3.
+    /// Below the threshold PRR always grows the window by one segment an ACK (RFC 6937's slow start reduction
+    /// bound). Linux has done so only for ACKs that advance without a new loss since 4.3.
     pub prr_slow_start: bool,
 }
 
@@ -156,8 +158,8 @@ pub enum WindowLimit {
     PerWindow,
     /// If it was nearly full when the ACK arrived (Linux until 3.15).
     PerAck,
-    /// Always: it grows whether it is used or not (RFC 5681 3.1 alone). For experiments: what a sender never sent tells it nothing
-    /// of the path.
+    /// Always: it grows whether it is used or not (RFC 5681 3.1 alone). For experiments: what a sender never
+    /// sent tells it nothing of the path.
     Always,
 }
 
@@ -169,10 +171,11 @@ pub enum AckCounting {
     /// Its segments (RFC 3465 with no limit).
     #[default]
     Segments,
-    /// Its segments in slow start, one in congestion avoidance, as Linux 3.14's `tcp_slow_start` and `tcp_cong_avoid_ai`: the
-    /// window grows half as fast as with [`Segments`](Self::Segments) where every second segment is acknowledged. Slow start
-    /// counts what the cumulative ACK covers, goes on to one above the threshold and leaves nothing of an ACK. A segment takes
-    /// one ACK more than the increase says. CUBIC corrects for delayed ACKs.
+    /// Its segments in slow start, one in congestion avoidance, as Linux 3.14's `tcp_slow_start` and
+    /// `tcp_cong_avoid_ai`: the window grows half as fast as with [`Segments`](Self::Segments) where every
+    /// second segment is acknowledged. Slow start counts what the cumulative ACK covers, goes on to one above
+    /// the threshold and leaves nothing of an ACK. A segment takes one ACK more than the increase says. CUBIC
+    /// corrects for delayed ACKs.
     OneInAvoidance,
     /// One (RFC 5681 3.1 in whole segments; ns-3.19's `TcpNewReno`).
     One,
@@ -244,9 +247,10 @@ impl Default for KeepAliveConfig {
     }
 }
 
-/// A buffer that may grow with need. It counts payload, not memory (but see [`ConnectionConfig::send_segment_memory`]): what the
-/// application has written and the peer hasn't acknowledged, or the window that is offered. Memory may be more: a received piece holds the whole packet's memory, and data
-/// out of order may take twice the window (128 KiB at least) before pieces are dropped.
+/// A buffer that may grow with need. It counts payload, not memory (but see
+/// [`ConnectionConfig::send_segment_memory`]): what the application has written and the peer hasn't
+/// acknowledged, or the window that is offered. Memory may be more: a received piece holds the whole packet's
+/// memory, and data out of order may take twice the window (128 KiB at least) before pieces are dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BufferConfig {
@@ -273,21 +277,24 @@ impl BufferConfig {
     }
 }
 
-/// When the receive buffer may grow: what the application reads in a round trip is measured (dynamic right-sizing).
+/// When the receive buffer may grow: what the application reads in a round trip is measured (dynamic
+/// right-sizing).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum ReceiveTuning {
-    /// Once in the longest round trip that a subflow has measured, as Linux up to 7.0 does (`mptcp_rcv_space_adjust`). After a pause
-    /// the first echo on a subflow is as old as the pause, and nothing grows for as long.
+    /// Once in the longest round trip that a subflow has measured, as Linux up to 7.0 does
+    /// (`mptcp_rcv_space_adjust`). After a pause the first echo on a subflow is as old as the pause, and
+    /// nothing grows for as long.
     #[default]
     Longest,
-    /// Up to four times in it, as the shortest allows, by four times as much; and a round trip counts as twice the smoothed one at
-    /// most, where that is known. So one slow subflow, or a pause, doesn't hold the others up. (Linux since 7.1 goes by the shortest
-    /// alone, for one window.)
+    /// Up to four times in it, as the shortest allows, by four times as much; and a round trip counts as
+    /// twice the smoothed one at most, where that is known. So one slow subflow, or a pause, doesn't hold the
+    /// others up. (Linux since 7.1 goes by the shortest alone, for one window.)
     Prompt,
-    /// As often as [`Longest`](Self::Longest); the window becomes twice what was read and 16 segments, three halves of that if a
-    /// quarter more was read than before, twice that if half more was (Linux 3.13 to 4.18's `tcp_rcv_space_adjust`).
+    /// As often as [`Longest`](Self::Longest); the window becomes twice what was read and 16 segments, three
+    /// halves of that if a quarter more was read than before, twice that if half more was (Linux 3.13 to
+    /// 4.18's `tcp_rcv_space_adjust`).
     LongestInSteps,
 }
 
@@ -296,12 +303,13 @@ pub enum ReceiveTuning {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum SendTuning {
-    /// A subflow's part is twice its window, and grows with an acknowledgement unless the window is full (Linux 6.18's
-    /// `tcp_check_space`).
+    /// A subflow's part is twice its window, and grows with an acknowledgement unless the window is full
+    /// (Linux 6.18's `tcp_check_space`).
     #[default]
     OwnWindow,
-    /// A subflow's part is twice what its window carries in the longest round trip of all, and grows with an acknowledgement while any
-    /// subflow has room (`mptcp_check_snd_buf`, `mptcp_should_expand_sndbuf` of MPTCP 0.89).
+    /// A subflow's part is twice what its window carries in the longest round trip of all, and grows with an
+    /// acknowledgement while any subflow has room (`mptcp_check_snd_buf`, `mptcp_should_expand_sndbuf` of
+    /// MPTCP 0.89).
     LongestRoundTrip,
 }
 
@@ -336,11 +344,19 @@ pub struct PathManagerConfig {
     pub add_addr_accepted: u8,
     /// Our addresses.
     pub endpoints: Vec<LocalEndpoint>,
-    /// How long a connection that has lost its last subflow waits for another (`net.mptcp.close_timeout`, 60 s).
+    /// How long a connection that has lost its last subflow waits for another (`net.mptcp.close_timeout`, 60
+    /// s).
     pub close_timeout: Nanos,
-    /// Send the SYNs of joins with the third ACK of the connection, not after the peer's first DSS as Linux does. Their
-    /// handshakes still end after that DSS (RFC 8684 3.1).
+    /// Send the SYNs of joins with the third ACK of the connection, not after the peer's first DSS as Linux
+    /// does. Their handshakes still end after that DSS (RFC 8684 3.1).
     pub early_join: bool,
+}
+
+impl PathManagerConfig {
+    /// The id of one of our addresses; 0: the connection's first, or none that was named.
+    pub(crate) fn local_id_of(&self, address: IpAddr) -> u8 {
+        self.endpoints.iter().find(|endpoint| endpoint.address == address).map_or(0, |endpoint| endpoint.id)
+    }
 }
 
 impl Default for PathManagerConfig {
@@ -382,27 +398,31 @@ pub struct ConnectionConfig {
     pub path_manager: PathManagerConfig,
     /// Report each decision of the scheduler with its reason.
     pub trace_decisions: bool,
-    /// Memory that the peer is taken to need for each segment out of order beside its payload, bytes. New data leaves as much of the
-    /// peer's window unused ([`LINUX_SEGMENT_OVERHEAD`] says why). 0: the window is used in full, as by Linux.
+    /// Memory that the peer is taken to need for each segment out of order beside its payload, bytes. New
+    /// data leaves as much of the peer's window unused ([`LINUX_SEGMENT_OVERHEAD`] says why). 0: the window
+    /// is used in full, as by Linux.
     pub peer_segment_overhead: u32,
-    /// 0: the sizes in `send_buffer` are bytes of payload. Otherwise they are bytes of memory, and this is the memory of one full
-    /// segment in the buffer, bytes (Linux's `truesize`): the buffer holds so much less payload.
+    /// 0: the sizes in `send_buffer` are bytes of payload. Otherwise they are bytes of memory, and this is
+    /// the memory of one full segment in the buffer, bytes (Linux's `truesize`): the buffer holds so much
+    /// less payload.
     pub send_segment_memory: u32,
-    /// 0: a byte that the receive buffer holds takes a byte of the window. Otherwise this is the memory of one full segment in the
-    /// buffer, bytes, and half of it is taken of the window (Linux's `tcp_space` with `tcp_adv_win_scale` = 1, before 6.6).
+    /// 0: a byte that the receive buffer holds takes a byte of the window. Otherwise this is the memory of
+    /// one full segment in the buffer, bytes, and half of it is taken of the window (Linux's `tcp_space` with
+    /// `tcp_adv_win_scale` = 1, before 6.6).
     pub receive_segment_memory: u32,
 }
 
 /// Payload of a full segment for [`ConnectionConfig::send_segment_memory`] and
-/// [`receive_segment_memory`](ConnectionConfig::receive_segment_memory), bytes: what timestamps and a DSS leave of a packet of 1,500.
+/// [`receive_segment_memory`](ConnectionConfig::receive_segment_memory), bytes: what timestamps and a DSS
+/// leave of a packet of 1,500.
 const FULL_SEGMENT: u64 = 1428;
 
 /// What Linux counts for a segment of 1,420 bytes beside its payload (`truesize`), where packets come singly.
 ///
-/// Linux offers its window in bytes, by what those before have taken. Data after a gap may take more: in smaller segments, or
-/// singly after super-segments. Where it takes more than the connection's receive buffer, Linux (to 7.0 at least) moves nothing
-/// from subflows to the connection any more, and so never gets what fills the gap. Within a subflow it drops data out of order
-/// in that case, but not at connection level.
+/// Linux offers its window in bytes, by what those before have taken. Data after a gap may take more: in
+/// smaller segments, or singly after super-segments. Where it takes more than the connection's receive
+/// buffer, Linux (to 7.0 at least) moves nothing from subflows to the connection any more, and so never gets
+/// what fills the gap. Within a subflow it drops data out of order in that case, but not at connection level.
 pub const LINUX_SEGMENT_OVERHEAD: u32 = 884;
 
 impl Default for ConnectionConfig {
@@ -473,11 +493,12 @@ pub struct EndpointConfig {
     pub path_mtus: Vec<u32>,
     /// Largest IP packet where nothing else is said.
     pub default_mtu: u32,
-    /// Local ports for subflows that are opened from any (`net.ipv4.ip_local_port_range`). Endpoints that share an address
-    /// need ranges of their own.
+    /// Local ports for subflows that are opened from any (`net.ipv4.ip_local_port_range`). Endpoints that
+    /// share an address need ranges of their own.
     pub local_ports: RangeInclusive<u16>,
-    /// How far into `local_ports` the first is taken; the others follow in turn. A program that may be started again chooses it
-    /// at random: otherwise its first SYNs meet what peers still have in TIME-WAIT, and anyone can guess their ports (RFC 6056).
+    /// How far into `local_ports` the first is taken; the others follow in turn. A program that may be
+    /// started again chooses it at random: otherwise its first SYNs meet what peers still have in TIME-WAIT,
+    /// and anyone can guess their ports (RFC 6056).
     pub first_port: u16,
 }
 

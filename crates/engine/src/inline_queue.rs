@@ -1,7 +1,7 @@
 //! A queue that stores its first item inline, and further ones in a ring on the heap.
 //!
-//! Many queues of a connection hold at most one item at a time. Without the ring such a queue needs no allocation and
-//! no further cache line.
+//! Many queues of a connection hold at most one item at a time. Without the ring such a queue needs no
+//! allocation and no further cache line.
 
 use std::collections::VecDeque;
 

@@ -1,15 +1,17 @@
 //! Multipath TCP (RFC 8684, version 1) over user-space TCP, sans-IO.
 //!
-//! Segments and the time go in; segments, events and the next deadline come out. The engine reads no clock, opens no socket,
-//! starts no thread and draws no randomness of its own: same input, same output, byte for byte. Whoever embeds it brings
-//! the packets (a TUN device, a simulator, another process), the time and random numbers.
+//! Segments and the time go in; segments, events and the next deadline come out. The engine reads no clock,
+//! opens no socket, starts no thread and draws no randomness of its own: same input, same output, byte for
+//! byte. Whoever embeds it brings the packets (a TUN device, a simulator, another process), the time and
+//! random numbers.
 //!
 //! - [`Endpoint`] holds the connections of one host and has all the verbs.
-//! - [`Event`] is what it tells, [`CloseReason`] why a connection ended, [`ConnectionInfo`] and [`TcpInfo`] what the kernel's
-//!   `mptcp_info` and `tcp_info` say.
-//! - [`ConnectionConfig`] are the settings of a listener's or a client's connections; the defaults are Linux's.
-//! - [`scheduler`] and [`congestion`] have every packet scheduler and congestion control, and the traits for your own
-//!   ([`testing`] helps to test it).
+//! - [`Event`] is what it tells, [`CloseReason`] why a connection ended, [`ConnectionInfo`] and [`TcpInfo`]
+//!   what the kernel's `mptcp_info` and `tcp_info` say.
+//! - [`ConnectionConfig`] are the settings of a listener's or a client's connections; the defaults are
+//!   Linux's.
+//! - [`scheduler`] and [`congestion`] have every packet scheduler and congestion control, and the traits for
+//!   your own ([`testing`] helps to test it).
 //! - The crate `ropewalk-wire` turns segments into packets and back.
 //!
 //! # Example
@@ -67,11 +69,12 @@
 //! One loop drives an endpoint:
 //!
 //! 1. Hand in what happened: [`on_segment`](Endpoint::on_segment) for each segment that arrived,
-//!    [`on_too_big`](Endpoint::on_too_big) for an ICMP message, [`on_timeout`](Endpoint::on_timeout) when the deadline has
-//!    passed, and the application's calls.
-//! 2. Call [`poll_transmit`](Endpoint::poll_transmit) until `None`, and send what it returns. This is also when timers are set
-//!    and connections that are over are forgotten: don't leave it out.
-//! 3. Call [`poll_event`](Endpoint::poll_event) until `None`. What the application does about events is step 1 again.
+//! [`on_too_big`](Endpoint::on_too_big) for an ICMP message, [`on_timeout`](Endpoint::on_timeout) when the
+//! deadline has passed, and the application's calls.
+//! 2. Call [`poll_transmit`](Endpoint::poll_transmit) until `None`, and send what it returns. This is also
+//! when timers are set and connections that are over are forgotten: don't leave it out.
+//! 3. Call [`poll_event`](Endpoint::poll_event) until `None`. What the application does about events is step
+//! 1 again.
 //! 4. Ask [`poll_timeout`](Endpoint::poll_timeout), and sleep until then or until something arrives.
 //!
 //! `now` never goes back from one call to the next. A call that comes early or too often does no harm.
@@ -88,30 +91,31 @@
 //!
 //! # The life of a connection
 //!
-//! A client's begins with [`connect`](Endpoint::connect) and is open with [`Event::Connected`]; a server's is first heard of with
-//! [`Event::Accepted`]. Data may be written before. [`shutdown`](Endpoint::shutdown) ends our side, [`Event::PeerClosed`] says
-//! that the peer ended its own. When both have and all is acknowledged, [`Event::Closed`] follows. [`Event::Reset`] says that the
-//! connection is lost, and why. What arrived before can still be read, and then [`read`](Endpoint::read) fails with
-//! [`StreamError::Lost`]. The connection is forgotten when it is over and everything is read, or after
-//! [`close`](Endpoint::close) or [`abort`](Endpoint::abort). These two give no event. A [`ConnectionId`] is never used again.
+//! A client's begins with [`connect`](Endpoint::connect) and is open with [`Event::Connected`]; a server's is
+//! first heard of with [`Event::Accepted`]. Data may be written before. [`shutdown`](Endpoint::shutdown) ends
+//! our side, [`Event::PeerClosed`] says that the peer ended its own. When both have and all is acknowledged,
+//! [`Event::Closed`] follows. [`Event::Reset`] says that the connection is lost, and why. What arrived before
+//! can still be read, and then [`read`](Endpoint::read) fails with [`StreamError::Lost`]. The connection is
+//! forgotten when it is over and everything is read, or after [`close`](Endpoint::close) or
+//! [`abort`](Endpoint::abort). These two give no event. A [`ConnectionId`] is never used again.
 //!
-//! Readiness is a level that can be asked for and an edge that is an event. [`Event::Readable`] comes when data is ready where none
-//! was: read until `None` to get the next one. [`Event::Writable`] comes after a short write or
-//! [`want_write`](Endpoint::want_write), once a third of the send buffer is free.
+//! Readiness is a level that can be asked for and an edge that is an event. [`Event::Readable`] comes when
+//! data is ready where none was: read until `None` to get the next one. [`Event::Writable`] comes after a
+//! short write or [`want_write`](Endpoint::want_write), once a third of the send buffer is free.
 //!
 //! # Paths
 //!
-//! A [`PathId`] names a network that this host has: a device, a link. The embedder numbers them. A segment that arrives gets the
-//! `PathId` of the device that it arrived on; a segment to be sent leaves by the device of the `PathId` that comes with it. A
-//! subflow keeps the path that it was opened on: the one given to [`connect`](Endpoint::connect) or
-//! [`add_path`](Endpoint::add_path), or that of the peer's SYN. An arriving segment finds its subflow by the four-tuple alone: the
-//! path counts for SYNs and for answers to segments of no connection. [`LocalEndpoint`] tells the path manager which address of
-//! ours belongs to which path.
+//! A [`PathId`] names a network that this host has: a device, a link. The embedder numbers them. A segment
+//! that arrives gets the `PathId` of the device that it arrived on; a segment to be sent leaves by the device
+//! of the `PathId` that comes with it. A subflow keeps the path that it was opened on: the one given to
+//! [`connect`](Endpoint::connect) or [`add_path`](Endpoint::add_path), or that of the peer's SYN. An arriving
+//! segment finds its subflow by the four-tuple alone: the path counts for SYNs and for answers to segments of
+//! no connection. [`LocalEndpoint`] tells the path manager which address of ours belongs to which path.
 //!
 //! # Memory
 //!
-//! [`BufferConfig`] counts payload and windows, not memory; see there. [`EndpointConfig::max_connections`] and
-//! [`EndpointConfig::backlog`] bound the number of connections.
+//! [`BufferConfig`] counts payload and windows, not memory; see there. [`EndpointConfig::max_connections`]
+//! and [`EndpointConfig::backlog`] bound the number of connections.
 //!
 //! # Features
 //!
@@ -120,12 +124,13 @@
 //! - `serde`: settings, events, reasons and information can be serialised.
 //! - `qlog`: `qlog::Log` writes what an endpoint does as qlog in JSON-SEQ.
 #![forbid(unsafe_code)]
+#![warn(clippy::too_many_arguments)]
 
 mod chunked_list;
 pub mod config;
 pub mod congestion;
 #[cfg(test)]
-mod contract;
+mod departures;
 pub mod endpoint;
 mod inline_queue;
 mod link_rate;
@@ -162,13 +167,17 @@ pub const MILLISECOND: Nanos = 1_000_000;
 /// One second.
 pub const SECOND: Nanos = 1_000_000_000;
 
+/// Most subflows of a connection at a time. A set of them is the bits of a `u32`
+/// ([`scheduler::Chunk::carriers`]).
+pub const MAX_SUBFLOWS: usize = u32::BITS as usize;
+
 /// Which network a segment leaves or arrives by. The world gives the numbers their meaning.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PathId(pub u16);
 
-/// A subflow of a connection: the index of its [`metrics::SubflowMetrics`]. An index is used again only after the
-/// subflow is closed and the scheduler has heard [`scheduler::Event::SubflowRemoved`].
+/// A subflow of a connection: the index of its [`metrics::SubflowMetrics`]. An index is used again only after
+/// the subflow is closed and the scheduler has heard [`scheduler::Event::SubflowRemoved`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SubflowId(pub u8);

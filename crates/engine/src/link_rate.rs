@@ -1,5 +1,6 @@
-//! A link's rate from the spacing of ACKs: a bottleneck spaces the packets of a train, and so their ACKs. Estimated only for
-//! schedulers that ask for it ([`Scheduler::wants_link_rate`](crate::scheduler::Scheduler::wants_link_rate)).
+//! A link's rate from the spacing of ACKs: a bottleneck spaces the packets of a train, and so their ACKs.
+//! Estimated only for schedulers that ask for it
+//! ([`Scheduler::wants_link_rate`](crate::scheduler::Scheduler::wants_link_rate)).
 
 use crate::Nanos;
 use crate::metrics::SubflowMetrics;
@@ -7,13 +8,15 @@ use crate::metrics::SubflowMetrics;
 /// ACKs of so many segments make one sample.
 const SAMPLE_SEGMENTS: u32 = 8;
 
-/// ACKs are a train's if they took so much longer than their segments took to leave: then the link spaced them.
+/// ACKs are a train's if they took so much longer than their segments took to leave: then the link spaced
+/// them.
 const TRAIN: f64 = 1.25;
 
 /// Segments of an initial window. A sender that sends fewer in a round trip says little of the link.
 const INITIAL_WINDOW: f64 = 10.0;
 
-/// The estimator of one subflow. The estimate itself is [`link_byte_time`](crate::metrics::RateMetrics::link_byte_time).
+/// The estimator of one subflow. The estimate itself is
+/// [`link_byte_time`](crate::metrics::RateMetrics::link_byte_time).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LinkRate {
     /// Whether a train stands behind the estimate.
@@ -33,9 +36,9 @@ impl LinkRate {
         self.sent = now.saturating_sub(subflow.rtt.latest);
     }
 
-    /// ACKs of `segments` arrived. The first estimate is that of a train: where the sender made the gaps, the link is at least as fast.
-    /// Below the rate that is known, a sample counts only if a queue has kept the link busy: the latest round trip then is
-    /// longer than the least.
+    /// ACKs of `segments` arrived. The first estimate is that of a train: where the sender made the gaps, the
+    /// link is at least as fast. Below the rate that is known, a sample counts only if a queue has kept the
+    /// link busy: the latest round trip then is longer than the least.
     #[inline]
     pub fn on_acked(&mut self, subflow: &mut SubflowMetrics, now: Nanos, segments: u32) {
         if subflow.packets_out == 0 {
@@ -89,8 +92,8 @@ mod tests {
     use crate::scheduler::testing::{MSS, subflow};
     use crate::{MILLISECOND, Nanos};
 
-    /// ACKs of one segment each, so far apart, the segments having left at the same gaps. Returns nanoseconds per segment of
-    /// [`MSS`] bytes.
+    /// ACKs of one segment each, so far apart, the segments having left at the same gaps. Returns nanoseconds
+    /// per segment of [`MSS`] bytes.
     fn paced(rate: &mut LinkRate, subflow: &mut SubflowMetrics, from: Nanos, gap: Nanos, count: u64) -> f64 {
         for ack in 0..count {
             rate.on_acked(subflow, (from + ack * gap) * MILLISECOND, 1);

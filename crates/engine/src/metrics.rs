@@ -83,7 +83,8 @@ pub struct SubflowMetrics {
     pub mss: u32,
     /// Bytes handed to the subflow and not yet sent for the first time.
     pub queued_bytes: u64,
-    /// Bytes of memory that the subflow's own send buffer may still take ([`SubflowMetrics::send_memory`] counts).
+    /// Bytes of memory that the subflow's own send buffer may still take ([`SubflowMetrics::send_memory`]
+    /// counts).
     pub queue_space: u64,
     /// Size of that send buffer, bytes; 0 until there is something to send.
     pub send_buffer: u64,
@@ -96,7 +97,8 @@ pub struct SubflowMetrics {
     pub last_progress: Nanos,
     /// When data last left on it, repeats included; 0: never.
     pub last_sent: Nanos,
-    /// Since when something has been in flight on it without a pause; kept as it was while nothing is. 0: nothing was yet.
+    /// Since when something has been in flight on it without a pause; kept as it was while nothing is. 0:
+    /// nothing was yet.
     pub busy_since: Nanos,
 }
 
@@ -125,7 +127,8 @@ pub struct RateMetrics {
     pub pacing: u64,
     /// The latest delivery-rate sample that was not application-limited, bytes per second (0: none yet).
     pub delivery: u64,
-    /// Nanoseconds that the path's link takes for a byte, from the spacing of ACKs. 0: not known, or the scheduler doesn't ask for it
+    /// Nanoseconds that the path's link takes for a byte, from the spacing of ACKs. 0: not known, or the
+    /// scheduler doesn't ask for it
     /// ([`Scheduler::wants_link_rate`](crate::scheduler::Scheduler::wants_link_rate)).
     pub link_byte_time: f64,
 }
@@ -199,8 +202,8 @@ impl SubflowMetrics {
 
     /// Bytes that Linux would count in the socket's send buffer (`sk_wmem_queued`): payload sent and not
     /// acknowledged, or queued, and `BUFFER_OVERHEAD` for each buffer that holds it. What is queued sits in
-    /// buffers of up to 64 KiB; what is sent, in buffers as long as it was sent in one go (`tcp_tso_autosize`): a
-    /// millisecond's worth of the pacing rate, two segments at least.
+    /// buffers of up to 64 KiB; what is sent, in buffers as long as it was sent in one go
+    /// (`tcp_tso_autosize`): a millisecond's worth of the pacing rate, two segments at least.
     pub fn send_memory(&self) -> u64 {
         let mss = u64::from(self.mss.max(1));
         let at_once = self.tso_segments();
@@ -216,8 +219,8 @@ impl SubflowMetrics {
         ((self.rate.pacing >> 10) / mss).clamp(2, (BUFFER_SIZE / mss).max(2))
     }
 
-    /// The link's rate, bytes per second, where [`RateMetrics::link_byte_time`] is known. Unlike [`RateMetrics::delivery`] it isn't
-    /// limited by the congestion window.
+    /// The link's rate, bytes per second, where [`RateMetrics::link_byte_time`] is known. Unlike
+    /// [`RateMetrics::delivery`] it isn't limited by the congestion window.
     pub fn link_rate(&self) -> Option<u64> {
         (self.rate.link_byte_time > 0.0).then(|| (1e9 / self.rate.link_byte_time) as u64)
     }

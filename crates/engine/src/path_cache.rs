@@ -1,12 +1,14 @@
-//! What earlier connections learnt of the paths to a peer, and the path on which the next one should open: Linux's `tcp_metrics`, by path.
+//! What earlier connections learnt of the paths to a peer, and the path on which the next one should open:
+//! Linux's `tcp_metrics`, by path.
 //!
-//! The connection's first packets travel on the path that it opens on, until the others have joined: that is the initial window and
-//! what its ACKs release, 30 segments. A path's cost is the time until these have arrived: two round trips, for the handshake and the
-//! request, and their time at the path's rate. A rate is known once a subflow has carried as much. While that of some path isn't
-//! known, round-trip times alone decide.
+//! The connection's first packets travel on the path that it opens on, until the others have joined: that is
+//! the initial window and what its ACKs release, 30 segments. A path's cost is the time until these have
+//! arrived: two round trips, for the handshake and the request, and their time at the path's rate. A rate is
+//! known once a subflow has carried as much. While that of some path isn't known, round-trip times alone
+//! decide.
 //!
-//! A cache belongs to whoever drives the endpoint: it calls [`PathCache::learn`] when a connection ends, and [`PathCache::opening`]
-//! before it connects.
+//! A cache belongs to whoever drives the endpoint: it calls [`PathCache::learn`] when a connection ends, and
+//! [`PathCache::opening`] before it connects.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -37,7 +39,8 @@ pub struct PathQuality {
 }
 
 impl PathQuality {
-    /// The time until the first data of a connection has arrived; with `rates`, what it takes at the path's rate.
+    /// The time until the first data of a connection has arrived; with `rates`, what it takes at the path's
+    /// rate.
     fn cost(&self, rates: bool) -> u128 {
         let transfer =
             if rates { u128::from(OPENING_BYTES * SECOND) / u128::from(self.rate.max(1)) } else { 0 };
@@ -54,7 +57,7 @@ pub struct PathCache {
 impl PathCache {
     /// Takes over what a connection to `peer` has found out by now.
     pub fn learn<P: Payload>(&mut self, now: Nanos, peer: IpAddr, connection: &Connection<P>) {
-        for (path, rtt, rate) in connection.path_samples(now) {
+        for (path, rtt, rate) in path_samples(connection, now) {
             self.update(now, peer, path, rtt, rate);
         }
     }
@@ -81,7 +84,8 @@ impl PathCache {
         (now.saturating_sub(known.at) < LIFETIME).then_some(*known)
     }
 
-    /// The path of these on which a connection to `peer` should open; `None` if something of one isn't known. A tie goes to the first.
+    /// The path of these on which a connection to `peer` should open; `None` if something of one isn't known.
+    /// A tie goes to the first.
     pub fn opening(
         &self,
         now: Nanos,
@@ -95,23 +99,24 @@ impl PathCache {
     }
 }
 
-impl<P: Payload> Connection<P> {
-    /// Of each subflow that was answered: its path, its least round-trip time and its rate, 0 if it has carried too little.
-    fn path_samples(&self, now: Nanos) -> impl Iterator<Item = (PathId, Nanos, u64)> {
-        self.subflow_infos(now).filter(|info| info.tcp.rtt.min > 0).map(|info| {
-            let carried = |bytes: u64| bytes >= OPENING_BYTES;
-            let sent = if carried(info.tcp.totals.bytes_acked) { info.tcp.delivery_rate } else { 0 };
-            // From the first data to the latest.
-            let receiving = info.age.saturating_sub(info.tcp.last_recv + 2 * info.tcp.rtt.min);
-            let arrived = if carried(info.tcp.totals.bytes_received) && receiving > 0 {
-                (u128::from(info.tcp.totals.bytes_received) * u128::from(SECOND) / u128::from(receiving))
-                    as u64
-            } else {
-                0
-            };
-            (info.path, info.tcp.rtt.min, sent.max(arrived))
-        })
-    }
+/// Of each subflow that was answered: its path, its least round-trip time and its rate, 0 if it has carried
+/// too little.
+fn path_samples<P: Payload>(
+    connection: &Connection<P>,
+    now: Nanos,
+) -> impl Iterator<Item = (PathId, Nanos, u64)> {
+    connection.subflow_infos(now).filter(|info| info.tcp.rtt.min > 0).map(|info| {
+        let carried = |bytes: u64| bytes >= OPENING_BYTES;
+        let sent = if carried(info.tcp.totals.bytes_acked) { info.tcp.delivery_rate } else { 0 };
+        // From the first data to the latest.
+        let receiving = info.age.saturating_sub(info.tcp.last_recv + 2 * info.tcp.rtt.min);
+        let arrived = if carried(info.tcp.totals.bytes_received) && receiving > 0 {
+            (u128::from(info.tcp.totals.bytes_received) * u128::from(SECOND) / u128::from(receiving)) as u64
+        } else {
+            0
+        };
+        (info.path, info.tcp.rtt.min, sent.max(arrived))
+    })
 }
 
 #[cfg(test)]

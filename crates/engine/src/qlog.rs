@@ -1,6 +1,6 @@
-//! What an endpoint does as qlog: JSON text sequences (RFC 7464) by draft-ietf-quic-qlog-main-schema, one record at a time, so that a
-//! log can be read while it grows. What QUIC's event document has a name for is called that
-//! (draft-ietf-quic-qlog-quic-events); the rest is `mptcp:...`. Times are milliseconds.
+//! What an endpoint does as qlog: JSON text sequences (RFC 7464) by draft-ietf-quic-qlog-main-schema, one
+//! record at a time, so that a log can be read while it grows. What QUIC's event document has a name for is
+//! called that (draft-ietf-quic-qlog-quic-events); the rest is `mptcp:...`. Times are milliseconds.
 //!
 #![doc = concat!("```\n", include_str!("../examples/qlog.rs"), "```")]
 
@@ -91,7 +91,8 @@ impl<W: Write> Log<W> {
         self.record(&json!({ "time": milliseconds(now), "name": name, "group_id": group, "data": data }))
     }
 
-    /// An event of the endpoint's ([`Endpoint::poll_event`](crate::Endpoint::poll_event)). Readiness isn't logged.
+    /// An event of the endpoint's ([`Endpoint::poll_event`](crate::Endpoint::poll_event)). Readiness isn't
+    /// logged.
     ///
     /// # Errors
     /// When the writer fails.

@@ -116,14 +116,24 @@ pub struct Preset {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Exception {
     /// Which rule of the contract: `single-path` (one path only: places as `minrtt` does), `even-split` (two
-    /// identical paths: each at least 45 % of the bytes), `eligible` (names only subflows that may carry data:
-    /// no backup while another is usable), `cwnd` (names only subflows whose windows have room),
+    /// identical paths: each at least 45 % of the bytes), `eligible` (names only subflows that may carry
+    /// data: no backup while another is usable), `cwnd` (names only subflows whose windows have room),
     /// `work-conserving` (never waits with data to send and nothing in flight). For congestion controls:
     /// `ssthresh` (a loss leaves 2 segments at least), `single-path` (one subflow: as its parent), `harmless`
     /// (coupled subflows together grow no faster than one TCP).
     pub rule: &'static str,
     /// Rationale, with the paper's section.
     pub reason: &'static str,
+}
+
+/// A kernel that implements Multipath TCP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Kernel {
+    /// Mainline Linux.
+    Linux,
+    /// The out-of-tree kernel of multipath-tcp.org (github.com/multipath-tcp/mptcp).
+    MultipathTcp,
 }
 
 /// An algorithm that can be built by name. `T` is what is built.
@@ -140,6 +150,10 @@ pub struct Entry<T: ?Sized> {
     pub presets: &'static [Preset],
     /// Departures from the shared contract.
     pub exceptions: &'static [Exception],
+    /// The kernels that have it.
+    pub kernels: &'static [Kernel],
+    /// Whether comparisons take it without being told its name.
+    pub compared_by_default: bool,
     /// Builds it. The values are complete and in range.
     pub build: fn(&Values) -> Box<T>,
 }
@@ -181,8 +195,8 @@ impl Values {
 }
 
 impl<T: ?Sized> Entry<T> {
-    /// The algorithm with its parameters' defaults, as a connection's settings take it. An algorithm of one's own needs no
-    /// registry for that.
+    /// The algorithm with its parameters' defaults, as a connection's settings take it. An algorithm of one's
+    /// own needs no registry for that.
     pub fn spec(self) -> Spec<T> {
         let values = Values(self.parameters.iter().map(|p| (p.name, p.default)).collect());
         Spec { text: self.name.to_string(), entry: self, values, factory: None }
@@ -199,7 +213,8 @@ pub struct SpecError {
     pub span: (usize, usize),
 }
 
-/// Builds the instances of an algorithm that needs more than its parameters: one written in another language, say.
+/// Builds the instances of an algorithm that needs more than its parameters: one written in another language,
+/// say.
 pub type Factory<T> = Arc<dyn Fn(&Values) -> Box<T> + Send + Sync>;
 
 /// A specification that has been checked: build from it as often as there are connections.
@@ -406,6 +421,8 @@ mod tests {
         ],
         presets: &[Preset { name: "linux", summary: "as there", values: &[("rule", 2.0), ("beta", 1.0)] }],
         exceptions: &[],
+        kernels: &[],
+        compared_by_default: true,
         build: |values| {
             let names = ["beta", "quota", "strict", "rule"];
             Box::new(Thing(names.map(|name| values.number(name)).to_vec()))

@@ -1,21 +1,22 @@
-//! Segments of a stream that arrived out of order, as subflows and connections keep them: disjoint and sorted.
+//! Segments of a stream that arrived out of order, as subflows and connections keep them: disjoint and
+//! sorted.
 //!
-//! A list rather than a tree: nearly all segments are inserted at one of its ends. The memory of each piece is counted, not
-//! only its bytes, since a peer may send segments of one byte (Linux's `truesize`).
+//! A list rather than a tree: nearly all segments are inserted at one of its ends. The memory of each piece
+//! is counted, not only its bytes, since a peer may send segments of one byte (Linux's `truesize`).
 
 use ropewalk_wire::Payload;
 
 use crate::chunked_list::ChunkedList;
 
-/// Memory of a piece beside its bytes: its entry, twice since the list may have twice the capacity that it uses, and the
-/// overhead of the allocation.
+/// Memory of a piece beside its bytes: its entry, twice since the list may have twice the capacity that it
+/// uses, and the overhead of the allocation.
 const OVERHEAD: u64 = 256;
 
 /// Memory that a list may take whatever the window is.
 const LEAST_BUDGET: u64 = 128 << 10;
 
-/// The memory that out-of-order data may take with a window of so many bytes. Full-sized segments take a fifth more than
-/// their bytes.
+/// The memory that out-of-order data may take with a window of so many bytes. Full-sized segments take a
+/// fifth more than their bytes.
 pub(crate) fn budget(window: u64) -> u64 {
     (2 * window).max(LEAST_BUDGET)
 }
@@ -96,8 +97,8 @@ impl<P: Payload, N: Note> SegmentList<P, N> {
         self.bytes + self.list.len() as u64 * OVERHEAD
     }
 
-    /// Makes room for a piece at `offset`: drops pieces after it, the last first, while all together take more than `budget`.
-    /// Calls `dropped` with the range of each. Returns false if that isn't enough.
+    /// Makes room for a piece at `offset`: drops pieces after it, the last first, while all together take
+    /// more than `budget`. Calls `dropped` with the range of each. Returns false if that isn't enough.
     pub fn make_room(&mut self, offset: u64, budget: u64, mut dropped: impl FnMut(u64, u64)) -> bool {
         while self.memory() >= budget {
             if self.list.back().is_none_or(|(start, ..)| *start <= offset) {
@@ -269,7 +270,8 @@ mod tests {
     #[test]
     fn the_overhead_covers_what_a_piece_takes() {
         let entry = size_of::<(u64, bytes::Bytes, crate::tcp::Mapping)>();
-        // An allocation of its bytes, with a reference count of three words, rounded up to 16 bytes and with a word of its own.
+        // An allocation of its bytes, with a reference count of three words, rounded up to 16 bytes and with
+        // a word of its own.
         let allocations = (3 * size_of::<usize>() + 8 + 16) + 16;
         assert!(2 * entry + allocations <= OVERHEAD as usize, "{entry} {allocations}");
     }

@@ -1,5 +1,5 @@
-//! Helpers for testing a scheduler: single decisions in a [`Scene`], whole connections in a [`Model`], the contract of all
-//! schedulers ([`departures`]), and the texts of reasons.
+//! Helpers for testing a scheduler: single decisions in a [`Scene`], whole connections in a [`Model`], the
+//! contract of all schedulers ([`departures`]), and the texts of reasons.
 //!
 //! ```
 //! use ropewalk_engine::testing::{Scene, build, departures, subflow};

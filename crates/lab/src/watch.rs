@@ -110,6 +110,8 @@ mod tests {
             parameters: &[],
             presets: &[],
             exceptions: &[],
+            kernels: &[],
+            compared_by_default: true,
             build: |_| Box::new(Panics),
         };
         registries.schedulers.register(entry).unwrap();

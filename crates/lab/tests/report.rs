@@ -170,6 +170,8 @@ fn a_scheduler_that_is_overruled_is_told_and_a_taken_name_is_an_error() {
         parameters: &[],
         presets: &[],
         exceptions: &[],
+        kernels: &[],
+        compared_by_default: true,
         build: |_| Box::new(Astray),
     };
     registries.schedulers.register(entry).expect("a new name");

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use pyo3::prelude::*;
 use ropewalk_algorithms::Registries;
-use ropewalk_lab::advise::{self as lab, Ask, Execution, System, document};
+use ropewalk_lab::advise::{self as lab, Ask, Execution, document};
+use ropewalk_lab::compare::System;
 use ropewalk_lab::compare::ask;
 use ropewalk_lab::scenario;
 use ropewalk_settings::diagnostic::{Diagnostic, did_you_mean};
@@ -25,7 +26,7 @@ pub(crate) fn advise(
     sizes: Vec<String>,
     schedulers: Vec<String>,
     measured: Vec<(String, Vec<PathBuf>)>,
-    system: &str,
+    system: Option<&str>,
     direction: Option<&str>,
     value: Option<String>,
     certainty: String,
@@ -36,13 +37,15 @@ pub(crate) fn advise(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let registries = Registries::builtin();
-    let system = System::named(system).ok_or_else(|| {
-        let all = System::ALL.map(System::name);
-        errors::input(
-            Diagnostic::new(format!("there is no system `{system}`"))
-                .help(did_you_mean(system, all))
-                .help(format!("allowed: {}", all.join(", "))),
-        )
+    let system = system.map_or(Ok(System::default()), |name| {
+        System::named(name).ok_or_else(|| {
+            let all = System::NAMED.map(System::name);
+            errors::input(
+                Diagnostic::new(format!("there is no system `{name}`"))
+                    .help(did_you_mean(name, all))
+                    .help(format!("allowed: {}", all.join(", "))),
+            )
+        })
     })?;
     let direction = match direction {
         None => None,
@@ -82,6 +85,6 @@ pub(crate) fn advise(
     let answer = answer.map_err(|error| errors::wrong(error.message))?;
     // Whatever stops it is raised above.
     let answer = answer.ok_or_else(|| errors::other("interrupted"))?;
-    let lines = document::lines(&question, &answer, system);
+    let lines = document::lines(&question, &answer);
     Ok(document::json(&question, &readings, &answer, &lines).to_string())
 }

@@ -299,6 +299,8 @@ pub(crate) fn registries(own: &Own) -> PyResult<Registries> {
             parameters: &[],
             presets: &[],
             exceptions: &[],
+            kernels: &[],
+            compared_by_default: true,
             build: |_| testing::build("minrtt"),
         };
         let build = move |_: &ropewalk_engine::registry::Values| -> Box<dyn Scheduler> {

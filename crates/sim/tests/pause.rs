@@ -68,6 +68,8 @@ fn hesitant(inner: &'static str, pause: &Arc<AtomicBool>) -> Spec<dyn Scheduler>
         parameters: &[],
         presets: &[],
         exceptions: &[],
+        kernels: &[],
+        compared_by_default: true,
         build: |_| unreachable!("the factory builds it"),
     };
     let pause = Arc::clone(pause);

@@ -52,6 +52,8 @@ fn main() -> ExitCode {
         parameters: PARAMETERS,
         presets: &[],
         exceptions: &[],
+        kernels: &[],
+        compared_by_default: true,
         build: |values| Box::new(LargestWindow { least: values.number("least") as u32 }),
     });
     if let Err(taken) = added {

@@ -15,12 +15,13 @@ use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use ropewalk_algorithms::{Registries, algorithm};
 use ropewalk_command_line::options::{Join, World, list};
 use ropewalk_command_line::{Failure, interrupt, output};
-use ropewalk_lab::compare::{Ask, Candidate, Design, Request, ask, compare};
+use ropewalk_lab::compare::{Ask, Comparison, Design, Merit, Request, ask, compare};
 use ropewalk_lab::opening::OpeningPath;
 use ropewalk_lab::report::rope::{self, Budget};
 use ropewalk_lab::report::{Origin, comparison};
-use ropewalk_lab::{real_time, scenario, watch};
+use ropewalk_lab::{real_time, watch};
 use ropewalk_settings::diagnostic::{Diagnostic, Source};
+use ropewalk_settings::units;
 use ropewalk_sim::{Mode, RunResult, RunSpec};
 
 use crate::evidence;
@@ -34,12 +35,11 @@ pub(crate) const OPEN_ON: &str = "first";
 /// Rank schedulers on your paths
 ///
 /// Every scheduler runs on the same paths with the same seeds, until those that are as fast as the fastest are told from
-/// those that are slower. Without options: the built-in Wi-Fi + LTE scenario, four flow sizes, all schedulers; and, beside it,
-/// a pair of links where the choice decides.
+/// those that are slower. Without options: the built-in Wi-Fi + LTE scenario, four flow sizes, all schedulers.
 ///
-/// The answer is a group: all that are equal within 2 %. One of them is named: plain TCP if it is among them, then the
-/// scheduler that is easiest to get (Linux's own, that of another kernel, Ropewalk's), then the one that repeats the
-/// fewest bytes (to the per cent of what was delivered), then the simplest.
+/// The answer is a group: all that are equal within 2 %. One of them is named: plain TCP if it is among them, then Linux's own
+/// scheduler, then the default of Ropewalk's gateway and proxy, then the one that repeats the fewest bytes (to the per cent of
+/// what was delivered) and is the simplest.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ropewalk compare
@@ -112,6 +112,9 @@ pub(crate) struct Options {
     /// In the emulated world: who receives it
     #[arg(long, default_value_t = Stack::Engine, value_enum)]
     receiver: Stack,
+    /// A table for each size, with the spread, the shares of the paths and what was sent again, instead of one over all
+    #[arg(long, conflicts_with = "json")]
+    details: bool,
     /// As JSON, which `ropewalk report` makes a page of
     #[arg(long)]
     json: bool,
@@ -156,6 +159,7 @@ impl Options {
             world: World::Emulated,
             sender: Stack::Engine,
             receiver: Stack::Engine,
+            details: false,
             json,
             trace: false,
             plot: false,
@@ -164,11 +168,6 @@ impl Options {
             csv: None,
         }
     }
-}
-
-/// The scenario that `--scenario` names.
-pub(crate) fn load(registries: &Registries, name: &str) -> Result<scenario::Loaded, Failure> {
-    scenario::load(name, registries).map_err(|error| error.of_argument("--scenario", name).into())
 }
 
 fn seed(text: &str) -> Result<u64, String> {
@@ -200,7 +199,6 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
         .into());
     }
     ends_fit(options)?;
-    let beside = beside(registries, options, &request)?;
     let comparison = if options.world == World::Emulated {
         let ends = real_time::Ends {
             sender_kernel: options.sender == Stack::Kernel,
@@ -210,10 +208,6 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
     } else {
         compare(&request, |spec| watched(spec, &bar, &stop), |worth| bar.inc(worth), &stop)
     };
-    let beside = beside.map(|request| {
-        let comparison = compare(&request, |spec| watched(spec, &bar, &stop), |worth| bar.inc(worth), &stop);
-        (request, comparison)
-    });
     bar.finish_and_clear();
     if let Some(file) = &options.csv {
         output::write_file(file, &show::csv(&comparison))?;
@@ -225,13 +219,7 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
             "runs in real time aren't traced: no picture of a run; --pcap and --qlog show one"
         );
     }
-    let document = |ropes| {
-        let mut whole = comparison::document(origin, &request.scenario, &comparison, ropes);
-        if let Some((request, comparison)) = &beside {
-            whole["beside"] = comparison::document(origin, &request.scenario, comparison, Vec::new());
-        }
-        whole
-    };
+    let document = |ropes| comparison::document(origin, &request.scenario, &comparison, ropes);
     let ropes = || {
         let mut ropes = Vec::new();
         if !simulated {
@@ -248,12 +236,9 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
     let text = if options.json {
         format!("{:#}\n", document(if options.trace { ropes() } else { Vec::new() }))
     } else {
-        let beside = beside.as_ref().map_or(String::new(), |(request, comparison)| {
-            format!("\n{}\n{}", "-".repeat(show::WIDTH), show::text(&request.scenario, comparison))
-        });
-        show::text(&request.scenario, &comparison)
+        show::text(&request.scenario, &comparison, options.details)
             + &if options.plot && simulated { show::plot(&request, &comparison) } else { String::new() }
-            + &beside
+            + &show::next(&next(options, &request, &comparison))
     };
     output::print(&text)?;
     if comparison.interrupted {
@@ -287,21 +272,37 @@ fn how_far(delivered: u64, scheduler: &str) -> Option<String> {
     (delivered > LONG).then(|| format!("; `{scheduler}` is at {} MiB", delivered >> 20))
 }
 
-/// Where nothing is asked for in particular: the same on a second pair of links, where the choice decides.
-fn beside(registries: &Registries, options: &Options, first: &Request) -> Result<Option<Request>, Failure> {
-    if !options.common.is_default() || options.world == World::Emulated {
-        return Ok(None);
-    }
-    let scenario = load(registries, scenario::BESIDE)?.scenario;
-    let workloads = vec![scenario.workload.clone()];
-    let candidates = first.candidates.iter().filter(|one| one.mode == Mode::Multipath).cloned();
-    let mut candidates: Vec<Candidate> = candidates.collect();
-    for (index, path) in scenario.paths.iter().enumerate() {
-        let scheduler = algorithm(&registries.schedulers, "--schedulers", "single")?;
-        let label = format!("tcp {}", path.name);
-        candidates.push(Candidate { label, scheduler, mode: Mode::SinglePath(index) });
-    }
-    Ok(Some(Request { scenario, workloads, candidates, ..first.clone() }))
+/// What a person does next: nothing where nobody is named.
+fn next(options: &Options, request: &Request, comparison: &Comparison) -> Vec<(&'static str, String)> {
+    let Some((label, merit)) = comparison.decision.as_ref().and_then(|decision| decision.named.as_ref())
+    else {
+        return Vec::new();
+    };
+    let paths = options.common.paths_again();
+    let Some(named) = request.candidates.iter().find(|one| one.label == *label) else { return Vec::new() };
+    let largest = comparison.rankings.iter().filter_map(|ranking| ranking.bytes).max();
+    let size = largest.map_or(String::new(), |bytes| format!(" --size '{}'", units::write_bytes(bytes)));
+    let own = if options.common.is_default() {
+        ("your own links:", "ropewalk compare --path 'home: dsl' --path 'phone: 20 Mbit/s, 60 ms'".into())
+    } else {
+        ("how sure that is:", format!("ropewalk advise{paths}"))
+    };
+    let why = match named.mode {
+        Mode::SinglePath(_) => ("all numbers:", format!("ropewalk compare{paths} --details")),
+        Mode::Multipath => {
+            let name = &named.scheduler.text;
+            ("why:", format!("ropewalk explain{paths} --scheduler '{name}'{size}"))
+        }
+    };
+    let use_it = match (named.mode, merit) {
+        (Mode::SinglePath(path), _) => {
+            format!("the default route over {}; no Multipath TCP", request.scenario.paths[path].name)
+        }
+        (_, Merit::AtHand(_)) => "mptcpize run PROGRAM   # set-up: ropewalk advise --for linux".into(),
+        (_, Merit::Default) => "sudo ropewalkd proxy --via wlan0 --via wwan0".into(),
+        _ => format!("sudo ropewalkd proxy --via wlan0 --via wwan0 --scheduler '{}'", named.scheduler.text),
+    };
+    vec![own, why, ("put it to work:", use_it)]
 }
 
 /// Refuses options about the ends that no run could follow.

@@ -1,8 +1,8 @@
 //! A comparison as a table for people, as plots of characters, and as CSV.
 
 use ropewalk_lab::compare::{
-    Comparison, Decision, Design, FEW, Finding, Headline, MARGIN, Ranking, Request, Row, Standing, Versus,
-    headline,
+    Comparison, Decision, Design, FEW, Finding, Headline, MARGIN, Ranking, Request, Row, Stand, Standing,
+    Versus, headline, overall,
 };
 use ropewalk_lab::real_time;
 use ropewalk_lab::report::rope::{self, Budget};
@@ -22,18 +22,33 @@ fn percent(versus: Option<Versus>) -> String {
         Some(Versus::Unfinished { own: 0, .. }) => "unfinished".into(),
         Some(Versus::Unfinished { .. }) => "-".into(),
         Some(Versus::Ratio { ratio, finding }) => {
-            let change = (ratio.ratio - 1.0) * 100.0;
-            let text = match change.abs() {
-                below if below < 0.05 => "0.0 %".into(),
-                below if below < 9.95 => format!("{change:+.1} %"),
-                _ => format!("{change:+.0} %"),
+            let told = match finding {
+                Finding::Tested { p } => p < 0.05,
+                Finding::Alike => true,
+                _ => false,
             };
-            match finding {
-                Finding::Tested { p } if p < 0.05 => text,
-                Finding::Alike => text,
-                _ => format!("({text})"),
-            }
+            change((ratio.ratio - 1.0) * 100.0, told)
         }
+    }
+}
+
+/// A change in per cent, in brackets if it could be chance.
+fn change(percent: f64, told: bool) -> String {
+    let text = match percent.abs() {
+        below if below < 0.05 => "0.0 %".into(),
+        below if below < 9.95 => format!("{percent:+.1} %"),
+        _ => format!("{percent:+.0} %"),
+    };
+    if told { text } else { format!("({text})") }
+}
+
+/// The mean time. A run that doesn't finish counts as the limit in the mean, which is then a lower bound.
+fn mean(row: &Row) -> String {
+    let failed = row.each.iter().all(|run| matches!(run.outcome, Outcome::Failed(_)));
+    match row.unfinished() {
+        0 => seconds(row.mean),
+        _ if failed => "failed".into(),
+        _ => format!("> {}", seconds(row.mean)),
     }
 }
 
@@ -58,13 +73,6 @@ pub(crate) fn shares(bytes: impl Iterator<Item = f64> + Clone) -> String {
 }
 
 fn row(place: &str, row: &Row, counts: bool) -> Vec<String> {
-    let failed = row.each.iter().all(|run| matches!(run.outcome, Outcome::Failed(_)));
-    // A run that doesn't finish counts as the limit in the mean, which is then a lower bound.
-    let mean = match row.unfinished() {
-        0 => seconds(row.mean),
-        _ if failed => "failed".into(),
-        _ => format!("> {}", seconds(row.mean)),
-    };
     // Half the interval's width: bootstrap intervals are nearly symmetric.
     let spread = row
         .interval
@@ -72,7 +80,7 @@ fn row(place: &str, row: &Row, counts: bool) -> Vec<String> {
     let mut cells = vec![
         place.to_string(),
         row.label.clone(),
-        mean,
+        mean(row),
         spread,
         row.p95.map_or("-".into(), seconds),
         percent(row.versus_linux),
@@ -107,8 +115,8 @@ fn unfinished(ranking: &Ranking, limit: f64) -> String {
     told.into_iter().map(line).collect()
 }
 
-/// The tables, what their columns mean, and the answer.
-pub(super) fn text(scenario: &Scenario, comparison: &Comparison) -> String {
+/// The tables, what their columns mean, and the answer. `details`: a table for each workload, not one over all.
+pub(super) fn text(scenario: &Scenario, comparison: &Comparison, details: bool) -> String {
     let way = if scenario.direction == Direction::Upload { "upload" } else { "download" };
     let runs = match comparison.design {
         Design::Fixed(runs) => format!("{} each", counted(u64::from(runs), "run")),
@@ -130,14 +138,91 @@ pub(super) fn text(scenario: &Scenario, comparison: &Comparison) -> String {
             &format!("real packets in real time: {sender} sends, {receiver} receives\n"),
         );
     }
-    for ranking in &comparison.rankings {
-        text += &section(ranking, comparison.decision.as_ref(), comparison.limit);
+    match (overview(comparison), details) {
+        (Some(table), false) => text += &table,
+        _ => {
+            for ranking in &comparison.rankings {
+                text += &section(ranking, comparison.decision.as_ref(), comparison.limit);
+            }
+            text += &legend(comparison);
+        }
     }
-    text += &legend(comparison);
     if let Some(real) = comparison.real_time {
         text += &format!("{}\n", real.tally.describe());
     }
-    text + "\n" + &answer(&headline(comparison))
+    text + "\n" + &answer(&headline(comparison), details)
+}
+
+/// The most workloads that have a column each in the table over all of them.
+const COLUMNS: usize = 5;
+
+/// One table over all workloads, the fastest first; none for a single workload or too many of them.
+fn overview(comparison: &Comparison) -> Option<String> {
+    let (rankings, decision) = (&comparison.rankings, comparison.decision.as_ref()?);
+    if !(2..=COLUMNS).contains(&rankings.len()) {
+        return None;
+    }
+    let titles: Vec<String> = rankings.iter().map(|ranking| heading(&ranking.title)).collect();
+    let mut head = vec!["", "scheduler"];
+    head.extend(titles.iter().map(String::as_str));
+    head.extend(["over\nfastest", "vs\nlinux", "vs best\ntcp", "sent\nagain"]);
+    let mut table = Table::new(2, &head).within(WIDTH);
+    let mut stands: Vec<&(String, Stand)> = decision.stands.iter().collect();
+    stands.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
+    let equal = decision.with(Standing::Equal).len();
+    for (index, (label, stand)) in stands.into_iter().enumerate() {
+        let of = |ranking: &Ranking| ranking.rows.iter().find(|row| row.label == *label).cloned();
+        let rows: Vec<Row> = rankings.iter().filter_map(of).collect();
+        let mut cells = vec![
+            match stand.standing {
+                Standing::Equal if equal > 1 => "1=".into(),
+                Standing::Open => "?".into(),
+                _ => (index + 1).to_string(),
+            },
+            label.clone(),
+        ];
+        cells.extend(rows.iter().map(mean));
+        let change = |ratio: f64, told: bool| change((ratio - 1.0) * 100.0, told);
+        cells.push(change(stand.ratio, true));
+        for pick in [|row: &Row| row.versus_linux, |row: &Row| row.versus_tcp] {
+            let found = overall(rankings, label, pick);
+            cells.push(found.map_or("-".into(), |found| change(found.ratio, found.told)));
+        }
+        let repeated: f64 = rows.iter().map(|row| row.duplicated).sum();
+        let sent: f64 = rows.iter().flat_map(|row| &row.paths).map(|part| part.bytes).sum();
+        cells.push(if sent > 0.0 { format!("{} %", tenths(repeated / sent * 100.0)) } else { "-".into() });
+        table.row(cells);
+    }
+    let mut text = format!("Mean time by size\n{}\n", table.render());
+    let few = (comparison.runs as usize) < FEW;
+    text += &match few {
+        true => format!("(..)  not compared: {FEW} runs are the least\n"),
+        false => paragraph(&format!(
+            "1= equal to the fastest within {:.0} %   ? not decided   (..) no significant difference",
+            MARGIN * 100.0
+        )),
+    };
+    if rankings.iter().flat_map(|ranking| &ranking.rows).any(|row| row.unfinished() > 0) {
+        text += &format!(
+            ">  runs that didn't finish count as the limit of {} (`--limit`); they are in no ratio\n",
+            comparison.limit_text()
+        );
+    }
+    Some(text)
+}
+
+/// A workload's title as the heading of a column.
+fn heading(title: &str) -> String {
+    let title = title.split([',', '(']).next().unwrap_or_default().trim();
+    let title = title.strip_prefix("one flow of ").or(title.strip_prefix("a ")).unwrap_or(title);
+    let mut lines: Vec<String> = Vec::new();
+    for word in title.split(' ') {
+        match lines.last_mut().filter(|line| line.len() + 1 + word.len() <= 9) {
+            Some(line) => *line += &format!(" {word}"),
+            None => lines.push(word.into()),
+        }
+    }
+    lines.join("\n")
 }
 
 /// Width of lines for people.
@@ -165,25 +250,34 @@ fn paragraph(text: &str) -> String {
     wrapped("", text.split(' ').map(String::from))
 }
 
-fn answer(headline: &Headline) -> String {
-    let mut text = paragraph(&headline.sentence);
-    if let Some(named) = &headline.named {
-        text += &paragraph(named);
-    }
-    if !headline.groups.is_empty() {
-        text.push('\n');
-    }
-    for (title, names) in &headline.groups {
+/// The groups if `details` are asked for, why the runs ended, and, last, the answer.
+fn answer(headline: &Headline, details: bool) -> String {
+    let mut text = String::new();
+    for (title, names) in headline.groups.iter().filter(|_| details) {
         let last = names.len() - 1;
         let names = names.iter().enumerate();
         let names = names.map(|(place, name)| if place == last { name.clone() } else { format!("{name},") });
         // A name and its per cent stay together.
         text += &wrapped(&format!("  {title:<7} "), names.map(|name| name.replace(' ', "\u{a0}")));
     }
+    if !text.is_empty() {
+        text.push('\n');
+    }
     if !headline.notes.is_empty() {
-        text += &format!("\n{}", paragraph(&headline.notes.join(" ")));
+        text += &format!("{}\n", paragraph(&headline.notes.join(" ")));
+    }
+    text += &paragraph(&headline.sentence);
+    for more in headline.named.iter().chain(&headline.matters) {
+        text += &paragraph(more);
     }
     text.replace('\u{a0}', " ")
+}
+
+/// What a person does next: a few words and a command each.
+pub(super) fn next(commands: &[(&str, String)]) -> String {
+    let widest = commands.iter().map(|(what, _)| what.len()).max().unwrap_or(0);
+    let line = |(what, command): &(&str, String)| format!("  {what:<widest$}  {command}\n");
+    format!("\n{}", commands.iter().map(line).collect::<String>())
 }
 
 /// What the columns mean; of marks, those that are there.

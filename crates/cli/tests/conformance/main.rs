@@ -1,4 +1,5 @@
-//! docs/conformance.md is what the sources say: the requirements of the RFCs listed beside this file, with the places that bear their annotations. `UPDATE=1 cargo test -p ropewalk --test conformance` rewrites it.
+//! docs/conformance.md is what the sources say: the requirements of the RFCs listed in this folder, with the places that
+//! bear their annotations. `UPDATE=1 cargo test -p ropewalk --test conformance` rewrites it.
 //!
 //! An annotation is a comment of its own line: `//= RFC 9293 MUST-8`, with more ids after it if one place does more
 //! than one thing, and words for the reader after them; `//= test RFC 9293 MUST-8` above a test that fails when the
@@ -161,27 +162,27 @@ fn places(root: &Path) -> Places {
     places
 }
 
-fn links(files: &BTreeSet<String>) -> String {
-    let link = |file: &String| {
-        let short = file.strip_prefix("crates/").unwrap_or(file).replace("/src/", "/");
-        format!("[{short}](../{file})")
+/// Links to files: the first with this text, any others numbered.
+fn links(files: &BTreeSet<String>, text: &str) -> String {
+    let link = |(place, file): (usize, &String)| match place {
+        0 => format!("[{text}](../{file})"),
+        more => format!("[{}](../{file})", more + 1),
     };
-    files.iter().map(link).collect::<Vec<_>>().join("<br>")
+    files.iter().enumerate().map(link).collect::<Vec<_>>().join(" ")
 }
 
 /// The page; and what contradicts itself.
 fn page(places: &Places) -> (String, Vec<String>) {
     let mut text = String::from(
-        "# Conformance\n\n\
-         What the RFCs of TCP and Multipath TCP ask of an endpoint with MUST or SHOULD, in our own words, and where it \
-         is done: search the file for the id. Ids of RFC 9293 are those of its Appendix B; RFC 8684 has none: there \
-         3.4.1-9 is the ninth keyword in capitals of section 3.4.1, all of which are listed, and a letter marks what the \
-         text states without a keyword. That none is missing is held against the keywords of the whole text, \
-         section by section (`rfc8684-keywords.txt`), and against the numbers of Appendix B. Of RFC 9293, what MAY be \
-         done is left out. The other lists are ours: a section and a letter for each rule that we found in it, with no count of \
-         keywords to hold them against.\n\n\
-         Written by `UPDATE=1 cargo test -p ropewalk --test conformance` from annotations in the sources and the lists \
-         in `crates/cli/tests/conformance`; the same test fails when this page, the lists and the sources disagree.\n",
+        "# Conformance\n\nWhat the RFCs of TCP and Multipath TCP ask of an endpoint with MUST or SHOULD: \
+         search for the id. What is done is a link to the code, *t* to its test; what isn't, or only in \
+         part, follows in words. What each id asks is in `crates/cli/tests/conformance/rfc*.txt`; \
+         `grep -rn 'RFC 9293 MUST-8' crates` shows the lines.\n\nIds of RFC 9293 are those of its Appendix B, \
+         without what MAY be done. RFC 8684 has none: 3.4.1-9 is the ninth keyword in capitals of section \
+         3.4.1, all of which are listed, and a letter marks what is stated without one. In the other \
+         lists, which are ours, a letter marks each rule of a section.\n\nWritten by `UPDATE=1 cargo test \
+         -p ropewalk --test conformance`; the same test fails when this page, the lists and the \
+         annotations in the sources disagree.\n",
     );
     let mut wrong = Vec::new();
     let mut known = BTreeSet::new();
@@ -207,24 +208,28 @@ fn page(places: &Places) -> (String, Vec<String>) {
             "\n## {title}\n\n{all} statements: {done} done, {partly} in part, {no} not done, {moot} don't arise."
         );
         wrong.extend(omissions(rfc, &requirements().collect::<Vec<_>>()));
+        // A section's ids that are done, in a paragraph; the others as a list.
+        let (mut done, mut others) = (Vec::new(), Vec::new());
         for line in &lines {
             match line {
                 Line::Heading(heading) => {
-                    let _ = writeln!(
-                        text,
-                        "\n### {heading}\n\n| id | level | what | where | test |\n|---|---|---|---|---|"
-                    );
+                    section(&mut text, &mut done, &mut others);
+                    let _ = writeln!(text, "\n### {heading}");
                 }
                 Line::Requirement(requirement) => {
                     let key = (rfc.to_string(), requirement.id.clone());
                     let found = places.get(&key).cloned().unwrap_or_default();
-                    row(&mut text, &mut wrong, rfc, requirement, &found);
+                    match entry(&mut wrong, rfc, requirement, &found) {
+                        (true, entry) => done.push(entry),
+                        (false, entry) => others.push(entry),
+                    }
                     if !known.insert(key) {
                         wrong.push(format!("RFC {rfc} {} is listed twice", requirement.id));
                     }
                 }
             }
         }
+        section(&mut text, &mut done, &mut others);
     }
     for ((rfc, id), files) in places {
         let listed = LISTS.iter().any(|(known, _)| known == rfc);
@@ -317,53 +322,54 @@ fn count_keywords(text: &str) -> Vec<(String, Vec<String>)> {
     found
 }
 
-fn row(
-    text: &mut String,
+fn section(text: &mut String, done: &mut Vec<String>, others: &mut Vec<String>) {
+    if !done.is_empty() {
+        let _ = writeln!(text, "\n{}.", done.join(", "));
+    }
+    if !others.is_empty() {
+        let _ = writeln!(text, "\n- {}", others.join("\n- "));
+    }
+    done.clear();
+    others.clear();
+}
+
+/// A statement's entry, and whether it is done and tested.
+fn entry(
     wrong: &mut Vec<String>,
     rfc: &str,
     requirement: &Requirement,
     [done, tested]: &[BTreeSet<String>; 2],
-) {
+) -> (bool, String) {
     let Requirement { id, level, words, remark, untested } = requirement;
-    let place = match remark {
-        Some(remark) if remark.starts_with("no: ") => {
-            if !done.is_empty() {
-                wrong.push(format!("RFC {rfc} {id} is listed as not done and annotated in {done:?}"));
-            }
-            format!("not done, because: {}", &remark[4..])
-        }
-        Some(remark) if remark.starts_with("moot: ") => {
-            if !done.is_empty() {
-                wrong.push(format!(
-                    "RFC {rfc} {id} doesn't arise, as is listed, and is annotated in {done:?}"
-                ));
-            }
-            format!("doesn't arise, because: {}", &remark[6..])
-        }
-        _ if done.is_empty() => {
-            wrong.push(format!("RFC {rfc} {id} has neither an annotation nor a reason why not"));
-            String::new()
-        }
-        Some(remark) => format!("{}<br>{}", links(done), remark),
-        None => links(done),
-    };
     let undone = remark.as_ref().is_some_and(|remark| !remark.starts_with("partly: "));
-    let test = match untested {
-        Some(reason) if tested.is_empty() && !undone => format!("none, because: {reason}"),
-        Some(_) => {
-            wrong.push(format!("RFC {rfc} {id} says why it has no test, and has {tested:?} or isn't done"));
-            String::new()
+    if undone && !done.is_empty() {
+        wrong.push(format!("RFC {rfc} {id} is listed as not done and annotated in {done:?}"));
+    }
+    if !undone && done.is_empty() {
+        wrong.push(format!("RFC {rfc} {id} has neither an annotation nor a reason why not"));
+    }
+    if untested.is_some() && (undone || !tested.is_empty()) {
+        wrong.push(format!("RFC {rfc} {id} says why it has no test, and has {tested:?} or isn't done"));
+    }
+    if untested.is_none() && !undone && tested.is_empty() {
+        wrong.push(format!("RFC {rfc} {id} has neither a test nor a reason why not (`untested: ...`)"));
+    }
+    let name = if undone { id.clone() } else { links(done, id) };
+    let tests = if tested.is_empty() { String::new() } else { format!(" {}", links(tested, "t")) };
+    if remark.is_none() && untested.is_none() {
+        return (true, format!("{name}{tests}"));
+    }
+    let level = if level_of(id).is_some() { String::new() } else { format!(" ({level})") };
+    let mut entry = format!("{name}{tests}{level}: {words}");
+    for (kind, shown) in [("no: ", "Not done"), ("partly: ", "Partly"), ("moot: ", "Doesn't arise")] {
+        if let Some(reason) = remark.as_ref().and_then(|remark| remark.strip_prefix(kind)) {
+            let _ = write!(entry, " **{shown}**: {reason}");
         }
-        None => {
-            if tested.is_empty() && !undone {
-                wrong.push(format!(
-                    "RFC {rfc} {id} has neither a test nor a reason why not (`untested: ...`)"
-                ));
-            }
-            links(tested)
-        }
-    };
-    let _ = writeln!(text, "| {id} | {level} | {words} | {place} | {test} |");
+    }
+    if let Some(reason) = untested {
+        let _ = write!(entry, " Untested: {reason}");
+    }
+    (false, entry)
 }
 
 #[test]
@@ -456,8 +462,8 @@ fn contradictions_are_found() {
     };
     let files = |name: &str| BTreeSet::from([name.to_string()]);
     let count = |requirement: Requirement, found: [BTreeSet<String>; 2]| {
-        let (mut text, mut wrong) = (String::new(), Vec::new());
-        row(&mut text, &mut wrong, "9293", &requirement, &found);
+        let mut wrong = Vec::new();
+        entry(&mut wrong, "9293", &requirement, &found);
         wrong.len()
     };
     let wrong = |remark, found| count(requirement(remark), found);

@@ -1,5 +1,5 @@
-//! The control that most algorithms share: TCP's slow start, an additive increase in congestion avoidance, and a
-//! new threshold at a loss. What differs between them is an [`AdditiveRule`].
+//! The control that most algorithms share: TCP's slow start, an additive increase in congestion avoidance,
+//! and a new threshold at a loss. What differs between them is an [`AdditiveRule`].
 //!
 //! The increase is a share of a segment per acknowledged segment. Shares are added up until they make a whole
 //! segment.
@@ -17,19 +17,19 @@
 use std::fmt::Debug;
 
 use super::subflows::PerSubflow;
-use super::{Ack, CongestionControl, LossCause, half_window, slow_start};
+use super::{Ack, CongestionControl, LossCause, Subflows, half_window, slow_start};
 use crate::Nanos;
 use crate::config::AckCounting;
 use crate::metrics::SubflowMetrics;
 
-/// What distinguishes one additive control from another. State that a rule keeps per subflow is updated by the
-/// hooks; most rules have none.
+/// What distinguishes one additive control from another. State that a rule keeps per subflow is updated by
+/// the hooks; most rules have none.
 pub(super) trait AdditiveRule: Debug + Send {
     /// The control's name in the registry.
     const NAME: &'static str;
 
-    /// Whether Linux 3.14's implementation counts by `tcp_cong_avoid_ai` or alike, so that a segment takes one ACK more
-    /// than the increase says ([`AckCounting::OneInAvoidance`]).
+    /// Whether Linux 3.14's implementation counts by `tcp_cong_avoid_ai` or alike, so that a segment takes
+    /// one ACK more than the increase says ([`AckCounting::OneInAvoidance`]).
     const ONE_ACK_MORE: bool = true;
 
     /// Increase in congestion avoidance on subflow `r`, segments per acknowledged segment.
@@ -56,8 +56,8 @@ pub(super) trait AdditiveRule: Debug + Send {
         let _ = (subflow, r, ack);
     }
 
-    /// The last reduction on subflow `r` was spurious. Returns whether the rule restored state that the increase
-    /// depends on.
+    /// The last reduction on subflow `r` was spurious. Returns whether the rule restored state that the
+    /// increase depends on.
     fn on_undo(&mut self, r: usize) -> bool {
         let _ = r;
         false
@@ -94,22 +94,25 @@ impl<R: AdditiveRule> CongestionControl for AdditiveControl<R> {
         R::NAME
     }
 
-    fn subflow_added(&mut self, subflows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
+    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, _now: Nanos) {
+        let i = subflows.index();
         self.growth.reset(i);
         self.rule.subflow_added(subflows, i);
     }
 
-    fn subflow_removed(&mut self, _subflows: &mut [SubflowMetrics], i: usize) {
+    fn subflow_removed(&mut self, subflows: &mut Subflows<'_>) {
+        let i = subflows.index();
         self.growth.reset(i);
         self.rule.subflow_removed(i);
     }
 
-    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
+    fn on_ack(&mut self, subflows: &mut Subflows<'_>, ack: &Ack) {
+        let i = subflows.index();
         self.rule.on_ack(&subflows[i], i, ack);
         let rule = &self.rule;
         // With one ACK more for a segment than 1 / increase.
         let one_more = R::ONE_ACK_MORE && ack.counting == AckCounting::OneInAvoidance;
-        self.growth.grow(subflows, i, ack, |subflows, r| {
+        self.growth.grow(subflows, ack, |subflows, r| {
             let increase = rule.increase(subflows, r);
             if one_more && increase > 0.0 { increase / (1.0 + increase) } else { increase }
         });
@@ -135,8 +138,9 @@ impl<R: AdditiveRule> CongestionControl for AdditiveControl<R> {
     }
 }
 
-/// Tolerance for a sum of shares to count as a whole segment. Ten times 0.1 falls short of 1 by rounding, and the
-/// window must still grow with the tenth segment. Far below any increase that matters, far above the rounding.
+/// Tolerance for a sum of shares to count as a whole segment. Ten times 0.1 falls short of 1 by rounding, and
+/// the window must still grow with the tenth segment. Far below any increase that matters, far above the
+/// rounding.
 pub(super) const ROUNDING: f64 = 1e-9;
 
 #[derive(Debug, Default)]
@@ -180,21 +184,21 @@ impl AdditiveGrowth {
     #[inline]
     fn grow(
         &mut self,
-        subflows: &mut [SubflowMetrics],
-        i: usize,
+        subflows: &mut Subflows<'_>,
         ack: &Ack,
         increase: impl FnMut(&[SubflowMetrics], usize) -> f64,
     ) {
         if !ack.cwnd_limited {
             return;
         }
+        let i = subflows.index();
         let before = subflows[i].cwnd;
-        let left = slow_start(&mut subflows[i], ack);
+        let left = slow_start(subflows.own_mut(), ack);
         if subflows[i].cwnd != before {
             self.epoch += 1;
         }
         if left > 0 {
-            self.congestion_avoidance(subflows, i, left, ack.round_start, increase);
+            self.congestion_avoidance(subflows, left, ack.round_start, increase);
         }
     }
 
@@ -203,12 +207,12 @@ impl AdditiveGrowth {
     #[inline]
     fn congestion_avoidance(
         &mut self,
-        subflows: &mut [SubflowMetrics],
-        i: usize,
+        subflows: &mut Subflows<'_>,
         acked: u32,
         round_start: bool,
         mut increase: impl FnMut(&[SubflowMetrics], usize) -> f64,
     ) {
+        let i = subflows.index();
         let credit = self.credits.at(i);
         let mut left = acked;
         let mut stale = round_start;
@@ -224,17 +228,18 @@ impl AdditiveGrowth {
                 credit.segments = sum;
                 return;
             }
-            // The ACK completes a whole segment; what is left of it counts towards the next, at the new window.
+            // The ACK completes a whole segment; what is left of it counts towards the next, at the new
+            // window.
             let whole = if credit.increase > 0.0 { 1.0 } else { -1.0 };
             let needed = libm::ceil((whole - credit.segments) / credit.increase - ROUNDING).max(0.0);
             let used = (needed as u32).min(left);
             credit.segments += credit.increase * f64::from(used) - whole;
             if whole > 0.0 {
                 credit.segments = credit.segments.max(0.0);
-                subflows[i].cwnd = subflows[i].cwnd.saturating_add(1);
+                subflows.own_mut().cwnd = subflows[i].cwnd.saturating_add(1);
             } else {
                 credit.segments = credit.segments.min(0.0);
-                subflows[i].cwnd = subflows[i].cwnd.saturating_sub(1).max(1);
+                subflows.own_mut().cwnd = subflows[i].cwnd.saturating_sub(1).max(1);
             }
             left -= used;
             self.epoch += 1;
@@ -270,7 +275,7 @@ mod tests {
         fn ack(&mut self, i: usize, ack: Ack, mut increase: impl FnMut(u32) -> f64) -> u32 {
             let before = self.computed;
             let computed = &mut self.computed;
-            self.growth.grow(&mut self.subflows, i, &ack, |subflows, i| {
+            self.growth.grow(&mut Subflows::new(&mut self.subflows, i), &ack, |subflows, i| {
                 *computed += 1;
                 increase(subflows[i].cwnd)
             });

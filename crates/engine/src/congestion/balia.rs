@@ -24,7 +24,7 @@ use super::additive::{AdditiveControl, AdditiveRule};
 use super::subflows::{counted, rate, rtt, window};
 use super::{ControlEntry, LossCause};
 use crate::metrics::SubflowMetrics;
-use crate::registry::{Exception, Parameter};
+use crate::registry::{Exception, Kernel, Parameter};
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "balia",
@@ -41,6 +41,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         rule: "ssthresh",
         reason: "the draft's section 2 sets the least threshold to 1 segment when there are several subflows",
     }],
+    kernels: &[Kernel::MultipathTcp],
+    compared_by_default: false,
     build: |values| AdditiveControl::boxed(Balia { least_ssthresh: values.number("least-ssthresh") as u32 }),
 };
 
@@ -88,6 +90,7 @@ impl AdditiveRule for Balia {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Subflows;
     use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
 
@@ -138,7 +141,7 @@ mod tests {
         let mut list = subflows(&[subflow(1, 1000), subflow(100, 10)]);
         list[0].ssthresh = 1;
         let mut balia = build("balia");
-        balia.on_ack(&mut list, 0, &ack(10));
+        balia.on_ack(&mut Subflows::new(&mut list, 0), &ack(10));
         assert_eq!(list[0].cwnd, 2);
     }
 

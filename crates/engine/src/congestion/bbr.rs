@@ -1,7 +1,8 @@
 //! `bbr`: BBR version 3. Models the path's bandwidth and round-trip time, and paces at that rate.
 //!
-//! Source: draft-ietf-ccwg-bbr-05 (Cardwell, Swett, Beshay; 2026). Section numbers are the draft's; names are its names
-//! without the prefix `BBR.`. `model` has the path model (sections 5.5, 5.6), `states` the state machine (section 5.3).
+//! Source: draft-ietf-ccwg-bbr-05 (Cardwell, Swett, Beshay; 2026). Section numbers are the draft's; names are
+//! its names without the prefix `BBR.`. `model` has the path model (sections 5.5, 5.6), `states` the state
+//! machine (section 5.3).
 //!
 //! Rule, with bw in bytes per second, min_rtt in ns, volumes in segments:
 //!
@@ -22,21 +23,23 @@
 //! ProbeRTT 1           0.5       200 ms; every 5 s without a lower round-trip time
 //! ```
 //!
-//! A round that loses outside Startup, REFILL and UP lowers bw_shortterm and inflight_shortterm to what was delivered, to no
-//! less than 0.7 of what they were. One in UP that loses over 2 % sets inflight_longterm to what was in flight.
+//! A round that loses outside Startup, REFILL and UP lowers bw_shortterm and inflight_shortterm to what was
+//! delivered, to no less than 0.7 of what they were. One in UP that loses over 2 % sets inflight_longterm to
+//! what was in flight.
 //!
 //! Uncoupled: each subflow is a BBR flow of its own.
 //!
-//! Rulings. The end of ACKS_PROBE_STOPPING is one round trip: the max_bw filter advances once per cycle, as the text of
-//! section 5.5.6 and Linux have it; the pseudocode would advance it in each round. A cycle without a sample doesn't
-//! advance it (Linux). extra_acked's ten rounds are two slots of five, as in Linux. The "discontiguous ranges" of section
-//! 5.3.1.3 are lost entries that don't begin where the one before ended. Random waits come from the time at which they are drawn,
-//! so that a run repeats exactly. ssthresh is the model's window once Startup is over, as in Linux, for those that ask
-//! whether a subflow is in slow start. Section 3.7 leaves ECN open: a round with an echo counts as one with loss.
+//! Rulings. The end of ACKS_PROBE_STOPPING is one round trip: the max_bw filter advances once per cycle, as
+//! the text of section 5.5.6 and Linux have it; the pseudocode would advance it in each round. A cycle
+//! without a sample doesn't advance it (Linux). extra_acked's ten rounds are two slots of five, as in Linux.
+//! The "discontiguous ranges" of section 5.3.1.3 are lost entries that don't begin where the one before
+//! ended. Random waits come from the time at which they are drawn, so that a run repeats exactly. ssthresh is
+//! the model's window once Startup is over, as in Linux, for those that ask whether a subflow is in slow
+//! start. Section 3.7 leaves ECN open: a round with an echo counts as one with loss.
 //!
-//! Parameters: `loss` (0.02; 0.001 to 1): LossThresh, the loss rate of a round that ends probing. `beta` (0.7; 0.1 to 1): Beta,
-//! what a round with loss leaves at least. `headroom` (0.15; 0 to 0.9): Headroom, the share of inflight_longterm left
-//! unused.
+//! Parameters: `loss` (0.02; 0.001 to 1): LossThresh, the loss rate of a round that ends probing. `beta`
+//! (0.7; 0.1 to 1): Beta, what a round with loss leaves at least. `headroom` (0.15; 0 to 0.9): Headroom, the
+//! share of inflight_longterm left unused.
 
 mod model;
 mod states;
@@ -45,7 +48,7 @@ mod tests;
 mod transitions;
 
 use super::subflows::PerSubflow;
-use super::{Ack, CongestionControl, ControlEntry, LossCause, LostSegments, RateSample};
+use super::{Ack, CongestionControl, ControlEntry, LossCause, LostSegments, RateSample, Subflows};
 use crate::Nanos;
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Exception, Parameter};
@@ -65,6 +68,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         rule: "growth",
         reason: "the least window is four segments (section 5.6.4.3), and the model grows it where the window isn't the limit",
     }],
+    kernels: &[],
+    compared_by_default: false,
     build: |values| {
         let (loss, beta, headroom) =
             (values.number("loss"), values.number("beta"), values.number("headroom"));
@@ -102,13 +107,14 @@ impl CongestionControl for Bbr {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, subflows: &mut [SubflowMetrics], i: usize, now: Nanos) {
+    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, now: Nanos) {
+        let i = subflows.index();
         *self.paths.at(i) = Path::new(self.design, &subflows[i], now);
-        self.paths.at(i).init_pacing_rate(&mut subflows[i]);
+        self.paths.at(i).init_pacing_rate(subflows.own_mut());
     }
 
     /// Not called by the engine. A caller without samples of the rate keeps its window.
-    fn on_ack(&mut self, _subflows: &mut [SubflowMetrics], _i: usize, _ack: &Ack) {}
+    fn on_ack(&mut self, _subflows: &mut Subflows<'_>, _ack: &Ack) {}
 
     fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, cause: LossCause, now: Nanos) -> u32 {
         let path = self.path(subflows, i, now);
@@ -128,16 +134,18 @@ impl CongestionControl for Bbr {
         true
     }
 
-    fn on_sample(&mut self, subflows: &mut [SubflowMetrics], i: usize, sample: &RateSample) -> bool {
-        self.path(subflows, i, sample.now).on_sample(&mut subflows[i], sample)
+    fn on_sample(&mut self, subflows: &mut Subflows<'_>, sample: &RateSample) -> bool {
+        let i = subflows.index();
+        self.path(subflows, i, sample.now).on_sample(subflows.own_mut(), sample)
     }
 
     fn on_lost(&mut self, subflows: &[SubflowMetrics], i: usize, lost: &LostSegments) {
         self.path(subflows, i, lost.now).on_lost(&subflows[i], lost);
     }
 
-    fn before_transmit(&mut self, subflows: &mut [SubflowMetrics], i: usize, now: Nanos, app_limited: bool) {
-        self.path(subflows, i, now).before_transmit(&mut subflows[i], now, app_limited);
+    fn before_transmit(&mut self, subflows: &mut Subflows<'_>, now: Nanos, app_limited: bool) {
+        let i = subflows.index();
+        self.path(subflows, i, now).before_transmit(subflows.own_mut(), now, app_limited);
     }
 
     fn metrics(&self, _subflows: &[SubflowMetrics], i: usize) -> Vec<(&'static str, f64)> {

@@ -34,6 +34,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         rule: "ssthresh",
         reason: "section 2.2 subtracts half of all windows, and leaves 1 segment when there are several subflows",
     }],
+    kernels: &[],
+    compared_by_default: false,
     build: |_| AdditiveControl::boxed(Coupled),
 };
 
@@ -65,6 +67,7 @@ impl AdditiveRule for Coupled {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Subflows;
     use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
 
@@ -92,13 +95,13 @@ mod tests {
         // 1/40 per segment: the 40th adds one; then 1/41.
         let mut list = subflows(&[subflow(10, 100), subflow(30, 10)]);
         let mut coupled = build("coupled");
-        coupled.on_ack(&mut list, 0, &ack(39));
+        coupled.on_ack(&mut Subflows::new(&mut list, 0), &ack(39));
         assert_eq!(list[0].cwnd, 10);
-        coupled.on_ack(&mut list, 0, &ack(1));
+        coupled.on_ack(&mut Subflows::new(&mut list, 0), &ack(1));
         assert_eq!(list[0].cwnd, 11);
-        coupled.on_ack(&mut list, 1, &ack(40));
+        coupled.on_ack(&mut Subflows::new(&mut list, 1), &ack(40));
         assert_eq!(list[1].cwnd, 30);
-        coupled.on_ack(&mut list, 1, &ack(1));
+        coupled.on_ack(&mut Subflows::new(&mut list, 1), &ack(1));
         assert_eq!(list[1].cwnd, 31);
     }
 
@@ -107,13 +110,13 @@ mod tests {
         // Half a segment is earned; 20 more make a whole, and the 41 after them another at 1/41 each.
         let mut list = subflows(&[subflow(10, 100), subflow(30, 10)]);
         let mut coupled = build("coupled");
-        coupled.on_ack(&mut list, 0, &ack(20));
-        coupled.on_ack(&mut list, 0, &ack(20 + 40));
+        coupled.on_ack(&mut Subflows::new(&mut list, 0), &ack(20));
+        coupled.on_ack(&mut Subflows::new(&mut list, 0), &ack(20 + 40));
         assert_eq!(list[0].cwnd, 11);
         let mut list = subflows(&[subflow(10, 100), subflow(30, 10)]);
         let mut coupled = build("coupled");
-        coupled.on_ack(&mut list, 0, &ack(20));
-        coupled.on_ack(&mut list, 0, &ack(20 + 41));
+        coupled.on_ack(&mut Subflows::new(&mut list, 0), &ack(20));
+        coupled.on_ack(&mut Subflows::new(&mut list, 0), &ack(20 + 41));
         assert_eq!(list[0].cwnd, 12);
     }
 }

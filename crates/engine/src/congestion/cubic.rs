@@ -33,28 +33,28 @@
 //! Preset `linux`: the target looks ahead by the least round-trip time, alpha stays below 1, and before the
 //! first loss the window grows by at least 5 % in a round trip.
 //!
-//! Preset `linux-3.14`: the same with HyStart as it was then. A delay ends slow start that exceeds the least round-trip time
-//! by a sixteenth of it, by the first eight samples of a round alone; the clock ticks in milliseconds; there is no allowance for
-//! aggregation.
+//! Preset `linux-3.14`: the same with HyStart as it was then. A delay ends slow start that exceeds the least
+//! round-trip time by a sixteenth of it, by the first eight samples of a round alone; the clock ticks in
+//! milliseconds; there is no allowance for aggregation.
 //!
-//! A host that counts ACKs (`ack-counting = "one-in-avoidance"`, Linux 3.14): an ACK counts for as many segments as ACKs have
-//! had of late (`delayed_ack`, a moving average over 16), for W_est it counts for one (`ack_cnt`), and a segment of growth takes one
-//! ACK more (`tcp_cong_avoid_ai`).
+//! A host that counts ACKs (`ack-counting = "one-in-avoidance"`, Linux 3.14): an ACK counts for as many
+//! segments as ACKs have had of late (`delayed_ack`, a moving average over 16), for W_est it counts for one
+//! (`ack_cnt`), and a segment of growth takes one ACK more (`tcp_cong_avoid_ai`).
 //!
 //! Parameters: `c` (0.4 segments per second^3; 0.001 to 10), `beta` (0.7, what a loss leaves; 0.1 to 0.95),
-//! `fast-convergence` (true), `reno-friendly` (true), `reno-alpha-one` (true; preset `linux`: false), `hystart`
-//! (true), `hystart-of` (`linux-6.18`; preset `linux-3.14`: `linux-3.14`), `least-rtt-ahead` (false; presets: true),
-//! `initial-five-percent` (false; presets: true).
+//! `fast-convergence` (true), `reno-friendly` (true), `reno-alpha-one` (true; preset `linux`: false),
+//! `hystart` (true), `hystart-of` (`linux-6.18`; preset `linux-3.14`: `linux-3.14`), `least-rtt-ahead`
+//! (false; presets: true), `initial-five-percent` (false; presets: true).
 
 #[cfg(test)]
 mod tests;
 
 use super::additive::ROUNDING;
 use super::subflows::PerSubflow;
-use super::{Ack, CongestionControl, ControlEntry, LossCause, slow_start};
+use super::{Ack, CongestionControl, ControlEntry, LossCause, Subflows, slow_start};
 use crate::config::AckCounting;
 use crate::metrics::{CaState, SubflowMetrics};
-use crate::registry::{Parameter, Preset, Values};
+use crate::registry::{Kernel, Parameter, Preset, Values};
 use crate::{MILLISECOND, Nanos, SECOND};
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
@@ -94,6 +94,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         },
     ],
     exceptions: &[],
+    kernels: &[Kernel::Linux],
+    compared_by_default: false,
     build: |values| Box::new(Cubic { states: PerSubflow::default(), rule: Rule::new(values) }),
 };
 
@@ -200,9 +202,9 @@ fn w_cubic(c: f64, t: f64, k: f64, origin: f64) -> f64 {
     c * d * d * d + origin
 }
 
-/// Whose HyStart: the tick of its clock, the part of the least round-trip time that a delay may grow by, and the allowance for
-/// aggregation. The tick matters where gaps between ACKs are close to [`ACK_GAP`], as behind a link that sends every
-/// millisecond.
+/// Whose HyStart: the tick of its clock, the part of the least round-trip time that a delay may grow by, and
+/// the allowance for aggregation. The tick matters where gaps between ACKs are close to [`ACK_GAP`], as
+/// behind a link that sends every millisecond.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct HyStartRule {
     tick: Nanos,
@@ -224,8 +226,8 @@ impl HyStartRule {
     }
 }
 
-/// Linux's allowance for aggregation in a train of ACKs (`hystart_ack_delay`): the time of four bursts of 64 KiB at the
-/// pacing rate, at most 1 ms; 0 without a pacing rate.
+/// Linux's allowance for aggregation in a train of ACKs (`hystart_ack_delay`): the time of four bursts of 64
+/// KiB at the pacing rate, at most 1 ms; 0 without a pacing rate.
 fn burst_time(pacing_rate: u64) -> Nanos {
     (4 * 65_536 * SECOND).checked_div(pacing_rate).map_or(0, |time| time.min(MILLISECOND))
 }
@@ -341,18 +343,21 @@ impl CongestionControl for Cubic {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, _flows: &mut [SubflowMetrics], i: usize, now: Nanos) {
+    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, now: Nanos) {
+        let i = subflows.index();
         self.states.reset(i);
         let started = self.rule.hystart_rule.clock(now);
         self.states.at(i).hystart.new_round(started);
     }
 
-    fn subflow_removed(&mut self, _flows: &mut [SubflowMetrics], i: usize) {
+    fn subflow_removed(&mut self, subflows: &mut Subflows<'_>) {
+        let i = subflows.index();
         self.states.reset(i);
     }
 
-    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
-        let subflow = &mut subflows[i];
+    fn on_ack(&mut self, subflows: &mut Subflows<'_>, ack: &Ack) {
+        let i = subflows.index();
+        let subflow = subflows.own_mut();
         let Cubic { states, rule } = self;
         let state = states.at(i);
         if ack.counting == AckCounting::OneInAvoidance && subflow.ca_state == CaState::Open && ack.acked > 0 {

@@ -3,11 +3,12 @@
 use super::Ack;
 use crate::Nanos;
 
-/// Least samples in a round trip to judge its delay. Two may both include delayed ACKs (Linux's `tcp_vegas`, which
-/// follows Reno then).
+/// Least samples in a round trip to judge its delay. Two may both include delayed ACKs (Linux's `tcp_vegas`,
+/// which follows Reno then).
 const LEAST_SAMPLES: u32 = 3;
 
-/// Round-trip times of one round trip. In whole nanoseconds, so that a backlog of exactly a threshold compares equal.
+/// Round-trip times of one round trip. In whole nanoseconds, so that a backlog of exactly a threshold
+/// compares equal.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct RoundTrip {
     /// Minimum round-trip time since the start or the last restart: presumably without queueing.
@@ -39,8 +40,8 @@ pub(super) struct Delay {
 }
 
 impl Delay {
-    /// Adds an ACK's sample; returns the result of the round trip that ends with it. The ACK that starts a round trip
-    /// acknowledges data sent in that round trip, so its sample belongs to it.
+    /// Adds an ACK's sample; returns the result of the round trip that ends with it. The ACK that starts a
+    /// round trip acknowledges data sent in that round trip, so its sample belongs to it.
     pub(super) fn on_ack(&mut self, ack: &Ack) -> Round {
         let mut round = Round::Running;
         if ack.round_start {

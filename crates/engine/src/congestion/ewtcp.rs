@@ -39,6 +39,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     )],
     presets: &[],
     exceptions: &[],
+    kernels: &[],
+    compared_by_default: false,
     build: |values| AdditiveControl::boxed(Ewtcp { a: values.number("a") }),
 };
 
@@ -69,6 +71,7 @@ impl AdditiveRule for Ewtcp {
 #[cfg(test)]
 mod tests {
     use super::super::LossCause;
+    use super::super::Subflows;
     use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
 
@@ -87,9 +90,9 @@ mod tests {
         // a = 0.25 and w = 10: 40 acknowledged segments for one.
         let mut list = subflows(&[subflow(10, 100)]);
         let mut ewtcp = build("ewtcp(a=0.25)");
-        ewtcp.on_ack(&mut list, 0, &ack(39));
+        ewtcp.on_ack(&mut Subflows::new(&mut list, 0), &ack(39));
         assert_eq!(list[0].cwnd, 10);
-        ewtcp.on_ack(&mut list, 0, &ack(1));
+        ewtcp.on_ack(&mut Subflows::new(&mut list, 0), &ack(1));
         assert_eq!(list[0].cwnd, 11);
         assert_eq!(ewtcp.ssthresh(&list, 0, LossCause::FastRetransmit, 0), 5);
         list[0].cwnd = 3;

@@ -24,6 +24,7 @@ use super::ControlEntry;
 use super::additive::{AdditiveControl, AdditiveRule};
 use super::subflows::{counted, rate, rtt, window};
 use crate::metrics::SubflowMetrics;
+use crate::registry::Kernel;
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "lia",
@@ -32,6 +33,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     parameters: &[],
     presets: &[],
     exceptions: &[],
+    kernels: &[Kernel::MultipathTcp],
+    compared_by_default: false,
     build: |_| AdditiveControl::boxed(Lia),
 };
 
@@ -71,6 +74,7 @@ impl AdditiveRule for Lia {
 #[cfg(test)]
 mod tests {
     use super::super::LossCause;
+    use super::super::Subflows;
     use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
     use crate::metrics::SubflowStatus;
@@ -123,10 +127,10 @@ mod tests {
         let mut subflows = subflows(&[subflow(10, 100), subflow(10, 100)]);
         let mut lia = build("lia");
         for _ in 0..39 {
-            lia.on_ack(&mut subflows, 0, &ack(1));
+            lia.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(1));
         }
         assert_eq!(subflows[0].cwnd, 10);
-        lia.on_ack(&mut subflows, 0, &ack(1));
+        lia.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(1));
         assert_eq!(subflows[0].cwnd, 11);
         assert_eq!(subflows[1].cwnd, 10);
     }
@@ -136,16 +140,16 @@ mod tests {
         // Once the sibling's window is gone (2 of 20 segments left), this one grows nearly as Reno.
         let mut subflows = subflows(&[subflow(10, 100), subflow(20, 100)]);
         let mut lia = build("lia");
-        lia.on_ack(&mut subflows, 0, &ack(1));
+        lia.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(1));
         let ssthresh = lia.ssthresh(&subflows, 1, LossCause::FastRetransmit, 0);
         assert_eq!(ssthresh, 10);
         subflows[1].cwnd = 2;
         // w 10 and 2, equal rtt: 10/12^2 = 0.0694: 15 segments (less the one above, 20/30^2 = 0.0222).
         for _ in 0..14 {
-            lia.on_ack(&mut subflows, 0, &ack(1));
+            lia.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(1));
         }
         assert_eq!(subflows[0].cwnd, 10);
-        lia.on_ack(&mut subflows, 0, &ack(1));
+        lia.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(1));
         assert_eq!(subflows[0].cwnd, 11);
     }
 }

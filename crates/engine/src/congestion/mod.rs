@@ -1,7 +1,7 @@
 //! Congestion controls, one file each, behind [`CongestionControl`].
 //!
-//! One object serves a whole connection and sees every subflow's [`SubflowMetrics`], since coupled controls need
-//! their siblings' windows. It grows windows; the engine detects loss, asks for the new threshold and
+//! One object serves a whole connection and sees every subflow's [`SubflowMetrics`], since coupled controls
+//! need their siblings' windows. It grows windows; the engine detects loss, asks for the new threshold and
 //! brings the window down to it (PRR, RFC 6937).
 //!
 //! The engine says how many segments an ACK delivered, and a control applies its rule to each of them. So a
@@ -9,8 +9,8 @@
 //! ([`AckCounting`]). Windows are whole segments; the control keeps the
 //! fraction and drops it at a loss, as Linux drops `snd_cwnd_cnt`.
 //!
-//! A model-based control ([`CongestionControl::is_model_based`]: BBR) gets samples of the delivery rate instead, sets
-//! window and pacing rate with each, and is paced.
+//! A model-based control ([`CongestionControl::is_model_based`]: BBR) gets samples of the delivery rate
+//! instead, sets window and pacing rate with each, and is paced.
 //!
 //! MPVeno and MPTCPPW are not implemented: 5g-2019 (section I) lists them without a definition.
 
@@ -25,7 +25,7 @@ mod additive;
 mod balia;
 mod bbr;
 #[cfg(test)]
-mod contract;
+mod contract_tests;
 mod coupled;
 mod cubic;
 mod delay;
@@ -51,8 +51,8 @@ type ControlEntry = Entry<dyn CongestionControl>;
 pub struct Ack {
     /// The current time.
     pub now: Nanos,
-    /// Segments that slow start counts: those newly delivered, cumulatively or selectively (Linux's `acked_sacked`), or what
-    /// `counting` makes of them.
+    /// Segments that slow start counts: those newly delivered, cumulatively or selectively (Linux's
+    /// `acked_sacked`), or what `counting` makes of them.
     pub acked: u32,
     /// What the host counts of an ACK.
     pub counting: AckCounting,
@@ -66,7 +66,8 @@ pub struct Ack {
     pub round_start: bool,
 }
 
-/// What an ACK says of the path (draft-ietf-ccwg-bbr 2.2, 4.1), for a model-based control. Volumes are in segments.
+/// What an ACK says of the path (draft-ietf-ccwg-bbr 2.2, 4.1), for a model-based control. Volumes are in
+/// segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RateSample {
     /// The current time.
@@ -110,6 +111,47 @@ pub struct LostSegments {
     pub app_limited: bool,
 }
 
+/// The subflows of a connection, for what concerns one of them: that one to change, all of them to read.
+#[derive(Debug)]
+pub struct Subflows<'a> {
+    all: &'a mut [SubflowMetrics],
+    index: usize,
+}
+
+impl<'a> Subflows<'a> {
+    /// Of all, the one with this index may be changed.
+    pub fn new(all: &'a mut [SubflowMetrics], index: usize) -> Self {
+        Subflows { all, index }
+    }
+
+    /// The index of the one that may be changed.
+    #[inline]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// That one.
+    #[inline]
+    pub fn own(&self) -> &SubflowMetrics {
+        &self.all[self.index]
+    }
+
+    /// That one, to change it.
+    #[inline]
+    pub fn own_mut(&mut self) -> &mut SubflowMetrics {
+        &mut self.all[self.index]
+    }
+}
+
+impl std::ops::Deref for Subflows<'_> {
+    type Target = [SubflowMetrics];
+
+    #[inline]
+    fn deref(&self) -> &[SubflowMetrics] {
+        self.all
+    }
+}
+
 /// Why a window is reduced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -122,26 +164,27 @@ pub enum LossCause {
     Ecn,
 }
 
-/// A congestion control for all subflows of one connection. `subflows[i]` is the subflow concerned.
+/// A congestion control for all subflows of one connection. What it is told of concerns one of them: its own,
+/// which it may change where it gets [`Subflows`]. Where it gets a slice, that is `subflows[i]`.
 ///
 /// Call order for a subflow: `subflow_added`, then any of the others, then `subflow_removed`.
 pub trait CongestionControl: Debug + Send {
     /// The name in the registry.
     fn name(&self) -> &'static str;
 
-    /// A subflow joined; `subflows[i].cwnd` holds the initial window.
-    fn subflow_added(&mut self, subflows: &mut [SubflowMetrics], i: usize, now: Nanos) {
-        let _ = (subflows, i, now);
+    /// A subflow joined; its `cwnd` is the initial window.
+    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, now: Nanos) {
+        let _ = (subflows, now);
     }
 
     /// The subflow is gone; its index may be used again.
-    fn subflow_removed(&mut self, subflows: &mut [SubflowMetrics], i: usize) {
-        let _ = (subflows, i);
+    fn subflow_removed(&mut self, subflows: &mut Subflows<'_>) {
+        let _ = subflows;
     }
 
-    /// New data was acknowledged outside recovery: grow `subflows[i].cwnd` (and nothing else's). Called also
+    /// New data was acknowledged outside recovery: grow its window. Called also
     /// when not `cwnd_limited`, for the samples in it.
-    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack);
+    fn on_ack(&mut self, subflows: &mut Subflows<'_>, ack: &Ack);
 
     /// Loss or ECN: the new slow start threshold, in segments, at least 2 unless the source says otherwise.
     /// The engine sets it and reduces the window.
@@ -158,18 +201,18 @@ pub trait CongestionControl: Debug + Send {
         let _ = (subflows, i, idle);
     }
 
-    /// Whether the control sets window and pacing rate from a model of the path. Then the engine paces the subflow by
-    /// `pacing_rate`, calls [`on_sample`](Self::on_sample) instead of `on_ack`, also in recovery, calls
-    /// [`on_lost`](Self::on_lost) and [`before_transmit`](Self::before_transmit), and leaves the window alone but for a
-    /// timeout, which leaves what is in flight and one segment. Asked once per subflow.
+    /// Whether the control sets window and pacing rate from a model of the path. Then the engine paces the
+    /// subflow by `pacing_rate`, calls [`on_sample`](Self::on_sample) instead of `on_ack`, also in recovery,
+    /// calls [`on_lost`](Self::on_lost) and [`before_transmit`](Self::before_transmit), and leaves the window
+    /// alone but for a timeout, which leaves what is in flight and one segment. Asked once per subflow.
     fn is_model_based(&self) -> bool {
         false
     }
 
-    /// An ACK delivered something: set `subflows[i].cwnd` and `subflows[i].pacing_rate`. Returns whether the control holds
+    /// An ACK delivered something: set its window and pacing rate. Returns whether the control holds
     /// the rate back, so that samples of what is sent next count as application-limited.
-    fn on_sample(&mut self, subflows: &mut [SubflowMetrics], i: usize, sample: &RateSample) -> bool {
-        let _ = (subflows, i, sample);
+    fn on_sample(&mut self, subflows: &mut Subflows<'_>, sample: &RateSample) -> bool {
+        let _ = (subflows, sample);
         false
     }
 
@@ -179,8 +222,8 @@ pub trait CongestionControl: Debug + Send {
     }
 
     /// Data is about to be sent, and nothing is in flight; `app_limited`: for want of data.
-    fn before_transmit(&mut self, subflows: &mut [SubflowMetrics], i: usize, now: Nanos, app_limited: bool) {
-        let _ = (subflows, i, now, app_limited);
+    fn before_transmit(&mut self, subflows: &mut Subflows<'_>, now: Nanos, app_limited: bool) {
+        let _ = (subflows, now, app_limited);
     }
 
     /// Internal state for observers: (name, value), e.g. LIA's alpha.
@@ -190,8 +233,8 @@ pub trait CongestionControl: Debug + Send {
     }
 }
 
-/// Grows the window by slow start, up to the threshold (RFC 5681 3.1, Linux's `tcp_slow_start`). Returns the acknowledged
-/// segments that count in congestion avoidance.
+/// Grows the window by slow start, up to the threshold (RFC 5681 3.1, Linux's `tcp_slow_start`). Returns the
+/// acknowledged segments that count in congestion avoidance.
 pub fn slow_start(subflow: &mut SubflowMetrics, ack: &Ack) -> u32 {
     if ack.counting == AckCounting::OneInAvoidance {
         return slow_start_past_threshold(subflow, ack.acked);

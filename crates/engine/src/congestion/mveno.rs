@@ -13,12 +13,12 @@
 //! ```
 //!
 //! Why these weights d_r. Let p_r be the loss rate of r and f_r what a loss takes of the window there, a
-//! fifth or half. A Veno alone on r settles at v_r with g_r / v_r = p_r f_r v_r; the coupled subflow at
-//! g_r a = p_r f_r w_r where the increase per segment, a = d_r / w_r, is the same for all. So v_r^2 = w_r / a,
-//! whatever g_r and f_r are, and the subflows together are as fast as Veno on the best path,
-//! sum_p w_p/rtt_p = max_p v_p/rtt_p, when a = max_p(w_p/rtt_p^2) / (sum_p w_p/rtt_p)^2: the argument of
-//! RFC 6356 holds for Veno's steps. The bound d_r <= 1 keeps each subflow below Veno on its path. With one
-//! subflow d is 1 and this is Veno.
+//! fifth or half. A Veno alone on r settles at v_r with g_r / v_r = p_r f_r v_r; the coupled subflow at g_r a
+//! = p_r f_r w_r where the increase per segment, a = d_r / w_r, is the same for all. So v_r^2 = w_r / a,
+//! whatever g_r and f_r are, and the subflows together are as fast as Veno on the best path, sum_p w_p/rtt_p
+//! = max_p v_p/rtt_p, when a = max_p(w_p/rtt_p^2) / (sum_p w_p/rtt_p)^2: the argument of RFC 6356 holds for
+//! Veno's steps. The bound d_r <= 1 keeps each subflow below Veno on its path. With one subflow d is 1 and
+//! this is Veno.
 //!
 //! Rulings: the weights, as derived above; everything else, presets included, is Veno's.
 //!
@@ -37,6 +37,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     parameters: PARAMETERS,
     presets: PRESETS,
     exceptions: &[],
+    kernels: &[],
+    compared_by_default: false,
     build: |values| AdditiveControl::boxed(Veno::<Linked>::new(values)),
 };
 
@@ -58,6 +60,7 @@ impl Growth for Linked {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Subflows;
     use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::super::{Ack, CongestionControl, LossCause};
     use super::*;
@@ -68,10 +71,10 @@ mod tests {
         for ms in [100, ms] {
             for j in 0..5 {
                 let rtt = Some(ms * MILLISECOND);
-                control.on_ack(list, i, &Ack { rtt, round_start: j == 0, ..ack(0) });
+                control.on_ack(&mut Subflows::new(list, i), &Ack { rtt, round_start: j == 0, ..ack(0) });
             }
         }
-        control.on_ack(list, i, &Ack { round_start: true, ..ack(0) });
+        control.on_ack(&mut Subflows::new(list, i), &Ack { round_start: true, ..ack(0) });
     }
 
     #[test]
@@ -83,9 +86,9 @@ mod tests {
             let mut control = build("mveno");
             measure(&mut *control, &mut list, 0, ms);
             assert_close(control.metrics(&list, 0)[1].1, 0.25);
-            control.on_ack(&mut list, 0, &ack(needed - 1));
+            control.on_ack(&mut Subflows::new(&mut list, 0), &ack(needed - 1));
             assert_eq!(list[0].cwnd, 20, "{ms} ms");
-            control.on_ack(&mut list, 0, &ack(1));
+            control.on_ack(&mut Subflows::new(&mut list, 0), &ack(1));
             assert_eq!(list[0].cwnd, 21, "{ms} ms");
         }
     }
@@ -110,9 +113,9 @@ mod tests {
         control.on_idle_restart(&list, 0, 1);
         for j in 0..5 {
             let rtt = Some(200 * MILLISECOND);
-            control.on_ack(&mut list, 0, &Ack { rtt, round_start: j == 0, ..ack(0) });
+            control.on_ack(&mut Subflows::new(&mut list, 0), &Ack { rtt, round_start: j == 0, ..ack(0) });
         }
-        control.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(0) });
+        control.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(0) });
         assert_close(control.metrics(&list, 0)[0].1, 0.0);
     }
 }

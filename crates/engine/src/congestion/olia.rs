@@ -23,9 +23,10 @@
 //! 1 segment instead of 2 (draft, section 2), so that a congested path carries no more than a probe.
 //!
 //! Preset `linux`: the out-of-tree Linux implementation ranks by l_p / rtt_p^2, the square of the rate that
-//! TCP would reach on p, and keeps TCP's threshold of 2. (The CoNEXT paper's ranking is this one as well.) It adds up
-//! increases in whole 1024ths of a segment, rounded towards zero (`scale` = 10): a window of more than 1024 segments doesn't
-//! grow, nor one of more than 1024 s^2 segments with a share s of the connection's rate.
+//! TCP would reach on p, and keeps TCP's threshold of 2. (The CoNEXT paper's ranking is this one as well.) It
+//! adds up increases in whole 1024ths of a segment, rounded towards zero (`scale` = 10): a window of more
+//! than 1024 segments doesn't grow, nor one of more than 1024 s^2 segments with a share s of the connection's
+//! rate.
 //!
 //! Rulings. The increase can be negative on a subflow of M: the window then shrinks by whole segments, to
 //! 1 at least, as in the Linux implementation. "Largest" and "best" are exact ties. The increase is
@@ -40,7 +41,7 @@ use super::additive::{AdditiveControl, AdditiveRule};
 use super::subflows::{PerSubflow, counted, rate, rtt, window};
 use super::{ControlEntry, LossCause, half_window};
 use crate::metrics::SubflowMetrics;
-use crate::registry::{Exception, Parameter, Preset, Values};
+use crate::registry::{Exception, Kernel, Parameter, Preset, Values};
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "olia",
@@ -80,6 +81,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
             reason: "the Linux implementation rounds increases down to 1024ths of a segment",
         },
     ],
+    kernels: &[Kernel::MultipathTcp],
+    compared_by_default: false,
     build: |values| AdditiveControl::boxed(Olia::new(values)),
 };
 
@@ -222,6 +225,7 @@ impl AdditiveRule for Olia {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Subflows;
     use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
 
@@ -239,8 +243,8 @@ mod tests {
         olia.increase(subflows, r)
     }
 
-    /// mptcp_olia.c, `scale` = 10: 1024 / 600 is 1, 1024 / 1100 is 0. With half of the rate an increase is a quarter: 1024 / 4 / 300
-    /// is 0. A decrease is rounded towards zero too: (0.25 - 0.5) 1024 / 20 is -12.8.
+    /// mptcp_olia.c, `scale` = 10: 1024 / 600 is 1, 1024 / 1100 is 0. With half of the rate an increase is a
+    /// quarter: 1024 / 4 / 300 is 0. A decrease is rounded towards zero too: (0.25 - 0.5) 1024 / 20 is -12.8.
     #[test]
     fn linux_adds_whole_1024ths_of_a_segment() {
         let linux = olia("olia:linux");
@@ -352,10 +356,10 @@ mod tests {
         subflows[0].totals.bytes_acked = 50_000;
         let mut olia = build("olia");
         for _ in 0..359 {
-            olia.on_ack(&mut subflows, 1, &ack(1));
+            olia.on_ack(&mut Subflows::new(&mut subflows, 1), &ack(1));
         }
         assert_eq!(subflows[1].cwnd, 20);
-        olia.on_ack(&mut subflows, 1, &ack(1));
+        olia.on_ack(&mut Subflows::new(&mut subflows, 1), &ack(1));
         assert_eq!(subflows[1].cwnd, 19);
     }
 

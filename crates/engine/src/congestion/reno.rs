@@ -9,19 +9,19 @@
 //!
 //! Uncoupled: each subflow is a TCP connection of its own, so n of them at one bottleneck take n shares.
 //!
-//! Rulings. The RFC halves the flight size, Linux the window; they are the same when the window is the
-//! limit, and the window only grows then: the window. Every acknowledged segment counts (RFC 3465 with no
-//! limit L, as Linux), so delayed and stretch ACKs grow the window as fast as ACKs of single segments, unless the host counts
-//! ACKs.
-//! The window rounds down when it is halved.
+//! Rulings. The RFC halves the flight size, Linux the window; they are the same when the window is the limit,
+//! and the window only grows then: the window. Every acknowledged segment counts (RFC 3465 with no limit L,
+//! as Linux), so delayed and stretch ACKs grow the window as fast as ACKs of single segments, unless the host
+//! counts ACKs. The window rounds down when it is halved.
 //!
 //! Parameters: none.
 
 use super::subflows::PerSubflow;
-use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window, slow_start};
+use super::{Ack, CongestionControl, ControlEntry, LossCause, Subflows, half_window, slow_start};
 use crate::Nanos;
 use crate::config::AckCounting;
 use crate::metrics::SubflowMetrics;
+use crate::registry::Kernel;
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "reno",
@@ -30,6 +30,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     parameters: &[],
     presets: &[],
     exceptions: &[],
+    kernels: &[Kernel::Linux],
+    compared_by_default: false,
     build: |_| Box::new(Reno::default()),
 };
 
@@ -38,8 +40,8 @@ struct Reno {
     counts: PerSubflow<u32>,
 }
 
-/// Adds a segment for as many acknowledged ones as the window has, and `more`; `count` holds what is left (Linux's
-/// `tcp_cong_avoid_ai`, following the window within one ACK).
+/// Adds a segment for as many acknowledged ones as the window has, and `more`; `count` holds what is left
+/// (Linux's `tcp_cong_avoid_ai`, following the window within one ACK).
 fn avoid(subflow: &mut SubflowMetrics, count: &mut u32, mut acked: u32, more: u32) {
     // What was counted towards a larger window is worth at most one segment of a smaller one.
     *count = (*count).min(subflow.cwnd);
@@ -61,18 +63,20 @@ impl CongestionControl for Reno {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, _flows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
+    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, _now: Nanos) {
+        let i = subflows.index();
         self.counts.reset(i);
     }
 
-    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
+    fn on_ack(&mut self, subflows: &mut Subflows<'_>, ack: &Ack) {
+        let i = subflows.index();
         if !ack.cwnd_limited {
             return;
         }
-        let left = slow_start(&mut subflows[i], ack);
+        let left = slow_start(subflows.own_mut(), ack);
         if left > 0 {
             let more = u32::from(ack.counting == AckCounting::OneInAvoidance);
-            avoid(&mut subflows[i], self.counts.at(i), left, more);
+            avoid(subflows.own_mut(), self.counts.at(i), left, more);
         }
     }
 
@@ -95,32 +99,32 @@ mod tests {
             subflows[0].ssthresh = u32::MAX;
             let mut reno = Reno::default();
             for _ in 0..10 / group {
-                reno.on_ack(&mut subflows, 0, &ack(group));
+                reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(group));
             }
             assert_eq!(subflows[0].cwnd, 20, "ACKs of {group}");
         }
     }
 
-    /// Linux 3.14: `tcp_slow_start` counts segments, goes on to one above the threshold and leaves nothing; `tcp_cong_avoid_ai`
-    /// counts ACKs, and one more than the window has segments.
+    /// Linux 3.14: `tcp_slow_start` counts segments, goes on to one above the threshold and leaves nothing;
+    /// `tcp_cong_avoid_ai` counts ACKs, and one more than the window has segments.
     #[test]
     fn a_host_that_counts_acks_grows_by_one_in_one_ack_more_than_the_window_has_segments() {
         let mut subflows = subflows(&[subflow(10, 50)]);
         subflows[0].ssthresh = 14;
         let mut reno = Reno::default();
         let of = |acked| Ack { counting: AckCounting::OneInAvoidance, ..ack(acked) };
-        reno.on_ack(&mut subflows, 0, &of(4));
+        reno.on_ack(&mut Subflows::new(&mut subflows, 0), &of(4));
         assert_eq!(subflows[0].cwnd, 14, "at the threshold slow start goes on");
-        reno.on_ack(&mut subflows, 0, &of(40));
+        reno.on_ack(&mut Subflows::new(&mut subflows, 0), &of(40));
         assert_eq!(subflows[0].cwnd, 15, "to one above it, and the rest of the ACK counts for nothing");
         for acks in 0..16 {
             assert_eq!(subflows[0].cwnd, 15, "{acks} ACKs of two segments");
-            reno.on_ack(&mut subflows, 0, &of(2));
+            reno.on_ack(&mut Subflows::new(&mut subflows, 0), &of(2));
         }
         assert_eq!(subflows[0].cwnd, 16);
         for acks in 0..17 {
             assert_eq!(subflows[0].cwnd, 16, "{acks} ACKs that only sack");
-            reno.on_ack(&mut subflows, 0, &of(0));
+            reno.on_ack(&mut Subflows::new(&mut subflows, 0), &of(0));
         }
         assert_eq!(subflows[0].cwnd, 17);
     }
@@ -133,13 +137,13 @@ mod tests {
             let mut reno = Reno::default();
             for _ in 0..10 / group {
                 assert_eq!(subflows[0].cwnd, 10);
-                reno.on_ack(&mut subflows, 0, &ack(group));
+                reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(group));
             }
             assert_eq!(subflows[0].cwnd, 11, "ACKs of {group}");
             // 11 more for the next.
-            reno.on_ack(&mut subflows, 0, &ack(10));
+            reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(10));
             assert_eq!(subflows[0].cwnd, 11);
-            reno.on_ack(&mut subflows, 0, &ack(1));
+            reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(1));
             assert_eq!(subflows[0].cwnd, 12);
         }
     }
@@ -149,7 +153,7 @@ mod tests {
         // 10 + 11 + 12 = 33 acknowledged segments: 10 -> 13.
         let mut subflows = subflows(&[subflow(10, 50)]);
         let mut reno = Reno::default();
-        reno.on_ack(&mut subflows, 0, &ack(33));
+        reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(33));
         assert_eq!(subflows[0].cwnd, 13);
     }
 
@@ -158,7 +162,7 @@ mod tests {
         // From 10 to the threshold 12 takes 2 of 14; the other 12 make a full window: 13.
         let mut subflows = subflows(&[subflow(10, 50)]);
         subflows[0].ssthresh = 12;
-        Reno::default().on_ack(&mut subflows, 0, &ack(14));
+        Reno::default().on_ack(&mut Subflows::new(&mut subflows, 0), &ack(14));
         assert_eq!(subflows[0].cwnd, 13);
     }
 
@@ -166,13 +170,13 @@ mod tests {
     fn a_loss_halves_and_drops_the_fraction() {
         let mut subflows = subflows(&[subflow(11, 50)]);
         let mut reno = Reno::default();
-        reno.on_ack(&mut subflows, 0, &ack(10));
+        reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(10));
         assert_eq!(reno.ssthresh(&subflows, 0, LossCause::FastRetransmit, 0), 5);
         subflows[0].cwnd = 5;
         subflows[0].ssthresh = 5;
-        reno.on_ack(&mut subflows, 0, &ack(4));
+        reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(4));
         assert_eq!(subflows[0].cwnd, 5);
-        reno.on_ack(&mut subflows, 0, &ack(1));
+        reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(1));
         assert_eq!(subflows[0].cwnd, 6);
         subflows[0].cwnd = 1;
         assert_eq!(reno.ssthresh(&subflows, 0, LossCause::Timeout, 0), 2);
@@ -182,9 +186,9 @@ mod tests {
     fn a_window_reduced_by_others_keeps_at_most_one_segment_of_credit() {
         let mut subflows = subflows(&[subflow(100, 50)]);
         let mut reno = Reno::default();
-        reno.on_ack(&mut subflows, 0, &ack(99));
+        reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(99));
         subflows[0].cwnd = 10;
-        reno.on_ack(&mut subflows, 0, &ack(1));
+        reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(1));
         assert_eq!(subflows[0].cwnd, 11);
     }
 }

@@ -34,6 +34,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     parameters: &[],
     presets: &[],
     exceptions: &[],
+    kernels: &[],
+    compared_by_default: false,
     build: |_| AdditiveControl::boxed(RttCompensator),
 };
 
@@ -72,6 +74,7 @@ impl AdditiveRule for RttCompensator {
 #[cfg(test)]
 mod tests {
     use super::super::LossCause;
+    use super::super::Subflows;
     use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
 
@@ -124,9 +127,9 @@ mod tests {
     fn the_window_follows_and_a_loss_halves() {
         let mut list = subflows(&[subflow(10, 100), subflow(10, 100)]);
         let mut control = build("rtt-compensator");
-        control.on_ack(&mut list, 0, &ack(39));
+        control.on_ack(&mut Subflows::new(&mut list, 0), &ack(39));
         assert_eq!(list[0].cwnd, 10);
-        control.on_ack(&mut list, 0, &ack(1));
+        control.on_ack(&mut Subflows::new(&mut list, 0), &ack(1));
         assert_eq!(list[0].cwnd, 11);
         assert_eq!(control.ssthresh(&list, 0, LossCause::FastRetransmit, 0), 5);
         list[0].cwnd = 1;

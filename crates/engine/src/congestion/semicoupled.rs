@@ -37,6 +37,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     )],
     presets: &[],
     exceptions: &[],
+    kernels: &[],
+    compared_by_default: false,
     build: |values| AdditiveControl::boxed(SemiCoupled { a: values.number("a") }),
 };
 
@@ -67,6 +69,7 @@ impl AdditiveRule for SemiCoupled {
 #[cfg(test)]
 mod tests {
     use super::super::LossCause;
+    use super::super::Subflows;
     use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
 
@@ -86,9 +89,9 @@ mod tests {
         // a = 0.4: 0.4/40 = 0.01: the 100th acknowledged segment adds one.
         let mut list = subflows(&[subflow(10, 100), subflow(30, 10)]);
         let mut control = build("semicoupled(a=0.4)");
-        control.on_ack(&mut list, 0, &ack(99));
+        control.on_ack(&mut Subflows::new(&mut list, 0), &ack(99));
         assert_eq!(list[0].cwnd, 10);
-        control.on_ack(&mut list, 0, &ack(1));
+        control.on_ack(&mut Subflows::new(&mut list, 0), &ack(1));
         assert_eq!(list[0].cwnd, 11);
         assert_eq!(control.ssthresh(&list, 1, LossCause::FastRetransmit, 0), 15);
         list[1].cwnd = 3;

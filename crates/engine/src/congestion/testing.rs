@@ -1,6 +1,6 @@
 //! Helpers for the tests of congestion controls.
 
-use super::{Ack, CongestionControl, builtin};
+use super::{Ack, CongestionControl, Subflows, builtin};
 use crate::config::AckCounting;
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::{MILLISECOND, PathId, SubflowId};
@@ -55,7 +55,7 @@ pub(super) fn round_trip(
 ) {
     for j in 0..segments {
         let rtt = Some(rtt_ms * MILLISECOND);
-        control.on_ack(subflows, i, &Ack { rtt, round_start: j == 0, ..ack(1) });
+        control.on_ack(&mut Subflows::new(subflows, i), &Ack { rtt, round_start: j == 0, ..ack(1) });
     }
 }
 

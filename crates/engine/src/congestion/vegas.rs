@@ -31,10 +31,10 @@
 
 use super::delay::{Delay, Round, RoundTrip};
 use super::subflows::PerSubflow;
-use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window, slow_start};
+use super::{Ack, CongestionControl, ControlEntry, LossCause, Subflows, half_window, slow_start};
 use crate::Nanos;
 use crate::metrics::SubflowMetrics;
-use crate::registry::{Parameter, Preset};
+use crate::registry::{Kernel, Parameter, Preset};
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "vegas",
@@ -52,6 +52,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         values: &[("every-other", 0.0)],
     }],
     exceptions: &[],
+    kernels: &[Kernel::Linux],
+    compared_by_default: false,
     build: |values| {
         Box::new(Vegas {
             states: PerSubflow::default(),
@@ -113,12 +115,14 @@ impl CongestionControl for Vegas {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, _flows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
+    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, _now: Nanos) {
+        let i = subflows.index();
         self.states.reset(i);
     }
 
-    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
-        let subflow = &mut subflows[i];
+    fn on_ack(&mut self, subflows: &mut Subflows<'_>, ack: &Ack) {
+        let i = subflows.index();
+        let subflow = subflows.own_mut();
         let state = self.states.at(i);
         let round = state.delay.on_ack(ack);
         if let Round::Measured(RoundTrip { base, least, .. }) = round {
@@ -189,10 +193,10 @@ mod tests {
             list[0].cwnd = 20;
             round_trip(&mut *vegas, &mut list, 0, 20, ms);
             list[0].cwnd = 20;
-            vegas.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(1) });
+            vegas.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(1) });
             assert_eq!(list[0].cwnd, expected, "{ms} ms");
             // Within the round trip nothing moves.
-            vegas.on_ack(&mut list, 0, &ack(10));
+            vegas.on_ack(&mut Subflows::new(&mut list, 0), &ack(10));
             assert_eq!(list[0].cwnd, expected, "{ms} ms");
             assert_close(vegas.metrics(&list, 0)[0].1, 20.0 * (ms - 100) as f64 / ms as f64);
         }
@@ -207,7 +211,7 @@ mod tests {
             round_trip(&mut *vegas, &mut list, 0, 20, 100);
             round_trip(&mut *vegas, &mut list, 0, 20, 125);
             list[0].cwnd = 20;
-            vegas.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(1) });
+            vegas.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(1) });
             assert_eq!(list[0].cwnd, 20, "{spec}");
         }
     }
@@ -241,15 +245,15 @@ mod tests {
         round_trip(&mut *vegas, &mut list, 0, 20, 100);
         assert_eq!(list[0].cwnd, 20);
         for ms in [110, 112, 115] {
-            vegas.on_ack(&mut list, 0, &Ack { rtt: Some(ms * MILLISECOND), ..ack(0) });
+            vegas.on_ack(&mut Subflows::new(&mut list, 0), &Ack { rtt: Some(ms * MILLISECOND), ..ack(0) });
         }
         // Those were part of the first round trip, whose least is 100 ms: nothing yet.
-        vegas.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(0) });
+        vegas.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(0) });
         assert!(list[0].in_slow_start());
         for ms in [110, 112, 115] {
-            vegas.on_ack(&mut list, 0, &Ack { rtt: Some(ms * MILLISECOND), ..ack(0) });
+            vegas.on_ack(&mut Subflows::new(&mut list, 0), &Ack { rtt: Some(ms * MILLISECOND), ..ack(0) });
         }
-        vegas.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(1) });
+        vegas.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(1) });
         assert_eq!((list[0].cwnd, list[0].ssthresh), (19, 19));
         assert!(!list[0].in_slow_start());
     }
@@ -263,12 +267,18 @@ mod tests {
         list[0].cwnd = 20;
         for _ in 0..2 {
             // w 20, base 100, rtt 125 ms: exactly 4, at the end of the second.
-            vegas.on_ack(&mut list, 0, &Ack { rtt: Some(125 * MILLISECOND), round_start: true, ..ack(0) });
+            vegas.on_ack(
+                &mut Subflows::new(&mut list, 0),
+                &Ack { rtt: Some(125 * MILLISECOND), round_start: true, ..ack(0) },
+            );
             for _ in 0..3 {
-                vegas.on_ack(&mut list, 0, &Ack { rtt: Some(125 * MILLISECOND), ..ack(0) });
+                vegas.on_ack(
+                    &mut Subflows::new(&mut list, 0),
+                    &Ack { rtt: Some(125 * MILLISECOND), ..ack(0) },
+                );
             }
         }
-        vegas.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(0) });
+        vegas.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(0) });
         assert_close(vegas.metrics(&list, 0)[0].1, 4.0);
         assert!(list[0].in_slow_start());
     }
@@ -293,10 +303,13 @@ mod tests {
         let mut list = subflows(&[subflow(2, 100)]);
         let mut vegas = build("vegas");
         for expected in [3, 4, 5] {
-            vegas.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(2) });
+            vegas.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(2) });
             assert_eq!(list[0].cwnd, expected);
         }
-        vegas.on_ack(&mut list, 0, &Ack { round_start: true, cwnd_limited: false, ..ack(2) });
+        vegas.on_ack(
+            &mut Subflows::new(&mut list, 0),
+            &Ack { round_start: true, cwnd_limited: false, ..ack(2) },
+        );
         assert_eq!(list[0].cwnd, 5);
     }
 
@@ -307,7 +320,7 @@ mod tests {
         round_trip(&mut *vegas, &mut list, 0, 20, 100);
         vegas.on_idle_restart(&list, 0, 1);
         round_trip(&mut *vegas, &mut list, 0, 20, 200);
-        vegas.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(1) });
+        vegas.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(1) });
         assert_close(vegas.metrics(&list, 0)[0].1, 0.0);
     }
 
@@ -320,7 +333,10 @@ mod tests {
         assert_eq!(vegas.ssthresh(&list, 0, LossCause::FastRetransmit, 0), 10);
         list[0].cwnd = 10;
         // Unmeasured: one segment, not a judgement on old samples.
-        vegas.on_ack(&mut list, 0, &Ack { round_start: true, rtt: Some(900 * MILLISECOND), ..ack(1) });
+        vegas.on_ack(
+            &mut Subflows::new(&mut list, 0),
+            &Ack { round_start: true, rtt: Some(900 * MILLISECOND), ..ack(1) },
+        );
         assert_eq!(list[0].cwnd, 11);
         list[0].cwnd = 3;
         assert_eq!(vegas.ssthresh(&list, 0, LossCause::Timeout, 0), 2);

@@ -23,8 +23,8 @@
 //! Preset `linux`: base is the least of the whole connection, and a timeout too takes only a fifth when N <
 //! beta.
 //!
-//! Parameters: `beta` (3 segments; 0 to 1000), `reset-base` (true: base is measured anew after each loss; preset
-//! `linux`: false), `timeouts-differ` (false; preset `linux`: true).
+//! Parameters: `beta` (3 segments; 0 to 1000), `reset-base` (true: base is measured anew after each loss;
+//! preset `linux`: false), `timeouts-differ` (false; preset `linux`: true).
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -35,7 +35,7 @@ use super::subflows::{PerSubflow, window};
 use super::vegas::queued;
 use super::{Ack, ControlEntry, LossCause, half_window};
 use crate::metrics::SubflowMetrics;
-use crate::registry::{Parameter, Preset, Values};
+use crate::registry::{Kernel, Parameter, Preset, Values};
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "veno",
@@ -44,6 +44,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     parameters: PARAMETERS,
     presets: PRESETS,
     exceptions: &[],
+    kernels: &[Kernel::Linux],
+    compared_by_default: false,
     build: |values| AdditiveControl::boxed(Veno::<Uncoupled>::new(values)),
 };
 
@@ -193,6 +195,7 @@ impl Growth for Uncoupled {
 #[cfg(test)]
 mod tests {
     use super::super::CongestionControl;
+    use super::super::Subflows;
     use super::super::testing::{ack, assert_close, build, round_trip, subflow, subflows};
     use super::*;
 
@@ -200,15 +203,18 @@ mod tests {
     fn veno(spec: &str, ms: u64) -> (Box<dyn CongestionControl>, Vec<SubflowMetrics>) {
         let mut list = subflows(&[subflow(20, 100)]);
         let mut control = build(spec);
-        control.subflow_added(&mut list, 0, 0);
+        control.subflow_added(&mut Subflows::new(&mut list, 0), 0);
         // ACKs of nothing, so that the window stays where it is.
         for (samples, ms) in [(5, 100), (5, ms)] {
             for j in 0..samples {
                 let sample = Some(ms * crate::MILLISECOND);
-                control.on_ack(&mut list, 0, &Ack { rtt: sample, round_start: j == 0, ..ack(0) });
+                control.on_ack(
+                    &mut Subflows::new(&mut list, 0),
+                    &Ack { rtt: sample, round_start: j == 0, ..ack(0) },
+                );
             }
         }
-        control.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(0) });
+        control.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(0) });
         (control, list)
     }
 
@@ -258,9 +264,9 @@ mod tests {
     fn a_full_path_is_probed_at_half_the_pace() {
         for (ms, needed) in [(110, 20), (125, 40)] {
             let (mut control, mut list) = veno("veno", ms);
-            control.on_ack(&mut list, 0, &ack(needed - 1));
+            control.on_ack(&mut Subflows::new(&mut list, 0), &ack(needed - 1));
             assert_eq!(list[0].cwnd, 20, "{ms} ms");
-            control.on_ack(&mut list, 0, &ack(1));
+            control.on_ack(&mut Subflows::new(&mut list, 0), &ack(1));
             assert_eq!(list[0].cwnd, 21, "{ms} ms");
         }
     }
@@ -272,14 +278,14 @@ mod tests {
             control.ssthresh(&list, 0, LossCause::FastRetransmit, 0);
             round_trip(&mut *control, &mut list, 0, 5, 200);
             list[0].cwnd = 20;
-            control.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(0) });
+            control.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(0) });
             assert_close(control.metrics(&list, 0)[0].1, expected);
         }
         // And after an idle time.
         let (mut control, mut list) = veno("veno:linux", 110);
         control.on_idle_restart(&list, 0, 1);
         round_trip(&mut *control, &mut list, 0, 5, 200);
-        control.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(0) });
+        control.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(0) });
         assert_close(control.metrics(&list, 0)[0].1, 0.0);
     }
 
@@ -288,7 +294,7 @@ mod tests {
         let (mut control, mut list) = veno("veno:linux", 110);
         round_trip(&mut *control, &mut list, 0, 5, 200);
         control.ssthresh(&list, 0, LossCause::FastRetransmit, 0);
-        control.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(0) });
+        control.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(0) });
         assert_close(control.metrics(&list, 0)[0].1, 20.0 * 10.0 / 110.0);
     }
 }

@@ -30,9 +30,9 @@
 use super::delay::{Delay, Round};
 use super::subflows::{PerSubflow, counted};
 use super::vegas::{grow, leave_slow_start, queued, shrink};
-use super::{Ack, CongestionControl, ControlEntry, LossCause, half_window, slow_start};
+use super::{Ack, CongestionControl, ControlEntry, LossCause, Subflows, half_window, slow_start};
 use crate::metrics::SubflowMetrics;
-use crate::registry::{Exception, Parameter};
+use crate::registry::{Exception, Kernel, Parameter};
 use crate::{Nanos, SECOND};
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
@@ -49,6 +49,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         rule: "harmless",
         reason: "the draft couples what is queued, not the increase: where nothing queues, each adds one per round trip",
     }],
+    kernels: &[Kernel::MultipathTcp],
+    compared_by_default: false,
     build: |values| {
         Box::new(WVegas {
             states: PerSubflow::default(),
@@ -87,7 +89,8 @@ struct WVegas {
 
 impl WVegas {
     /// Congestion avoidance at the end of a round trip.
-    fn avoid(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack, base: Nanos, rtt: Nanos) {
+    fn avoid(&mut self, subflows: &mut Subflows<'_>, ack: &Ack, base: Nanos, rtt: Nanos) {
+        let i = subflows.index();
         let diff = queued(subflows[i].cwnd, base, rtt);
         if diff >= self.states.at(i).alpha {
             self.states.at(i).rate = f64::from(subflows[i].cwnd) * SECOND as f64 / rtt.max(1) as f64;
@@ -96,7 +99,7 @@ impl WVegas {
             let state = self.states.at(i);
             state.alpha = (state.rate * share).max(LEAST_ALPHA);
         }
-        let subflow = &mut subflows[i];
+        let subflow = subflows.own_mut();
         let state = self.states.at(i);
         if diff < state.alpha {
             grow(subflow, ack);
@@ -121,17 +124,20 @@ impl CongestionControl for WVegas {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, _flows: &mut [SubflowMetrics], i: usize, _now: Nanos) {
+    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, _now: Nanos) {
+        let i = subflows.index();
         self.states.reset(i);
     }
 
-    fn subflow_removed(&mut self, _flows: &mut [SubflowMetrics], i: usize) {
+    fn subflow_removed(&mut self, subflows: &mut Subflows<'_>) {
+        let i = subflows.index();
         self.states.reset(i);
     }
 
-    fn on_ack(&mut self, subflows: &mut [SubflowMetrics], i: usize, ack: &Ack) {
+    fn on_ack(&mut self, subflows: &mut Subflows<'_>, ack: &Ack) {
+        let i = subflows.index();
         let round = self.states.at(i).delay.on_ack(ack);
-        let subflow = &mut subflows[i];
+        let subflow = subflows.own_mut();
         if subflow.in_slow_start() {
             match round {
                 Round::Measured(trip) if queued(subflow.cwnd, trip.base, trip.mean) > self.gamma => {
@@ -147,7 +153,7 @@ impl CongestionControl for WVegas {
         match round {
             Round::Running => {}
             Round::Unmeasured => grow(subflow, ack),
-            Round::Measured(trip) => self.avoid(subflows, i, ack, trip.base, trip.mean),
+            Round::Measured(trip) => self.avoid(subflows, ack, trip.base, trip.mean),
         }
     }
 
@@ -186,7 +192,7 @@ mod tests {
             .map(|ms| {
                 round_trip(control, list, i, 10, *ms);
                 list[i].cwnd = cwnd;
-                control.on_ack(list, i, &Ack { round_start: true, ..ack(1) });
+                control.on_ack(&mut Subflows::new(list, i), &Ack { round_start: true, ..ack(1) });
                 list[i].cwnd
             })
             .collect()
@@ -217,7 +223,7 @@ mod tests {
         rounds(&mut *control, &mut list, 0, 60, &[150]);
         assert_close(control.metrics(&list, 0)[0].1, 20.0 / 3.0);
         // A share of less than 2 is 2: x = 6/0.15 = 40 of 440: 0.9.
-        control.subflow_removed(&mut list, 1);
+        control.subflow_removed(&mut Subflows::new(&mut list, 1));
         rounds(&mut *control, &mut list, 1, 6, &[150]);
         assert_close(control.metrics(&list, 1)[0].1, 2.0);
     }
@@ -228,7 +234,7 @@ mod tests {
         let mut control = build("wvegas(drain=false)");
         rounds(&mut *control, &mut list, 0, 60, &[150]);
         rounds(&mut *control, &mut list, 1, 30, &[150]);
-        control.subflow_removed(&mut list, 1);
+        control.subflow_removed(&mut Subflows::new(&mut list, 1));
         rounds(&mut *control, &mut list, 0, 60, &[150]);
         assert_close(control.metrics(&list, 0)[0].1, 10.0);
     }
@@ -267,11 +273,11 @@ mod tests {
         // w 30 at 102 ms: diff 0.59; at 110 ms: 2.7, the path holds 27.27.
         round_trip(&mut *control, &mut list, 0, 10, 102);
         list[0].cwnd = 30;
-        control.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(1) });
+        control.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(1) });
         assert_eq!(list[0].cwnd, 31);
         round_trip(&mut *control, &mut list, 0, 10, 110);
         list[0].cwnd = 30;
-        control.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(1) });
+        control.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(1) });
         assert_eq!((list[0].cwnd, list[0].ssthresh), (28, 28));
     }
 
@@ -309,7 +315,7 @@ mod tests {
         round_trip(&mut *control, &mut list, 0, 10, 300);
         round_trip(&mut *control, &mut list, 0, 10, 300);
         list[0].cwnd = 50;
-        control.on_ack(&mut list, 0, &Ack { round_start: true, ..ack(1) });
+        control.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(1) });
         assert_eq!(list[0].cwnd, 51);
     }
 

@@ -21,43 +21,45 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
-    /// Writes a prefix of `data` and returns its length; after a short write [`Event::Writable`](crate::mptcp::Event::Writable) follows.
+    /// Writes a prefix of `data` and returns its length; after a short write
+    /// [`Event::Writable`](crate::mptcp::Event::Writable) follows.
     ///
     /// # Errors
     /// When the connection is lost or forgotten, or our side is closed.
     pub fn write(&mut self, now: Nanos, id: ConnectionId, data: P) -> Result<usize, StreamError> {
         let connection = self.get(id)?;
-        let taken = connection.write(now, data).ok_or_else(|| connection.write_error())?;
+        let taken = connection.write(now, data).ok_or_else(|| connection.closing.write_error())?;
         self.on_changed(now, id.index);
         Ok(taken)
     }
 
-    /// Reads up to `max` bytes: `None` when there is nothing now, an empty payload at the end of the stream. What came before a
-    /// connection was lost can still be read; the endpoint keeps it until it is read, or until [`close`](Self::close) or
-    /// [`abort`](Self::abort).
+    /// Reads up to `max` bytes: `None` when there is nothing now, an empty payload at the end of the stream.
+    /// What came before a connection was lost can still be read; the endpoint keeps it until it is read, or
+    /// until [`close`](Self::close) or [`abort`](Self::abort).
     ///
     /// # Errors
     /// When the connection is lost and everything read, or forgotten.
     pub fn read(&mut self, now: Nanos, id: ConnectionId, max: usize) -> Result<Option<P>, StreamError> {
-        let data = self.get(id)?.read(now, max);
+        let data = self.get(id)?.read(now, max, true);
         self.after_read(id, data)
     }
 
     fn after_read(&mut self, id: ConnectionId, data: Option<P>) -> Result<Option<P>, StreamError> {
         let connection = self.get(id)?;
-        let lost = if data.is_none() { connection.loss() } else { None };
-        if connection.has_pending_tx() || connection.is_forgettable() {
+        let lost = if data.is_none() { connection.closing.loss() } else { None };
+        if connection.may_transmit || connection.is_forgettable() {
             self.queue_tx(id.index);
         }
         lost.map_or(Ok(data), |reason| Err(StreamError::Lost(reason)))
     }
 
-    /// As [`Self::read`], but what comes next as it arrived, so that no byte is copied: perhaps less than there is.
+    /// As [`Self::read`], but what comes next as it arrived, so that no byte is copied: perhaps less than
+    /// there is.
     ///
     /// # Errors
     /// As [`Self::read`].
     pub fn read_piece(&mut self, now: Nanos, id: ConnectionId, max: usize) -> Result<Option<P>, StreamError> {
-        let data = self.get(id)?.read_piece(now, max);
+        let data = self.get(id)?.read(now, max, false);
         self.after_read(id, data)
     }
 
@@ -66,7 +68,10 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     pub fn ask_again(&mut self) -> bool {
         let mut any = false;
         for index in 0..self.slots.len() {
-            if self.slots[index].connection.as_deref_mut().is_some_and(Connection::ask_again) {
+            if let Some(connection) = self.slots[index].connection.as_deref_mut()
+                && connection.scheduling.is_undecided()
+            {
+                connection.wake();
                 self.queue_tx(index as u32);
                 any = true;
             }
@@ -82,8 +87,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
-    /// Closes our side, and is not interested in what the peer still sends. A connection that is still being opened is cancelled:
-    /// it is forgotten with what was written, and no event follows.
+    /// Closes our side, and is not interested in what the peer still sends. A connection that is still being
+    /// opened is cancelled: it is forgotten with what was written, and no event follows.
     pub fn close(&mut self, now: Nanos, id: ConnectionId) {
         if let Ok(connection) = self.get(id) {
             connection.close(now);
@@ -91,7 +96,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
-    /// Throws the connection away (MP_FASTCLOSE, or RST). No event follows. A connection that is still being opened is cancelled.
+    /// Throws the connection away (MP_FASTCLOSE, or RST). No event follows. A connection that is still being
+    /// opened is cancelled.
     pub fn abort(&mut self, now: Nanos, id: ConnectionId) {
         if let Ok(connection) = self.get(id) {
             connection.abort();
@@ -116,7 +122,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// Declares how many bytes will be written in all, for schedulers that ask.
     pub fn declare_size(&mut self, id: ConnectionId, bytes: u64) {
         if let Ok(connection) = self.get(id) {
-            connection.declare_size(bytes);
+            connection.send.declare(bytes);
         }
     }
 
@@ -133,7 +139,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         if let Ok(connection) = self.get(id) {
             let first = connection.tuple(crate::SubflowId(0)).map(|tuple| tuple.destination());
             if let Some(remote) = remote.or(first) {
-                connection.request_join(JoinRequest {
+                connection.may_transmit |= connection.joining().request(JoinRequest {
                     path,
                     local,
                     remote,
@@ -159,7 +165,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// Makes a path's subflows backups, or not, and tells the peer (MP_PRIO).
     pub fn set_backup(&mut self, now: Nanos, id: ConnectionId, path: PathId, backup: bool) {
         if let Ok(connection) = self.get(id) {
-            connection.set_backup(path, backup);
+            connection.subflows.set_backup(path, backup);
+            connection.wake();
             self.on_changed(now, id.index);
         }
     }

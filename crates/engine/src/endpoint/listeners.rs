@@ -14,17 +14,17 @@ fn stands_for(listener: SocketAddr, address: SocketAddr) -> bool {
 }
 
 impl<P: Payload, E: Entropy> Endpoint<P, E> {
-    /// Accepts connections to `address`, each with these settings; an unspecified IP address stands for all. A later call for
-    /// the same address replaces its settings for connections to come.
+    /// Accepts connections to `address`, each with these settings; an unspecified IP address stands for all.
+    /// A later call for the same address replaces its settings for connections to come.
     pub fn listen(&mut self, address: SocketAddr, config: Arc<ConnectionConfig>) {
         //= RFC 9293 MUST-41 MUST-42
         self.listeners.retain(|(known, _)| *known != address);
         self.listeners.push((address, config));
     }
 
-    /// Accepts no more connections to `address`: SYNs are answered with RST, and connections that nobody has heard of yet (no
-    /// [`Event::Accepted`](crate::mptcp::Event::Accepted)) are reset. Connections that were accepted stay. Returns false if
-    /// nothing listened there.
+    /// Accepts no more connections to `address`: SYNs are answered with RST, and connections that nobody has
+    /// heard of yet (no [`Event::Accepted`](crate::mptcp::Event::Accepted)) are reset. Connections that were
+    /// accepted stay. Returns false if nothing listened there.
     pub fn stop_listening(&mut self, now: Nanos, address: SocketAddr) -> bool {
         let before = self.listeners.len();
         self.listeners.retain(|(known, _)| *known != address);
@@ -36,7 +36,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             let Some(connection) = slot.connection.as_deref_mut().filter(|_| slot.half_open) else {
                 continue;
             };
-            let local = connection.first_tuple().map(|tuple| tuple.source());
+            let local = connection.subflows.first_tuple().map(|tuple| tuple.source());
             if local.is_some_and(|local| !self.listeners.iter().any(|(known, _)| stands_for(*known, local))) {
                 connection.abort();
                 self.on_changed(now, index as u32);

@@ -1,8 +1,8 @@
-//! The endpoint's counters by the names that `nstat -asz` prints for the kernel's (`net/mptcp/mib.h`, RFC 4022), so
-//! that the two can be laid side by side.
+//! The endpoint's counters by the names that `nstat -asz` prints for the kernel's (`net/mptcp/mib.h`, RFC
+//! 4022), so that the two can be laid side by side.
 //!
-//! Each is counted where the kernel counts it: opening and joining once per connection or subflow, control options
-//! once per segment. What the engine has no notion of is absent, not 0.
+//! Each is counted where the kernel counts it: opening and joining once per connection or subflow, control
+//! options once per segment. What the engine has no notion of is absent, not 0.
 
 use ropewalk_wire::{Payload, Segment};
 
@@ -78,15 +78,14 @@ struct Totals {
 
 impl Totals {
     fn add<P: Payload>(&mut self, connection: &Connection<P>) {
-        self.tcp += &connection.tcp_totals();
-        self.checksum_errors += connection.checksum_errors();
-        let [announcements, announced_ports, fast_closes] = connection.accepted_controls();
-        self.announcements += announcements;
-        self.announced_ports += announced_ports;
-        self.fast_closes += fast_closes;
+        self.tcp += &connection.subflows.totals();
+        self.checksum_errors += connection.stats.checksum_errors;
+        self.announcements += connection.stats.announcements;
+        self.announced_ports += connection.stats.announced_ports;
+        self.fast_closes += connection.stats.fast_closes;
         self.join_hmac_failures[usize::from(connection.role() == Role::Client)] +=
-            connection.join_hmac_failures();
-        self.established += u64::from(connection.is_established());
+            connection.stats.join_hmac_failures;
+        self.established += u64::from(connection.is_multipath() && !connection.closing.is_terminated());
     }
 }
 
@@ -126,7 +125,7 @@ impl Mib {
                 mptcp.capable_ack_rx += u64::from(*multipath);
             }
             Event::SubflowAdded { subflow, .. } => {
-                if connection.is_our_join(*subflow) {
+                if connection.subflows.is_our_join(*subflow) {
                     mptcp.join_synack_rx += 1;
                 } else {
                     self.passive_opens += 1;
@@ -177,7 +176,8 @@ impl Mib {
         count(rare.mp_prio.is_some(), |m| &mut m.prio_rx, |m| &mut m.prio_tx);
         count(rare.mp_fail.is_some(), |m| &mut m.fail_rx, |m| &mut m.fail_tx);
         count(rare.mp_tcprst.is_some(), |m| &mut m.rst_rx, |m| &mut m.rst_tx);
-        // What a connection takes of ADD_ADDR and MP_FASTCLOSE it counts itself: only what is authentic, as the kernel.
+        // What a connection takes of ADD_ADDR and MP_FASTCLOSE it counts itself: only what is authentic, as
+        // the kernel.
         mptcp.add_addr_tx += u64::from(sent && announced.is_some_and(|add| !add.echo));
         mptcp.fastclose_tx += u64::from(sent && rare.fastclose.is_some());
     }

@@ -1,5 +1,5 @@
-//! Many connections: demultiplexing by four-tuple and, for joins, by token; listening with a bounded backlog; deadlines; the
-//! verbs. The [crate's page](crate#the-order-of-calls) has the order of calls.
+//! Many connections: demultiplexing by four-tuple and, for joins, by token; listening with a bounded backlog;
+//! deadlines; the verbs. The [crate's page](crate#the-order-of-calls) has the order of calls.
 
 mod batch;
 mod calls;
@@ -9,10 +9,10 @@ mod handles;
 mod keyed;
 mod listeners;
 mod mib;
-mod options;
 mod readiness;
 mod routes;
 mod slot;
+mod socket_options;
 mod stray;
 mod syn_cookies;
 
@@ -27,6 +27,7 @@ pub use crate::config::{ConnectionConfig, EndpointConfig};
 use crate::inline_queue::InlineQueue;
 pub use crate::mptcp::StreamError;
 use crate::mptcp::{Connection, Event, Role};
+use crate::tcp::Tcb;
 use crate::{Entropy, Nanos, PathId};
 use keyed::Keyed;
 use routes::Routes;
@@ -152,7 +153,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.mib.opened(config.multipath);
         let mut connection =
             Box::new(Connection::new(Role::Client, config, key, self.timestamp_offset(&tuple)));
-        connection.open(now, path, tuple, mtu, isn);
+        connection.open(now, path, |cx| Tcb::connect(cx, tuple, mtu, isn));
         let token = connection.token();
         let id = self.insert(connection, false);
         self.tokens.insert(token, id.index);
@@ -161,14 +162,14 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         Ok(id)
     }
 
-    /// A segment arrived on `path`: the number of the device that it came from. It decides where answers to segments of no
-    /// connection leave, and which path a subflow has that the peer opens.
+    /// A segment arrived on `path`: the number of the device that it came from. It decides where answers to
+    /// segments of no connection leave, and which path a subflow has that the peer opens.
     pub fn on_segment(&mut self, now: Nanos, path: PathId, mut segment: Segment<P>) {
         self.on_segment_in_place(now, path, None, &mut segment);
     }
 
-    /// As [`on_segment`](Self::on_segment), without moving the segment: its payload and options are taken out, and the rest
-    /// is left unspecified. `hint`: the subflow that probably receives it.
+    /// As [`on_segment`](Self::on_segment), without moving the segment: its payload and options are taken
+    /// out, and the rest is left unspecified. `hint`: the subflow that probably receives it.
     #[inline]
     pub fn on_segment_in_place(
         &mut self,
@@ -184,7 +185,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             && let Some(connection) = slot.connection.as_deref_mut()
             && connection.on_predicted_segment(now, usize::from(handle.subflow), segment)
         {
-            let has_events = connection.has_event() || connection.has_join_requests();
+            let has_events = !connection.events.is_empty() || connection.path_manager.has_join_requests();
             slot.queue(handle.index, &mut self.pending_tx);
             if has_events {
                 self.collect_events(now, handle.index);
@@ -200,11 +201,11 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let Some(handle) = self.find(&segment.tuple) else { return self.on_stray(now, path, segment) };
         let SubflowHandle { index, subflow } = handle;
         let Some(connection) = self.slots[index as usize].connection.as_mut() else { return };
-        if segment.flags.contains(Flags::SYN) && connection.gives_way_to(subflow as usize, segment) {
+        if segment.flags.contains(Flags::SYN) && connection.subflows.gives_way_to(subflow as usize, segment) {
             self.on_successor(now, path, handle, segment);
             return;
         }
-        if connection.is_gone(subflow as usize) {
+        if connection.subflows.is_gone(subflow as usize) {
             //= RFC 9293 3.10.7.1 a segment for a closed connection is answered with RST
             if !segment.flags.contains(Flags::RST) {
                 self.send_reset(path, segment, None);
@@ -221,14 +222,16 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let receives = |handle: &SubflowHandle| {
             let connection =
                 self.slots.get(handle.index as usize).and_then(|slot| slot.connection.as_deref());
-            connection.is_some_and(|connection| connection.receives(usize::from(handle.subflow), tuple))
+            connection
+                .is_some_and(|connection| connection.subflows.receives(usize::from(handle.subflow), tuple))
         };
         let cached = self.routes.cached(tuple).filter(receives);
         cached.or_else(|| self.routes.get_and_cache(tuple))
     }
 
-    /// A router says that a packet of ours was too big (RFC 1191, RFC 8201). Believed only if it quotes something that
-    /// is in flight (RFC 5927 4.1); then the subflow's segments become smaller, and what didn't fit is sent again.
+    /// A router says that a packet of ours was too big (RFC 1191, RFC 8201). Believed only if it quotes
+    /// something that is in flight (RFC 5927 4.1); then the subflow's segments become smaller, and what
+    /// didn't fit is sent again.
     #[cold]
     pub fn on_too_big(&mut self, now: Nanos, message: &TooBig) {
         let found = self.routes.get(&message.tuple.reversed());
@@ -240,8 +243,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
-    /// The next segment to send and its path; with `max_segments` > 1 perhaps a super-segment of that many. Changes
-    /// with every other call.
+    /// The next segment to send and its path; with `max_segments` > 1 perhaps a super-segment of that many.
+    /// Changes with every other call.
     pub fn poll_transmit(&mut self, now: Nanos, max_segments: u32) -> Option<(PathId, Segment<P>)> {
         let mut segment = Segment::blank();
         let path = self.poll_transmit_into(now, max_segments, &mut segment)?;
@@ -271,8 +274,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         None
     }
 
-    /// As [`poll_transmit_into`](Self::poll_transmit_into) until there is nothing more: `carry` is called with each segment
-    /// and its path. It saves a world that carries segments at once coming back for each.
+    /// As [`poll_transmit_into`](Self::poll_transmit_into) until there is nothing more: `carry` is called
+    /// with each segment and its path. It saves a world that carries segments at once coming back for each.
     #[inline(always)]
     pub fn transmit_all(
         &mut self,
@@ -318,8 +321,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.events.pop_front()
     }
 
-    /// The next event, if it is [`Event::Readable`]: which connection's. It saves a world that reads at once most of what
-    /// [`poll_event`](Self::poll_event) costs.
+    /// The next event, if it is [`Event::Readable`]: which connection's. It saves a world that reads at once
+    /// most of what [`poll_event`](Self::poll_event) costs.
     #[inline]
     pub fn poll_readable(&mut self) -> Option<ConnectionId> {
         let Some((id, Event::Readable)) = self.events.front() else { return None };
@@ -344,8 +347,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.slots.len() - self.free.len()
     }
 
-    /// Bytes in the out-of-order queues of all its connections, as of when `poll_transmit` last said that there is
-    /// nothing more to send.
+    /// Bytes in the out-of-order queues of all its connections, as of when `poll_transmit` last said that
+    /// there is nothing more to send.
     pub fn ofo_bytes(&self) -> u64 {
         self.ofo_bytes
     }
@@ -399,11 +402,11 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     fn collect_events(&mut self, now: Nanos, index: u32) {
         let slot = &mut self.slots[index as usize];
         let Some(connection) = slot.connection.as_deref_mut() else { return };
-        let joins = connection.has_join_requests();
-        if !joins && !connection.has_event() {
+        let joins = connection.path_manager.has_join_requests();
+        if !joins && connection.events.is_empty() {
             return;
         }
-        if !joins && connection.take_lone_readable() {
+        if !joins && connection.events.take_lone_readable() {
             let id = ConnectionId { index, generation: slot.generation };
             self.events.push_back((id, Event::Readable));
         } else {
@@ -416,7 +419,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let slot = &mut self.slots[index as usize];
         let generation = slot.generation;
         let Some(connection) = slot.connection.as_mut() else { return };
-        while let Some(event) = connection.poll_event() {
+        while let Some(event) = connection.events.pop() {
             // Nobody has heard of it, and nobody need hear that it is gone.
             let is_unheard =
                 slot.half_open && matches!(event, Event::Reset { .. } | Event::SubflowRemoved { .. });
@@ -432,8 +435,12 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
                 self.events.push_back((ConnectionId { index, generation }, event));
             }
         }
-        let early = if connection.has_early_joins() { connection.take_early_joins() } else { Vec::new() };
-        if connection.has_join_requests() {
+        let early = if connection.handshake.has_early_joins() {
+            connection.handshake.take_early_joins()
+        } else {
+            Vec::new()
+        };
+        if connection.path_manager.has_join_requests() {
             self.open_joins(now, index);
         }
         for (path, syn) in early {
@@ -447,7 +454,9 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let slot = &mut self.slots[index as usize];
         slot.queued = false;
         match &slot.connection {
-            Some(connection) if connection.has_event() || connection.has_join_requests() => {
+            Some(connection)
+                if !connection.events.is_empty() || connection.path_manager.has_join_requests() =>
+            {
                 self.after_events(now, index);
             }
             _ => self.update_slot(index),
@@ -490,7 +499,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     fn release_addresses(&mut self, index: u32) {
         let Some(connection) = self.slots[index as usize].connection.as_mut() else { return };
         let token = connection.token();
-        for tuple in connection.retire_all() {
+        for tuple in connection.subflows.retire_all() {
             self.routes.remove(&tuple.reversed());
         }
         self.release_token(token, index);
@@ -513,7 +522,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             slot.half_open = false;
             self.half_open -= 1;
         }
-        for (_, _, tuple) in connection.routes() {
+        for (_, _, tuple) in connection.subflows.routes() {
             self.routes.remove(&tuple);
         }
         self.release_token(connection.token(), index);
@@ -525,7 +534,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         loop {
             let slot = &mut self.slots[index as usize];
             let connection = slot.connection.as_mut();
-            let Some(request) = connection.and_then(|connection| connection.next_join_request()) else {
+            let Some(request) = connection.and_then(|connection| connection.path_manager.next_join_request())
+            else {
                 return;
             };
             let Some(tuple) = self.free_tuple(request.local, request.remote) else { continue };
@@ -542,10 +552,11 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
-    /// Routes segments with this tuple to this subflow. The route of the subflow whose slot it took is removed.
+    /// Routes segments with this tuple to this subflow. The route of the subflow whose slot it took is
+    /// removed.
     fn add_route(&mut self, index: u32, subflow: usize, tuple: FourTuple) {
         let connection = self.slots[index as usize].connection.as_mut();
-        if let Some(old) = connection.and_then(|connection| connection.take_vacated()) {
+        if let Some(old) = connection.and_then(|connection| connection.subflows.take_vacated()) {
             self.routes.remove(&old.reversed());
         }
         self.routes.insert(tuple, SubflowHandle { index, subflow: subflow as u8 });

@@ -1,5 +1,6 @@
-//! What a connection is ready for. These are levels, which may be asked for at any time; their edges are events
-//! ([`Event::Readable`](crate::mptcp::Event::Readable), [`Event::Writable`](crate::mptcp::Event::Writable)).
+//! What a connection is ready for. These are levels, which may be asked for at any time; their edges are
+//! events ([`Event::Readable`](crate::mptcp::Event::Readable),
+//! [`Event::Writable`](crate::mptcp::Event::Writable)).
 
 use ropewalk_wire::Payload;
 
@@ -12,30 +13,35 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// # Errors
     /// When the connection is forgotten.
     pub fn readable_bytes(&self, id: ConnectionId) -> Result<u64, StreamError> {
-        self.connection(id).map(|connection| connection.readable_bytes()).ok_or(StreamError::Unknown)
+        self.connection(id).map(|connection| connection.receive.ready()).ok_or(StreamError::Unknown)
     }
 
-    /// Whether [`read`](Self::read) has an answer now: data, the end of the stream, or an error. Changes with segments
-    /// received, timeouts and reads.
+    /// Whether [`read`](Self::read) has an answer now: data, the end of the stream, or an error. Changes with
+    /// segments received, timeouts and reads.
     pub fn is_readable(&self, id: ConnectionId) -> bool {
         self.connection(id).is_none_or(|connection| {
-            connection.readable_bytes() > 0 || connection.is_at_end() || connection.loss().is_some()
+            connection.receive.ready() > 0
+                || connection.receive.is_at_end()
+                || connection.closing.loss().is_some()
         })
     }
 
-    /// Bytes that [`write`](Self::write) takes now, at least. Changes with acknowledgements, writes and the buffer's size.
+    /// Bytes that [`write`](Self::write) takes now, at least. Changes with acknowledgements, writes and the
+    /// buffer's size.
     ///
     /// # Errors
     /// When the connection is lost or forgotten, or our side is closed.
     pub fn writable_bytes(&self, id: ConnectionId) -> Result<u64, StreamError> {
         let connection = self.connection(id).ok_or(StreamError::Unknown)?;
-        connection.writable_bytes().ok_or_else(|| connection.write_error())
+        connection.writable_bytes().ok_or_else(|| connection.closing.write_error())
     }
 
-    /// How many bytes, of at most `most`, are best written next: those that fill super-segments of `segments` segments behind what
-    /// isn't sent yet. `most` where nothing is known of the segments' length.
+    /// How many bytes, of at most `most`, are best written next: those that fill super-segments of `segments`
+    /// segments behind what isn't sent yet. `most` where nothing is known of the segments' length.
     pub fn aligned_bytes(&self, id: ConnectionId, most: u64, segments: u32) -> u64 {
-        self.connection(id).map_or(most, |connection| connection.aligned_bytes(most, segments))
+        let Some(connection) = self.connection(id) else { return most };
+        let first = connection.subflows.usable().find(|metrics| metrics.mss > 0);
+        first.map_or(most, |metrics| connection.send.aligned_bytes(most, segments, u64::from(metrics.mss)))
     }
 
     /// Whether [`write`](Self::write) has an answer now: it takes data, or fails.
@@ -43,11 +49,12 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.writable_bytes(id).map_or(true, |bytes| bytes > 0)
     }
 
-    /// Has [`Event::Writable`](crate::mptcp::Event::Writable) follow once there is space, as after a short write. Returns whether
-    /// there is space already, and then no event follows.
+    /// Has [`Event::Writable`](crate::mptcp::Event::Writable) follow once there is space, as after a short
+    /// write. Returns whether there is space already, and then no event follows.
     pub fn want_write(&mut self, now: Nanos, id: ConnectionId) -> bool {
         let Ok(connection) = self.get(id) else { return true };
-        let is_ready = connection.want_write();
+        let is_ready = connection.writable_bytes().is_none_or(|bytes| bytes > 0);
+        connection.send.want_space(is_ready);
         self.on_changed(now, id.index);
         is_ready
     }

@@ -11,9 +11,9 @@ use super::keyed::Keyed;
 /// Entries of the smallest cache.
 const MIN_ENTRIES: usize = 64;
 
-/// A direct-mapped cache. An entry is valid if the subflow that it names has the segment's four-tuple, which the caller
-/// checks: entries needn't be removed. It takes a twentieth of the table's memory, so that with thousands of connections
-/// more of it is in the processor's cache.
+/// A direct-mapped cache. An entry is valid if the subflow that it names has the segment's four-tuple, which
+/// the caller checks: entries needn't be removed. It takes a twentieth of the table's memory, so that with
+/// thousands of connections more of it is in the processor's cache.
 #[derive(Debug)]
 struct RouteCache {
     /// By ports and addresses: packed handles, or 0. A power of two of them.

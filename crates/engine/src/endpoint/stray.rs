@@ -1,5 +1,5 @@
-//! Segments of no connection: SYNs to listeners, joins, and what is answered with RST (RFC 9293 3.10.7.1, RFC 8684 3.1
-//! and 3.2).
+//! Segments of no connection: SYNs to listeners, joins, and what is answered with RST (RFC 9293 3.10.7.1, RFC
+//! 8684 3.1 and 3.2).
 
 use std::sync::Arc;
 
@@ -7,6 +7,7 @@ use ropewalk_wire::{Flags, MpCapable, MpJoin, MpTcpRst, Payload, Segment, Seq};
 
 use super::{ConnectionConfig, Endpoint, SubflowHandle, is_host};
 use crate::mptcp::{Connection, Role, is_understood};
+use crate::tcp::Tcb;
 use crate::{Entropy, Nanos, PathId};
 
 /// Most answers to segments of no connection that wait to be sent.
@@ -95,11 +96,12 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let mut connection = Box::new(Connection::new(Role::Server, config, key, offset));
         //= RFC 8684 3.1-1 3.1-2 3.1-13 3.1-17 3.1-25
         match understood_capable(syn) {
-            Some(capable) => connection.require_checksum(capable.checksum_required),
+            Some(capable) => connection.handshake.require_checksum(capable.checksum_required),
             //= RFC 8684 3.1-27
             None => connection.fall_back(now, crate::mptcp::FallbackCause::NoMpCapable),
         }
-        connection.answer(now, path, syn, self.config.mtu(path), isn);
+        let mtu = self.config.mtu(path);
+        connection.open(now, path, |cx| Tcb::accept(cx, syn, mtu, isn));
         connection
     }
 
@@ -130,7 +132,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let mtu = self.config.mtu(path);
         let connection = self.slots[index as usize].connection.as_mut();
         let joined = connection.and_then(|connection| {
-            if connection.keep_early_join(path, segment) {
+            if !connection.closing.is_terminated() && connection.handshake.keep_early_join(path, segment) {
                 return Some(None);
             }
             connection.join(now, path, segment, mtu, isn, nonce).map(Some)

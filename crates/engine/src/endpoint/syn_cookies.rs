@@ -1,6 +1,7 @@
-//! SYN cookies (RFC 4987 3.6): beyond the backlog a SYN is answered without keeping anything. What has to be known of it comes back
-//! with the third ACK: in the acknowledgement number the MSS, in the echoed timestamp the other options, as in Linux
-//! (`tcp_syncookies.c`); in MP_CAPABLE both keys (RFC 8684 3.1), of which ours is computed again.
+//! SYN cookies (RFC 4987 3.6): beyond the backlog a SYN is answered without keeping anything. What has to be
+//! known of it comes back with the third ACK: in the acknowledgement number the MSS, in the echoed timestamp
+//! the other options, as in Linux (`tcp_syncookies.c`); in MP_CAPABLE both keys (RFC 8684 3.1), of which ours
+//! is computed again.
 
 use std::sync::Arc;
 
@@ -22,7 +23,8 @@ const MSS: [u16; 8] = [64, 536, 1220, 1300, 1400, 1440, 1460, 8960];
 /// Bits of a cookie below its count of minutes.
 const LOW: u32 = (1 << 24) - 1;
 
-/// What the low bits of the SYN/ACK's timestamp tell: the peer's window shift, or that there is none; SACK; ECN.
+/// What the low bits of the SYN/ACK's timestamp tell: the peer's window shift, or that there is none; SACK;
+/// ECN.
 const OPTION_BITS: u32 = 63;
 const NO_SHIFT: u32 = 15;
 const SACK: u32 = 16;
@@ -140,7 +142,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
-    /// A segment of no connection may be the third ACK that answers a cookie, or data after it. Returns whether that is so.
+    /// A segment of no connection may be the third ACK that answers a cookie, or data after it. Returns
+    /// whether that is so.
     #[cold]
     pub(super) fn on_cookie(&mut self, now: Nanos, path: PathId, segment: &mut Segment<P>) -> bool {
         if now >= self.cookies_until
@@ -167,7 +170,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
         self.counters.cookies_recv += 1;
         let mut connection = self.accept(now, path, &syn, config, key, isn);
-        connection.skip_syn_ack();
+        connection.subflows.skip_syn_ack();
         self.mib.received(segment);
         connection.on_segment(now, 0, segment);
         let index = self.insert_accepted(connection, segment, false);

@@ -1,74 +1,45 @@
-//! Break before make (RFC 8684 1.3, 3.5): a connection that has lost its last subflow is kept for `close_timeout`, so that a
-//! join can resume it, as Linux keeps it. The client asks for that join itself.
+//! Break before make (RFC 8684 1.3, 3.5): a connection that has lost its last subflow is kept for
+//! `close_timeout`, so that a join can resume it, as Linux keeps it. The client asks for that join itself.
 
 use ropewalk_wire::Payload;
 
 use super::close_reason::ResetReason;
-use super::connection::{Connection, Mode, Role};
+use super::connection::Connection;
+use super::deadlines::Deadline;
 use super::path_manager::{JOIN_RETRIES, JoinRequest};
-use crate::{Nanos, SubflowId};
+use crate::Nanos;
 
 impl<P: Payload> Connection<P> {
-    /// Subflow `index` was the last. Returns false if no other can follow: the keys aren't known to both ends, or the subflow was
-    /// reset for what happened to its data, which would happen to another's, too.
+    /// Subflow `index` was the last. Returns false if no other can follow: the keys aren't known to both
+    /// ends, or the subflow was reset for what happened to its data, which would happen to another's, too.
     #[cold]
     pub(super) fn await_subflow(&mut self, now: Nanos, index: usize, was_used: bool) -> bool {
         let timeout = self.config.path_manager.close_timeout;
-        let Some(subflow) = self.subflows[index].as_ref() else { return false };
+        let Some(subflow) = self.subflows.get(index) else { return false };
         let is_spoilt =
             was_used && subflow.reset_reason.is_some_and(|reason| reason != ResetReason::Unspecified);
-        if self.mode != Mode::Multipath || !self.negotiated.confirmed || timeout == 0 || is_spoilt {
+        if !self.handshake.is_multipath() || !self.handshake.is_confirmed() || timeout == 0 || is_spoilt {
             return false;
         }
-        self.deadlines.linger.get_or_insert(now + timeout);
-        if was_used && self.role == Role::Client {
-            self.reopen(index);
+        self.deadlines.set_if_none(Deadline::Linger, now + timeout);
+        if was_used && self.handshake.is_client() {
+            self.may_transmit |= self.joining().reopen(index);
         }
         // A peer that has refused every join for good has forgotten the connection.
-        self.role == Role::Server || was_used || self.path_manager.awaits_join()
+        !self.handshake.is_client() || was_used || self.path_manager.awaits_join()
     }
 
-    /// Asks for a subflow like the one that was lost, and for those from our other addresses.
-    #[cold]
-    fn reopen(&mut self, index: usize) {
-        let (Some(tuple), Some(subflow)) = (self.tuple(SubflowId(index as u8)), &self.subflows[index]) else {
-            return;
-        };
-        let mut local = tuple.source();
-        local.set_port(0);
-        let again = JoinRequest {
-            path: self.metrics[index].path,
-            local,
-            remote: tuple.destination(),
-            local_id: subflow.local_id,
-            remote_id: subflow.remote_id,
-            backup: subflow.backup_local,
-            attempt: 0,
-            early: false,
-        };
-        //= RFC 8684 3.1-14
-        if !(self.negotiated.deny_join && again.remote_id == 0) {
-            self.request_join(again);
-        }
-        self.open_joins();
-    }
-
-    /// A join failed: tries it again later, unless it was often enough. A connection without subflows tries until it ends.
+    /// A join failed: tries it again later, unless it was often enough. A connection without subflows tries
+    /// until it ends.
     #[cold]
     pub(super) fn retry_join(&mut self, now: Nanos, mut request: JoinRequest) {
-        if self.deadlines.linger.is_some() && request.attempt < JOIN_RETRIES {
+        if self.deadlines.is_set(Deadline::Linger) && request.attempt < JOIN_RETRIES {
             request.attempt = request.attempt.min(JOIN_RETRIES - 2);
         }
-        if self.path_manager.retry_join(now, request) {
-            self.arm_retries();
-        }
-    }
-
-    /// A subflow works: the connection stops waiting for one.
-    #[inline]
-    pub(super) fn resume(&mut self) {
-        if !(self.send.fin_acked() && self.receive.finished()) {
-            self.deadlines.linger = None;
+        if self.path_manager.retry_join(now, request)
+            && let Some(first) = self.path_manager.next_retry()
+        {
+            self.deadlines.set_no_later(Deadline::Control, first);
         }
     }
 }

@@ -5,8 +5,11 @@ use std::collections::VecDeque;
 use crate::scheduler::Chunk;
 use crate::{Nanos, SubflowId};
 
-/// A range that was handed to a subflow and is not acknowledged at data level: a [`Chunk`] in three words, as thousands
-/// of connections keep hundreds of them.
+/// The most bytes of a mapping: its length has 16 bits, and DATA_FIN takes one.
+pub(super) const LONGEST_MAPPING: u64 = 65_534;
+
+/// A range that was handed to a subflow and is not acknowledged at data level: a [`Chunk`] in three words, as
+/// thousands of connections keep hundreds of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sent {
     pub offset: u64,

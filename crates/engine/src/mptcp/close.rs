@@ -2,8 +2,9 @@
 
 use ropewalk_wire::{Payload, RareOptions};
 
-use super::close_reason::{CloseReason, ResetReason, StreamError};
-use super::connection::{Connection, Mode};
+use super::close_reason::{CloseReason, ResetReason};
+use super::connection::Connection;
+use super::deadlines::Deadline;
 use super::path_manager::JOIN_RETRIES;
 use super::stats::Event;
 use crate::metrics::SubflowStatus;
@@ -14,32 +15,32 @@ use crate::{Nanos, SubflowId};
 impl<P: Payload> Connection<P> {
     /// Closes our side: what was written is still delivered.
     pub(crate) fn shutdown(&mut self, now: Nanos) {
-        if self.send.closed() || self.life.terminated {
+        if self.send.closed() || self.closing.is_terminated() {
             return;
         }
         let was_waiting = self.send.una() < self.send.written();
         self.send.close();
         if self.config.tcp.user_timeout.is_some() {
-            self.start_user_timeout(now, was_waiting);
+            self.sending().start_user_timeout(now, was_waiting);
         }
-        self.notify(now, scheduler::Event::Closed);
+        self.sending().notify(now, scheduler::Event::Closed);
         self.wake();
-        if self.mode == Mode::Multipath && self.send.unsent() == 0 {
+        if self.handshake.is_multipath() && self.send.unsent() == 0 {
             // DATA_FIN alone: on an ACK of its own (RFC 8684 3.3.3).
-            self.ack_on_best();
+            self.may_transmit |= self.subflows.request_ack_on_best();
         }
-        self.arm_meta(now);
+        self.sending().arm_retransmission(now);
         self.check_closed(now);
     }
 
-    /// Closes both sides: what was written is still delivered, but what the peer sent or sends and nobody will read
-    /// resets the connection, so that it learns of the loss (RFC 9293 3.6, RFC 1122 4.2.2.13).
+    /// Closes both sides: what was written is still delivered, but what the peer sent or sends and nobody
+    /// will read resets the connection, so that it learns of the loss (RFC 9293 3.6, RFC 1122 4.2.2.13).
     pub(crate) fn close(&mut self, now: Nanos) {
-        self.life.abandoned = true;
+        self.closing.abandon();
         // CLOSE in SYN-SENT deletes the connection, with what was written (RFC 9293 3.10.4).
-        let opening = self.subflows.iter().flatten().all(|subflow| subflow.tcp.state() == State::SynSent);
+        let opening = self.subflows.iter().all(|subflow| subflow.tcp.state() == State::SynSent);
         //= RFC 9293 SHLD-3
-        if self.receive.buffer.ready > 0 || opening {
+        if self.receive.ready() > 0 || opening {
             self.abort();
             return;
         }
@@ -49,33 +50,22 @@ impl<P: Payload> Connection<P> {
     /// Throws the connection away: MP_FASTCLOSE and RST (RFC 8684 3.5), RST in plain TCP.
     #[cold]
     pub(crate) fn abort(&mut self) {
-        let mut first = self.mode == Mode::Multipath && self.negotiated.remote_key.is_some();
-        for index in 0..self.subflows.len() {
-            if let Some(subflow) = self.subflows[index].as_mut() {
-                // On one that still sends a RST.
-                subflow.fastclose = first && !matches!(subflow.tcp.state(), State::Closed | State::TimeWait);
-                first &= !subflow.fastclose;
-                subflow.tcp.abort();
-            }
-            self.metrics[index].state = SubflowStatus::Closed;
-        }
+        let has_keys = self.handshake.is_multipath() && self.handshake.has_remote_key();
+        self.subflows.abort_with_fastclose(has_keys);
         self.send.clear();
         self.receive.clear();
         self.path_manager.forget_joins();
-        self.life.terminated = true;
-        self.life.reason.get_or_insert(CloseReason::Aborted);
+        self.closing.end(CloseReason::Aborted);
         self.may_transmit = true;
     }
 
     #[cold]
     pub(crate) fn die(&mut self, reason: CloseReason) {
-        if !self.life.terminated {
-            self.life.terminated = true;
-            self.life.reason = Some(reason);
+        if self.closing.end(reason) {
             self.send.clear();
             self.receive.drop_out_of_order();
             self.path_manager.forget_joins();
-            self.events.push_back(Event::Reset { reason });
+            self.events.push(Event::Reset { reason });
         }
     }
 
@@ -83,90 +73,76 @@ impl<P: Payload> Connection<P> {
     #[inline]
     pub(crate) fn check_closed(&mut self, now: Nanos) {
         // Nothing is complete while the application may still write.
-        if self.send.closed() && !self.life.terminated {
+        if self.send.closed() && !self.closing.is_terminated() {
             self.complete_close(now);
         }
     }
 
     #[inline(never)]
     pub(super) fn complete_close(&mut self, now: Nanos) {
-        if self.mode == Mode::Multipath {
+        if self.handshake.is_multipath() {
             //= RFC 8684 3.3.3-3 3.3.3-4
             if self.send.fin_acked() && self.receive.finished() {
-                for subflow in self.subflows.iter_mut().flatten() {
-                    subflow.tcp.close();
-                }
+                self.subflows.close_all();
                 self.may_transmit = true;
-                if self.deadlines.linger.is_none() {
-                    self.deadlines.linger = Some(now + self.config.tcp.time_wait);
+                if !self.deadlines.is_set(Deadline::Linger) {
+                    self.deadlines.set(Deadline::Linger, now + self.config.tcp.time_wait);
                 }
             }
-        } else if self.mode == Mode::Plain
+        } else if self.handshake.is_plain()
             && self.send.closed()
             && self.send.unsent() == 0
-            && let Some(subflow) = self.subflows.iter_mut().flatten().next()
+            && let Some(subflow) = self.subflows.iter_mut().next()
             // A close during the handshake waits for it: what the peer sends can still be read.
             && subflow.tcp.state() != State::SynSent
         {
             subflow.tcp.close();
             self.may_transmit = true;
         }
-        let done = self
-            .subflows
-            .iter()
-            .flatten()
-            .all(|subflow| matches!(subflow.tcp.state(), State::Closed | State::TimeWait));
-        if done && self.send.closed() && self.receive.finished() && self.subflows.iter().any(Option::is_some)
-        {
+        let done = self.subflows.all_closed() && !self.subflows.is_empty();
+        if done && self.send.closed() && self.receive.finished() {
             self.finish();
         }
     }
 
     #[cold]
     pub(super) fn finish(&mut self) {
-        if !self.life.terminated {
-            self.life.terminated = true;
-            self.life.reason = Some(CloseReason::Closed);
-            self.events.push_back(Event::Closed);
-            self.shrink();
+        if self.closing.end(CloseReason::Closed) {
+            self.events.push(Event::Closed);
+            // Frees unused memory: a busy server often has several times more connections in TIME-WAIT than
+            // open ones.
+            self.subflows.shrink();
+            self.send.shrink();
+            self.receive.shrink();
         }
-    }
-
-    /// Frees unused memory. A busy server often has several times more connections in TIME-WAIT than open ones.
-    fn shrink(&mut self) {
-        for subflow in self.subflows.iter_mut().flatten() {
-            subflow.tcp.shrink();
-            subflow.mapping.shrink();
-        }
-        self.send.shrink();
-        self.receive.shrink();
     }
 
     /// A subflow's FIN: in plain TCP the end of the stream, else only of the subflow.
     #[cold]
     pub(super) fn on_fin(&mut self, now: Nanos, index: usize) {
-        if self.mode == Mode::Plain {
-            let end = self.receive.buffer.next;
+        if self.handshake.is_plain() {
+            let end = self.receive.next();
             self.receive.note_fin(end);
             self.after_receive(now, index);
             self.check_closed(now);
             return;
         }
         //= RFC 8684 3.3.3-c
-        let Some(subflow) = self.subflows[index].as_mut() else { return };
-        // After the peer's DATA_FIN it sends nothing more anywhere. What we have left to send still goes on its subflows.
+        let Some(subflow) = self.subflows.get_mut(index) else { return };
+        // After the peer's DATA_FIN it sends nothing more anywhere. What we have left to send still goes on
+        // its subflows.
         if self.receive.finished() && !self.send.fin_acked() {
             return;
         }
         subflow.tcp.close();
-        if matches!(self.metrics[index].state, SubflowStatus::Usable | SubflowStatus::Stale) {
-            self.metrics[index].state = SubflowStatus::Closing;
-            let left = self.metrics.iter().any(|metrics| metrics.usable());
+        if matches!(self.subflows.metrics()[index].state, SubflowStatus::Usable | SubflowStatus::Stale) {
+            self.subflows.metrics_mut()[index].state = SubflowStatus::Closing;
+            let left = self.subflows.metrics().iter().any(|metrics| metrics.usable());
             let done = self.send.fin_acked() && self.receive.finished();
             if !done {
-                self.notify(now, scheduler::Event::SubflowRemoved(SubflowId(index as u8)));
+                self.sending().notify(now, scheduler::Event::SubflowRemoved(SubflowId(index as u8)));
                 if left {
-                    self.reinject_all(index);
+                    self.send.reinject_from(SubflowId(index as u8));
                 }
                 self.wake();
             }
@@ -176,11 +152,11 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(super) fn on_reset(&mut self, now: Nanos, index: usize, rare: Option<&RareOptions>, state: State) {
         let fastclose = rare.and_then(|rare| rare.fastclose).is_some_and(|fastclose| {
-            fastclose.receiver_key == self.negotiated.local_key.key && self.mode == Mode::Multipath
+            self.handshake.is_our_key(fastclose.receiver_key) && self.handshake.is_multipath()
         });
         //= RFC 8684 3.6-2
         if rare.and_then(|rare| rare.mp_tcprst).is_some_and(|reset| !reset.transient)
-            && let Some(request) = self.subflows[index].as_mut().and_then(|subflow| subflow.request.as_mut())
+            && let Some(request) = self.subflows.get_mut(index).and_then(|subflow| subflow.request.as_mut())
         {
             request.attempt = JOIN_RETRIES;
         }
@@ -202,36 +178,18 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(super) fn on_fast_close(&mut self) {
         self.stats.fast_closes += 1;
-        for subflow in self.subflows.iter_mut().flatten() {
-            subflow.tcp.abort();
-        }
+        self.subflows.abort_all();
         self.die(CloseReason::FastClose);
-    }
-
-    /// Why it was lost; `None` while it wasn't, or when it was closed in order.
-    pub(crate) fn loss(&self) -> Option<CloseReason> {
-        self.life.reason.filter(|reason| *reason != CloseReason::Closed)
-    }
-
-    /// Why nothing can be written.
-    #[cold]
-    pub(crate) fn write_error(&self) -> StreamError {
-        self.loss().map_or(StreamError::Closed, StreamError::Lost)
     }
 
     /// Whether the endpoint may forget it.
     pub(crate) fn is_forgettable(&self) -> bool {
-        self.is_over() && (self.receive.buffer.ready == 0 || self.life.abandoned)
+        self.is_over() && (self.receive.ready() == 0 || self.closing.is_abandoned())
     }
 
     /// Whether nothing more will be sent or received: what is left is data that wasn't read.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
-        self.life.terminated && self.has_finished_subflows()
-    }
-
-    #[cold]
-    fn has_finished_subflows(&self) -> bool {
-        self.subflows.iter().flatten().all(|subflow| subflow.tcp.is_finished())
+        self.closing.is_terminated() && self.subflows.all_finished()
     }
 }

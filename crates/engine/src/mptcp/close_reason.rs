@@ -135,10 +135,12 @@ pub enum CloseReason {
     /// The peer sent MP_FASTCLOSE.
     #[error("the peer closed with MP_FASTCLOSE")]
     FastClose,
-    /// The handshake took more retransmissions than [`TcpConfig::syn_retries`](crate::config::TcpConfig::syn_retries).
+    /// The handshake took more retransmissions than
+    /// [`TcpConfig::syn_retries`](crate::config::TcpConfig::syn_retries).
     #[error("the handshake timed out")]
     HandshakeTimeout,
-    /// Data or window probes took more retransmissions than [`TcpConfig::retries`](crate::config::TcpConfig::retries).
+    /// Data or window probes took more retransmissions than
+    /// [`TcpConfig::retries`](crate::config::TcpConfig::retries).
     #[error("too many retransmission timeouts")]
     TimedOut,
     /// Keep-alive probes stayed unanswered.
@@ -147,7 +149,8 @@ pub enum CloseReason {
     /// Data wasn't acknowledged within [`TcpConfig::user_timeout`](crate::config::TcpConfig::user_timeout).
     #[error("data stayed unacknowledged beyond the user timeout")]
     UserTimeout,
-    /// There was no subflow for [`PathManagerConfig::close_timeout`](crate::config::PathManagerConfig::close_timeout).
+    /// There was no subflow for
+    /// [`PathManagerConfig::close_timeout`](crate::config::PathManagerConfig::close_timeout).
     #[error("no subflow for too long")]
     NoSubflow,
     /// A middlebox changed data or options. The subflow was reset with MP_TCPRST's code 6.
@@ -156,7 +159,8 @@ pub enum CloseReason {
     /// The subflow's handshake failed.
     #[error("{0}")]
     Join(JoinError),
-    /// The peer broke a rule of RFC 8684: a mapping had a checksum that wasn't negotiated, or lacked one that was.
+    /// The peer broke a rule of RFC 8684: a mapping had a checksum that wasn't negotiated, or lacked one that
+    /// was.
     #[error("a mapping whose checksum is not as negotiated")]
     ChecksumNotAsNegotiated,
     /// The peer sent REMOVE_ADDR for the subflow's address.

@@ -88,8 +88,8 @@ pub fn add_addr_hmac(
     u64::from_be_bytes(bytes)
 }
 
-/// Expected values were computed with Python's `hashlib` and `hmac`, which share no code with the crates used here:
-/// `sha256(key.to_bytes(8, "big"))`, and `hmac.new(both keys, message, sha256)`.
+/// Expected values were computed with Python's `hashlib` and `hmac`, which share no code with the crates used
+/// here: `sha256(key.to_bytes(8, "big"))`, and `hmac.new(both keys, message, sha256)`.
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,30 +1,83 @@
 //! The connection's own deadlines.
 
+use super::path_manager::CONTROL_INTERVAL;
 use crate::Nanos;
 
-/// The connection's own deadlines.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Deadlines {
+/// What a connection waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Deadline {
     /// Connection-level retransmission.
-    pub retransmit: Option<Nanos>,
+    Retransmit,
     /// A scheduler's wait ends.
-    pub wait: Option<Nanos>,
+    Wait,
     /// Announcements without an echo are repeated; third ACKs of joins too.
-    pub control: Option<Nanos>,
-    /// A closed connection is forgotten although the peer is silent; or one without subflows has waited long enough for another.
-    pub linger: Option<Nanos>,
+    Control,
+    /// A closed connection is forgotten although the peer is silent; or one without subflows has waited long
+    /// enough for another.
+    Linger,
     /// The user timeout may have passed.
-    pub user: Option<Nanos>,
+    User,
     /// What a cork holds back goes.
-    pub cork: Option<Nanos>,
+    Cork,
 }
 
+/// When each comes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Deadlines([Option<Nanos>; 6]);
+
 impl Deadlines {
-    /// The earliest.
+    /// When it comes; `None`: it isn't set.
+    #[inline]
+    pub fn get(&self, deadline: Deadline) -> Option<Nanos> {
+        self.0[deadline as usize]
+    }
+
+    /// Whether it is set.
+    #[inline]
+    pub fn is_set(&self, deadline: Deadline) -> bool {
+        self.get(deadline).is_some()
+    }
+
+    /// Sets it, whether or not it was set before.
+    pub fn set(&mut self, deadline: Deadline, at: Nanos) {
+        self.0[deadline as usize] = Some(at);
+    }
+
+    /// Sets it unless it is set.
+    pub fn set_if_none(&mut self, deadline: Deadline, at: Nanos) {
+        self.0[deadline as usize].get_or_insert(at);
+    }
+
+    /// Sets it, if it isn't set or comes later.
+    pub fn set_no_later(&mut self, deadline: Deadline, at: Nanos) {
+        let known = self.get(deadline);
+        self.set(deadline, known.map_or(at, |known| known.min(at)));
+    }
+
+    /// Control options are repeated after a while.
+    pub fn arm_control(&mut self, now: Nanos) {
+        self.set_no_later(Deadline::Control, now + CONTROL_INTERVAL);
+    }
+
+    /// Unsets it.
+    pub fn stop(&mut self, deadline: Deadline) {
+        self.0[deadline as usize] = None;
+    }
+
+    /// Whether it has passed: then it isn't set any more.
+    pub fn take_due(&mut self, now: Nanos, deadline: Deadline) -> bool {
+        let is_due = self.get(deadline).is_some_and(|at| at <= now);
+        if is_due {
+            self.stop(deadline);
+        }
+        is_due
+    }
+
+    /// The earliest; [`Nanos::MAX`]: none is set.
     #[inline]
     pub fn next(&self) -> Nanos {
-        let retransmit = self.retransmit.unwrap_or(Nanos::MAX);
-        let rare = [self.wait, self.control, self.linger, self.user, self.cork];
+        let [retransmit, rare @ ..] = &self.0;
+        let retransmit = retransmit.unwrap_or(Nanos::MAX);
         if rare.iter().fold(true, |none, at| none & at.is_none()) {
             return retransmit;
         }

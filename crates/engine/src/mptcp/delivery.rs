@@ -2,7 +2,7 @@
 
 use ropewalk_wire::Payload;
 
-use super::connection::{Connection, Mode};
+use super::connection::Connection;
 use super::mapping::Placed;
 use super::stats::Event;
 use crate::Nanos;
@@ -14,7 +14,7 @@ impl<P: Payload> Connection<P> {
     #[inline(never)]
     pub(crate) fn take_in_order(&mut self, now: Nanos, index: usize) {
         let mut moved = false;
-        while let Some(Some(subflow)) = self.subflows.get_mut(index)
+        while let Some(subflow) = self.subflows.get_mut(index)
             && let Some(piece) = subflow.tcp.next_in_order()
         {
             if !self.deliver(now, index, piece, &mut moved) {
@@ -26,8 +26,9 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Moves one piece of a subflow's in-order data to the connection: its position, and the mapping that came with it. Sets
-    /// `moved` if the stream's in-order data grew. Returns false if there can't be more of this subflow.
+    /// Moves one piece of a subflow's in-order data to the connection: its position, and the mapping that
+    /// came with it. Sets `moved` if the stream's in-order data grew. Returns false if there can't be more of
+    /// this subflow.
     #[inline(always)]
     pub(super) fn deliver(
         &mut self,
@@ -36,21 +37,23 @@ impl<P: Payload> Connection<P> {
         (position, data, mapping): (u64, P, Mapping),
         moved: &mut bool,
     ) -> bool {
-        let Some(Some(subflow)) = self.subflows.get_mut(index) else { return false };
+        let Some(subflow) = self.subflows.get_mut(index) else { return false };
         if self.receive.open(&mut subflow.autotuning, data.len() as u64) {
             self.may_transmit |= subflow.tcp.on_window_growth();
         }
-        // Nothing is left to remember of a mapping that ends with its data, but if the current one covers that as well.
+        // Nothing is left to remember of a mapping that ends with its data, but if the current one covers
+        // that as well.
         let is_own = mapping.ends_after(data.len()) && position >= subflow.mapping.end();
-        let is_verified = self.negotiated.checksum || subflow.failing.is_some();
-        if is_own && !is_verified && self.mode != Mode::Plain {
+        let is_verified = self.handshake.has_checksums() || subflow.is_failing();
+        if is_own && !is_verified && !self.handshake.is_plain() {
             *moved |= self.receive.insert(now, mapping.offset, data);
             return true;
         }
         self.deliver_by_mapping(now, index, (position, data, mapping), moved)
     }
 
-    /// The same for data that the current mapping may cover, has a checksum, or waits for the answer to MP_FAIL.
+    /// The same for data that the current mapping may cover, has a checksum, or waits for the answer to
+    /// MP_FAIL.
     #[inline(never)]
     fn deliver_by_mapping(
         &mut self,
@@ -59,17 +62,16 @@ impl<P: Payload> Connection<P> {
         (position, mut data, mut mapping): (u64, P, Mapping),
         moved: &mut bool,
     ) -> bool {
-        let first_dsn = self.negotiated.checksum.then(|| self.first_dsn());
-        let Some(Some(subflow)) = self.subflows.get_mut(index) else { return false };
-        if let Some(failing) = subflow.failing.as_mut() {
-            self.receive.buffer.held += data.len() as u64;
-            failing.pieces.push(data);
+        let first_dsn = self.handshake.has_checksums().then(|| self.handshake.remote_dsn(0));
+        let Some(subflow) = self.subflows.get_mut(index) else { return false };
+        if subflow.is_failing() {
+            self.receive.hold(data.len());
+            subflow.fallback_mut().hold_more(data);
             return true;
         }
-        if self.mode == Mode::Plain {
-            let next = self.receive.buffer.next;
-            let base = *subflow.plain_rx_base.get_or_insert(position.wrapping_sub(next));
-            *moved |= self.receive.insert(now, position.wrapping_sub(base), data);
+        if self.handshake.is_plain() {
+            let offset = subflow.fallback_mut().plain_offset(position, self.receive.next());
+            *moved |= self.receive.insert(now, offset, data);
             return true;
         }
         let mut at = position;
@@ -100,22 +102,20 @@ impl<P: Payload> Connection<P> {
 
     /// In-order data or the end of the stream may have come.
     pub(super) fn after_receive(&mut self, now: Nanos, index: usize) {
-        if self.life.abandoned && self.receive.buffer.ready > 0 {
+        if self.closing.is_abandoned() && self.receive.ready() > 0 {
             self.abort();
             return;
         }
-        if self.receive.buffer.ready > 0 && !self.life.readable_notified {
-            self.life.readable_notified = true;
-            self.events.push_back(Event::Readable);
+        if self.receive.take_readable() {
+            self.events.push(Event::Readable);
         }
         if self.receive.check_finished()
-            && let Some(subflow) = self.subflows[index].as_mut()
+            && let Some(subflow) = self.subflows.get_mut(index)
         {
             subflow.tcp.request_ack();
         }
-        if self.receive.finished() && !self.life.end_notified {
-            self.life.end_notified = true;
-            self.events.push_back(Event::PeerClosed);
+        if self.receive.take_end() {
+            self.events.push(Event::PeerClosed);
             self.check_closed(now);
         }
     }

@@ -1,35 +1,139 @@
-//! Fallback to plain TCP (RFC 8684 3.7): what shows that options don't pass, checksums that fail, and infinite mappings.
+//! Fallback to plain TCP (RFC 8684 3.7): what shows that options don't pass, checksums that fail, and
+//! infinite mappings.
 
-use ropewalk_wire::{DssMapping, Flags, Payload, Segment, Seq};
+use ropewalk_wire::{DssMapping, Payload, Seq};
 
 use super::close_reason::{CloseReason, Interference};
-use super::connection::{Connection, Mode};
+use super::connection::Connection;
+use super::handshake::Handshake;
 use super::mapping::Failing;
 use super::stats::{Event, FallbackCause};
+use super::subflow::Subflow;
 use crate::Nanos;
-use crate::tcp::Outcome;
+use crate::tcp::Outgoing;
 
 /// How often MP_FAIL is repeated before the peer isn't going to answer it with an infinite mapping.
 const MP_FAIL_TRIES: u32 = 6;
 
+/// What is known of a subflow's fallback to plain TCP.
+#[derive(Debug)]
+pub(crate) struct Fallback<P> {
+    /// The DSN of the MP_FAIL option that is to be sent.
+    fail: Option<u64>,
+    /// The infinite mapping that answers the peer's MP_FAIL, and whether it is still to be sent.
+    infinite: Option<(DssMapping, bool)>,
+    /// Data held after a checksum failed on the only subflow.
+    failing: Option<Failing<P>>,
+    /// After the fallback: where in the received subflow the stream's first byte would be.
+    base: Option<u64>,
+}
+
+impl<P> Default for Fallback<P> {
+    fn default() -> Self {
+        Fallback { fail: None, infinite: None, failing: None, base: None }
+    }
+}
+
+impl<P: Payload> Fallback<P> {
+    /// Whether there is nothing to send or to wait for.
+    pub fn is_silent(&self) -> bool {
+        self.fail.is_none() && self.infinite.is_none() && self.failing.is_none()
+    }
+
+    /// Whether a checksum failed, and the peer is yet to confirm the fallback.
+    #[inline]
+    pub fn is_failing(&self) -> bool {
+        self.failing.is_some()
+    }
+
+    /// Data that arrives while a checksum failure is pending.
+    pub fn hold_more(&mut self, data: P) {
+        if let Some(failing) = self.failing.as_mut() {
+            failing.pieces.push(data);
+        }
+    }
+
+    /// The offset in the stream of what arrived at `position` of the subflow, where `next` is expected: each
+    /// byte of the subflow is the next byte of the stream.
+    pub fn plain_offset(&mut self, position: u64, next: u64) -> u64 {
+        position.wrapping_sub(*self.base.get_or_insert(position.wrapping_sub(next)))
+    }
+
+    /// After a fallback, each byte of the subflow is the next byte of the stream. Whether the mapping of
+    /// data, which says `offset`, contradicts that: then the peer hasn't fallen back, and repeats data that
+    /// plain TCP would deliver as new bytes.
+    fn contradicts(&self, ssn: u32, offset: u64, rcv_before: u64) -> bool {
+        let position = Seq(ssn).unfold(rcv_before);
+        ssn > 0 && self.base.is_some_and(|base| position.wrapping_sub(base) != offset)
+    }
+
+    /// Whether an MP_FAIL is to be sent.
+    pub fn has_fail(&self) -> bool {
+        self.fail.is_some()
+    }
+
+    /// The DSN of the MP_FAIL that is to be sent: now it is.
+    pub fn take_fail(&mut self) -> Option<u64> {
+        self.fail.take()
+    }
+
+    /// The infinite mapping that is still to be sent.
+    pub fn due_mapping(&self) -> Option<DssMapping> {
+        self.infinite.filter(|(_, due)| *due).map(|(mapping, _)| mapping)
+    }
+
+    /// The same: now it is sent.
+    pub fn take_due_mapping(&mut self) -> Option<DssMapping> {
+        let due = self.due_mapping();
+        self.infinite = self.infinite.map(|(mapping, _)| (mapping, false));
+        due
+    }
+
+    /// Whether the peer's MP_FAIL was answered.
+    pub fn has_answered(&self) -> bool {
+        self.infinite.is_some()
+    }
+}
+
+impl<P: Payload> Subflow<P> {
+    /// Repeats MP_FAIL while no infinite mapping comes. Returns whether it did; false: it did often enough;
+    /// `None`: it needn't.
+    #[cold]
+    pub(super) fn repeat_fail(&mut self, handshake: &Handshake<P>) -> Option<bool> {
+        let fallback = self.fallback.as_mut()?;
+        let failing = fallback.failing.as_mut()?;
+        if failing.repeats == MP_FAIL_TRIES {
+            return Some(false);
+        }
+        failing.repeats += 1;
+        fallback.fail = Some(handshake.remote_dsn(failing.offset));
+        self.tcp.request_ack();
+        Some(true)
+    }
+
+    /// Whether the mapping of a segment's data, which says `offset`, shows that the peer hasn't fallen back
+    /// although we have.
+    #[cold]
+    pub(super) fn contradicts_fallback(&self, mapping: &DssMapping, offset: u64, rcv_before: u64) -> bool {
+        let fallback = self.fallback.as_ref();
+        mapping.len > 0
+            && fallback.is_some_and(|fallback| fallback.contradicts(mapping.ssn, offset, rcv_before))
+    }
+}
+
 impl<P: Payload> Connection<P> {
     #[cold]
     pub(crate) fn fall_back(&mut self, now: Nanos, cause: FallbackCause) {
-        if self.mode == Mode::Plain {
-            return;
-        }
-        let negotiating = self.mode == Mode::Negotiating;
-        self.mode = Mode::Plain;
-        self.negotiated.confirmed = true;
-        self.negotiated.checksum = false;
-        self.judge_window();
-        self.receive.buffer.held = 0;
+        let Some(negotiating) = self.handshake.fall_back() else { return };
+        self.sending().judge_window();
+        self.receive.set_held(0);
         let mut held = None;
         for index in 0..self.subflows.len() {
-            if let Some((mut cx, subflow)) = self.split(now, index) {
+            if let Some((mut cx, subflow)) = self.split(now, index, Outgoing::default()) {
                 subflow.control_len = 0;
                 let waiting = subflow.mapping.take_held();
-                if let Some(failing) = subflow.failing.take().or(waiting) {
+                let failing = subflow.fallback.as_mut().and_then(|fallback| fallback.failing.take());
+                if let Some(failing) = failing.or(waiting) {
                     held = Some((index, failing));
                 }
                 subflow.tcp.refresh_mss(&mut cx);
@@ -37,91 +141,55 @@ impl<P: Payload> Connection<P> {
         }
         self.drop_opening_joins();
         if !negotiating || self.config.multipath {
-            self.events.push_back(Event::Fallback(cause));
+            self.events.push(Event::Fallback(cause));
         }
         self.wake();
         if let Some((index, failing)) = held {
-            self.release(now, index, failing);
+            // It is delivered as it came, altered or not.
+            if let Some(subflow) = self.subflows.get_mut(index) {
+                subflow.fallback_mut().base.get_or_insert(failing.position.wrapping_sub(failing.offset));
+            }
+            let mut offset = failing.offset;
+            for piece in failing.pieces {
+                let len = piece.len() as u64;
+                self.receive.insert(now, offset, piece);
+                offset += len;
+            }
+            self.after_receive(now, index);
         }
     }
 
     /// Whether the stream can go on as plain TCP: one subflow has carried all of it, in order (RFC 8684 3.7).
     pub(crate) fn is_contiguous(&self) -> bool {
         // Only reinjections repeat anything on a subflow that never had another beside it.
-        self.is_alone() && self.stats.reinjected_bytes == 0 && self.receive.ofo_bytes() == 0
-    }
-
-    /// Whether a checksum has failed on the lone subflow.
-    pub(crate) fn is_failing(&self) -> bool {
-        self.subflows.iter().flatten().any(|subflow| subflow.failing.is_some())
-    }
-
-    /// Whether an acceptable segment without DSS shows that the peer, or something on the way, has left Multipath
-    /// TCP: it acknowledges data without a DATA_ACK, ends the stream without a DATA_FIN, or is all that answers a
-    /// DATA_FIN time and again.
-    #[cold]
-    pub(super) fn shows_fallback(&self, segment: &Segment<P>, outcome: &Outcome) -> bool {
-        let waits_for_fin_ack = self.send.closed()
-            && !self.send.fin_acked()
-            && self.send.una() == self.send.written()
-            && self.meta_backoff >= 2
-            && !segment.flags.contains(Flags::SYN);
-        outcome.acked_bytes > 0 || (outcome.fin && !self.receive.finished()) || waits_for_fin_ack
-    }
-
-    /// A segment without DSS while a checksum failure is pending: the peer may have fallen back. Its infinite mapping has to say so,
-    /// and until then nothing is delivered. After a FIN none will come. Returns false if the subflow is gone.
-    #[cold]
-    pub(super) fn on_plain_while_failing(&mut self, now: Nanos, index: usize, outcome: &Outcome) -> bool {
-        if outcome.fin {
-            self.give_up_failing(now, index);
-        }
-        !outcome.fin
-    }
-
-    /// Repeats MP_FAIL while no infinite mapping comes, then resets the subflow. Returns whether it is to be called again.
-    #[cold]
-    pub(super) fn repeat_fail(&mut self, now: Nanos, index: usize) -> bool {
-        let first_dsn = self.first_dsn();
-        let Some(subflow) = self.subflows[index].as_mut() else { return false };
-        let Some(failing) = subflow.failing.as_mut() else { return false };
-        if failing.repeats == MP_FAIL_TRIES {
-            self.give_up_failing(now, index);
-            return false;
-        }
-        failing.repeats += 1;
-        subflow.fail_pending = Some(first_dsn.wrapping_add(failing.offset));
-        subflow.tcp.request_ack();
-        true
+        self.subflows.is_alone() && self.stats.reinjected_bytes == 0 && self.receive.ofo_bytes() == 0
     }
 
     /// Resets the lone subflow: nothing says that the data whose checksum failed belongs to the stream.
     #[cold]
-    fn give_up_failing(&mut self, now: Nanos, index: usize) {
+    pub(super) fn give_up_failing(&mut self, now: Nanos, index: usize) {
         //= RFC 8684 3.7-11 3.7-12
-        let first_dsn = self.first_dsn();
-        if let Some(subflow) = self.subflows[index].as_mut() {
-            let failing = subflow.failing.as_ref();
-            subflow.fail_pending = failing.map(|failing| first_dsn.wrapping_add(failing.offset));
+        if let Some(fallback) = self.subflows.get_mut(index).map(Subflow::fallback_mut) {
+            let offset = fallback.failing.as_ref().map(|failing| failing.offset);
+            fallback.fail = offset.map(|offset| self.handshake.remote_dsn(offset));
         }
         self.refuse(now, index, CloseReason::Middlebox(Interference::ChecksumOfLastSubflow));
     }
 
-    /// Data without a mapping (RFC 8684 3.3, 3.7): fallback on a lone first subflow whose first data it is, else the
-    /// subflow goes. In mid-stream there is no telling whether the peer still speaks Multipath TCP: if it does, it
-    /// misses DATA_ACKs, and what it repeats for want of them would be taken for new bytes.
+    /// Data without a mapping (RFC 8684 3.3, 3.7): fallback on a lone first subflow whose first data it is,
+    /// else the subflow goes. In mid-stream there is no telling whether the peer still speaks Multipath TCP:
+    /// if it does, it misses DATA_ACKs, and what it repeats for want of them would be taken for new bytes.
     #[cold]
     pub(super) fn on_unmapped(&mut self, now: Nanos, index: usize, position: u64, data: P) {
-        if !self.is_contiguous() || self.receive.buffer.next > 0 {
+        if !self.is_contiguous() || self.receive.next() > 0 {
             //= RFC 8684 3.7-6 3.7-7 3.3.1-8
             self.refuse(now, index, CloseReason::Middlebox(Interference::NoMapping));
             return;
         }
         self.fall_back(now, FallbackCause::NoMapping);
-        let next = self.receive.buffer.next;
-        let Some(subflow) = self.subflows[index].as_mut() else { return };
-        let base = *subflow.plain_rx_base.get_or_insert(position.wrapping_sub(next));
-        if self.receive.insert(now, position.wrapping_sub(base), data) {
+        let Some(subflow) = self.subflows.get_mut(index) else { return };
+        let offset = subflow.fallback_mut().plain_offset(position, self.receive.next());
+        if self.receive.insert(now, offset, data) {
             self.after_receive(now, index);
         }
         self.take_in_order(now, index);
@@ -131,69 +199,42 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(super) fn on_corrupt(&mut self, now: Nanos, index: usize, failing: Failing<P>) {
         self.stats.checksum_errors += 1;
-        let dsn = self.first_dsn().wrapping_add(failing.offset);
-        let contiguous = self.is_contiguous() && failing.offset == self.receive.buffer.next;
-        if let Some(subflow) = self.subflows[index].as_mut() {
+        let dsn = self.handshake.remote_dsn(failing.offset);
+        let contiguous = self.is_contiguous() && failing.offset == self.receive.next();
+        if let Some(subflow) = self.subflows.get_mut(index) {
             //= RFC 8684 3.7-8 3.7-9 3.7-b
-            subflow.fail_pending = Some(dsn);
+            subflow.fallback_mut().fail = Some(dsn);
             if contiguous {
                 // The peer is asked to go on as plain TCP; until it answers, nothing more is delivered.
-                self.receive.buffer.held = failing.bytes();
-                subflow.failing = Some(failing);
+                self.receive.set_held(failing.bytes());
+                subflow.fallback_mut().failing = Some(failing);
                 subflow.tcp.request_ack();
-                self.arm_control(now);
+                self.deadlines.arm_control(now);
                 // What is in order behind it waits with it.
                 self.take_in_order(now, index);
                 return;
             }
         }
-        // With another subflow, or one that is being opened, this one is reset with MP_FAIL on its RST and the data
-        // comes again elsewhere. Without, and with a stream that plain TCP can't continue, nothing is left.
+        // With another subflow, or one that is being opened, this one is reset with MP_FAIL on its RST and
+        // the data comes again elsewhere. Without, and with a stream that plain TCP can't continue, nothing
+        // is left.
         //= RFC 8684 3.7-11 3.7-12
-        let cause = match self.live() {
+        let cause = match self.subflows.live() {
             1 => Interference::ChecksumOfLastSubflow,
             _ => Interference::Checksum,
         };
         self.refuse(now, index, CloseReason::Middlebox(cause));
     }
 
-    /// After a fallback, each byte of the subflow is the next byte of the stream. Whether the mapping of data says otherwise: then the
-    /// peer hasn't fallen back, and repeats data that plain TCP would deliver as new bytes.
-    #[cold]
-    pub(super) fn contradicts_fallback(&self, index: usize, segment: &Segment<P>, rcv_before: u64) -> bool {
-        let mapping = segment.dss.and_then(|dss| dss.mapping).filter(|mapping| mapping.len > 0);
-        let base = self.subflows[index].as_ref().and_then(|subflow| subflow.plain_rx_base);
-        let (Some(mapping), Some(base), Some(remote)) = (mapping, base, self.negotiated.remote_key) else {
-            return false;
-        };
-        let position = Seq(mapping.ssn).unfold(rcv_before);
-        mapping.ssn > 0
-            && position.wrapping_sub(base) != self.data_offset(remote.idsn, mapping.dsn, mapping.dsn_is_64)
-    }
-
-    /// What a lone subflow held when the connection became plain TCP: it is delivered as it came, altered or not.
-    #[cold]
-    pub(crate) fn release(&mut self, now: Nanos, index: usize, failing: Failing<P>) {
-        if let Some(subflow) = self.subflows[index].as_mut() {
-            subflow.plain_rx_base.get_or_insert(failing.position.wrapping_sub(failing.offset));
-        }
-        let mut offset = failing.offset;
-        for piece in failing.pieces {
-            let len = piece.len() as u64;
-            self.receive.insert(now, offset, piece);
-            offset += len;
-        }
-        self.after_receive(now, index);
-    }
-
-    /// MP_FAIL (RFC 8684 3.7): on a lone subflow that has carried everything in order, an infinite mapping that counts
-    /// from the last byte that arrived intact, and MP_FAIL in return; from there on the connection is plain TCP.
+    /// MP_FAIL (RFC 8684 3.7): on a lone subflow that has carried everything in order, an infinite mapping
+    /// that counts from the last byte that arrived intact, and MP_FAIL in return; from there on the
+    /// connection is plain TCP.
     #[cold]
     pub(crate) fn on_fail(&mut self, now: Nanos, index: usize) {
-        if self.mode == Mode::Plain {
+        if self.handshake.is_plain() {
             // The answer was lost.
-            if let Some(subflow) = self.subflows[index].as_mut()
-                && let Some((_, due)) = subflow.infinite.as_mut()
+            if let Some(subflow) = self.subflows.get_mut(index)
+                && let Some((_, due)) = subflow.fallback_mut().infinite.as_mut()
             {
                 *due = true;
                 subflow.tcp.request_ack();
@@ -207,40 +248,44 @@ impl<P: Payload> Connection<P> {
             return;
         }
         let una = self.send.una();
-        let dsn = self.negotiated.local_key.idsn.wrapping_add(1).wrapping_add(una);
-        // If a checksum failed here as well, the peer's infinite mapping is still to come, and our MP_FAIL is on its way.
-        let is_failing = self.is_failing();
+        let dsn = self.handshake.dsn(una);
+        // If a checksum failed here as well, the peer's infinite mapping is still to come, and our MP_FAIL is
+        // on its way.
+        let is_failing = self.subflows.is_failing();
         if !is_failing {
             self.fall_back(now, FallbackCause::Checksum);
         }
-        if let Some(subflow) = self.subflows[index].as_mut() {
+        if let Some(subflow) = self.subflows.get_mut(index) {
             //= RFC 8684 3.7-10
             let checksum = Some(0);
             // One subflow, in order, nothing repeated: the stream's first byte is the subflow's.
             let ssn = (una as u32).wrapping_add(1);
-            subflow.infinite = Some((DssMapping { dsn, ssn, len: 0, checksum, dsn_is_64: true }, true));
+            let mapping = DssMapping { dsn, ssn, len: 0, checksum, dsn_is_64: true };
+            let fallback = subflow.fallback_mut();
+            fallback.infinite = Some((mapping, true));
             if !is_failing {
-                subflow.fail_pending = Some(dsn);
+                fallback.fail = Some(dsn);
             }
             subflow.tcp.request_ack();
         }
     }
 
-    /// An infinite mapping: the peer fell back (RFC 8684 3.7). Data whose checksum failed belongs to the stream if the mapping
-    /// counts from there or before, as it should. Linux maps its next new data instead: then the data that failed stays unmapped.
+    /// An infinite mapping: the peer fell back (RFC 8684 3.7). Data whose checksum failed belongs to the
+    /// stream if the mapping counts from there or before, as it should. Linux maps its next new data instead:
+    /// then the data that failed stays unmapped.
     #[cold]
-    pub(super) fn on_infinite(&mut self, now: Nanos, index: usize, idsn: u64, mapping: &DssMapping) {
-        let offset = self.data_offset(idsn, mapping.dsn, mapping.dsn_is_64);
-        let Some(subflow) = self.subflows[index].as_mut() else { return };
+    pub(super) fn on_infinite(&mut self, now: Nanos, index: usize, offset: u64, mapping: &DssMapping) {
+        let Some(subflow) = self.subflows.get_mut(index) else { return };
         let position = Seq(mapping.ssn).unfold(subflow.tcp.rcv_nxt());
         let base = position.wrapping_sub(offset);
-        let failed = subflow.failing.as_ref();
+        let fallback = subflow.fallback_mut();
+        let failed = fallback.failing.as_ref();
         if failed.is_some_and(|failing| !failing.is_mapped_by(offset, base)) {
             self.give_up_failing(now, index);
             return;
         }
         let cause = if failed.is_some() { FallbackCause::Checksum } else { FallbackCause::Peer };
-        subflow.plain_rx_base = Some(base);
+        fallback.base = Some(base);
         self.fall_back(now, cause);
     }
 }

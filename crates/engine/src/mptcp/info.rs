@@ -1,15 +1,18 @@
-//! What a connection and its subflows say of themselves: the kernel's `mptcp_info`, and its `mptcp_subflow_info` with `tcp_info`.
+//! What a connection and its subflows say of themselves: the kernel's `mptcp_info`, and its
+//! `mptcp_subflow_info` with `tcp_info`.
 
 use ropewalk_wire::{FourTuple, Payload};
 
 use super::connection::Connection;
-use super::subflow::SubflowState;
+use super::subflow::Subflow;
+use crate::config::TcpConfig;
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::tcp::TcpInfo;
 use crate::{Nanos, PathId, SubflowId};
 
-/// A connection's state as of a moment: the kernel's `mptcp_info` (`getsockopt(MPTCP_INFO)`), field for field without the prefix.
-/// Sequence numbers are offsets in the stream, from 0. What the engine has no notion of is absent.
+/// A connection's state as of a moment: the kernel's `mptcp_info` (`getsockopt(MPTCP_INFO)`), field for field
+/// without the prefix. Sequence numbers are offsets in the stream, from 0. What the engine has no notion of
+/// is absent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -94,7 +97,7 @@ pub struct SubflowInfo {
 impl<P: Payload> Connection<P> {
     /// The connection's state now.
     pub fn info(&self, now: Nanos) -> ConnectionInfo {
-        let live = self.live().min(usize::from(u8::MAX)) as u8;
+        let live = self.subflows.live().min(usize::from(u8::MAX)) as u8;
         let stats = self.stats(now);
         let limits = &self.config.path_manager;
         ConnectionInfo {
@@ -103,53 +106,58 @@ impl<P: Payload> Connection<P> {
             subflows_max: limits.subflows,
             add_addr_signal: self.path_manager.announced().min(usize::from(u8::MAX)) as u8,
             add_addr_accepted_max: limits.add_addr_accepted,
-            fallback: self.is_plain(),
-            remote_key_received: self.negotiated.remote_key.is_some(),
+            fallback: self.handshake.is_plain(),
+            remote_key_received: self.handshake.has_remote_key(),
             token: self.token(),
             write_seq: self.send.written(),
             snd_una: self.send.una(),
-            rcv_nxt: self.receive.buffer.next,
-            csum_enabled: self.negotiated.checksum,
-            retransmits: self.meta_backoff,
+            rcv_nxt: self.receive.next(),
+            csum_enabled: self.handshake.has_checksums(),
+            retransmits: self.send.backoff(),
             bytes_retrans: stats.reinjected_bytes,
             bytes_sent: stats.bytes_by_subflow.iter().sum(),
-            bytes_received: self.receive.buffer.next,
+            bytes_received: self.receive.next(),
             bytes_acked: self.send.una(),
             notsent_bytes: self.send.unsent(),
             ofo_bytes: self.receive.ofo_bytes(),
             snd_wnd: self.send.peer_window(),
             sndbuf: self.send.limit(),
-            rcvbuf: self.receive.buffer.limit,
-            scheduler: self.scheduling.scheduler.name(),
+            rcvbuf: self.receive.buffer().limit,
+            scheduler: self.scheduling.name(),
             congestion: self.congestion.name(),
         }
     }
 
     /// A subflow's state now; `None` if it was forgotten.
     pub fn subflow_info(&self, now: Nanos, subflow: SubflowId) -> Option<SubflowInfo> {
-        let metrics = self.metrics.get(subflow.index())?;
-        let state = self.subflows.get(subflow.index())?.as_ref()?;
-        Some(self.info_of(now, state, metrics))
+        let metrics = self.subflows.metrics().get(subflow.index())?;
+        let state = self.subflows.get(subflow.index())?;
+        Some(info_of(now, &self.config.tcp, state, metrics))
     }
 
     /// The state of every subflow that isn't forgotten; closed ones may be among them.
     pub fn subflow_infos(&self, now: Nanos) -> impl Iterator<Item = SubflowInfo> + '_ {
-        let known = self.subflows.iter().zip(&self.metrics);
-        known.filter_map(move |(state, metrics)| Some(self.info_of(now, state.as_ref()?, metrics)))
+        let known = self.subflows.with_metrics();
+        known.map(move |(state, metrics)| info_of(now, &self.config.tcp, state, metrics))
     }
+}
 
-    fn info_of(&self, now: Nanos, state: &SubflowState<P>, metrics: &SubflowMetrics) -> SubflowInfo {
-        SubflowInfo {
-            id: metrics.id,
-            path: metrics.path,
-            tuple: state.tcp.tuple(),
-            status: metrics.state,
-            local_id: state.local_id,
-            remote_id: state.remote_id,
-            backup_local: state.backup_local,
-            backup_remote: state.backup_remote,
-            age: now.saturating_sub(state.since),
-            tcp: state.tcp.info(now, &self.config.tcp, metrics),
-        }
+fn info_of<P: Payload>(
+    now: Nanos,
+    config: &TcpConfig,
+    state: &Subflow<P>,
+    metrics: &SubflowMetrics,
+) -> SubflowInfo {
+    SubflowInfo {
+        id: metrics.id,
+        path: metrics.path,
+        tuple: state.tcp.tuple(),
+        status: metrics.state,
+        local_id: state.local_id,
+        remote_id: state.remote_id,
+        backup_local: state.backup_local,
+        backup_remote: state.backup_remote,
+        age: now.saturating_sub(state.since),
+        tcp: state.tcp.info(now, config, metrics),
     }
 }

@@ -1,20 +1,22 @@
-//! Segments in: options are classified first, then TCP's processing, then what the options and the data mean at
-//! connection level (RFC 8684 3.1 to 3.4).
+//! Segments in: options are classified first, then TCP's processing, then what the options and the data mean
+//! at connection level (RFC 8684 3.1 to 3.4).
 
-use ropewalk_wire::{Dss, DssMapping, Flags, Payload, RareOptions, Segment, Seq, checksum};
+use ropewalk_wire::{Dss, DssMapping, Flags, Payload, RareOptions, Segment};
 
 use super::close_reason::{CloseReason, Interference};
-use super::connection::{Connection, Mode};
+use super::connection::Connection;
+use super::retransmit::DataAcked;
 use super::stats::FallbackCause;
-use super::subflow::SubflowState;
+use super::subflow::Subflow;
 use crate::metrics::SubflowStatus;
 use crate::scheduler;
-use crate::tcp::{Mapping, Outcome, State};
+use crate::tcp::{Mapping, Outcome, Outgoing, State};
 use crate::{Nanos, SubflowId};
 
 impl<P: Payload> Connection<P> {
-    /// A segment arrived that is probably for subflow `index`. If that is predicted for it, it is processed: its payload is taken
-    /// out. Otherwise this returns false, and [`on_segment`](Self::on_segment) is called for the subflow that receives it.
+    /// A segment arrived that is probably for subflow `index`. If that is predicted for it, it is processed:
+    /// its payload is taken out. Otherwise this returns false, and [`on_segment`](Self::on_segment) is called
+    /// for the subflow that receives it.
     // Runs once per segment. With two callers the compiler would no longer inline it.
     #[inline(always)]
     pub(crate) fn on_predicted_segment(
@@ -23,11 +25,11 @@ impl<P: Payload> Connection<P> {
         index: usize,
         segment: &mut Segment<P>,
     ) -> bool {
-        let Some(Some(subflow)) = self.subflows.get(index) else { return false };
-        if !self.is_predicted(subflow, segment) {
+        let Some(subflow) = self.subflows.get(index) else { return false };
+        if !self.handshake.is_multipath() || !subflow.is_predicted(segment) {
             return false;
         }
-        let mapping = self.mapping_of(subflow, segment);
+        let mapping = self.handshake.mapping_of(segment, subflow.tcp.peer_isn(), self.receive.next());
         self.process_segment::<true>(now, index, segment, mapping);
         true
     }
@@ -35,25 +37,14 @@ impl<P: Payload> Connection<P> {
     /// A segment for subflow `index` arrived that isn't predicted; its payload is taken out.
     #[inline(never)]
     pub(crate) fn on_segment(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) {
-        let Some(Some(subflow)) = self.subflows.get(index) else { return };
-        let mapping = self.mapping_of(subflow, segment);
+        let Some(subflow) = self.subflows.get(index) else { return };
+        let mapping = self.handshake.mapping_of(segment, subflow.tcp.peer_isn(), self.receive.next());
         self.process_segment::<false>(now, index, segment, mapping);
-        if self.early_data.is_some() && self.mode != Mode::Negotiating {
-            self.take_early_data(now, index);
+        if self.handshake.has_early_data() {
+            for mut segment in self.handshake.take_early_data() {
+                self.on_segment(now, index, &mut segment);
+            }
         }
-    }
-
-    /// Header prediction: whether a segment has a DSS and no rarer option, on a subflow that is joined, and is what the
-    /// subflow predicts as well. An infinite mapping isn't predicted.
-    #[inline]
-    fn is_predicted(&self, subflow: &SubflowState<P>, segment: &Segment<P>) -> bool {
-        let Some(dss) = &segment.dss else { return false };
-        segment.rare.is_none()
-            && dss.mapping.as_ref().is_none_or(|mapping| mapping.len > 0)
-            && self.mode == Mode::Multipath
-            && subflow.is_joined()
-            && subflow.tcp.matches(&segment.tuple)
-            && subflow.tcp.is_predicted(segment)
     }
 
     /// The way of every segment. `PREDICTED` answers questions, which are left out; it changes no rule.
@@ -67,11 +58,10 @@ impl<P: Payload> Connection<P> {
         mapping: Mapping,
     ) {
         let had_data = !segment.payload.is_empty();
-        if !PREDICTED && self.lacks_keys(index, segment) {
-            self.keep_early_data(now, index, segment);
+        if !PREDICTED && self.keep_early_data(now, index, segment) {
             return;
         }
-        let Some((mut cx, subflow)) = self.split(now, index) else { return };
+        let Some((mut cx, subflow)) = self.split(now, index, Outgoing::default()) else { return };
         let (state, rcv_nxt) = (subflow.tcp.state(), subflow.tcp.rcv_nxt());
         // Filled in where it stays: a copy of what was just written stalls.
         let mut outcome = Outcome::default();
@@ -90,17 +80,23 @@ impl<P: Payload> Connection<P> {
             return;
         }
         if let Some(dss) = &segment.dss
-            && (PREDICTED || self.mode == Mode::Multipath)
+            && (PREDICTED || self.handshake.is_multipath())
         {
             self.on_dss(now, index, dss, window, (mapping.is_some(), had_data));
         }
-        if self.mode == Mode::Plain {
-            if had_data && segment.dss.is_some() && self.contradicts_fallback(index, segment, rcv_nxt) {
+        if self.handshake.is_plain() {
+            let sent_mapping = segment.dss.and_then(|dss| dss.mapping).filter(|_| had_data);
+            let contradicts = sent_mapping.is_some_and(|mapping| {
+                let offset = self.handshake.offset_of(&mapping, self.receive.next());
+                let subflow = self.subflows.get(index).zip(offset);
+                subflow.is_some_and(|(subflow, at)| subflow.contradicts_fallback(&mapping, at, rcv_nxt))
+            });
+            if contradicts {
                 self.refuse(now, index, CloseReason::Middlebox(Interference::MappingAfterFallback));
                 return;
             }
             let is_latest =
-                self.subflows[index].as_ref().is_some_and(|subflow| subflow.tcp.is_latest_ack(segment.ack));
+                self.subflows.get(index).is_some_and(|subflow| subflow.tcp.is_latest_ack(segment.ack));
             self.on_plain_tcp_ack(now, index, is_latest.then_some(window));
         }
         if !PREDICTED && outcome.established {
@@ -122,7 +118,7 @@ impl<P: Payload> Connection<P> {
         if outcome.acked_segments > 0 {
             self.wake();
             if self.send.writer_waits() {
-                self.expand_send_buffer(index);
+                self.sending().expand_send_buffer(index);
             }
         }
         if !PREDICTED || outcome.fin {
@@ -130,33 +126,14 @@ impl<P: Payload> Connection<P> {
         } else {
             self.check_closed(now);
         }
-        if let Some(Some(subflow)) = self.subflows.get_mut(index) {
-            self.may_transmit |= !subflow.tcp.find_nothing_to_send(&self.metrics[index]);
+        if let Some((subflow, metrics)) = self.subflows.both_mut(index) {
+            self.may_transmit |= !subflow.tcp.find_nothing_to_send(metrics);
         }
     }
 
-    /// The mapping that travels with a segment's data.
-    #[inline(always)]
-    fn mapping_of(&self, subflow: &SubflowState<P>, segment: &Segment<P>) -> Mapping {
-        let Some(dss) = &segment.dss else { return first_mapping(segment, subflow.tcp.peer_isn()) };
-        let (Some(mapping), Some(remote)) = (&dss.mapping, self.negotiated.remote_key) else {
-            return Mapping::default();
-        };
-        let offset = self.data_offset(remote.idsn, mapping.dsn, mapping.dsn_is_64);
-        if segment.payload.is_empty()
-            || offset > 1 << 62
-            || mapping.checksum.is_some() != self.negotiated.checksum
-        {
-            return Mapping::default();
-        }
-        let len = mapping.len.saturating_sub(u16::from(dss.data_fin));
-        let checksum = mapping.checksum.map_or(0, |sum| checksum::update(sum, mapping.len, len));
-        let skip = segment.seq.0.wrapping_sub(subflow.tcp.peer_isn()).wrapping_sub(mapping.ssn);
-        Mapping::new(offset, len, checksum, skip)
-    }
-
-    /// Resets, handshakes, the options of which most segments have none, and what the want of a DSS means. Returns false if that is
-    /// all that there is to the segment. `before`: the subflow's state, and whether there was data.
+    /// Resets, handshakes, the options of which most segments have none, and what the want of a DSS means.
+    /// Returns false if that is all that there is to the segment. `before`: the subflow's state, and whether
+    /// there was data.
     #[inline(never)]
     fn on_options(
         &mut self,
@@ -179,11 +156,15 @@ impl<P: Payload> Connection<P> {
         if state == State::SynSent && !self.on_syn_ack(now, index, rare, outcome.established) {
             return false;
         }
-        if self.mode == Mode::Negotiating && state == State::SynReceived {
-            self.on_third_ack(now, rare);
+        if self.handshake.is_negotiating() && state == State::SynReceived {
+            //= RFC 8684 3.1-9 3.1-28 3.1-29
+            // Without the keys nothing can be verified.
+            if !self.handshake.on_third_ack(rare.and_then(|rare| rare.mp_capable)) {
+                self.fall_back(now, FallbackCause::NoOptionsInHandshake);
+            }
         }
         // Options of a join are ignored until its sender has proved that it has the keys.
-        if !self.subflows[index].as_ref().is_some_and(SubflowState::is_joined)
+        if !self.subflows.get(index).is_some_and(Subflow::is_joined)
             && !self.on_join_progress(now, index, segment, rare)
         {
             return false;
@@ -194,13 +175,20 @@ impl<P: Payload> Connection<P> {
         {
             return false;
         }
-        // Neither leaves room for a DSS, and both show that options still pass: ADD_ADDR, and a third ACK that is repeated.
+        // Neither leaves room for a DSS, and both show that options still pass: ADD_ADDR, and a third ACK
+        // that is repeated.
         let instead = rare.is_some_and(|rare| rare.add_addr.is_some() || rare.mp_capable.is_some());
-        let is_plain = segment.dss.is_none() && self.mode == Mode::Multipath && !instead;
-        if is_plain && self.is_failing() {
-            return self.on_plain_while_failing(now, index, outcome);
+        let ended = self.receive.finished();
+        let is_plain = segment.dss.is_none() && self.handshake.is_multipath() && !instead;
+        if is_plain && self.subflows.is_failing() {
+            // The peer may have fallen back. Its infinite mapping has to say so, and until then nothing is
+            // delivered. After a FIN none will come.
+            if outcome.fin {
+                self.give_up_failing(now, index);
+            }
+            return !outcome.fin;
         }
-        if is_plain && self.shows_fallback(segment, outcome) {
+        if is_plain && self.sending().shows_fallback(segment, outcome, ended) {
             // Something on the way strips options, or the peer fell back (RFC 8684 3.7).
             if !self.is_contiguous() {
                 //= RFC 8684 3.7-3 3.7-4
@@ -213,49 +201,25 @@ impl<P: Payload> Connection<P> {
         true
     }
 
-    /// After a subflow's timers: the scheduler's events, reinjection, its end.
-    pub(crate) fn note_outcome(&mut self, now: Nanos, index: usize, outcome: &Outcome) {
-        self.on_delivery(now, index, outcome);
-        if outcome.timeout {
-            self.on_subflow_timeout(now, index);
-        }
-        if let Some(cause) = outcome.failed {
-            self.remove(now, index, cause.into());
-        }
-    }
-
     /// What a subflow has found to be delivered or lost.
     #[inline(always)]
-    fn on_delivery(&mut self, now: Nanos, index: usize, outcome: &Outcome) {
+    pub(super) fn on_delivery(&mut self, now: Nanos, index: usize, outcome: &Outcome) {
         if outcome.acked_segments > 0 {
-            self.note_acknowledged(now, index, outcome.acked_segments);
+            if let Some((subflow, metrics)) = self.subflows.both_mut(index) {
+                subflow.timeouts = 0;
+                if metrics.state == SubflowStatus::Stale {
+                    metrics.state = SubflowStatus::Usable;
+                }
+            }
+            if self.scheduling.wants_acks() {
+                self.sending().notify_acknowledged(now, index, outcome.acked_segments);
+            }
         }
         if outcome.lost_segments > 0 {
             let (subflow, segments) = (SubflowId(index as u8), outcome.lost_segments);
-            self.notify(now, scheduler::Event::Lost { subflow, segments });
+            self.sending().notify(now, scheduler::Event::Lost { subflow, segments });
             self.wake();
         }
-    }
-
-    /// So many segments of a subflow were acknowledged.
-    #[inline(always)]
-    fn note_acknowledged(&mut self, now: Nanos, index: usize, segments: u32) {
-        if let Some(subflow) = self.subflows[index].as_mut() {
-            subflow.timeouts = 0;
-        }
-        if self.metrics[index].state == SubflowStatus::Stale {
-            self.metrics[index].state = SubflowStatus::Usable;
-        }
-        if self.scheduling.wants_acks() {
-            self.notify_acknowledged(now, index, segments);
-        }
-    }
-
-    /// The same, for schedulers that want to know: out of line, so that the others don't pay for it.
-    #[inline(never)]
-    fn notify_acknowledged(&mut self, now: Nanos, index: usize, segments: u32) {
-        self.scheduling.sample_link_rate(now, &mut self.metrics[index], segments);
-        self.notify(now, scheduler::Event::Acked { subflow: SubflowId(index as u8), segments });
     }
 
     /// Options that only control segments carry; false if the subflow is gone.
@@ -264,22 +228,22 @@ impl<P: Payload> Connection<P> {
         if rare.mp_fail.is_some() {
             self.on_fail(now, index);
         }
-        if self.mode == Mode::Plain {
+        if self.handshake.is_plain() {
             return true;
         }
         if let Some(capable) = rare.mp_capable {
             // The first data comes with MP_CAPABLE in place of a DSS (RFC 8684 3.1).
-            let has_mapping = had_data && self.mode == Mode::Multipath && capable.data_len.is_some();
-            if has_mapping && !self.negotiated.ack_is_64 {
+            let has_mapping = had_data && self.handshake.is_multipath() && capable.data_len.is_some();
+            if has_mapping && !self.handshake.ack_is_64() {
                 self.match_dsn_length(now, true);
             }
         }
         if let Some(prio) = rare.mp_prio
-            && let Some(subflow) = self.subflows[index].as_mut()
+            && let Some(subflow) = self.subflows.get_mut(index)
         {
             //= RFC 8684 3.3.8-2
             subflow.backup_remote = prio.backup;
-            self.metrics[index].backup = prio.backup || subflow.backup_local;
+            self.subflows.metrics_mut()[index].backup = prio.backup || subflow.backup_local;
             self.wake();
         }
         if let Some(add) = rare.add_addr {
@@ -289,7 +253,7 @@ impl<P: Payload> Connection<P> {
             self.on_remove_addr(now, &remove.address_ids);
         }
         if let Some(fastclose) = rare.fastclose
-            && fastclose.receiver_key == self.negotiated.local_key.key
+            && self.handshake.is_our_key(fastclose.receiver_key)
         {
             self.on_fast_close();
             return false;
@@ -309,15 +273,20 @@ impl<P: Payload> Connection<P> {
     ) {
         //= RFC 8684 3.3.2-3 3.3.2-6
         if let Some(ack) = dss.data_ack {
-            if !self.negotiated.confirmed {
+            if !self.handshake.is_confirmed() {
                 self.on_confirmed(now);
             }
-            self.on_data_ack(now, ack, dss.ack_is_64, window);
+            // The window of the same segment: another's may be larger.
+            let acked = self.handshake.acked_offset(ack, dss.ack_is_64, self.send.una());
+            // As on most segments with data, neither is news.
+            if !self.send.is_repeated(acked, window) && self.send.may_acknowledge(acked) {
+                self.on_data_ack(now, acked, Some(window));
+            }
         }
         let Some(mapping) = &dss.mapping else {
             return;
         };
-        if is_mapped && !dss.data_fin && mapping.dsn_is_64 == self.negotiated.ack_is_64 {
+        if is_mapped && !dss.data_fin && mapping.dsn_is_64 == self.handshake.ack_is_64() {
             return;
         }
         self.on_mapping(now, index, dss, mapping, has_data);
@@ -326,31 +295,32 @@ impl<P: Payload> Connection<P> {
     /// A mapping that doesn't travel with data, or has a DATA_FIN or another length of DSN.
     #[inline(never)]
     fn on_mapping(&mut self, now: Nanos, index: usize, dss: &Dss, mapping: &DssMapping, has_data: bool) {
-        let Some(remote) = self.negotiated.remote_key else { return };
+        let Some(offset) = self.handshake.offset_of(mapping, self.receive.next()) else { return };
         //= RFC 8684 3.7-a
         if mapping.len == 0 {
-            // Some peers put an empty mapping on ACKs. Without data it counts as the answer to our MP_FAIL only.
-            if !has_data && !self.is_failing() {
+            // Some peers put an empty mapping on ACKs. Without data it counts as the answer to our MP_FAIL
+            // only.
+            if !has_data && !self.subflows.is_failing() {
                 return;
             }
-            if !self.is_alone() {
-                // A peer falls back only where there was never another subflow: something on the way did this.
+            if !self.subflows.is_alone() {
+                // A peer falls back only where there was never another subflow: something on the way did
+                // this.
                 self.refuse(now, index, CloseReason::Middlebox(Interference::InfiniteMapping));
                 return;
             }
-            self.on_infinite(now, index, remote.idsn, mapping);
+            self.on_infinite(now, index, offset, mapping);
             return;
         }
         //= RFC 8684 3.3-2 3.3-3 3.3-4
-        if mapping.checksum.is_some() != self.negotiated.checksum {
+        if mapping.checksum.is_some() != self.handshake.has_checksums() {
             self.refuse(now, index, CloseReason::ChecksumNotAsNegotiated);
             return;
         }
-        let offset = self.data_offset(remote.idsn, mapping.dsn, mapping.dsn_is_64);
         if offset > 1 << 62 {
             return;
         }
-        if mapping.dsn_is_64 != self.negotiated.ack_is_64 {
+        if mapping.dsn_is_64 != self.handshake.ack_is_64() {
             self.match_dsn_length(now, mapping.dsn_is_64);
         }
         if dss.data_fin {
@@ -358,11 +328,11 @@ impl<P: Payload> Connection<P> {
             let is_news = self.receive.note_fin(offset + u64::from(data_len));
             self.after_receive(now, index);
             if data_len == 0 {
-                // A DATA_FIN alone is acknowledged at once, and again when it comes again: our acknowledgement was
-                // lost. While data before it is missing a repeat says nothing: two ends that both wait for data
-                // would answer each other's DATA_FINs for ever.
+                // A DATA_FIN alone is acknowledged at once, and again when it comes again: our
+                // acknowledgement was lost. While data before it is missing a repeat says nothing: two ends
+                // that both wait for data would answer each other's DATA_FINs for ever.
                 if (is_news || self.receive.finished())
-                    && let Some(subflow) = self.subflows[index].as_mut()
+                    && let Some(subflow) = self.subflows.get_mut(index)
                 {
                     subflow.tcp.request_ack();
                 }
@@ -370,80 +340,13 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    //= RFC 8684 3.3.1-10 3.3.1-12 3.3.2-2
-    //= RFC 8684 3.3.1-9 3.3.1-13 the nearest number to the one expected, of 64 bits
-    /// The offset that a DSN of the peer stands for; far away if it is before the first byte.
-    pub(super) fn data_offset(&self, idsn: u64, dsn: u64, is_64: bool) -> u64 {
-        let first = idsn.wrapping_add(1);
-        if is_64 {
-            dsn.wrapping_sub(first)
-        } else {
-            let low = (dsn as u32).wrapping_sub(first as u32);
-            Seq(low).unfold(self.receive.buffer.next)
-        }
-    }
-
-    /// The DSN of the stream's first byte.
-    pub(super) fn first_dsn(&self) -> u64 {
-        self.negotiated.remote_key.map_or(0, |remote| remote.idsn).wrapping_add(1)
-    }
-
-    /// The offset up to which a DATA_ACK acknowledges.
-    #[inline]
-    pub(super) fn acked_offset(&self, ack: u64, is_64: bool) -> u64 {
-        let first = self.negotiated.local_key.idsn.wrapping_add(1);
-        if is_64 {
-            ack.wrapping_sub(first)
-        } else {
-            Seq((ack as u32).wrapping_sub(first as u32)).unfold(self.send.una())
-        }
-    }
-
-    /// DATA_ACK and the window relative to it, which is that of the same segment: another's may be larger.
-    #[inline(always)]
-    pub(super) fn on_data_ack(&mut self, now: Nanos, ack: u64, is_64: bool, window: u64) {
-        let acked = self.acked_offset(ack, is_64);
-        // As on most segments with data.
-        if self.send.is_repeated(acked, window) {
-            return;
-        }
-        // What was written but never handed to a subflow can't have arrived: such a DATA_ACK is ignored, as by Linux.
-        let end = self.send.next_offset() + u64::from(self.send.closed() && self.send.unsent() == 0);
-        if acked > end {
-            return;
-        }
-        self.data_acknowledged(now, acked, Some(window));
-    }
-
-    pub(crate) fn data_acknowledged(&mut self, now: Nanos, acked: u64, window: Option<u64>) {
-        if let Some(window) = window
-            && self.send.on_window(acked, window)
-        {
-            if self.mode == Mode::Plain {
-                self.meta_backoff = 0;
-                self.deadlines.retransmit = None;
-            }
-            self.unblock(now);
+    /// Everything up to `acked` is acknowledged. `window`: relative to it, if it is news.
+    fn on_data_ack(&mut self, now: Nanos, acked: u64, window: Option<u64>) {
+        let DataAcked { wakes, fin } = self.sending().on_data_ack(now, acked, window);
+        if wakes {
             self.wake();
         }
-        let data = acked.min(self.send.written());
-        //= RFC 8684 3.3.2-4 3.3.6-2 4-1
-        if self.send.acknowledge(data) > 0 {
-            self.send.progress(now);
-            self.meta_backoff = 0;
-            self.notify(now, scheduler::Event::DataAcked);
-            self.wake();
-            self.wake_writer();
-            self.arm_meta(now);
-        }
-        self.judge_window();
-        if self.mode == Mode::Multipath
-            && self.send.closed()
-            && !self.send.fin_acked()
-            && acked > self.send.written()
-        {
-            self.send.acknowledge_fin();
-            self.deadlines.retransmit = None;
+        if fin {
             self.check_closed(now);
         }
     }
@@ -453,23 +356,12 @@ impl<P: Payload> Connection<P> {
     /// acknowledges all that any has.
     #[inline(never)]
     pub(super) fn on_plain_tcp_ack(&mut self, now: Nanos, index: usize, window: Option<u64>) {
-        let Some(subflow) = self.subflows[index].as_ref() else { return };
+        let Some(subflow) = self.subflows.get(index) else { return };
         let una = subflow.tcp.snd_una();
         let outstanding: u64 =
             subflow.tcp.outstanding().next().map_or(self.send.assigned_end(), |(tag, _)| tag);
         if una >= 1 {
-            self.data_acknowledged(now, outstanding.max(self.send.una()), window);
+            self.on_data_ack(now, outstanding.max(self.send.una()), window);
         }
     }
-}
-
-/// The mapping of the first data, which comes with MP_CAPABLE in place of a DSS (RFC 8684 3.1).
-#[cold]
-fn first_mapping<P: Payload>(segment: &Segment<P>, isn: u32) -> Mapping {
-    let capable = segment.rare.as_deref().and_then(|rare| rare.mp_capable);
-    let Some((capable, len)) = capable.and_then(|capable| Some((capable, capable.data_len?))) else {
-        return Mapping::default();
-    };
-    let skip = segment.seq.0.wrapping_sub(isn).wrapping_sub(1);
-    Mapping::new(0, len, capable.checksum.unwrap_or(0), skip)
 }

@@ -1,16 +1,17 @@
 //! Mappings of subflow positions to the stream at the receiver (RFC 8684 3.3.1).
 //!
-//! As in Linux (`get_mapping_status`), the mapping of a segment travels with its data ([`Mapping`]), and a subflow has one
-//! current mapping. In-order data that the current mapping covers is placed by it, whatever came with the data: a mapping may be
-//! on the first part of its data only, on every part, or contradict an earlier one. Other data makes its own mapping the current
-//! one; without one it is unmapped.
+//! As in Linux (`get_mapping_status`), the mapping of a segment travels with its data ([`Mapping`]), and a
+//! subflow has one current mapping. In-order data that the current mapping covers is placed by it, whatever
+//! came with the data: a mapping may be on the first part of its data only, on every part, or contradict an
+//! earlier one. Other data makes its own mapping the current one; without one it is unmapped.
 //!
-//! So a mapping counts for data that it came with and for what follows. It is ignored on a segment without data, on a copy of data
-//! that is there, and for data before its segment's. Linux does the same. With checksums it counts only from its first byte on: of
-//! one whose beginning was delivered before, nothing can be verified, and the rest is unmapped.
+//! So a mapping counts for data that it came with and for what follows. It is ignored on a segment without
+//! data, on a copy of data that is there, and for data before its segment's. Linux does the same. With
+//! checksums it counts only from its first byte on: of one whose beginning was delivered before, nothing can
+//! be verified, and the rest is unmapped.
 //!
-//! A mapping may begin with the SYN, which has subflow sequence number 0: its second byte is then the first of the data. The same
-//! rules hold, so that it doesn't count with checksums.
+//! A mapping may begin with the SYN, which has subflow sequence number 0: its second byte is then the first
+//! of the data. The same rules hold, so that it doesn't count with checksums.
 
 use ropewalk_wire::{Payload, checksum};
 
@@ -57,7 +58,8 @@ pub(crate) struct Failing<P> {
 }
 
 impl<P: Payload> Failing<P> {
-    /// Whether an infinite mapping from `offset` on covers it, with `base` as the subflow's position of the stream's first byte.
+    /// Whether an infinite mapping from `offset` on covers it, with `base` as the subflow's position of the
+    /// stream's first byte.
     pub fn is_mapped_by(&self, offset: u64, base: u64) -> bool {
         offset <= self.offset && base == self.position.wrapping_sub(self.offset)
     }
@@ -76,8 +78,9 @@ impl<P: Payload> CurrentMapping<P> {
     }
 
     //= RFC 8684 3.3.1-a 3.3.1-b
-    /// Places the first bytes of `data`, in order at `position`, which came with `mapping`; returns what was placed and what is
-    /// left, with its mapping. `first_dsn`: where checksums were negotiated, the DSN of the stream's first byte.
+    /// Places the first bytes of `data`, in order at `position`, which came with `mapping`; returns what was
+    /// placed and what is left, with its mapping. `first_dsn`: where checksums were negotiated, the DSN of
+    /// the stream's first byte.
     pub fn place(
         &mut self,
         position: u64,

@@ -1,15 +1,16 @@
-//! Opportunistic retransmission and penalisation, which run while the connection-level window is full: by their paper's rule
-//! (blest-2016 II-A) or by the kernel's.
+//! Opportunistic retransmission and penalisation, which run while the connection-level window is full: by
+//! their paper's rule (blest-2016 II-A) or by the kernel's.
 
 use ropewalk_wire::Payload;
 
-use super::connection::{Connection, Mode};
 use super::scheduling::view;
+use super::sending::Sending;
 use crate::metrics::{CaState, SubflowMetrics};
 use crate::scheduler::{self, Chunk, Rule, View};
 use crate::{Nanos, SubflowId};
 
-/// Whether the head of the window is repeated on a subflow with a round-trip time of `srtt`; `carrier` carried it last.
+/// Whether the head of the window is repeated on a subflow with a round-trip time of `srtt`; `carrier`
+/// carried it last.
 fn may_repeat(rule: Rule, srtt: Nanos, carrier: &SubflowMetrics, carries_it: bool) -> bool {
     match rule {
         Rule::Off => false,
@@ -18,8 +19,8 @@ fn may_repeat(rule: Rule, srtt: Nanos, carrier: &SubflowMetrics, carries_it: boo
     }
 }
 
-/// Whether a subflow is penalised in favour of `selected`, whose round-trip time is `srtt`: once in such a time, and the last was
-/// `since` ago.
+/// Whether a subflow is penalised in favour of `selected`, whose round-trip time is `srtt`: once in such a
+/// time, and the last was `since` ago.
 fn is_penalised(
     rule: Rule,
     metrics: &SubflowMetrics,
@@ -47,29 +48,29 @@ fn reduce(rule: Rule, metrics: &mut SubflowMetrics) {
     metrics.cwnd = (metrics.cwnd / 2).max(1);
 }
 
-impl<P: Payload> Connection<P> {
-    /// Opportunistic retransmission and penalisation: when new data doesn't fit the connection-level window, and by the
-    /// kernel's rule also when there is none because the send buffer is full.
+impl<P: Payload> Sending<'_, P> {
+    /// Opportunistic retransmission and penalisation: when new data doesn't fit the connection-level window,
+    /// and by the kernel's rule also when there is none because the send buffer is full.
     #[inline(never)]
-    pub(super) fn run_mechanisms(&mut self, now: Nanos) -> Option<usize> {
-        let mechanisms = self.scheduling.scheduler.mechanisms();
-        if self.mode != Mode::Multipath
+    pub fn run_mechanisms(&mut self, now: Nanos) -> Option<usize> {
+        let mechanisms = self.scheduling.mechanisms();
+        if !self.handshake.is_multipath()
             || (mechanisms.opportunistic == Rule::Off && mechanisms.penalise == Rule::Off)
         {
             return None;
         }
-        let head = self.send.chunks.find(self.send.una())?.chunk();
-        let carrier = self.metrics.get(head.last.index())?.clone();
+        let head = self.send.chunk_at(self.send.una())?;
+        let carrier = self.subflows.metrics().get(head.last.index())?.clone();
         let view = view!(self, now);
-        // One without a sample isn't known to be faster than the carrier, nor is there an srtt of it in which to
-        // penalise only once.
+        // One without a sample isn't known to be faster than the carrier, nor is there an srtt of it in which
+        // to penalise only once.
         let known = |metrics: &&SubflowMetrics| metrics.rtt.smoothed > 0;
         let any =
             View::fastest(view.available().filter(known)).map(|best| (best.id.index(), best.rtt.smoothed));
         let fresh = View::fastest(view.available().filter(known).filter(|best| !head.carried_by(best.id)))
             .map(|best| (best.id.index(), best.rtt.smoothed));
-        // The paper's candidate doesn't carry the head yet. The kernel's is where new data would go: while it carries
-        // the head already, the others that carry it are still penalised, once per its srtt.
+        // The paper's candidate doesn't carry the head yet. The kernel's is where new data would go: while it
+        // carries the head already, the others that carry it are still penalised, once per its srtt.
         let by = |rule: Rule| match rule {
             Rule::Off => None,
             Rule::Paper if self.send.unsent() > 0 => fresh,
@@ -96,8 +97,8 @@ impl<P: Payload> Connection<P> {
         if rule == Rule::Linux && self.send.unsent() == 0 && !self.send.is_full() {
             return;
         }
-        for index in 0..self.metrics.len() {
-            let metrics = &mut self.metrics[index];
+        for index in 0..self.subflows.metrics().len() {
+            let metrics = &mut self.subflows.metrics_mut()[index];
             let since = now.saturating_sub(self.scheduling.penalised_at(index));
             if is_penalised(rule, metrics, &head, (SubflowId(selected as u8), srtt), since) {
                 reduce(rule, metrics);

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use crate::Nanos;
 use crate::scheduler::Message;
 
-/// The messages that aren't acknowledged, in order, without gaps or overlaps but for bytes that belong to none.
+/// The messages that aren't acknowledged, in order, without gaps or overlaps but for bytes that belong to
+/// none.
 #[derive(Debug, Default)]
 pub(crate) struct Messages(VecDeque<Message>);
 
@@ -44,7 +45,8 @@ impl Messages {
         }
     }
 
-    /// Forgets what is acknowledged, but for the last before something that isn't: the next begins where that ends.
+    /// Forgets what is acknowledged, but for the last before something that isn't: the next begins where that
+    /// ends.
     pub fn forget(&mut self, una: u64) {
         while self.0.get(1).is_some_and(|next| next.start < una) {
             self.0.pop_front();

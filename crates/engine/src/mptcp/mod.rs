@@ -1,24 +1,27 @@
-//! One Multipath TCP connection (RFC 8684, version 1): keys and joins, data sequence mappings, the connection-level
-//! send and receive sides, reinjection, the path manager, close and fallback. Plain TCP is the case of one
-//! subflow without options.
+//! One Multipath TCP connection (RFC 8684, version 1): keys and joins, data sequence mappings, the
+//! connection-level send and receive sides, reinjection, the path manager, close and fallback. Plain TCP is
+//! the case of one subflow without options.
 
 mod addresses;
+mod assign;
 mod break_before_make;
-mod buffer;
 mod chunks;
 mod close;
 mod close_reason;
+mod closing;
 mod connection;
 mod crypto;
 mod deadlines;
 mod delivery;
-mod early_data;
-mod early_join;
+mod early_segments;
+mod establish;
+mod event_queue;
 mod fallback;
 mod handshake;
 mod independence;
 mod info;
 mod input;
+mod joining;
 mod mapping;
 mod mechanisms;
 mod messages;
@@ -27,21 +30,27 @@ mod output;
 mod path_manager;
 mod peer_memory;
 mod receive;
-mod schedule;
+mod receive_buffer;
+mod retransmit;
 mod scheduling;
 mod send;
+mod send_buffer;
+mod sending;
+mod socket_options;
 mod stats;
 mod subflow;
-mod subflows;
+mod subflow_life;
+mod subflow_table;
 mod timers;
 mod window_autotuning;
-mod withdraw;
 
 pub use close_reason::{CloseReason, Interference, JoinError, ResetReason, StreamError};
 pub use connection::{Connection, Role};
 pub use crypto::{Key, add_addr_hmac, join_hmac, leftmost_64, leftmost_160};
+pub(crate) use independence::is_independent;
 pub use info::{ConnectionInfo, SubflowInfo};
 pub(crate) use path_manager::JoinRequest;
+pub(crate) use socket_options::SocketOption;
 pub use stats::{ConnectionStats, DecisionRecord, Event, FallbackCause, OfoStats, Overruled};
 
 /// Whether an MP_CAPABLE is one that this version knows: version 1, HMAC-SHA256, no extension (RFC 8684 3.1).

@@ -1,176 +1,270 @@
-//! Socket options of an open connection, messages that its application marks, and the rules of options that no other part has: cork (`TCP_CORK`), the unsent
-//! low-water mark (`TCP_NOTSENT_LOWAT`) and the user timeout (`TCP_USER_TIMEOUT`, RFC 9293 3.9.1).
+//! The options of Multipath TCP on the segments that are sent (RFC 8684 3.1 to 3.7).
 
-use std::sync::Arc;
+use ropewalk_wire::{
+    Dss, DssMapping, FastClose, MAX_OPTIONS, MpFail, MpPrio, MpTcpRst, Payload, RemoveAddr, Segment,
+};
 
-use ropewalk_wire::Payload;
+use super::fallback::Fallback;
+use super::handshake::Handshake;
+use super::path_manager::{PathManager, REMOVE_ADDR_LEN};
+use super::send::SendSide;
+use super::subflow::Subflow;
+use crate::Nanos;
+use crate::tcp::{Kind, Transmit};
 
-use super::close_reason::CloseReason;
-use super::connection::{Connection, Mode};
-use super::send::Cork;
-use crate::config::{BufferConfig, ConnectionConfig};
-use crate::scheduler::Rationale;
-use crate::tcp::State;
-use crate::{MILLISECOND, Nanos};
+/// The checksum of a mapping of this payload.
+#[inline(never)]
+fn checksum_of<P: Payload>(payload: &P, dsn: u64, ssn: u32, wire_len: u16) -> u16 {
+    let sum = payload.ones_complement_sum();
+    sum.map_or(0, |sum| ropewalk_wire::checksum::dss_checksum(dsn, ssn, wire_len, sum))
+}
 
-/// How long a cork holds less than a segment back, as in Linux.
-const CORK_TIME: Nanos = 200 * MILLISECOND;
+/// Writes the options of one segment.
+pub(super) struct OptionWriter<'a, P> {
+    pub now: Nanos,
+    pub handshake: &'a mut Handshake<P>,
+    pub send: &'a SendSide<P>,
+    pub path_manager: &'a mut PathManager,
+    /// What a DATA_ACK acknowledges, as an offset.
+    pub received: u64,
+}
 
-impl<P: Payload> Connection<P> {
-    /// The connection's own copy of its settings, to change them.
-    fn own_config(&mut self) -> &mut ConnectionConfig {
-        Arc::make_mut(&mut self.config)
+impl<P: Payload> OptionWriter<'_, P> {
+    /// Bytes of options on the subflow's next segment that carries no data, so that TCP leaves them room.
+    #[inline]
+    pub fn control_len(&self, subflow: &Subflow<P>) -> u8 {
+        let established = subflow.is_joined() && self.handshake.is_confirmed();
+        let silent =
+            subflow.prio_pending.is_none() && subflow.fallback.is_none() && self.path_manager.is_silent();
+        if established && silent && self.handshake.is_multipath() {
+            self.handshake.ack_only_len()
+        } else {
+            self.long_control_len(subflow)
+        }
     }
 
-    /// Has every subflow look again whether it has something to send.
-    fn recheck_output(&mut self) {
-        self.subflows.iter_mut().flatten().for_each(|subflow| subflow.tcp.recheck_output());
-        self.wake();
-    }
-
-    /// The next `bytes` bytes are a message.
+    /// The same where more than a DATA_ACK may be due: what `write_control_options` writes.
     #[cold]
-    pub(crate) fn begin_message(&mut self, bytes: u64, deadline: Option<Nanos>) {
-        let (una, written) = (self.send.una(), self.send.written());
-        let messages = self.send.messages.get_or_insert_default();
-        messages.forget(una);
-        messages.begin(written, bytes, deadline);
+    fn long_control_len(&self, subflow: &Subflow<P>) -> u8 {
+        if let Some(len) = self.handshake.control_len(subflow.join, self.send.assigned_end() == 0) {
+            return len as u8;
+        }
+        let fallback = subflow.fallback.as_deref();
+        if let Some(mapping) = fallback.and_then(Fallback::due_mapping) {
+            return Dss { mapping: Some(mapping), ..Dss::default() }.padded_len() as u8;
+        }
+        let mut len = usize::from(self.handshake.ack_only_len());
+        if subflow.prio_pending.is_some() {
+            len += MpPrio::PADDED_LEN;
+        }
+        if fallback.is_some_and(Fallback::has_fail) {
+            len += MpFail::LEN;
+        }
+        if let Some(echo) = self.path_manager.next_echo() {
+            len += (echo.len() + 3) & !3;
+        } else if self.path_manager.has_due_announcement(self.now) {
+            // The longest that may be due; timestamps give way to it.
+            len += self.path_manager.announcement_len();
+        }
+        if self.path_manager.has_removals() {
+            len += REMOVE_ADDR_LEN;
+        }
+        len.min(MAX_OPTIONS) as u8
     }
 
-    /// A message ends with what is written.
+    /// Writes them. `control_len`: the bytes that they take on an ACK without data.
+    #[inline]
+    pub fn write(
+        &mut self,
+        subflow: &mut Subflow<P>,
+        control_len: u8,
+        // By reference: a copy would wait until the processor has stored what was just written.
+        transmit: &Transmit,
+        segment: &mut Segment<P>,
+    ) {
+        let kind = transmit.kind;
+        //= RFC 8684 3.7-15 3.7-16
+        if self.handshake.is_plain() {
+            if kind == Kind::Ack {
+                Self::write_plain_options(subflow, segment);
+            }
+            return;
+        }
+        // No `match`: its jump table is mispredicted where data and ACKs alternate.
+        if kind == Kind::Data {
+            self.write_data_options(transmit, segment);
+        } else if kind == Kind::Ack {
+            self.write_ack_options(subflow, control_len, segment);
+        } else if kind == Kind::Rst {
+            self.write_reset_options(subflow, segment);
+        } else {
+            self.handshake.write_syn_options(subflow, kind, segment);
+        }
+    }
+
+    /// The answer to MP_FAIL (RFC 8684 3.7): the infinite mapping, and on another ACK, as both don't fit
+    /// beside timestamps, MP_FAIL in return.
     #[cold]
-    pub(crate) fn end_message(&mut self, deadline: Option<Nanos>) {
-        let (una, written) = (self.send.una(), self.send.written());
-        let messages = self.send.messages.get_or_insert_default();
-        messages.forget(una);
-        messages.end(written, deadline);
-        self.wake();
-    }
-
-    pub(crate) fn set_nagle(&mut self, on: bool) {
-        self.own_config().tcp.nagle = on;
-        // As in Linux, what a cork holds goes at once.
-        if !on && self.send.unsent() > 0 {
-            self.send.cork.overdue = true;
-            self.deadlines.cork = None;
-        }
-        self.recheck_output();
-    }
-
-    pub(crate) fn set_trace_decisions(&mut self, on: bool) {
-        self.scheduling.rationale = if on { Rationale::listening() } else { Rationale::default() };
-    }
-
-    pub(crate) fn set_cork(&mut self, on: bool) {
-        self.send.cork = Cork { on, overdue: false };
-        if !on {
-            self.deadlines.cork = None;
-        }
-        self.wake();
-    }
-
-    pub(crate) fn set_dscp(&mut self, dscp: u8) {
-        self.own_config().tcp.dscp = dscp & 0x3f;
-    }
-
-    pub(crate) fn set_keep_alive(&mut self, now: Nanos, idle: Option<Nanos>) {
-        self.own_config().tcp.keep_alive.idle = idle;
-        self.subflows.iter_mut().flatten().for_each(|subflow| subflow.tcp.set_keep_alive(now, idle));
-        self.may_transmit = true;
-    }
-
-    pub(crate) fn set_send_buffer(&mut self, buffer: BufferConfig) {
-        self.own_config().send_buffer = buffer;
-        let payload = |size| self.config.send_payload(size);
-        let resized = BufferConfig { initial: payload(buffer.initial), max: payload(buffer.max) };
-        self.send.resize(resized);
-        self.wake_writer();
-    }
-
-    pub(crate) fn set_receive_buffer(&mut self, buffer: BufferConfig) {
-        self.own_config().receive_buffer = buffer;
-        self.receive.resize(buffer);
-        let limit = self.receive.buffer.limit;
-        for subflow in self.subflows.iter_mut().flatten() {
-            subflow.autotuning.resize(limit, buffer.is_fixed());
-        }
-        self.window_update();
-    }
-
-    pub(crate) fn set_unsent_low_water(&mut self, bytes: Option<u64>) {
-        self.send.set_unsent_mark(bytes);
-        self.wake_writer();
-    }
-
-    pub(crate) fn set_user_timeout(&mut self, now: Nanos, timeout: Option<Nanos>) {
-        self.own_config().tcp.user_timeout = timeout;
-        self.deadlines.user = None;
-        self.start_user_timeout(now, false);
-    }
-
-    /// Something more is to be acknowledged, perhaps: the user timeout runs from now on, unless it runs already.
-    #[cold]
-    pub(super) fn start_user_timeout(&mut self, now: Nanos, was_waiting: bool) {
-        if !was_waiting {
-            self.send.progress(now);
-        }
-        if let Some(timeout) = self.config.tcp.user_timeout
-            && self.deadlines.user.is_none()
-            && self.awaits_acknowledgement()
+    fn write_plain_options(subflow: &mut Subflow<P>, segment: &mut Segment<P>) {
+        let Some(fallback) = subflow.fallback.as_mut() else { return };
+        if let Some(mapping) = fallback.take_due_mapping() {
+            segment.sack.truncate(0);
+            segment.dss = Some(Dss { mapping: Some(mapping), ..Dss::default() });
+            subflow.tcp.request_ack();
+        } else if fallback.has_answered()
+            && let Some(dsn) = fallback.take_fail()
         {
-            self.deadlines.user = Some(now.saturating_add(timeout));
+            segment.sack.truncate(0);
+            segment.rare_mut().mp_fail = Some(MpFail { dsn });
         }
     }
 
-    /// Whether the peer is yet to acknowledge our SYN, data or DATA_FIN.
-    fn awaits_acknowledgement(&self) -> bool {
-        let is_opening = |state| matches!(state, State::SynSent | State::SynReceived);
-        let mut subflows = self.subflows.iter().flatten();
-        !self.life.terminated
-            && (self.send.una() < self.send.written()
-                || (self.send.closed() && !self.send.fin_acked() && self.mode == Mode::Multipath)
-                || subflows.all(|subflow| is_opening(subflow.tcp.state())))
+    #[cold]
+    fn write_reset_options(&self, subflow: &mut Subflow<P>, segment: &mut Segment<P>) {
+        segment.timestamps = None;
+        if let (true, Some(receiver_key)) = (subflow.fastclose, self.handshake.fastclose_key()) {
+            //= RFC 8684 3.5-a
+            segment.rare_mut().fastclose = Some(FastClose { receiver_key });
+            return;
+        }
+        if let Some(dsn) = subflow.fallback.as_mut().and_then(|fallback| fallback.take_fail()) {
+            segment.rare_mut().mp_fail = Some(MpFail { dsn });
+        }
+        if let Some(reason) = subflow.reset_reason {
+            segment.rare_mut().mp_tcprst = Some(MpTcpRst { transient: false, reason: reason.code() });
+        }
     }
 
-    //= RFC 9293 3.9.1 the user timeout: data that isn't acknowledged in time ends the connection
-    /// The user timeout may have passed: it counts from the last acknowledgement of something new.
-    #[cold]
-    pub(super) fn on_user_timeout(&mut self, now: Nanos) {
-        self.deadlines.user = None;
-        let Some(timeout) = self.config.tcp.user_timeout.filter(|_| self.awaits_acknowledgement()) else {
-            return;
+    fn write_data_options(&self, transmit: &Transmit, segment: &mut Segment<P>) {
+        let Transmit { tag, ssn, .. } = *transmit;
+        //= RFC 8684 3.3.1-1 3.3.1-14 3.7-2 each segment has its own, which follows from where its bytes stand
+        // A part comes again with the mapping of the whole. (With checksums there are only whole ones, see
+        // `coalesce`; where the path's MTU fell, the part is checked on its own.)
+        if let Some((lead, mapped)) = transmit.part
+            && !self.handshake.has_checksums()
+        {
+            let (tag, ssn) = (tag - u64::from(lead), ssn.wrapping_sub(u32::from(lead)));
+            self.write_rare_mapping(tag, ssn, usize::from(mapped), segment);
+        } else {
+            self.write_mapping(tag, ssn, segment.payload.len(), segment);
+        }
+    }
+
+    #[inline(never)]
+    fn write_rare_mapping(&self, tag: u64, ssn: u32, len: usize, segment: &mut Segment<P>) {
+        self.write_mapping(tag, ssn, len, segment);
+    }
+
+    /// The mapping of `len` bytes.
+    #[inline(always)]
+    fn write_mapping(&self, tag: u64, ssn: u32, len: usize, segment: &mut Segment<P>) {
+        let dsn = self.handshake.dsn(tag);
+        let at_end = tag + len as u64 == self.send.written() && len < 65_535;
+        let fin = self.send.closed() && at_end && !self.send.fin_alone();
+        let first = ssn == 1 && tag == 0 && self.handshake.owes_keys();
+        let wire_len = (len + usize::from(fin && !first)).min(65_535) as u16;
+        //= RFC 8684 3.3.1-c
+        let checksum = if self.handshake.has_checksums() {
+            Some(checksum_of(&segment.payload, dsn, ssn, wire_len))
+        } else {
+            None
         };
-        let at = self.send.progress_at().saturating_add(timeout);
-        if at > now {
-            self.deadlines.user = Some(at);
+        if first {
+            self.handshake.write_first_data_options(wire_len, checksum, segment);
             return;
         }
-        for subflow in self.subflows.iter_mut().flatten() {
-            subflow.tcp.abort();
-        }
-        self.may_transmit = true;
-        self.die(CloseReason::UserTimeout);
+        segment.dss = Some(Dss {
+            data_ack: self.handshake.data_ack(self.received),
+            ack_is_64: self.handshake.ack_is_64(),
+            //= RFC 8684 3.3.1-11
+            mapping: Some(DssMapping { dsn, ssn, len: wire_len, checksum, dsn_is_64: true }),
+            data_fin: fin,
+        });
     }
 
-    /// Whether the cork holds back what is unsent: less than a segment of every subflow that may carry it.
-    #[cold]
-    pub(super) fn is_corked(&mut self, now: Nanos) -> bool {
-        let usable = self.metrics.iter().filter(|metrics| metrics.usable());
-        let Some(mss) = usable.map(|metrics| u64::from(metrics.mss)).min() else { return false };
-        if self.send.cork.overdue || self.send.closed() || self.send.unsent() >= mss {
-            return false;
+    #[inline]
+    fn write_ack_options(&mut self, subflow: &mut Subflow<P>, control_len: u8, segment: &mut Segment<P>) {
+        // Nothing but a DATA_ACK is to be said, and SACK has left room for it.
+        let usual = control_len == self.handshake.ack_only_len() && !self.send.closed();
+        let room = segment.sack.len() <= if self.handshake.ack_is_64() { 1 } else { 2 };
+        if usual && room && segment.timestamps.is_some() {
+            segment.dss = Some(self.handshake.dss_ack(self.received));
+        } else {
+            self.write_control_options(subflow, segment);
         }
-        if self.send.unsent() > 0 {
-            self.deadlines.cork.get_or_insert(now + CORK_TIME);
-        }
-        true
     }
 
-    /// The cork has held data for long enough.
-    #[cold]
-    pub(super) fn on_cork_timeout(&mut self) {
-        self.deadlines.cork = None;
-        self.send.cork.overdue = true;
-        self.wake();
+    #[inline(never)]
+    fn write_control_options(&mut self, subflow: &mut Subflow<P>, segment: &mut Segment<P>) {
+        if subflow.fallback.as_deref().and_then(Fallback::due_mapping).is_some() {
+            // Our part of the fallback, while the peer's is still to come.
+            Self::write_plain_options(subflow, segment);
+            return;
+        }
+        let (unassigned, closed) = (self.send.assigned_end() == 0, self.send.closed());
+        if self.handshake.write_ack_options(subflow, (unassigned, closed), segment) {
+            return;
+        }
+        let prio = subflow.prio_pending.take();
+        let fail = subflow.fallback.as_mut().and_then(|fallback| fallback.take_fail());
+        let mut dss = self.handshake.dss_ack(self.received);
+        let control = prio.is_some()
+            || fail.is_some()
+            || self.path_manager.next_echo().is_some()
+            || self.path_manager.has_removals()
+            || self.path_manager.has_due_announcement(self.now);
+        let fin = self.send.closed() && !self.send.fin_acked() && self.send.unsent() == 0;
+        // DATA_FIN takes the space of any other option, so that it is sent on an ACK of its own after this
+        // one.
+        if fin && !control {
+            //= RFC 8684 3.3.3-1
+            // DATA_FIN without data: a mapping of length 1 with subflow sequence 0 (RFC 8684 3.3.3).
+            let dsn = self.handshake.dsn(self.send.written());
+            let checksum =
+                self.handshake.has_checksums().then(|| ropewalk_wire::checksum::dss_checksum(dsn, 0, 1, 0));
+            dss.mapping = Some(DssMapping { dsn, ssn: 0, len: 1, checksum, dsn_is_64: true });
+            dss.data_fin = true;
+        }
+        let left =
+            |segment: &Segment<P>| MAX_OPTIONS.saturating_sub(segment.options_len() + dss.padded_len());
+        if prio.is_some() && left(segment) >= MpPrio::PADDED_LEN {
+            segment.rare_mut().mp_prio = prio.map(|backup| MpPrio { backup });
+        }
+        if let Some(dsn) = fail {
+            segment.sack.truncate(0);
+            segment.rare_mut().mp_fail = Some(MpFail { dsn });
+        } else if let Some(echo) = self.path_manager.next_echo().copied() {
+            // The longest fits beside timestamps and MP_PRIO. SACK gives way to it, then the DATA_ACK.
+            self.path_manager.on_echo_sent();
+            segment.rare_mut().add_addr = Some(echo);
+        } else if self.path_manager.has_due_announcement(self.now) {
+            // Beside ADD_ADDR with its HMAC SACK gives way, then the DATA_ACK. Timestamps have to be on every
+            // segment (RFC 7323 3.2) and go only where ADD_ADDR alone leaves no room: an IPv6 address with a
+            // port.
+            segment.sack.truncate(0);
+            if let Some(option) = self.path_manager.due_announcement(self.now) {
+                let len = (option.len() + 3) & !3;
+                if len + segment.options_len() > MAX_OPTIONS {
+                    segment.timestamps = None;
+                }
+                segment.rare_mut().add_addr = Some(option);
+            }
+        } else if self.path_manager.has_removals() && left(segment) >= REMOVE_ADDR_LEN {
+            let address_ids = self.path_manager.take_removals();
+            segment.rare_mut().remove_addr = Some(RemoveAddr { address_ids });
+        }
+        while segment.options_len() + dss.padded_len() > MAX_OPTIONS && !segment.sack.is_empty() {
+            segment.sack.truncate(segment.sack.len() - 1);
+        }
+        if !dss.is_empty() && segment.options_len() + dss.padded_len() <= MAX_OPTIONS {
+            segment.dss = Some(dss);
+        }
+        let more = (fin && control)
+            || self.path_manager.next_echo().is_some()
+            || self.path_manager.has_removals()
+            || self.path_manager.has_due_announcement(self.now);
+        if more {
+            subflow.tcp.request_ack();
+        }
     }
 }

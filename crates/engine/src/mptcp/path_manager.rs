@@ -1,20 +1,17 @@
-//! What the path manager remembers (RFC 8684 3.4): addresses to announce, to echo and to withdraw, the peer's addresses,
-//! and joins to open or to try again. `addresses.rs` has the rules by which a connection uses it.
+//! What the path manager remembers (RFC 8684 3.4): addresses to announce, to echo and to withdraw, the peer's
+//! addresses, and joins to open or to try again. `addresses.rs` has the rules by which a connection uses it.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use ropewalk_wire::{AddAddr, Segment};
+use ropewalk_wire::AddAddr;
 
 use crate::{Nanos, PathId, SECOND};
 
-/// SYNs of joins that came before the keys, and the paths that they came on.
-pub(crate) type EarlyJoins<P> = Vec<(PathId, Segment<P>)>;
-
 /// How often an announcement is sent.
 const ANNOUNCE_TRIES: u32 = 4;
-/// The time after which control options are repeated (Linux waits 120 s for an echo; a lost announcement would cost a
-/// short connection its second path).
+/// The time after which control options are repeated (Linux waits 120 s for an echo; a lost announcement
+/// would cost a short connection its second path).
 pub(crate) const CONTROL_INTERVAL: Nanos = SECOND;
 //= RFC 8684 3.9.3-3
 /// How often a join that failed is tried again, after 1, 2, 4, ... seconds.
@@ -221,7 +218,8 @@ impl PathManager {
         self.early = true;
     }
 
-    /// The peer's first DSS is there. Returns the joins that it refused before, or `None` if none was requested before.
+    /// The peer's first DSS is there. Returns the joins that it refused before, or `None` if none was
+    /// requested before.
     pub fn end_early(&mut self) -> Option<Vec<JoinRequest>> {
         std::mem::take(&mut self.early).then(|| std::mem::take(&mut self.refused))
     }
@@ -247,8 +245,8 @@ impl PathManager {
         self.opened = self.opened.saturating_sub(1);
     }
 
-    /// A join failed before it was complete: what was in the way may pass (RFC 8684 3.6 has reasons that do), and it is
-    /// tried again unless it was often enough. Returns whether it is.
+    /// A join failed before it was complete: what was in the way may pass (RFC 8684 3.6 has reasons that do),
+    /// and it is tried again unless it was often enough. Returns whether it is.
     pub fn retry_join(&mut self, now: Nanos, request: JoinRequest) -> bool {
         let again = request.attempt < JOIN_RETRIES;
         if again {

@@ -3,32 +3,32 @@
 
 use ropewalk_wire::Payload;
 
-use super::chunks::Sent;
-use super::connection::{Connection, Mode};
+use super::sending::Sending;
 use crate::metrics::SubflowMetrics;
+use crate::scheduler::Chunk;
 
-impl<P: Payload> Connection<P> {
-    /// Leaves room in the peer's window for the segments that it holds out of order, before new data is scheduled. Reinjections
-    /// aren't held back.
+impl<P: Payload> Sending<'_, P> {
+    /// Leaves room in the peer's window for the segments that it holds out of order, before new data is
+    /// scheduled. Reinjections aren't held back.
     #[inline(never)]
-    pub(super) fn reserve_window(&mut self) {
-        let held = if self.mode == Mode::Multipath { self.held_out_of_order() } else { 0 };
+    pub fn reserve_window(&mut self) {
+        let held = if self.handshake.is_multipath() { self.held_out_of_order() } else { 0 };
         self.send.reserve(held * u64::from(self.config.peer_segment_overhead));
     }
 
-    /// How many segments the peer holds beyond the first byte that it lacks, or will before that byte comes, by estimate: those that
-    /// were sent and aren't acknowledged at data level, but for what is under way on the subflow that carries this byte. It is 0
-    /// until something beyond the byte has arrived. On a lone subflow data out of order never reaches the connection.
+    /// How many segments the peer holds beyond the first byte that it lacks, or will before that byte comes,
+    /// by estimate: those that were sent and aren't acknowledged at data level, but for what is under way on
+    /// the subflow that carries this byte. It is 0 until something beyond the byte has arrived. On a lone
+    /// subflow data out of order never reaches the connection.
     fn held_out_of_order(&self) -> u64 {
-        if self.subflows.iter().flatten().filter(|subflow| subflow.is_joined()).nth(1).is_none() {
+        if self.subflows.iter().filter(|subflow| subflow.is_joined()).nth(1).is_none() {
             return 0;
         }
         // Sent again, it comes behind what its new carrier has under way.
-        let first_copy = |sent: &&Sent| sent.carriers.is_power_of_two();
-        let head = self.send.chunks.find(self.send.una()).filter(first_copy).map(|sent| sent.last);
+        let first_copy = |chunk: &Chunk| chunk.carriers.is_power_of_two();
+        let head = self.send.chunk_at(self.send.una()).filter(first_copy).map(|chunk| chunk.last);
         let (mut with_head, mut beside, mut mss) = (0, 0, u32::MAX);
-        for (metrics, subflow) in self.metrics.iter().zip(&self.subflows) {
-            let Some(subflow) = subflow else { continue };
+        for (subflow, metrics) in self.subflows.with_metrics() {
             mss = mss.min(metrics.mss.max(1));
             // After a timeout what went before is lost, or there: it isn't under way.
             if subflow.timeouts == 0 {
@@ -37,7 +37,7 @@ impl<P: Payload> Connection<P> {
             }
         }
         let bytes = self.send.assigned_end().saturating_sub(self.send.una());
-        let sent = (self.send.chunks.len() as u64).max(bytes / u64::from(mss));
+        let sent = (self.send.chunk_count() as u64).max(bytes / u64::from(mss));
         if sent > with_head + beside { sent - with_head } else { 0 }
     }
 }

@@ -19,7 +19,7 @@ const MAX_COALESCED: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct ReceiveSide<P> {
     /// What subflows advertise of it.
-    pub buffer: ReceiveBuffer,
+    buffer: ReceiveBuffer,
     /// Out-of-order data.
     ofo: SegmentList<P>,
     ofo_max: u64,
@@ -40,6 +40,10 @@ pub(crate) struct ReceiveSide<P> {
     /// Everything up to the DATA_FIN has arrived.
     finished: bool,
     duplicate_bytes: u64,
+    /// The application knows that there is data to read.
+    told_readable: bool,
+    /// It knows of the end of the stream.
+    told_end: bool,
     /// Start of the interval in which reading speed is measured, and what was read by then (Linux's dynamic
     /// right-sizing).
     tuning: (Nanos, u64),
@@ -70,6 +74,8 @@ impl<P: Payload> ReceiveSide<P> {
             fin_at: None,
             finished: false,
             duplicate_bytes: 0,
+            told_readable: false,
+            told_end: false,
             tuning: (0, 0),
             tuning_at: 0,
             read: 0,
@@ -83,9 +89,9 @@ impl<P: Payload> ReceiveSide<P> {
         self
     }
 
-    /// Data arrived on a subflow: Linux opens the window for each subflow by itself, and the one that opened most decides,
-    /// since no window that was advertised is taken back (`mptcp_set_rwin`). So a buffer that grows in a step, once a round
-    /// trip, isn't offered in one. Whether the subflow opened more.
+    /// Data arrived on a subflow: Linux opens the window for each subflow by itself, and the one that opened
+    /// most decides, since no window that was advertised is taken back (`mptcp_set_rwin`). So a buffer that
+    /// grows in a step, once a round trip, isn't offered in one. Whether the subflow opened more.
     #[inline(always)]
     pub fn open(&mut self, autotuning: &mut WindowAutotuning, len: u64) -> bool {
         if self.opens_together {
@@ -98,14 +104,42 @@ impl<P: Payload> ReceiveSide<P> {
         opens
     }
 
-    /// A subflow joined. MPTCP 0.89 adds the subflow's receive buffer and window to the connection's while that may still grow
-    /// (`mptcp_init_buffer_space`).
+    /// A subflow joined. MPTCP 0.89 adds the subflow's receive buffer and window to the connection's while
+    /// that may still grow (`mptcp_init_buffer_space`).
     pub fn add_subflow(&mut self, initial: u64, autotuning: &WindowAutotuning) {
         if self.opens_together && self.buffer.limit < self.max {
             self.buffer.limit = (self.buffer.limit + initial).min(self.max);
             self.memory = memory_for(self.buffer.limit, self.ratio);
             self.buffer.opened += autotuning.opened();
         }
+    }
+
+    /// What subflows advertise of it.
+    #[inline]
+    pub fn buffer(&self) -> &ReceiveBuffer {
+        &self.buffer
+    }
+
+    /// The next offset expected.
+    #[inline]
+    pub fn next(&self) -> u64 {
+        self.buffer.next
+    }
+
+    /// Bytes that can be read.
+    #[inline]
+    pub fn ready(&self) -> u64 {
+        self.buffer.ready
+    }
+
+    /// So many bytes wait for the peer to confirm a fallback.
+    pub fn set_held(&mut self, bytes: u64) {
+        self.buffer.held = bytes;
+    }
+
+    /// So many more bytes wait for it.
+    pub fn hold(&mut self, bytes: usize) {
+        self.buffer.held += bytes as u64;
     }
 
     /// Most bytes that were out of order at once.
@@ -233,8 +267,8 @@ impl<P: Payload> ReceiveSide<P> {
         if self.ready.len() < FEW_UNREAD { self.ready.push_back(data) } else { self.coalesce_unread(data) }
     }
 
-    /// The application doesn't read: small pieces become one, so that their number stays bounded whatever a peer sends
-    /// (Linux: `tcp_try_coalesce`).
+    /// The application doesn't read: small pieces become one, so that their number stays bounded whatever a
+    /// peer sends (Linux: `tcp_try_coalesce`).
     #[cold]
     fn coalesce_unread(&mut self, mut data: P) {
         match self.ready.back_mut() {
@@ -265,7 +299,29 @@ impl<P: Payload> ReceiveSide<P> {
     fn note_read(&mut self, piece: P) -> P {
         self.buffer.ready -= piece.len() as u64;
         self.read += piece.len() as u64;
+        self.told_readable &= self.buffer.ready > 0;
         piece
+    }
+
+    /// Whether the application is to be told that there is data to read: once, until it has read all.
+    #[inline]
+    pub fn take_readable(&mut self) -> bool {
+        let tells = self.buffer.ready > 0 && !self.told_readable;
+        self.told_readable |= tells;
+        tells
+    }
+
+    /// Whether the application is to be told of the end of the stream: once.
+    #[inline]
+    pub fn take_end(&mut self) -> bool {
+        let tells = self.finished && !self.told_end;
+        self.told_end |= tells;
+        tells
+    }
+
+    /// Whether everything is read and the peer's side closed.
+    pub fn is_at_end(&self) -> bool {
+        self.buffer.ready == 0 && self.finished
     }
 
     /// The first piece, or its first `max` bytes.
@@ -334,12 +390,13 @@ impl<P: Payload> ReceiveSide<P> {
         now >= self.tuning_at
     }
 
-    /// Grows the buffer as Linux's dynamic right-sizing does (`mptcp_rcv_space_adjust`, as of 6.18), by what the application read
-    /// in the last round trip ([`Growth`](super::window_autotuning::Growth)), of which an interval is the whole or a part. Without an estimate (0) it waits. `ratio`, the
-    /// least of the subflows', says what window the buffer's memory makes: it is half a subflow's before that has data, so
-    /// that a second subflow makes the window smaller until it has some. Returns what was read, where the buffer grew: the
-    /// subflows' follow.
-    pub fn tune(&mut self, now: Nanos, interval: Interval, ratio: u64) -> Option<u64> {
+    /// Grows the buffer as Linux's dynamic right-sizing does (`mptcp_rcv_space_adjust`, as of 6.18), by what
+    /// the application read in the last round trip ([`Growth`](super::window_autotuning::Growth)), of which
+    /// an interval is the whole or a part. Without an estimate (0) it waits. `ratio`, the least of the
+    /// subflows', says what window the buffer's memory makes: it is half a subflow's before that has data, so
+    /// that a second subflow makes the window smaller until it has some. Returns what was read, where the
+    /// buffer grew: the subflows' follow.
+    pub(super) fn tune(&mut self, now: Nanos, interval: Interval, ratio: u64) -> Option<u64> {
         let Interval { length, stands_for, look_after, growth } = interval;
         if self.tuning_at == 0 {
             // The first interval begins with the first data.
@@ -387,6 +444,12 @@ impl<P: Payload> ReceiveSide<P> {
             return true;
         }
         false
+    }
+
+    /// A subflow has advertised a window.
+    #[inline]
+    pub fn advertise(&mut self, window: u64) {
+        self.buffer.advertised_end = self.buffer.advertised_end.max(self.buffer.next + window);
     }
 
     //= RFC 8684 3.3.3-a

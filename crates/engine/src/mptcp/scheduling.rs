@@ -1,13 +1,10 @@
 //! A connection's scheduler, and what the engine remembers for it between decisions.
 
-use ropewalk_wire::Payload;
-
-use super::subflow::SubflowState;
 use crate::config::ConnectionConfig;
 use crate::link_rate::LinkRate;
 use crate::metrics::SubflowMetrics;
 use crate::registry::Spec;
-use crate::scheduler::{Chunk, Fate, Fates, Rationale, Reinjection, Scheduler, View};
+use crate::scheduler::{self, Chunk, Decision, Mechanisms, Rationale, Reason, Reinjection, Scheduler, View};
 use crate::{Nanos, SubflowId};
 
 /// A scheduler's view of a connection.
@@ -15,7 +12,7 @@ macro_rules! view {
     ($connection:expr, $now:expr) => {
         View {
             now: $now,
-            subflows: &$connection.metrics,
+            subflows: $connection.subflows.metrics(),
             unsent: $connection.send.unsent(),
             next_offset: $connection.send.next_offset(),
             una: $connection.send.una(),
@@ -30,21 +27,18 @@ macro_rules! view {
                 .config
                 .send_payload($connection.config.send_buffer.max)
                 .max($connection.send.limit()),
-            in_flight: &$connection.send,
-            fates: &$connection.subflows,
+            in_flight: &*$connection.send,
+            fates: &*$connection.subflows,
         }
     };
 }
 pub(super) use view;
 
-/// The index of the subflow on which a chunk is reinjected, after what the scheduler said: the fastest available one that never carried
-/// it, or else any but its last one. `None`: later; `Some(None)`: none has room.
+/// The index of the subflow on which a chunk is reinjected, after what the scheduler said: the fastest
+/// available one that never carried it, or else any but its last one. `None`: later; `Some(None)`: none has
+/// room.
 #[cold]
-pub(super) fn reinjection_target(
-    asked: Reinjection,
-    view: &View<'_>,
-    chunk: &Chunk,
-) -> Option<Option<usize>> {
+fn reinjection_target(asked: Reinjection, view: &View<'_>, chunk: &Chunk) -> Option<Option<usize>> {
     let asked = match asked {
         Reinjection::Usual => None,
         Reinjection::On(id) => view.available().find(|metrics| metrics.id == id && !chunk.carried_by(id)),
@@ -63,15 +57,16 @@ pub(super) fn reinjection_target(
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Scheduling {
-    pub scheduler: Box<dyn Scheduler>,
+    scheduler: Box<dyn Scheduler>,
     /// The reasons of decisions, if they are traced.
-    pub rationale: Rationale,
+    rationale: Rationale,
     /// Something may have changed since the scheduler last had nothing to send.
-    pub needs_schedule: bool,
-    /// A super-segment that still grows: its subflow, and the range of the stream. It is the last in that subflow's queue.
-    pub coalesced: Option<(usize, u64, u64)>,
+    needs_schedule: bool,
+    /// A super-segment that still grows: its subflow, and the range of the stream. It is the last in that
+    /// subflow's queue.
+    coalesced: Option<(usize, u64, u64)>,
     /// The scheduler's decision isn't known yet ([`Scheduler::is_undecided`]).
-    pub undecided: bool,
+    undecided: bool,
     wants_events: bool,
     /// It wants events, or the links' rates.
     wants_acks: bool,
@@ -80,6 +75,8 @@ pub(crate) struct Scheduling {
     link_rates: Option<Vec<LinkRate>>,
     /// Since when new data has waited for the connection-level send window.
     blocked_since: Option<Nanos>,
+    /// For how long it waited before that.
+    blocked: Nanos,
     /// When each subflow was last penalised.
     penalised_at: Vec<Nanos>,
     /// When data was last withdrawn, and the subflows of which: bit i for subflow i.
@@ -100,6 +97,7 @@ impl Scheduling {
             link_rates: scheduler.wants_link_rate().then(Vec::new),
             scheduler,
             blocked_since: None,
+            blocked: 0,
             penalised_at: Vec::new(),
             withdrawn: (0, 0),
         }
@@ -153,19 +151,122 @@ impl Scheduling {
         is_new
     }
 
-    /// The wait ends. Returns how long it was.
-    pub fn unblock(&mut self, now: Nanos) -> Nanos {
-        let waited = self.blocked_for(now);
+    /// The wait ends.
+    #[inline]
+    pub fn unblock(&mut self, now: Nanos) {
+        self.blocked = self.blocked_for(now);
         self.blocked_since = None;
-        waited
     }
 
-    /// For how long it has waited.
+    /// For how long data has waited, all waits together.
     pub fn blocked_for(&self, now: Nanos) -> Nanos {
-        self.blocked_since.map_or(0, |since| now.saturating_sub(since))
+        self.blocked + self.blocked_since.map_or(0, |since| now.saturating_sub(since))
     }
 
-    /// Whether the scheduler may withdraw data from a subflow: once at any moment, so that it can't go round in circles.
+    /// Something may be sent now.
+    #[inline]
+    pub fn wake(&mut self) {
+        self.needs_schedule = true;
+        self.undecided = false;
+    }
+
+    /// Whether the scheduler is to be asked.
+    #[inline]
+    pub fn needs_schedule(&self) -> bool {
+        self.needs_schedule
+    }
+
+    /// Says whether it is to be asked.
+    #[inline]
+    pub fn set_needs_schedule(&mut self, needs: bool) {
+        self.needs_schedule = needs;
+    }
+
+    /// Asks it.
+    #[inline(always)]
+    pub fn select(&mut self, view: &View<'_>) -> Decision {
+        self.scheduler.select(view, &mut self.rationale)
+    }
+
+    /// Notifies it.
+    pub fn on_event(&mut self, view: &View<'_>, event: scheduler::Event) {
+        self.scheduler.on_event(view, event);
+    }
+
+    /// On which subflow a chunk is reinjected: see [`reinjection_target`].
+    pub fn reinject(&mut self, view: &View<'_>, chunk: &Chunk) -> Option<Option<usize>> {
+        reinjection_target(self.scheduler.reinject(view, chunk), view, chunk)
+    }
+
+    /// Whether it may send data again that is in flight.
+    #[inline]
+    pub fn repeats(&self) -> bool {
+        self.scheduler.repeats()
+    }
+
+    /// Its mechanisms for a full window.
+    pub fn mechanisms(&self) -> Mechanisms {
+        self.scheduler.mechanisms()
+    }
+
+    /// Whether its last decision isn't known yet. Then nothing is idle, and it is asked again at this moment.
+    pub fn await_decision(&mut self) -> bool {
+        let is_undecided = self.scheduler.is_undecided();
+        self.undecided |= is_undecided;
+        is_undecided
+    }
+
+    /// Whether a decision isn't known yet.
+    #[inline]
+    pub fn is_undecided(&self) -> bool {
+        self.undecided
+    }
+
+    /// Whether decisions are traced.
+    #[inline]
+    pub fn traces(&self) -> bool {
+        self.rationale.on()
+    }
+
+    /// Traces decisions, or doesn't.
+    pub fn set_traced(&mut self, on: bool) {
+        self.rationale = if on { Rationale::listening() } else { Rationale::default() };
+    }
+
+    /// The reason of the last decision; `None` if that isn't known yet.
+    pub fn take_reason(&mut self) -> Option<Reason> {
+        (!self.scheduler.is_undecided()).then(|| self.rationale.take().into())
+    }
+
+    /// The super-segment that still grows.
+    #[inline]
+    pub fn coalesced(&self) -> Option<(usize, u64, u64)> {
+        self.coalesced
+    }
+
+    /// A super-segment grows.
+    pub fn coalesce(&mut self, index: usize, from: u64, end: u64) {
+        self.coalesced = Some((index, from, end));
+    }
+
+    /// The super-segment that has grown.
+    #[inline]
+    pub fn take_coalesced(&mut self) -> Option<(usize, u64, u64)> {
+        self.coalesced.take()
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.scheduler.name()
+    }
+
+    /// Its own numbers.
+    pub fn metrics(&self) -> Vec<(&'static str, f64)> {
+        self.scheduler.metrics()
+    }
+
+    /// Whether the scheduler may withdraw data from a subflow: once at any moment, so that it can't go round
+    /// in circles.
     pub fn may_withdraw(&mut self, now: Nanos, subflow: SubflowId) -> bool {
         if self.withdrawn.0 != now {
             self.withdrawn = (now, 0);
@@ -193,13 +294,5 @@ impl Scheduling {
     /// A subflow is penalised.
     pub fn on_penalised(&mut self, now: Nanos, index: usize) {
         self.penalised_at[index] = now;
-    }
-}
-
-impl<P: Payload> Fates for Vec<Option<SubflowState<P>>> {
-    #[cold]
-    fn fate(&self, subflow: SubflowId, offset: u64) -> Fate {
-        let known = self.get(subflow.index()).and_then(Option::as_ref);
-        known.map_or(Fate::Lost, |subflow| subflow.tcp.fate(offset))
     }
 }

@@ -1,10 +1,10 @@
-//! The connection-level send side: what the application wrote, which of it is assigned to subflows, and what the
-//! peer has acknowledged with DATA_ACKs (RFC 8684 3.3).
+//! The connection-level send side: what the application wrote, which of it is assigned to subflows, and what
+//! the peer has acknowledged with DATA_ACKs (RFC 8684 3.3).
 //!
 //! Positions are stream offsets in 64 bits: DSN = IDSN + 1 + offset.
 
 mod access;
-mod withdraw;
+mod unassign;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,10 +19,10 @@ use crate::{Nanos, SubflowId};
 
 /// Holds back the end of the data where it doesn't fill a segment.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Cork {
-    pub on: bool,
+struct Cork {
+    on: bool,
     /// It has held data for its time: what is written by now goes.
-    pub overdue: bool,
+    overdue: bool,
 }
 
 /// The send side.
@@ -30,8 +30,8 @@ pub(crate) struct Cork {
 pub(crate) struct SendSide<P> {
     /// What was written and isn't acknowledged: pieces with their offsets.
     pieces: VecDeque<(u64, P)>,
-    /// How many pieces were ever taken off the front, and the number, counted with these, of the one that new data was
-    /// last taken from: with many small writes the search for it costs more than all the rest.
+    /// How many pieces were ever taken off the front, and the number, counted with these, of the one that new
+    /// data was last taken from: with many small writes the search for it costs more than all the rest.
     popped: u64,
     reading: u64,
     /// First byte not acknowledged at data level.
@@ -54,9 +54,9 @@ pub(crate) struct SendSide<P> {
     largest_window: u64,
     /// The window doesn't hold a segment, nor half of the largest one.
     is_silly_window: bool,
-    pub chunks: Chunks,
+    chunks: Chunks,
     /// Offsets of chunks that wait for reinjection, in order of offset.
-    pub reinjections: VecDeque<u64>,
+    reinjections: VecDeque<u64>,
     /// Bytes that may be written and unacknowledged.
     limit: u64,
     /// A write was cut short, and the application waits for space.
@@ -64,14 +64,16 @@ pub(crate) struct SendSide<P> {
     /// The application closed its side: the DATA_FIN is at `written`.
     closed: bool,
     fin_acked: bool,
-    /// All data was assigned when the application closed: no copy of it carries the DATA_FIN. On data that it has already Linux takes
-    /// note of a DATA_FIN without acting on it, and ignores every later one.
+    /// All data was assigned when the application closed: no copy of it carries the DATA_FIN. On data that it
+    /// has already Linux takes note of a DATA_FIN without acting on it, and ignores every later one.
     fin_alone: bool,
     /// The application declared the flow's size.
     declared: Option<u64>,
     /// The messages that the application marked.
-    pub messages: Option<Box<Messages>>,
-    pub cork: Cork,
+    messages: Option<Box<Messages>>,
+    cork: Cork,
+    /// How far the connection-level timeout has backed off.
+    backoff: u32,
     /// Unsent bytes beyond which nothing is taken (`TCP_NOTSENT_LOWAT`).
     unsent_mark: u64,
     /// Since when nothing new was acknowledged, for the user timeout.
@@ -104,6 +106,7 @@ impl<P: Payload> SendSide<P> {
             declared: None,
             messages: None,
             cork: Cork::default(),
+            backoff: 0,
             unsent_mark: u64::MAX,
             progress_at: 0,
         }
@@ -282,7 +285,8 @@ impl<P: Payload> SendSide<P> {
         newly
     }
 
-    /// Whether a waiting writer is notified: a third of the buffer is free, and half of what may be unsent, as in Linux.
+    /// Whether a waiting writer is notified: a third of the buffer is free, and half of what may be unsent,
+    /// as in Linux.
     #[inline]
     pub fn writable(&self) -> bool {
         let used = self.written - self.una;
@@ -300,8 +304,8 @@ impl<P: Payload> SendSide<P> {
         self.window_end.saturating_sub(self.reserved)
     }
 
-    /// Room in the peer's window beyond what is assigned, bytes. One that doesn't hold a segment counts as closed, unless all
-    /// that waits fits.
+    /// Room in the peer's window beyond what is assigned, bytes. One that doesn't hold a segment counts as
+    /// closed, unless all that waits fits.
     #[inline]
     pub fn window_left(&self) -> u64 {
         let left = self.usable_end().saturating_sub(self.assigned_end);
@@ -326,15 +330,16 @@ impl<P: Payload> SendSide<P> {
     }
 
     //= RFC 9293 MUST-38 sender-side silly window avoidance, for the connection
-    /// Judges the window after an ACK; `mss`: of the smallest segments, 0: any window will do. A larger window is still filled to
-    /// its end, as by Linux.
+    /// Judges the window after an ACK; `mss`: of the smallest segments, 0: any window will do. A larger
+    /// window is still filled to its end, as by Linux.
     pub fn judge_window(&mut self, mss: u32) {
         let window = self.window_end.saturating_sub(self.una);
         self.largest_window = self.largest_window.max(window);
         self.is_silly_window = window < u64::from(mss) && 2 * window < self.largest_window;
     }
 
-    /// Queues every chunk that has a byte in `range` for reinjection, unless it waits already or is acknowledged.
+    /// Queues every chunk that has a byte in `range` for reinjection, unless it waits already or is
+    /// acknowledged.
     pub fn reinject(&mut self, range: Range<u64>) {
         let first = self.chunks.index_after(range.start);
         for sent in self.chunks.0.range_mut(first..).take_while(|sent| sent.offset < range.end) {

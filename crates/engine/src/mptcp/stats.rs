@@ -98,7 +98,8 @@ pub struct DecisionRecord {
     pub reason: Reason,
 }
 
-/// How often the engine overruled the scheduler: it waited with nothing in flight, or its decisions sent nothing.
+/// How often the engine overruled the scheduler: it waited with nothing in flight, or its decisions sent
+/// nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]

@@ -1,13 +1,14 @@
 //! What a connection keeps for each subflow, beside what schedulers see ([`crate::metrics::SubflowMetrics`]).
 
-use ropewalk_wire::{DssMapping, Payload};
+use ropewalk_wire::{Payload, Segment};
 
 use super::close_reason::ResetReason;
-use super::mapping::{CurrentMapping, Failing};
+use super::fallback::Fallback;
+use super::mapping::CurrentMapping;
 use super::path_manager::JoinRequest;
 use super::window_autotuning::WindowAutotuning;
 use crate::Nanos;
-use crate::tcp::Subflow;
+use crate::tcp::Tcb;
 
 /// How far an MP_JOIN handshake is (RFC 8684 3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,12 +27,12 @@ pub(crate) enum Join {
     Joined,
 }
 
-/// What the connection keeps per subflow beside [`SubflowMetrics`]. Of what isn't TCP's, sending and receiving a segment reads
-/// the fields before `tcp`, which share one cache line with the tag of an `Option` of this (the compiler puts it into
-/// `fail_pending`).
+/// What the connection keeps per subflow beside [`SubflowMetrics`]. Of what isn't TCP's, sending and
+/// receiving a segment reads the fields before `tcp`, which share one cache line with the tag of an `Option`
+/// of this.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct SubflowState<P> {
+pub(crate) struct Subflow<P> {
     pub join: Join,
     /// Bytes of the options that its next segment without data carries.
     pub control_len: u8,
@@ -49,33 +50,50 @@ pub(crate) struct SubflowState<P> {
     pub leaving: bool,
     /// Retransmission timeouts in a row without a new acknowledgement.
     pub timeouts: u32,
-    /// The DSN of the MP_FAIL option that is to be sent.
-    pub fail_pending: Option<u64>,
-    /// The infinite mapping that answers the peer's MP_FAIL, and whether it is still to be sent.
-    pub infinite: Option<(DssMapping, bool)>,
-    pub tcp: Subflow<P>,
+    /// What shows that options or data don't pass unchanged, once something has.
+    pub fallback: Option<Box<Fallback<P>>>,
+    pub tcp: Tcb<P>,
     pub mapping: CurrentMapping<P>,
     /// How far what arrived on it has opened the window.
     pub autotuning: WindowAutotuning,
-    /// After a fallback to plain TCP: where in the received subflow the stream's first byte would be.
-    pub plain_rx_base: Option<u64>,
     /// When the subflow was opened.
     pub since: Nanos,
     pub local_nonce: u32,
     pub remote_nonce: u32,
-    /// What arrived after a DSS checksum failed on the only subflow.
-    pub failing: Option<Failing<P>>,
     /// What we wanted when we opened it.
     pub request: Option<JoinRequest>,
     /// Retransmissions of the third ACK of our MP_JOIN.
     pub join_ack_retries: u32,
 }
 
-impl<P: Payload> SubflowState<P> {
+impl<P: Payload> Subflow<P> {
     /// Whether both ends are authenticated on it, so that it may carry data.
     #[inline]
     pub fn is_joined(&self) -> bool {
         matches!(self.join, Join::Initial | Join::Joined)
+    }
+
+    /// What is known of its fallback, to change it.
+    pub fn fallback_mut(&mut self) -> &mut Fallback<P> {
+        self.fallback.get_or_insert_default()
+    }
+
+    /// Whether a checksum failed on it, and the peer is yet to confirm the fallback.
+    #[inline]
+    pub fn is_failing(&self) -> bool {
+        self.fallback.as_ref().is_some_and(|fallback| fallback.is_failing())
+    }
+
+    /// Header prediction: whether a segment has a DSS and no rarer option, both ends are authenticated, and
+    /// it is what TCP predicts as well. An infinite mapping isn't predicted.
+    #[inline]
+    pub fn is_predicted(&self, segment: &Segment<P>) -> bool {
+        let Some(dss) = &segment.dss else { return false };
+        segment.rare.is_none()
+            && dss.mapping.as_ref().is_none_or(|mapping| mapping.len > 0)
+            && self.is_joined()
+            && self.tcp.matches(&segment.tuple)
+            && self.tcp.is_predicted(segment)
     }
 
     /// Whether it is an MP_JOIN subflow whose third ACK has been neither sent nor received.
@@ -88,10 +106,10 @@ impl<P: Payload> SubflowState<P> {
 mod tests {
     use ropewalk_wire::SyntheticPayload;
 
-    use super::SubflowState;
+    use super::Subflow;
 
     #[test]
     fn the_fields_that_each_segment_reads_fill_the_first_cache_line() {
-        assert_eq!(std::mem::offset_of!(SubflowState<SyntheticPayload>, tcp), 64);
+        assert_eq!(std::mem::offset_of!(Subflow<SyntheticPayload>, tcp), 64);
     }
 }

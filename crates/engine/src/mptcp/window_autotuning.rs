@@ -1,9 +1,10 @@
 //! How far what arrives on a subflow opens the receive window (net/ipv4/tcp_input.c, `tcp_grow_window`,
 //! `tcp_measure_rcv_mss` and `tcp_rcvbuf_grow`, as of Linux 6.18).
 //!
-//! Each subflow has a buffer of its own size and a limit of its own up to which it opens; the connection has another size,
-//! and offers what is less ([`super::receive::ReceiveSide`]). A buffer's size is memory; what window it makes depends on the
-//! share of a packet's memory that is payload, the scaling ratio, half until a subflow has received something.
+//! Each subflow has a buffer of its own size and a limit of its own up to which it opens; the connection has
+//! another size, and offers what is less ([`super::receive::ReceiveSide`]). A buffer's size is memory; what
+//! window it makes depends on the share of a packet's memory that is payload, the scaling ratio, half until a
+//! subflow has received something.
 
 use crate::Nanos;
 
@@ -13,8 +14,8 @@ const SEGMENT: u64 = 1460;
 /// What timestamps take of it.
 const TIMESTAMPS: u64 = 12;
 
-/// What is taken as read in a round trip before anything was: ten segments, what the peer may send in its first, or what an older
-/// kernel's first window of `segments` allows.
+/// What is taken as read in a round trip before anything was: ten segments, what the peer may send in its
+/// first, or what an older kernel's first window of `segments` allows.
 pub(super) fn first_space(segments: u32) -> u64 {
     let segments = if segments == 0 { 10 } else { u64::from(segments) };
     segments * (SEGMENT - TIMESTAMPS)
@@ -47,8 +48,8 @@ pub(super) fn window_of(memory: u64, ratio: u64) -> u64 {
 pub(super) enum Growth {
     /// Twice what was read, and twice more in the proportion in which it has grown, for slow start.
     Proportional,
-    /// Twice what was read and 16 segments, and half more or twice that if it has grown by a quarter or by half (Linux 3.13's
-    /// `tcp_rcv_space_adjust`).
+    /// Twice what was read and 16 segments, and half more or twice that if it has grown by a quarter or by
+    /// half (Linux 3.13's `tcp_rcv_space_adjust`).
     InSteps,
 }
 
@@ -74,8 +75,8 @@ impl Growth {
     }
 }
 
-/// Memory that a packet with `len` bytes of payload takes (`truesize`): with headers and the buffer's own end in a power
-/// of two, or in pages, and the descriptor. 2304 bytes for a segment of the usual size.
+/// Memory that a packet with `len` bytes of payload takes (`truesize`): with headers and the buffer's own end
+/// in a power of two, or in pages, and the descriptor. 2304 bytes for a segment of the usual size.
 fn packet_memory(len: u64) -> u64 {
     const HEADERS: u64 = 52 + 64;
     const END: u64 = 320;
@@ -111,15 +112,16 @@ pub(crate) struct WindowAutotuning {
     /// Its buffer's size; 0: as large as the connection's, and fixed.
     memory: u64,
     ratio: u64,
-    /// Whether `ratio` is measured from what arrives. Older kernels don't: half of the memory is window (`tcp_adv_win_scale` = 1).
+    /// Whether `ratio` is measured from what arrives. Older kernels don't: half of the memory is window
+    /// (`tcp_adv_win_scale` = 1).
     measures: bool,
     /// What was read in a round trip when its buffer last grew.
     space: u64,
 }
 
 impl WindowAutotuning {
-    /// The buffer is `initial` bytes at first and may grow to `max`. The first window is at most `segments` segments, or 64 KiB if
-    /// that is 0.
+    /// The buffer is `initial` bytes at first and may grow to `max`. The first window is at most `segments`
+    /// segments, or 64 KiB if that is 0.
     pub fn new(initial: u64, max: u64, segments: u32) -> Self {
         let fixed = initial >= max;
         // One segment is kept back where that leaves two (`tcp_init_buffer_space`).
@@ -152,7 +154,8 @@ impl WindowAutotuning {
         self.ratio
     }
 
-    /// `len` bytes arrived in one segment: it opens by twice that, by two segments at least. Whether it opened at all.
+    /// `len` bytes arrived in one segment: it opens by twice that, by two segments at least. Whether it
+    /// opened at all.
     #[inline]
     pub fn open(&mut self, len: u64) -> bool {
         if len > self.largest {
@@ -165,8 +168,8 @@ impl WindowAutotuning {
         opens
     }
 
-    /// The connection's buffer grew since `copied` bytes were read in a round trip, and the subflow's follows, by its own measure
-    /// of what there was before.
+    /// The connection's buffer grew since `copied` bytes were read in a round trip, and the subflow's
+    /// follows, by its own measure of what there was before.
     pub(super) fn grow(&mut self, growth: Growth, copied: u64, max: u64) {
         if self.memory > 0 {
             let window = growth.wanted(self.space, copied).min(max);
@@ -201,7 +204,8 @@ impl WindowAutotuning {
 mod tests {
     use super::*;
 
-    /// `ss -tMim` of a 6.18 kernel that reads a mebibyte over two subflows: rb131072 at first, rcv_ssthresh 64088, then 78971.
+    /// `ss -tMim` of a 6.18 kernel that reads a mebibyte over two subflows: rb131072 at first, rcv_ssthresh
+    /// 64088, then 78971.
     #[test]
     fn the_first_full_segment_shows_how_much_of_the_buffer_is_payload() {
         let mut autotuning = WindowAutotuning::new(65_536, 6 << 20, 0);
@@ -213,8 +217,8 @@ mod tests {
         assert_eq!((autotuning.opened(), autotuning.ratio(), segments), (78_971, 157, 6));
     }
 
-    /// The same connection: 28,400 bytes in a round trip, then 44,632. rb270684 and rb311928 on the subflow that data came
-    /// on, rb332012 and rb382600 on the one that had none.
+    /// The same connection: 28,400 bytes in a round trip, then 44,632. rb270684 and rb311928 on the subflow
+    /// that data came on, rb332012 and rb382600 on the one that had none.
     #[test]
     fn its_buffer_follows_by_its_own_measure() {
         let [mut busy, mut idle] = [WindowAutotuning::new(65_536, 6 << 20, 0); 2];
@@ -253,8 +257,8 @@ mod tests {
         assert_eq!(WindowAutotuning::new(1000, 5000, 0).opened(), 1000, "nothing to keep back of so little");
     }
 
-    /// Linux 3.14 offers 28,960 bytes at first (`tcp_default_init_rwnd`: 20 segments), and two segments more for each that comes,
-    /// up to what its buffer makes.
+    /// Linux 3.14 offers 28,960 bytes at first (`tcp_default_init_rwnd`: 20 segments), and two segments more
+    /// for each that comes, up to what its buffer makes.
     #[test]
     fn an_old_host_offers_twenty_segments_at_first() {
         let mut autotuning = WindowAutotuning::new(187_200, 3 << 20, 20);
@@ -288,7 +292,8 @@ mod tests {
         assert_eq!(wanted(10_000, 5000), 10_000);
     }
 
-    /// Linux 3.13: rcvwin = 2 copied + 16 advmss, three halves of it from a quarter more on, and twice from a half more on.
+    /// Linux 3.13: rcvwin = 2 copied + 16 advmss, three halves of it from a quarter more on, and twice from a
+    /// half more on.
     #[test]
     fn older_kernels_grow_in_steps() {
         let wanted = |before, copied| Growth::InSteps.wanted(before, copied);

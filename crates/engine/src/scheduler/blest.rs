@@ -18,29 +18,32 @@
 //! Rulings: rtts is a real number. `delta` is 0.01: the paper studies 0.001, 0.003, 0.005, 0.01 and 0.02
 //! (Fig. 7) and names no default. Head-of-line blocking is the send window full with data unsent. One
 //! correction per RTT_F that has passed, made when the scheduler next runs; a longer silence counts as one.
-//! lambda stays within [0, 10], for a negative one means nothing. While F has no round-trip sample there is no
-//! RTT_F and no correction. A wait asks again after RTT_F at the
-//! latest. The paper says it eliminates opportunistic retransmission and penalisation: both are off.
+//! lambda stays within [0, 10], for a negative one means nothing. While F has no round-trip sample there is
+//! no RTT_F and no correction. A wait asks again after RTT_F at the latest. The paper says it eliminates
+//! opportunistic retransmission and penalisation: both are off.
 //!
-//! Readings of the correction, for lambda falls to 0 where nothing is ever blocked, and the rule is `minrtt`'s then: `corrects`
-//! = `considered` takes note of an RTT_F only if the slow subflow was considered in it; `floor` is the least lambda; blocking raises
-//! lambda by `rise` times delta, which is 4 in the kernel's module (`dyn_lambda_bad` 40, `dyn_lambda_good` 10). In Fig. 7
-//! lambda reaches a steady value above 0.
+//! Readings of the correction, for lambda falls to 0 where nothing is ever blocked, and the rule is
+//! `minrtt`'s then: `corrects` = `considered` takes note of an RTT_F only if the slow subflow was considered
+//! in it; `floor` is the least lambda; blocking raises lambda by `rise` times delta, which is 4 in the
+//! kernel's module (`dyn_lambda_bad` 40, `dyn_lambda_good` 10). In Fig. 7 lambda reaches a steady value above
+//! 0.
 //!
-//! What is the send window: `window` = `receiver` is the window that the receiver leaves; `sender` counts the send buffer as
-//! well, where it is smaller. A full send buffer with more to write blocks the connection as a full window does: then F has
-//! room and nothing to send. With blest-2016's buffers (1 MiB to send, 2 MiB to receive) nothing else ever blocks.
+//! What is the send window: `window` = `receiver` is the window that the receiver leaves; `sender` counts the
+//! send buffer as well, where it is smaller. A full send buffer with more to write blocks the connection as a
+//! full window does: then F has room and nothing to send. With blest-2016's buffers (1 MiB to send, 2 MiB to
+//! receive) nothing else ever blocks.
 //!
-//! What blocking is: `blocking` = `window` is the send window full with data unsent, as section V has it. `retransmission`: another
-//! subflow's data was sent again, which Table II counts, and by which the authors' kernel module corrects. `receiver`: the receiver
-//! holds data that it can't deliver, for data before it is on another subflow; sections I and II call this head-of-line
-//! blocking.
+//! What blocking is: `blocking` = `window` is the send window full with data unsent, as section V has it.
+//! `retransmission`: another subflow's data was sent again, which Table II counts, and by which the authors'
+//! kernel module corrects. `receiver`: the receiver holds data that it can't deliver, for data before it is
+//! on another subflow; sections I and II call this head-of-line blocking.
 //!
 //! Preset `linux` is the out-of-tree kernel's module, in `blest/linux.rs`.
 //!
-//! Parameters: `lambda` (1; 0 to 10), `delta` (0.01; 0 to 1), `rise` (1; 0 to 100), `corrects` (`always`; `considered`), `floor`
-//! (0; 0 to 10), `window` (`receiver`; `sender`), `blocking` (`window`; `retransmission`, `receiver`), `estimate` (`paper`; `linux`),
-//! `opportunistic` and `penalise` (default `off`; preset `linux`: `linux`).
+//! Parameters: `lambda` (1; 0 to 10), `delta` (0.01; 0 to 1), `rise` (1; 0 to 100), `corrects` (`always`;
+//! `considered`), `floor` (0; 0 to 10), `window` (`receiver`; `sender`), `blocking` (`window`;
+//! `retransmission`, `receiver`), `estimate` (`paper`; `linux`), `opportunistic` and `penalise` (default
+//! `off`; preset `linux`: `linux`).
 
 mod linux;
 #[cfg(test)]
@@ -51,7 +54,7 @@ use super::minrtt::send_on;
 use super::text::{Kib, Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Event, Fate, Rationale, Scheduler, View};
 use crate::metrics::SubflowMetrics;
-use crate::registry::{Entry, Parameter, Preset};
+use crate::registry::{Entry, Kernel, Parameter, Preset};
 use crate::{Nanos, SubflowId};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
@@ -91,6 +94,8 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         values: &[("lambda", 1.2), ("estimate", 1.0), ("opportunistic", LINUX), ("penalise", LINUX)],
     }],
     exceptions: &[],
+    kernels: &[Kernel::MultipathTcp],
+    compared_by_default: true,
     build: |values| {
         let lambda = values.number("lambda");
         if values.number("estimate") == 0.0 {
@@ -163,8 +168,8 @@ fn left_by(window: u64, slow: &SubflowMetrics) -> f64 {
     window as f64 - f64::from(slow.mss) * (f64::from(slow.in_flight()) + 1.0)
 }
 
-/// Whether the receiver has data of `subflow` that it can't deliver: the first unacknowledged data is on another subflow, and the
-/// first of `subflow`'s after it has arrived.
+/// Whether the receiver has data of `subflow` that it can't deliver: the first unacknowledged data is on
+/// another subflow, and the first of `subflow`'s after it has arrived.
 fn held_back(view: &View<'_>, subflow: SubflowId) -> bool {
     let Some(mut chunk) = view.in_flight.chunk_after(view.una) else { return false };
     if chunk.carried_by(subflow) {

@@ -2,7 +2,8 @@
 //!
 //! Source: yang-2013 (Yang, Amer, Ekiz, A Scheduler for Multipath TCP, 2013) Fig. 2 and 3.
 //!
-//! Rule. Estimate (Fig. 2), per subflow and each time the scheduler runs, in segments: at first very large; then
+//! Rule. Estimate (Fig. 2), per subflow and each time the scheduler runs, in segments: at first very large;
+//! then
 //!
 //! ```text
 //! a loss since the last run:          Max = 2 ssthresh, Min = ssthresh
@@ -19,20 +20,19 @@
 //! never reaches Max, so that the third case doesn't arise until another loss: the estimate is a ceiling of
 //! Max - 1 for good. That is what the figures say, and what the few retransmissions in Table I suggest;
 //! `round-up` makes the third case reachable, as the prose describes it. The prose also says Max = cwnd
-//! before the loss, where Fig. 2 says 2 ssthresh: `max`. "A large constant" is larger than any window; `initial` is another.
-//! The estimate runs before the choice. A tie goes to
-//! the lower id. "A retransmission never goes where the original went" is the connection's own rule.
+//! before the loss, where Fig. 2 says 2 ssthresh: `max`. "A large constant" is larger than any window;
+//! `initial` is another. The estimate runs before the choice. A tie goes to the lower id. "A retransmission
+//! never goes where the original went" is the connection's own rule.
 //!
-//! Parameters: `gamma` (0.5; 0 to 4), `delta` (1; 0.1 to 4), `round-up` (false), `max` (`figure`; `prose`), `initial`
-//! (4294967295; 2 to 4294967295).
-//! `opportunistic` and `penalise` (default `off`).
+//! Parameters: `gamma` (0.5; 0 to 4), `delta` (1; 0.1 to 4), `round-up` (false), `max` (`figure`; `prose`),
+//! `initial` (4294967295; 2 to 4294967295). `opportunistic` and `penalise` (default `off`).
 
 use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Event, Rationale, Scheduler, View};
-use crate::SubflowId;
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Exception, Parameter};
+use crate::{MAX_SUBFLOWS, SubflowId};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "capacity",
@@ -57,12 +57,14 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         rule: "single-path",
         reason: "after a loss it sends less than cwnd admits, on a lone path too (yang-2013 II-B)",
     }],
+    kernels: &[],
+    compared_by_default: true,
     build: |values| {
         let rules =
             Rules { round_up: u64::from(values.switch("round-up")), prose: values.number("max") == 1.0 };
         let (gamma, delta) = (values.number("gamma"), values.number("delta"));
         let unknown = Path::unknown(values.number("initial") as u32);
-        with_mechanisms(values, Capacity { gamma, delta, rules, unknown, paths: [unknown; 32] })
+        with_mechanisms(values, Capacity { gamma, delta, rules, unknown, paths: [unknown; MAX_SUBFLOWS] })
     },
 };
 
@@ -125,7 +127,7 @@ struct Capacity {
     rules: Rules,
     /// A path without a loss.
     unknown: Path,
-    paths: [Path; 32],
+    paths: [Path; MAX_SUBFLOWS],
 }
 
 impl Scheduler for Capacity {

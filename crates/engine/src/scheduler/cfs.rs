@@ -8,8 +8,8 @@
 //! comes first. Nothing is predicted. Eq. (2), for exponential round-trip times of means 1/mu: the slow
 //! copy comes first with probability Pr(X_s < X_f) = mu_s / (mu_s + mu_f).
 //!
-//! Rulings: data that waits for the connection-level window counts as unsent: nothing is repeated then.
-//! Each subflow walks the stream forward, so that each chunk is examined once per subflow. New data, a loss, a
+//! Rulings: data that waits for the connection-level window counts as unsent: nothing is repeated then. Each
+//! subflow walks the stream forward, so that each chunk is examined once per subflow. New data, a loss, a
 //! timeout or a removed subflow restarts the walk, as the carriers may have changed.
 //!
 //! Parameters: none in the decision. `opportunistic` and `penalise` (default `off`).
@@ -18,6 +18,7 @@ use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::minrtt::fastest_with_room;
 use super::text::{Ms, Subflow};
 use super::{Chunk, Decision, Event, Purpose, Rationale, Scheduler, View};
+use crate::MAX_SUBFLOWS;
 use crate::metrics::SubflowMetrics;
 use crate::registry::Entry;
 
@@ -28,13 +29,15 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     parameters: &[opportunistic(OFF), penalise(OFF)],
     presets: &[],
     exceptions: &[],
-    build: |values| with_mechanisms(values, Cfs { cursors: [0; 32] }),
+    kernels: &[],
+    compared_by_default: true,
+    build: |values| with_mechanisms(values, Cfs { cursors: [0; MAX_SUBFLOWS] }),
 };
 
 #[derive(Debug)]
 struct Cfs {
     /// Per subflow: data before this stream offset is not for it to repeat.
-    cursors: [u64; 32],
+    cursors: [u64; MAX_SUBFLOWS],
 }
 
 /// Pr(X_s < X_f), cfs-2019 Eq. (2): how often the slow copy comes first, from the two mean round-trip times.
@@ -117,7 +120,7 @@ impl Scheduler for Cfs {
         | Event::Timeout(_)
         | Event::Written(_) = event
         {
-            self.cursors = [view.una; 32];
+            self.cursors = [view.una; MAX_SUBFLOWS];
         }
     }
 

@@ -1,5 +1,6 @@
-//! The contract of all schedulers ([`departures`]), tested over every entry of [`super::builtin`] and each of its presets: a new
-//! one is under test the moment it is registered. One of your own is tested with [`crate::testing::departures`].
+//! The contract of all schedulers ([`departures`]), tested over every entry of [`super::builtin`] and each of
+//! its presets: a new one is under test the moment it is registered. One of your own is tested with
+//! [`crate::testing::departures`].
 //!
 //! | rule | what it asks |
 //! |---|---|
@@ -48,7 +49,8 @@ fn cases() -> Vec<Model> {
     ]
 }
 
-/// All that a scheduler does that the contract forbids: the rule, and what happened. `build` makes a fresh one.
+/// All that a scheduler does that the contract forbids: the rule, and what happened. `build` makes a fresh
+/// one.
 pub fn departures(build: impl Fn() -> Box<dyn Scheduler>) -> Vec<(&'static str, String)> {
     let over =
         |pipes: &[Pipe], segments: u64| Model::new(pipes, segments * u64::from(MSS)).run(&mut *build());

@@ -5,10 +5,10 @@
 //! to subflows; network delay constraints adjust the trade-off between throughput and delay. The original
 //! was not available: the rules below are rulings on that summary.
 //!
-//! Rule: while a packet travels on s, each faster subflow j delivers cwnd_j RTT_s / RTT_j packets, all of them
-//! out of order. s may be used only if the sum over all faster j, times the MSS, fits the free receive buffer
-//! (what is left of the connection-level window), and RTT_s / 2 is within the delay constraint. Among the
-//! allowed with room, the lowest srtt. Of a subflow without a round-trip sample nothing is expected.
+//! Rule: while a packet travels on s, each faster subflow j delivers cwnd_j RTT_s / RTT_j packets, all of
+//! them out of order. s may be used only if the sum over all faster j, times the MSS, fits the free receive
+//! buffer (what is left of the connection-level window), and RTT_s / 2 is within the delay constraint. Among
+//! the allowed with room, the lowest srtt. Of a subflow without a round-trip sample nothing is expected.
 //!
 //! Rulings: the fastest subflow is always allowed, or a tight constraint would stall the connection. Both
 //! conditions grow with srtt, so that where the fastest subflow with room isn't allowed, none is: one pass.
@@ -35,6 +35,8 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     ],
     presets: &[],
     exceptions: &[],
+    kernels: &[],
+    compared_by_default: true,
     build: |values| {
         with_mechanisms(values, ConstraintProactive { delay: values.number("delay") * MILLISECOND as f64 })
     },
@@ -103,7 +105,8 @@ mod tests {
     use super::super::testing::{Model, Pipe, Scene, build, subflow, unmeasured};
     use super::*;
 
-    /// 10 ms with cwnd 10 and 20 ms with cwnd 5, both full; 40 ms free. Sent meanwhile: 10 4 + 5 2 = 50 packets.
+    /// 10 ms with cwnd 10 and 20 ms with cwnd 5, both full; 40 ms free. Sent meanwhile: 10 4 + 5 2 = 50
+    /// packets.
     fn scene(window: u64) -> Scene {
         let mut scene = Scene::new(vec![subflow(0, 10, 10, 10), subflow(1, 20, 5, 5), subflow(2, 40, 10, 0)]);
         scene.send_window = window;
@@ -146,7 +149,8 @@ mod tests {
 
     #[test]
     fn unlike_minrtt_and_blest_it_looks_at_what_is_free_of_the_buffer() {
-        // 10 x 4 packets arrive before it; of 60 KB, 50 are free when the fast window is full: S gets ten and leaves 40.
+        // 10 x 4 packets arrive before it; of 60 KB, 50 are free when the fast window is full: S gets ten and
+        // leaves 40.
         let pipes = [Pipe::new(10, 10), Pipe::new(40, 40)];
         let first = |text| {
             let done = Model::new(&pipes, 100_000).window(60_000).run(&mut *build(text));

@@ -14,18 +14,18 @@
 //! (at least one), and where the lcm exceeds the `horizon`, the plan spans the horizon (or the largest D_i)
 //! and each path has the slots that fit: without these bounds delays of 13 and 27.1 ms would make a plan of
 //! 3.5 s. A subflow without a round-trip sample is planned for as if it were like the slowest. A plan is for
-//! the usable subflows outside RTO recovery, counts in segments of their least MSS, and is followed to its end:
-//! a subflow that joins waits for the next plan, and changed windows and RTTs do too. A slot is due at its time
-//! at the earliest, and then sent as cwnd admits. What a path hasn't room for waits for it. The plan is remade
-//! only when it is through, when one of its subflows isn't usable any more, or when the first unassigned byte
-//! isn't in it (the application wrote less than a segment at a time).
-//! blest-2016 IV-D: no reinjection is defined; the connection's own applies.
+//! the usable subflows outside RTO recovery, counts in segments of their least MSS, and is followed to its
+//! end: a subflow that joins waits for the next plan, and changed windows and RTTs do too. A slot is due at
+//! its time at the earliest, and then sent as cwnd admits. What a path hasn't room for waits for it. The plan
+//! is remade only when it is through, when one of its subflows isn't usable any more, or when the first
+//! unassigned byte isn't in it (the application wrote less than a segment at a time). blest-2016 IV-D: no
+//! reinjection is defined; the connection's own applies.
 //!
-//! Preset `linux` is the kernel module of the paper's first author, in `daps/linux.rs`: its plan is an order of packets, whatever their
-//! size, and they join the subflows' queues.
+//! Preset `linux` is the kernel module of the paper's first author, in `daps/linux.rs`: its plan is an order
+//! of packets, whatever their size, and they join the subflows' queues.
 //!
-//! Parameters: `quantum` (1 ms; 0.001 to 1000), `horizon` (1000 ms; 1 to 60000), `plan` (`paper`; `linux`). `opportunistic` and
-//! `penalise` (default `off`; preset `linux`: `opportunistic=paper`).
+//! Parameters: `quantum` (1 ms; 0.001 to 1000), `horizon` (1000 ms; 1 to 60000), `plan` (`paper`; `linux`).
+//! `opportunistic` and `penalise` (default `off`; preset `linux`: `opportunistic=paper`).
 
 mod linux;
 
@@ -34,7 +34,7 @@ use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::metrics::{CaState, SubflowMetrics};
 use crate::registry::{Entry, Exception, Parameter, Preset};
-use crate::{MILLISECOND, Nanos, SubflowId};
+use crate::{MAX_SUBFLOWS, MILLISECOND, Nanos, SubflowId};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "daps",
@@ -56,6 +56,8 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         rule: "cwnd",
         reason: "preset `linux`: the kernel module puts a slot into the queue of a subflow whose window is full",
     }],
+    kernels: &[],
+    compared_by_default: true,
     build: |values| {
         let quantum = (values.number("quantum") * MILLISECOND as f64) as Nanos;
         let horizon = (values.number("horizon") * MILLISECOND as f64) as Nanos;
@@ -90,7 +92,7 @@ struct Plan {
     base: u64,
     /// Bytes per segment.
     unit: u32,
-    legs: [Leg; 32],
+    legs: [Leg; MAX_SUBFLOWS],
     len: usize,
 }
 

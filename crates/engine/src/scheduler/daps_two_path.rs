@@ -12,9 +12,9 @@
 //! and followed to its end; then the next is made. With no more packets than that, f takes all.
 //!
 //! Rulings: with more than two usable subflows, the two of least srtt. The remainders count at the time of
-//! planning; in RTO recovery there is none. Without a round-trip sample r counts as 1 ns. A schedule that can't go on (a subflow gone, a window that shrank)
-//! is made anew. A schedule without a segment waits. As printed: with f's window full and s's open, s takes
-//! its whole window, however slow it is.
+//! planning; in RTO recovery there is none. Without a round-trip sample r counts as 1 ns. A schedule that
+//! can't go on (a subflow gone, a window that shrank) is made anew. A schedule without a segment waits. As
+//! printed: with f's window full and s's open, s takes its whole window, however slow it is.
 //!
 //! Parameters: `opportunistic` and `penalise` (default `off`).
 
@@ -32,6 +32,8 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     parameters: &[opportunistic(OFF), penalise(OFF)],
     presets: &[],
     exceptions: &[],
+    kernels: &[],
+    compared_by_default: true,
     build: |values| with_mechanisms(values, DapsTwoPath { plan: Plan::default() }),
 };
 

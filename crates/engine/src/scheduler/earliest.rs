@@ -1,12 +1,14 @@
-//! The choice that `otias` and `sttf` share: a segment joins the queue of the subflow on which it is estimated to arrive first.
+//! The choice that `otias` and `sttf` share: a segment joins the queue of the subflow on which it is
+//! estimated to arrive first.
 
 use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, View};
 use crate::Nanos;
 use crate::metrics::SubflowMetrics;
 
-/// Queues a segment where `estimate`, which gives twice the time until it arrives and the rounds of waiting in it, is least; a tie goes to
-/// the lower id. `verdict` is what the reason says of that subflow, up to the time.
+/// Queues a segment where `estimate`, which gives twice the time until it arrives and the rounds of waiting
+/// in it, is least; a tie goes to the lower id. `verdict` is what the reason says of that subflow, up to the
+/// time.
 pub(super) fn queue_earliest(
     view: &View<'_>,
     rationale: &mut Rationale,

@@ -19,14 +19,15 @@
 //! included. A wait asks again after RTT_f at the latest: f has been heard from by then, or lost something.
 //! beta's hysteresis (0.25) is Lim et al.'s.
 //!
-//! Where it loses by its rule: near the end of the data the second inequality no longer holds, and s is given all
-//! that is left in one go, up to a window, however full its path is. Over 5g-2019-shared (both paths through one
-//! 5 Mbit/s queue, which f keeps full) that burst falls off the queue's end. Nothing is sent on s after it whose
-//! SACK would tell; the tail loss probe is answered sooner than the least round-trip time known, for the handshake's
-//! sample had stood in the queue, so that RACK may not count it (RFC 8985 6.2 step 2; Linux alike); and so it is the
-//! timeout that repairs the end: 1.35 s for 300 kB where `minrtt`, which loses on s in mid-transfer, takes 0.57 s.
-//! Sizes from 300 to 340 kB end like that; at 400 kB the probe counts, and it takes RACK and PRR three round trips
-//! more (1.04 s against 0.72 s); up to 290 kB the two are level.
+//! Where it loses by its rule: near the end of the data the second inequality no longer holds, and s is given
+//! all that is left in one go, up to a window, however full its path is. Over 5g-2019-shared (both paths
+//! through one 5 Mbit/s queue, which f keeps full) that burst falls off the queue's end. Nothing is sent on s
+//! after it whose SACK would tell; the tail loss probe is answered sooner than the least round-trip time
+//! known, for the handshake's sample had stood in the queue, so that RACK may not count it (RFC 8985 6.2 step
+//! 2; Linux alike); and so it is the timeout that repairs the end: 1.35 s for 300 kB where `minrtt`, which
+//! loses on s in mid-transfer, takes 0.57 s. Sizes from 300 to 340 kB end like that; at 400 kB the probe
+//! counts, and it takes RACK and PRR three round trips more (1.04 s against 0.72 s); up to 290 kB the two are
+//! level.
 //!
 //! Parameters: `beta` (0.25; 0 to 4). `at-least-one` (false; preset `linux`: true): k/CWND counts as 1 at
 //! least, as in the out-of-tree Linux module, which for short flows keeps ECF waiting. (That module computes
@@ -37,7 +38,7 @@ use super::minrtt::minrtt_or_wait;
 use super::text::{Kib, Ms, Subflow};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::metrics::SubflowMetrics;
-use crate::registry::{Entry, Parameter, Preset};
+use crate::registry::{Entry, Kernel, Parameter, Preset};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "ecf",
@@ -55,6 +56,8 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         values: &[("at-least-one", 1.0)],
     }],
     exceptions: &[],
+    kernels: &[Kernel::MultipathTcp],
+    compared_by_default: true,
     build: |values| {
         let least = if values.switch("at-least-one") { 1.0 } else { 0.0 };
         with_mechanisms(values, Ecf { beta: values.number("beta"), least, waiting: false })

@@ -1,13 +1,13 @@
 //! `f2p-dps`: fine-grained forward prediction based dynamic packet scheduling, from a summary.
 //!
-//! Source: 5g-2019 III.A, two sentences on F2P-DPS (its reference 25): it considers the TCP characteristics of
-//! the subflow and the packet loss rate of the path; from the smoothed RTT and the loss rate it estimates the
-//! amount of data that the subflow may send in the future. The original was not at hand: the rules below,
+//! Source: 5g-2019 III.A, two sentences on F2P-DPS (its reference 25): it considers the TCP characteristics
+//! of the subflow and the packet loss rate of the path; from the smoothed RTT and the loss rate it estimates
+//! the amount of data that the subflow may send in the future. The original was not at hand: the rules below,
 //! the offset rule above all, are rulings on that summary.
 //!
 //! Rule: s is `minrtt`'s choice. If no usable subflow is faster, it takes the first unassigned segment. Else,
-//! for every faster j, N_j is the number of packets that j delivers in RTT_s / 2, and s takes the segment that
-//! lies the sum of N_j ahead in the stream. j's window w goes round by round: w packets per RTT_j, then
+//! for every faster j, N_j is the number of packets that j delivers in RTT_s / 2, and s takes the segment
+//! that lies the sum of N_j ahead in the stream. j's window w goes round by round: w packets per RTT_j, then
 //! doubled in slow start (up to ssthresh) or one more, or, with probability 1 - (1 - p)^w, halved, p the loss
 //! rate; the expectation is carried on. The last round counts by the share of it that lies within the time.
 //!
@@ -33,6 +33,8 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     parameters: &[opportunistic(OFF), penalise(OFF)],
     presets: &[],
     exceptions: &[],
+    kernels: &[],
+    compared_by_default: true,
     build: |values| with_mechanisms(values, ForwardPrediction),
 };
 

@@ -1,5 +1,5 @@
-//! What became of a chunk on the subflow that carries it: the subflow's scoreboard, for schedulers that ask; and what they say of a
-//! chunk that its subflow won't deliver.
+//! What became of a chunk on the subflow that carries it: the subflow's scoreboard, for schedulers that ask;
+//! and what they say of a chunk that its subflow won't deliver.
 
 use super::{Chunk, View};
 use crate::SubflowId;
@@ -14,8 +14,9 @@ pub enum Fate {
     InFlight,
     /// It is judged lost, and the subflow hasn't repeated it yet.
     Lost,
-    /// The peer's subflow has it (SACK, or the cumulative ACK). If the subflow has a hole before it, the peer's connection has it
-    /// only once that hole is filled: a receiver places what is in order on its subflow.
+    /// The peer's subflow has it (SACK, or the cumulative ACK). If the subflow has a hole before it, the
+    /// peer's connection has it only once that hole is filled: a receiver places what is in order on its
+    /// subflow.
     Arrived,
 }
 
@@ -23,13 +24,14 @@ pub enum Fate {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Reinjection {
-    /// By the engine's rule: to the fastest subflow with room that never carried it, or else any but its last one.
+    /// By the engine's rule: to the fastest subflow with room that never carried it, or else any but its last
+    /// one.
     #[default]
     Usual,
     /// To this subflow, if it has room and doesn't carry the data yet; else by the engine's rule.
     On(SubflowId),
-    /// Not now: the engine asks again at the next event. While nothing is in flight its rule decides: no scheduler can stall a
-    /// connection.
+    /// Not now: the engine asks again at the next event. While nothing is in flight its rule decides: no
+    /// scheduler can stall a connection.
     Later,
 }
 
@@ -47,8 +49,9 @@ impl Fates for () {
 }
 
 impl View<'_> {
-    /// What became of a chunk on the subflow that it was last given to. It is searched for in that subflow's scoreboard: O(log n) of
-    /// the segments in flight while their offsets rise, O(n) otherwise. So ask for few.
+    /// What became of a chunk on the subflow that it was last given to. It is searched for in that subflow's
+    /// scoreboard: O(log n) of the segments in flight while their offsets rise, O(n) otherwise. So ask for
+    /// few.
     pub fn fate(&self, chunk: &Chunk) -> Fate {
         self.fates.fate(chunk.last, chunk.offset)
     }

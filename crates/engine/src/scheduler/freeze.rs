@@ -28,6 +28,8 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     ],
     presets: &[],
     exceptions: &[],
+    kernels: &[],
+    compared_by_default: true,
     build: |values| {
         let threshold = (values.number("threshold") * MILLISECOND as f64) as Nanos;
         with_mechanisms(values, Freeze { threshold })

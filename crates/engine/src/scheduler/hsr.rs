@@ -22,6 +22,8 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     parameters: &[opportunistic(OFF), penalise(OFF)],
     presets: &[],
     exceptions: &[],
+    kernels: &[],
+    compared_by_default: true,
     build: |values| with_mechanisms(values, HighestSendingRate),
 };
 

@@ -4,42 +4,42 @@
 //! comment there calls it derived from BLEST).
 //!
 //! Rule: per active subflow, linger = wmem / avg_pace (s): the memory that its socket holds, sent and
-//! unacknowledged or still queued (`sk_wmem_queued`, bytes), over the average of its pacing rate (bytes/s). The
-//! least is chosen, and only that one is tried: if its send buffer is full (`sk_stream_memory_free`), wait. With
-//! burst = min(65,428 bytes, window left),
+//! unacknowledged or still queued (`sk_wmem_queued`, bytes), over the average of its pacing rate (bytes/s).
+//! The least is chosen, and only that one is tried: if its send buffer is full (`sk_stream_memory_free`),
+//! wait. With burst = min(65,428 bytes, window left),
 //!
 //! ```text
 //! avg_pace = (avg_pace wmem + pace burst) / (wmem + burst)
 //! ```
 //!
-//! and data is handed to it, beyond its cwnd if need be, piece by piece (`__subflow_push_pending`: a piece is what
-//! one page fragment holds, 32,728 bytes) until the burst is used up, its send buffer is full or nothing is left;
-//! both are asked between pieces only. A backup subflow is chosen, by the same measure, only if no other is active.
-//! Nothing is remembered of a burst that ended for want of data: the next data is decided on anew. (Kernels of the
-//! 5.x series came back to the last subflow while its burst lasted.)
+//! and data is handed to it, beyond its cwnd if need be, piece by piece (`__subflow_push_pending`: a piece is
+//! what one page fragment holds, 32,728 bytes) until the burst is used up, its send buffer is full or nothing
+//! is left; both are asked between pieces only. A backup subflow is chosen, by the same measure, only if no
+//! other is active. Nothing is remembered of a burst that ended for want of data: the next data is decided on
+//! anew. (Kernels of the 5.x series came back to the last subflow while its burst lasted.)
 //!
-//! Rulings: wmem counts what the kernel counts, with the overhead of its buffers estimated ([`SubflowMetrics::send_memory`]).
-//! The buffer's size is the kernel's too: twice the window, each segment counted as 4,352 bytes, and it grows when the
-//! kernel's would (`tcp_check_space`). As in the kernel,
-//! a subflow without a pacing rate isn't considered, the average starts at the first pacing rate seen, and it
+//! Rulings: wmem counts what the kernel counts, with the overhead of its buffers estimated
+//! ([`SubflowMetrics::send_memory`]). The buffer's size is the kernel's too: twice the window, each segment
+//! counted as 4,352 bytes, and it grows when the kernel's would (`tcp_check_space`). As in the kernel, a
+//! subflow without a pacing rate isn't considered, the average starts at the first pacing rate seen, and it
 //! moves by the whole burst even where less is unsent or the buffer takes less. Its connection-level
 //! retransmission timer, and setting subflows aside as stale, are the engine's. Mainline has neither
 //! opportunistic retransmission nor penalisation.
 //!
-//! A slow subflow's share comes in bursts: each time the fast one holds more time's worth than the slow one, the slow
-//! one is handed what the peer's window has room for, 64 KB at most, which over 2 Mbit/s take 260 ms. How wide the window
-//! is open at that moment decides most: the kernel's opens by twice what arrives, so that while the sender is ahead of it
-//! a burst is 4 KB; where it is open wide, because the application's writes were what limited, a burst is whole. The
-//! kernel's own transfers over fast-slow show both.
+//! A slow subflow's share comes in bursts: each time the fast one holds more time's worth than the slow one,
+//! the slow one is handed what the peer's window has room for, 64 KB at most, which over 2 Mbit/s take 260
+//! ms. How wide the window is open at that moment decides most: the kernel's opens by twice what arrives, so
+//! that while the sender is ahead of it a burst is 4 KB; where it is open wide, because the application's
+//! writes were what limited, a burst is whole. The kernel's own transfers over fast-slow show both.
 //!
 //! Parameters: `burst` (65428 bytes; 1 to 1000000000). `opportunistic` and `penalise` (default `off`).
 
 use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::text::{Kib, Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Event, Rationale, Scheduler, View};
-use crate::SubflowId;
 use crate::metrics::SubflowMetrics;
-use crate::registry::{Entry, Exception, Parameter};
+use crate::registry::{Entry, Exception, Kernel, Parameter};
+use crate::{MAX_SUBFLOWS, SubflowId};
 
 /// The kernel's MPTCP_SEND_BURST_SIZE: 64 KiB less room for headers.
 const BURST: f64 = 65_428.0;
@@ -61,9 +61,11 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         Exception { rule: "cwnd", reason: "fills send buffers beyond cwnd (mptcp_subflow_get_send)" },
         Exception { rule: "single-path", reason: "places bursts of 65,428 bytes, not single segments" },
     ],
+    kernels: &[Kernel::Linux],
+    compared_by_default: true,
     build: |values| {
         let burst = values.number("burst") as u64;
-        with_mechanisms(values, Linux { burst, average: [0; 32] })
+        with_mechanisms(values, Linux { burst, average: [0; MAX_SUBFLOWS] })
     },
 };
 
@@ -71,7 +73,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
 struct Linux {
     burst: u64,
     /// Per subflow: `avg_pacing_rate`, bytes per second; 0: none yet.
-    average: [u64; 32],
+    average: [u64; MAX_SUBFLOWS],
 }
 
 /// The weighted mean of the average so far and the pacing rate now.

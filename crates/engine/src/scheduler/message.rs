@@ -16,8 +16,8 @@ pub struct Message {
 }
 
 impl View<'_> {
-    /// The message that the byte at `offset` belongs to, if the application has marked where that ends. O(log n) of the messages that
-    /// aren't acknowledged.
+    /// The message that the byte at `offset` belongs to, if the application has marked where that ends. O(log
+    /// n) of the messages that aren't acknowledged.
     pub fn message(&self, offset: u64) -> Option<Message> {
         self.in_flight.message_at(offset)
     }

@@ -16,7 +16,7 @@ use super::mechanisms::{LINUX, PAPER, opportunistic, penalise, with_mechanisms};
 use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::metrics::SubflowMetrics;
-use crate::registry::{Entry, Preset};
+use crate::registry::{Entry, Kernel, Preset};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "minrtt",
@@ -29,6 +29,8 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         values: &[("opportunistic", LINUX), ("penalise", LINUX)],
     }],
     exceptions: &[],
+    kernels: &[Kernel::MultipathTcp],
+    compared_by_default: true,
     build: |values| with_mechanisms(values, MinRtt),
 };
 
@@ -56,8 +58,9 @@ pub(super) fn fastest_with_room(view: &View<'_>, rationale: &mut Rationale) -> D
     }
 }
 
-/// `minrtt`, except where its choice is slower than a subflow that is full: then `decide` is called with the fastest
-/// usable subflow and with `minrtt`'s choice. The start of every scheduler that may wait for the fast subflow.
+/// `minrtt`, except where its choice is slower than a subflow that is full: then `decide` is called with the
+/// fastest usable subflow and with `minrtt`'s choice. The start of every scheduler that may wait for the fast
+/// subflow.
 #[inline]
 pub(super) fn minrtt_or_wait(
     view: &View<'_>,

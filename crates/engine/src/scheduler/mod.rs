@@ -1,8 +1,8 @@
 //! Packet schedulers, one file each, behind [`Scheduler`].
 //!
-//! The engine calls [`Scheduler::select`] whenever something could be sent: after a write, an acknowledgement, a
-//! loss, a timeout, when a subflow joins or leaves, and at the time that a wait named. It calls again after each
-//! decision that sent something, until the answer is [`Decision::Wait`].
+//! The engine calls [`Scheduler::select`] whenever something could be sent: after a write, an
+//! acknowledgement, a loss, a timeout, when a subflow joins or leaves, and at the time that a wait named. It
+//! calls again after each decision that sent something, until the answer is [`Decision::Wait`].
 //!
 //! Stream positions are connection-level byte offsets from the first byte of data, in 64 bits that never
 //! wrap (DSN = IDSN + 1 + offset).
@@ -50,7 +50,7 @@ pub use message::Message;
 pub use text::{Reason, ReasonPart, with_names};
 
 use crate::metrics::{CaState, SubflowMetrics};
-use crate::registry::Registry;
+use crate::registry::{Entry, Registry};
 use crate::{Nanos, SubflowId};
 
 /// A scheduler's decision.
@@ -94,15 +94,16 @@ pub enum Decision {
         /// Why, for the counters.
         purpose: Purpose,
     },
-    /// Take back what waits in a subflow's queue and was never sent ([`Decision::Queue`]): it is unassigned again. What another subflow
-    /// carries too stays. Once per subflow and moment: a second time nothing happens.
+    /// Take back what waits in a subflow's queue and was never sent ([`Decision::Queue`]): it is unassigned
+    /// again. What another subflow carries too stays. Once per subflow and moment: a second time nothing
+    /// happens.
     Withdraw {
         /// The subflow.
         subflow: SubflowId,
     },
-    /// Send nothing now, although something could be sent. The scheduler is asked again at the next event, and
-    /// at `until` at the latest. If no event could end the wait, because nothing is in flight on any subflow,
-    /// the engine sends by `minrtt`: no scheduler can stall a connection.
+    /// Send nothing now, although something could be sent. The scheduler is asked again at the next event,
+    /// and at `until` at the latest. If no event could end the wait, because nothing is in flight on any
+    /// subflow, the engine sends by `minrtt`: no scheduler can stall a connection.
     Wait {
         /// When to ask again at the latest.
         until: Option<Nanos>,
@@ -218,7 +219,8 @@ pub struct View<'a> {
     pub writer_waits: bool,
     /// Size of the send buffer: bytes that may be written and unacknowledged.
     pub send_buffer: u64,
-    /// Size to which the send buffer may still grow as windows grow; the same as `send_buffer` once it doesn't.
+    /// Size to which the send buffer may still grow as windows grow; the same as `send_buffer` once it
+    /// doesn't.
     pub send_buffer_max: u64,
     /// The data in flight at connection level.
     pub in_flight: &'a dyn InFlight,
@@ -258,8 +260,8 @@ impl<'a> View<'a> {
         self.usable().filter(|subflow| subflow.available())
     }
 
-    /// The eligible subflows that take a segment into their queues, whether or not their windows have room: those with a
-    /// round-trip time, or room, that aren't recovering from a timeout.
+    /// The eligible subflows that take a segment into their queues, whether or not their windows have room:
+    /// those with a round-trip time, or room, that aren't recovering from a timeout.
     pub fn queueable(&self) -> impl Iterator<Item = &'a SubflowMetrics> + use<'a> {
         self.usable().filter(|subflow| {
             let known = subflow.rtt.smoothed > 0 || subflow.window_space() > 0;
@@ -267,8 +269,8 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Bytes of the connection-level window from the first unassigned byte on. Differs from `window_left` if data was
-    /// sent ahead ([`Decision::SendAt`]): the bytes left out may still be sent.
+    /// Bytes of the connection-level window from the first unassigned byte on. Differs from `window_left` if
+    /// data was sent ahead ([`Decision::SendAt`]): the bytes left out may still be sent.
     #[inline]
     pub fn room(&self) -> u64 {
         self.una.saturating_add(self.send_window).saturating_sub(self.next_offset)
@@ -286,9 +288,9 @@ impl<'a> View<'a> {
         self.unsent > 0 && self.room() > 0
     }
 
-    /// In one pass: the fastest eligible subflow, and the fastest available one. Ties go to the lower id. A subflow without
-    /// a round-trip sample counts as the fastest while it has room, so that it gets one. Full, it doesn't count: its
-    /// speed is unknown, so it isn't worth a wait.
+    /// In one pass: the fastest eligible subflow, and the fastest available one. Ties go to the lower id. A
+    /// subflow without a round-trip sample counts as the fastest while it has room, so that it gets one.
+    /// Full, it doesn't count: its speed is unknown, so it isn't worth a wait.
     #[inline]
     pub fn front(&self) -> Front<'a> {
         let backups = self.backups_count();
@@ -324,7 +326,8 @@ impl<'a> View<'a> {
         fastest
     }
 
-    /// The available subflow with the highest score, and the score; ties go to the lower srtt, then the lower id.
+    /// The available subflow with the highest score, and the score; ties go to the lower srtt, then the lower
+    /// id.
     #[inline]
     pub fn best_available(
         &self,
@@ -343,7 +346,8 @@ impl<'a> View<'a> {
         best
     }
 
-    /// The eligible subflows with a lower srtt than `slow`, with room or not; subflows without a sample don't count.
+    /// The eligible subflows with a lower srtt than `slow`, with room or not; subflows without a sample don't
+    /// count.
     #[inline]
     pub fn faster_than(&self, slow: &SubflowMetrics) -> impl Iterator<Item = &'a SubflowMetrics> + use<'a> {
         let srtt = slow.rtt.smoothed;
@@ -391,13 +395,13 @@ pub enum Event {
     },
     /// The retransmission timer of the subflow fired.
     Timeout(SubflowId),
-    /// Data of another subflow was sent again on this one: a reinjection or an opportunistic retransmission, not a
-    /// repetition that the scheduler asked for.
+    /// Data of another subflow was sent again on this one: a reinjection or an opportunistic retransmission,
+    /// not a repetition that the scheduler asked for.
     Reinjected(SubflowId),
     /// New data doesn't fit the connection-level send window (once per blocking).
     WindowBlocked,
-    /// The send buffer is full of data in flight and the writer waits, while a subflow has room (each time that it is
-    /// found).
+    /// The send buffer is full of data in flight and the writer waits, while a subflow has room (each time
+    /// that it is found).
     BufferBlocked,
     /// The application wrote.
     Written(u64),
@@ -424,8 +428,8 @@ impl Rationale {
         self.enabled
     }
 
-    /// Records the reason, with numbers: `lte would hold 17 KiB of the 24 KiB window, lambda=1.02`. Subflows are written
-    /// `{subflow 0}`; [`with_names`] replaces that by the path's name.
+    /// Records the reason, with numbers: `lte would hold 17 KiB of the 24 KiB window, lambda=1.02`. Subflows
+    /// are written `{subflow 0}`; [`with_names`] replaces that by the path's name.
     #[inline]
     pub fn say(&mut self, reason: impl FnOnce() -> String) {
         if self.enabled {
@@ -444,8 +448,8 @@ pub trait Scheduler: Debug + Send {
     /// The name in the registry.
     fn name(&self) -> &'static str;
 
-    /// Returns the next decision. Called when something may have changed, while there is unsent data or data in flight
-    /// and a usable subflow. Must be O(subflows).
+    /// Returns the next decision. Called when something may have changed, while there is unsent data or data
+    /// in flight and a usable subflow. Must be O(subflows).
     fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision;
 
     /// Handles an event.
@@ -453,7 +457,8 @@ pub trait Scheduler: Debug + Send {
         let _ = (view, event);
     }
 
-    /// Says where a chunk is reinjected, which its subflow won't deliver. The engine reinjects before it asks for new data.
+    /// Says where a chunk is reinjected, which its subflow won't deliver. The engine reinjects before it asks
+    /// for new data.
     fn reinject(&mut self, view: &View<'_>, chunk: &Chunk) -> Reinjection {
         let _ = (view, chunk);
         Reinjection::Usual
@@ -464,7 +469,8 @@ pub trait Scheduler: Debug + Send {
         true
     }
 
-    /// Whether it reads the links' rates ([`link_byte_time`](crate::metrics::RateMetrics::link_byte_time)): for others they aren't estimated.
+    /// Whether it reads the links' rates ([`link_byte_time`](crate::metrics::RateMetrics::link_byte_time)):
+    /// for others they aren't estimated.
     fn wants_link_rate(&self) -> bool {
         false
     }
@@ -474,14 +480,15 @@ pub trait Scheduler: Debug + Send {
         false
     }
 
-    /// Whether [`Scheduler::select`] is called while no window has room, because the scheduler queues on full subflows
-    /// ([`Decision::Queue`]: OTIAS, linux).
+    /// Whether [`Scheduler::select`] is called while no window has room, because the scheduler queues on full
+    /// subflows ([`Decision::Queue`]: OTIAS, linux).
     fn queues_ahead(&self) -> bool {
         false
     }
 
-    /// Whether the latest wait means that the decision isn't known yet. The engine then doesn't overrule the wait. The scheduler
-    /// is asked again when an event comes, or at once by [`Endpoint::ask_again`](crate::endpoint::Endpoint::ask_again).
+    /// Whether the latest wait means that the decision isn't known yet. The engine then doesn't overrule the
+    /// wait. The scheduler is asked again when an event comes, or at once by
+    /// [`Endpoint::ask_again`](crate::endpoint::Endpoint::ask_again).
     fn is_undecided(&self) -> bool {
         false
     }
@@ -498,13 +505,17 @@ pub trait Scheduler: Debug + Send {
 }
 
 /// What Linux uses unless told otherwise.
-pub(crate) const DEFAULT: crate::registry::Entry<dyn Scheduler> = linux::ENTRY;
+pub(crate) const DEFAULT: Entry<dyn Scheduler> = linux::ENTRY;
 
-/// Whether comparisons take a scheduler without being told its name. `single` is there as plain TCP; the others would
-/// cost every comparison time.
+/// Whether comparisons take a scheduler without being told its name ([`Entry::compared_by_default`]). One
+/// that isn't built in was registered to be compared.
 pub fn is_compared_by_default(name: &str) -> bool {
-    !["single", "sttf", "qaware", "raven", "peekaboo", "xlink"].contains(&name)
+    let registry = builtin();
+    registry.entries().iter().find(|entry| entry.name == name).is_none_or(|entry| entry.compared_by_default)
 }
+
+/// The scheduler that Ropewalk's gateway and proxy use unless told otherwise.
+pub const PRODUCT_DEFAULT: &str = "ropewalk";
 
 /// All built-in schedulers. A new one is a new file plus one line here.
 pub fn builtin() -> Registry<dyn Scheduler> {

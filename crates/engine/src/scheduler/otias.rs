@@ -15,15 +15,17 @@
 //!
 //! Rulings: rtts_to_wait is at least 0 (by the prose: with room, about srtt/2). The floor counts: a full
 //! subflow with less than a cwnd queued counts as if it could send at once, as printed. The subflow's own
-//! queue is finite: a subflow that takes no further segment doesn't count, nor one in RTO recovery. A subflow without a
-//! round-trip sample gets what its window admits, to get a sample, and no queue. A tie goes to the lower id. Neither
-//! source defines reinjection (blest-2016 IV-D); the connection's own applies.
+//! queue is finite: a subflow that takes no further segment doesn't count, nor one in RTO recovery. A subflow
+//! without a round-trip sample gets what its window admits, to get a sample, and no queue. A tie goes to the
+//! lower id. Neither source defines reinjection (blest-2016 IV-D); the connection's own applies.
 //!
-//! Preset `linux`: as the kernel module of blest-2016's first author computes it (net/mptcp/mptcp_otias.c of vkirany/mptcp-kau at
-//! 98ab772). A segment that its window doesn't carry at once waits for ceil((not_yet_sent_j - can_send_j + 1) / cwnd_j) round
-//! trips, with can_send_j at least 0: at least one for a full subflow, where the printed floor gives none.
+//! Preset `linux`: as the kernel module of blest-2016's first author computes it (net/mptcp/mptcp_otias.c of
+//! vkirany/mptcp-kau at 98ab772). A segment that its window doesn't carry at once waits for
+//! ceil((not_yet_sent_j - can_send_j + 1) / cwnd_j) round trips, with can_send_j at least 0: at least one for
+//! a full subflow, where the printed floor gives none.
 //!
-//! Parameters: `wait` (`floor`; `ceiling`; preset `linux`: `ceiling`), `opportunistic` and `penalise` (default `off`).
+//! Parameters: `wait` (`floor`; `ceiling`; preset `linux`: `ceiling`), `opportunistic` and `penalise`
+//! (default `off`).
 
 use super::earliest::queue_earliest;
 use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
@@ -50,6 +52,8 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         rule: "cwnd",
         reason: "segments join the queue of a subflow whose window is full (blest-2016 IV-B)",
     }],
+    kernels: &[],
+    compared_by_default: true,
     build: |values| {
         let wait = if values.number("wait") == 0.0 { rtts_to_wait } else { rtts_to_wait_up };
         with_mechanisms(values, Otias { wait })

@@ -1,12 +1,14 @@
 //! `peekaboo`: learns whether to wait for the fast subflow or to send on the slow one.
 //!
-//! Source: Wu, Alay, Brunstrom, Ferlin, Caso, Peekaboo: Learning-Based Multipath Scheduling for Dynamic Heterogeneous
-//! Environments, IEEE JSAC 38(10), 2020: Algorithms 1 (reward) and 2 (LinUCB), and the stochastic adjustment with a given
-//! probability, from a reading of the paper that quotes them. The way in which the paper finds that probability (a fit
-//! q, p_indiff by particle swarms, Algorithm 4's stages) isn't quoted in full: it is left out.
+//! Source: Wu, Alay, Brunstrom, Ferlin, Caso, Peekaboo: Learning-Based Multipath Scheduling for Dynamic
+//! Heterogeneous Environments, IEEE JSAC 38(10), 2020: Algorithms 1 (reward) and 2 (LinUCB), and the
+//! stochastic adjustment with a given probability, from a reading of the paper that quotes them. The way in
+//! which the paper finds that probability (a fit q, p_indiff by particle swarms, Algorithm 4's stages) isn't
+//! quoted in full: it is left out.
 //!
-//! Rule: `minrtt` while the fastest subflow has room. Otherwise there are two actions: send on the slow subflow, or wait. A
-//! contextual bandit learns their rewards. With the features of the fast (f) and slow (s) subflow, in segments per ms,
+//! Rule: `minrtt` while the fastest subflow has room. Otherwise there are two actions: send on the slow
+//! subflow, or wait. A contextual bandit learns their rewards. With the features of the fast (f) and slow (s)
+//! subflow, in segments per ms,
 //!
 //! ```text
 //! x = (CWND_f/RTT_f, InP_f/RTT_f, SWND/RTT_f, CWND_s/RTT_s, InP_s/RTT_s, SWND/RTT_s)
@@ -15,20 +17,22 @@
 //! afterwards: A_a += x x^T, b_a += R x
 //! ```
 //!
-//! R is the discounted throughput of what is acknowledged afterwards: with T_ref = max(2 (RTT_f + sigma_f), RTT_s + sigma_s),
-//! each new DATA_ACK within 3 T_ref adds gamma r, r the bytes it acknowledges over the time since the decision (bytes per ms); gamma
-//! begins at 1 and falls by 0.9, 0.7 and 0.5 with each in the first, second and third T_ref.
+//! R is the discounted throughput of what is acknowledged afterwards: with T_ref = max(2 (RTT_f + sigma_f),
+//! RTT_s + sigma_s), each new DATA_ACK within 3 T_ref adds gamma r, r the bytes it acknowledges over the time
+//! since the decision (bytes per ms); gamma begins at 1 and falls by 0.9, 0.7 and 0.5 with each in the first,
+//! second and third T_ref.
 //!
-//! Rulings: decisions are rewarded one at a time, in order; those taken while one is open don't learn, so that a decision is
-//! O(subflows) and needs no memory per packet. A_a^-1 is updated in place (Sherman and Morrison), which is the same. Features and
-//! rewards are divided by 100 segments per ms and 10^5 bytes per ms, so that alpha means the same at all rates. An
-//! action that wasn't tried yet is tried first, waiting before sending. A wait asks again after RTT_f at the latest, and
-//! there is none for a subflow that isn't faster. The pseudo-random numbers of the stochastic adjustment are a function of
-//! `seed` and of how many were drawn.
+//! Rulings: decisions are rewarded one at a time, in order; those taken while one is open don't learn, so
+//! that a decision is O(subflows) and needs no memory per packet. A_a^-1 is updated in place (Sherman and
+//! Morrison), which is the same. Features and rewards are divided by 100 segments per ms and 10^5 bytes per
+//! ms, so that alpha means the same at all rates. An action that wasn't tried yet is tried first, waiting
+//! before sending. A wait asks again after RTT_f at the latest, and there is none for a subflow that isn't
+//! faster. The pseudo-random numbers of the stochastic adjustment are a function of `seed` and of how many
+//! were drawn.
 //!
-//! Parameters: `alpha` (1; 0 to 10): weight of the confidence bound. `p` (0.9; 0 to 1): probability of the action that the
-//! bandit prefers; 0.9 is what the paper takes where the fit is good. `seed` (1; 0 to 1000000000): seeds the
-//! choice of the other. `opportunistic` and `penalise` (default `off`).
+//! Parameters: `alpha` (1; 0 to 10): weight of the confidence bound. `p` (0.9; 0 to 1): probability of the
+//! action that the bandit prefers; 0.9 is what the paper takes where the fit is good. `seed` (1; 0 to
+//! 1000000000): seeds the choice of the other. `opportunistic` and `penalise` (default `off`).
 
 use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::minrtt::{minrtt_or_wait, send_on};
@@ -51,6 +55,9 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     ],
     presets: &[],
     exceptions: &[],
+    kernels: &[],
+    // It would cost every comparison time.
+    compared_by_default: false,
     build: |values| {
         let (alpha, p) = (values.number("alpha"), values.number("p"));
         with_mechanisms(
@@ -157,7 +164,8 @@ impl Peekaboo {
         ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Adds what was acknowledged since to the open decision's reward (Algorithm 1), and closes it after 3 T_ref.
+    /// Adds what was acknowledged since to the open decision's reward (Algorithm 1), and closes it after 3
+    /// T_ref.
     fn reward(&mut self, now: Nanos, una: u64) {
         let Some(open) = &mut self.open else { return };
         let elapsed = now.saturating_sub(open.at);

@@ -1,8 +1,9 @@
 //! `qaware`: lowest round-trip time plus the time that the local queue takes.
 //!
-//! Source: Shreedhar, Mohan, Kaul, Kangasharju, QAware: A Cross-Layer Approach to MPTCP Scheduling, IFIP Networking 2018
-//! (arXiv 1808.04390), from its abstract: end-to-end delay estimates are combined with the occupancy of the local device
-//! queues, which changes at once, where round-trip times tell of it a round trip later.
+//! Source: Shreedhar, Mohan, Kaul, Kangasharju, QAware: A Cross-Layer Approach to MPTCP Scheduling, IFIP
+//! Networking 2018 (arXiv 1808.04390), from its abstract: end-to-end delay estimates are combined with the
+//! occupancy of the local device queues, which changes at once, where round-trip times tell of it a round
+//! trip later.
 //!
 //! Rule: among the subflows j with room, the segment goes on the one with the least
 //!
@@ -12,11 +13,11 @@
 //!
 //! with q_j the bytes in its local queue and rate_j the rate at which it drains, bytes/s.
 //!
-//! Rulings: the paper reads the driver's byte queue limits. The engine has no device below it that it could read: over TUN
-//! the radio's queue is out of sight, and in the simulator the first queue is the path's. q_j is what the subflow holds
-//! back itself, which its congestion window admits and its pacing doesn't yet, and rate_j its pacing rate. So it differs from
-//! `minrtt` where the congestion control is paced (`bbr`), and not elsewhere. A tie goes to the lower id; a subflow without a
-//! sample counts as srtt 0.
+//! Rulings: the paper reads the driver's byte queue limits. The engine has no device below it that it could
+//! read: over TUN the radio's queue is out of sight, and in the simulator the first queue is the path's. q_j
+//! is what the subflow holds back itself, which its congestion window admits and its pacing doesn't yet, and
+//! rate_j its pacing rate. So it differs from `minrtt` where the congestion control is paced (`bbr`), and not
+//! elsewhere. A tie goes to the lower id; a subflow without a sample counts as srtt 0.
 //!
 //! Parameters: `opportunistic` and `penalise` (default `off`).
 
@@ -34,6 +35,9 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     parameters: &[opportunistic(OFF), penalise(OFF)],
     presets: &[],
     exceptions: &[],
+    kernels: &[],
+    // It would cost every comparison time.
+    compared_by_default: false,
     build: |values| with_mechanisms(values, QAware),
 };
 

@@ -1,27 +1,28 @@
 //! `raven`: repeats a segment wherever the prediction doesn't tell which subflow delivers it first.
 //!
-//! Source: Lee, Flinn, Tonshal, RAVEN: Improving Interactive Latency for the Connected Car, MobiCom 2018, from its abstract
-//! and from what the authors' kernel does (`mptcp_raven.c`).
+//! Source: Lee, Flinn, Tonshal, RAVEN: Improving Interactive Latency for the Connected Car, MobiCom 2018,
+//! from its abstract and from what the authors' kernel does (`mptcp_raven.c`).
 //!
-//! Rule: each subflow's round-trip time is predicted by the mean of its samples, weighted by exp(-age/lambda). Around it
-//! lies an interval that widens with the time t since the last sample:
+//! Rule: each subflow's round-trip time is predicted by the mean of its samples, weighted by
+//! exp(-age/lambda). Around it lies an interval that widens with the time t since the last sample:
 //!
 //! ```text
 //! [mean (1 - lower a), mean (1 + upper a)],   a = 1 for t <= 1 s, else 1 + 1.8 (1 - exp(-(t - 1 s)/5 s))
 //! ```
 //!
-//! The best subflow is the one whose interval begins first. The targets are those whose intervals begin no later than the
-//! best's ends. A segment is sent at once on each target that has room.
+//! The best subflow is the one whose interval begins first. The targets are those whose intervals begin no
+//! later than the best's ends. A segment is sent at once on each target that has room.
 //!
-//! Rulings: the authors measured `lower` and `upper` for each network, and `a` as a table by the second; the formula follows
-//! the one for WiFi to within a tenth over the first ten seconds. The mean stands for the time to delivery. A subflow without
-//! samples of its own since it joined is predicted by its srtt; with none at all its interval begins at 0. The first copy
-//! goes to the target with the least mean. Where no target has room, `minrtt`. Acknowledged data is never sent again, but a
-//! copy that left isn't withdrawn.
+//! Rulings: the authors measured `lower` and `upper` for each network, and `a` as a table by the second; the
+//! formula follows the one for WiFi to within a tenth over the first ten seconds. The mean stands for the
+//! time to delivery. A subflow without samples of its own since it joined is predicted by its srtt; with none
+//! at all its interval begins at 0. The first copy goes to the target with the least mean. Where no target
+//! has room, `minrtt`. Acknowledged data is never sent again, but a copy that left isn't withdrawn.
 //!
-//! Parameters: `lambda` (256; 1 to 1000000): time constant of a sample's weight, ms, as in the authors' kernel. `lower`
-//! (0.36; 0 to 1) and `upper` (0.61; 0 to 100): the interval as shares of the mean; the defaults are what the authors measured
-//! for 90 % over WiFi (over cellular 0.58 and 1.33). `opportunistic` and `penalise` (default `off`).
+//! Parameters: `lambda` (256; 1 to 1000000): time constant of a sample's weight, ms, as in the authors'
+//! kernel. `lower` (0.36; 0 to 1) and `upper` (0.61; 0 to 100): the interval as shares of the mean; the
+//! defaults are what the authors measured for 90 % over WiFi (over cellular 0.58 and 1.33). `opportunistic`
+//! and `penalise` (default `off`).
 
 use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::minrtt::send_on;
@@ -29,7 +30,7 @@ use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Event, Purpose, Rationale, Scheduler, View};
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Parameter};
-use crate::{MILLISECOND, Nanos, SECOND, SubflowId};
+use crate::{MAX_SUBFLOWS, MILLISECOND, Nanos, SECOND, SubflowId};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "raven",
@@ -44,12 +45,15 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     ],
     presets: &[],
     exceptions: &[],
+    kernels: &[],
+    // It would cost every comparison time.
+    compared_by_default: false,
     build: |values| {
         let lambda = values.number("lambda") * MILLISECOND as f64;
         let (lower, upper) = (values.number("lower"), values.number("upper"));
         with_mechanisms(
             values,
-            Raven { lambda, lower, upper, predictions: [Prediction::default(); 32], copies: None },
+            Raven { lambda, lower, upper, predictions: [Prediction::default(); MAX_SUBFLOWS], copies: None },
         )
     },
 };
@@ -76,7 +80,7 @@ struct Raven {
     lambda: f64,
     lower: f64,
     upper: f64,
-    predictions: [Prediction; 32],
+    predictions: [Prediction; MAX_SUBFLOWS],
     /// The segment that was sent last, by its offset, and the subflows that are to repeat it, by bits.
     copies: Option<(u64, u32)>,
 }
@@ -211,7 +215,7 @@ mod tests {
             lambda: 256e6,
             lower: 0.36,
             upper: 0.61,
-            predictions: [Prediction::default(); 32],
+            predictions: [Prediction::default(); MAX_SUBFLOWS],
             copies: None,
         }
     }

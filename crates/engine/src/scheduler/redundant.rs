@@ -1,7 +1,7 @@
 //! `redundant`: every subflow sends everything.
 //!
-//! Source: a common baseline (the out-of-tree Linux kernel's module of that name). It trades capacity for latency and
-//! robustness.
+//! Source: a common baseline (the out-of-tree Linux kernel's module of that name). It trades capacity for
+//! latency and robustness.
 //!
 //! Rule: an available subflow repeats the oldest data that isn't acknowledged at data level and that it
 //! never carried; when it has carried all of it, it takes new data. Subflows take turns, in order of id.
@@ -15,7 +15,8 @@
 use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::text::{Kib, Subflow, no_room, nothing_to_send};
 use super::{Decision, Event, Purpose, Rationale, Scheduler, View};
-use crate::registry::Entry;
+use crate::MAX_SUBFLOWS;
+use crate::registry::{Entry, Kernel};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "redundant",
@@ -24,13 +25,15 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     parameters: &[opportunistic(OFF), penalise(OFF)],
     presets: &[],
     exceptions: &[],
-    build: |values| with_mechanisms(values, Redundant { cursors: [0; 32], last: 0 }),
+    kernels: &[Kernel::MultipathTcp],
+    compared_by_default: true,
+    build: |values| with_mechanisms(values, Redundant { cursors: [0; MAX_SUBFLOWS], last: 0 }),
 };
 
 #[derive(Debug)]
 struct Redundant {
     /// Per subflow: everything before this stream offset is carried or acknowledged.
-    cursors: [u64; 32],
+    cursors: [u64; MAX_SUBFLOWS],
     /// The subflow of the latest decision.
     last: usize,
 }

@@ -1,30 +1,33 @@
-//! `ropewalk`: every segment where it arrives first, the slow path's data taken from where it will be needed, and idle windows
-//! repeat what would arrive late.
+//! `ropewalk`: every segment where it arrives first, the slow path's data taken from where it will be needed,
+//! and idle windows repeat what would arrive late.
 //!
 //! Source: docs/ropewalk-scheduler.md.
 //!
-//! Rule. A_i is when a segment that is given to subflow i would arrive, from the least round-trip time, the bytes in flight
-//! and the link's rate, which the spacing of ACKs shows.
+//! Rule. A_i is when a segment that is given to subflow i would arrive, from the least round-trip time, the
+//! bytes in flight and the link's rate, which the spacing of ACKs shows.
 //! 1. The subflow of least A has room: it gets the next segment.
-//! 2. It is full: for the subflow s of least A among those with room, B is what the others can deliver until A_s, with
-//!    windows that grow. If B reaches the end of what is unsent, or of the connection-level window, wait. Else s gets the
-//!    segment that lies B further on.
-//! 3. Nothing can be sent anew: a subflow with room repeats what others carry and what it would deliver earlier, the last
-//!    first. Of a head that is late the first copy goes out at once, and all that a silent subflow carries.
+//! 2. It is full: for the subflow s of least A among those with room, B is what the others can deliver until
+//! A_s, with windows that grow. If B reaches the end of what is unsent, or of the connection-level window,
+//! wait. Else s gets the segment that lies B further on.
+//! 3. Nothing can be sent anew: a subflow with room repeats what others carry and what it would deliver
+//! earlier, the last first. Of a head that is late the first copy goes out at once, and all that a silent
+//! subflow carries.
 //! 4. A subflow that has been silent for longer than an ACK takes gets nothing new.
 //!
-//! Rulings: what is repeated by rule 3 for being slow stays below a share of what the application wrote. A subflow without a sample
-//! gets one segment, so that it has one; idle windows repeat that. A lone subflow gets up to a sixteenth of its window at once. A
-//! link of unknown rate is taken to send ten segments in a round trip where new data is placed, and one where what it carries is to
-//! be repeated. The peer's receive window, if it has grown lately, and the send buffer, if the application waits for its space, are
-//! taken to be twice as large: autotuning goes on. In loss recovery all is repeated that should have been acknowledged: what has
-//! arrived behind a hole waits for the subflow's own repetition. A head is late only where its subflow has a hole or is silent,
-//! since a queue delays it as well, and only where it blocks: while there is other data to send, that is worth as much.
+//! Rulings: what is repeated by rule 3 for being slow stays below a share of what the application wrote. A
+//! subflow without a sample gets one segment, so that it has one; idle windows repeat that. A lone subflow
+//! gets up to a sixteenth of its window at once. A link of unknown rate is taken to send ten segments in a
+//! round trip where new data is placed, and one where what it carries is to be repeated. The peer's receive
+//! window, if it has grown lately, and the send buffer, if the application waits for its space, are taken to
+//! be twice as large: autotuning goes on. In loss recovery all is repeated that should have been
+//! acknowledged: what has arrived behind a hole waits for the subflow's own repetition. A head is late only
+//! where its subflow has a hole or is silent, since a queue delays it as well, and only where it blocks:
+//! while there is other data to send, that is worth as much.
 //!
-//! Parameters: `repeat` (most repetitions of slow data, a share of the written bytes: default 0.33; 0 to 4). Switches for
-//! ablations, one for each part of the rule: `steal` (true), `doubt` (true), `late` (true), `holes` (true), `blocks` (true), `rate`
-//! (true), `silent` (true), `ahead` (true), `wait` (true), `grow` (true), `recover` (true). `opportunistic` and `penalise` (default
-//! `off`).
+//! Parameters: `repeat` (most repetitions of slow data, a share of the written bytes: default 0.33; 0 to 4).
+//! Switches for ablations, one for each part of the rule: `steal` (true), `doubt` (true), `late` (true),
+//! `holes` (true), `blocks` (true), `rate` (true), `silent` (true), `ahead` (true), `wait` (true), `grow`
+//! (true), `recover` (true). `opportunistic` and `penalise` (default `off`).
 
 mod path;
 #[cfg(test)]
@@ -66,6 +69,8 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     ],
     presets: &[],
     exceptions: &[],
+    kernels: &[],
+    compared_by_default: true,
     build: |values| {
         let ropewalk = Ropewalk {
             paths: Vec::new(),
@@ -90,8 +95,8 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     },
 };
 
-/// The part of a lone subflow's window that one decision fills at most: another subflow may join later, and then what is repeated or
-/// sent again is what one decision placed.
+/// The part of a lone subflow's window that one decision fills at most: another subflow may join later, and
+/// then what is repeated or sent again is what one decision placed.
 const LONE_SHARE: u32 = 16;
 
 /// Segments that are looked at in one decision for being late.
@@ -117,8 +122,8 @@ struct Ropewalk {
     wait: bool,
     grow: bool,
     recover: bool,
-    /// The last decision to send ahead: when, the bytes that were unsent, and the offset. Asked the same again, nothing from there on
-    /// could be sent: it is assigned, or beyond the window.
+    /// The last decision to send ahead: when, the bytes that were unsent, and the offset. Asked the same
+    /// again, nothing from there on could be sent: it is assigned, or beyond the window.
     tried: (Nanos, u64, u64),
 }
 
@@ -230,8 +235,8 @@ impl Ropewalk {
         Some(self.send(view, subflow, ahead))
     }
 
-    /// Bytes from the first unassigned one on that can be sent in the foreseeable future. A window that has grown lately and a
-    /// send buffer that is full grow on: to double their size.
+    /// Bytes from the first unassigned one on that can be sent in the foreseeable future. A window that has
+    /// grown lately and a send buffer that is full grow on: to double their size.
     fn end(&self, view: &View<'_>, slow: &SubflowMetrics) -> u64 {
         let grows = self.grow && view.now.saturating_sub(self.grew_at) < 4 * slow.rtt.smoothed;
         let room = view.room().saturating_add(if grows { view.send_window } else { 0 });
@@ -271,7 +276,8 @@ impl Ropewalk {
         chunk.sent_at + carrier.rtt.smoothed.max(carrier.rtt.latest) + ack_slack(carrier)
     }
 
-    /// Rule 3, first part: the head is late, or what a silent subflow carries. Also when the head will be late.
+    /// Rule 3, first part: the head is late, or what a silent subflow carries. Also when the head will be
+    /// late.
     fn overdue(&mut self, view: &View<'_>) -> (Option<Decision>, Option<Nanos>) {
         let Some(head) = view.in_flight.chunk_after(view.una) else { return (None, None) };
         let Some(carrier) = view.subflows.get(head.last.index()) else { return (None, None) };
@@ -386,8 +392,8 @@ impl Ropewalk {
 }
 
 impl Ropewalk {
-    /// Rule 3, in loss recovery: what has arrived behind a hole is of no use until the subflow has filled it, so all is repeated that
-    /// should have been acknowledged.
+    /// Rule 3, in loss recovery: what has arrived behind a hole is of no use until the subflow has filled it,
+    /// so all is repeated that should have been acknowledged.
     fn heal(
         &mut self,
         view: &View<'_>,
@@ -438,8 +444,9 @@ impl Ropewalk {
     }
 }
 
-/// Whether a subflow without a round-trip sample already has a segment that will give it one, while another subflow has a sample. It
-/// has none from its handshake because its SYN was repeated: the SYN was lost, or the round trip is longer than the first timeout.
+/// Whether a subflow without a round-trip sample already has a segment that will give it one, while another
+/// subflow has a sample. It has none from its handshake because its SYN was repeated: the SYN was lost, or
+/// the round trip is longer than the first timeout.
 fn is_probed(view: &View<'_>, subflow: &SubflowMetrics) -> bool {
     (subflow.packets_out > 0 || subflow.queued_bytes > 0) && view.usable().any(|other| other.rtt.smoothed > 0)
 }

@@ -7,7 +7,8 @@
 //!
 //! Rulings: with `cwnd-limited`, a subflow whose window is full is skipped, and what it left of its quota
 //! lapses. Without, the preset `strict`, nobody is skipped: the segment joins the queue of the subflow whose
-//! turn it is, beyond its cwnd, and the scheduler waits while that queue is full. The paper doesn't specify it.
+//! turn it is, beyond its cwnd, and the scheduler waits while that queue is full. The paper doesn't specify
+//! it.
 //!
 //! Parameters: `quota` (1 segment; 1 to 255), `cwnd-limited` (true). `opportunistic` and `penalise` (default
 //! `off`).
@@ -17,7 +18,7 @@ use super::text::{Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::SubflowId;
 use crate::metrics::{CaState, SubflowMetrics};
-use crate::registry::{Entry, Exception, Parameter, Preset};
+use crate::registry::{Entry, Exception, Kernel, Parameter, Preset};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "roundrobin",
@@ -31,13 +32,15 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     ],
     presets: &[Preset {
         name: "strict",
-        summary: "strict turns: nobody is skipped",
+        summary: "strict turns: no subflow is skipped",
         values: &[("cwnd-limited", 0.0)],
     }],
     exceptions: &[Exception {
         rule: "cwnd",
         reason: "strict turns (5g-2019 III.A) queue segments on a subflow whose window is full",
     }],
+    kernels: &[Kernel::MultipathTcp],
+    compared_by_default: true,
     build: |values| {
         let quota = values.number("quota") as u32;
         let cwnd_limited = values.switch("cwnd-limited");

@@ -17,15 +17,16 @@
 //!
 //! Rulings: counting what is in flight, and `minrtt` among the admitted. A subflow in use that has no rate
 //! sample counts as cwnd MSS / srtt, and for nothing without a round-trip sample either. A new one without a
-//! round-trip sample is used until it has one, and decided on then. "Carries data": an admitted subflow is usable and something is unsent
-//! or in flight at data level; a subflow that joins at another time is admitted. When no admitted subflow is
-//! usable any more, the refused are used: the alternative is a stall.
+//! round-trip sample is used until it has one, and decided on then. "Carries data": an admitted subflow is
+//! usable and something is unsent or in flight at data level; a subflow that joins at another time is
+//! admitted. When no admitted subflow is usable any more, the refused are used: the alternative is a stall.
 //!
-//! "Remained Packets" may be what remains of the flow or what remains in the sender's buffer, which is all that a sender knows
-//! of whom no application declares a size: `remaining`.
+//! "Remained Packets" may be what remains of the flow or what remains in the sender's buffer, which is all
+//! that a sender knows of whom no application declares a size: `remaining`.
 //!
-//! Parameters: `remaining` (`declared`; `backlog`: a declared size is ignored), `revisit` (false): ask again whenever data is written, of every subflow but the fastest, which
-//! is admitted. `opportunistic` and `penalise` (default `off`).
+//! Parameters: `remaining` (`declared`; `backlog`: a declared size is ignored), `revisit` (false): ask again
+//! whenever data is written, of every subflow but the fastest, which is admitted. `opportunistic` and
+//! `penalise` (default `off`).
 
 use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::minrtt::send_on;
@@ -52,6 +53,8 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     ],
     presets: &[],
     exceptions: &[],
+    kernels: &[],
+    compared_by_default: true,
     build: |values| {
         let (revisit, declared) = (values.switch("revisit"), values.number("remaining") == 0.0);
         with_mechanisms(values, RttGate { revisit, declared, decided: 0, admitted: 0 })

@@ -31,6 +31,9 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         Exception { rule: "eligible", reason: "its path is used even as a backup: plain TCP knows no roles" },
         Exception { rule: "work-conserving", reason: "with its path gone it has nowhere to send" },
     ],
+    kernels: &[],
+    // Comparisons show it as plain TCP, path by path.
+    compared_by_default: false,
     build: |values| {
         let path = values.number("path");
         with_mechanisms(values, Single { path: (path >= 0.0).then_some(path as u16) })

@@ -1,11 +1,12 @@
 //! `sttf`: shortest transfer time first.
 //!
-//! Source: Hurtig, Grinnemo, Brunstrom, Ferlin, Alay, Kuhn, Low-Latency Scheduling in MPTCP, IEEE/ACM Trans. Networking
-//! 27(1), 2019; the transfer time as in the authors' module for the out-of-tree Linux kernel (`mptcp_sttf.c`).
+//! Source: Hurtig, Grinnemo, Brunstrom, Ferlin, Alay, Kuhn, Low-Latency Scheduling in MPTCP, IEEE/ACM Trans.
+//! Networking 27(1), 2019; the transfer time as in the authors' module for the out-of-tree Linux kernel
+//! (`mptcp_sttf.c`).
 //!
-//! Rule: the segment joins the subflow over which it is predicted to be transferred first, in that subflow's queue if
-//! need be. For each subflow, in segments and ns, with q its queue and this segment, f the free part of its window and w
-//! its window:
+//! Rule: the segment joins the subflow over which it is predicted to be transferred first, in that subflow's
+//! queue if need be. For each subflow, in segments and ns, with q its queue and this segment, f the free part
+//! of its window and w its window:
 //!
 //! ```text
 //! q <= f:    T = RTT/2
@@ -14,18 +15,19 @@
 //! g(w) = 2 w in slow start, w + 1 in congestion avoidance
 //! ```
 //!
-//! It differs from `otias` in that windows grow while the segment waits, and that a full window costs a round trip at once.
+//! It differs from `otias` in that windows grow while the segment waits, and that a full window costs a round
+//! trip at once.
 //!
-//! Rulings: slow start ends at ssthresh exactly, g(w) = min(2 w, ssthresh); the module has special cases there that differ by
-//! less than a round. Rounds in congestion avoidance by the sum's closed form: a decision is O(subflows). The paper's
-//! rescheduling of what waits in a subflow's queue is left out, as the engine can't withdraw it; the module has it compiled
-//! but not called. A subflow in RTO recovery or without space in its queue doesn't count. One without a round-trip
-//! sample gets what its window admits, to get a sample, and no queue. A tie goes to the lower id. Reinjection is the
-//! connection's own.
+//! Rulings: slow start ends at ssthresh exactly, g(w) = min(2 w, ssthresh); the module has special cases
+//! there that differ by less than a round. Rounds in congestion avoidance by the sum's closed form: a
+//! decision is O(subflows). The paper's rescheduling of what waits in a subflow's queue is left out, as the
+//! engine can't withdraw it; the module has it compiled but not called. A subflow in RTO recovery or without
+//! space in its queue doesn't count. One without a round-trip sample gets what its window admits, to get a
+//! sample, and no queue. A tie goes to the lower id. Reinjection is the connection's own.
 //!
 //! Parameters: `rtt` (default latest, as in the module; latest, smoothed): which round-trip time is meant.
-//! `opportunistic` and `penalise` (default `off`; preset `linux`: opportunistic retransmission by Linux's rule, the
-//! module's default).
+//! `opportunistic` and `penalise` (default `off`; preset `linux`: opportunistic retransmission by Linux's
+//! rule, the module's default).
 
 use super::earliest::queue_earliest;
 use super::mechanisms::{LINUX, OFF, opportunistic, penalise, with_mechanisms};
@@ -52,6 +54,9 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         rule: "cwnd",
         reason: "segments join the queue of a subflow whose window is full (the module doesn't ask for room)",
     }],
+    kernels: &[],
+    // It would cost every comparison time.
+    compared_by_default: false,
     build: |values| with_mechanisms(values, Sttf { smoothed: values.number("rtt") != 0.0 }),
 };
 
@@ -195,7 +200,8 @@ mod tests {
 
     #[test]
     fn it_queues_on_the_fast_one_until_the_slow_one_is_as_quick() {
-        // Fast, full, in slow start at 10: 30 ms for the first 20, 50 ms for the next 40, 70 ms then. Slow: 60 ms.
+        // Fast, full, in slow start at 10: 30 ms for the first 20, 50 ms for the next 40, 70 ms then. Slow:
+        // 60 ms.
         let sttf = &mut *build("sttf");
         let mut scene = Scene::new(vec![queued(10, 59), subflow(1, 120, 10, 0)]);
         assert_eq!(scene.chosen(sttf), Some(0));

@@ -1,5 +1,5 @@
-//! Helpers for the tests of schedulers, public as [`crate::testing`]: single decisions ([`Scene`]) and whole model connections
-//! ([`Model`]).
+//! Helpers for the tests of schedulers, public as [`crate::testing`]: single decisions ([`Scene`]) and whole
+//! model connections ([`Model`]).
 
 mod application;
 mod model;

@@ -68,7 +68,8 @@ pub fn no_room(view: &View<'_>, rationale: &mut Rationale) -> Decision {
     Decision::Wait { until: None }
 }
 
-/// A scheduler's reason for a decision: a text that speaks of subflows. As a string they are written `{subflow 0}`.
+/// A scheduler's reason for a decision: a text that speaks of subflows. As a string they are written
+/// `{subflow 0}`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 pub struct Reason(String);

@@ -1,12 +1,12 @@
 //! `xlink`: XLINK's reinjection by deadline.
 //!
-//! Source: Zheng et al., XLINK: QoE-Driven Multi-Path QUIC Transport in Large-scale Video Services, SIGCOMM 2021, from
-//! summaries of its section 5; the deadline as in the authors' library xquic (`xqc_reinj_deadline.c`). XLINK schedules by
-//! `minrtt`.
+//! Source: Zheng et al., XLINK: QoE-Driven Multi-Path QUIC Transport in Large-scale Video Services, SIGCOMM
+//! 2021, from summaries of its section 5; the deadline as in the authors' library xquic
+//! (`xqc_reinj_deadline.c`). XLINK schedules by `minrtt`.
 //!
-//! Rule: before new data is scheduled, a chunk is repeated on another subflow if it hasn't been repeated yet, isn't
-//! acknowledged, and is urgent. Where the application has declared until when its message has to be delivered, the two thresholds of
-//! section 5.2 on the play time that is left say whether it is:
+//! Rule: before new data is scheduled, a chunk is repeated on another subflow if it hasn't been repeated yet,
+//! isn't acknowledged, and is urgent. Where the application has declared until when its message has to be
+//! delivered, the two thresholds of section 5.2 on the play time that is left say whether it is:
 //!
 //! ```text
 //! left = the message's deadline - now
@@ -23,17 +23,18 @@
 //!
 //! The copy goes to the fastest subflow with room that doesn't carry the chunk. Otherwise `minrtt`.
 //!
-//! Rulings: XLINK learns the play time that is left from the client's video buffer. MPTCP carries no such feedback: a message's
-//! deadline stands for it. The summaries say that between the thresholds the play time is held against the time that delivery is
-//! expected to take; that this is the greatest round-trip time and its variation is ours. The paper takes its thresholds from the
-//! play times that a service measures, so none is right everywhere: by default only the comparison decides. Stream and frame
-//! priorities have no counterpart in one byte stream. Data is sent in order, so that the oldest chunk is the first to be overdue: the
-//! walk stops at the first that isn't, and each chunk is passed once. A copy that the subflow's own loss recovery sends
-//! doesn't count as repeated. An overdue chunk waits until another subflow has room.
+//! Rulings: XLINK learns the play time that is left from the client's video buffer. MPTCP carries no such
+//! feedback: a message's deadline stands for it. The summaries say that between the thresholds the play time
+//! is held against the time that delivery is expected to take; that this is the greatest round-trip time and
+//! its variation is ours. The paper takes its thresholds from the play times that a service measures, so none
+//! is right everywhere: by default only the comparison decides. Stream and frame priorities have no
+//! counterpart in one byte stream. Data is sent in order, so that the oldest chunk is the first to be
+//! overdue: the walk stops at the first that isn't, and each chunk is passed once. A copy that the subflow's
+//! own loss recovery sends doesn't count as repeated. An overdue chunk waits until another subflow has room.
 //!
-//! Parameters, defaults as in xquic: `factor` (1.1; 0 to 100): deadline in smoothed round-trip times of the fastest
-//! subflow. `hard` (500; 0 to 60000): greatest deadline, ms. `least` (20; 0 to 60000): least deadline, ms. Ours: `low` (0; 0 to
-//! 60000) and `high` (60000; 0 to 60000): the thresholds, ms.
+//! Parameters, defaults as in xquic: `factor` (1.1; 0 to 100): deadline in smoothed round-trip times of the
+//! fastest subflow. `hard` (500; 0 to 60000): greatest deadline, ms. `least` (20; 0 to 60000): least
+//! deadline, ms. Ours: `low` (0; 0 to 60000) and `high` (60000; 0 to 60000): the thresholds, ms.
 //! `opportunistic` and `penalise` (default `off`).
 
 use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
@@ -59,6 +60,9 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     ],
     presets: &[],
     exceptions: &[],
+    kernels: &[],
+    // It would cost every comparison time.
+    compared_by_default: false,
     build: |values| {
         let ns = |name| values.number(name) * MILLISECOND as f64;
         let (low, high) = (ns("low") as Nanos, ns("high") as Nanos);
@@ -306,7 +310,8 @@ mod tests {
 
     #[test]
     fn a_tail_on_the_slow_subflow_comes_on_the_fast_one() {
-        // cfs-2019 Fig. 3's paths: 10 packets on S arrive at 50 ms. The deadline is the least, 20 ms: F repeats them.
+        // cfs-2019 Fig. 3's paths: 10 packets on S arrive at 50 ms. The deadline is the least, 20 ms: F
+        // repeats them.
         let done = run("xlink", &[Pipe::new(10, 10), Pipe::new(100, 10)], 30);
         assert_eq!(done.completed, Some(25 * MILLISECOND));
     }

@@ -1,5 +1,5 @@
-//! What the sender and the receiver of a subflow share: the connection state, the addresses, what the handshake
-//! negotiated, timers and counters.
+//! What the sender and the receiver of a subflow share: the connection state, the addresses, what the
+//! handshake negotiated, timers and counters.
 
 use ropewalk_wire::{FourTuple, Seq};
 

@@ -3,7 +3,7 @@
 use super::window::ReceiveBuffer;
 use crate::Nanos;
 use crate::config::TcpConfig;
-use crate::congestion::CongestionControl;
+use crate::congestion::{CongestionControl, Subflows};
 use crate::metrics::SubflowMetrics;
 
 /// RFC 9293's connection states, without LISTEN (the endpoint's).
@@ -53,8 +53,8 @@ impl Shared<'_> {
     }
 }
 
-/// Octets of a DSS that has only a DATA_ACK. A mapping with a DSN of 64 bits takes 14 more, with a checksum 16, which is the same
-/// when padded.
+/// Octets of a DSS that has only a DATA_ACK. A mapping with a DSN of 64 bits takes 14 more, with a checksum
+/// 16, which is the same when padded.
 #[inline]
 pub(crate) fn data_ack_len(is_64: bool) -> u8 {
     if is_64 { 12 } else { 8 }
@@ -76,10 +76,8 @@ pub struct Outgoing {
 pub struct Context<'a> {
     /// Now.
     pub now: Nanos,
-    /// The numbers of all subflows, which schedulers and congestion controls see.
-    pub metrics: &'a mut [SubflowMetrics],
-    /// Index of this subflow in them.
-    pub index: usize,
+    /// The numbers of all subflows, which schedulers and congestion controls see: this one's to change.
+    pub subflows: Subflows<'a>,
     /// The connection's congestion control.
     pub congestion: &'a mut dyn CongestionControl,
     /// Settings.
@@ -94,13 +92,13 @@ impl Context<'_> {
     /// This subflow's numbers, to change them.
     #[inline]
     pub(crate) fn metrics(&mut self) -> &mut SubflowMetrics {
-        &mut self.metrics[self.index]
+        self.subflows.own_mut()
     }
 
     /// This subflow's numbers.
     #[inline]
     pub(super) fn own(&self) -> &SubflowMetrics {
-        &self.metrics[self.index]
+        self.subflows.own()
     }
 
     /// The timestamp clock now (RFC 7323 5.4).
@@ -172,7 +170,8 @@ pub struct Transmit {
     pub tag: u64,
     /// Subflow sequence number of its first byte, relative to the ISN.
     pub ssn: u32,
-    /// For a part of what was first sent with one mapping: bytes of the mapping before it, and the mapping's length.
+    /// For a part of what was first sent with one mapping: bytes of the mapping before it, and the mapping's
+    /// length.
     pub part: Option<(u16, u16)>,
 }
 

@@ -1,21 +1,22 @@
-//! The handshake: active, passive and simultaneous open (RFC 9293 3.5, 3.10.7.3), with the options that it negotiates.
+//! The handshake: active, passive and simultaneous open (RFC 9293 3.5, 3.10.7.3), with the options that it
+//! negotiates.
 
 use ropewalk_wire::{Ecn, Flags, FourTuple, Payload, RareOptions, Segment, Seq, Timestamps};
 
 use super::context::{Context, GiveUp, Kind, Outcome, State, Transmit, clock};
 use super::sender::timestamp_rtt;
-use super::subflow::Subflow;
+use super::tcb::Tcb;
 use super::timer::Timer;
 
-impl<P: Payload> Subflow<P> {
+impl<P: Payload> Tcb<P> {
     /// Opens actively: a SYN goes out at the next `poll_transmit`.
     pub fn connect(cx: &mut Context<'_>, tuple: FourTuple, path_mtu: u32, isn: u32) -> Self {
-        Subflow::new(cx, tuple, State::SynSent, path_mtu, isn)
+        Tcb::new(cx, tuple, State::SynSent, path_mtu, isn)
     }
 
     /// Answers a SYN: a SYN/ACK goes out at the next `poll_transmit`.
     pub fn accept(cx: &mut Context<'_>, syn: &Segment<P>, path_mtu: u32, isn: u32) -> Self {
-        let mut subflow = Subflow::new(cx, syn.tuple.reversed(), State::SynReceived, path_mtu, isn);
+        let mut subflow = Tcb::new(cx, syn.tuple.reversed(), State::SynReceived, path_mtu, isn);
         subflow.on_peer_syn(cx, syn);
         subflow
     }
@@ -51,8 +52,8 @@ impl<P: Payload> Subflow<P> {
     fn complete_handshake(&mut self, cx: &mut Context<'_>, segment: &Segment<P>, outcome: &mut Outcome) {
         self.common.state = State::Established;
         let handshake = &self.handshake;
-        // Karn: after a retransmission only a timestamp tells which SYN was answered. The answer to an earlier one may itself
-        // be a retransmission, much later than a round trip.
+        // Karn: after a retransmission only a timestamp tells which SYN was answered. The answer to an
+        // earlier one may itself be a retransmission, much later than a round trip.
         let rtt = if handshake.repeated {
             let last = clock(cx.timestamp_offset, handshake.sent_at);
             let to_last = segment.timestamps.is_some_and(|stamp| stamp.echo == last);
@@ -156,8 +157,8 @@ impl<P: Payload> Subflow<P> {
         self.common.counters.syn_retrans += 1;
         //= RFC 5681 3.1-b
         if handshake.timeouts > 1 {
-            // RFC 5681 3.1: after a lost SYN the window is one segment. As in Linux a single retransmission, which may be due
-            // to a slow path, doesn't count.
+            // RFC 5681 3.1: after a lost SYN the window is one segment. As in Linux a single retransmission,
+            // which may be due to a slow path, doesn't count.
             cx.metrics().cwnd = 1;
         }
     }

@@ -3,13 +3,14 @@
 use ropewalk_wire::Payload;
 
 use super::context::State;
-use super::subflow::Subflow;
+use super::tcb::Tcb;
 use crate::Nanos;
 use crate::config::TcpConfig;
 use crate::metrics::{CaState, RttMetrics, SubflowMetrics};
 
-/// A subflow's state as of a moment: the kernel's `tcp_info` (`getsockopt(TCP_INFO)`), with its names less the prefix, in groups. Times
-/// are in nanoseconds, windows of the sender in segments, those of the receiver in bytes. What the engine has no notion of is absent.
+/// A subflow's state as of a moment: the kernel's `tcp_info` (`getsockopt(TCP_INFO)`), with its names less
+/// the prefix, in groups. Times are in nanoseconds, windows of the sender in segments, those of the receiver
+/// in bytes. What the engine has no notion of is absent.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -123,7 +124,7 @@ pub struct TcpTotals {
     pub total_rto: u64,
 }
 
-impl<P: Payload> Subflow<P> {
+impl<P: Payload> Tcb<P> {
     /// Its state now.
     pub(crate) fn info(&self, now: Nanos, tcp: &TcpConfig, metrics: &SubflowMetrics) -> TcpInfo {
         let common = &self.common;

@@ -4,18 +4,18 @@ use ropewalk_wire::{Flags, Payload, Segment};
 
 use super::context::{Context, Outcome, State};
 use super::receiver::Mapping;
-use super::subflow::Subflow;
+use super::tcb::Tcb;
 use super::timer::Timer;
 use crate::{MILLISECOND, SECOND};
 
 /// After this long the peer's clock may have wrapped: PAWS doesn't count (RFC 7323 5.5).
 const PAWS_IDLE: u64 = 24 * 24 * 3600 * SECOND;
 
-impl<P: Payload> Subflow<P> {
-    /// A segment for this four-tuple arrived; adds to `outcome` what happened. Its payload is taken out if it is accepted; `mapping`
-    /// travels with it.
-    /// `PREDICTED`: [`is_predicted`](Self::is_predicted) was true, and answers questions that are left out. Then a payload that
-    /// is left is in order, and the caller's to deliver.
+impl<P: Payload> Tcb<P> {
+    /// A segment for this four-tuple arrived; adds to `outcome` what happened. Its payload is taken out if it
+    /// is accepted; `mapping` travels with it. `PREDICTED`: [`is_predicted`](Self::is_predicted) was true,
+    /// and answers questions that are left out. Then a payload that is left is in order, and the caller's to
+    /// deliver.
     #[inline(always)]
     pub(crate) fn on_segment<const PREDICTED: bool>(
         &mut self,
@@ -54,9 +54,9 @@ impl<P: Payload> Subflow<P> {
         }
     }
 
-    /// Header prediction: whether a segment certainly passes [`check_segment`](Self::check_segment), where windows are
-    /// connection-level. It has no flags but ACK and PSH, a timestamp that isn't old, is in the window of an established
-    /// subflow, and acknowledges nothing that wasn't sent.
+    /// Header prediction: whether a segment certainly passes [`check_segment`](Self::check_segment), where
+    /// windows are connection-level. It has no flags but ACK and PSH, a timestamp that isn't old, is in the
+    /// window of an established subflow, and acknowledges nothing that wasn't sent.
     #[inline]
     pub(crate) fn is_predicted(&self, segment: &Segment<P>) -> bool {
         self.common.state == State::Established
@@ -65,7 +65,8 @@ impl<P: Payload> Subflow<P> {
             && self.sender.is_ack_in_flight(&self.common, segment.ack)
     }
 
-    /// The checks of RFC 9293 3.10.7 that come before the acknowledgement. Returns false if the segment ends there.
+    /// The checks of RFC 9293 3.10.7 that come before the acknowledgement. Returns false if the segment ends
+    /// there.
     #[inline(never)]
     fn check_segment(
         &mut self,
@@ -116,8 +117,9 @@ impl<P: Payload> Subflow<P> {
             && self.accepts_ack(cx, segment)
     }
 
-    /// Whether the acknowledgement is of something that was sent, and not too old. Any other is answered with a challenge
-    /// ACK, and nothing is learnt from its segment: neither timestamp nor data (RFC 5961 5.2, RFC 9293 3.10.7.4).
+    /// Whether the acknowledgement is of something that was sent, and not too old. Any other is answered with
+    /// a challenge ACK, and nothing is learnt from its segment: neither timestamp nor data (RFC 5961 5.2, RFC
+    /// 9293 3.10.7.4).
     #[inline]
     fn accepts_ack(&mut self, cx: &Context<'_>, segment: &Segment<P>) -> bool {
         //= RFC 9293 3.10.7.4 an ACK of something not yet sent is answered with an ACK
@@ -130,8 +132,8 @@ impl<P: Payload> Subflow<P> {
         accepted
     }
 
-    /// Whether the segment's timestamp is older than TS.Recent (RFC 7323 5.3). A pure ACK that was overtaken a short time ago
-    /// is no sign of an old incarnation (Linux's `tcp_disordered_ack`).
+    /// Whether the segment's timestamp is older than TS.Recent (RFC 7323 5.3). A pure ACK that was overtaken
+    /// a short time ago is no sign of an old incarnation (Linux's `tcp_disordered_ack`).
     #[inline]
     fn is_stale(&self, cx: &Context<'_>, segment: &Segment<P>, position: u64) -> bool {
         //= RFC 7323 5.5-a
@@ -170,8 +172,8 @@ impl<P: Payload> Subflow<P> {
     fn on_syn(&mut self, cx: &mut Context<'_>, segment: &Segment<P>, position: u64, outcome: &mut Outcome) {
         if self.common.state == State::SynReceived && position == 0 {
             if !segment.flags.contains(Flags::ACK) {
-                // The SYN again: the SYN/ACK was lost, or late. The answer echoes this one (RFC 7323 4.3). Otherwise the time
-                // since the first would look like the round-trip time.
+                // The SYN again: the SYN/ACK was lost, or late. The answer echoes this one (RFC 7323 4.3).
+                // Otherwise the time since the first would look like the round-trip time.
                 self.handshake.syn_pending = true;
                 self.handshake.repeated = true;
                 if self.common.negotiated.timestamps {
@@ -190,8 +192,8 @@ impl<P: Payload> Subflow<P> {
     }
 
     //= RFC 9293 SHLD-4
-    /// Whether a SYN may open a new connection with this one's addresses. It may if this one is over, or if this one is in
-    /// TIME-WAIT and the SYN's timestamp or else its sequence number is newer (RFC 6191 2).
+    /// Whether a SYN may open a new connection with this one's addresses. It may if this one is over, or if
+    /// this one is in TIME-WAIT and the SYN's timestamp or else its sequence number is newer (RFC 6191 2).
     #[cold]
     pub fn gives_way_to(&self, syn: &Segment<P>) -> bool {
         let opens = !syn.flags.contains(Flags::ACK) && !syn.flags.contains(Flags::RST);
@@ -222,8 +224,8 @@ impl<P: Payload> Subflow<P> {
             return;
         }
         let (len, next) = (segment.sequence_len(), self.receiver.next());
-        // The segment may still carry a valid ACK: a duplicate, the answer to a keep-alive, or data that the closed window
-        // can't take (RFC 9293 3.10.7.4).
+        // The segment may still carry a valid ACK: a duplicate, the answer to a keep-alive, or data that the
+        // closed window can't take (RFC 9293 3.10.7.4).
         let beside = position.wrapping_add(u64::from(len)) == next || (position == next && len > 0);
         if flags.contains(Flags::ACK)
             && beside
@@ -232,8 +234,9 @@ impl<P: Payload> Subflow<P> {
         {
             self.probing.received_at = cx.now;
             self.probing.unanswered = 0;
-            // As Linux does (`tcp_replace_ts_recent`). Otherwise the answer to a retransmission whose first ACK was lost
-            // would echo an older timestamp, and give no round-trip time that ends the timeouts' backoff.
+            // As Linux does (`tcp_replace_ts_recent`). Otherwise the answer to a retransmission whose first
+            // ACK was lost would echo an older timestamp, and give no round-trip time that ends the timeouts'
+            // backoff.
             if self.common.negotiated.timestamps {
                 self.receiver.replace_ts_recent(cx.now, segment);
             }

@@ -1,20 +1,21 @@
-//! Probes of a silent peer: zero-window probes (RFC 9293 3.8.6.1) and keep-alives (3.8.4). Both are a segment without data
-//! just below what the peer expects, which it answers with an ACK.
+//! Probes of a silent peer: zero-window probes (RFC 9293 3.8.6.1) and keep-alives (3.8.4). Both are a segment
+//! without data just below what the peer expects, which it answers with an ACK.
 
 use ropewalk_wire::Payload;
 
 use super::context::{Context, GiveUp, Outcome, State};
-use super::subflow::Subflow;
+use super::tcb::Tcb;
 use super::timer::Timer;
 use crate::Nanos;
 
-impl<P: Payload> Subflow<P> {
+impl<P: Payload> Tcb<P> {
     /// A probe of the closed window is due.
     pub(super) fn on_persist_timer(&mut self, cx: &Context<'_>, outcome: &mut Outcome) {
         if !self.common.may_send() || self.sender.has_in_flight() {
             return;
         }
-        // A peer that answers is probed for as long as it keeps its window closed (RFC 9293 MUST-37, SHLD-30).
+        // A peer that answers is probed for as long as it keeps its window closed (RFC 9293 MUST-37,
+        // SHLD-30).
         if self.probing.unanswered >= cx.tcp.retries {
             self.give_up(GiveUp::Retransmissions, outcome);
             return;

@@ -1,8 +1,10 @@
-//! A subflow's counters, by the names under which Linux shows them (`nstat -asz`, RFC 4022 for the `Tcp` ones).
+//! A subflow's counters, by the names under which Linux shows them (`nstat -asz`, RFC 4022 for the `Tcp`
+//! ones).
 //!
-//! A new one is one line of `counters!`, and `common.counters.FIELD += 1` where it is counted. `Connection::tcp_counters` and
-//! `Endpoint::mib` then show it. (`mib` leaves out names that begin with `tcpi_`, and puts `TcpExt` before the others unless
-//! they begin with `Tcp`.) What Linux doesn't count gets a name in Linux's style, and its text says so. What algorithms read is in
+//! A new one is one line of `counters!`, and `common.counters.FIELD += 1` where it is counted.
+//! `Connection::tcp_counters` and `Endpoint::mib` then show it. (`mib` leaves out names that begin with
+//! `tcpi_`, and puts `TcpExt` before the others unless they begin with `Tcp`.) What Linux doesn't count gets
+//! a name in Linux's style, and its text says so. What algorithms read is in
 //! [`SubflowMetrics`](crate::metrics::SubflowMetrics) instead.
 
 macro_rules! counters {

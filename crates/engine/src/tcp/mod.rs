@@ -1,10 +1,12 @@
-//! One TCP connection, or one subflow of Multipath TCP: RFC 9293 with window scaling and timestamps (RFC 7323),
-//! SACK and DSACK (RFC 2018, 2883), RACK-TLP (RFC 8985), PRR (RFC 6937), ECN (RFC 3168) and RFC 5961's defences.
+//! One TCP connection, or one subflow of Multipath TCP: RFC 9293 with window scaling and timestamps (RFC
+//! 7323), SACK and DSACK (RFC 2018, 2883), RACK-TLP (RFC 8985), PRR (RFC 6937), ECN (RFC 3168) and RFC 5961's
+//! defences.
 //!
-//! A [`Subflow`] is a `Sender`, a `Receiver` and what they share. It knows nothing of Multipath TCP but a *tag* per range of
-//! bytes (the connection-level offset of its first byte), the *mapping* that travels with received data, and a few
-//! numbers that the connection hands in with [`Context`]. Positions are 64-bit and never wrap: position 0 is the SYN, data
-//! starts at 1. They are unfolded from the wire's 32 bits in one place each way.
+//! A [`Tcb`] is a `Sender`, a `Receiver` and what they share. It knows nothing of Multipath TCP but a *tag*
+//! per range of bytes (the connection-level offset of its first byte), the *mapping* that travels with
+//! received data, and a few numbers that the connection hands in with [`Context`]. Positions are 64-bit and
+//! never wrap: position 0 is the SYN, data starts at 1. They are unfolded from the wire's 32 bits in one
+//! place each way.
 
 mod common;
 mod context;
@@ -17,7 +19,7 @@ mod mib;
 mod output;
 mod receiver;
 mod sender;
-mod subflow;
+mod tcb;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -36,5 +38,5 @@ pub(crate) use isn::{keyed_digest, keyed_timestamp_offset};
 pub use mib::TcpCounters;
 pub(crate) use receiver::Mapping;
 pub(crate) use sender::DUP_THRESH;
-pub use subflow::Subflow;
+pub use tcb::Tcb;
 pub use window::ReceiveBuffer;

@@ -1,12 +1,12 @@
-//! Segments that are sent, and in which order: SYN, RST, data, probes, ACKs (RFC 9293 3.8). Every segment but a SYN and the
-//! RST of a refused handshake is built by `write_header`.
+//! Segments that are sent, and in which order: SYN, RST, data, probes, ACKs (RFC 9293 3.8). Every segment but
+//! a SYN and the RST of a refused handshake is built by `write_header`.
 
 use ropewalk_wire::{Ecn, Flags, MAX_OPTIONS, Payload, Segment, Seq};
 
 use super::common::Common;
 use super::context::{Context, Kind, State, Transmit};
 use super::sender::DataSegment;
-use super::subflow::Subflow;
+use super::tcb::Tcb;
 use crate::metrics::SubflowMetrics;
 
 /// Bytes of the timestamps option with its padding.
@@ -15,15 +15,15 @@ const TIMESTAMPS_LEN: usize = 12;
 /// Bytes of one SACK block with its option's header and padding.
 const SACK_LEN: usize = 12;
 
-/// Bytes of payload that new data does without, so that a SACK block fits beside it within the path's MTU. A mapping and
-/// timestamps leave no room among the options: then none.
+/// Bytes of payload that new data does without, so that a SACK block fits beside it within the path's MTU. A
+/// mapping and timestamps leave no room among the options: then none.
 fn sack_reserve(common: &Common, cx: &Context<'_>) -> usize {
     let timestamps = if common.negotiated.timestamps { TIMESTAMPS_LEN } else { 0 };
     let used = usize::from(cx.shared.data_option_len()) + timestamps;
     if used + SACK_LEN <= MAX_OPTIONS { SACK_LEN } else { 0 }
 }
 
-impl<P: Payload> Subflow<P> {
+impl<P: Payload> Tcb<P> {
     /// Whether there is nothing to send, whatever the windows allow, until something happens.
     #[inline]
     pub(crate) fn has_nothing_to_send(&self) -> bool {
@@ -71,8 +71,8 @@ impl<P: Payload> Subflow<P> {
         self.nothing_to_send = !self.receiver.is_ack_requested() && self.sender.has_nothing_to_send(metrics);
     }
 
-    /// Writes the next segment to send into `out`, until `None`. With `max_segments` > 1 data may come as a super-segment.
-    /// Changes with every segment received, timeout, `push`, `close` and `request_ack`.
+    /// Writes the next segment to send into `out`, until `None`. With `max_segments` > 1 data may come as a
+    /// super-segment. Changes with every segment received, timeout, `push`, `close` and `request_ack`.
     #[inline]
     pub fn poll_transmit(
         &mut self,

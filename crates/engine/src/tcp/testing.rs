@@ -1,5 +1,5 @@
-//! Helpers for tests of one subflow: an end with a clock, whose peer is the test, and two ends joined by a delay. Initial
-//! sequence numbers are 0, so that a sequence number equals a position.
+//! Helpers for tests of one subflow: an end with a clock, whose peer is the test, and two ends joined by a
+//! delay. Initial sequence numbers are 0, so that a sequence number equals a position.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -7,10 +7,11 @@ use std::net::SocketAddr;
 use ropewalk_wire::{Flags, FourTuple, Segment, Seq, SyntheticPayload, Timestamps};
 
 use super::{
-    Context, Kind, Mapping, Outcome, Outgoing, ReceiveBuffer, Shared, State, Subflow, TcpConfig, Transmit,
+    Context, Kind, Mapping, Outcome, Outgoing, ReceiveBuffer, Shared, State, Tcb, TcpConfig, Transmit,
 };
 use crate::config::{CwndConfig, RecoveryConfig};
 use crate::congestion::CongestionControl;
+use crate::congestion::Subflows;
 use crate::metrics::SubflowMetrics;
 use crate::{MILLISECOND, Nanos, PathId, SubflowId};
 
@@ -66,7 +67,7 @@ fn shared(receive: &ReceiveBuffer, more: bool) -> Shared<'_> {
 
 /// One end.
 pub struct End {
-    pub subflow: Subflow<SyntheticPayload>,
+    pub subflow: Tcb<SyntheticPayload>,
     pub metrics: Vec<SubflowMetrics>,
     pub congestion: Box<dyn CongestionControl>,
     pub tcp: TcpConfig,
@@ -81,15 +82,14 @@ impl End {
     fn make(
         tcp: TcpConfig,
         now: Nanos,
-        open: impl FnOnce(&mut Context<'_>) -> Subflow<SyntheticPayload>,
+        open: impl FnOnce(&mut Context<'_>) -> Tcb<SyntheticPayload>,
     ) -> Self {
         let mut metrics = vec![SubflowMetrics::new(SubflowId(0), PathId(0))];
         let mut congestion = crate::congestion::builtin().parse("reno").expect("reno").build();
         let receive = ReceiveBuffer { limit: 60_000, opened: 60_000, ..ReceiveBuffer::default() };
         let mut cx = Context {
             now,
-            metrics: &mut metrics,
-            index: 0,
+            subflows: Subflows::new(&mut metrics, 0),
             congestion: congestion.as_mut(),
             tcp: &tcp,
             timestamp_offset: tcp.timestamp_offset.unwrap_or(0),
@@ -101,12 +101,12 @@ impl End {
 
     /// Opens actively; its SYN has not been polled.
     pub fn client(tcp: TcpConfig) -> Self {
-        Self::make(tcp, 0, |cx| Subflow::connect(cx, tuple(), MSS as u32 + 40, 0))
+        Self::make(tcp, 0, |cx| Tcb::connect(cx, tuple(), MSS as u32 + 40, 0))
     }
 
     /// Answers `syn`.
     pub fn server(tcp: TcpConfig, now: Nanos, syn: &Segment<SyntheticPayload>) -> Self {
-        Self::make(tcp, now, |cx| Subflow::accept(cx, syn, MSS as u32 + 40, 0))
+        Self::make(tcp, now, |cx| Tcb::accept(cx, syn, MSS as u32 + 40, 0))
     }
 
     /// Open, after a handshake with a round-trip time of `rtt` milliseconds; the peer's window is 65,535.
@@ -117,7 +117,7 @@ impl End {
         let syn_ack = end.syn_ack();
         assert!(end.receive(syn_ack).established);
         assert_eq!(end.sent().len(), 1, "the third ACK");
-        end.congestion.subflow_added(&mut end.metrics, 0, end.now);
+        end.congestion.subflow_added(&mut Subflows::new(&mut end.metrics, 0), end.now);
         end
     }
 
@@ -142,11 +142,10 @@ impl End {
         (self.now / MILLISECOND) as u32 + 500_000
     }
 
-    pub fn split(&mut self) -> (Context<'_>, &mut Subflow<SyntheticPayload>) {
+    pub fn split(&mut self) -> (Context<'_>, &mut Tcb<SyntheticPayload>) {
         let cx = Context {
             now: self.now,
-            metrics: &mut self.metrics,
-            index: 0,
+            subflows: Subflows::new(&mut self.metrics, 0),
             congestion: self.congestion.as_mut(),
             tcp: &self.tcp,
             timestamp_offset: self.tcp.timestamp_offset.unwrap_or(0),
@@ -226,7 +225,8 @@ impl End {
         self.receive(segment)
     }
 
-    /// Advances the clock to the millisecond `to`. Returns the segments sent meanwhile, with their times in milliseconds.
+    /// Advances the clock to the millisecond `to`. Returns the segments sent meanwhile, with their times in
+    /// milliseconds.
     pub fn wait(&mut self, to: u64) -> Vec<(u64, Sent)> {
         let to = to * MILLISECOND;
         let mut all = Vec::new();
@@ -264,7 +264,8 @@ impl End {
     }
 }
 
-/// Two ends with a one-way delay of `delay`. `lose` decides for each segment, by its sender and how many that has sent before.
+/// Two ends with a one-way delay of `delay`. `lose` decides for each segment, by its sender and how many that
+/// has sent before.
 pub struct Pair {
     pub ends: [End; 2],
     pub delay: Nanos,

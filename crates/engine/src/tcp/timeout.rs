@@ -1,13 +1,13 @@
-//! Timeouts: retransmission (RFC 6298 5), tail loss probe and reordering (RFC 8985), delayed ACK, zero-window probe,
-//! keep-alive, the end of TIME-WAIT.
+//! Timeouts: retransmission (RFC 6298 5), tail loss probe and reordering (RFC 8985), delayed ACK, zero-window
+//! probe, keep-alive, the end of TIME-WAIT.
 
 use ropewalk_wire::Payload;
 
 use super::context::{Context, GiveUp, Outcome, State};
-use super::subflow::Subflow;
+use super::tcb::Tcb;
 use super::timer::Timer;
 
-impl<P: Payload> Subflow<P> {
+impl<P: Payload> Tcb<P> {
     /// Time has passed; a call before the deadline does nothing.
     #[inline(never)]
     pub fn on_timeout(&mut self, cx: &mut Context<'_>) -> Outcome {

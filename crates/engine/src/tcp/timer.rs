@@ -31,8 +31,8 @@ const STOPPED: Nanos = Nanos::MAX;
 #[derive(Clone, Debug)]
 pub(crate) struct Timers {
     at: [Nanos; COUNT],
-    /// A lower bound of all deadlines. Setting a timer lowers it, only [`Timers::refresh`] raises it. Whoever waits for the
-    /// earliest deadline computes it only when it may have changed.
+    /// A lower bound of all deadlines. Setting a timer lowers it, only [`Timers::refresh`] raises it. Whoever
+    /// waits for the earliest deadline computes it only when it may have changed.
     floor: Nanos,
 }
 

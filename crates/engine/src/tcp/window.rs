@@ -1,13 +1,14 @@
 //! The receive window on the wire (RFC 9293 3.8.6.2.2, RFC 7323 2.4).
 //!
-//! The right edge isn't taken back. Where scaling can't express what is left of an advertised window, it is rounded up if
-//! the buffer has room. Otherwise it shrinks by less than one unit of the scale, which RFC 7323 2.4 allows.
+//! The right edge isn't taken back. Where scaling can't express what is left of an advertised window, it is
+//! rounded up if the buffer has room. Otherwise it shrinks by less than one unit of the scale, which RFC 7323
+//! 2.4 allows.
 
 /// Least step of the right edge: a segment of the usual size, or half of a small buffer.
 const SEGMENT: u64 = 1460;
 
-/// The window to advertise, when a buffer of `limit` bytes has `room`, and `told` bytes are left of the window that was
-/// advertised last.
+/// The window to advertise, when a buffer of `limit` bytes has `room`, and `told` bytes are left of the
+/// window that was advertised last.
 #[inline]
 fn next_window(told: u64, room: u64, limit: u64) -> u64 {
     //= RFC 8684 3.3.4-1
@@ -60,17 +61,18 @@ impl ReceiveBuffer {
     /// The window to advertise: bytes that may arrive beyond `next`.
     #[inline]
     pub fn window(&self) -> u64 {
-        // As in Linux (`__tcp_select_window`) data out of order reduces the window, although it lies inside: the edge stands
-        // still while the queue grows.
+        // As in Linux (`__tcp_select_window`) data out of order reduces the window, although it lies inside:
+        // the edge stands still while the queue grows.
         let taken = (self.ready + self.out_of_order).saturating_mul(self.byte_weight) / Self::WHOLE_BYTE;
         let room = self.limit.saturating_sub(taken).min(self.opened);
         let advertised = self.advertised_end.saturating_sub(self.next);
         next_window(advertised, room, self.limit).saturating_sub(self.held)
     }
 
-    /// Whether a window update is due (RFC 9293 3.8.6.2.2): reading has opened the window by two segments or half of the buffer,
-    /// and the window that the peer knows of is less than a quarter of the buffer, or too small for a segment. In a window that is too
-    /// small for a segment it may send nothing, and so get no ACK.
+    /// Whether a window update is due (RFC 9293 3.8.6.2.2): reading has opened the window by two segments or
+    /// half of the buffer, and the window that the peer knows of is less than a quarter of the buffer, or too
+    /// small for a segment. In a window that is too small for a segment it may send nothing, and so get no
+    /// ACK.
     #[inline]
     pub fn owes_update(&self) -> bool {
         let told = self.advertised_end.saturating_sub(self.next);
@@ -104,8 +106,8 @@ pub(super) fn scaled(window: u64, room: u64, shift: u8) -> u64 {
 mod tests {
     use super::{ReceiveBuffer, next_window, scaled, shift_for};
 
-    /// `tcp_space` before Linux 6.6: half of what memory is left. 2304 bytes for a segment of 1428 take 1152 of the window, 4352 more
-    /// than its payload.
+    /// `tcp_space` before Linux 6.6: half of what memory is left. 2304 bytes for a segment of 1428 take 1152
+    /// of the window, 4352 more than its payload.
     #[test]
     fn what_is_held_takes_of_the_window_by_its_memory() {
         let window = |memory| {

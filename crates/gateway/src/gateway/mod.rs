@@ -92,7 +92,7 @@ pub struct Listener {
 /// client that vanished is noticed after two minutes.
 pub fn default_connection() -> ConnectionConfig {
     let mut config = default_config();
-    config.scheduler = scheduler::builtin().parse("ropewalk").expect("it is built in");
+    config.scheduler = scheduler::builtin().parse(scheduler::PRODUCT_DEFAULT).expect("it is built in");
     config.tcp.keep_alive.idle = Some(60 * SECOND);
     config.tcp.keep_alive.interval = 10 * SECOND;
     config.tcp.keep_alive.probes = 6;

@@ -46,7 +46,7 @@ impl Mode {
 
     fn scheduler(&self) -> &str {
         match self {
-            Mode::Fastest => "ropewalk",
+            Mode::Fastest => ropewalk_engine::scheduler::PRODUCT_DEFAULT,
             Mode::Redundant => "redundant",
             Mode::Scheduler(name) => name,
             _ => "minrtt",

@@ -12,52 +12,8 @@ use ropewalk_sim::{Direction, Scenario, Workload};
 use super::measure::{self, Measured, Reading};
 use super::{Doubt, Effort, Question};
 use crate::compare::ask::{self, Names};
-use crate::compare::{Design, Reach, usual_workloads};
+use crate::compare::{Design, System, usual_workloads};
 use crate::scenario::{self, Experiment};
-
-/// A system that has Multipath TCP, for which advice is given.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum System {
-    /// Linux's own Multipath TCP.
-    Linux,
-    /// The kernel of multipath-tcp.org.
-    OtherKernel,
-    /// A router with OpenMPTCProuter, which has that kernel.
-    Router,
-    /// Ropewalk's engine.
-    Ropewalk,
-}
-
-impl System {
-    /// All of them.
-    pub const ALL: [System; 4] = [System::Linux, System::OtherKernel, System::Router, System::Ropewalk];
-
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            System::Linux => "linux",
-            System::OtherKernel => "multipath-tcp.org",
-            System::Router => "openmptcprouter",
-            System::Ropewalk => "ropewalk",
-        }
-    }
-
-    /// The one of this name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<System> {
-        System::ALL.into_iter().find(|system| system.name() == name)
-    }
-
-    /// Which schedulers it has.
-    fn reach(self) -> Reach {
-        match self {
-            System::Linux => Reach::Linux,
-            System::OtherKernel | System::Router => Reach::OtherKernel,
-            System::Ropewalk => Reach::Ropewalk,
-        }
-    }
-}
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -168,7 +124,7 @@ impl Ask {
             doubts,
             stated,
             congestion,
-            reach: system.reach(),
+            system,
             worth,
             certainty: certainty(names.certainty, &self.certainty)?,
             effort,

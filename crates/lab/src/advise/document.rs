@@ -4,8 +4,8 @@ use ropewalk_settings::units;
 use serde_json::{Value, json};
 
 use super::measure::Reading;
-use super::{Answer, Gain, Question, Recommended, System};
-use crate::compare::Reach;
+use super::{Answer, Gain, Question, Recommended};
+use crate::compare::System;
 use crate::report::comparison;
 
 /// What to use, in a sentence.
@@ -23,8 +23,8 @@ pub fn recommendation(answer: &Answer) -> String {
 
 /// The lines to type.
 #[must_use]
-pub fn lines(question: &Question, answer: &Answer, system: System) -> Vec<String> {
-    if system == System::Router {
+pub fn lines(question: &Question, answer: &Answer) -> Vec<String> {
+    if question.system == System::Router {
         return router_lines(question, answer);
     }
     let mut lines = Vec::new();
@@ -41,8 +41,13 @@ pub fn lines(question: &Question, answer: &Answer, system: System) -> Vec<String
     }
     let others = question.scenario.paths.iter().filter(|path| path.name != answer.opens_on);
     let interfaces: Vec<&str> = others.map(|path| path.name.as_str()).collect();
-    match question.reach {
-        Reach::Tcp | Reach::Linux => {
+    let system = match question.system {
+        System::Here if answer.use_this.scheduler.entry.name == "linux" => System::Linux,
+        System::Here => System::Ropewalk,
+        asked => asked,
+    };
+    match system {
+        System::Linux => {
             lines.push("# Linux 5.19 or later, on both ends, as root:".into());
             lines.push("sysctl net.mptcp.enabled=1".into());
             lines.push(format!("sysctl net.ipv4.tcp_congestion_control={control}"));
@@ -55,7 +60,7 @@ pub fn lines(question: &Question, answer: &Answer, system: System) -> Vec<String
             lines.push(format!("# the default route by {}, then:", answer.opens_on));
             lines.push("mptcpize run PROGRAM".into());
         }
-        Reach::OtherKernel => {
+        System::OtherKernel | System::Router => {
             let name = kernel_name(answer.use_this.scheduler.entry.name);
             lines.push("# the kernel of github.com/multipath-tcp/mptcp, on the sending end, as root:".into());
             lines.push("sysctl net.mptcp.mptcp_enabled=1".into());
@@ -64,7 +69,7 @@ pub fn lines(question: &Question, answer: &Answer, system: System) -> Vec<String
             lines.push(format!("sysctl net.ipv4.tcp_congestion_control={control}"));
             lines.extend(buffer_lines(answer));
         }
-        Reach::Ropewalk => {
+        System::Ropewalk | System::Here => {
             let algorithms =
                 format!("--scheduler '{}' --congestion {control}", answer.use_this.scheduler.text);
             let opened = std::iter::once(answer.opens_on.as_str()).chain(interfaces);
@@ -72,9 +77,9 @@ pub fn lines(question: &Question, answer: &Answer, system: System) -> Vec<String
             lines.push(
                 "# at the end with these links, as root; programs use the proxy at 127.0.0.1:1080:".into(),
             );
-            lines.push(format!("ropewalk proxy {} {algorithms}", vias.join(" ")));
+            lines.push(format!("ropewalkd proxy {} {algorithms}", vias.join(" ")));
             lines.push("# in front of a TCP server at the other end, as root:".into());
-            lines.push(format!("ropewalk gateway --listen ADDRESS:PORT --to 127.0.0.1:PORT {algorithms}"));
+            lines.push(format!("ropewalkd gateway --listen ADDRESS:PORT --to 127.0.0.1:PORT {algorithms}"));
             lines.push(
                 "# each schedules what it sends: the gateway downloads, the proxy uploads (docs/gateway.md)"
                     .into(),
@@ -182,7 +187,7 @@ pub fn json(question: &Question, readings: &[Reading], answer: &Answer, to_type:
             Recommended::NotSure => "not-sure",
         },
         "certainty": question.certainty,
-        "faster_than_tcp_on_every_path_in": answer.sure,
+        "faster_than_tcp_on_every_path_in": answer.sure.map(|share| share.value()),
         "not_sure": answer.unsure.as_ref().map(|(name, gain)| json!({ "scheduler": name, "gain": gain_json(gain) })),
         "not_shown": answer.not_shown.as_ref().map(|of| json!({
             "scheduler": of.label,

@@ -12,10 +12,12 @@ use super::question::Question;
 use super::run::{Candidate, Execution, Times, times};
 use crate::{scenario, stats};
 
+/// Steps of a quantity, before the turning point is closed in on.
+const STEPS: usize = 3;
 /// How far a quantity is moved.
-const LADDER: [f64; 5] = [1.5, 2.25, 3.5, 5.0, 8.0];
+const LADDER: [f64; STEPS] = [1.5, 3.5, 8.0];
 /// Losses that are tried where there is none.
-const LOSSES: [f64; 5] = [0.001, 0.003, 0.01, 0.02, 0.04];
+const LOSSES: [f64; STEPS] = [0.001, 0.01, 0.04];
 /// Points between the last step that held and the first that didn't.
 const BETWEEN: usize = 3;
 const SEEDS: usize = 5;
@@ -85,7 +87,7 @@ fn loss(scenario: &Scenario, path: usize) -> f64 {
 
 impl Axis {
     /// The steps along it, as factors; where there is no loss, as losses.
-    fn ladder(&self, scenario: &Scenario) -> [f64; 5] {
+    fn ladder(&self, scenario: &Scenario) -> [f64; STEPS] {
         match self.quantity {
             Quantity::Loss(path) if loss(scenario, path) == 0.0 => LOSSES,
             _ if self.up => LADDER,
@@ -200,8 +202,8 @@ pub(super) fn find(
     let mut turning = Vec::new();
     for (index, axis) in axes.iter().enumerate() {
         let ladder = axis.ladder(scenario);
-        let first = (0..LADDER.len()).find_map(|step| {
-            let (challenger, ratio) = better(&found, index * LADDER.len() + step, chosen, candidates.len())?;
+        let first = (0..STEPS).find_map(|step| {
+            let (challenger, ratio) = better(&found, index * STEPS + step, chosen, candidates.len())?;
             Some((step, challenger, ratio))
         });
         if let Some((step, challenger, ratio)) = first {

@@ -19,9 +19,9 @@ mod selftest;
 mod variants;
 
 pub use answer::{Answer, Buffer, Judged, NotShown, Recommended};
-pub use ask::{Ask, System};
+pub use ask::Ask;
 pub use belief::Doubt;
-pub use certainty::{RUNS as VARIANT_RUNS, VARIANTS};
+pub use certainty::{RUNS as VARIANT_RUNS, Share};
 pub use flips::Flip;
 pub use gain::Gain;
 pub use narrowing::{Links, Narrowing, Span, narrowing};

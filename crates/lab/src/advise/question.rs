@@ -3,13 +3,16 @@
 use ropewalk_sim::{Scenario, Workload};
 
 use super::belief::Doubt;
-use crate::compare::{self, Design, Reach, Worth};
+use crate::compare::{self, Design, System, Worth};
 
 /// Share of the budget that the search for a buffer's size has: one in so many.
 pub(super) const BUFFER_SHARE: u64 = 3;
 
 /// One part in so many of the budget goes to choosing the path on which connections open.
 pub(super) const OPENING: u64 = 8;
+
+/// One part in so many goes to the paths as they are stated.
+pub(super) const AS_STATED: u64 = 8;
 
 /// In which share of the plausible variants Multipath TCP must be faster, unless the user says otherwise.
 pub const CERTAINTY: f64 = 0.9;
@@ -39,7 +42,7 @@ pub struct Question {
     /// The congestion control.
     pub congestion: String,
     /// What the user can run.
-    pub reach: Reach,
+    pub system: System,
     /// What bytes cost.
     pub worth: Worth,
     /// In which share of the plausible variants Multipath TCP must be faster than plain TCP on every path.
@@ -58,7 +61,16 @@ impl Question {
         Some(Question { scenario, doubts, stated: None, ..self.clone() })
     }
 
-    /// The budget of each race, seconds; none where the number of runs is fixed.
+    /// The same with its part of the budget: with measurements there are two contests, without and with them.
+    pub(super) fn contest(&self) -> Question {
+        let mut contest = self.clone();
+        if let (Some(_), Design::Race { segments }) = (&self.stated, &mut contest.effort.design) {
+            *segments /= 2;
+        }
+        contest
+    }
+
+    /// The budget of the race, seconds; none where the number of runs is fixed.
     #[must_use]
     pub fn budget_seconds(&self) -> Option<f64> {
         match self.effort.design {
@@ -73,8 +85,7 @@ impl Question {
             Design::Race { segments } => segments,
             Design::Fixed(runs) => u64::from(runs),
         };
-        let contest = segments + segments / OPENING;
-        let contests = if self.stated.is_some() { 2 * contest } else { contest };
-        contests + if self.effort.whole { segments / BUFFER_SHARE } else { 0 }
+        let races = segments + segments / OPENING + segments / AS_STATED;
+        races + if self.effort.whole { segments / BUFFER_SHARE } else { 0 }
     }
 }

@@ -1,5 +1,7 @@
 //! The search: the candidates of `compare`, raced as `compare` races them, over plausible variants of the paths.
 
+use std::sync::Arc;
+
 use ropewalk_algorithms::Registries;
 use ropewalk_engine::registry::SpecError;
 use ropewalk_engine::scheduler::is_compared_by_default;
@@ -8,15 +10,17 @@ use ropewalk_sim::{Mode, Scenario};
 use super::answer::{Answer, Judged, NotShown, Recommended};
 use super::flips::{self, Turning};
 use super::gain::Gain;
-use super::question::{OPENING, Question};
-use super::run::{Candidate, Execution};
+use super::question::{AS_STATED, OPENING, Question};
+use super::run::{Candidate, Execution, opened_on};
 use super::variants::{BLOCK, Variants, one_run};
 use super::{buffer, certainty};
-use crate::compare::{self, Decision, Design, Plan, Raced, Reach, Request, Run, Standing};
-use crate::stats;
+use crate::compare::{self, Decision, Design, Known, Merit, Plan, Raced, Request, Run, Standing};
+use crate::{scenario, stats};
 
 /// The kernel's own scheduler: what one has without changing anything.
 const OWN: &str = "linux";
+/// Runs there if nothing is random: they differ in when they start.
+const AS_STATED_RUNS: u32 = 8;
 /// How many of those that aren't slower are watched for turning points.
 const WATCHED: usize = 4;
 
@@ -123,7 +127,8 @@ fn contest(
     let raced = run_all(question, &asked, &tcp, execution);
     let limit = asked.scenario.limit as f64 / 1e9;
     let path = incumbent.and_then(|(path, _)| tcp.get(path)).map(|one| one.label.as_str());
-    let found = compare::conclude(&asked, &raced, true, limit, path);
+    let known = Known { system: question.system, incumbent: path, slower_as_stated: &[] };
+    let found = compare::conclude(&asked, &raced, true, limit, &known);
     let Some(found) = found.filter(|_| raced.ended != compare::Ended::Interrupted) else { return Ok(None) };
     let named = found.named.as_ref().and_then(|(label, _)| tcp.iter().position(|one| one.label == *label));
     let best = named.unwrap_or(0);
@@ -154,13 +159,66 @@ fn contest(
     let limit = request.scenario.limit as f64 / 1e9;
     let incumbent = incumbent.and_then(|(_, label)| label);
     // What the user can run is decided among itself.
-    let within = |who: &usize| Reach::of(&request.candidates[*who]) <= question.reach;
+    let system = question.system;
+    let within = |who: &usize| system.can_run(&request.candidates[*who]);
     let reachable: Vec<usize> = (0..candidates.len()).filter(within).collect();
     let (own_request, own_raced) = only(&request, &raced, &reachable);
-    let all = compare::conclude(&request, &raced, true, limit, incumbent);
-    let decision = compare::conclude(&own_request, &own_raced, true, limit, incumbent);
+    let Some(slower) = slower_as_stated(question, &request, &raced, &candidates, execution) else {
+        return Ok(None);
+    };
+    let known = Known { system, incumbent, slower_as_stated: &slower };
+    let all = compare::conclude(&request, &raced, true, limit, &known);
+    let decision = compare::conclude(&own_request, &own_raced, true, limit, &known);
     let (Some(all), Some(decision)) = (all, decision) else { return Ok(None) };
     Ok(Some(Contest { candidates, request, raced, all, decision, opens_on: best }))
+}
+
+/// Of those that aren't shown to be slower over the variants: who is shown to be slower on the paths as they are stated, where
+/// `compare` runs them. None if it was stopped.
+fn slower_as_stated(
+    question: &Question,
+    request: &Request,
+    raced: &Raced,
+    candidates: &[Candidate],
+    execution: Execution<'_>,
+) -> Option<Vec<String>> {
+    let random = scenario::is_random(&request.scenario);
+    let design = match request.design {
+        Design::Race { segments } if random => Design::Race { segments: segments / AS_STATED },
+        _ => Design::Fixed(AS_STATED_RUNS),
+    };
+    let limit = request.scenario.limit as f64 / 1e9;
+    let found = compare::conclude(request, raced, true, limit, &Known::default())?;
+    let left =
+        |who: &usize| found.stands[*who].1.is_as_good() && question.system.can_run(&request.candidates[*who]);
+    let left: Vec<usize> = (0..candidates.len()).filter(left).collect();
+    if left.len() < 2 {
+        return Some(Vec::new());
+    }
+    let (request, _) = only(request, raced, &left);
+    let plan = Plan {
+        workloads: request.workloads.len(),
+        candidates: left.len(),
+        controls: &[],
+        design,
+        random,
+        limit,
+        jobs: execution.jobs,
+    };
+    let run = |workload: usize, number: u32, who: usize| {
+        let candidate = &candidates[left[who]];
+        let opens_on = if candidate.is_tcp() { 0 } else { candidate.opens_on };
+        let mut scenario = Scenario::clone(&opened_on(&Arc::new(request.scenario.clone()), opens_on));
+        scenario.workload = request.workloads[workload].clone();
+        one_run(question, scenario, candidate, number)
+    };
+    let raced = compare::race(plan, run, |worth| (execution.done)(worth), execution.stop);
+    if raced.ended == compare::Ended::Interrupted {
+        return None;
+    }
+    let request = Request { design, ..request };
+    let found = compare::conclude(&request, &raced, random, limit, &Known::default())?;
+    Some(found.with(Standing::Slower).into_iter().map(String::from).collect())
 }
 
 /// Answers. None if it was stopped.
@@ -173,18 +231,21 @@ pub fn advise(
     execution: Execution<'_>,
 ) -> Result<Option<Answer>, SpecError> {
     let scenario = &question.scenario;
+    let shared = question.contest();
     // What is stated alone names one, and measurements change the name only if they show it to be slower.
     let before = match question.stated_alone() {
         None => None,
-        Some(stated) => match contest(registries, &stated, None, execution)? {
-            None => return Ok(None),
-            some => some,
-        },
+        Some(stated) => {
+            match contest(registries, &Question { effort: shared.effort, ..stated }, None, execution)? {
+                None => return Ok(None),
+                some => some,
+            }
+        }
     };
     let label = |of: &Contest| of.decision.named.as_ref().map(|(label, _)| label.clone());
     let named_before = before.as_ref().and_then(label);
     let incumbent = before.as_ref().map(|of| (of.opens_on, named_before.as_deref()));
-    let Some(found) = contest(registries, question, incumbent, execution)? else { return Ok(None) };
+    let Some(found) = contest(registries, &shared, incumbent, execution)? else { return Ok(None) };
     let Contest { candidates, request, raced, all, decision, .. } = &found;
     let limit = found.limit();
     let scores = raced.scores(limit);
@@ -205,10 +266,10 @@ pub fn advise(
             return Ok(None);
         };
         sure = Some(share);
-        if share < question.certainty {
+        if share.value() < question.certainty {
             unsure = Some((candidates[chosen].label.clone(), Gain::of(&logs(chosen, fastest_tcp))));
             chosen = fastest_tcp;
-            decision.named = Some((candidates[chosen].label.clone(), Reach::Tcp));
+            decision.named = Some((candidates[chosen].label.clone(), Merit::NoMultipath));
         }
     }
     let best_tcp = if candidates[chosen].is_tcp() { chosen } else { fastest_tcp };
@@ -224,8 +285,8 @@ pub fn advise(
         one if one.scheduler.text == OWN => Recommended::OwnAsGood,
         _ => Recommended::Better,
     };
-    let beyond = all.named.as_ref().and_then(|(label, reach)| {
-        let who = found.place(label).filter(|_| *reach > question.reach)?;
+    let beyond = all.named.as_ref().and_then(|(label, _)| {
+        let who = found.place(label).filter(|who| !question.system.can_run(&request.candidates[*who]))?;
         Some((label.clone(), Gain::of(&logs(who, chosen))))
     });
     let own = found.place(OWN).filter(|own| *own != chosen && !candidates[chosen].is_tcp());
@@ -302,6 +363,7 @@ pub fn advise(
 fn not_shown(question: &Question, found: &Contest, scores: &[Vec<f64>], tcp: usize) -> Option<NotShown> {
     let Contest { candidates, request, raced, decision, .. } = found;
     let Design::Race { segments } = question.effort.design else { return None };
+    let contests = if question.stated.is_some() { 2 } else { 1 };
     if decision.ended != compare::Ended::Budget {
         return None;
     }
@@ -320,7 +382,7 @@ fn not_shown(question: &Question, found: &Contest, scores: &[Vec<f64>], tcp: usi
     }
     let runs = compare::runs_to_show(scores, tcp, best, request.design.looks());
     let times = runs.map(|runs| f64::from(runs) / gaps.len().max(1) as f64);
-    let used = raced.used.max(segments) as f64 / compare::PER_SECOND as f64;
+    let used = (contests * raced.used).max(segments) as f64 / compare::PER_SECOND as f64;
     Some(NotShown { label: candidates[best].label.clone(), gain, needed: times.map(|times| used * times) })
 }
 
@@ -420,7 +482,7 @@ mod tests {
 
     use super::*;
     use crate::advise::{CERTAINTY, Doubt, Effort};
-    use crate::compare::Worth;
+    use crate::compare::{System, Worth};
 
     fn question(paths: &[&str], bytes: u64, seed: u64) -> Question {
         let paths = paths.iter().map(|text| crate::scenario::path(text).unwrap()).collect::<Vec<_>>();
@@ -434,7 +496,7 @@ mod tests {
             doubts,
             stated: None,
             congestion: "cubic".into(),
-            reach: Reach::Ropewalk,
+            system: System::Ropewalk,
             worth: Worth::default(),
             certainty: CERTAINTY,
             effort: Effort { design: Design::Race { segments: 1_000_000 }, whole: false },

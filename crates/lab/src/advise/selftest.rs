@@ -21,7 +21,7 @@ use super::belief::{Doubt, perturb, uniform};
 use super::question::{CERTAINTY, Effort, Question};
 use super::run::{Candidate, Execution, times};
 use super::search::{advise, everyone, one, plain};
-use crate::compare::{Design, PER_SECOND, Reach, Worth};
+use crate::compare::{Design, PER_SECOND, System, Worth};
 use crate::kept::Kept;
 use crate::{scenario, stats};
 
@@ -214,7 +214,7 @@ fn case(
         doubts,
         stated: None,
         congestion: "cubic".into(),
-        reach: Reach::Ropewalk,
+        system: System::Ropewalk,
         worth: Worth::default(),
         certainty: CERTAINTY,
         effort: EFFORT,

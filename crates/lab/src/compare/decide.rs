@@ -5,8 +5,7 @@
 //! are t-intervals whose level is shared among all pairs of candidates and all looks (Bonferroni): with 95 % certainty
 //! none of the statements is wrong, whichever the fastest is.
 
-use ropewalk_sim::Mode;
-
+use super::system::{Merit, System, is_tcp};
 use super::versus::FEW;
 use super::{Candidate, Comparison};
 use crate::stats;
@@ -163,48 +162,13 @@ pub(crate) fn fastest(scores: &[Vec<f64>], unfinished: &[bool], out: &[bool]) ->
         .map(|(_, _, who)| who)
 }
 
-/// What it takes to use a candidate.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Reach {
-    /// Plain TCP.
-    Tcp,
-    /// The scheduler of Linux's own Multipath TCP.
-    Linux,
-    /// A scheduler of the Multipath TCP kernel at github.com/multipath-tcp/mptcp (net/mptcp/mptcp_*.c).
-    OtherKernel,
-    /// Ropewalk only.
-    Ropewalk,
-}
-
-impl Reach {
-    /// Of a candidate.
-    pub fn of(candidate: &Candidate) -> Self {
-        match candidate.scheduler.entry.name {
-            _ if matches!(candidate.mode, Mode::SinglePath(_)) => Reach::Tcp,
-            "linux" => Reach::Linux,
-            "minrtt" | "roundrobin" | "redundant" | "blest" | "ecf" => Reach::OtherKernel,
-            _ => Reach::Ropewalk,
-        }
-    }
-
-    /// In words, of the one that is named.
-    pub fn text(self) -> &'static str {
-        match self {
-            Reach::Tcp => "it needs no Multipath TCP",
-            Reach::Linux => "it is what Linux does by itself",
-            Reach::OtherKernel => "it is in the kernel of multipath-tcp.org",
-            Reach::Ropewalk => "only Ropewalk has these",
-        }
-    }
-}
-
 /// Candidates in groups, and the one that is named.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Decision {
     /// By candidate, in the request's order.
     pub stands: Vec<(String, Stand)>,
     /// The one to use among those that aren't slower; none where nothing can be said.
-    pub named: Option<(String, Reach)>,
+    pub named: Option<(String, Merit)>,
     /// The one with the least mean.
     pub fastest: Option<String>,
     /// Why no more was run.
@@ -215,30 +179,43 @@ pub struct Decision {
     pub runs: u32,
 }
 
-/// What the rule for naming looks at besides the reach.
+/// What the rule for naming looks at besides the system.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Cost {
     /// Bytes sent again, as a share of what was delivered.
     pub repeated: f64,
 }
 
+/// What is known besides the runs when one is named.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Known<'a> {
+    /// What the user can run.
+    pub system: System,
+    /// Who was named on what was known before: it stays unless it is shown to be slower than the fastest, or plain TCP isn't
+    /// shown to be slower than it.
+    pub incumbent: Option<&'a str>,
+    /// In a race over plausible variants: who is shown to be slower on the paths as they are stated. They aren't named.
+    pub slower_as_stated: &'a [String],
+}
+
 /// Names one. Plain TCP unless the fastest is shown to be better by more than the margin on every path: Multipath TCP has to
-/// prove itself. Then, of those that are as good as the fastest and shown to be faster than plain TCP, the one within easiest
-/// reach; then the one that repeats the fewest bytes (to the per cent); then the first in the list of schedulers, which has
-/// the simple ones first.
+/// prove itself. Then, of those that are as good as the fastest and shown to be faster than plain TCP, the one that `system`
+/// has; then the default of Ropewalk's gateway and proxy; then the one that repeats the fewest bytes (to the per cent) and,
+/// of these, the first in the list of schedulers, which has the simple ones first.
 ///
-/// `incumbent` was named on what was known before: it stays unless it is shown to be slower than the fastest, or plain TCP isn't
-/// shown to be slower than it. `is_slower(slow, fast)` says what is shown of two.
+/// `is_slower(slow, fast)` says what is shown of two.
 pub(crate) fn name(
     candidates: &[Candidate],
     stands: &[Stand],
     costs: &[Cost],
-    incumbent: Option<usize>,
+    known: &Known<'_>,
     is_slower: impl Fn(usize, usize) -> bool,
 ) -> Option<usize> {
     let all = || 0..candidates.len();
-    let is_tcp = |who: &usize| Reach::of(&candidates[*who]) == Reach::Tcp;
-    let left = |who: &usize| stands[*who].standing != Standing::Slower;
+    let is_tcp = |who: &usize| is_tcp(&candidates[*who]);
+    let barred = |who: &usize| known.slower_as_stated.contains(&candidates[*who].label);
+    let left = |who: &usize| stands[*who].standing != Standing::Slower && !barred(who);
+    let incumbent = known.incumbent.and_then(|label| candidates.iter().position(|one| one.label == label));
     let incumbent = incumbent.filter(left);
     let tcp: Vec<usize> = all().filter(is_tcp).filter(left).collect();
     if !tcp.is_empty() {
@@ -250,10 +227,13 @@ pub(crate) fn name(
     if let Some(incumbent) = incumbent.filter(proven) {
         return Some(incumbent);
     }
-    let order =
-        |who: &usize| (Reach::of(&candidates[*who]), (costs[*who].repeated / NOTHING_REPEATED) as u64, *who);
+    let order = |who: &usize| {
+        (known.system.merit(&candidates[*who]).rank(), (costs[*who].repeated / NOTHING_REPEATED) as u64, *who)
+    };
     let good = || all().filter(|who| stands[*who].is_as_good());
-    good().filter(proven).min_by_key(order).or_else(|| good().min_by_key(order))
+    let allowed = || good().filter(|who| !barred(who));
+    let proven = allowed().filter(proven).min_by_key(order);
+    proven.or_else(|| allowed().min_by_key(order)).or_else(|| good().min_by_key(order))
 }
 
 impl Decision {
@@ -308,6 +288,8 @@ impl Decision {
 
 #[cfg(test)]
 mod tests {
+    use ropewalk_sim::Mode;
+
     use super::*;
 
     fn around(center: f64, spread: f64, n: usize, step: usize) -> Vec<f64> {
@@ -366,7 +348,9 @@ mod tests {
         let costs = vec![Cost { repeated: 0.0 }; count];
         let is_slower = |slow, fast| shown_slower(scores, slow, fast, 1, true);
         let candidates = candidates(labels);
-        let who = name(&candidates, &stands, &costs, incumbent, is_slower);
+        let incumbent = incumbent.map(|who| labels[who]);
+        let known = Known { incumbent, ..Known::default() };
+        let who = name(&candidates, &stands, &costs, &known, is_slower);
         candidates[who.unwrap()].label.clone()
     }
 

@@ -4,6 +4,7 @@ pub mod ask;
 mod decide;
 mod race;
 mod rank;
+pub mod system;
 mod verdict;
 mod versus;
 mod worth;
@@ -21,15 +22,17 @@ use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Scenario, Workl
 use crate::parallel::Workers;
 use crate::real_time::RealTime;
 use crate::{bound, scenario};
-use decide::{Cost, name, shown_slower};
 
 pub use ask::Ask;
-pub use decide::{Decision, Ended, MARGIN, PER_SECOND, Reach, Stand, Standing};
+pub(crate) use decide::Known;
+use decide::{Cost, name, shown_slower};
+pub use decide::{Decision, Ended, MARGIN, PER_SECOND, Stand, Standing};
 pub(crate) use decide::{runs_to_show, standings};
 pub use race::Design;
 pub(crate) use race::{Plan, Raced, race};
 pub use rank::{PathPart, Ranking, Repeats, Row, Run};
-pub use verdict::{Headline, headline, verdict};
+pub use system::{Merit, System};
+pub use verdict::{Headline, Overall, headline, overall, verdict};
 pub use versus::{FEW, Finding, Versus};
 pub use worth::{NoSuchPath, USUAL as USUAL_WORTH, Worth, said as said_worth};
 
@@ -263,7 +266,7 @@ pub fn compare(
         Run::new(&spec, result, &request.worth)
     };
     let raced = race(plan, one, done, stop);
-    let decision = conclude(request, &raced, random, limit, None);
+    let decision = conclude(request, &raced, random, limit, &Known::default());
     let runs = decision.as_ref().map_or(0, |decision| decision.runs);
     let rankings = scenarios
         .iter()
@@ -298,14 +301,13 @@ impl Drop for OnPanic {
     }
 }
 
-/// What the runs say of the request's candidates; none without runs. `limit`: seconds that an unfinished run counts as;
-/// `incumbent`: the label of the one that was named on what was known before.
+/// What the runs say of the request's candidates; none without runs. `limit`: seconds that an unfinished run counts as.
 pub(crate) fn conclude(
     request: &Request,
     raced: &Raced,
     random: bool,
     limit: f64,
-    incumbent: Option<&str>,
+    known: &Known<'_>,
 ) -> Option<Decision> {
     let scores = raced.scores(limit);
     let runs = scores.iter().map(Vec::len).max().filter(|runs| *runs > 0)? as u32;
@@ -331,13 +333,13 @@ pub(crate) fn conclude(
         .collect();
     let enough = runs as usize >= FEW || !random;
     let finished = |who: &usize| raced.runs.iter().any(|of| of[*who].iter().any(|run| run.seconds.is_some()));
-    let incumbent = incumbent.and_then(|label| request.candidates.iter().position(|one| one.label == label));
     let is_slower = |slow, fast| shown_slower(&scores, slow, fast, request.design.looks(), random);
-    let named = name(&request.candidates, &stands, &costs, incumbent, is_slower);
+    let named = name(&request.candidates, &stands, &costs, known, is_slower);
     let named = named.filter(|who| enough && finished(who));
     let fastest = stands.iter().position(|stand| stand.ratio == 1.0 && stand.interval.is_none());
     Some(Decision {
-        named: named.map(|who| (request.candidates[who].label.clone(), Reach::of(&request.candidates[who]))),
+        named: named
+            .map(|who| (request.candidates[who].label.clone(), known.system.merit(&request.candidates[who]))),
         fastest: fastest.map(|who| request.candidates[who].label.clone()),
         stands: labels.zip(stands).collect(),
         ended: raced.ended,

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 
 use ropewalk_sim::Outcome;
 
-use super::decide::{Decision, MARGIN, Reach, Standing};
+use super::decide::{Decision, MARGIN, Standing};
+use super::system::Merit;
 use super::versus::{FEW, Finding, Versus, told_in_any};
 use super::{Comparison, Ranking, Row};
 use crate::stats;
@@ -17,7 +18,9 @@ pub struct Headline {
     pub sentence: String,
     /// The one to use, and by which rule.
     pub named: Option<String>,
-    /// Where the choice matters, why the runs ended, and what else a reader must know; a sentence each.
+    /// Where the choice matters most and least.
+    pub matters: Option<String>,
+    /// Why the runs ended, and what else a reader must know; a sentence each.
     pub notes: Vec<String>,
     /// Names by what was shown of them: `fastest` or `equal`, `likely` (equal, but not shown), `open`, `slower`.
     pub groups: Vec<(&'static str, Vec<String>)>,
@@ -50,7 +53,6 @@ pub fn headline(comparison: &Comparison) -> Headline {
         ));
     }
     let mut notes = Vec::new();
-    notes.extend(matters(rankings));
     notes.push(sentence_of(&decision.ended_text(comparison)));
     notes.extend(comparison.worth.text().map(sentence_of));
     if decision.named.as_ref().is_some_and(|(name, _)| unfinished(rankings, name) > 0) {
@@ -69,7 +71,8 @@ pub fn headline(comparison: &Comparison) -> Headline {
     let single = |label: &str| first.rows.iter().any(|row| row.single_path && row.label == label);
     Headline {
         sentence: group(comparison, decision, &single),
-        named: decision.named.as_ref().map(|(name, reach)| use_this(decision, name, *reach, &single)),
+        named: decision.named.as_ref().map(|(name, merit)| use_this(decision, name, *merit, &single)),
+        matters: matters(rankings),
         notes,
         groups: groups(decision),
     }
@@ -154,15 +157,9 @@ fn counted(count: usize, one: &str, several: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { several })
 }
 
-fn use_this(decision: &Decision, name: &str, reach: Reach, single: &impl Fn(&str) -> bool) -> String {
+fn use_this(decision: &Decision, name: &str, merit: Merit, single: &impl Fn(&str) -> bool) -> String {
     let alone = decision.with(Standing::Equal).len() + decision.with(Standing::Open).len() == 1;
-    let rule = if alone { String::new() } else { format!(": of these, {}", reach.text()) };
-    let more = match reach {
-        Reach::OtherKernel | Reach::Ropewalk if !alone => {
-            ", repeats the fewest bytes (to the per cent) and is the simplest"
-        }
-        _ => "",
-    };
+    let rule = if alone { String::new() } else { format!(": of these, {}", merit.text()) };
     let stand = decision.of(name).filter(|stand| stand.standing == Standing::Open && !alone);
     let likely = stand.map_or(String::new(), |stand| {
         let percent = |ratio: f64| format!("{:.1} %", (ratio - 1.0).abs() * 100.0);
@@ -172,15 +169,14 @@ fn use_this(decision: &Decision, name: &str, reach: Reach, single: &impl Fn(&str
             percent(stand.ratio.max(1.0))
         )
     });
-    format!("Use {}{rule}{more}.{likely}", said(name, single))
+    format!("Use {}{rule}.{likely}", said(name, single))
 }
 
 /// What one gains over the kernel's scheduler and over TCP.
 fn gains(comparison: &Comparison, name: &str) -> Vec<String> {
     let rankings = &comparison.rankings;
-    let of_one: Vec<&Row> = rankings.iter().filter_map(|ranking| row(ranking, name)).collect();
-    let linux = against(rankings, &of_one, "`linux`", |row| row.versus_linux);
-    let tcp = against(rankings, &of_one, "TCP on the best path", |row| row.versus_tcp);
+    let linux = against(rankings, name, "`linux`", |row| row.versus_linux);
+    let tcp = against(rankings, name, "TCP on the best path", |row| row.versus_tcp);
     linux.into_iter().chain(tcp).collect()
 }
 
@@ -251,34 +247,54 @@ fn nothing(comparison: &Comparison) -> String {
     }
 }
 
-/// How one stands against another.
+/// Against `linux` or plain TCP over all workloads.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Overall {
+    /// The geometric mean of the workloads' ratios; below 1 is faster.
+    pub ratio: f64,
+    /// Whether the difference is significant.
+    pub told: bool,
+}
+
+/// How one candidate stands against another over all workloads, by what `pick` says of each; none where a run didn't finish or
+/// there is nothing to compare.
+pub fn overall(rankings: &[Ranking], label: &str, pick: fn(&Row) -> Option<Versus>) -> Option<Overall> {
+    let mut all = Vec::with_capacity(rankings.len());
+    for ranking in rankings {
+        all.push(pick(row(ranking, label)?)?);
+    }
+    let mut logs = Vec::with_capacity(all.len());
+    for versus in &all {
+        let Versus::Ratio { ratio, .. } = versus else { return None };
+        logs.push(libm::log(ratio.ratio));
+    }
+    let mean = stats::mean(&logs);
+    let certain = all.iter().all(|versus| matches!(versus, Versus::Ratio { finding: Finding::Alike, .. }));
+    // Each ranking's comparisons are corrected among themselves. Taking the best of the rankings needs one more correction.
+    let told = certain || told_in_any(&all, mean < 0.0, rankings.len());
+    (!logs.is_empty()).then(|| Overall { ratio: libm::exp(mean), told })
+}
+
+/// How one stands against another, in words.
 fn against(
     rankings: &[Ranking],
-    of_one: &[&Row],
+    label: &str,
     name: &str,
     pick: fn(&Row) -> Option<Versus>,
 ) -> Option<String> {
-    let of_sizes: Vec<(Versus, u32)> = of_one.iter().filter_map(|row| Some((pick(row)?, row.runs))).collect();
-    let all: Vec<Versus> = of_sizes.iter().map(|(versus, _)| *versus).collect();
-    let (mut missing, mut runs, mut logs) = (0, 0, Vec::new());
-    for (versus, count) in &of_sizes {
-        runs += count;
-        match versus {
-            Versus::Ratio { ratio, .. } => logs.push(libm::log(ratio.ratio)),
-            Versus::Unfinished { other, .. } => missing += other,
+    let (mut missing, mut runs) = (0, 0);
+    for row in rankings.iter().filter_map(|ranking| row(ranking, label)) {
+        let Some(versus) = pick(row) else { continue };
+        runs += row.runs;
+        if let Versus::Unfinished { other, .. } = versus {
+            missing += other;
         }
     }
     if missing > 0 {
         return Some(format!("{name} didn't finish {missing} of {runs} runs"));
     }
-    if logs.is_empty() || logs.len() < all.len() {
-        return None;
-    }
-    let mean = stats::mean(&logs);
-    let percent = (libm::exp(mean) - 1.0) * 100.0;
-    let certain = all.iter().all(|versus| matches!(versus, Versus::Ratio { finding: Finding::Alike, .. }));
-    // Each ranking's comparisons are corrected among themselves. Taking the best of the rankings needs one more correction.
-    let told = certain || told_in_any(&all, mean < 0.0, rankings.len());
+    let Overall { ratio, told } = overall(rankings, label, pick)?;
+    let percent = (ratio - 1.0) * 100.0;
     Some(if !told {
         format!("no significant difference from {name}")
     } else if percent.abs() < 0.5 {

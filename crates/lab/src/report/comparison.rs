@@ -59,7 +59,7 @@ fn told(comparison: &Comparison) -> Value {
     json!({
         "sentence": headline.sentence,
         "named": headline.named,
-        "notes": headline.notes,
+        "notes": headline.matters.iter().chain(&headline.notes).collect::<Vec<_>>(),
         "groups": headline.groups.iter().map(|(title, names)| json!({ "title": title, "names": names })).collect::<Vec<_>>(),
     })
 }

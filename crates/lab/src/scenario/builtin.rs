@@ -40,9 +40,6 @@ macro_rules! scenarios {
 /// The one that `compare` takes when none is named.
 pub const DEFAULT: &str = "wifi-lte";
 
-/// The one that `compare` shows beside it: there the choice decides.
-pub const BESIDE: &str = "small-buffers";
-
 /// All of them.
 pub fn builtins() -> &'static [BuiltIn] {
     scenarios![

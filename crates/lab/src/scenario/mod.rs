@@ -27,7 +27,7 @@ use ropewalk_settings::read::{self, Reader};
 use ropewalk_settings::units::Nanos;
 use ropewalk_sim::{Scenario, Workload};
 
-pub use builtin::{BESIDE, BuiltIn, DEFAULT, builtins};
+pub use builtin::{BuiltIn, DEFAULT, builtins};
 pub use draft::MOST_PATHS;
 pub(crate) use draft::mean_rate;
 pub use inline::{default_around, path, path_table, paths};

@@ -152,7 +152,7 @@ impl Chart {
         let diamonds = if self.joined { "diamonds, dashed: fitted" } else { "diamonds: fitted" };
         let marks = [
             (drawn(Kind::Published), "rings: published"),
-            (drawn(Kind::Ruled), "discs: as ruled"),
+            (drawn(Kind::Ruled), "discs: as assumed"),
             (drawn(Kind::Fitted), diamonds),
             (bars, "bars: 95 % interval"),
         ];
@@ -236,11 +236,11 @@ mod tests {
         let mut chart = chart();
         assert_eq!(
             chart.key(),
-            "rings: published; discs: as ruled; diamonds, dashed: fitted; bars: 95 % interval"
+            "rings: published; discs: as assumed; diamonds, dashed: fitted; bars: 95 % interval"
         );
         chart.curves.retain(|curve| curve.kind == Kind::Ruled);
         chart.curves[0].points.pop();
-        assert_eq!(chart.key(), "discs: as ruled");
+        assert_eq!(chart.key(), "discs: as assumed");
     }
 
     /// Places of different measures: a line between them would say that something goes from one to the other.

@@ -41,7 +41,8 @@ fn paper(outcome: &Outcome) -> Result<Value, PaperError> {
     let claims = outcome.judgements.iter().map(|judgement| Ok(claim(judgement, words(&judgement.id)?)));
     let claims = claims.collect::<Result<Vec<_>, PaperError>>()?;
     let figures = plan.figures.iter().enumerate().filter(|(_, figure)| figure.world == outcome.world);
-    let rulings = if outcome.world == World::Emulated { &plan.real_rulings } else { &plan.rulings };
+    let assumptions =
+        if outcome.world == World::Emulated { &plan.real_assumptions } else { &plan.assumptions };
     Ok(json!({
         "name": outcome.paper.name,
         "title": plan.title,
@@ -50,7 +51,7 @@ fn paper(outcome: &Outcome) -> Result<Value, PaperError> {
         "summary": words(notes::summary(outcome.world))?,
         "runs": outcome.total,
         "computing_s": outcome.computing,
-        "rulings": rulings,
+        "assumptions": assumptions,
         "mechanisms": plan.mechanisms,
         "open": plan.open.iter().map(|open| json!({
             "name": open.name,
@@ -127,7 +128,7 @@ fn figure(outcome: &Outcome, place: usize, figure: &Figure) -> Value {
     })
 }
 
-/// By row and column: what is printed, what was measured as ruled, and in the fitted setting.
+/// By row and column: what is printed, what was measured as assumed, and in the fitted setting.
 fn cells(outcome: &Outcome, figure: &Figure, main: Option<&Grid>, fitted: Option<&Grid>) -> Vec<Value> {
     let mut cells = Vec::new();
     for (row, row_line) in figure.rows.iter().enumerate() {

@@ -84,7 +84,7 @@ pub(super) fn grid(paper: &Paper, figure: &Figure, cells: &Cells) -> Chart {
     let metric = find(MAIN, 0, 0).map_or("", |cell| cell.metric.as_str());
     let unit = match against {
         Some(base) => format!("change against {base}, %"),
-        None if mixed => format!("{} as ruled = 1", figure.rows[0].label),
+        None if mixed => format!("{} as assumed = 1", figure.rows[0].label),
         None => axis_label(metric),
     };
     Chart {
@@ -155,8 +155,8 @@ mod tests {
             "cfs-2019",
             "table3",
             &[
-                "table3,as ruled,DEFAULT,64 KB,fct,s,,2.0,1.9,2.1,10",
-                "table3,as ruled,CFS,64 KB,fct,s,,1.5,1.4,1.6,10",
+                "table3,as assumed,DEFAULT,64 KB,fct,s,,2.0,1.9,2.1,10",
+                "table3,as assumed,CFS,64 KB,fct,s,,1.5,1.4,1.6,10",
             ],
         );
         assert!(chart.changes && chart.unit == "change against DEFAULT, %");
@@ -177,15 +177,15 @@ mod tests {
             "5g-2019",
             "fig4a",
             &[
-                "fig4a,as ruled,OTIAS,10 ms,timeouts,,,8,7,9,10",
-                "fig4a,as ruled,OTIAS,100 ms,timeouts,,,0,0,0,10",
-                "fig4a,as ruled,OTIAS,200 ms,timeouts,,,0.1,0,0.3,10",
+                "fig4a,as assumed,OTIAS,10 ms,timeouts,,,8,7,9,10",
+                "fig4a,as assumed,OTIAS,100 ms,timeouts,,,0,0,0,10",
+                "fig4a,as assumed,OTIAS,200 ms,timeouts,,,0.1,0,0.3,10",
             ],
         );
         let otias = chart.curves.iter().find(|curve| !curve.points.is_empty()).unwrap();
         assert_eq!(otias.points.len(), 3);
         assert_eq!(chart.unit, "");
-        let ruled = figure("5g-2019", "fig4a", &["fig4a,as ruled,LowRTT,10 ms,timeouts,,,8,7,9,10"]);
+        let ruled = figure("5g-2019", "fig4a", &["fig4a,as assumed,LowRTT,10 ms,timeouts,,,8,7,9,10"]);
         assert_eq!(ruled.unit, "timeouts");
     }
 }

@@ -97,11 +97,13 @@ pub fn differences(runs: u32, registries: &Registries) -> Result<Vec<Difference>
 /// docs/hosts.md.
 pub fn hosts_page(found: &[Difference], runs: u32) -> String {
     let mut text = format!(
-        "# Hosts\n\nMade by `ropewalk-papers reproduce hosts`.\n\n`host = \"linux-3.14\"` under `[ends]`, `[client]` or `[server]` of a scenario makes \
-         an end as a system of its day; other keys there replace parts of it. `linux-6.18` is the default and has no lines: it is what the \
-         engine is. Each line below is such a key, with the place where the system says so. Competing flows are between hosts of the \
-         server's system. The queues of ns-3 (100 packets) belong to its links: `queue = \"100 packets\"`.\n\nWhat a line makes of completion \
-         times (mean of {runs} seeded runs): alone, set beside Linux 6.18; and the profile without it, beside the whole profile. {NETWORK_WORDS}.\n",
+        "# Hosts\n\nMade by `ropewalk-papers reproduce hosts`.\n\n`host = \"linux-3.14\"` under `[ends]`, \
+         `[client]` or `[server]` of a scenario makes an end as that system; other keys there replace \
+         parts of it. `linux-6.18` is the default: it is what the engine is. Each line is such a key, with \
+         the place where the system says so. The queues of ns-3 (100 packets) belong to its links: `queue \
+         = \"100 packets\"`.\n\nWhat a line makes of completion times (mean of {runs} seeded runs): alone, \
+         compared with Linux 6.18; and the profile without it, compared with the whole profile. \
+         {NETWORK_WORDS}.\n",
     );
     for (name, ..) in HOSTS.iter().filter(|(.., lines)| !lines.is_empty()) {
         text += &format!("\n## {name}\n\n");

@@ -15,9 +15,9 @@ use super::{Claim, Figure, Over, Paper, Published, Test, World};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// As ruled before the first run.
+    /// As assumed before the first run.
     Reproduced,
-    /// Not as ruled, but in the setting that was fitted to other rows.
+    /// Not as assumed, but in the setting that was fitted to other rows.
     Inferred,
     /// The sign, not the size.
     Direction,
@@ -111,7 +111,7 @@ pub struct Judgement {
     pub verdict: Verdict,
     /// By setting.
     pub settings: Vec<InSetting>,
-    /// Where the sentence has several readings: each one's figure, as ruled.
+    /// Where the sentence has several readings: each one's figure, as assumed.
     pub readings: Vec<(String, InSetting)>,
 }
 

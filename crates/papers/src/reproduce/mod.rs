@@ -111,10 +111,10 @@ pub struct Plan {
     pub mechanisms: String,
     /// Decisions that hold for all of its figures.
     #[serde(default)]
-    pub rulings: Vec<String>,
+    pub assumptions: Vec<String>,
     /// Decisions for what is repeated in real time.
     #[serde(default)]
-    pub real_rulings: Vec<String>,
+    pub real_assumptions: Vec<String>,
     /// Its tables and figures.
     #[serde(rename = "figure")]
     pub figures: Vec<Figure>,

@@ -12,7 +12,7 @@
 //! | `{half/claim}`, `{half/claim/claim}` | `3 of 5`: likewise, of those that are no ties; an error unless it is half of them or more |
 //! | `{under-half/claim}` | likewise; an error unless it is less than half |
 //!
-//! `claim@figure` is a claim in that one of its readings, as ruled.
+//! `claim@figure` is a claim in that one of its readings, as assumed.
 //!
 //! `fitted:` before it: in the fitted setting. `connections of a page: one for each object:` before it: in that value of an open
 //! setting, as `paper.toml` names both. So a note says what an experiment shows, and is an error once it shows something else.

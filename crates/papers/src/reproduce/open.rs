@@ -335,16 +335,15 @@ impl Choice {
     /// In words, for the page.
     pub(super) fn words(&self, distance: f64) -> String {
         let ran = format!(
-            "The {} settings with the least distance ran again. {} of them count as equally near: their runs don't tell their distance from \
-             the least (jackknife, 95 %), or, where numbers were fitted, they are within 10 % of these. Of them the one with the most weight \
-             in the prior is named",
+            "The {} nearest settings ran again. Of the {} that these runs don't tell from the nearest, or \
+             that are within 10 % of the published numbers, the most plausible by the prior is named",
             self.finalists, self.equally_near
         );
         if distance <= self.nearest {
             return format!("{ran}: it is the nearest.");
         }
         format!(
-            "{ran}: its prior weight is {:.1} times that of the nearest, whose distance is {:.3}.",
+            "{ran}: {:.1} times as plausible as the nearest, whose distance is {:.3}.",
             self.plausibility, self.nearest
         )
     }
@@ -362,7 +361,7 @@ pub struct Tested {
     pub inside: (usize, usize),
     /// Mean distance of the best setting from the table that it was fitted to.
     pub fitted: f64,
-    /// Its mean distance from the cells that the fit doesn't see, and that of the setting as ruled; none if there are none.
+    /// Its mean distance from the cells that the fit doesn't see, and that of the setting as assumed; none if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_out: Option<(f64, f64)>,
 }
@@ -373,7 +372,7 @@ impl Tested {
         let (inside, of) = self.inside;
         let share = inside as f64 / of.max(1) as f64 * 100.0;
         let held_out = self.held_out.map_or(String::new(), |(best, ruled)| {
-            format!(", and {best:.3} from the cells that it didn't see (the setting as ruled: {ruled:.3})")
+            format!(", and {best:.3} from the cells that it didn't see (the setting as assumed: {ruled:.3})")
         });
         format!(
             "The fitter's own test, `{}`, made {} tables from settings drawn from the priors. An open setting's true value is in the \

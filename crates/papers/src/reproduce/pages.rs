@@ -120,21 +120,26 @@ pub fn reworded(
     let mut page = format!("{}{words}{AGAIN}{rest}", head.trim_end());
     for (id, _) in notes::of(paper, world) {
         if let Some(claim) = paper.claims.iter().find(|claim| claim.id == id)
+            && let Some(place) = entry.claims.iter().position(|line| line.claim == claim.text)
             && let Some(note) = filled(id)?
         {
-            page = with_note(&page, &claim.text, &note).unwrap_or(page);
+            page = with_note(&page, place, &note).unwrap_or(page);
         }
     }
     Ok((page, Entry { summary, ..entry.clone() }))
 }
 
-/// The page with another note on a claim; `None`: the page has none.
-fn with_note(page: &str, claim: &str, note: &str) -> Option<String> {
-    let start = format!("\n\n**{claim}**: ");
+/// The page with another note on its claim at this place; `None`: the page has none.
+fn with_note(page: &str, place: usize, note: &str) -> Option<String> {
+    let start = format!("\n\n{}", note_of(place));
     let (before, old) = page.split_once(&start)?;
-    let (verdict, old) = old.split_once(". ")?;
     let after = old.find("\n\n").map_or("\n", |end| &old[end..]);
-    Some(format!("{before}{start}{verdict}. {note}{after}"))
+    Some(format!("{before}{start}{note}{after}"))
+}
+
+/// How the note on a claim begins.
+fn note_of(place: usize) -> String {
+    format!("**{}:** ", place + 1)
 }
 
 fn page(
@@ -157,14 +162,15 @@ fn page(
     text += AGAIN;
     let _ = writeln!(
         text,
-        "ropewalk-papers reproduce run {name}{world}` ({} runs, {} of computing on the machine that made this page; [all numbers, in each setting]({name}.csv)).",
+        "ropewalk-papers reproduce run {name}{world}` ({} runs, {} of computing). [All numbers, in each \
+         setting, with 95 % intervals]({name}.csv).",
         outcome.total,
         time(outcome.computing)
     );
-    text += "\n## Rulings\n\n";
-    let rulings = if real { &plan.real_rulings } else { &plan.rulings };
-    for ruling in rulings {
-        let _ = writeln!(text, "- {ruling}");
+    text += "\n## Assumptions\n\nWhere the paper is silent:\n\n";
+    let assumptions = if real { &plan.real_assumptions } else { &plan.assumptions };
+    for assumption in assumptions {
+        let _ = writeln!(text, "- {assumption}");
     }
     let _ = writeln!(
         text,
@@ -194,7 +200,7 @@ fn page(
         let _ = writeln!(text, "\n## {}\n", figure.title);
         let path = figures::path(&outcome.paper, outcome.world, &figure.id);
         if pictures.iter().any(|(known, _)| *known == path) {
-            let _ = writeln!(text, "![{}]({name}-{}.svg)\n", figure.title, figure.id);
+            let _ = writeln!(text, "![{}]({name}-{}.svg)\n", figure.id, figure.id);
         }
         text += &numbers(outcome, figure, &grids);
     }
@@ -202,23 +208,20 @@ fn page(
 }
 
 /// How open parts of the scheduler's rule are read, and what each value gave.
-fn readings(outcome: &Outcome, fit: &Fitted) -> String {
+fn readings(fit: &Fitted) -> String {
     let mut text = String::new();
-    if fit.readings.is_empty() {
-        return text;
-    }
-    text += "\nWhat the paper leaves open in its scheduler's own rule, which no row of the baseline can tell: each value ran in the fitted setting, \
-             and the claims named judge it; the others test it.\n\n| what | value | judged by | comparisons that agree | measured |\n|---|---|---|---:|---|\n";
     for read in &fit.readings {
-        for (label, agree, cells, detail) in &read.tried {
+        let _ = writeln!(
+            text,
+            "\nReadings of the scheduler's own rule, {}, judged in the fitted setting by the claim {}:\n\n\
+             | reading | comparisons that agree |\n|---|---:|",
+            read.name,
+            read.judged_by.join(", ")
+        );
+        for (label, agree, cells, _) in &read.tried {
             let shown = if *label == read.best { format!("**{label}**") } else { label.clone() };
-            let (name, by) = (&read.name, read.judged_by.join(", "));
-            let _ = writeln!(text, "| {name} | {shown} | {by} | {agree} of {cells} | {detail} |");
+            let _ = writeln!(text, "| {shown} | {agree} of {cells} |");
         }
-    }
-    text += "\n";
-    for reading in &outcome.paper.unknowns.readings {
-        let _ = writeln!(text, "- {}: {} ({}).", reading.name, reading.why, reading.source);
     }
     text
 }
@@ -245,14 +248,9 @@ fn fitted(outcome: &Outcome) -> String {
     if let Some(fit) = &outcome.paper.fitted {
         let _ = writeln!(
             text,
-            "`{}` tried {} settings. Distance (root mean square of the logarithm of measured over published): {:.3} in the best, {:.3} as ruled. \
-             The last population is within {:.3}; of settings drawn from the prior {:.1} % are as near.\n",
-            fit.command,
-            fit.tried,
-            fit.distance,
-            fit.ruled,
-            fit.threshold,
-            fit.prior_share * 100.0
+            "`{}` tried {} settings. Distance (root mean square of the logarithm of measured over \
+             published): {:.3} in the best, {:.3} as assumed.\n",
+            fit.command, fit.tried, fit.distance, fit.ruled
         );
         if let Some(choice) = &fit.choice {
             let _ = writeln!(text, "{}\n", choice.words(fit.distance));
@@ -260,20 +258,10 @@ fn fitted(outcome: &Outcome) -> String {
         if let Some(tested) = &fit.self_test {
             let _ = writeln!(text, "{}\n", tested.words());
         }
-        text += "| setting | best | 80 % of the last population | distance grows by, if it alone is changed | least distance with it left at |\n|---|---|---|---|---|\n";
+        text += "| setting | best | distance grows by, if it alone is changed |\n|---|---|---|\n";
         for value in &fit.values {
-            let fixed: Vec<String> =
-                value.fixed.iter().map(|(label, distance)| format!("{label}: {distance:.3}")).collect();
-            let _ = writeln!(
-                text,
-                "| {} | {} | {} | {:+.3} to {:+.3} | {} |",
-                value.name,
-                value.best,
-                value.region,
-                value.matters.0,
-                value.matters.1,
-                if fixed.is_empty() { "-".into() } else { fixed.join(", ") }
-            );
+            let (least, most) = value.matters;
+            let _ = writeln!(text, "| {} | {} | {least:+.3} to {most:+.3} |", value.name, value.best);
         }
         if fit.values.iter().any(|value| !value.marginal.is_empty()) {
             let _ = writeln!(
@@ -284,14 +272,18 @@ fn fitted(outcome: &Outcome) -> String {
         }
         text += &inside(outcome);
         text += &ranks(outcome);
-        text += &readings(outcome, fit);
+        text += &readings(fit);
     }
     if !outcome.paper.plan.open.is_empty() {
-        text += "\nEach alone, beside the ruled setting:\n\n| setting | as ruled | also run | why it is open |\n|---|---|---|---|\n";
+        let _ = writeln!(
+            text,
+            "\nAlso run, each alone ([why](../../papers/{}/paper.toml)):\n\n\
+             | setting | as assumed | also |\n|---|---|---|",
+            outcome.paper.name
+        );
         for open in &outcome.paper.plan.open {
             let others: Vec<&str> = open.values.iter().map(|value| value.label.as_str()).collect();
-            let _ =
-                writeln!(text, "| {} | {} | {} | {} |", open.name, open.main, others.join("; "), open.why);
+            let _ = writeln!(text, "| {} | {} | {} |", open.name, open.main, others.join("; "));
         }
     }
     text
@@ -301,7 +293,8 @@ fn fitted(outcome: &Outcome) -> String {
 fn inside(outcome: &Outcome) -> String {
     let unknowns = &outcome.paper.unknowns;
     let mut text = String::from(
-        "\n| figure | rows | cells | within 10 %, as ruled | fitted | within 25 %, as ruled | fitted | log-RMS, as ruled | fitted |\n|---|---|---:|---:|---:|---:|---:|---:|---:|\n",
+        "\n| figure | rows | cells | within 10 %, as assumed | fitted | within 25 %, as assumed | fitted | \
+         log-RMS, as assumed | fitted |\n|---|---|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     for (place, figure) in
         outcome.paper.plan.figures.iter().enumerate().filter(|(_, figure)| figure.against.is_none())
@@ -358,11 +351,9 @@ fn inside(outcome: &Outcome) -> String {
     text
 }
 
-/// Of the pairs of published cells of a row, how many have the published order here.
+/// Of the pairs of published cells of the same row, how many have the published order here.
 fn ranks(outcome: &Outcome) -> String {
-    let mut text = String::from(
-        "\nOrder within a row: of the pairs of columns whose published values differ, those in the published order.\n\n| figure | row | pairs | as ruled | fitted |\n|---|---|---:|---:|---:|\n",
-    );
+    let mut text = String::new();
     for (place, figure) in
         outcome.paper.plan.figures.iter().enumerate().filter(|(_, figure)| figure.against.is_none())
     {
@@ -373,6 +364,7 @@ fn ranks(outcome: &Outcome) -> String {
         if figure.columns.iter().any(|column| column.metric.is_some()) {
             continue;
         }
+        let mut sum = (0, 0, 0);
         for (row, line) in figure.rows.iter().enumerate() {
             let printed: Vec<(usize, f64)> = (0..figure.columns.len())
                 .filter_map(|column| {
@@ -390,12 +382,20 @@ fn ranks(outcome: &Outcome) -> String {
                 )
             };
             let ((pairs, ruled), (_, found)) = (agree(main), agree(fitted));
-            if pairs > 0 {
-                let _ = writeln!(text, "| {} | {} | {pairs} | {ruled} | {found} |", figure.id, line.label);
-            }
+            sum = (sum.0 + pairs, sum.1 + ruled, sum.2 + found);
+        }
+        let (pairs, ruled, found) = sum;
+        if pairs > 0 {
+            let _ = writeln!(text, "| {} | {pairs} | {ruled} | {found} |", figure.id);
         }
     }
-    text
+    if text.is_empty() {
+        return text;
+    }
+    format!(
+        "\nPairs of cells of the same row that have the published order:\n\n\
+         | figure | pairs | as assumed | fitted |\n|---|---:|---:|---:|\n{text}"
+    )
 }
 
 /// Pairs of published values that differ, and how many of them have the same order here.
@@ -411,9 +411,10 @@ fn claims(
     note: &dyn Fn(&str) -> Result<Option<String>, PaperError>,
 ) -> Result<String, PaperError> {
     let mut text = String::from(
-        "\n## Claims\n\n| claim | verdict | agree | as ruled | fitted | other settings in which it is reproduced |\n|---|---|---|---|---|---:|\n",
+        "\n## Claims\n\n| | claim | verdict | comparisons that agree | as assumed | fitted | \
+         reproduced in other settings |\n|---:|---|---|---|---|---|---:|\n",
     );
-    for judgement in &outcome.judgements {
+    for (place, judgement) in outcome.judgements.iter().enumerate() {
         let of = |variant: &str| judgement.settings.iter().find(|setting| setting.variant == variant);
         let others: Vec<_> =
             judgement.settings.iter().filter(|it| ![MAIN, FITTED].contains(&it.variant.as_str())).collect();
@@ -421,7 +422,8 @@ fn claims(
         let detail = |variant: &str| of(variant).map_or("-".into(), |setting| shortened(&setting.detail));
         let _ = writeln!(
             text,
-            "| {} ({}) | **{}** | {} | {} | {} | {} |",
+            "| {} | {} ({}) | **{}** | {} | {} | {} | {} |",
+            place + 1,
             judgement.text,
             judgement.figure,
             judgement.verdict.words(),
@@ -431,63 +433,78 @@ fn claims(
             if others.is_empty() { "-".into() } else { format!("{holding} of {}", others.len()) }
         );
     }
-    for judgement in &outcome.judgements {
+    for (place, judgement) in outcome.judgements.iter().enumerate() {
         if let Some(note) = note(&judgement.id)? {
-            let _ = writeln!(text, "\n**{}**: {}. {note}", judgement.text, judgement.verdict.words());
+            let _ = writeln!(text, "\n{}{note}", note_of(place));
         }
     }
     Ok(text)
 }
 
-/// The first few comparisons; all of them are in the table of numbers.
+/// One or two comparisons, or how many there are: their numbers are in the figures' tables.
 pub(super) fn shortened(detail: &str) -> String {
-    let parts: Vec<&str> = detail.split("; ").collect();
-    if parts.len() <= 6 {
-        return detail.into();
+    match detail.split("; ").count() {
+        1 | 2 => detail.into(),
+        more => format!("{more} comparisons"),
     }
-    format!("{}; and {} more", parts[..4].join("; "), parts.len() - 4)
 }
 
 fn numbers(outcome: &Outcome, figure: &Figure, grids: &[&Grid]) -> String {
     let Some(main) = grids.iter().find(|grid| grid.variant == MAIN) else { return String::new() };
-    let mut text = String::from("| row | setting |");
-    for column in &figure.columns {
-        let _ = write!(text, " {} |", column.label);
+    let fitted = grids.iter().find(|grid| grid.variant == FITTED);
+    let found = |row: &str, column: &str| {
+        let mut published = outcome.paper.published.iter();
+        published.find(|number| number.table == figure.id && number.row == row && number.column == column)
+    };
+    let is_published = figure
+        .rows
+        .iter()
+        .any(|row| figure.columns.iter().any(|column| found(&row.label, &column.label).is_some()));
+    // What is only measured in one setting needs no column for it.
+    let setting = |name: &str| {
+        if fitted.is_some() || is_published { format!(" {name} |") } else { String::new() }
+    };
+    let units = (0..figure.columns.len()).map(|column| {
+        let shown = |row: usize| super::report::shown(figure, main, row, column);
+        (0..figure.rows.len()).find_map(shown).map_or("", |(_, unit)| unit)
+    });
+    let units: Vec<&str> = units.collect();
+    let common = units.first().filter(|first| units.iter().all(|unit| unit == *first));
+    let row = match common {
+        Some(unit) if !unit.is_empty() => format!("row, in {unit}"),
+        _ => "row".into(),
+    };
+    let mut text = format!("| {row} |{}", setting("setting"));
+    for (column, unit) in figure.columns.iter().zip(&units) {
+        let unit = if common.is_some() || unit.is_empty() { String::new() } else { format!(", {unit}") };
+        let _ = write!(text, " {}{unit} |", column.label);
     }
-    text += "\n|---|---|";
+    let _ = write!(text, "\n|---|{}", if setting("").is_empty() { "" } else { "---|" });
     text += &"---:|".repeat(figure.columns.len());
     text += "\n";
-    let fitted = grids.iter().find(|grid| grid.variant == FITTED);
     for (row, line) in figure.rows.iter().enumerate() {
         let printed: Vec<String> = figure
             .columns
             .iter()
             .map(|column| {
-                let found = outcome.paper.published.iter().find(|number| {
-                    number.table == figure.id && number.row == line.label && number.column == column.label
-                });
+                let found = found(&line.label, &column.label);
                 found.map_or(String::new(), |number| self::number(number.value))
             })
             .collect();
         if printed.iter().any(|cell| !cell.is_empty()) {
-            let _ = writeln!(text, "| {} | published | {} |", line.label, printed.join(" | "));
+            let _ = writeln!(text, "| {} |{} {} |", line.label, setting("published"), printed.join(" | "));
         }
         for grid in [Some(main), fitted].into_iter().flatten() {
             let cells: Vec<String> = (0..figure.columns.len())
                 .map(|column| {
-                    let Some((values, unit)) = super::report::shown(figure, grid, row, column) else {
+                    let Some((values, _)) = super::report::shown(figure, grid, row, column) else {
                         return "-".into();
                     };
-                    let around = stats::mean_interval(&values, outcome.seed)
-                        .map_or(String::new(), |(low, high)| format!(" [{}, {}]", number(low), number(high)));
-                    format!(
-                        "{}{around} {unit}{}",
-                        number(stats::mean(&values)),
-                        super::report::cut_off(&grid.cells[row][column])
-                    )
+                    let cut = super::report::cut_off(&grid.cells[row][column]);
+                    number(stats::mean(&values)) + &cut
                 })
                 .collect();
-            let _ = writeln!(text, "| {} | {} | {} |", line.label, grid.variant, cells.join(" | "));
+            let _ = writeln!(text, "| {} |{} {} |", line.label, setting(&grid.variant), cells.join(" | "));
         }
     }
     text

@@ -60,7 +60,7 @@ pub(super) struct Variant {
 }
 
 /// The label of the main settings.
-pub(super) const MAIN: &str = "as ruled";
+pub(super) const MAIN: &str = "as assumed";
 
 /// The label of the fitted setting.
 pub(super) const FITTED: &str = "fitted";

@@ -148,7 +148,7 @@ mod tests {
             }
         }
         let registries = Registries::builtin();
-        // The fitted setting is of another figure: this one is run as ruled, but for the reading.
+        // The fitted setting is of another figure: this one is run as assumed, but for the reading.
         paper.unknowns.fitted = vec!["fig5".into()];
         paper.unknowns.claims.clear();
         paper.unknowns.held_out.clear();

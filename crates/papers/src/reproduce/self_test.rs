@@ -22,7 +22,7 @@ pub struct SelfTest {
     pub choices: (usize, usize),
     /// By known setting: the distance of the best setting from the table that it was fitted to.
     pub fitted: Vec<f64>,
-    /// By known setting: its distance from the cells that the fit doesn't see, and that of the setting as ruled.
+    /// By known setting: its distance from the cells that the fit doesn't see, and that of the setting as assumed.
     pub held_out: Vec<(f64, f64)>,
 }
 

@@ -107,6 +107,8 @@ impl Environment {
             parameters: &[],
             presets: &[],
             exceptions: &[],
+            kernels: &[],
+            compared_by_default: true,
             build: |_| testing::build("minrtt"),
         };
         let its = Arc::clone(&exchange);

@@ -47,6 +47,8 @@ async fn a_scheduler_sees_messages_and_their_deadlines() {
         parameters: &[],
         presets: &[],
         exceptions: &[],
+        kernels: &[],
+        compared_by_default: true,
         build: |_| Box::new(Noting),
     };
     let mut config = config();

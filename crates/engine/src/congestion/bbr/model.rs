@@ -164,7 +164,8 @@ impl Path {
         self.design.unwrap_or(Design { loss: 0.02, beta: 0.7, headroom: 0.15 })
     }
 
-    /// BBRUpdateOnACK (section 5.2.3). Returns whether samples of what is sent next are to count as application-limited.
+    /// BBRUpdateOnACK (section 5.2.3). Returns whether samples of what is sent next are to count as
+    /// application-limited.
     pub fn on_sample(&mut self, subflow: &mut SubflowMetrics, sample: &RateSample) -> bool {
         let in_recovery = matches!(subflow.ca_state, CaState::Recovery | CaState::Loss);
         if self.recovering && !in_recovery {
@@ -320,7 +321,8 @@ impl Path {
         }
     }
 
-    /// IsInflightTooHigh (section 5.5.10.2). Without SACK several losses of a round are found one after another: the same rule.
+    /// IsInflightTooHigh (section 5.5.10.2). Without SACK several losses of a round are found one after
+    /// another: the same rule.
     pub fn is_inflight_too_high(&self, lost: u32, tx_in_flight: u32) -> bool {
         f64::from(lost) > f64::from(tx_in_flight) * self.design().loss
     }

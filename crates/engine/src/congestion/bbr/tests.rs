@@ -2,6 +2,7 @@
 
 use super::super::testing::{build, subflow, subflows};
 use super::super::{CongestionControl, LossCause, LostSegments, RateSample};
+use crate::congestion::Subflows;
 use crate::metrics::{CaState, SubflowMetrics};
 use crate::{MILLISECOND, SECOND};
 
@@ -30,8 +31,8 @@ impl Link {
         let mut list = subflows(&[subflow(10, 40)]);
         (list[0].ssthresh, list[0].totals.delivered) = (u32::MAX, 0);
         let mut bbr = build(text);
-        bbr.subflow_added(&mut list, 0, 0);
-        bbr.before_transmit(&mut list, 0, 0, true);
+        bbr.subflow_added(&mut Subflows::new(&mut list, 0), 0);
+        bbr.before_transmit(&mut Subflows::new(&mut list, 0), 0, true);
         let (left, delivered, prior, rtt) = (0, 0, 0, RTT);
         Link { bbr, subflows: list, now: 0, bdp, queue: 0, lose: 0, sent: 0, left, delivered, prior, rtt }
     }
@@ -95,7 +96,7 @@ impl Link {
             lost,
             cwnd_limited: false,
         };
-        self.bbr.on_sample(&mut self.subflows, 0, &sample);
+        self.bbr.on_sample(&mut Subflows::new(&mut self.subflows, 0), &sample);
     }
 
     /// The rest of a round trip.
@@ -172,7 +173,8 @@ fn probe_bw_cycles_through_its_states_with_their_gains() {
 
 #[test]
 fn the_next_probe_comes_within_63_rounds_and_three_seconds() {
-    // Section 5.3.3.5.2: with 30 segments the Reno time scale, with 1000 the wall clock of 2 to 3 s, which is 50 to 75 rounds.
+    // Section 5.3.3.5.2: with 30 segments the Reno time scale, with 1000 the wall clock of 2 to 3 s, which is
+    // 50 to 75 rounds.
     for (bdp, rounds) in [(30, 20..=31), (1000, 45..=64)] {
         let mut link = Link::new("bbr", bdp);
         // The clock begins anew after ProbeRTT (section 5.3.4.4).
@@ -283,10 +285,10 @@ fn recovery_restores_the_window_that_it_found() {
         tx_in_flight: 1,
         ..RateSample::default()
     };
-    link.bbr.on_sample(&mut link.subflows, 0, &one);
+    link.bbr.on_sample(&mut Subflows::new(&mut link.subflows, 0), &one);
     assert_eq!(link.subflows[0].cwnd, 4, "MinPipeCwnd");
     link.subflows[0].ca_state = CaState::Open;
-    link.bbr.on_sample(&mut link.subflows, 0, &one);
+    link.bbr.on_sample(&mut Subflows::new(&mut link.subflows, 0), &one);
     assert!(link.subflows[0].cwnd >= cwnd, "{} of {cwnd}", link.subflows[0].cwnd);
 }
 
@@ -316,6 +318,6 @@ fn after_an_idle_time_it_paces_at_the_bandwidth() {
     let mut link = Link::new("bbr", 100);
     link.until(5);
     assert_eq!(link.subflows[0].rate.pacing, (1.25 * 0.99 * 2_500_000.0) as u64);
-    link.bbr.before_transmit(&mut link.subflows, 0, link.now + SECOND, true);
+    link.bbr.before_transmit(&mut Subflows::new(&mut link.subflows, 0), link.now + SECOND, true);
     assert_eq!(link.subflows[0].rate.pacing, (0.99 * 2_500_000.0) as u64);
 }

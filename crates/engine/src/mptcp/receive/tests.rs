@@ -176,8 +176,8 @@ fn a_buffer_that_grows_at_once_is_offered_bit_by_bit_and_the_subflow_that_opened
     assert_eq!(side.buffer.window(), 1_000_000, "no further than the buffer");
 }
 
-/// A 6.18 kernel, by `ss -tMim`: rb131072 is 65,536 bytes of window while one subflow has had no data, rb235936 117,968,
-/// rb382600 191,300; and that is 234,641 once both have, without having grown.
+/// A 6.18 kernel, by `ss -tMim`: rb131072 is 65,536 bytes of window while one subflow has had no data,
+/// rb235936 117,968, rb382600 191,300; and that is 234,641 once both have, without having grown.
 #[test]
 fn a_subflow_without_data_makes_the_window_smaller() {
     let mut side: ReceiveSide<Bytes> = ReceiveSide::new(65_536, 6 << 20, 0);
@@ -227,8 +227,8 @@ fn the_end_takes_one_number() {
     assert_eq!(side.ack(), 4);
 }
 
-/// In Linux 3.14 the connection has one limit (`tcp_grow_window` of MPTCP 0.89 raises the meta socket's), and what comes on either
-/// subflow opens it.
+/// In Linux 3.14 the connection has one limit (`tcp_grow_window` of MPTCP 0.89 raises the meta socket's), and
+/// what comes on either subflow opens it.
 #[test]
 fn an_old_hosts_window_opens_with_what_comes_on_any_subflow() {
     let mut side: ReceiveSide<Bytes> = ReceiveSide::new(187_200, 3 << 20, 20);
@@ -240,8 +240,8 @@ fn an_old_hosts_window_opens_with_what_comes_on_any_subflow() {
     assert_eq!(side.buffer.opened, 28_960 + 10 * 2 * 1460);
 }
 
-/// A subflow that joins brings its own first window and buffer (`mptcp_init_buffer_space` of MPTCP 0.89), where the buffer may grow;
-/// today's has the connection's.
+/// A subflow that joins brings its own first window and buffer (`mptcp_init_buffer_space` of MPTCP 0.89),
+/// where the buffer may grow; today's has the connection's.
 #[test]
 fn on_an_old_host_a_new_subflow_adds_its_window() {
     let joined = |max, segments| {

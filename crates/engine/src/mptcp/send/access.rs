@@ -2,9 +2,14 @@
 
 use ropewalk_wire::Payload;
 
-use super::SendSide;
+use super::{Cork, SendSide};
 use crate::Nanos;
 use crate::config::BufferConfig;
+use crate::mptcp::chunks::{LONGEST_MAPPING, Sent};
+use crate::mptcp::event_queue::EventQueue;
+use crate::mptcp::messages::Messages;
+use crate::mptcp::stats::Event;
+use crate::scheduler::Chunk;
 
 /// One method that returns a field.
 macro_rules! read {
@@ -43,9 +48,12 @@ impl<P> SendSide<P> {
         declared: Option<u64>,
         /// Since when nothing new was acknowledged, for the user timeout.
         progress_at: Nanos,
+        /// How often the connection-level timer fired in a row.
+        backoff: u32,
     }
 
-    /// Takes note of a window relative to the DATA_ACK `acked`. Whether both say nothing new: no byte acknowledged, no window opened.
+    /// Takes note of a window relative to the DATA_ACK `acked`. Whether both say nothing new: no byte
+    /// acknowledged, no window opened.
     #[inline(always)]
     pub fn is_repeated(&mut self, acked: u64, window: u64) -> bool {
         let is_repeated = acked == self.una && acked + window <= self.window_end;
@@ -82,10 +90,18 @@ impl<P: Payload> SendSide<P> {
         self.reserved = bytes;
     }
 
-    /// Something new was acknowledged, or the connection begins to wait for it: the user timeout runs from now on.
+    /// Something new was acknowledged, or the connection begins to wait for it: the user timeout runs from
+    /// now on.
     #[inline]
     pub fn progress(&mut self, now: Nanos) {
         self.progress_at = now;
+    }
+
+    /// Whether a DATA_ACK up to `acked` may be true. What was written but never handed to a subflow can't
+    /// have arrived: such a DATA_ACK is ignored, as by Linux.
+    #[inline]
+    pub fn may_acknowledge(&self, acked: u64) -> bool {
+        acked <= self.next_offset() + u64::from(self.closed && self.unsent == 0)
     }
 
     /// The peer acknowledged the DATA_FIN.
@@ -104,11 +120,107 @@ impl<P: Payload> SendSide<P> {
         self.writer_waits |= !has_space;
     }
 
-    /// Whether the application, which waits for space, is to be told of it now: once.
-    pub fn take_writable(&mut self) -> bool {
-        let tells = self.writer_waits && self.writable();
-        self.writer_waits &= !tells;
-        tells
+    /// Tells the application, which waits for space, once there is enough.
+    pub fn wake_writer(&mut self, events: &mut EventQueue) {
+        if self.writer_waits && self.writable() {
+            self.writer_waits = false;
+            events.push(Event::Writable);
+        }
+    }
+
+    /// How many bytes, of `most`, should be written next so that they fill super-segments of `segments`
+    /// segments of `mss` bytes behind what isn't sent yet: each piece of the application's ends a
+    /// super-segment, and a segment that spans two pieces is copied.
+    pub fn aligned_bytes(&self, most: u64, segments: u32, mss: u64) -> u64 {
+        let whole = u64::from(segments.max(1)).min(LONGEST_MAPPING / mss).max(1) * mss;
+        let spanning = (mss - self.unsent % mss) % mss;
+        match most.checked_sub(spanning).map(|left| left / whole) {
+            None | Some(0) => most,
+            Some(count) => spanning + count * whole,
+        }
+    }
+
+    /// A range was handed to a subflow.
+    #[inline]
+    pub fn insert_chunk(&mut self, chunk: Chunk) {
+        self.chunks.insert(chunk);
+    }
+
+    /// The range in flight that holds `offset`.
+    pub fn chunk_at(&self, offset: u64) -> Option<Chunk> {
+        self.chunks.find(offset).map(Sent::chunk)
+    }
+
+    /// How many ranges are in flight.
+    pub fn chunk_count(&self) -> usize {
+        self.chunks.len()
+    }
+
+    /// Whether some range may wait for reinjection.
+    #[inline]
+    pub fn has_reinjections(&self) -> bool {
+        !self.reinjections.is_empty()
+    }
+
+    /// The messages that the application marks, from the first that isn't acknowledged.
+    fn messages(&mut self) -> &mut Messages {
+        let messages = self.messages.get_or_insert_default();
+        messages.forget(self.una);
+        messages
+    }
+
+    /// The next `bytes` bytes are a message.
+    #[cold]
+    pub fn begin_message(&mut self, bytes: u64, deadline: Option<Nanos>) {
+        let written = self.written;
+        self.messages().begin(written, bytes, deadline);
+    }
+
+    /// A message ends with what is written.
+    #[cold]
+    pub fn end_message(&mut self, deadline: Option<Nanos>) {
+        let written = self.written;
+        self.messages().end(written, deadline);
+    }
+
+    /// Whether the application corks the stream.
+    #[inline]
+    pub fn is_cork_on(&self) -> bool {
+        self.cork.on
+    }
+
+    /// Corks the stream or uncorks it.
+    pub fn set_cork(&mut self, on: bool) {
+        self.cork = Cork { on, overdue: false };
+    }
+
+    /// Whether the cork has held data for its time: what is written by now goes.
+    pub fn is_cork_overdue(&self) -> bool {
+        self.cork.overdue
+    }
+
+    /// Says whether it has.
+    #[inline]
+    pub fn set_cork_overdue(&mut self, overdue: bool) {
+        self.cork.overdue = overdue;
+    }
+
+    /// Whether less than a segment is held back.
+    #[inline]
+    pub fn holds_back(&self) -> bool {
+        self.cork.on && !self.cork.overdue
+    }
+
+    /// The connection-level timer fired. Returns how often in a row.
+    pub fn back_off(&mut self) -> u32 {
+        self.backoff += 1;
+        self.backoff
+    }
+
+    /// Something new was acknowledged, or the window opened.
+    #[inline]
+    pub fn reset_backoff(&mut self) {
+        self.backoff = 0;
     }
 
     /// The application declares the flow's size.

@@ -16,7 +16,7 @@ use crate::metrics::SubflowMetrics;
 use crate::scheduler::minrtt::send_on;
 use crate::scheduler::text::{no_room, nothing_to_send};
 use crate::scheduler::{Decision, Event, Rationale, Scheduler, View};
-use crate::{Nanos, SubflowId};
+use crate::{MAX_SUBFLOWS, Nanos, SubflowId};
 
 /// Least and greatest smoothed RTT seen; 0: none yet.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,7 +30,7 @@ pub(super) struct BlestLinux {
     lambda: f64,
     corrected: Nanos,
     retransmitted: bool,
-    seen: [Extremes; 32],
+    seen: [Extremes; MAX_SUBFLOWS],
 }
 
 /// How long a further segment stays on `slow`.
@@ -55,7 +55,7 @@ pub(super) fn segments_during(fast: &SubflowMetrics, seen: Extremes, time: Nanos
 
 impl BlestLinux {
     pub(super) fn new(lambda: f64) -> Self {
-        BlestLinux { lambda, corrected: 0, retransmitted: false, seen: [Extremes::default(); 32] }
+        BlestLinux { lambda, corrected: 0, retransmitted: false, seen: [Extremes::default(); MAX_SUBFLOWS] }
     }
 
     fn observe(&mut self, subflow: &SubflowMetrics) -> Extremes {

@@ -90,7 +90,8 @@ fn lambda_moves_once_per_fast_rtt() {
     assert_eq!(after(&mut scene, 2000, true), 10.0);
 }
 
-/// With `rise=4`, as in the kernel's module, lambda returns to where it was if one RTT of the fast subflow in five is blocked.
+/// With `rise=4`, as in the kernel's module, lambda returns to where it was if one RTT of the fast subflow in
+/// five is blocked.
 #[test]
 fn blocking_may_move_lambda_further_than_its_absence() {
     let blest = &mut *build("blest(delta=0.25, rise=4)");
@@ -289,7 +290,8 @@ fn linux_remembers_extremes_and_forgets_them_with_the_subflow() {
     assert_eq!(scene.chosen(blest), Some(1), "40 ms: 5 rounds, 310 segments");
 }
 
-/// With a floor lambda stays above it; where only considered round trips count, those in which F had room don't.
+/// With a floor lambda stays above it; where only considered round trips count, those in which F had room
+/// don't.
 #[test]
 fn the_correction_has_a_floor_and_may_skip_round_trips() {
     let quiet = |text: &str, in_flight: u32| {
@@ -310,7 +312,8 @@ fn the_correction_has_a_floor_and_may_skip_round_trips() {
     assert_eq!(quiet("blest(delta=0.1, corrects=considered)", 9), 1.0, "S was never considered");
 }
 
-/// The send buffer is full and the writer has more: what it holds is the send window, however large the receiver's is.
+/// The send buffer is full and the writer has more: what it holds is the send window, however large the
+/// receiver's is.
 #[test]
 fn a_full_send_buffer_is_the_send_window() {
     let full = |in_flight: u32, buffer: u64| {

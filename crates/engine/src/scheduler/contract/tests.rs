@@ -6,7 +6,7 @@ use super::super::testing::{Model, Pipe, Scene, build, subflow, unmeasured};
 use super::super::{Decision, Event, Rationale, Scheduler, View, builtin};
 use super::{cases, departures};
 use crate::MILLISECOND;
-use crate::contract::{check, is_exempt, variants};
+use crate::departures::{check, is_exempt, variants};
 
 #[test]
 fn every_scheduler_keeps_the_contract_or_declares_its_exceptions() {
@@ -102,8 +102,8 @@ fn every_decision_of_a_run_has_a_reason() {
     }
 }
 
-/// Nothing is known of a subflow without a round-trip sample: as long as it has room, a scheduler may try it; full,
-/// it isn't worth a wait while another has room, however slow that is.
+/// Nothing is known of a subflow without a round-trip sample: as long as it has room, a scheduler may try it;
+/// full, it isn't worth a wait while another has room, however slow that is.
 #[test]
 fn no_scheduler_waits_for_a_subflow_without_a_sample() {
     for (text, _) in variants(&builtin()) {

@@ -1,28 +1,32 @@
-//! DAPS as the paper's first author wrote it for the out-of-tree Linux kernel (vkirany/mptcp-kau, net/mptcp/mptcp_daps.c, "Simone
-//! Ferlin", version 0.89).
+//! DAPS as the paper's first author wrote it for the out-of-tree Linux kernel (vkirany/mptcp-kau,
+//! net/mptcp/mptcp_daps.c, "Simone Ferlin", version 0.89).
 //!
-//! It differs from Algorithm 1 in what the plan counts and in how it is followed. The plan is an order of packets: in order of the
-//! time t = 1 to lcm(D), C_i packets for path i at each multiple of D_i, the path of the least srtt first at equal t. The next data
-//! goes to the path whose turn it is, as a packet of up to an MSS, and a shorter packet counts as one. Nothing waits for t, and the
-//! congestion window isn't asked: a packet joins the queue of its subflow, as in `otias`. The plan is followed to its end,
-//! whatever becomes of windows and round-trip times; a subflow in RTO recovery loses the slots that pass by. D_i is
-//! rounded to 4 ms. C_i is the congestion window smoothed as RTTs are (7/8 of the old, 1/8 of the new), once per round trip.
+//! It differs from Algorithm 1 in what the plan counts and in how it is followed. The plan is an order of
+//! packets: in order of the time t = 1 to lcm(D), C_i packets for path i at each multiple of D_i, the path of
+//! the least srtt first at equal t. The next data goes to the path whose turn it is, as a packet of up to an
+//! MSS, and a shorter packet counts as one. Nothing waits for t, and the congestion window isn't asked: a
+//! packet joins the queue of its subflow, as in `otias`. The plan is followed to its end, whatever becomes of
+//! windows and round-trip times; a subflow in RTO recovery loses the slots that pass by. D_i is rounded to 4
+//! ms. C_i is the congestion window smoothed as RTTs are (7/8 of the old, 1/8 of the new), once per round
+//! trip.
 //!
-//! Rulings: a round trip is an srtt, where the module compares sequence numbers. A queue that takes no further segment is waited
-//! for; the module has no such limit. A subflow without a round-trip sample isn't in a plan; without any sample `minrtt` decides,
-//! as there. Reinjected data follows the connection's rule; there it takes the plan's next place. The module's opportunistic
-//! retransmission takes the first chunk that a subflow with room hasn't sent: `paper` is nearest.
+//! Rulings: a round trip is an srtt, where the module compares sequence numbers. A queue that takes no
+//! further segment is waited for; the module has no such limit. A subflow without a round-trip sample isn't
+//! in a plan; without any sample `minrtt` decides, as there. Reinjected data follows the connection's rule;
+//! there it takes the plan's next place. The module's opportunistic retransmission takes the first chunk that
+//! a subflow with room hasn't sent: `paper` is nearest.
 //!
-//! The module's unit is a quarter of `quantum`: milliseconds by its comments. But it takes the srtt of Linux 3.15 and later, which
-//! is in microseconds, for milliseconds. With that unit, `quantum=0.004`, a plan holds windows and delays of one moment for
-//! minutes, and where the lcm exceeds a 32-bit integer there is no plan, and `minrtt` decides until there is one.
+//! The module's unit is a quarter of `quantum`: milliseconds by its comments. But it takes the srtt of Linux
+//! 3.15 and later, which is in microseconds, for milliseconds. With that unit, `quantum=0.004`, a plan holds
+//! windows and delays of one moment for minutes, and where the lcm exceeds a 32-bit integer there is no plan,
+//! and `minrtt` decides until there is one.
 
 use super::{CaState, ENTRY};
 use crate::metrics::SubflowMetrics;
 use crate::scheduler::minrtt::send_on;
 use crate::scheduler::text::{Subflow, no_room, nothing_to_send};
 use crate::scheduler::{Decision, Event, Rationale, Scheduler, View};
-use crate::{Nanos, SubflowId};
+use crate::{MAX_SUBFLOWS, Nanos, SubflowId};
 
 /// One path's part of the plan, and its progress.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,7 +53,7 @@ impl Leg {
 struct Plan {
     /// lcm(D); 0 if it exceeds what the module's integer holds.
     span: u64,
-    legs: [Leg; 32],
+    legs: [Leg; MAX_SUBFLOWS],
     len: usize,
 }
 
@@ -67,7 +71,7 @@ pub(super) struct DapsLinux {
     quantum: Nanos,
     horizon: Nanos,
     plan: Plan,
-    windows: [Window; 32],
+    windows: [Window; MAX_SUBFLOWS],
 }
 
 /// D_i is rounded to a multiple of this many of the module's units (`round_delay`).
@@ -88,7 +92,7 @@ fn takes_part(view: &View<'_>, subflow: &SubflowMetrics) -> bool {
 }
 
 impl Plan {
-    fn make(&mut self, view: &View<'_>, windows: &[Window; 32], quantum: Nanos, horizon: Nanos) {
+    fn make(&mut self, view: &View<'_>, windows: &[Window; MAX_SUBFLOWS], quantum: Nanos, horizon: Nanos) {
         self.len = 0;
         let measured = |subflow: &&SubflowMetrics| takes_part(view, subflow) && subflow.rtt.smoothed > 0;
         let (mut span, mut longest) = (1, 1);
@@ -134,7 +138,7 @@ impl Plan {
 
 impl DapsLinux {
     pub(super) fn new(quantum: Nanos, horizon: Nanos) -> Self {
-        DapsLinux { quantum, horizon, plan: Plan::default(), windows: [Window::default(); 32] }
+        DapsLinux { quantum, horizon, plan: Plan::default(), windows: [Window::default(); MAX_SUBFLOWS] }
     }
 
     /// Samples the congestion windows.

@@ -1,5 +1,5 @@
-//! What `ropewalk` keeps of one subflow: how much its link has still to send, and when a segment given to it would arrive. The
-//! link's rate is the engine's estimate.
+//! What `ropewalk` keeps of one subflow: how much its link has still to send, and when a segment given to it
+//! would arrive. The link's rate is the engine's estimate.
 
 use crate::Nanos;
 use crate::metrics::SubflowMetrics;
@@ -73,8 +73,8 @@ impl Path {
         subflow.last_progress.max(self.busy_since) + subflow.rtt.smoothed + ack_slack(subflow)
     }
 
-    /// Nanoseconds that the link has still to send. It can't be more than all that is in flight; and what is in flight beyond a
-    /// round trip's worth waits in the queue.
+    /// Nanoseconds that the link has still to send. It can't be more than all that is in flight; and what is
+    /// in flight beyond a round trip's worth waits in the queue.
     #[inline]
     fn queue(&self, subflow: &SubflowMetrics, now: Nanos) -> f64 {
         let flying = f64::from(subflow.in_flight()) * f64::from(subflow.mss) + subflow.queued_bytes as f64;
@@ -82,16 +82,16 @@ impl Path {
         (self.free_at - now as f64).max(all - subflow.rtt.min as f64).clamp(0.0, all)
     }
 
-    /// Nanoseconds until a segment arrives that is given to it as soon as its window has room: meanwhile the queue gets
-    /// shorter. Half the least round trip is the way.
+    /// Nanoseconds until a segment arrives that is given to it as soon as its window has room: meanwhile the
+    /// queue gets shorter. Half the least round trip is the way.
     #[inline]
     pub fn arrival(&self, subflow: &SubflowMetrics, now: Nanos) -> f64 {
         let wait = self.queue(subflow, now).max(self.room_in(subflow, now));
         subflow.rtt.min as f64 / 2.0 + wait + f64::from(subflow.mss) * self.cost(subflow)
     }
 
-    /// Nanoseconds until the last chunk arrives that it carries and that isn't repeated, which was sent at `sent_at`; below
-    /// zero: it has arrived.
+    /// Nanoseconds until the last chunk arrives that it carries and that isn't repeated, which was sent at
+    /// `sent_at`; below zero: it has arrived.
     #[inline]
     pub fn last_arrives(&self, subflow: &SubflowMetrics, now: Nanos, sent_at: Nanos, doubt: bool) -> f64 {
         if subflow.rtt.smoothed == 0 {
@@ -108,8 +108,8 @@ impl Path {
         subflow.rtt.min as f64 / 2.0 + queue.max(sent_at as f64 - now as f64)
     }
 
-    /// Nanoseconds until its window has room again: the oldest segment of a full window left as long before the latest as the
-    /// link took for the others.
+    /// Nanoseconds until its window has room again: the oldest segment of a full window left as long before
+    /// the latest as the link took for the others.
     #[inline]
     pub fn room_in(&self, subflow: &SubflowMetrics, now: Nanos) -> f64 {
         if subflow.window_space() > 0 {
@@ -120,8 +120,8 @@ impl Path {
         (self.last_sent as f64 + subflow.rtt.smoothed as f64 - spread - now as f64).max(0.0)
     }
 
-    /// Bytes that can arrive on it within `time`, of data that is given to it from now on: what its link carries, and what
-    /// its window admits round by round.
+    /// Bytes that can arrive on it within `time`, of data that is given to it from now on: what its link
+    /// carries, and what its window admits round by round.
     #[inline]
     pub fn delivers(&self, subflow: &SubflowMetrics, time: f64) -> f64 {
         let mss = f64::from(subflow.mss);

@@ -23,7 +23,8 @@ impl Model {
         self
     }
 
-    /// The application marks messages of `bytes` bytes in all that it writes; each is due so long after the one before.
+    /// The application marks messages of `bytes` bytes in all that it writes; each is due so long after the
+    /// one before.
     pub fn messages(mut self, bytes: u64, every: Nanos) -> Self {
         let count = self.stream.to_write / bytes;
         let message =

@@ -1,6 +1,7 @@
-//! A model connection: subflows are pipes of fixed round-trip time, segments leave them by arriving or by being lost, and
-//! the clock is virtual. It applies decisions as the engine does ([`Decision`]'s documentation), records every
-//! transmission, and every departure from the contract of [`crate::scheduler::contract`].
+//! A model connection: subflows are pipes of fixed round-trip time, segments leave them by arriving or by
+//! being lost, and the clock is virtual. It applies decisions as the engine does ([`Decision`]'s
+//! documentation), records every transmission, and every departure from the contract of
+//! [`crate::scheduler::contract`].
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};

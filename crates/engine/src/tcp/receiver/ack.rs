@@ -105,7 +105,8 @@ impl<P: Payload> Receiver<P> {
         Seq(common.peer_isn.wrapping_add(self.rcv_nxt as u32))
     }
 
-    /// Writes what every segment reports beside the acknowledgement number: window, timestamp, congestion echo.
+    /// Writes what every segment reports beside the acknowledgement number: window, timestamp, congestion
+    /// echo.
     #[inline(always)]
     pub fn write_ack(&mut self, common: &mut Common, cx: &Context<'_>, segment: &mut Segment<P>) {
         segment.window = self.advertise(common, cx) as u16;

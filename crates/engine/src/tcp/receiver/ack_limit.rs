@@ -5,8 +5,8 @@ use crate::{MILLISECOND, Nanos, SECOND};
 /// Challenge ACKs per second (RFC 5961 7; Linux's limit is per host, this one per subflow).
 const CHALLENGES: u32 = 10;
 
-/// Least time between answers to segments without data that aren't acceptable (Linux's `tcp_invalid_ratelimit`). Two ends that
-/// disagree would otherwise answer each other for ever.
+/// Least time between answers to segments without data that aren't acceptable (Linux's
+/// `tcp_invalid_ratelimit`). Two ends that disagree would otherwise answer each other for ever.
 const ANSWER_INTERVAL: Nanos = 500 * MILLISECOND;
 
 /// When such ACKs were sent.

@@ -10,15 +10,15 @@ use crate::tcp::common::Common;
 use crate::tcp::context::{Context, Outcome, State};
 
 impl<P: Payload> Receiver<P> {
-    /// The round-trip time as a receiver of data sees it, queues in the data's direction included; 0 before such a
-    /// sample, and without timestamps.
+    /// The round-trip time as a receiver of data sees it, queues in the data's direction included; 0 before
+    /// such a sample, and without timestamps.
     pub fn rtt(&self) -> Nanos {
         self.rtt.rtt()
     }
 
     /// Measures the round-trip time from the ACK that a full-sized segment echoes, once per echo (Linux's
-    /// `tcp_rcv_rtt_measure_ts`). A lower sample counts at once, as in Linux since 6.16 (`tcp_rcv_rtt_update`): the buffer
-    /// shouldn't grow because of a queue that the window itself built.
+    /// `tcp_rcv_rtt_measure_ts`). A lower sample counts at once, as in Linux since 6.16
+    /// (`tcp_rcv_rtt_update`): the buffer shouldn't grow because of a queue that the window itself built.
     #[inline(always)]
     pub fn measure_rtt(&mut self, common: &Common, cx: &Context<'_>, segment: &Segment<P>) {
         if let Some(stamp) = segment.timestamps
@@ -30,8 +30,9 @@ impl<P: Payload> Receiver<P> {
         }
     }
 
-    /// Takes data and FIN of an acceptable segment; the mapping travels with the data. Data of a predicted segment stays
-    /// there if it is all that is in order: the caller delivers it at once. Returns whether the peer's FIN is now in order.
+    /// Takes data and FIN of an acceptable segment; the mapping travels with the data. Data of a predicted
+    /// segment stays there if it is all that is in order: the caller delivers it at once. Returns whether the
+    /// peer's FIN is now in order.
     #[inline(always)]
     pub fn on_data<const PREDICTED: bool>(
         &mut self,
@@ -107,8 +108,8 @@ impl<P: Payload> Receiver<P> {
         outcome.data = matches!(placement, Placement::Overlapping | Placement::FillsGap);
     }
 
-    /// Data of an unacceptable segment that was received before: the ACK for it was lost or late, or the sender took the
-    /// data for lost (RFC 2883).
+    /// Data of an unacceptable segment that was received before: the ACK for it was lost or late, or the
+    /// sender took the data for lost (RFC 2883).
     #[cold]
     pub fn on_old_data(
         &mut self,

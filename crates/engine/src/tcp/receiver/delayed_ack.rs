@@ -1,8 +1,8 @@
 //! When to acknowledge (RFC 9293 3.8.6.3, RFC 5681 4.2), as Linux does it.
 //!
-//! An ACK leaves at once for more than one full segment of data, and for every segment in quick-ACK mode: at the start,
-//! while the window grows, after a pause. Otherwise it is delayed by `ato`, which follows the time between segments,
-//! from 40 ms. In interactive mode (`pingpong`) data of this end carries the ACKs.
+//! An ACK leaves at once for more than one full segment of data, and for every segment in quick-ACK mode: at
+//! the start, while the window grows, after a pause. Otherwise it is delayed by `ato`, which follows the time
+//! between segments, from 40 ms. In interactive mode (`pingpong`) data of this end carries the ACKs.
 
 use crate::metrics::SubflowMetrics;
 use crate::tcp::context::Context;
@@ -138,16 +138,16 @@ impl DelayedAck {
         }
     }
 
-    /// Data that arrived has opened the window. Returns whether its ACK is sent at once, as it is for every segment while the
-    /// window grows (`tcp_grow_window`).
+    /// Data that arrived has opened the window. Returns whether its ACK is sent at once, as it is for every
+    /// segment while the window grows (`tcp_grow_window`).
     #[inline]
     pub fn on_window_growth(&mut self) -> bool {
         self.quick |= 1;
         self.scheduled && !self.pingpong
     }
 
-    /// Whether an ACK is sent once the application has read all data: the peer may wait for it if it has ended a message
-    /// (`tcp_cleanup_rbuf`).
+    /// Whether an ACK is sent once the application has read all data: the peer may wait for it if it has
+    /// ended a message (`tcp_cleanup_rbuf`).
     #[inline]
     pub fn wants_ack_after_read(&self) -> bool {
         let message_ended = self.pushed >= 2 || (self.pushed == 1 && !self.pingpong);
@@ -195,7 +195,8 @@ mod tests {
         assert_eq!(acks.delay(1, LEAST, &metrics(0)), Some(LEAST), "data of this end carries it");
     }
 
-    /// No longer than the round-trip time, unless that is shorter than the least delay; never longer than 200 ms.
+    /// No longer than the round-trip time, unless that is shorter than the least delay; never longer than 200
+    /// ms.
     #[test]
     fn the_round_trip_time_and_a_bound_limit_the_delay() {
         for (ato, srtt, delay) in [

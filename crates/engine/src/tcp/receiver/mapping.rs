@@ -2,12 +2,14 @@
 
 use crate::segment_list::Note;
 
-/// The mapping that came with a piece of data (RFC 8684 3.3.1), as seen from the piece's first byte. TCP only carries it.
+/// The mapping that came with a piece of data (RFC 8684 3.3.1), as seen from the piece's first byte. TCP only
+/// carries it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Mapping {
     /// Where the mapping puts the piece's first byte in the stream.
     pub offset: u64,
-    /// Bytes of the mapping before the piece, modulo 2^32: a mapping that begins after the piece's first byte has less than none.
+    /// Bytes of the mapping before the piece, modulo 2^32: a mapping that begins after the piece's first byte
+    /// has less than none.
     pub skip: u32,
     /// Bytes that it maps, without a DATA_FIN; 0: the piece has no mapping of its own.
     pub len: u16,

@@ -1,5 +1,5 @@
-//! The receiver of a subflow: what is expected next, the window that is advertised, reassembly, delayed ACKs and what
-//! an ACK reports (RFC 9293 3.8, RFC 2018, RFC 2883, RFC 3168, RFC 7323).
+//! The receiver of a subflow: what is expected next, the window that is advertised, reassembly, delayed ACKs
+//! and what an ACK reports (RFC 9293 3.8, RFC 2018, RFC 2883, RFC 3168, RFC 7323).
 
 mod ack;
 mod ack_limit;
@@ -102,7 +102,8 @@ impl<P: Payload> Receiver<P> {
         self.in_order.pop_front()
     }
 
-    /// The part of header prediction that concerns the receiver: in the window, with a timestamp that isn't old.
+    /// The part of header prediction that concerns the receiver: in the window, with a timestamp that isn't
+    /// old.
     #[inline]
     pub fn is_predicted(&self, common: &Common, segment: &Segment<P>) -> bool {
         let recent = |value: u32| value.wrapping_sub(self.ts_recent) as i32 >= 0;
@@ -124,13 +125,14 @@ impl<P: Payload> Receiver<P> {
         }
         let len = segment.sequence_len();
         if len == 0 {
-            // An ACK at the right edge counts, as in Linux (`tcp_sequence`): after filling the window the peer sends its ACKs from
-            // there, and they may overtake the data. A RST there doesn't (RFC 5961 3.2).
+            // An ACK at the right edge counts, as in Linux (`tcp_sequence`): after filling the window the
+            // peer sends its ACKs from there, and they may overtake the data. A RST there doesn't (RFC 5961
+            // 3.2).
             let is_inside = position < end || (position == end && !segment.flags.contains(Flags::RST));
             return position >= self.rcv_nxt && (is_inside || position == self.rcv_nxt);
         }
-        // A FIN without data needs no space. With windows at connection level (RFC 8684 3.3.1) nothing that arrives in
-        // order is refused here.
+        // A FIN without data needs no space. With windows at connection level (RFC 8684 3.3.1) nothing that
+        // arrives in order is refused here.
         let unlimited = segment.payload.is_empty() || cx.shared.multipath;
         let end = if unlimited { end.max(self.rcv_nxt + 1) } else { end };
         position < end && position + u64::from(len) > self.rcv_nxt

@@ -1,9 +1,9 @@
-//! The subflow-level out-of-order queue and what the receiver reports of it: SACK blocks, the most recent first
-//! (RFC 2018 4), and DSACK (RFC 2883).
+//! The subflow-level out-of-order queue and what the receiver reports of it: SACK blocks, the most recent
+//! first (RFC 2018 4), and DSACK (RFC 2883).
 //!
-//! Segments are kept as they arrived, and beside them the contiguous blocks that they form. There is one block per hole, so
-//! that a report costs nothing that grows with the queue. Many segments of one length are kept in a [`SegmentRing`] instead,
-//! where nothing is searched for or moved.
+//! Segments are kept as they arrived, and beside them the contiguous blocks that they form. There is one
+//! block per hole, so that a report costs nothing that grows with the queue. Many segments of one length are
+//! kept in a [`SegmentRing`] instead, where nothing is searched for or moved.
 
 use ropewalk_wire::{Payload, SackBlocks};
 
@@ -126,7 +126,8 @@ impl<P: Payload> ReassemblyQueue<P> {
         self.bytes
     }
 
-    /// Whether data at `position` needs no place here, since it is next and the queue is empty. Then `next` advances.
+    /// Whether data at `position` needs no place here, since it is next and the queue is empty. Then `next`
+    /// advances.
     #[inline]
     pub fn pass_by(&self, next: &mut u64, position: u64, len: u64) -> bool {
         let passes = position == *next && self.is_empty();
@@ -136,8 +137,8 @@ impl<P: Payload> ReassemblyQueue<P> {
         passes
     }
 
-    /// Takes data at `position`, while `*next` is expected and the window ends at `edge`. Data that is in order goes to `in_order`,
-    /// and `next` advances.
+    /// Takes data at `position`, while `*next` is expected and the window ends at `edge`. Data that is in
+    /// order goes to `in_order`, and `next` advances.
     #[inline]
     pub fn place(
         &mut self,
@@ -208,8 +209,8 @@ impl<P: Payload> ReassemblyQueue<P> {
         self.queue.memory() < budget || self.in_ring().is_some() || self.prune(position, budget)
     }
 
-    /// Drops the data furthest beyond `position`, as Linux does (`tcp_prune_ofo_queue`): the sender retransmits it, as RFC 2018 8
-    /// asks.
+    /// Drops the data furthest beyond `position`, as Linux does (`tcp_prune_ofo_queue`): the sender
+    /// retransmits it, as RFC 2018 8 asks.
     #[cold]
     fn prune(&mut self, position: u64, budget: u64) -> bool {
         let blocks = &mut self.blocks;
@@ -333,7 +334,8 @@ impl<P: Payload> ReassemblyQueue<P> {
         self.ring = Some(Box::new(ring));
     }
 
-    /// As [`join`](Self::join) for new data of which it is known whether it touches what is before and after it.
+    /// As [`join`](Self::join) for new data of which it is known whether it touches what is before and after
+    /// it.
     fn join_at(&mut self, joins: (bool, bool), start: u64, end: u64) -> (u64, u64) {
         let after = self.blocks_begun(start);
         let block = match joins {
@@ -394,7 +396,8 @@ impl<P: Payload> ReassemblyQueue<P> {
         self.recent_len = (self.recent_len + 1).min(RECENT);
     }
 
-    /// Takes the first segment if it is in order at `next`. None begins before: nothing that is stored overlaps.
+    /// Takes the first segment if it is in order at `next`. None begins before: nothing that is stored
+    /// overlaps.
     #[inline]
     fn pop(&mut self, next: u64) -> Option<(u64, P, Mapping)> {
         let popped = match &mut self.ring {
@@ -457,7 +460,8 @@ impl<P: Payload> ReassemblyQueue<P> {
     fn prune_recent(&mut self) {
         let floor = self.floor().unwrap_or(u64::MAX);
         let first_stands = self.recent[0] >= floor;
-        // One segment can have joined blocks only to its own, which is `latest`: it is first, or in order by now.
+        // One segment can have joined blocks only to its own, which is `latest`: it is first, or in order by
+        // now.
         if self.unpruned > 1 || !(first_stands || self.latest.1 <= floor) {
             self.prune_recent_all();
         } else {

@@ -1,5 +1,5 @@
-//! A ring of segments of one length at multiples of it, such as a sender's full segments. A division finds a segment's cell,
-//! and bits say which cells are taken.
+//! A ring of segments of one length at multiples of it, such as a sender's full segments. A division finds a
+//! segment's cell, and bits say which cells are taken.
 
 use ropewalk_wire::Payload;
 
@@ -18,7 +18,8 @@ pub(crate) struct SegmentRing<P, N> {
     /// The cells and which are taken, indexed by a cell's number modulo the length, a power of two.
     cells: Vec<(P, N)>,
     taken: Vec<u64>,
-    /// The first taken cell, and the one after the last; equal if there is none. No cell outside is marked as taken.
+    /// The first taken cell, and the one after the last; equal if there is none. No cell outside is marked as
+    /// taken.
     first: u64,
     end: u64,
 }

@@ -1,5 +1,5 @@
-//! Acknowledgements (RFC 5681 3.2): what they take off the scoreboard, the round-trip and delivery-rate samples that
-//! they give, and the growth of the window.
+//! Acknowledgements (RFC 5681 3.2): what they take off the scoreboard, the round-trip and delivery-rate
+//! samples that they give, and the growth of the window.
 
 use ropewalk_wire::{Flags, Payload, Segment};
 
@@ -62,9 +62,8 @@ impl<P: Payload> Sender<P> {
             && segment.rare.is_none()
             && !segment.flags.contains(Flags::FIN)
             && !self.scoreboard.is_empty();
-        let prior_in_flight = cx.own().in_flight();
         // Written where it stays: it is large, and copying what was just written stalls.
-        let mut summary = AckSummary::default();
+        let mut summary = AckSummary { prior_in_flight: cx.own().in_flight(), ..AckSummary::default() };
         if advanced {
             self.on_cumulative_ack(common, cx, segment, ack, &mut summary);
         }
@@ -73,11 +72,11 @@ impl<P: Payload> Sender<P> {
         if !segment.sack.is_empty() && common.negotiated.sack {
             self.on_sack(common, cx, segment, ack, &mut summary);
         }
-        self.on_ack(common, cx, segment, ack, &mut summary, prior_in_flight, outcome);
+        self.on_ack(common, cx, segment, ack, &mut summary, outcome);
     }
 
-    /// What follows from an ACK: RACK, the samples of round-trip time and delivery rate, recovery, the growth of the window,
-    /// and timers.
+    /// What follows from an ACK: RACK, the samples of round-trip time and delivery rate, recovery, the growth
+    /// of the window, and timers.
     #[inline]
     fn on_ack(
         &mut self,
@@ -86,7 +85,6 @@ impl<P: Payload> Sender<P> {
         segment: &Segment<P>,
         ack: u64,
         summary: &mut AckSummary,
-        prior_in_flight: u32,
         outcome: &mut Outcome,
     ) {
         if summary.segments > 0 {
@@ -97,7 +95,7 @@ impl<P: Payload> Sender<P> {
             self.sample(common, cx, segment, summary);
         }
         outcome.acked_bytes += summary.bytes;
-        self.recover(common, cx, segment, ack, summary, prior_in_flight, outcome);
+        self.recover(common, cx, segment, ack, summary, outcome);
         //= RFC 5681 3.2-c without SACK a duplicate ACK stands for a segment too, so that another may be sent (RFC 3042)
         outcome.acked_segments += summary.segments;
         if summary.advanced && !summary.reneged {
@@ -132,7 +130,7 @@ impl<P: Payload> Sender<P> {
         summary: &mut AckSummary,
     ) {
         let (offset, now) = (cx.timestamp_offset, cx.now);
-        let metrics = &mut cx.metrics[cx.index];
+        let metrics = cx.subflows.own_mut();
         let min_rtt = metrics.rtt.min;
         let echo = segment.timestamps.filter(|_| common.negotiated.timestamps).map(|stamp| stamp.echo);
         //= RFC 8985 6.2-b not if an earlier transmission may have arrived
@@ -179,7 +177,7 @@ impl<P: Payload> Sender<P> {
             }
         };
         summary.last_rtt = last;
-        let metrics = &mut cx.metrics[cx.index];
+        let metrics = cx.subflows.own_mut();
         if let (Some(rtt), Some(last)) = (rtt, last) {
             //= RFC 6298 3-b
             self.rtt.sample(metrics, &cx.tcp.rto, now, rtt, last);
@@ -193,7 +191,8 @@ impl<P: Payload> Sender<P> {
 
     /// Growth of the window while nothing is lost.
     #[inline]
-    pub(super) fn grow(&mut self, cx: &mut Context<'_>, summary: &AckSummary, prior_in_flight: u32) {
+    pub(super) fn grow(&mut self, cx: &mut Context<'_>, summary: &AckSummary) {
+        let prior_in_flight = summary.prior_in_flight;
         let counting = cx.tcp.cwnd.ack_counting;
         let acked = match counting {
             AckCounting::Segments => summary.segments,
@@ -213,7 +212,7 @@ impl<P: Payload> Sender<P> {
             },
             round_start: summary.round_start,
         };
-        cx.congestion.on_ack(cx.metrics, cx.index, &ack);
+        cx.congestion.on_ack(&mut cx.subflows, &ack);
     }
 
     /// Feeds a model-based congestion control with what an ACK says of the path.
@@ -235,13 +234,14 @@ impl<P: Payload> Sender<P> {
             lost: of.flight.lost_since(metrics),
             cwnd_limited: self.cwnd_validation.was_full(),
         };
-        if cx.congestion.on_sample(cx.metrics, cx.index, &sample) {
+        if cx.congestion.on_sample(&mut cx.subflows, &sample) {
             self.rate.on_app_limited(cx.own());
         }
     }
 
-    /// Linux's pacing rate: 200 % of cwnd / srtt in slow start, 120 % after (`tcp_update_pacing_rate`). Before the first
-    /// sample Linux leaves the division out, as if srtt were its unit, an eighth of a microsecond.
+    /// Linux's pacing rate: 200 % of cwnd / srtt in slow start, 120 % after (`tcp_update_pacing_rate`).
+    /// Before the first sample Linux leaves the division out, as if srtt were its unit, an eighth of a
+    /// microsecond.
     #[inline]
     pub(super) fn update_pacing(&self, cx: &mut Context<'_>) {
         if self.paced {

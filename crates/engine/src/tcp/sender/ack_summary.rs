@@ -18,6 +18,8 @@ pub(in crate::tcp) struct Dsack {
 /// What one ACK reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AckSummary {
+    /// Segments in flight before it.
+    pub prior_in_flight: u32,
     /// Segments newly delivered, cumulatively or selectively.
     pub segments: u32,
     /// Segments that the cumulative ACK covers, those that were sacked before included, and their bytes.
@@ -42,8 +44,9 @@ pub(crate) struct AckSummary {
     /// The receiver dropped what it had sacked; the timer is set already.
     pub reneged: bool,
     pub dsack: Option<Dsack>,
-    /// Of the segments that were never retransmitted: when the first cumulatively acknowledged one was sent, when the first
-    /// newly sacked one, and when the last (of the cumulatively acknowledged if there are any).
+    /// Of the segments that were never retransmitted: when the first cumulatively acknowledged one was sent,
+    /// when the first newly sacked one, and when the last (of the cumulatively acknowledged if there are
+    /// any).
     pub first_acked: Option<Nanos>,
     pub first_sacked: Option<Nanos>,
     pub last_at: Nanos,
@@ -55,22 +58,23 @@ pub(crate) struct AckSummary {
     pub end: u64,
     /// The newly delivered segment that was sent last.
     pub rate: Sample,
-    /// For RACK, of the transmissions that certainly arrived: the one sent last (time and end; 0 and 0: none), and when the
-    /// one with the highest position was sent.
+    /// For RACK, of the transmissions that certainly arrived: the one sent last (time and end; 0 and 0:
+    /// none), and when the one with the highest position was sent.
     pub latest: (Nanos, u64),
     pub last_sent_at: Nanos,
 }
 
 impl AckSummary {
-    /// Adds newly delivered segments that were never retransmitted, from `first` to `last`. All come in order of position,
-    /// and so in the order in which they were sent.
+    /// Adds newly delivered segments that were never retransmitted, from `first` to `last`. All come in order
+    /// of position, and so in the order in which they were sent.
     #[inline(always)]
     pub fn deliver_originals<P: Payload>(&mut self, first: &Entry<P>, last: &Entry<P>, segments: u32) {
         self.first_original_end.get_or_insert(first.end());
         self.deliver(last, segments, true);
     }
 
-    /// Adds a newly delivered segment that was retransmitted. `is_unambiguous`: its last transmission is what arrived.
+    /// Adds a newly delivered segment that was retransmitted. `is_unambiguous`: its last transmission is what
+    /// arrived.
     pub fn deliver_retransmitted<P: Payload>(&mut self, entry: &Entry<P>, is_unambiguous: bool) {
         self.deliver(entry, entry.segments, is_unambiguous);
     }

@@ -1,15 +1,16 @@
-//! Detection of a black hole: a path that drops large packets without a word (RFC 4821 7.7, Linux's `tcp_mtu_probing`).
+//! Detection of a black hole: a path that drops large packets without a word (RFC 4821 7.7, Linux's
+//! `tcp_mtu_probing`).
 
 use crate::{MILLISECOND, Nanos};
 
-/// Timeouts of one segment after which a black hole is suspected (Linux's `tcp_retries1`). Any timeout after the first that
-/// comes `LONG` later counts as well, as in Linux: three timeouts and the wait after them, had they begun with the shortest.
-/// Where a timeout lasts for seconds, the third would come too late.
+/// Timeouts of one segment after which a black hole is suspected (Linux's `tcp_retries1`). Any timeout after
+/// the first that comes `LONG` later counts as well, as in Linux: three timeouts and the wait after them, had
+/// they begun with the shortest. Where a timeout lasts for seconds, the third would come too late.
 const SUSPICIOUS: u32 = 3;
 const LONG: Nanos = 3_000 * MILLISECOND;
 
-/// MSS that are tried then, TCP's options included. Over IPv4: Linux's `tcp_base_mss` and half of it. Over IPv6: what every
-/// link carries whole (RFC 8200 5).
+/// MSS that are tried then, TCP's options included. Over IPv4: Linux's `tcp_base_mss` and half of it. Over
+/// IPv6: what every link carries whole (RFC 8200 5).
 const TRIED_V4: &[u32] = &[1024, 512];
 const TRIED_V6: &[u32] = &[1280 - 60];
 

@@ -1,5 +1,6 @@
-//! Congestion window validation: the window grows only while it is the limit. It decays while the application doesn't use
-//! it (the aim of RFC 7661 by the means of RFC 2861; Linux's `tcp_cwnd_validate`), and after an idle time (RFC 5681 4.1).
+//! Congestion window validation: the window grows only while it is the limit. It decays while the application
+//! doesn't use it (the aim of RFC 7661 by the means of RFC 2861; Linux's `tcp_cwnd_validate`), and after an
+//! idle time (RFC 5681 4.1).
 
 use crate::config::WindowLimit;
 use crate::metrics::{CaState, SubflowMetrics};
@@ -42,7 +43,7 @@ impl CwndValidation {
     /// New data was sent, and so many segments are in flight; `una` and `next` are SND.UNA and SND.NXT.
     #[inline(always)]
     pub fn on_data_sent(&mut self, cx: &mut Context<'_>, in_flight: u32, una: u64, next: u64) {
-        let metrics = &cx.metrics[cx.index];
+        let metrics = cx.subflows.own();
         let full = in_flight >= metrics.cwnd;
         if una >= self.end || full || (!self.limited && metrics.packets_out > self.max_packets_out) {
             self.limited = full;
@@ -80,8 +81,8 @@ impl CwndValidation {
         }
     }
 
-    /// New data is about to be sent after an idle time of more than an RTO: the window halves for each RTO, down to the
-    /// initial one.
+    /// New data is about to be sent after an idle time of more than an RTO: the window halves for each RTO,
+    /// down to the initial one.
     #[cold]
     pub fn on_idle_restart(&mut self, cx: &mut Context<'_>, idle: Nanos) {
         let rto = cx.own().rto.max(1);
@@ -93,7 +94,7 @@ impl CwndValidation {
         let floor = initial.min(metrics.cwnd);
         metrics.cwnd = (metrics.cwnd >> halvings).max(floor);
         self.restart(cx.now);
-        cx.congestion.on_idle_restart(cx.metrics, cx.index, idle);
+        cx.congestion.on_idle_restart(&cx.subflows, cx.subflows.index(), idle);
     }
 }
 
@@ -113,8 +114,8 @@ pub(super) fn was_full(metrics: &SubflowMetrics, in_flight: u32) -> bool {
     left <= MOST_DEFERRED || deferred
 }
 
-/// Segments of the largest burst: what half a millisecond takes at the pacing rate, which was always twice the window in a
-/// round trip (`tcp_xmit_size_goal`, `tcp_update_pacing_rate` of 3.14).
+/// Segments of the largest burst: what half a millisecond takes at the pacing rate, which was always twice
+/// the window in a round trip (`tcp_xmit_size_goal`, `tcp_update_pacing_rate` of 3.14).
 fn burst(metrics: &SubflowMetrics) -> u64 {
     let window = u64::from(metrics.cwnd.max(metrics.packets_out));
     let most = MOST_BURST_BYTES / u64::from(metrics.mss.max(1));
@@ -124,7 +125,8 @@ fn burst(metrics: &SubflowMetrics) -> u64 {
         .clamp(LEAST_BURST, most.max(LEAST_BURST))
 }
 
-/// The slow start threshold of a window that wasn't used: three quarters of it, outside recovery (`tcp_current_ssthresh`).
+/// The slow start threshold of a window that wasn't used: three quarters of it, outside recovery
+/// (`tcp_current_ssthresh`).
 pub(super) fn current_ssthresh(metrics: &SubflowMetrics) -> u32 {
     match metrics.ca_state {
         CaState::Cwr | CaState::Recovery => metrics.ssthresh,
@@ -138,7 +140,8 @@ mod tests {
     use crate::metrics::{CaState, SubflowMetrics};
     use crate::{PathId, SubflowId};
 
-    /// A round-trip time of a millisecond, where the window is a burst, and of 20 ms, where a burst is a twentieth of it.
+    /// A round-trip time of a millisecond, where the window is a burst, and of 20 ms, where a burst is a
+    /// twentieth of it.
     #[test]
     fn a_window_is_nearly_full_with_three_segments_or_a_third_and_a_burst_left() {
         let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));

@@ -1,10 +1,12 @@
-//! Loss detection by counting, as Linux had it before RACK (3.14's `tcp_input.c`): the duplicate ACK threshold (RFC 6675 4)
-//! with forward acknowledgements (Mathis and Mahdavi, "Forward acknowledgement", SIGCOMM 1996), a threshold that adapts to
-//! reordering, lost retransmissions, and delayed early retransmit (RFC 5827).
+//! Loss detection by counting, as Linux had it before RACK (3.14's `tcp_input.c`): the duplicate ACK
+//! threshold (RFC 6675 4) with forward acknowledgements (Mathis and Mahdavi, "Forward acknowledgement",
+//! SIGCOMM 1996), a threshold that adapts to reordering, lost retransmissions, and delayed early retransmit
+//! (RFC 5827).
 //!
-//! With FACK everything counts that lies below the highest sacked segment, so that a hole is lost once it is more than the
-//! threshold behind. A segment that comes late by more than the threshold ends that: then sacked segments count, and the
-//! threshold is as far as the segment came late. Any that comes late ends early retransmit.
+//! With FACK everything counts that lies below the highest sacked segment, so that a hole is lost once it is
+//! more than the threshold behind. A segment that comes late by more than the threshold ends that: then
+//! sacked segments count, and the threshold is as far as the segment came late. Any that comes late ends
+//! early retransmit.
 
 use ropewalk_wire::Payload;
 
@@ -69,7 +71,8 @@ impl DupAck {
 }
 
 impl<P: Payload> Sender<P> {
-    /// Takes note of what an ACK delivers: what was never retransmitted and lies below what was delivered before came late.
+    /// Takes note of what an ACK delivers: what was never retransmitted and lies below what was delivered
+    /// before came late.
     #[inline]
     pub(super) fn note_reordering(&mut self, cx: &Context<'_>, summary: &AckSummary) {
         if cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks {
@@ -87,7 +90,8 @@ impl<P: Payload> Sender<P> {
         self.dup_ack.highest = highest.max(summary.end);
     }
 
-    /// A hole was filled by what was late, the first of `removed` segments: everything sacked above it came before it.
+    /// A hole was filled by what was late, the first of `removed` segments: everything sacked above it came
+    /// before it.
     pub(super) fn note_late_arrival(&mut self, cx: &Context<'_>, removed: u32) {
         if cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks {
             let behind = self.fackets_out(cx.own()) + removed;
@@ -178,9 +182,9 @@ impl<P: Payload> Sender<P> {
         false
     }
 
-    /// What a timeout's reduction may be undone by: nothing, if anything outstanding was ever retransmitted, since an ACK for
-    /// that tells nothing (`tcp_enter_loss`). A tail loss probe doesn't count (`tcp_send_loss_probe` marks nothing). F-RTO needs
-    /// no more than the remembered window.
+    /// What a timeout's reduction may be undone by: nothing, if anything outstanding was ever retransmitted,
+    /// since an ACK for that tells nothing (`tcp_enter_loss`). A tail loss probe doesn't count
+    /// (`tcp_send_loss_probe` marks nothing). F-RTO needs no more than the remembered window.
     pub(super) fn begin_undo_of_timeout(&mut self) {
         if self.scoreboard.iter().any(|entry| entry.is(EVER_RETRANS) && !entry.is(PROBED)) {
             self.undo.end();
@@ -189,8 +193,8 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// Whether a tail loss probe waits for a round-trip sample: Linux 3.14's does (`tcp_schedule_loss_probe`), RFC 8985's
-    /// doesn't.
+    /// Whether a tail loss probe waits for a round-trip sample: Linux 3.14's does
+    /// (`tcp_schedule_loss_probe`), RFC 8985's doesn't.
     pub(super) fn waits_for_sample(&self, cx: &Context<'_>) -> bool {
         cx.own().rtt.smoothed == 0 && cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks
     }
@@ -224,7 +228,8 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// Marks what isn't sacked and lies before more than `sacked` sacked segments (`tcp_mark_head_lost` without FACK).
+    /// Marks what isn't sacked and lies before more than `sacked` sacked segments (`tcp_mark_head_lost`
+    /// without FACK).
     fn mark_below(&mut self, common: &mut Common, cx: &mut Context<'_>, sacked: u32, outcome: &mut Outcome) {
         let (mut index, mut count) = (0, 0);
         while let Some(entry) = self.scoreboard.get(index) {
@@ -246,7 +251,8 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// With FACK a retransmission is lost if something is sacked that was first sent after it (`tcp_mark_lost_retrans`).
+    /// With FACK a retransmission is lost if something is sacked that was first sent after it
+    /// (`tcp_mark_lost_retrans`).
     fn find_lost_retransmissions(
         &mut self,
         common: &mut Common,

@@ -22,14 +22,15 @@ pub(crate) struct Entry<P> {
     pub tag: u64,
     pub payload: P,
     pub flags: u8,
-    /// For a part of what was first sent with one mapping: bytes of the mapping before it, and the mapping's length. Otherwise
+    /// For a part of what was first sent with one mapping: bytes of the mapping before it, and the mapping's
+    /// length. Otherwise
     /// 0. Linux resets a subflow on which a part is retransmitted with a mapping of its own.
     pub lead: u16,
     pub mapped: u16,
     /// Segments of one MSS that it counts for.
     pub segments: u32,
-    /// [`Flight::delivered`] when it was last sent. (The fields of [`Flight`] stand here one by one: with the padding of a struct
-    /// of their own, an entry wouldn't fit into a cache line.)
+    /// [`Flight::delivered`] when it was last sent. (The fields of [`Flight`] stand here one by one: with the
+    /// padding of a struct of their own, an entry wouldn't fit into a cache line.)
     pub delivered: u32,
     /// [`Flight::in_flight`] when it was last sent, itself included.
     pub in_flight: u32,
@@ -65,15 +66,16 @@ impl<P: Payload> Entry<P> {
         self.flags & flag != 0
     }
 
-    /// The length of its segments. All but the last have the same; where that can't be told, they had the MSS.
+    /// The length of its segments. All but the last have the same; where that can't be told, they had the
+    /// MSS.
     fn segment_len(&self, mss: u32) -> u64 {
         let (len, segments) = (self.payload.len() as u64, u64::from(self.segments.max(1)));
         let len = if len.is_multiple_of(segments) { len / segments } else { u64::from(mss) };
         len.max(1)
     }
 
-    /// Where the segment of it ends that holds the byte before `position`. SACK blocks cut it only there, as in Linux
-    /// (`tcp_match_skb_to_sack`): else a peer could make pieces of a byte of all that was sent.
+    /// Where the segment of it ends that holds the byte before `position`. SACK blocks cut it only there, as
+    /// in Linux (`tcp_match_skb_to_sack`): else a peer could make pieces of a byte of all that was sent.
     pub fn segment_end(&self, position: u64, mss: u32) -> u64 {
         self.position + (position - self.position).next_multiple_of(self.segment_len(mss))
     }

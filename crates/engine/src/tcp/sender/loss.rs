@@ -1,5 +1,6 @@
-//! Loss detection: RACK and tail loss probes (RFC 8985), duplicate ACKs without SACK (RFC 5681, RFC 6582). What is marked
-//! and which timer is armed is here; RACK's reordering window is in `rack.rs`, the probe's timeout in `tlp.rs`.
+//! Loss detection: RACK and tail loss probes (RFC 8985), duplicate ACKs without SACK (RFC 5681, RFC 6582).
+//! What is marked and which timer is armed is here; RACK's reordering window is in `rack.rs`, the probe's
+//! timeout in `tlp.rs`.
 
 use ropewalk_wire::Payload;
 
@@ -58,7 +59,8 @@ impl<P: Payload> Sender<P> {
             }
         } else {
             //= RFC 5681 3.2-e 3.2-f
-            // RFC 5681 3.2: the third duplicate. RFC 6582 3.2 step 3: a partial ACK says that the next is lost as well.
+            // RFC 5681 3.2: the third duplicate. RFC 6582 3.2 step 3: a partial ACK says that the next is
+            // lost as well.
             let metrics = cx.own();
             let recovering = matches!(metrics.ca_state, CaState::Recovery | CaState::Loss);
             if (!recovering && metrics.sacked_out >= DUP_THRESH)
@@ -70,8 +72,8 @@ impl<P: Payload> Sender<P> {
         summary.lost_retransmission |= common.counters.lost_retransmit > known;
     }
 
-    /// Without SACK each duplicate ACK stands for a segment that has left the network (RFC 5681 3.2), so that another may
-    /// be sent (RFC 3042).
+    /// Without SACK each duplicate ACK stands for a segment that has left the network (RFC 5681 3.2), so that
+    /// another may be sent (RFC 3042).
     pub(super) fn add_reno_sack(&mut self, cx: &mut Context<'_>, summary: &mut AckSummary) {
         let metrics = cx.metrics();
         if metrics.sacked_out + metrics.lost_out < metrics.packets_out {
@@ -94,7 +96,7 @@ impl<P: Payload> Sender<P> {
         if entry.is(SACKED) || (entry.is(LOST) && !entry.is(RETRANS)) {
             return;
         }
-        let metrics = &mut cx.metrics[cx.index];
+        let metrics = cx.subflows.own_mut();
         if entry.is(RETRANS) {
             metrics.retrans_out -= entry.segments;
             entry.flags &= !RETRANS;
@@ -120,12 +122,13 @@ impl<P: Payload> Sender<P> {
                 lost: entry.flight().lost_since(metrics),
                 app_limited: entry.is(APP_LIMITED),
             };
-            cx.congestion.on_lost(cx.metrics, cx.index, &lost);
+            cx.congestion.on_lost(&cx.subflows, cx.subflows.index(), &lost);
         }
         self.scoreboard.on_lost(position);
     }
 
-    /// After a timeout: marks what isn't sacked and has been in flight for a round trip; without RACK, all of it.
+    /// After a timeout: marks what isn't sacked and has been in flight for a round trip; without RACK, all of
+    /// it.
     pub(super) fn mark_overdue_lost(
         &mut self,
         common: &mut Common,
@@ -153,7 +156,8 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// RACK's reordering timer: losses are found between ACKs (RFC 8985 6.3). Without RACK: that of early retransmit.
+    /// RACK's reordering timer: losses are found between ACKs (RFC 8985 6.3). Without RACK: that of early
+    /// retransmit.
     pub fn on_reorder_timer(&mut self, common: &mut Common, cx: &mut Context<'_>, outcome: &mut Outcome) {
         let before = cx.own().in_flight();
         if cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks {
@@ -209,7 +213,8 @@ impl<P: Payload> Sender<P> {
         self.arm_retransmit(common, cx);
     }
 
-    /// An ACK arrived while a probe is in flight. If the probe repaired a loss, the congestion window is reduced.
+    /// An ACK arrived while a probe is in flight. If the probe repaired a loss, the congestion window is
+    /// reduced.
     #[inline(never)]
     pub(super) fn on_probe_ack(
         &mut self,

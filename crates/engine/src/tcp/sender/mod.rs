@@ -1,8 +1,9 @@
-//! The sender of a subflow: the send window, the scoreboard, loss detection and recovery, the congestion window.
+//! The sender of a subflow: the send window, the scoreboard, loss detection and recovery, the congestion
+//! window.
 //!
-//! `ack` takes acknowledgements, `sack` their SACK blocks, `loss` finds what is lost (RACK-TLP; `dup_ack` does by counting), `recovery` goes through the
-//! phases that follow, `spurious` undoes what turns out a mistake, `transmit` says what is sent next. The other files are
-//! the parts that these work with.
+//! `ack` takes acknowledgements, `sack` their SACK blocks, `loss` finds what is lost (RACK-TLP; `dup_ack`
+//! does by counting), `recovery` goes through the phases that follow, `spurious` undoes what turns out a
+//! mistake, `transmit` says what is sent next. The other files are the parts that these work with.
 
 mod ack;
 mod ack_summary;
@@ -160,12 +161,13 @@ impl<P: Payload> Sender<P> {
         self.window.complete_handshake(size, position, ack);
     }
 
-    /// The segment that completes the handshake acknowledges the SYN. `rtt` is the handshake's sample, if there is one.
+    /// The segment that completes the handshake acknowledges the SYN. `rtt` is the handshake's sample, if
+    /// there is one.
     pub fn on_established(&mut self, common: &mut Common, cx: &mut Context<'_>, rtt: Option<Nanos>) {
         self.snd_una = 1;
         common.timers.stop(Timer::Retransmit);
         match rtt {
-            Some(rtt) => self.rtt.sample(&mut cx.metrics[cx.index], &cx.tcp.rto, cx.now, rtt, rtt),
+            Some(rtt) => self.rtt.sample(cx.subflows.own_mut(), &cx.tcp.rto, cx.now, rtt, rtt),
             //= RFC 6298 5-f without a sample from the handshake the timeout for data is 3 seconds
             None => cx.metrics().rto = cx.tcp.rto.initial.max(FALLBACK_RTO),
         }
@@ -256,7 +258,8 @@ impl<P: Payload> Sender<P> {
         self.ack_position(common, ack).wrapping_sub(self.snd_una) <= self.snd_nxt - self.snd_una
     }
 
-    /// Whether an acknowledgement isn't in flight but only old: no older than the largest window ever seen (RFC 5961 5.2).
+    /// Whether an acknowledgement isn't in flight but only old: no older than the largest window ever seen
+    /// (RFC 5961 5.2).
     pub fn is_old_ack(&self, common: &Common, ack: Seq) -> bool {
         let ack = self.ack_position(common, ack);
         // Before anything that was sent, `unfold` goes below zero.
@@ -329,8 +332,8 @@ impl<P: Payload> Sender<P> {
         self.due.has(LOSS_PROBE) && self.queue.is_empty()
     }
 
-    /// Whether the window has room and there is nothing to send: samples of the delivery rate then say nothing of the network
-    /// (Linux's `tcp_rate_check_app_limited`).
+    /// Whether the window has room and there is nothing to send: samples of the delivery rate then say
+    /// nothing of the network (Linux's `tcp_rate_check_app_limited`).
     #[inline]
     pub fn check_app_limited(&mut self, metrics: &SubflowMetrics) {
         if self.queue.is_empty()
@@ -357,7 +360,8 @@ impl<P: Payload> Sender<P> {
         self.last_sent_at
     }
 
-    /// The right edge of the window that the peer gives this subflow; no limit where windows are connection-level.
+    /// The right edge of the window that the peer gives this subflow; no limit where windows are
+    /// connection-level.
     #[inline]
     fn window_edge(&self, cx: &Context<'_>) -> u64 {
         if cx.shared.multipath { u64::MAX } else { self.snd_una + self.window.size() }

@@ -1,5 +1,6 @@
-//! Pacing of a subflow whose congestion control is model-based (draft-ietf-ccwg-bbr 5.6.2, 5.6.3; Linux's internal pacing):
-//! what a millisecond sends leaves at once, two segments at least, and the next when the pacing rate has had time for it.
+//! Pacing of a subflow whose congestion control is model-based (draft-ietf-ccwg-bbr 5.6.2, 5.6.3; Linux's
+//! internal pacing): what a millisecond sends leaves at once, two segments at least, and the next when the
+//! pacing rate has had time for it.
 
 use ropewalk_wire::Payload;
 

@@ -1,6 +1,6 @@
-//! The path MTU, one per subflow. "Packet too big" (RFC 1191, RFC 8201) is believed only about something in flight
-//! (RFC 5927 4.1), and only downwards. A black hole, where such messages are lost, is suspected after repeated timeouts of a
-//! full segment. The suspicion is dropped when smaller segments are lost as well.
+//! The path MTU, one per subflow. "Packet too big" (RFC 1191, RFC 8201) is believed only about something in
+//! flight (RFC 5927 4.1), and only downwards. A black hole, where such messages are lost, is suspected after
+//! repeated timeouts of a full segment. The suspicion is dropped when smaller segments are lost as well.
 
 use ropewalk_wire::{Payload, Seq};
 
@@ -17,7 +17,8 @@ fn least_mtu(common: &Common) -> u32 {
 }
 
 impl<P: Payload> Sender<P> {
-    /// A router says that the packet with this sequence number was too big for an MTU. Returns false if it isn't believed.
+    /// A router says that the packet with this sequence number was too big for an MTU. Returns false if it
+    /// isn't believed.
     pub fn on_too_big(&mut self, common: &mut Common, cx: &mut Context<'_>, seq: Seq, mtu: u32) -> bool {
         let position = self.ack_position(common, seq);
         //= RFC 5927 4.1 a message about what is not in flight is forged or late
@@ -28,8 +29,8 @@ impl<P: Payload> Sender<P> {
         true
     }
 
-    /// The path MTU is smaller: what is sent from now on fits it. What is in flight and doesn't is retransmitted, which is no
-    /// sign of congestion (Linux's `tcp_simple_retransmit`).
+    /// The path MTU is smaller: what is sent from now on fits it. What is in flight and doesn't is
+    /// retransmitted, which is no sign of congestion (Linux's `tcp_simple_retransmit`).
     fn lower_path_mtu(&mut self, common: &mut Common, cx: &mut Context<'_>, mtu: u32) {
         let mtu = mtu.max(least_mtu(common));
         if mtu >= common.path_mtu {

@@ -1,7 +1,7 @@
-//! Proportional rate reduction (RFC 6937): how the congestion window comes down to the slow start threshold while
-//! data leaves the network, one for one with slow start as reduction bound below the threshold, as Linux does it
-//! (`tcp_cwnd_reduction`, which RFC 9937 made the standard): conservative when more is lost, one segment bolder
-//! when an ACK moves on without a new loss.
+//! Proportional rate reduction (RFC 6937): how the congestion window comes down to the slow start threshold
+//! while data leaves the network, one for one with slow start as reduction bound below the threshold, as
+//! Linux does it (`tcp_cwnd_reduction`, which RFC 9937 made the standard): conservative when more is lost,
+//! one segment bolder when an ACK moves on without a new loss.
 
 use crate::metrics::SubflowMetrics;
 
@@ -86,8 +86,8 @@ mod tests {
     }
 
     //= test RFC 6937 3-a 3-c
-    /// RFC 6937's first example: of twenty segments one is lost, and ssthresh is half. Once it is judged lost, a
-    /// segment leaves for every two delivered, the retransmission first, until ssthresh is reached.
+    /// RFC 6937's first example: of twenty segments one is lost, and ssthresh is half. Once it is judged
+    /// lost, a segment leaves for every two delivered, the retransmission first, until ssthresh is reached.
     #[test]
     fn with_one_loss_one_segment_leaves_for_two_delivered() {
         let (mut prr, mut metrics) = (Prr::begin(20), metrics(10, 1));
@@ -104,8 +104,8 @@ mod tests {
     }
 
     //= test RFC 6937 3-b
-    /// RFC 6937's second example: of twenty segments the first fifteen are lost. What is in flight falls below
-    /// ssthresh at once, and each delivered segment lets one out: no burst.
+    /// RFC 6937's second example: of twenty segments the first fifteen are lost. What is in flight falls
+    /// below ssthresh at once, and each delivered segment lets one out: no burst.
     #[test]
     fn with_many_losses_each_delivery_lets_one_out() {
         let (mut prr, mut metrics) = (Prr::begin(20), metrics(10, 15));

@@ -1,12 +1,13 @@
-//! RACK: loss detection by time (RFC 8985 6). A segment is lost if another that was sent later by more than a round trip
-//! and a reordering window has been delivered.
+//! RACK: loss detection by time (RFC 8985 6). A segment is lost if another that was sent later by more than a
+//! round trip and a reordering window has been delivered.
 //!
-//! Three deviations. Step 2 compares the echoed timestamp only for what is acknowledged cumulatively. An ACK of data out of
-//! order echoes the timestamp of the last segment in order (RFC 7323 4.3), which is older than any retransmission: a sacked
-//! retransmission, or tail loss probe, would never count. (Linux compares with the least round-trip time alone.) Step 5 arms
-//! one timer for the latest deadline of all suspects. Here it is set to the earliest, which finds the same losses no later
-//! without a walk over the scoreboard. And a DSACK of a tail loss probe doesn't widen the window, as in Linux: a probe is
-//! a duplicate whenever nothing was lost.
+//! Three deviations. Step 2 compares the echoed timestamp only for what is acknowledged cumulatively. An ACK
+//! of data out of order echoes the timestamp of the last segment in order (RFC 7323 4.3), which is older than
+//! any retransmission: a sacked retransmission, or tail loss probe, would never count. (Linux compares with
+//! the least round-trip time alone.) Step 5 arms one timer for the latest deadline of all suspects. Here it
+//! is set to the earliest, which finds the same losses no later without a walk over the scoreboard. And a
+//! DSACK of a tail loss probe doesn't widen the window, as in Linux: a probe is a duplicate whenever nothing
+//! was lost.
 
 use super::ack_summary::AckSummary;
 use crate::Nanos;
@@ -62,8 +63,8 @@ impl Default for Rack {
 }
 
 impl Rack {
-    /// Steps 2 and 3: an ACK delivered something. With SACK, something that was never retransmitted and lies below what was
-    /// delivered before is a sign of reordering. Returns whether it is the first.
+    /// Steps 2 and 3: an ACK delivered something. With SACK, something that was never retransmitted and lies
+    /// below what was delivered before is a sign of reordering. Returns whether it is the first.
     #[inline]
     pub fn on_delivered(&mut self, now: Nanos, summary: &AckSummary, sack: bool) -> bool {
         let (sent_at, end) = summary.latest;

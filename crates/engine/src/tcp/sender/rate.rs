@@ -1,7 +1,7 @@
-//! Delivery-rate samples (draft-cheng-iccrg-delivery-rate-estimation; Linux's `tcp_rate.c`): per ACK, how much was
-//! delivered between the sending of the latest segment that it acknowledges and now, over the longer of the time
-//! that sending took and the time that its ACKs took. A sample is application-limited when the subflow had a window
-//! but no data; such a sample counts only if it is higher than what is known.
+//! Delivery-rate samples (draft-cheng-iccrg-delivery-rate-estimation; Linux's `tcp_rate.c`): per ACK, how
+//! much was delivered between the sending of the latest segment that it acknowledges and now, over the longer
+//! of the time that sending took and the time that its ACKs took. A sample is application-limited when the
+//! subflow had a window but no data; such a sample counts only if it is higher than what is known.
 
 use crate::metrics::SubflowMetrics;
 use crate::{Nanos, SECOND};
@@ -109,8 +109,8 @@ impl RateState {
         self.app_limited = (metrics.totals.delivered + u64::from(metrics.in_flight())).max(1);
     }
 
-    /// An ACK delivered `sample` last; `metrics.delivered` counts it already. Returns whether a round trip begins with it, and
-    /// the rate in bytes per second, 0 if there is none.
+    /// An ACK delivered `sample` last; `metrics.delivered` counts it already. Returns whether a round trip
+    /// begins with it, and the rate in bytes per second, 0 if there is none.
     #[inline]
     pub fn on_delivered(&mut self, metrics: &mut SubflowMetrics, now: Nanos, sample: &Sample) -> (bool, u64) {
         if self.app_limited != 0 && metrics.totals.delivered > self.app_limited {
@@ -168,8 +168,8 @@ mod tests {
         );
     }
 
-    /// Ten segments sent at once are acknowledged one per millisecond, after 20 ms: the rate is what was delivered
-    /// over the time since they left.
+    /// Ten segments sent at once are acknowledged one per millisecond, after 20 ms: the rate is what was
+    /// delivered over the time since they left.
     #[test]
     fn a_burst_is_measured_by_its_acknowledgements() {
         let (mut metrics, mut state) = (metrics(), RateState::new(0));

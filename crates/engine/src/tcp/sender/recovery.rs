@@ -1,6 +1,7 @@
-//! Loss recovery: its phases, named and ordered as in Linux (`tcp_fastretrans_alert`): entering and leaving them, recovery
-//! from a timeout (RFC 5681 3.1, RFC 6675 5.1), without SACK (RFC 6582, RFC 3042), and the reduction after a congestion
-//! mark (RFC 3168 6.1.2). `loss` says what is lost, `prr` how the window comes down, `spurious` whether it was a mistake.
+//! Loss recovery: its phases, named and ordered as in Linux (`tcp_fastretrans_alert`): entering and leaving
+//! them, recovery from a timeout (RFC 5681 3.1, RFC 6675 5.1), without SACK (RFC 6582, RFC 3042), and the
+//! reduction after a congestion mark (RFC 3168 6.1.2). `loss` says what is lost, `prr` how the window comes
+//! down, `spurious` whether it was a mistake.
 
 use ropewalk_wire::{Payload, Segment};
 
@@ -28,7 +29,6 @@ impl<P: Payload> Sender<P> {
         segment: &Segment<P>,
         ack: u64,
         summary: &mut AckSummary,
-        prior_in_flight: u32,
         outcome: &mut Outcome,
     ) {
         self.recovery.new_data_first = false;
@@ -61,7 +61,7 @@ impl<P: Payload> Sender<P> {
             let advanced = summary.advanced || cx.tcp.recovery.prr_slow_start;
             self.prr.reduce(cx.metrics(), summary.segments, lost, advanced);
         } else if summary.segments > 0 && (summary.advanced || self.grows_out_of_order(cx)) {
-            self.grow(cx, summary, prior_in_flight);
+            self.grow(cx, summary);
         }
         if summary.segments > 0 {
             self.update_pacing(cx);
@@ -111,7 +111,8 @@ impl<P: Payload> Sender<P> {
             }
         } else if self.snd_una >= self.recovery.point {
             match phase {
-                // Kept until something beyond the recovery point is acknowledged, so that CWR reaches the receiver.
+                // Kept until something beyond the recovery point is acknowledged, so that CWR reaches the
+                // receiver.
                 CaState::Cwr if self.snd_una > self.recovery.point => {
                     self.end_reduction(cx);
                     cx.metrics().ca_state = CaState::Open;
@@ -151,8 +152,8 @@ impl<P: Payload> Sender<P> {
             CaState::Loss => {
                 self.process_loss(common, cx, segment, summary);
                 if !common.negotiated.sack && self.scoreboard.is_empty() {
-                    // Schedulers give no data to a subflow in Loss, and without SACK the phase ends only when something
-                    // beyond the recovery point is acknowledged.
+                    // Schedulers give no data to a subflow in Loss, and without SACK the phase ends only when
+                    // something beyond the recovery point is acknowledged.
                     cx.metrics().ca_state = CaState::Open;
                 }
                 self.identify_losses(common, cx, summary, outcome);
@@ -266,7 +267,7 @@ impl<P: Payload> Sender<P> {
 
     fn lower_threshold(&mut self, common: &mut Common, cx: &mut Context<'_>, cause: LossCause) {
         let now = cx.now;
-        let new = cx.congestion.ssthresh(cx.metrics, cx.index, cause, now);
+        let new = cx.congestion.ssthresh(&cx.subflows, cx.subflows.index(), cause, now);
         let metrics = cx.metrics();
         metrics.ssthresh = new.max(1);
         metrics.totals.loss_events += 1;

@@ -1,4 +1,5 @@
-//! Round-trip time and retransmission timeout (RFC 6298), with Linux's bounds: RTO = srtt + max(min_rto, 4 rttvar).
+//! Round-trip time and retransmission timeout (RFC 6298), with Linux's bounds: RTO = srtt + max(min_rto, 4
+//! rttvar).
 
 use ropewalk_wire::{Payload, Segment};
 
@@ -18,8 +19,9 @@ pub(crate) struct RttEstimator {
 }
 
 impl RttEstimator {
-    /// Takes a sample. `rtt` is that of the first segment that an ACK covers: it includes the delay of the ACK, and counts for the
-    /// timeout. `last` is that of the last, without the delay: it counts for the least round-trip time (both as in Linux).
+    /// Takes a sample. `rtt` is that of the first segment that an ACK covers: it includes the delay of the
+    /// ACK, and counts for the timeout. `last` is that of the last, without the delay: it counts for the
+    /// least round-trip time (both as in Linux).
     pub fn sample(
         &mut self,
         metrics: &mut SubflowMetrics,
@@ -62,7 +64,8 @@ fn ticks(config: &RtoConfig, now: Nanos, rtt: Nanos) -> Nanos {
     }
 }
 
-/// The round-trip time by the timestamp that the segment echoes (RFC 7323 4); its clock ticks in milliseconds.
+/// The round-trip time by the timestamp that the segment echoes (RFC 7323 4); its clock ticks in
+/// milliseconds.
 #[inline(never)]
 pub fn timestamp_rtt<P: Payload>(common: &Common, cx: &Context<'_>, segment: &Segment<P>) -> Option<Nanos> {
     let stamp = segment.timestamps.filter(|stamp| common.negotiated.timestamps && stamp.echo != 0)?;

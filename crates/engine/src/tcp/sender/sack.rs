@@ -80,8 +80,8 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// The valid blocks beyond SND.UNA in order, so that one ACK that reports several holes doesn't look like reordering; the
-    /// rest is empty.
+    /// The valid blocks beyond SND.UNA in order, so that one ACK that reports several holes doesn't look like
+    /// reordering; the rest is empty.
     fn sorted_blocks(&self, common: &Common, blocks: &[(u32, u32)]) -> [(u64, u64); 4] {
         let mut list = [(0u64, 0u64); 4];
         let mut count = 0;
@@ -101,7 +101,8 @@ impl<P: Payload> Sender<P> {
         list
     }
 
-    /// Marks the segments that lie from position `left` to `right`; what lies before `from` is known. Splits super-segments.
+    /// Marks the segments that lie from position `left` to `right`; what lies before `from` is known. Splits
+    /// super-segments.
     fn mark_positions(
         &mut self,
         cx: &mut Context<'_>,
@@ -148,8 +149,8 @@ impl<P: Payload> Sender<P> {
         Seq(wire.wrapping_sub(common.isn)).unfold(self.snd_una)
     }
 
-    /// The first block is a DSACK if it lies below the cumulative ACK or within the second (RFC 2883 4), and counts
-    /// only if so much was sent twice (Linux's guard against duplicates that the network makes).
+    /// The first block is a DSACK if it lies below the cumulative ACK or within the second (RFC 2883 4), and
+    /// counts only if so much was sent twice (Linux's guard against duplicates that the network makes).
     #[inline(never)]
     fn dsack(
         &mut self,
@@ -191,7 +192,7 @@ impl<P: Payload> Sender<P> {
     #[inline(always)]
     fn mark_sacked_inline(&mut self, cx: &mut Context<'_>, index: usize, summary: &mut AckSummary) -> u64 {
         let entry = self.scoreboard.mark_sacked(index);
-        let metrics = &mut cx.metrics[cx.index];
+        let metrics = cx.subflows.own_mut();
         //= RFC 5681 3.2-d only what is newly SACKed leaves the network
         metrics.sacked_out += entry.segments;
         if entry.is(LOST) {

@@ -1,5 +1,6 @@
-//! Which entries of a scoreboard are sacked, as bits. An entry's number is how many there were before it. SACK blocks mostly
-//! cover what an earlier ACK reported: the bitmap passes 64 such entries in one step without reading them.
+//! Which entries of a scoreboard are sacked, as bits. An entry's number is how many there were before it.
+//! SACK blocks mostly cover what an earlier ACK reported: the bitmap passes 64 such entries in one step
+//! without reading them.
 
 /// Entries in a word.
 const WORD: u64 = u64::BITS as u64;
@@ -89,7 +90,8 @@ mod tests {
     use super::SackBitmap;
 
     proptest! {
-        /// Against a set, by random operations. The bitmap is only forgotten when the entries outgrow its room.
+        /// Against a set, by random operations. The bitmap is only forgotten when the entries outgrow its
+        /// room.
         #[test]
         fn it_is_a_set(ops in prop::collection::vec((0u8..12, 0u64..200, 0u64..200), 1..300)) {
             let mut bitmap = SackBitmap::default();

@@ -1,12 +1,13 @@
-//! The retransmission queue and SACK scoreboard (RFC 2018, RFC 6675), with the log of transmissions in order of
-//! time that RACK reads (RFC 8985 6.2).
+//! The retransmission queue and SACK scoreboard (RFC 2018, RFC 6675), with the log of transmissions in order
+//! of time that RACK reads (RFC 8985 6.2).
 //!
-//! Entries are in order of sequence. A cumulative ACK removes them from the front, a SACK block finds them by binary search.
-//! Where all entries have one length, a division finds an entry. A bitmap says which are sacked.
+//! Entries are in order of sequence. A cumulative ACK removes them from the front, a SACK block finds them by
+//! binary search. Where all entries have one length, a division finds an entry. A bitmap says which are
+//! sacked.
 //!
 //! The log has one (position, time) per transmission. Obsolete records are skipped at the front, so that loss
-//! detection costs a constant per transmission. The log isn't kept while everything was sent once, since the entries are then
-//! in order of time as well, nor after some windows without a retransmission.
+//! detection costs a constant per transmission. The log isn't kept while everything was sent once, since the
+//! entries are then in order of time as well, nor after some windows without a retransmission.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -26,7 +27,8 @@ const FIRST_ENTRIES: usize = 16;
 /// Not a position: the log is kept.
 const LOGGED: u64 = u64::MAX;
 
-/// Windows without a retransmission after which the log is dropped. Building it anew costs a walk over all entries.
+/// Windows without a retransmission after which the log is dropped. Building it anew costs a walk over all
+/// entries.
 const QUIET_WINDOWS: u64 = if cfg!(test) { 1 } else { 8 };
 
 /// Segments by their state, as in [`SubflowMetrics`].
@@ -93,8 +95,8 @@ impl<P: Payload> Scoreboard<P> {
         self.entries.get(index)
     }
 
-    /// The entry that holds a connection-level offset. Offsets rise with positions, but for repetitions of other subflows' data and
-    /// data that was sent ahead: then all are searched.
+    /// The entry that holds a connection-level offset. Offsets rise with positions, but for repetitions of
+    /// other subflows' data and data that was sent ahead: then all are searched.
     pub fn find_tag(&self, offset: u64) -> Option<&Entry<P>> {
         let holds =
             |entry: &&Entry<P>| entry.tag <= offset && offset < entry.tag + entry.payload.len() as u64;
@@ -192,7 +194,8 @@ impl<P: Payload> Scoreboard<P> {
         (exact && self.sacked.is_known()).then_some(index as usize)
     }
 
-    /// The entries that a range covers exactly, for [`next_unsacked`](Self::next_unsacked), if all have one length.
+    /// The entries that a range covers exactly, for [`next_unsacked`](Self::next_unsacked), if all have one
+    /// length.
     #[inline]
     pub fn uniform_range(&self, left: u64, right: u64) -> Option<Range<usize>> {
         let start = self.uniform_index(left)?;
@@ -247,8 +250,9 @@ impl<P: Payload> Scoreboard<P> {
         self.log.extend(logged.map(|(_, entry)| (entry.position, entry.sent_at)));
     }
 
-    /// Removes what `una` covers, adds it to `summary`, and corrects the counts in `metrics`. `is_unambiguous` says for a retransmitted
-    /// segment, by the time that it was last sent, whether that transmission is the one that arrived.
+    /// Removes what `una` covers, adds it to `summary`, and corrects the counts in `metrics`.
+    /// `is_unambiguous` says for a retransmitted segment, by the time that it was last sent, whether that
+    /// transmission is the one that arrived.
     #[inline]
     pub fn cumulative_ack(
         &mut self,
@@ -372,8 +376,8 @@ impl<P: Payload> Scoreboard<P> {
         rest.payload = entry.payload.slice(cut, len);
         entry.payload = entry.payload.slice(0, cut);
         entry.flags &= !FIN;
-        // The counts of segments must add up, or in-flight would drift; and a piece that counted for none would
-        // never be sent again. Cut where segments don't end, the pieces may be more than there were.
+        // The counts of segments must add up, or in-flight would drift; and a piece that counted for none
+        // would never be sent again. Cut where segments don't end, the pieces may be more than there were.
         let before = (cut as u32).div_ceil(metrics.mss.max(1)).min(entry.segments);
         rest.segments = (entry.segments - before).max(1);
         let more = before + rest.segments - entry.segments;
@@ -412,8 +416,8 @@ impl<P: Payload> Scoreboard<P> {
         }
     }
 
-    /// The oldest transmission that may be lost: its entry is neither acknowledged nor sacked nor marked lost, and wasn't
-    /// retransmitted since.
+    /// The oldest transmission that may be lost: its entry is neither acknowledged nor sacked nor marked
+    /// lost, and wasn't retransmitted since.
     pub fn oldest_transmission(&mut self) -> Option<usize> {
         if self.implicit_from != LOGGED {
             return self.oldest_implicit();
@@ -519,8 +523,8 @@ impl<P: Payload> Scoreboard<P> {
         self.log.make_contiguous().sort_by_key(|(position, sent_at)| (*sent_at, *position));
     }
 
-    /// Counts the packets of an entry anew before it is retransmitted (Linux's `tcp_adjust_pcount`). They may be fewer than at
-    /// first: new data leaves room for SACK blocks, and the MSS may have grown.
+    /// Counts the packets of an entry anew before it is retransmitted (Linux's `tcp_adjust_pcount`). They may
+    /// be fewer than at first: new data leaves room for SACK blocks, and the MSS may have grown.
     pub fn recount_entry(&mut self, index: usize, metrics: &mut SubflowMetrics) {
         let entry = &mut self.entries[index];
         let segments = (entry.payload.len() as u32).div_ceil(metrics.mss.max(1)).max(1);

@@ -40,9 +40,9 @@ impl SendWindow {
         self.max
     }
 
-    /// Whether a segment may set the window: it isn't older than the one that did (RFC 9293 3.10.7.4). A repeated segment that
-    /// acknowledges more is newer, whatever its position: else what it acknowledges would move an old window on (Linux's
-    /// `tcp_may_update_window`).
+    /// Whether a segment may set the window: it isn't older than the one that did (RFC 9293 3.10.7.4). A
+    /// repeated segment that acknowledges more is newer, whatever its position: else what it acknowledges
+    /// would move an old window on (Linux's `tcp_may_update_window`).
     #[inline]
     pub fn may_be_set_by(&self, position: u64, ack: u64) -> bool {
         let (newest, acked) = self.set_by;
@@ -64,7 +64,8 @@ impl SendWindow {
     }
 
     //= RFC 9293 MUST-35 MUST-36 SHLD-29 SHLD-30 first after a timeout, then at increasing intervals
-    /// The time until the next probe of a closed window; for one that is open, the override timeout for less than a segment.
+    /// The time until the next probe of a closed window; for one that is open, the override timeout for less
+    /// than a segment.
     pub fn probe_interval(&self, cx: &Context<'_>, is_open: bool) -> Nanos {
         let base = cx.own().rto.max(cx.tcp.rto.min);
         //= RFC 9293 MUST-38 the override timeout is 0.1 to 1 second

@@ -1,5 +1,6 @@
-//! Spurious retransmissions and timeouts: Eifel detection by timestamps (RFC 3522), DSACKs for every retransmission
-//! (RFC 3708), F-RTO (RFC 5682, the SACK-enhanced version). The response is Linux's: window and threshold as they were.
+//! Spurious retransmissions and timeouts: Eifel detection by timestamps (RFC 3522), DSACKs for every
+//! retransmission (RFC 3708), F-RTO (RFC 5682, the SACK-enhanced version). The response is Linux's: window
+//! and threshold as they were.
 
 use ropewalk_wire::{Payload, Segment};
 
@@ -11,7 +12,8 @@ use crate::tcp::common::Common;
 use crate::tcp::context::Context;
 
 impl<P: Payload> Sender<P> {
-    /// Eifel detection: the ACK echoes a time before the first retransmission, so an original transmission arrived.
+    /// Eifel detection: the ACK echoes a time before the first retransmission, so an original transmission
+    /// arrived.
     fn original_arrived(&self, common: &Common, segment: &Segment<P>) -> bool {
         match self.undo.first_retransmission() {
             None => common.negotiated.sack || self.snd_una < self.recovery.point,
@@ -39,14 +41,14 @@ impl<P: Payload> Sender<P> {
                 metrics.ssthresh = ssthresh;
                 self.cwr_pending = false;
             }
-            cx.congestion.on_undo(cx.metrics, cx.index);
+            cx.congestion.on_undo(&cx.subflows, cx.subflows.index());
         }
         self.undo.end();
         self.rack.recheck_output();
     }
 
-    /// At the end of fast recovery or of recovery from a timeout. Returns whether the phase must be kept: without SACK
-    /// duplicate ACKs for what was just recovered could begin another (RFC 6582 4.1).
+    /// At the end of fast recovery or of recovery from a timeout. Returns whether the phase must be kept:
+    /// without SACK duplicate ACKs for what was just recovered could begin another (RFC 6582 4.1).
     pub(super) fn try_undo_recovery(
         &mut self,
         common: &mut Common,
@@ -73,7 +75,8 @@ impl<P: Payload> Sender<P> {
         false
     }
 
-    /// A partial ACK in fast recovery, of `removed` segments. Returns whether nothing more is to be retransmitted for now.
+    /// A partial ACK in fast recovery, of `removed` segments. Returns whether nothing more is to be
+    /// retransmitted for now.
     pub(super) fn try_undo_partial(
         &mut self,
         common: &mut Common,
@@ -147,8 +150,9 @@ impl<P: Payload> Sender<P> {
             return;
         }
         if self.recovery.frto {
-            // Step 3.b: something that was never retransmitted has arrived: not everything was lost. Without SACK
-            // that may be data from before the timeout that waited behind the hole: the retransmission has filled it.
+            // Step 3.b: something that was never retransmitted has arrived: not everything was lost. Without
+            // SACK that may be data from before the timeout that waited behind the hole: the retransmission
+            // has filled it.
             let is_late = common.negotiated.sack || !summary.over_retransmission;
             let original = is_late && summary.has_original_before(self.recovery.point);
             if original && self.try_undo_loss(common, cx, segment, true) {

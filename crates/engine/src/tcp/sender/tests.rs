@@ -116,8 +116,8 @@ fn f_rto_goes_on_with_retransmissions_when_the_peers_window_is_used_up() {
     assert_eq!(end.sent_data().first(), Some(&(1001, 1000)));
 }
 
-/// Without SACK a duplicate ACK after a timeout stands for a delivered segment only once new data was sent (Linux's
-/// `tcp_process_loss`).
+/// Without SACK a duplicate ACK after a timeout stands for a delivered segment only once new data was sent
+/// (Linux's `tcp_process_loss`).
 #[test]
 fn duplicates_after_a_timeout_count_only_beyond_the_recovery_point() {
     let mut end = End::open(TcpConfig { sack: false, ..without_tlp() }, 100);

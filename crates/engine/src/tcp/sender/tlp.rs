@@ -1,5 +1,5 @@
-//! The state of tail loss probes (RFC 8985 7), with Linux's timer: two round trips after the last transmission or ACK,
-//! plus the least RTO when a lone segment may meet a delayed ACK.
+//! The state of tail loss probes (RFC 8985 7), with Linux's timer: two round trips after the last
+//! transmission or ACK, plus the least RTO when a lone segment may meet a delayed ACK.
 
 use super::ack_summary::AckSummary;
 use crate::config::TcpConfig;

@@ -59,7 +59,8 @@ impl<P: Payload> Sender<P> {
         let entry = self.scoreboard.get(index)?;
         //= RFC 9293 SHLD-16
         //= RFC 7323 2.4-b
-        // The peer took its window back: only the first segment may still be sent, as a probe (RFC 9293 3.8.6).
+        // The peer took its window back: only the first segment may still be sent, as a probe (RFC 9293
+        // 3.8.6).
         if entry.position >= edge && entry.position != self.snd_una {
             return None;
         }
@@ -138,7 +139,8 @@ impl<P: Payload> Sender<P> {
         DataSegment { position, tag, payload, fin, push, retransmission: true, part, mss }
     }
 
-    /// New data from the queue, as far as the windows admit. Each segment leaves `reserve` bytes to SACK blocks.
+    /// New data from the queue, as far as the windows admit. Each segment leaves `reserve` bytes to SACK
+    /// blocks.
     #[inline(always)]
     pub fn next_new(
         &mut self,
@@ -195,7 +197,7 @@ impl<P: Payload> Sender<P> {
             return None;
         }
         let segments = if taken <= mss { 1 } else { taken.div_ceil(mss) as u32 };
-        let metrics = &mut cx.metrics[cx.index];
+        let metrics = cx.subflows.own_mut();
         metrics.queued_bytes -= taken as u64;
         if metrics.packets_out == 0 {
             metrics.busy_since = cx.now;
@@ -254,7 +256,8 @@ impl<P: Payload> Sender<P> {
         })
     }
 
-    /// Takes up to `most` bytes off the queue, with their connection-level offset. Contiguous pieces fill one segment.
+    /// Takes up to `most` bytes off the queue, with their connection-level offset. Contiguous pieces fill one
+    /// segment.
     #[inline]
     fn take_queued(&mut self, most: usize, mss: usize) -> Option<(u64, P)> {
         let (front_tag, front) = self.queue.front_mut()?;
@@ -303,7 +306,7 @@ impl<P: Payload> Sender<P> {
         common.on_fin_sent();
         let position = self.snd_nxt;
         self.snd_nxt += 1;
-        let metrics = &mut cx.metrics[cx.index];
+        let metrics = cx.subflows.own_mut();
         metrics.packets_out += 1;
         let rate = self.rate.on_sent(cx.now, metrics.packets_out == 1);
         self.last_sent_at = cx.now;
@@ -385,7 +388,7 @@ impl<P: Payload> Sender<P> {
         let metrics = cx.own();
         if self.paced {
             let limited = self.rate.is_app_limited();
-            return cx.congestion.before_transmit(cx.metrics, cx.index, cx.now, limited);
+            return cx.congestion.before_transmit(&mut cx.subflows, cx.now, limited);
         }
         if !cx.tcp.cwnd.idle_restart {
             return;
@@ -409,8 +412,8 @@ impl<P: Payload> Sender<P> {
         (self.snd_una + self.window.size()).saturating_sub(self.snd_nxt)
     }
 
-    /// Whether less than a segment may be sent although more waits: half of the largest window that the peer ever offered, or
-    /// anything after the override timeout.
+    /// Whether less than a segment may be sent although more waits: half of the largest window that the peer
+    /// ever offered, or anything after the override timeout.
     //= RFC 9293 MUST-38 sender-side silly window avoidance
     #[cold]
     fn may_send_partial(&mut self, left: usize) -> bool {
@@ -418,8 +421,8 @@ impl<P: Payload> Sender<P> {
         overdue || (left > 0 && 2 * left as u64 >= self.window.max())
     }
 
-    /// Data waits for a window that is closed, or too small for a segment, and nothing is in flight whose ACK could open it:
-    /// arms the probe (RFC 9293 3.8.6.1), or the override timeout.
+    /// Data waits for a window that is closed, or too small for a segment, and nothing is in flight whose ACK
+    /// could open it: arms the probe (RFC 9293 3.8.6.1), or the override timeout.
     #[cold]
     pub fn await_window(&mut self, common: &mut Common, cx: &Context<'_>) {
         if common.may_send() && self.scoreboard.is_empty() && common.timers.get(Timer::Persist).is_none() {

@@ -32,7 +32,8 @@ fn ten_in_flight_of(tcp: TcpConfig, bytes: u64) -> End {
     end
 }
 
-/// FACK: the highest sacked segment counts with all below it, so that one SACK is enough if it lies far ahead.
+/// FACK: the highest sacked segment counts with all below it, so that one SACK is enough if it lies far
+/// ahead.
 #[test]
 fn a_hole_is_lost_once_it_is_more_than_the_threshold_behind() {
     let mut end = ten_in_flight(counting());
@@ -58,8 +59,8 @@ fn fewer_than_the_threshold_wait_for_the_timeout() {
     assert_eq!(again[0].1.segment.seq.0, 1);
 }
 
-/// Thirty segments in flight, of which the ninth is sacked: the first six are lost. Then another one is sacked that wasn't
-/// retransmitted.
+/// Thirty segments in flight, of which the ninth is sacked: the first six are lost. Then another one is
+/// sacked that wasn't retransmitted.
 fn late(position: u32) -> End {
     let mut tcp = counting();
     tcp.cwnd.initial_window = 30;
@@ -73,8 +74,8 @@ fn late(position: u32) -> End {
     end
 }
 
-/// The seventh comes after the ninth: late by three, the threshold. With FACK the twentieth sacked says that 17 are lost, of
-/// which two are sacked.
+/// The seventh comes after the ninth: late by three, the threshold. With FACK the twentieth sacked says that
+/// 17 are lost, of which two are sacked.
 #[test]
 fn a_segment_late_by_the_threshold_keeps_forward_acknowledgement() {
     let mut end = late(6001);
@@ -82,8 +83,8 @@ fn a_segment_late_by_the_threshold_keeps_forward_acknowledgement() {
     assert_eq!(end.metrics().lost_out, 15);
 }
 
-/// The fifth comes after the ninth: late by five, which is the threshold from now on, and sacked segments count. Three don't reach
-/// it; the sixth says that what lies before more than one sacked segment is lost.
+/// The fifth comes after the ninth: late by five, which is the threshold from now on, and sacked segments
+/// count. Three don't reach it; the sixth says that what lies before more than one sacked segment is lost.
 #[test]
 fn a_segment_late_by_more_raises_the_threshold_and_then_sacked_segments_count() {
     let mut end = late(4001);
@@ -113,7 +114,8 @@ fn late_by_nine() -> End {
     end
 }
 
-/// Twenty segments more, of which the first is missing: how many that came after it are sacked when it is lost.
+/// Twenty segments more, of which the first is missing: how many that came after it are sacked when it is
+/// lost.
 fn sacked_until_recovery(mut end: End) -> Option<u32> {
     let (first, mss) = (end.subflow.snd_nxt() as u32, end.metrics().mss);
     end.metrics[0].cwnd = 20;
@@ -135,7 +137,8 @@ fn as_many_sacked_as_the_threshold_begin_recovery() {
     assert_eq!(sacked_until_recovery(end), Some(3), "with the one below them four");
 }
 
-/// The first of ten was retransmitted, but the echoed timestamp is that of the original, which came after the ninth.
+/// The first of ten was retransmitted, but the echoed timestamp is that of the original, which came after the
+/// ninth.
 #[test]
 fn an_original_that_comes_after_its_retransmission_is_late_too() {
     let mut tcp = counting();
@@ -152,7 +155,8 @@ fn an_original_that_comes_after_its_retransmission_is_late_too() {
     assert_eq!(sacked_until_recovery(end), Some(9));
 }
 
-/// Eight segments are in flight, fewer than the threshold: half of them sacked is enough, unless something new can be sent.
+/// Eight segments are in flight, fewer than the threshold: half of them sacked is enough, unless something
+/// new can be sent.
 #[test]
 fn half_of_the_window_is_enough_if_nothing_new_can_be_sent() {
     for (sacked, more, cwnd, lost) in
@@ -168,7 +172,8 @@ fn half_of_the_window_is_enough_if_nothing_new_can_be_sent() {
     }
 }
 
-/// In recovery each ACK that says something new counts, a partial one and one with data, but only beyond the threshold.
+/// In recovery each ACK that says something new counts, a partial one and one with data, but only beyond the
+/// threshold.
 #[test]
 fn in_recovery_any_news_beyond_the_threshold_marks() {
     let recovering = || {
@@ -262,8 +267,8 @@ fn early_retransmit_is_at_once_if_the_timeout_comes_before_it() {
     assert_eq!((end.metrics().ca_state, end.subflow.counters().timeouts), (CaState::Recovery, 0));
 }
 
-/// A timeout that turns out spurious is undone, unless something outstanding was retransmitted before. A tail loss probe is no
-/// such retransmission.
+/// A timeout that turns out spurious is undone, unless something outstanding was retransmitted before. A tail
+/// loss probe is no such retransmission.
 #[test]
 fn a_timeout_after_retransmissions_is_not_undone() {
     let cases = [(false, 1, 1), (false, 2, 0), (true, 1, 1), (true, 2, 0)];
@@ -328,8 +333,9 @@ fn a_lost_retransmission_is_found_by_what_was_sent_after_it() {
     assert_eq!(end.subflow.counters().lost_retransmit, 1);
 }
 
-/// Twelve segments, of which the first is missing and ten are sacked: it is retransmitted, and new ones are sent. What was sent at
-/// the same moment says nothing of the retransmission, and nothing does where the threshold was raised.
+/// Twelve segments, of which the first is missing and ten are sacked: it is retransmitted, and new ones are
+/// sent. What was sent at the same moment says nothing of the retransmission, and nothing does where the
+/// threshold was raised.
 #[test]
 fn a_retransmission_is_lost_only_by_what_was_sent_later_and_without_a_raised_threshold() {
     for (mut end, lost) in [(End::open(counting(), 100), 1), (late_by_nine(), 0)] {
@@ -352,8 +358,8 @@ fn a_retransmission_is_lost_only_by_what_was_sent_later_and_without_a_raised_thr
     }
 }
 
-/// Early retransmit: of three segments the first is missing and nothing more is to be sent; a quarter of the round-trip time
-/// later it is sent again. With more than three in flight it waits for the threshold.
+/// Early retransmit: of three segments the first is missing and nothing more is to be sent; a quarter of the
+/// round-trip time later it is sent again. With more than three in flight it waits for the threshold.
 #[test]
 fn early_retransmit_needs_no_threshold_for_less_than_four_segments() {
     for (early, segments, when) in [(true, 3, Some(225)), (false, 3, None), (true, 4, None)] {
@@ -416,7 +422,8 @@ fn early_retransmit_needs_a_sack() {
     assert_eq!(end.sent_data(), []);
 }
 
-/// The SYN was repeated, so that there is no round-trip time yet: a host that counts sends no tail loss probe.
+/// The SYN was repeated, so that there is no round-trip time yet: a host that counts sends no tail loss
+/// probe.
 #[test]
 fn a_probe_waits_for_a_round_trip_time_where_losses_are_counted() {
     for (loss_detection, probes) in [(LossDetection::DuplicateAcks, 0), (LossDetection::Rack, 1)] {

@@ -1,4 +1,5 @@
-//! The receive side: when it acknowledges, what it reports, what it refuses (RFC 5681 4.2, 2018, 2883, 7323, 5961).
+//! The receive side: when it acknowledges, what it reports, what it refuses (RFC 5681 4.2, 2018, 2883, 7323,
+//! 5961).
 
 use ropewalk_wire::{Flags, Seq, Timestamps};
 
@@ -34,8 +35,8 @@ fn every_second_full_segment_is_acknowledged_and_a_lone_one_after_forty_millisec
     assert_eq!(end.subflow.counters().delayed_acks, 1);
 }
 
-/// A short segment ends what the peer had to say: acknowledged as soon as all is read, unless our own data is likely to
-/// follow.
+/// A short segment ends what the peer had to say: acknowledged as soon as all is read, unless our own data is
+/// likely to follow.
 #[test]
 fn a_short_segment_is_acknowledged_when_all_is_read_unless_the_ends_take_turns() {
     let (mut end, seq) = open_past_quick_acks(plain_config());
@@ -89,8 +90,8 @@ fn while_the_window_grows_every_segment_is_acknowledged() {
     assert!(end.sent().is_empty());
 }
 
-/// A lower one counts at once, a higher one an eighth; what an ACK echoes is measured once, by a full-sized segment, and less
-/// than the clock's millisecond isn't.
+/// A lower one counts at once, a higher one an eighth; what an ACK echoes is measured once, by a full-sized
+/// segment, and less than the clock's millisecond isn't.
 #[test]
 fn a_receiver_s_round_trip_time_falls_at_once() {
     let (mut end, mut seq) =
@@ -130,7 +131,8 @@ fn out_of_order_data_and_the_filling_of_a_gap_are_acknowledged_at_once() {
 }
 
 //= test RFC 2018 4-e
-/// The ACKs of the first two segments were lost, and the first comes again: a DSACK, once, below the cumulative ACK.
+/// The ACKs of the first two segments were lost, and the first comes again: a DSACK, once, below the
+/// cumulative ACK.
 #[test]
 fn a_duplicate_below_the_cumulative_ack_is_reported() {
     let (mut end, seq) = open_past_quick_acks(plain_config());
@@ -159,7 +161,8 @@ fn a_duplicate_above_the_cumulative_ack_is_reported_before_its_block() {
 }
 
 //= test RFC 7323 4.3-a
-/// Of two segments that one ACK covers, the earlier's timestamp is echoed; a segment beyond a gap doesn't count.
+/// Of two segments that one ACK covers, the earlier's timestamp is echoed; a segment beyond a gap doesn't
+/// count.
 #[test]
 fn the_echo_is_of_the_first_segment_that_an_ack_covers() {
     let (mut end, seq) = open_past_quick_acks(TcpConfig { window_scaling: false, ..TcpConfig::default() });
@@ -303,7 +306,8 @@ fn a_congestion_mark_is_echoed_until_the_sender_has_heard() {
     assert!(!end.sent()[0].segment.flags.contains(Flags::ECE));
 }
 
-/// A window counts once when it closes, and once when it opens again. The handshake's first window isn't one that opens.
+/// A window counts once when it closes, and once when it opens again. The handshake's first window isn't one
+/// that opens.
 #[test]
 fn closed_windows_are_counted() {
     let (mut end, _) = open_past_quick_acks(plain_config());

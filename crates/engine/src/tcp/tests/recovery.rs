@@ -90,8 +90,8 @@ fn the_order_of_sack_blocks_is_not_reordering() {
     assert_eq!(end.sent_data()[0], (1, 1000));
 }
 
-/// Without SACK: the third duplicate ACK (RFC 5681 3.2), new data for the first two (RFC 3042), and each partial ACK
-/// brings the next segment (RFC 6582).
+/// Without SACK: the third duplicate ACK (RFC 5681 3.2), new data for the first two (RFC 3042), and each
+/// partial ACK brings the next segment (RFC 6582).
 #[test]
 fn newreno_without_sack() {
     let mut end = ten_in_flight(TcpConfig { sack: false, ..plain_config() });
@@ -149,8 +149,8 @@ fn a_timeout_marks_only_what_is_overdue() {
 }
 
 //= test RFC 8985 7.2-a 7.2-b 7.3-c
-/// The probe leaves two round trips after the last transmission (and 2 ms for Linux's grain), before the timeout;
-/// with one segment in flight it waits for a delayed ACK, but not beyond the timeout.
+/// The probe leaves two round trips after the last transmission (and 2 ms for Linux's grain), before the
+/// timeout; with one segment in flight it waits for a delayed ACK, but not beyond the timeout.
 #[test]
 fn a_tail_loss_probe_leaves_after_two_round_trips() {
     let mut end = End::open(plain_config(), 100);
@@ -200,9 +200,9 @@ fn a_probe_that_repaired_a_loss_costs_the_window_its_half() {
     }
 }
 
-/// The end of a flight is lost but for the probe's copy. An ACK of what isn't in order echoes the timestamp of the
-/// last segment that was (RFC 7323 4.3), however new what it sacks: the losses are found all the same, not by the
-/// timeout.
+/// The end of a flight is lost but for the probe's copy. An ACK of what isn't in order echoes the timestamp
+/// of the last segment that was (RFC 7323 4.3), however new what it sacks: the losses are found all the same,
+/// not by the timeout.
 #[test]
 fn a_sacked_probe_finds_what_was_lost_before_it_whatever_its_timestamp_echoes() {
     let mut end = End::open(TcpConfig { timestamps: true, ..plain_config() }, 100);
@@ -256,7 +256,8 @@ fn a_duplicate_ack_without_sack_counts_as_a_delivered_segment() {
     assert_eq!((end.metrics().totals.delivered - before, end.metrics().sacked_out), (2, 2));
 }
 
-/// The same before any loss was found: everything is sent again after half a round-trip time, but not within 10 ms.
+/// The same before any loss was found: everything is sent again after half a round-trip time, but not within
+/// 10 ms.
 #[test]
 fn reneging_is_noticed_before_recovery_too() {
     let mut end = End::open(without_tlp(), 4);
@@ -317,7 +318,8 @@ fn an_unused_window_neither_grows_nor_stays() {
         end.now += 100 * MILLISECOND;
         end.ack(1 + (n + 1) * 1000);
     }
-    // Two seconds are six or seven timeouts of about 300 ms: each takes half of the way to the initial window.
+    // Two seconds are six or seven timeouts of about 300 ms: each takes half of the way to the initial
+    // window.
     assert!((10..=12).contains(&end.metrics().cwnd), "{}", end.metrics().cwnd);
     assert_eq!(end.metrics().ssthresh, 30, "three quarters of forty");
 }
@@ -344,7 +346,8 @@ fn an_idle_time_restarts_the_window() {
     assert_eq!(end.metrics().cwnd, 10, "never below the initial window");
 }
 
-/// Two packets, since each left room for a SACK block, fit into one when they are retransmitted: then they count as one.
+/// Two packets, since each left room for a SACK block, fit into one when they are retransmitted: then they
+/// count as one.
 #[test]
 fn a_retransmission_counts_for_the_packets_that_it_takes() {
     for tail_loss_probe in [false, true] {
@@ -380,7 +383,8 @@ fn the_fate_of_each_piece_is_known() {
     assert_eq!(fates(&end)[..2], [Fate::Arrived, Fate::Arrived]);
 }
 
-/// What schedulers see of the time: since when something is in flight, when data last left, and how much is known of the path.
+/// What schedulers see of the time: since when something is in flight, when data last left, and how much is
+/// known of the path.
 #[test]
 fn a_subflow_tells_since_when_it_is_busy() {
     let mut end = End::open(plain_config(), 100);

@@ -136,7 +136,8 @@ fn a_window_may_have_thirty_bits() {
 }
 
 //= test RFC 9293 SHLD-15 SHLD-16
-/// Eight segments are under way when the peer takes all but two back: those are repeated, the rest and what is new wait.
+/// Eight segments are under way when the peer takes all but two back: those are repeated, the rest and what
+/// is new wait.
 #[test]
 fn behind_a_shrunk_edge_old_data_is_repeated_and_nothing_goes_beyond() {
     let mut end = End::open(without_tlp(), 100);
@@ -246,7 +247,8 @@ fn by_default_silence_is_left_alone() {
 }
 
 //= test RFC 8684 3-1 3.4.1-13 4-2
-/// Without SACK, the third duplicate ACK says that a segment is lost; not if the duplicates are there for an option.
+/// Without SACK, the third duplicate ACK says that a segment is lost; not if the duplicates are there for an
+/// option.
 #[test]
 fn an_ack_with_an_option_is_no_duplicate() {
     for (option, expected) in [(false, 1), (true, 0)] {

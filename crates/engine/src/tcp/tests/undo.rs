@@ -23,8 +23,8 @@ fn after_a_timeout(timestamps: bool) -> End {
 }
 
 //= test RFC 5682 3
-/// A delay spike: the ACKs of the originals come after the timeout. The first ACK covers something that was never
-/// sent again, so that the timeout was spurious.
+/// A delay spike: the ACKs of the originals come after the timeout. The first ACK covers something that was
+/// never sent again, so that the timeout was spurious.
 #[test]
 fn f_rto_finds_a_spurious_timeout() {
     let mut end = after_a_timeout(false);
@@ -37,8 +37,8 @@ fn f_rto_finds_a_spurious_timeout() {
 }
 
 //= test RFC 5682 3.1
-/// The first ACK covers only the head: step 2.b sends new data, and the next ACK, for data that was never sent
-/// again, proves the timeout spurious.
+/// The first ACK covers only the head: step 2.b sends new data, and the next ACK, for data that was never
+/// sent again, proves the timeout spurious.
 #[test]
 fn f_rto_sends_new_data_before_it_goes_on() {
     let mut end = after_a_timeout(false);

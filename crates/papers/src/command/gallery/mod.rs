@@ -13,7 +13,7 @@ use indicatif::ProgressBar;
 use ropewalk_algorithms::{Registries, algorithm};
 use ropewalk_command_line::{Failure, output};
 use ropewalk_engine::congestion::CongestionControl;
-use ropewalk_engine::registry::Entry;
+use ropewalk_engine::registry::{Entry, Kind};
 use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_lab::compare::{Candidate, Comparison, Design, Request, Row, Worth, compare};
 use ropewalk_lab::{scenario, stats};
@@ -123,15 +123,13 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
 
 fn introduction(runs: u32) -> String {
     format!(
-        "# The algorithms\n\nMade by `ropewalk-papers gallery --runs {runs} --output docs/schedulers.md` from the code's own \
-         registry and from runs\nover every built-in scenario (seeds from 1, flows of 2 MiB at most). Percentages are \
-         ratios of geometric means of\nflow completion times over the same seeds, schedulers against `{BASE_SCHEDULER}` under \
-         the scenario's congestion control,\ncongestion controls against `{BASE_CONTROL}` under `{BASE_SCHEDULER}`; those in \
-         brackets\ncould be chance (p of 5 % or more over paired seeds, each by itself: of twenty without brackets one \
-         may be). The rule in full, with\nthe paper's symbols, equations and the rulings taken, opens each \
-         algorithm's file: `crates/engine/src/scheduler` and\n`crates/engine/src/congestion`.\n\n\
-         Each scheduler's picture: 1 MiB over `wifi-lte`, a dash per segment, by the time it was sent and its place in\nthe \
-         stream. Each control's: its windows during ten seconds of bulk over `wifi-lte`.\n\n"
+        "# The algorithms\n\nMade by `ropewalk-papers gallery --runs {runs} --output docs/schedulers.md`. \
+         Percentages are ratios of geometric means of flow\ncompletion times over every built-in scenario \
+         (flows of 2 MiB at most), schedulers against `{BASE_SCHEDULER}`, congestion controls\nagainst \
+         `{BASE_CONTROL}`; those in brackets could be chance (p of 5 % or more). Each rule in full, with \
+         the paper's symbols, opens\nthe algorithm's file. `ropewalk list --json` has the bounds of \
+         parameters.\n\nPictures: 1 MiB over `wifi-lte`, a dash per segment, by the time it was sent and \
+         its place in the stream; of a control, its windows\nduring ten seconds of bulk.\n\n"
     )
 }
 
@@ -202,9 +200,12 @@ fn section<T: ?Sized>(entry: &Entry<T>, standing: Option<&Vec<Against>>, base: &
         format!("### {}\n\n{}.\n\nSource: {}.\n\n", entry.name, capital(entry.summary), entry.source);
     let own = entry.parameters.iter().filter(|p| !["opportunistic", "penalise"].contains(&p.name));
     for parameter in own {
-        let (default, allowed) = (parameter.write(parameter.default), parameter.allowed());
-        let _ =
-            writeln!(text, "- `{}`: {} (default {default}; {allowed})", parameter.name, parameter.summary);
+        let default = parameter.write(parameter.default);
+        let words = match parameter.kind {
+            Kind::Choice(words) => format!("; {}", words.join(", ")),
+            _ => String::new(),
+        };
+        let _ = writeln!(text, "- `{}`: {} (default {default}{words})", parameter.name, parameter.summary);
     }
     for preset in entry.presets {
         let _ = writeln!(text, "- preset `{}:{}`: {}", entry.name, preset.name, preset.summary);
@@ -222,9 +223,9 @@ fn section<T: ?Sized>(entry: &Entry<T>, standing: Option<&Vec<Against>>, base: &
     let Some(standing) = standing else { return text };
     let mut sorted: Vec<&Against> = standing.iter().collect();
     sorted.sort_by(|a, b| a.ratio.total_cmp(&b.ratio).then_with(|| a.scenario.cmp(&b.scenario)));
-    let wins = sorted.iter().filter(|against| against.ratio < 0.99).take(4).map(|against| phrase(against));
+    let wins = sorted.iter().filter(|against| against.ratio < 0.99).take(3).map(|against| phrase(against));
     let losses =
-        sorted.iter().rev().filter(|against| against.ratio > 1.01).take(4).map(|against| phrase(against));
+        sorted.iter().rev().filter(|against| against.ratio > 1.01).take(3).map(|against| phrase(against));
     let or_none = |list: Vec<String>| if list.is_empty() { "nowhere by 1 %".into() } else { list.join(", ") };
     let (wins, losses) = (or_none(wins.collect()), or_none(losses.collect()));
     text + &format!("Faster than `{base}`: {wins}. Slower: {losses}.\n\n")
@@ -362,6 +363,6 @@ mod tests {
         let entry = registries.schedulers.entries().iter().find(|entry| entry.name == "ecf").expect("ecf");
         let text = section(entry, Some(&standing), BASE_SCHEDULER);
         assert!(text.contains("Faster than `minrtt`: c -20 %, a -10 %. Slower: b (+20 %)."), "{text}");
-        assert!(text.contains("- `beta`") && text.contains("(default 0.25; a number from 0 to 4)"), "{text}");
+        assert!(text.contains("- `beta`") && text.contains("a share (default 0.25)"), "{text}");
     }
 }

@@ -166,7 +166,7 @@ fn self_test_text(known: u16, tested: &SelfTest, json: bool) -> String {
     );
     if !best.is_empty() {
         text += &format!(
-            ", and {:.3} from the cells that it didn't see (the setting as ruled: {:.3})",
+            ", and {:.3} from the cells that it didn't see (the setting as assumed: {:.3})",
             mean(&best),
             mean(&ruled)
         );
@@ -207,7 +207,7 @@ fn fit_text(fit: &Fit, took: Duration) -> String {
     }
     let fitted = &fit.fitted;
     format!(
-        "{}\n{}\nDistance {:.3} (as ruled {:.3}); {} of {} cells within 10 %, {} within 25 %. {:.1} % of the prior are as near as the last population. {} settings, {:.0} s.\n",
+        "{}\n{}\nDistance {:.3} (as assumed {:.3}); {} of {} cells within 10 %, {} within 25 %. {:.1} % of the prior are as near as the last population. {} settings, {:.0} s.\n",
         table.render(),
         cells.render(),
         fitted.distance,

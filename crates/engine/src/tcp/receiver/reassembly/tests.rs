@@ -74,8 +74,8 @@ fn rfc_2883_a_partial_duplicate() {
     assert!(reassembly.is_empty());
 }
 
-/// What is tidied by what has changed since the last report is as if every block were looked for, whatever overlaps and
-/// however much comes between two reports.
+/// What is tidied by what has changed since the last report is as if every block were looked for, whatever
+/// overlaps and however much comes between two reports.
 #[test]
 fn tidying_by_what_changed_is_as_tidying_all() {
     let mut state = 11u64;
@@ -113,8 +113,8 @@ fn tidying_by_what_changed_is_as_tidying_all() {
     }
 }
 
-/// SegmentList that lie in a ring come out as those in a list would, and as much is reported of them: nearly all of one length,
-/// some repeated, some cut otherwise, some far ahead.
+/// SegmentList that lie in a ring come out as those in a list would, and as much is reported of them: nearly
+/// all of one length, some repeated, some cut otherwise, some far ahead.
 #[test]
 fn a_ring_is_as_a_list() {
     const UNIT: u64 = LEAST_UNIT as u64;
@@ -255,7 +255,8 @@ fn filled_gaps_are_not_remembered_as_blocks() {
     assert_eq!(blocks(&mut reassembly), [(2000, 2100), (1800, 1900), (1600, 1700), (1400, 1500)]);
 }
 
-/// Too many small pieces: those with the highest sequence numbers are dropped for data before them, and SACK reports only what is kept.
+/// Too many small pieces: those with the highest sequence numbers are dropped for data before them, and SACK
+/// reports only what is kept.
 #[test]
 fn what_is_dropped_for_want_of_memory_is_no_longer_reported() {
     let one_byte = || (SyntheticPayload(1), Mapping::default());

@@ -1,54 +1,40 @@
-//! Assigns data to subflows: reinjections first, then what the scheduler decides, clipped to the windows. Also the rule that a
-//! scheduler can't stall a connection.
+//! Assigns data to subflows: reinjections first, then what the scheduler decides, clipped to the windows.
+//! Also the rule that a scheduler can't stall a connection.
 
 use std::ops::Range;
 
 use ropewalk_wire::Payload;
 
-use super::connection::{Connection, Mode};
-use super::scheduling::{reinjection_target, view};
+use super::chunks::LONGEST_MAPPING;
+use super::deadlines::Deadline;
+use super::scheduling::view;
+use super::sending::Sending;
 use super::stats::{DecisionRecord, Event};
 use crate::metrics::SubflowMetrics;
 use crate::scheduler::{self, Chunk, Decision, Purpose, View};
-use crate::{Nanos, SubflowId};
+use crate::{MAX_SUBFLOWS, Nanos, SubflowId};
 
-/// Consecutive decisions that send nothing before the engine stops calling the scheduler until the next event.
+/// Consecutive decisions that send nothing before the engine stops calling the scheduler until the next
+/// event.
 const MAX_EMPTY_DECISIONS: u32 = 64;
 
 /// The shortest wait. Without an RTT sample a scheduler may ask for waits of almost no time, again and again.
 const MIN_WAIT: Nanos = 100_000;
 
-/// The most bytes of a mapping: its length has 16 bits, and DATA_FIN takes one.
-const LONGEST_MAPPING: u64 = 65_534;
-
 /// A piece of this many bytes gets super-segments of its own: joining it with others would copy it.
 const LARGE_PIECE: u64 = 16 << 10;
 
-impl<P: Payload> Connection<P> {
-    /// Notifies the scheduler of an event.
-    #[inline]
-    pub(crate) fn notify(&mut self, now: Nanos, event: scheduler::Event) {
-        if self.scheduling.wants_events() {
-            self.notify_scheduler(now, event);
-        }
-    }
-
-    #[inline(never)]
-    fn notify_scheduler(&mut self, now: Nanos, event: scheduler::Event) {
-        let view = view!(self, now);
-        self.scheduling.scheduler.on_event(&view, event);
-    }
-
+impl<P: Payload> Sending<'_, P> {
     /// Assigns data to a subflow and returns which; `None` if nothing can or should be sent now.
     #[inline(always)]
-    pub(crate) fn schedule_next(&mut self, now: Nanos, max_segments: u32) -> Option<usize> {
-        if !self.send.reinjections.is_empty()
-            && self.mode == Mode::Multipath
+    pub fn schedule_next(&mut self, now: Nanos, max_segments: u32) -> Option<usize> {
+        if self.send.has_reinjections()
+            && self.handshake.is_multipath()
             && let Some(index) = self.schedule_reinjection(now)
         {
             return Some(index);
         }
-        if !self.scheduling.needs_schedule {
+        if !self.scheduling.needs_schedule() {
             return None;
         }
         if self.config.peer_segment_overhead > 0 {
@@ -58,15 +44,13 @@ impl<P: Payload> Connection<P> {
         let mut idle = 0;
         loop {
             let unsent = self.send.unsent();
-            if unsent == 0
-                && !(self.scheduling.scheduler.repeats() && self.send.una() < self.send.assigned_end())
-            {
+            if unsent == 0 && !(self.scheduling.repeats() && self.send.una() < self.send.assigned_end()) {
                 let index = if self.send.writer_waits() { self.on_all_assigned(now) } else { None };
-                self.scheduling.needs_schedule = index.is_some();
+                self.scheduling.set_needs_schedule(index.is_some());
                 return index;
             }
-            if self.send.cork.on && self.is_corked(now) {
-                self.scheduling.needs_schedule = false;
+            if self.send.is_cork_on() && self.is_corked(now) {
+                self.scheduling.set_needs_schedule(false);
                 return None;
             }
             if unsent > 0 && self.send.window_left() == 0 {
@@ -75,9 +59,10 @@ impl<P: Payload> Connection<P> {
                     return Some(index);
                 }
             }
-            if !queues_ahead && !self.any_window() {
-                self.scheduling.needs_schedule = self.revive_if_none_usable() && self.any_window();
-                if !self.scheduling.needs_schedule {
+            if !queues_ahead && !self.subflows.any_window() {
+                let revived = self.subflows.revive_if_none_usable() && self.subflows.any_window();
+                self.scheduling.set_needs_schedule(revived);
+                if !revived {
                     return None;
                 }
             }
@@ -85,7 +70,7 @@ impl<P: Payload> Connection<P> {
                 self.measure_queues();
             }
             let view = view!(self, now);
-            let decision = self.scheduling.scheduler.select(&view, &mut self.scheduling.rationale);
+            let decision = self.scheduling.select(&view);
             let (assigned, offset, bytes) = match decision {
                 // The common case.
                 Decision::Send { subflow, bytes } => {
@@ -93,7 +78,7 @@ impl<P: Payload> Connection<P> {
                 }
                 _ => self.apply(now, decision, max_segments),
             };
-            if self.scheduling.rationale.on() {
+            if self.scheduling.traces() {
                 self.record_decision(now, decision, offset, bytes, unsent);
             }
             if assigned.is_some() {
@@ -109,48 +94,41 @@ impl<P: Payload> Connection<P> {
     /// The scheduler waits, or its decisions send nothing: it isn't asked again until something happens.
     #[cold]
     fn stop_asking(&mut self, now: Nanos, decision: Decision, max_segments: u32) -> Option<usize> {
-        self.scheduling.needs_schedule = false;
+        self.scheduling.set_needs_schedule(false);
         if let Decision::Wait { until } = decision {
-            if self.scheduling.scheduler.is_undecided() {
-                self.scheduling.undecided = true;
+            if self.scheduling.await_decision() {
                 return None;
             }
-            self.deadlines.wait = until.filter(|at| *at > now).map(|at| at.max(now + MIN_WAIT));
-        } else if self.send.unsent() > 0 && self.send.window_left() > 0 && self.any_window() {
+            match until.filter(|at| *at > now) {
+                Some(at) => self.deadlines.set(Deadline::Wait, at.max(now + MIN_WAIT)),
+                None => self.deadlines.stop(Deadline::Wait),
+            }
+        } else if self.send.unsent() > 0 && self.send.window_left() > 0 && self.subflows.any_window() {
             // With the window full nothing could have been sent: that is no fault of the scheduler's.
             self.note_overruled(now, self.nothing_sent(decision));
         }
         self.override_wait(now, max_segments)
     }
 
-    /// All written data is assigned to subflows, and the writer waits for buffer space: data that was sent may be sent again
-    /// on another subflow.
+    /// All written data is assigned to subflows, and the writer waits for buffer space: data that was sent
+    /// may be sent again on another subflow.
     #[inline(never)]
     fn on_all_assigned(&mut self, now: Nanos) -> Option<usize> {
         if self.send.writable() {
             return None;
         }
-        if self.any_window() {
+        if self.subflows.any_window() {
             self.notify_scheduler(now, scheduler::Event::BufferBlocked);
         }
         self.run_mechanisms(now)
     }
 
-    /// The scheduler is asked again if its decision wasn't known (see [`scheduler::Scheduler::is_undecided`]).
-    #[cold]
-    pub(crate) fn ask_again(&mut self) -> bool {
-        let undecided = self.scheduling.undecided;
-        if undecided {
-            self.wake();
-        }
-        undecided
-    }
-
-    /// Schedules on while the scheduler chooses the same subflow, so that its data leaves as one super-segment.
+    /// Schedules on while the scheduler chooses the same subflow, so that its data leaves as one
+    /// super-segment.
     #[inline(never)]
-    pub(crate) fn coalesce(&mut self, now: Nanos, index: usize, max_segments: u32) {
+    pub fn coalesce(&mut self, now: Nanos, index: usize, max_segments: u32) {
         for _ in 1..max_segments {
-            let metrics = &self.metrics[index];
+            let metrics = &self.subflows.metrics()[index];
             let full = metrics.queued_bytes + u64::from(metrics.mss)
                 > u64::from(max_segments) * u64::from(metrics.mss);
             if full || metrics.window_space() == 0 || self.schedule_next(now, max_segments) != Some(index) {
@@ -160,20 +138,20 @@ impl<P: Payload> Connection<P> {
         self.finish_super_segment();
     }
 
-    /// Gives the subflow the payload of the super-segment that was coalesced. A payload that spans several writes is
-    /// copied, so this is done once, not for each segment that was added.
+    /// Gives the subflow the payload of the super-segment that was coalesced. A payload that spans several
+    /// writes is copied, so this is done once, not for each segment that was added.
     #[inline]
     fn finish_super_segment(&mut self) {
-        if self.scheduling.coalesced.is_some() {
+        if self.scheduling.coalesced().is_some() {
             self.copy_super_segment();
         }
     }
 
     #[inline(never)]
     fn copy_super_segment(&mut self) {
-        if let Some((index, start, end)) = self.scheduling.coalesced.take() {
+        if let Some((index, start, end)) = self.scheduling.take_coalesced() {
             let payload = self.send.get(start, (end - start) as u32);
-            if let Some(subflow) = self.subflows[index].as_mut() {
+            if let Some(subflow) = self.subflows.get_mut(index) {
                 subflow.tcp.replace_tail(payload);
             }
         }
@@ -183,54 +161,45 @@ impl<P: Payload> Connection<P> {
     #[inline(never)]
     fn measure_queues(&mut self) {
         let config = self.config.send_buffer;
-        for index in 0..self.metrics.len() {
+        for index in 0..self.subflows.metrics().len() {
             if config.initial == config.max {
-                self.metrics[index].send_buffer = config.max;
-            } else if self.metrics[index].send_buffer == 0 {
-                self.metrics[index].send_buffer = self.wanted_send_buffer(index).min(config.max);
+                self.subflows.metrics_mut()[index].send_buffer = config.max;
+            } else if self.subflows.metrics()[index].send_buffer == 0 {
+                self.subflows.metrics_mut()[index].send_buffer =
+                    self.wanted_send_buffer(index).min(config.max);
             }
-            let metrics = &mut self.metrics[index];
+            let metrics = &mut self.subflows.metrics_mut()[index];
             metrics.queue_space = metrics.send_buffer.saturating_sub(metrics.send_memory());
-        }
-    }
-
-    /// When every subflow is stale, all of them count again.
-    #[cold]
-    fn revive(&mut self) {
-        for metrics in &mut self.metrics {
-            if metrics.state == crate::metrics::SubflowStatus::Stale {
-                metrics.state = crate::metrics::SubflowStatus::Usable;
-            }
         }
     }
 
     #[cold]
     fn record_decision(&mut self, now: Nanos, decision: Decision, offset: u64, bytes: u32, unsent: u64) {
-        if self.scheduling.scheduler.is_undecided() {
-            return;
-        }
+        let Some(reason) = self.scheduling.take_reason() else { return };
         let window_left = self.send.window_left();
-        let reason = self.scheduling.rationale.take().into();
         let record = DecisionRecord { at: now, decision, offset, bytes, unsent, window_left, reason };
-        self.events.push_back(Event::Decision(Box::new(record)));
+        self.events.push(Event::Decision(Box::new(record)));
     }
 
-    /// The scheduler waits. If nothing is in flight that could end the wait, the engine sends by `minrtt` (see
-    /// [`Decision::Wait`]).
+    /// The scheduler waits. If nothing is in flight that could end the wait, the engine sends by `minrtt`
+    /// (see [`Decision::Wait`]).
     #[cold]
     fn override_wait(&mut self, now: Nanos, max_segments: u32) -> Option<usize> {
         // A stale subflow's retransmissions don't count: they may never be acknowledged.
         let awaits_ack = |metrics: &SubflowMetrics| {
             metrics.usable() && (metrics.packets_out > 0 || metrics.queued_bytes > 0)
         };
-        let silent = !self.metrics.iter().any(awaits_ack);
-        if !silent || self.deadlines.wait.is_some() || self.send.unsent() == 0 || self.send.window_left() == 0
+        let silent = !self.subflows.metrics().iter().any(awaits_ack);
+        if !silent
+            || self.deadlines.is_set(Deadline::Wait)
+            || self.send.unsent() == 0
+            || self.send.window_left() == 0
         {
             return None;
         }
         let view = view!(self, now);
         let subflow = View::fastest(view.available()).map(|metrics| metrics.id)?;
-        let bytes = self.metrics[subflow.index()].mss;
+        let bytes = self.subflows.metrics()[subflow.index()].mss;
         let assigned = self.apply(now, Decision::Send { subflow, bytes }, max_segments).0;
         if assigned.is_some() {
             self.note_overruled(now, "it waited with nothing in flight that could end the wait");
@@ -254,7 +223,7 @@ impl<P: Payload> Connection<P> {
             Decision::Withdraw { .. } => return "it withdrew data again and again",
             Decision::Wait { .. } => return "it waited",
         };
-        match self.metrics.get(named.index()) {
+        match self.subflows.metrics().get(named.index()) {
             None => "it named a subflow that isn't there",
             Some(metrics) if !metrics.usable() => "it named a subflow that can't be used",
             Some(metrics) if metrics.window_space() == 0 => "it named a subflow whose window is full",
@@ -270,12 +239,7 @@ impl<P: Payload> Connection<P> {
 
     /// Executes a decision. Returns the subflow that got data, the offset and the length.
     #[inline(never)]
-    pub(super) fn apply(
-        &mut self,
-        now: Nanos,
-        decision: Decision,
-        max_segments: u32,
-    ) -> (Option<usize>, u64, u32) {
+    pub fn apply(&mut self, now: Nanos, decision: Decision, max_segments: u32) -> (Option<usize>, u64, u32) {
         let next = self.send.next_offset();
         let (subflow, offset, bytes, queue) = match decision {
             Decision::Send { subflow, bytes } => (subflow, next, bytes, false),
@@ -308,7 +272,7 @@ impl<P: Payload> Connection<P> {
     ) -> (Option<usize>, u64, u32) {
         let nothing = (None, offset, 0);
         let index = subflow.index();
-        let Some(metrics) = self.metrics.get(index) else { return nothing };
+        let Some(metrics) = self.subflows.metrics().get(index) else { return nothing };
         if !metrics.usable() || bytes == 0 || metrics.mss == 0 {
             return nothing;
         }
@@ -330,12 +294,12 @@ impl<P: Payload> Connection<P> {
         }
         // Whole segments but for the end of the data, so that windows counted in segments are used in full.
         let mss = u64::from(metrics.mss);
-        let is_partial = len < free.end - free.start || (self.send.cork.on && !self.send.cork.overdue);
+        let is_partial = len < free.end - free.start || self.send.holds_back();
         if len > mss && is_partial {
             len -= len % mss;
-        } else if len < mss && len == left && self.mode == Mode::Plain {
-            // The window cuts it: TCP keeps the whole segment back until there is room, or sends a part after a timeout (RFC 9293
-            // 3.8.6.2.1).
+        } else if len < mss && len == left && self.handshake.is_plain() {
+            // The window cuts it: TCP keeps the whole segment back until there is room, or sends a part after
+            // a timeout (RFC 9293 3.8.6.2.1).
             len = mss.min(u64::from(bytes)).min(free.end - free.start);
         }
         let start = free.start;
@@ -346,21 +310,19 @@ impl<P: Payload> Connection<P> {
         self.send.assign(start..start + len);
         let chunk =
             Chunk { offset: start, len: len as u32, carriers: 1 << subflow.0, last: subflow, sent_at: now };
-        self.send.chunks.insert(chunk);
+        self.send.insert_chunk(chunk);
         if max_segments == 1
             || !self.extend_super_segment(index, start..start + len, contiguous, max_segments)
         {
             self.finish_super_segment();
             let payload = self.send.get(start, len as u32);
-            if let (Some(subflow), Some(metrics)) =
-                (self.subflows[index].as_mut(), self.metrics.get_mut(index))
-            {
+            if let Some((subflow, metrics)) = self.subflows.both_mut(index) {
                 subflow.tcp.push(metrics, start, payload);
             }
         }
         if self.send.unsent() == 0 {
-            self.unblock(now);
-            self.send.cork.overdue = false;
+            self.scheduling.unblock(now);
+            self.send.set_cork_overdue(false);
         }
         if self.send.has_unsent_mark() {
             self.wake_writer();
@@ -368,9 +330,9 @@ impl<P: Payload> Connection<P> {
         (Some(index), start, len as u32)
     }
 
-    /// A super-segment ends where a large piece of the application's does, and the next begins with one: only the segment that spans
-    /// two of them is copied, not all that would go with it. Returns how many of `len` bytes from `start` on go at once, where the
-    /// piece there has `contiguous` left.
+    /// A super-segment ends where a large piece of the application's does, and the next begins with one: only
+    /// the segment that spans two of them is copied, not all that would go with it. Returns how many of `len`
+    /// bytes from `start` on go at once, where the piece there has `contiguous` left.
     #[inline(never)]
     fn cut_at_large_piece(&self, start: u64, contiguous: u64, len: u64, mss: u64) -> u64 {
         let is_next_large = || self.send.contiguous_bytes(start + contiguous) >= LARGE_PIECE;
@@ -382,20 +344,25 @@ impl<P: Payload> Connection<P> {
     }
 
     //= RFC 8985 7.3 a probe is new data, if there is some that the peer's window admits
-    /// A tail loss probe is due: gives the subflow new data for it, whatever its congestion window. Only the lone subflow gets
-    /// some: among several the scheduler says where data goes, and the probe repeats the last segment.
+    /// A tail loss probe is due: gives the subflow new data for it, whatever its congestion window. Only the
+    /// lone subflow gets some: among several the scheduler says where data goes, and the probe repeats the
+    /// last segment.
     #[cold]
-    pub(super) fn assign_probe(&mut self, now: Nanos, index: usize) {
-        let alone = self.metrics.iter().filter(|metrics| metrics.usable()).count() == 1;
-        if alone && self.metrics[index].usable() && self.send.unsent() > 0 && self.send.window_left() > 0 {
-            let (subflow, bytes) = (self.metrics[index].id, self.metrics[index].mss);
+    pub fn assign_probe(&mut self, now: Nanos, index: usize) {
+        let alone = self.subflows.usable().count() == 1;
+        if alone
+            && self.subflows.metrics()[index].usable()
+            && self.send.unsent() > 0
+            && self.send.window_left() > 0
+        {
+            let (subflow, bytes) = (self.subflows.metrics()[index].id, self.subflows.metrics()[index].mss);
             self.apply(now, Decision::Queue { subflow, bytes }, 1);
         }
     }
 
-    /// Extends the last piece in the subflow's queue by `range`, if the two are contiguous. Not if that piece has been
-    /// acknowledged meanwhile, over another subflow: its bytes are freed. `contiguous`: bytes from the range's start on that
-    /// lie in one piece.
+    /// Extends the last piece in the subflow's queue by `range`, if the two are contiguous. Not if that piece
+    /// has been acknowledged meanwhile, over another subflow: its bytes are freed. `contiguous`: bytes from
+    /// the range's start on that lie in one piece.
     #[inline(never)]
     fn extend_super_segment(
         &mut self,
@@ -404,12 +371,13 @@ impl<P: Payload> Connection<P> {
         contiguous: u64,
         max_segments: u32,
     ) -> bool {
-        let tail = match (self.scheduling.coalesced, &self.subflows[index]) {
+        let tail = match (self.scheduling.coalesced(), self.subflows.get(index)) {
             (Some((at, from, end)), _) => (at == index).then_some((from, end)),
             (None, Some(subflow)) => subflow.tcp.queued_tail(),
             _ => None,
         };
-        let most = (u64::from(max_segments) * u64::from(self.metrics[index].mss)).min(LONGEST_MAPPING);
+        let most =
+            (u64::from(max_segments) * u64::from(self.subflows.metrics()[index].mss)).min(LONGEST_MAPPING);
         let Some((from, end)) = tail else { return false };
         if end != range.start || from < self.send.una() || range.end - from > most {
             return false;
@@ -418,9 +386,27 @@ impl<P: Payload> Connection<P> {
         if range.end - from > before && before.max(contiguous) >= LARGE_PIECE {
             return false;
         }
-        self.metrics[index].queued_bytes += range.end - range.start;
-        self.scheduling.coalesced = Some((index, from, range.end));
+        self.subflows.metrics_mut()[index].queued_bytes += range.end - range.start;
+        self.scheduling.coalesce(index, from, range.end);
         true
+    }
+
+    /// Takes back what waits on a subflow and no other carries. In plain TCP data keeps its order: nothing is
+    /// taken.
+    #[cold]
+    pub fn withdraw_queued(&mut self, now: Nanos, subflow: SubflowId) {
+        let index = subflow.index();
+        if !self.handshake.is_multipath()
+            || subflow.index() >= MAX_SUBFLOWS
+            || !self.scheduling.may_withdraw(now, subflow)
+        {
+            return;
+        }
+        let Some((state, metrics)) = self.subflows.both_mut(index) else { return };
+        let send = &mut *self.send;
+        let before = send.unsent();
+        state.tcp.withdraw(metrics, |range| send.unassign(range, subflow));
+        self.stats.withdrawn_bytes += self.send.unsent() - before;
     }
 
     /// Sends data again that is in flight on another subflow.
@@ -434,10 +420,9 @@ impl<P: Payload> Connection<P> {
     ) -> (Option<usize>, u64, u32) {
         let nothing = (None, offset, 0);
         let index = subflow.index();
-        let Some(sent) = self.send.chunks.find(offset) else { return nothing };
-        let chunk = sent.chunk();
-        let Some(metrics) = self.metrics.get(index) else { return nothing };
-        if self.mode != Mode::Multipath
+        let Some(chunk) = self.send.chunk_at(offset) else { return nothing };
+        let Some(metrics) = self.subflows.metrics().get(index) else { return nothing };
+        if !self.handshake.is_multipath()
             || chunk.carried_by(subflow)
             || !metrics.usable()
             || metrics.window_space() == 0
@@ -453,11 +438,11 @@ impl<P: Payload> Connection<P> {
     }
 
     #[inline(never)]
-    pub(super) fn resend_chunk(&mut self, now: Nanos, index: usize, chunk: Chunk) {
+    pub fn resend_chunk(&mut self, now: Nanos, index: usize, chunk: Chunk) {
         self.finish_super_segment();
         let payload = self.send.get(chunk.offset, chunk.len);
         self.send.repeated(chunk.offset, SubflowId(index as u8), now);
-        if let (Some(subflow), Some(metrics)) = (self.subflows[index].as_mut(), self.metrics.get_mut(index)) {
+        if let Some((subflow, metrics)) = self.subflows.both_mut(index) {
             subflow.tcp.push(metrics, chunk.offset, payload);
             let (path, repeated) = (metrics.path, &mut self.stats.repeated_by_path);
             match repeated.iter_mut().find(|(known, _)| *known == path) {
@@ -467,8 +452,8 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Reinjects the head of the reinjection queue: on the fastest available subflow that never carried it, or else on any
-    /// but its last one.
+    /// Reinjects the head of the reinjection queue: on the fastest available subflow that never carried it,
+    /// or else on any but its last one.
     #[inline(never)]
     fn schedule_reinjection(&mut self, now: Nanos) -> Option<usize> {
         let chunk = self.send.next_reinjection()?;
@@ -478,16 +463,16 @@ impl<P: Payload> Connection<P> {
         }
         let index = {
             let view = view!(self, now);
-            reinjection_target(self.scheduling.scheduler.reinject(&view, &chunk), &view, &chunk)?
+            self.scheduling.reinject(&view, &chunk)?
         };
         let Some(index) = index else {
-            self.revive_if_none_usable();
+            self.subflows.revive_if_none_usable();
             return None;
         };
         // A lone subflow that still carries it repeats it by itself.
-        let carries = self.metrics[index].id == chunk.last && chunk.carried_by(chunk.last);
+        let carries = self.subflows.metrics()[index].id == chunk.last && chunk.carried_by(chunk.last);
         if carries
-            && self.subflows[index].as_ref().is_some_and(|s| {
+            && self.subflows.get(index).is_some_and(|s| {
                 s.tcp.outstanding().any(|(tag, len)| (tag..tag + u64::from(len)).contains(&chunk.offset))
             })
         {
@@ -500,45 +485,10 @@ impl<P: Payload> Connection<P> {
         Some(index)
     }
 
-    /// How many bytes, of `most`, should be written next so that they fill super-segments of `segments` segments behind what isn't sent
-    /// yet: each piece of the application's ends a super-segment, and a segment that spans two pieces is copied.
-    pub(crate) fn aligned_bytes(&self, most: u64, segments: u32) -> u64 {
-        let Some(metrics) = self.metrics.iter().find(|metrics| metrics.usable() && metrics.mss > 0) else {
-            return most;
-        };
-        let mss = u64::from(metrics.mss);
-        let whole = u64::from(segments.max(1)).min(LONGEST_MAPPING / mss).max(1) * mss;
-        let spanning = (mss - self.send.unsent() % mss) % mss;
-        match most.checked_sub(spanning).map(|left| left / whole) {
-            None | Some(0) => most,
-            Some(count) => spanning + count * whole,
-        }
-    }
-
-    /// Whether some usable subflow's window has room.
-    #[inline]
-    fn any_window(&self) -> bool {
-        self.metrics.iter().any(|metrics| metrics.usable() && metrics.in_flight() < metrics.cwnd)
-    }
-
-    /// Whether there was none, so that stale ones count again.
-    #[inline]
-    fn revive_if_none_usable(&mut self) -> bool {
-        let none = !self.metrics.iter().any(|metrics| metrics.usable());
-        if none {
-            self.revive();
-        }
-        none
-    }
-
     #[cold]
     fn on_window_blocked(&mut self, now: Nanos) {
         if self.scheduling.block(now) {
             self.notify(now, scheduler::Event::WindowBlocked);
         }
-    }
-
-    pub(crate) fn unblock(&mut self, now: Nanos) {
-        self.stats.window_blocked += self.scheduling.unblock(now);
     }
 }

@@ -8,7 +8,8 @@ use super::SendSide;
 use crate::SubflowId;
 
 impl<P: Payload> SendSide<P> {
-    /// Takes `range` back, which waits in the queue of `subflow`. Returns false if another subflow carries some of it: then it stays.
+    /// Takes `range` back, which waits in the queue of `subflow`. Returns false if another subflow carries
+    /// some of it: then it stays.
     pub fn unassign(&mut self, range: Range<u64>, subflow: SubflowId) -> bool {
         let range = range.start.max(self.una)..range.end;
         let first = self.chunks.index_after(range.start);

@@ -1,10 +1,11 @@
-//! Changes on an open connection: what sockets have options for. Each holds from the call on; what was sent stays as it is.
+//! Changes on an open connection: what sockets have options for. Each holds from the call on; what was sent
+//! stays as it is.
 
 use ropewalk_wire::Payload;
 
 use super::{ConnectionId, Endpoint, OptionError};
 use crate::config::BufferConfig;
-use crate::mptcp::Connection;
+use crate::mptcp::{Connection, SocketOption};
 use crate::{Entropy, Nanos, congestion, scheduler};
 
 impl<P: Payload, E: Entropy> Endpoint<P, E> {
@@ -20,29 +21,34 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         Ok(())
     }
 
+    fn set_option(&mut self, now: Nanos, id: ConnectionId, option: SocketOption) -> Result<(), OptionError> {
+        self.change(now, id, |connection| connection.set(now, option))
+    }
+
     /// Turns Nagle's algorithm on or off (RFC 9293 3.7.4; `TCP_NODELAY` is its opposite).
     ///
     /// # Errors
     /// When the connection is forgotten.
     pub fn set_nagle(&mut self, now: Nanos, id: ConnectionId, on: bool) -> Result<(), OptionError> {
-        self.change(now, id, |connection| connection.set_nagle(on))
+        self.set_option(now, id, SocketOption::Nagle(on))
     }
 
-    /// Reports each decision of the scheduler with its reason, or not ([`Event::Decision`](crate::mptcp::Event::Decision)).
+    /// Reports each decision of the scheduler with its reason, or not
+    /// ([`Event::Decision`](crate::mptcp::Event::Decision)).
     ///
     /// # Errors
     /// When the connection is forgotten.
     pub fn set_trace_decisions(&mut self, now: Nanos, id: ConnectionId, on: bool) -> Result<(), OptionError> {
-        self.change(now, id, |connection| connection.set_trace_decisions(on))
+        self.change(now, id, |connection| connection.scheduling.set_traced(on))
     }
 
-    /// Corks the stream or uncorks it (`TCP_CORK`): while it is corked, data that doesn't fill a segment waits for more, for 200 ms
-    /// at most. Closing our side uncorks it.
+    /// Corks the stream or uncorks it (`TCP_CORK`): while it is corked, data that doesn't fill a segment
+    /// waits for more, for 200 ms at most. Closing our side uncorks it.
     ///
     /// # Errors
     /// When the connection is forgotten.
     pub fn set_cork(&mut self, now: Nanos, id: ConnectionId, on: bool) -> Result<(), OptionError> {
-        self.change(now, id, |connection| connection.set_cork(on))
+        self.set_option(now, id, SocketOption::Cork(on))
     }
 
     /// Sets the send buffer's limits (`SO_SNDBUF`). What is in it stays, even beyond the limit.
@@ -55,11 +61,11 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         id: ConnectionId,
         buffer: BufferConfig,
     ) -> Result<(), OptionError> {
-        self.change(now, id, |connection| connection.set_send_buffer(buffer))
+        self.set_option(now, id, SocketOption::SendBuffer(buffer))
     }
 
-    /// Sets the receive buffer's limits (`SO_RCVBUF`). A window that was offered isn't taken back, and the window scale of the
-    /// handshake limits what can be offered.
+    /// Sets the receive buffer's limits (`SO_RCVBUF`). A window that was offered isn't taken back, and the
+    /// window scale of the handshake limits what can be offered.
     ///
     /// # Errors
     /// When the connection is forgotten.
@@ -69,11 +75,12 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         id: ConnectionId,
         buffer: BufferConfig,
     ) -> Result<(), OptionError> {
-        self.change(now, id, |connection| connection.set_receive_buffer(buffer))
+        self.set_option(now, id, SocketOption::ReceiveBuffer(buffer))
     }
 
     /// Sets how many bytes may wait unsent before [`write`](Self::write) takes no more (`TCP_NOTSENT_LOWAT`);
-    /// [`Event::Writable`](crate::mptcp::Event::Writable) comes when half of them are sent. `None`: only the send buffer counts.
+    /// [`Event::Writable`](crate::mptcp::Event::Writable) comes when half of them are sent. `None`: only the
+    /// send buffer counts.
     ///
     /// # Errors
     /// When the connection is forgotten.
@@ -83,11 +90,12 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         id: ConnectionId,
         bytes: Option<u64>,
     ) -> Result<(), OptionError> {
-        self.change(now, id, |connection| connection.set_unsent_low_water(bytes))
+        self.set_option(now, id, SocketOption::UnsentLowWater(bytes))
     }
 
-    /// Says that the next `bytes` bytes are one message, and until when it has to be delivered. Schedulers that ask see it
-    /// ([`View::message`](crate::scheduler::View::message)); the peer doesn't. Several may be announced before they are written.
+    /// Says that the next `bytes` bytes are one message, and until when it has to be delivered. Schedulers
+    /// that ask see it ([`View::message`](crate::scheduler::View::message)); the peer doesn't. Several may be
+    /// announced before they are written.
     ///
     /// # Errors
     /// When the connection is forgotten.
@@ -98,11 +106,12 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         bytes: u64,
         deadline: Option<Nanos>,
     ) -> Result<(), OptionError> {
-        self.change(now, id, |connection| connection.begin_message(bytes, deadline))
+        self.change(now, id, |connection| connection.send.begin_message(bytes, deadline))
     }
 
-    /// Says that a message ends with what has been written, and until when it has to be delivered. One that was announced as longer
-    /// ends here. Where its length is known before, [`begin_message`](Self::begin_message) tells schedulers earlier.
+    /// Says that a message ends with what has been written, and until when it has to be delivered. One that
+    /// was announced as longer ends here. Where its length is known before,
+    /// [`begin_message`](Self::begin_message) tells schedulers earlier.
     ///
     /// # Errors
     /// When the connection is forgotten.
@@ -112,7 +121,10 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         id: ConnectionId,
         deadline: Option<Nanos>,
     ) -> Result<(), OptionError> {
-        self.change(now, id, |connection| connection.end_message(deadline))
+        self.change(now, id, |connection| {
+            connection.send.end_message(deadline);
+            connection.wake();
+        })
     }
 
     //= RFC 9293 SHLD-21
@@ -121,11 +133,11 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// # Errors
     /// When the connection is forgotten.
     pub fn set_dscp(&mut self, now: Nanos, id: ConnectionId, dscp: u8) -> Result<(), OptionError> {
-        self.change(now, id, |connection| connection.set_dscp(dscp))
+        self.set_option(now, id, SocketOption::Dscp(dscp))
     }
 
-    /// Probes a peer that was silent for `idle`, or not (`SO_KEEPALIVE`, `TCP_KEEPIDLE`). The settings say how often and how many
-    /// times.
+    /// Probes a peer that was silent for `idle`, or not (`SO_KEEPALIVE`, `TCP_KEEPIDLE`). The settings say
+    /// how often and how many times.
     ///
     /// # Errors
     /// When the connection is forgotten.
@@ -135,11 +147,11 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         id: ConnectionId,
         idle: Option<Nanos>,
     ) -> Result<(), OptionError> {
-        self.change(now, id, |connection| connection.set_keep_alive(now, idle))
+        self.set_option(now, id, SocketOption::KeepAlive(idle))
     }
 
-    /// Gives the connection up when data stays unacknowledged for so long (`TCP_USER_TIMEOUT`, RFC 9293 3.9.1); the time begins with
-    /// the call.
+    /// Gives the connection up when data stays unacknowledged for so long (`TCP_USER_TIMEOUT`, RFC 9293
+    /// 3.9.1); the time begins with the call.
     ///
     /// # Errors
     /// When the connection is forgotten.
@@ -149,11 +161,11 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         id: ConnectionId,
         timeout: Option<Nanos>,
     ) -> Result<(), OptionError> {
-        self.change(now, id, |connection| connection.set_user_timeout(now, timeout))
+        self.set_option(now, id, SocketOption::UserTimeout(timeout))
     }
 
-    /// Sets the packet scheduler by its name, perhaps with parameters (`blest:linux`). What the old one knew is lost. For one of
-    /// your own see [`set_algorithms`](Self::set_algorithms).
+    /// Sets the packet scheduler by its name, perhaps with parameters (`blest:linux`). What the old one knew
+    /// is lost. For one of your own see [`set_algorithms`](Self::set_algorithms).
     ///
     /// # Errors
     /// When there is no such scheduler, or the connection is forgotten.
@@ -162,7 +174,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.change(now, id, |connection| connection.set_algorithms(now, Some(&spec), None))
     }
 
-    /// Sets the congestion control by its name (`TCP_CONGESTION`). Windows stay as they are; what else the old one knew is lost.
+    /// Sets the congestion control by its name (`TCP_CONGESTION`). Windows stay as they are; what else the
+    /// old one knew is lost.
     ///
     /// # Errors
     /// When there is no such congestion control, or the connection is forgotten.

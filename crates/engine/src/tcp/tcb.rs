@@ -15,7 +15,7 @@ use crate::scheduler::Fate;
 /// One TCP connection. Hot fields come first: with thousands of connections each cache line is a miss.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Subflow<P> {
+pub struct Tcb<P> {
     /// There is nothing to send, whatever the windows allow, until something happens.
     pub(super) nothing_to_send: bool,
     pub(super) reset_pending: bool,
@@ -50,9 +50,9 @@ pub(super) struct Handshake {
     pub refusal: Option<Seq>,
 }
 
-impl<P: Payload> Subflow<P> {
+impl<P: Payload> Tcb<P> {
     pub(super) fn new(cx: &mut Context<'_>, tuple: FourTuple, state: State, path_mtu: u32, isn: u32) -> Self {
-        Subflow {
+        Tcb {
             nothing_to_send: false,
             reset_pending: false,
             probing: Probing { unanswered: 0, received_at: cx.now },
@@ -79,7 +79,8 @@ impl<P: Payload> Subflow<P> {
         self.common.negotiated.own_shift = shift_for(max);
     }
 
-    /// The next in-order data with its position and mapping, until `None`. Changes with each segment received.
+    /// The next in-order data with its position and mapping, until `None`. Changes with each segment
+    /// received.
     #[inline]
     pub(crate) fn next_in_order(&mut self) -> Option<(u64, P, Mapping)> {
         self.receiver.next_in_order()
@@ -110,7 +111,8 @@ impl<P: Payload> Subflow<P> {
         self.sender.push(tag, payload);
     }
 
-    /// Takes back what was never sent, as far as `is_taken` says so of each range of connection-level offsets.
+    /// Takes back what was never sent, as far as `is_taken` says so of each range of connection-level
+    /// offsets.
     #[cold]
     pub fn withdraw(
         &mut self,
@@ -125,8 +127,8 @@ impl<P: Payload> Subflow<P> {
         self.sender.queued_tail()
     }
 
-    /// Replaces the data that was pushed last by longer data with the same beginning, which is then sent as one
-    /// super-segment. `queued_bytes` was raised when it was promised.
+    /// Replaces the data that was pushed last by longer data with the same beginning, which is then sent as
+    /// one super-segment. `queued_bytes` was raised when it was promised.
     pub fn replace_tail(&mut self, payload: P) {
         self.sender.replace_tail(payload);
     }
@@ -221,7 +223,8 @@ impl<P: Payload> Subflow<P> {
         at_once
     }
 
-    /// An ICMP message says that the packet with this sequence number exceeded an MTU. Returns false if it is ignored.
+    /// An ICMP message says that the packet with this sequence number exceeded an MTU. Returns false if it is
+    /// ignored.
     pub fn on_too_big(&mut self, cx: &mut Context<'_>, seq: Seq, mtu: u32) -> bool {
         self.nothing_to_send = false;
         self.sender.on_too_big(&mut self.common, cx, seq, mtu)
@@ -243,7 +246,8 @@ impl<P: Payload> Subflow<P> {
         self.common.state == State::Closed && !self.reset_pending
     }
 
-    /// Whether the peer answers: no timeout without progress, no unanswered probe. Such a subflow isn't about to give up.
+    /// Whether the peer answers: no timeout without progress, no unanswered probe. Such a subflow isn't about
+    /// to give up.
     #[inline]
     pub(crate) fn is_peer_responsive(&self) -> bool {
         self.sender.timeouts() == 0 && self.probing.unanswered == 0

@@ -1,5 +1,5 @@
-//! The contract of all congestion controls, run over every entry of [`builtin`] and each of its presets: a new one
-//! is under test the moment it is registered.
+//! The contract of all congestion controls, run over every entry of [`builtin`] and each of its presets: a
+//! new one is under test the moment it is registered.
 //!
 //! | rule | what it asks |
 //! |---|---|
@@ -18,14 +18,14 @@
 use proptest::prelude::*;
 
 use super::testing::{build, subflow, subflows};
-use super::{Ack, CongestionControl, LossCause, RateSample, builtin};
+use super::{Ack, CongestionControl, LossCause, RateSample, Subflows, builtin};
 use crate::config::AckCounting;
-use crate::contract::{Departures, check, is_exempt, variants};
+use crate::departures::{Departures, check, is_exempt, variants};
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::{MILLISECOND, Nanos};
 
-/// What `text` is with one subflow: itself where subflows are uncoupled, else the parent that its source names.
-/// One that isn't listed is held to Reno.
+/// What `text` is with one subflow: itself where subflows are uncoupled, else the parent that its source
+/// names. One that isn't listed is held to Reno.
 fn parent(text: &str) -> &str {
     match text {
         "reno" | "cubic" | "bbr" | "cubic:linux" | "cubic:linux-3.14" | "vegas" | "vegas:linux" | "veno"
@@ -69,7 +69,7 @@ impl Bench {
     fn new(text: &str, mut list: Vec<SubflowMetrics>) -> Self {
         let mut control = build(text);
         for i in 0..list.len() {
-            control.subflow_added(&mut list, i, 0);
+            control.subflow_added(&mut Subflows::new(&mut list, i), 0);
         }
         let before_loss = list.iter().map(|subflow| (subflow.cwnd, subflow.ssthresh)).collect();
         Bench { control, subflows: list, before_loss, now: 0, found: Vec::new() }
@@ -101,7 +101,7 @@ impl Bench {
                 if self.control.is_model_based() {
                     self.sample(i, &ack, rtt);
                 } else {
-                    self.control.on_ack(&mut self.subflows, i, &ack);
+                    self.control.on_ack(&mut Subflows::new(&mut self.subflows, i), &ack);
                 }
                 self.check_ack(&seen, i, acked, limited);
             }
@@ -135,12 +135,12 @@ impl Bench {
             }
             Step::Rejoin => {
                 self.subflows[i].state = SubflowStatus::Closed;
-                self.control.subflow_removed(&mut self.subflows, i);
+                self.control.subflow_removed(&mut Subflows::new(&mut self.subflows, i));
                 let fresh = subflows(&[subflow(10, 40)]).remove(0);
                 self.subflows[i] =
                     SubflowMetrics { id: self.subflows[i].id, path: self.subflows[i].path, ..fresh };
                 self.subflows[i].ssthresh = u32::MAX;
-                self.control.subflow_added(&mut self.subflows, i, self.now);
+                self.control.subflow_added(&mut Subflows::new(&mut self.subflows, i), self.now);
             }
         }
         if self.subflows[i].cwnd == 0 {
@@ -165,7 +165,7 @@ impl Bench {
             lost: 0,
             cwnd_limited: ack.cwnd_limited,
         };
-        self.control.on_sample(&mut self.subflows, i, &sample);
+        self.control.on_sample(&mut Subflows::new(&mut self.subflows, i), &sample);
     }
 
     /// Segments that are acknowledged in a round trip: the window, where nothing but losses bounds it.
@@ -304,7 +304,8 @@ fn every_control_goes_by_its_name_and_decides_alike_twice() {
     }
 }
 
-/// Numbers for observers have names and are numbers; the pacing rate is the engine's, as in Linux without BBR.
+/// Numbers for observers have names and are numbers; the pacing rate is the engine's, as in Linux without
+/// BBR.
 #[test]
 fn what_a_control_tells_of_itself() {
     for (text, entry) in variants(&builtin()) {

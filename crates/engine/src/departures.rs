@@ -25,8 +25,8 @@ pub(crate) fn is_exempt<T: ?Sized>(entry: &Entry<T>, rule: &str) -> bool {
     entry.exceptions.iter().any(|exception| exception.rule == rule)
 }
 
-/// Runs `departures` for every variant. Fails for a departure that isn't declared, and for a declared one that
-/// doesn't happen; prints those that are declared.
+/// Runs `departures` for every variant. Fails for a departure that isn't declared, and for a declared one
+/// that doesn't happen; prints those that are declared.
 pub(crate) fn check<T: ?Sized>(registry: &Registry<T>, departures: impl Fn(&str) -> Departures) {
     let mut faults = Vec::new();
     for entry in registry.entries() {

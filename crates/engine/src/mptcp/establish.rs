@@ -1,0 +1,261 @@
+//! Handshakes at connection level: keys (RFC 8684 3.1) and joins (3.2), on a subflow whose segment TCP has
+//! accepted.
+
+use ropewalk_wire::{Flags, MpJoin, Payload, RareOptions, Segment};
+
+use super::close_reason::{CloseReason, JoinError};
+use super::connection::{Connection, Role};
+use super::deadlines::Deadline;
+use super::stats::{Event, FallbackCause};
+use super::subflow::Join;
+use crate::congestion::Subflows;
+use crate::metrics::SubflowStatus;
+use crate::scheduler;
+use crate::tcp::{Outgoing, State};
+use crate::{Nanos, SubflowId};
+
+impl<P: Payload> Connection<P> {
+    /// The SYN/ACK of our SYN; false if the subflow is gone.
+    #[cold]
+    pub(super) fn on_syn_ack(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        rare: Option<&RareOptions>,
+        established: bool,
+    ) -> bool {
+        let Some(subflow) = self.subflows.get_mut(index) else { return false };
+        match subflow.join {
+            Join::Initial => {
+                if !self.handshake.is_negotiating() {
+                    return true;
+                }
+                let capable = rare.and_then(|rare| rare.mp_capable);
+                if established && self.handshake.on_syn_ack(capable) {
+                    if self.config.path_manager.early_join {
+                        self.path_manager.begin_early();
+                        self.may_transmit |= self.joining().open_all();
+                    }
+                } else {
+                    //= RFC 8684 3.1-26 3.7-1 6-1
+                    self.fall_back(now, FallbackCause::NoMpCapable);
+                }
+                true
+            }
+            Join::SynSent => {
+                let Some(MpJoin::SynAck { backup, address_id, hmac, nonce }) =
+                    rare.and_then(|rare| rare.mp_join)
+                else {
+                    //= RFC 8684 3.2-10 3.2-11 3.2-12
+                    // The peer or a middlebox doesn't know the option (RFC 8684 3.2: reset).
+                    self.refuse(now, index, CloseReason::Join(JoinError::NoOptionOnSynAck));
+                    return false;
+                };
+                if !self.handshake.verifies_syn_ack(subflow, nonce, hmac) {
+                    self.stats.join_hmac_failures += 1;
+                    self.refuse(now, index, CloseReason::Join(JoinError::HmacOfSynAck));
+                    return false;
+                }
+                subflow.remote_nonce = nonce;
+                //= RFC 8684 3.2-1 3.4.1-3
+                subflow.remote_id = address_id;
+                subflow.backup_remote = backup;
+                if self.handshake.is_confirmed() {
+                    self.send_third_ack(now, index);
+                } else {
+                    subflow.join = Join::Held;
+                }
+                true
+            }
+            _ => true,
+        }
+    }
+
+    /// The MP_JOIN handshake beyond its SYN/ACK; false if the subflow is gone.
+    #[cold]
+    pub(super) fn on_join_progress(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        segment: &Segment<P>,
+        rare: Option<&RareOptions>,
+    ) -> bool {
+        let Some(subflow) = self.subflows.get_mut(index) else { return false };
+        match subflow.join {
+            Join::SynReceived => {
+                if !self.handshake.has_remote_key() {
+                    return false;
+                }
+                let Some(MpJoin::Ack { hmac }) = rare.and_then(|rare| rare.mp_join) else {
+                    //= RFC 8684 3.2-10 3.2-11 3.2-12
+                    self.refuse(now, index, CloseReason::Join(JoinError::NoOptionOnThirdAck));
+                    return false;
+                };
+                if !self.handshake.verifies_third_ack(subflow, &hmac) {
+                    self.stats.join_hmac_failures += 1;
+                    self.refuse(now, index, CloseReason::Join(JoinError::HmacOfThirdAck));
+                    return false;
+                }
+                //= RFC 8684 3.2-4
+                subflow.tcp.request_ack();
+                if !self.subflows.may_join(self.config.path_manager.subflows) {
+                    // Others were faster.
+                    self.refuse(now, index, CloseReason::Join(JoinError::Limit));
+                    return false;
+                }
+                self.make_usable(now, index);
+                true
+            }
+            Join::AckSent if !segment.flags.contains(Flags::SYN) => {
+                self.make_usable(now, index);
+                true
+            }
+            _ => true,
+        }
+    }
+
+    /// The handshake of a subflow is complete at TCP level.
+    #[cold]
+    pub(super) fn on_established(&mut self, now: Nanos, index: usize) {
+        let Some(subflow) = self.subflows.get(index) else { return };
+        if subflow.join != Join::Initial {
+            return;
+        }
+        let tuple = subflow.tcp.tuple();
+        self.send.progress(now);
+        self.make_usable(now, index);
+        let multipath = self.handshake.is_multipath();
+        self.events.push(match self.handshake.role() {
+            Role::Client => Event::Connected { multipath },
+            Role::Server => Event::Accepted { tuple, multipath },
+        });
+        if self.handshake.is_plain() {
+            let window = self.subflows.get(index).map(|subflow| subflow.tcp.peer_window());
+            self.on_plain_tcp_ack(now, index, window);
+            self.check_closed(now);
+        } else {
+            // Until the first DATA_ACK, the window of the handshake counts.
+            self.send.start_window(self.subflows.get(index).map_or(0, |subflow| subflow.tcp.peer_window()));
+            self.sending().judge_window();
+            if !self.handshake.is_client() {
+                self.announce(now);
+            }
+        }
+    }
+
+    /// The subflow may carry data from now on.
+    #[cold]
+    pub(crate) fn make_usable(&mut self, now: Nanos, index: usize) {
+        self.subflows.metrics_mut()[index].state = SubflowStatus::Usable;
+        if !(self.send.fin_acked() && self.receive.finished()) {
+            // The connection stops waiting for a subflow.
+            self.deadlines.stop(Deadline::Linger);
+        }
+        self.congestion.subflow_added(&mut Subflows::new(self.subflows.metrics_mut(), index), now);
+        self.sending().notify(now, scheduler::Event::SubflowAdded(SubflowId(index as u8)));
+        let path = self.subflows.metrics()[index].path;
+        self.close_replaced_subflows(now, index);
+        if let Some((subflow, metrics)) = self.subflows.both_mut(index) {
+            // Either side's wish makes it a backup (RFC 8684 3.3.8).
+            metrics.backup = subflow.backup_local || subflow.backup_remote;
+            let tuple = subflow.tcp.tuple();
+            if subflow.join != Join::Initial {
+                subflow.join = Join::Joined;
+                self.receive.add_subflow(self.config.receive_buffer.initial, &subflow.autotuning);
+                self.subflows.note_join();
+                self.events.push(Event::SubflowAdded { subflow: SubflowId(index as u8), path, tuple });
+            }
+        }
+        self.wake();
+    }
+
+    //= RFC 8684 3.1-10
+    /// The peer showed with a DATA_ACK or ADD_ADDR that it has both keys.
+    #[cold]
+    pub(super) fn on_confirmed(&mut self, now: Nanos) {
+        self.handshake.confirm();
+        if self.handshake.is_client() {
+            self.join_confirmed(now);
+        }
+        self.announce(now);
+        if self.send.closed() && self.send.unsent() == 0 {
+            // The handshake's third ACK, or the first data, had no room for the DATA_FIN.
+            self.may_transmit |= self.subflows.request_ack_on_best();
+        }
+    }
+
+    //= RFC 8684 3.1-10
+    /// The peer's first DSS is there: joins may be completed, and opened.
+    #[cold]
+    pub(super) fn join_confirmed(&mut self, now: Nanos) {
+        let Some(refused) = self.path_manager.end_early() else {
+            self.may_transmit |= self.joining().open_all();
+            return;
+        };
+        for index in 0..self.subflows.len() {
+            if self.subflows.get(index).is_some_and(|subflow| subflow.join == Join::Held)
+                && self.subflows.metrics()[index].state != SubflowStatus::Closed
+            {
+                self.send_third_ack(now, index);
+            }
+        }
+        for request in refused {
+            self.may_transmit |= self.joining().request(request);
+        }
+    }
+
+    //= RFC 8684 3.2-5
+    /// Completes our side of a join.
+    #[cold]
+    pub(super) fn send_third_ack(&mut self, now: Nanos, index: usize) {
+        if let Some(subflow) = self.subflows.get_mut(index) {
+            subflow.join = Join::AckSent;
+            subflow.tcp.request_ack();
+            self.subflows.note_join();
+            self.may_transmit = true;
+            self.deadlines.arm_control(now);
+        }
+    }
+
+    /// The connection is no longer one of Multipath TCP, or has lost its first subflow, before joins were
+    /// complete.
+    #[cold]
+    pub(super) fn drop_opening_joins(&mut self) {
+        if self.path_manager.end_early().is_some() {
+            self.path_manager.forget_joins();
+        }
+        for index in 0..self.subflows.len() {
+            let Some((subflow, metrics)) = self.subflows.both_mut(index) else { continue };
+            if !subflow.is_opening() || metrics.state == SubflowStatus::Closed {
+                continue;
+            }
+            subflow.tcp.abort();
+            metrics.state = SubflowStatus::Closed;
+            self.path_manager.on_join_closed();
+            self.may_transmit = true;
+            let (subflow, path) = (SubflowId(index as u8), self.subflows.metrics()[index].path);
+            self.events.push(Event::SubflowRemoved { subflow, path, reason: CloseReason::PathRemoved });
+        }
+    }
+
+    /// Keeps a segment with a DSS that came before the one that completes the handshake with both keys, if
+    /// its ACK shows that its sender got our SYN/ACK, so that an attacker who guesses can't use up memory.
+    /// Returns false if it isn't such a segment.
+    #[inline]
+    pub(super) fn keep_early_data(&mut self, now: Nanos, index: usize, segment: &Segment<P>) -> bool {
+        let lacks_keys = self.handshake.is_negotiating()
+            && segment.dss.is_some()
+            && segment.rare.as_deref().is_none_or(|rare| rare.mp_capable.is_none());
+        if !lacks_keys {
+            return false;
+        }
+        let Some((cx, subflow)) = self.split(now, index, Outgoing::default()) else { return false };
+        if subflow.tcp.state() != State::SynReceived {
+            return false;
+        }
+        if !segment.payload.is_empty() && subflow.tcp.may_complete_handshake(&cx, segment) {
+            self.handshake.keep_early_data(segment);
+        }
+        true
+    }
+}

@@ -1,0 +1,185 @@
+//! Subflows come and go: slots, opening and accepting, refusing and removing.
+
+use ropewalk_wire::{FourTuple, MpJoin, Payload, Segment, Seq};
+
+use super::close_reason::CloseReason;
+use super::connection::Connection;
+use super::path_manager::JoinRequest;
+use super::stats::Event;
+use super::subflow::{Join, Subflow};
+use crate::congestion::Subflows;
+use crate::metrics::SubflowStatus;
+use crate::scheduler;
+use crate::tcp::{Context, Outgoing, Tcb};
+use crate::{Nanos, PathId, SubflowId};
+
+impl<P: Payload> Connection<P> {
+    /// Ends a subflow's TIME-WAIT, and forgets the subflow.
+    #[cold]
+    pub(crate) fn end_subflow(&mut self, now: Nanos, index: usize) {
+        if let Some(subflow) = self.subflows.get_mut(index) {
+            subflow.tcp.become_closed();
+            self.remove_if_finished(now, index);
+            self.subflows.retire(index);
+        }
+    }
+
+    /// Opens the first subflow: a client connects, a server answers a SYN.
+    pub(crate) fn open(&mut self, now: Nanos, path: PathId, make: impl FnOnce(&mut Context<'_>) -> Tcb<P>) {
+        let index = self.add_subflow(now, path, Join::Initial, make);
+        if self.handshake.is_client() && index.is_some() {
+            self.sending().start_user_timeout(now, false);
+        }
+    }
+
+    /// Opens a requested subflow.
+    #[cold]
+    pub(crate) fn open_join(
+        &mut self,
+        now: Nanos,
+        request: &JoinRequest,
+        tuple: FourTuple,
+        mtu: u32,
+        isn: u32,
+        nonce: u32,
+    ) -> Option<usize> {
+        let index =
+            self.add_subflow(now, request.path, Join::SynSent, |cx| Tcb::connect(cx, tuple, mtu, isn))?;
+        let subflow = self.subflows.get_mut(index)?;
+        subflow.local_nonce = nonce;
+        subflow.local_id = request.local_id;
+        subflow.remote_id = request.remote_id;
+        subflow.backup_local = request.backup;
+        subflow.request = Some(*request);
+        Some(index)
+    }
+
+    /// Joins an existing connection: a SYN with MP_JOIN named our token.
+    #[cold]
+    pub(crate) fn join(
+        &mut self,
+        now: Nanos,
+        path: PathId,
+        syn: &Segment<P>,
+        mtu: u32,
+        isn: u32,
+        nonce: u32,
+    ) -> Option<usize> {
+        let MpJoin::Syn { backup, address_id, nonce: remote_nonce, .. } = syn.rare.as_deref()?.mp_join?
+        else {
+            return None;
+        };
+        if !self.handshake.is_multipath()
+            || self.closing.is_terminated()
+            || self.subflows.is_failing()
+            //= RFC 8684 3.2-a
+            || !self.subflows.may_join(self.config.path_manager.subflows)
+        {
+            return None;
+        }
+        self.subflows.limit_half_open();
+        let index = self.add_subflow(now, path, Join::SynReceived, |cx| Tcb::accept(cx, syn, mtu, isn))?;
+        let local_id = self.config.path_manager.local_id_of(syn.tuple.dst);
+        let subflow = self.subflows.get_mut(index)?;
+        subflow.local_nonce = nonce;
+        subflow.remote_nonce = remote_nonce;
+        subflow.remote_id = address_id;
+        subflow.local_id = local_id;
+        subflow.backup_remote = backup;
+        if !self.handshake.is_client() && self.receive.next() == 0 && self.send.assigned_end() == 0 {
+            // An early join: before it completes it, the peer waits for our first DSS (RFC 8684 3.1).
+            self.may_transmit |= self.subflows.request_ack_on_best();
+        }
+        Some(index)
+    }
+
+    //= RFC 8684 3.6-a 3.2-9
+    /// Resets a subflow, with MP_TCPRST's reason.
+    #[cold]
+    pub(crate) fn refuse(&mut self, now: Nanos, index: usize, reason: CloseReason) {
+        if let Some(subflow) = self.subflows.get_mut(index) {
+            // The first reason is the one that counts.
+            subflow.reset_reason.get_or_insert(reason.mp_tcprst());
+            subflow.tcp.abort();
+        }
+        self.remove(now, index, reason);
+    }
+
+    /// A subflow is gone: notifies the scheduler and the application, and reinjects its data. Its RST, if
+    /// any, is still sent.
+    #[cold]
+    pub(crate) fn remove(&mut self, now: Nanos, index: usize, reason: CloseReason) {
+        if self.subflows.metrics()[index].state == SubflowStatus::Closed {
+            return;
+        }
+        let was_used = !matches!(self.subflows.metrics()[index].state, SubflowStatus::Handshaking);
+        let path = self.subflows.metrics()[index].path;
+        let id = SubflowId(index as u8);
+        self.subflows.metrics_mut()[index].state = SubflowStatus::Closed;
+        self.subflows.metrics_mut()[index].packets_out = 0;
+        self.subflows.metrics_mut()[index].sacked_out = 0;
+        self.subflows.metrics_mut()[index].lost_out = 0;
+        self.subflows.metrics_mut()[index].retrans_out = 0;
+        self.subflows.metrics_mut()[index].queued_bytes = 0;
+        if was_used {
+            self.sending().notify(now, scheduler::Event::SubflowRemoved(id));
+            self.congestion.subflow_removed(&mut Subflows::new(self.subflows.metrics_mut(), index));
+        }
+        self.events.push(Event::SubflowRemoved { subflow: id, path, reason });
+        if let Some(request) = self.subflows.get(index).and_then(|subflow| subflow.request) {
+            self.path_manager.on_join_closed();
+            if !was_used && request.early {
+                // The peer refused a join that was opened before its first DSS: it is opened once more, after
+                // that DSS.
+                let again = JoinRequest { early: false, ..request };
+                if self.handshake.is_confirmed() {
+                    self.may_transmit |= self.joining().request(again);
+                } else {
+                    self.path_manager.on_early_refusal(again);
+                }
+            } else if !was_used {
+                self.retry_join(now, request);
+            }
+        }
+        if !self.handshake.is_confirmed() && !self.subflows.get(index).is_some_and(Subflow::is_opening) {
+            self.drop_opening_joins();
+        }
+        self.send.reinject_from(id);
+        if self.subflows.get(index).is_some_and(Subflow::is_failing) {
+            self.receive.set_held(0);
+        }
+        let finished = self.send.fin_acked() && self.receive.finished();
+        if self.subflows.live() == 0 && !finished && !self.closing.is_terminated() {
+            let plain_end = self.handshake.is_plain() && self.send.closed() && self.receive.finished();
+            if plain_end {
+                self.check_closed(now);
+            } else if !self.await_subflow(now, index, was_used) {
+                self.die(reason);
+            }
+        }
+        if finished {
+            // The others may have been waiting for nothing but this one.
+            self.check_closed(now);
+        }
+        self.wake();
+    }
+
+    /// A packet of subflow `index` was too big for its path.
+    #[cold]
+    pub(crate) fn on_too_big(&mut self, now: Nanos, index: usize, seq: Seq, mtu: u32) {
+        if let Some((mut cx, subflow)) = self.split(now, index, Outgoing::default())
+            && subflow.tcp.on_too_big(&mut cx, seq, mtu)
+        {
+            self.wake();
+        }
+    }
+
+    /// Removes a subflow that is closed and has nothing more to send.
+    pub(crate) fn remove_if_finished(&mut self, now: Nanos, index: usize) {
+        let Some(subflow) = self.subflows.get(index) else { return };
+        if subflow.tcp.is_finished() && self.subflows.metrics()[index].state != SubflowStatus::Closed {
+            self.remove(now, index, CloseReason::Closed);
+        }
+        self.check_closed(now);
+    }
+}
