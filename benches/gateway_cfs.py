@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 
-from gateway import BACKEND, SETTINGS, ready, say, table
+from gateway_stage import BACKEND, SETTINGS, ready, say, table
 from gateway_pair import file_of
 
 # The pages of cfs-2019's section 5.2, KiB (its Table 5), fetched by curl and by wget.

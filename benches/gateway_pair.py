@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 
-from gateway import BACKEND, SETTINGS, Pair, end, percentile, ready, resident, say, table
+from gateway_stage import BACKEND, SETTINGS, Pair, end, percentile, ready, resident, say, table
 
 SERVER = "10.9.9.9"
 PROXY = ("127.0.0.1", 1080)

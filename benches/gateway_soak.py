@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 
-from gateway import BACKEND, KERNEL, SIZES, Pair, end, ready, resident, say
+from gateway_stage import BACKEND, KERNEL, SIZES, Pair, end, ready, resident, say
 
 # Downloads until the time is over. Each client keeps its connection for a while before it asks. Prints a JSON value a line:
 # each download that has been silent for a while, and at last how it went.

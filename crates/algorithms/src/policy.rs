@@ -8,12 +8,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ropewalk_engine::PathId;
 use ropewalk_engine::metrics::CaState;
 use ropewalk_engine::registry::{Entry, Registry, Spec, SpecError};
 use ropewalk_engine::scheduler::{Decision, Mechanisms, Rationale, Rule, Scheduler, View};
-use ropewalk_engine::testing;
-use ropewalk_settings::input;
+use ropewalk_engine::{PathId, testing};
+use ropewalk_settings::input::{ReadFile, Want};
 use serde::Deserialize;
 
 /// Largest file, bytes.
@@ -291,9 +290,14 @@ impl Scheduler for Learned {
 ///
 /// # Errors
 /// A file that can't be read, or isn't a policy for so many paths.
-pub fn scheduler(text: &str, file: &str, paths: Option<usize>) -> Result<Spec<dyn Scheduler>, SpecError> {
+pub fn scheduler(
+    text: &str,
+    file: &str,
+    read_file: ReadFile,
+    paths: Option<usize>,
+) -> Result<Spec<dyn Scheduler>, SpecError> {
     let wrong = |message: String| SpecError { message, span: (0, text.len()) };
-    let bytes = input::read(Path::new(file), LARGEST)
+    let bytes = read_file(Path::new(file), Want { most: LARGEST, pipe: true })
         .map_err(|reason| wrong(format!("can't read the policy `{file}`: {reason}")))?;
     let policy = Policy::parse(&String::from_utf8_lossy(&bytes))
         .map_err(|reason| wrong(format!("`{file}` is no policy: {reason}")))?;

@@ -3,6 +3,7 @@
 use ropewalk_engine::congestion::{self, CongestionControl};
 use ropewalk_engine::registry::{Registry, Spec, SpecError};
 use ropewalk_engine::scheduler::{self, Scheduler};
+use ropewalk_settings::input::{self, ReadFile};
 
 use crate::policy;
 
@@ -13,12 +14,18 @@ pub struct Registries {
     pub schedulers: Registry<dyn Scheduler>,
     /// Congestion controls.
     pub congestion: Registry<dyn CongestionControl>,
+    /// How the files are read that a name or a scenario refers to.
+    pub read_file: ReadFile,
 }
 
 impl Registries {
-    /// All built-in algorithms.
+    /// All built-in algorithms. Files are read from the file system.
     pub fn builtin() -> Self {
-        Registries { schedulers: scheduler::builtin(), congestion: congestion::builtin() }
+        Registries {
+            schedulers: scheduler::builtin(),
+            congestion: congestion::builtin(),
+            read_file: input::read,
+        }
     }
 
     /// Checks a scheduler's specification as in `compare` (`tcp` is plain TCP), for this number of paths.
@@ -32,7 +39,7 @@ impl Registries {
     /// As [`Registry::parse`]; also a parameter that names a path that doesn't exist.
     pub fn scheduler(&self, text: &str, paths: usize) -> Result<Spec<dyn Scheduler>, SpecError> {
         if let Some(file) = text.trim().strip_prefix("policy:") {
-            return policy::scheduler(text.trim(), file, Some(paths));
+            return policy::scheduler(text.trim(), file, self.read_file, Some(paths));
         }
         let spec = self.schedulers.parse(text)?;
         // The canonical text has every parameter that differs from the default.
@@ -61,7 +68,7 @@ impl Registries {
     /// As [`Registry::parse`], and a policy's file that can't be used.
     pub fn scheduler_on_wire(&self, text: &str) -> Result<Spec<dyn Scheduler>, SpecError> {
         match text.trim().strip_prefix("policy:") {
-            Some(file) => policy::scheduler(text.trim(), file, None),
+            Some(file) => policy::scheduler(text.trim(), file, self.read_file, None),
             None => self.schedulers.parse(text),
         }
     }

@@ -16,12 +16,12 @@ use ropewalk_lab::advise::{
 use ropewalk_lab::compare::{Standing, System, ask};
 use ropewalk_lab::scenario;
 use ropewalk_lab::table::Table;
+use ropewalk_runner::checkpoint;
 use ropewalk_settings::diagnostic::Diagnostic;
 use ropewalk_settings::units;
 
 use crate::compare::show;
 use crate::options::Common;
-use ropewalk_lab::checkpoint;
 
 /// What to use on your paths: plain TCP, or Multipath TCP with which scheduler
 ///
@@ -103,8 +103,7 @@ const PAIRS: u32 = 200;
 
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
     let stop = interrupt::flag();
-    let jobs =
-        options.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let jobs = ropewalk_runner::threads(options.jobs.map(usize::from));
     let unknown = |error: ropewalk_engine::registry::SpecError| Failure::from(Diagnostic::new(error.message));
     let interrupted = || Failure::Interrupted("nothing is kept".into());
     if options.self_test {

@@ -3,11 +3,15 @@
 
 mod advise;
 mod compare;
+#[cfg(target_os = "linux")]
 mod emulate;
 mod evidence;
 mod explain;
+#[cfg(not(target_os = "linux"))]
+mod linux_only;
 mod list;
 mod options;
+#[cfg(target_os = "linux")]
 mod perf;
 mod report;
 mod scenario;
@@ -19,6 +23,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use ropewalk_command_line::{EXIT_CODES, end};
+
+#[cfg(not(target_os = "linux"))]
+use linux_only::{emulate, perf};
 
 pub use ropewalk_algorithms::Registries;
 
@@ -70,12 +77,12 @@ pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>
     let done = match arguments.command {
         Command::Advise(options) => advise::run(&registries, &options),
         Command::Compare(options) => compare::run(&registries, &options, &origin),
-        Command::Emulate(options) if options.as_comparison().is_some() => {
-            return run(registries, options.as_comparison().unwrap_or_default());
-        }
-        Command::Emulate(options) => match emulate::run(&registries, &options) {
-            Ok(code) => return code,
-            Err(failure) => Err(failure),
+        Command::Emulate(options) => match options.as_comparison() {
+            Some(transfers) => compare::run(&registries, &transfers, &origin),
+            None => match emulate::run(&registries, &options) {
+                Ok(code) => return code,
+                Err(failure) => Err(failure),
+            },
         },
         Command::Explain(options) => explain::run(&registries, &options),
         Command::List(options) => list::run(&registries, &options),

@@ -8,7 +8,10 @@ use ropewalk_lab::scenario::{self, Experiment};
 use ropewalk_settings::diagnostic::{Diagnostic, Source};
 use ropewalk_sim::Scenario;
 
-use crate::compare;
+/// The scenario that `--scenario` names.
+pub(crate) fn load(registries: &Registries, name: &str) -> Result<scenario::Loaded, Failure> {
+    scenario::load(name, registries).map_err(|error| error.of_argument("--scenario", name).into())
+}
 
 /// Options of every command that runs transfers: the paths, what is sent, in which direction, and by which scheduler.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -34,10 +37,13 @@ impl Common {
     /// The paths that are given, or the scenario, or else the default one; and what its file says of experiments.
     pub(crate) fn load(&self, registries: &Registries) -> Result<(Scenario, Experiment), Failure> {
         let (mut scenario, experiment) = if self.paths.is_empty() {
-            let loaded = compare::load(registries, self.scenario.as_deref().unwrap_or(scenario::DEFAULT))?;
+            let loaded = load(registries, self.scenario.as_deref().unwrap_or(scenario::DEFAULT))?;
             (loaded.scenario, loaded.experiment)
         } else {
-            (scenario::default_around(scenario::paths(&self.paths)?), Experiment::default())
+            (
+                scenario::default_around(scenario::paths(&self.paths, registries.read_file)?),
+                Experiment::default(),
+            )
         };
         if let Some(direction) = self.direction {
             scenario.direction = direction.into();
@@ -106,16 +112,6 @@ pub(crate) enum Direction {
     Download,
     /// The client
     Upload,
-}
-
-impl Direction {
-    /// The word on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Direction::Download => "download",
-            Direction::Upload => "upload",
-        }
-    }
 }
 
 impl From<Direction> for ropewalk_sim::Direction {

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use ropewalk_command_line::{Failure, output};
-use ropewalk_lab::report::{Origin, folder, saved, sweep};
+use ropewalk_lab::report::{Origin, saved, sweep};
+use ropewalk_runner::folder;
 
 /// Make the page of a saved run
 ///
@@ -33,7 +34,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         let (origin, sweep) = folder::read(&options.run)?;
         sweep::document(&origin, &sweep)
     } else {
-        saved::read(&options.run)?
+        saved::read(&options.run, ropewalk_settings::input::read)?
     };
     if options.json {
         return output::print(&format!("{document:#}\n"));

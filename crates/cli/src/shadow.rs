@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use ropewalk_algorithms::{Registries, algorithm};
 use ropewalk_command_line::options::{list, size_within};
 use ropewalk_command_line::recording::RecordingSource;
 use ropewalk_command_line::{Failure, output};
+use ropewalk_lab::parallel::run_jobs;
 use ropewalk_lab::scenario;
 use ropewalk_lab::stats::paired_ratio;
 use ropewalk_settings::diagnostic::Source;
@@ -126,26 +127,12 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
 
 /// Runs everything on all cores; seconds, or the limit where a flow didn't end.
 fn simulate(specs: &[RunSpec]) -> Vec<f64> {
-    let next = AtomicUsize::new(0);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut found = vec![0.0; specs.len()];
-    let parts: Vec<Vec<(usize, f64)>> = std::thread::scope(|scope| {
-        let work = || {
-            let mut done = Vec::new();
-            loop {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                let Some(spec) = specs.get(at) else { break };
-                let result = ropewalk_sim::run(spec);
-                let fct = result.flows.first().and_then(|flow| flow.fct);
-                done.push((at, fct.unwrap_or(spec.scenario.limit) as f64 / SECOND));
-            }
-            done
-        };
-        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+    let times = run_jobs(ropewalk_runner::threads(None), specs.len(), &AtomicBool::new(false), |at| {
+        let spec = &specs[at];
+        let fct = ropewalk_sim::run(spec).flows.first().and_then(|flow| flow.fct);
+        Some(fct.unwrap_or(spec.scenario.limit) as f64 / SECOND)
     });
-    parts.into_iter().flatten().for_each(|(at, time)| found[at] = time);
-    found
+    times.into_iter().flatten().collect()
 }
 
 /// The answer.

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_algorithms::Registries;
 use ropewalk_command_line::{Failure, interrupt, output};
-use ropewalk_lab::sweep::journal::JournalError;
-use ropewalk_lab::sweep::{self, Command, Design, Done, Error, Overrides, Progress, Summary};
+use ropewalk_lab::sweep::{self, Command, Design, Overrides, Summary};
 use ropewalk_lab::table::Table;
 use ropewalk_lab::watch;
+use ropewalk_runner::sweep::journal::JournalError;
+use ropewalk_runner::sweep::{Done, Error, Progress};
 use ropewalk_settings::diagnostic::Diagnostic;
 use serde_json::json;
 
@@ -116,8 +117,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     if options.check {
         return check(registries, &design, options.json);
     }
-    let jobs =
-        options.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let jobs = ropewalk_runner::threads(options.jobs.map(usize::from)).count;
     let line = crate::report::without_jobs(&std::env::args_os().collect::<Vec<_>>());
     let command = Command { line, build: build() };
     let stop = interrupt::flag();
@@ -139,7 +139,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         Progress::Recorded(runs) => bar.inc(runs),
         Progress::Writing => bar.set_message(", writing the table"),
     };
-    let done = sweep::run(
+    let done = ropewalk_runner::sweep::run(
         &design,
         registries,
         &out,

@@ -13,6 +13,7 @@ pub mod kernel;
 pub mod netns;
 pub mod network;
 pub mod perf;
+pub mod programs;
 pub mod reaper;
 pub mod skip;
 pub mod transfer;

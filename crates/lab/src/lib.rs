@@ -1,15 +1,16 @@
-//! The laboratory: scenario files, experiments over many seeded runs, statistics, and tables.
+//! The laboratory: scenarios, experiments over many seeded runs, statistics, and tables. It opens no files and starts no threads: what
+//! it needs of both the caller hands in ([`ropewalk_settings::input::ReadFile`], [`parallel::Workers`]).
 #![forbid(unsafe_code)]
 
 pub mod advise;
 pub mod bound;
-pub mod checkpoint;
 pub mod compare;
-pub mod emulated;
 pub mod evidence;
+pub mod kept;
 pub mod objective;
 pub mod opening;
 pub mod parallel;
+pub mod real_time;
 pub mod report;
 pub mod scenario;
 pub mod stats;

@@ -3,8 +3,8 @@
 mod bound;
 mod corpus;
 mod evidence;
-mod measure;
 mod narrowing;
+mod pure;
 mod report;
 mod schema;
 mod snapshots;

@@ -5,12 +5,12 @@ use std::sync::atomic::AtomicBool;
 
 use ropewalk_algorithms::Registries;
 use ropewalk_lab::advise::{Execution, Narrowing, narrowing};
-use ropewalk_lab::checkpoint::Store;
+use ropewalk_lab::parallel::Workers;
 
 fn all(pairs: usize) -> Narrowing {
     let stop = AtomicBool::new(false);
-    let execution = Execution { jobs: 2, done: &|_| {}, stop: &stop };
-    let found = narrowing(&Registries::builtin(), pairs, 0, &Store::none(), execution, || {});
+    let execution = Execution { jobs: Workers::ONE, done: &|_| {}, stop: &stop };
+    let found = narrowing(&Registries::builtin(), pairs, 0, &(), execution, || {});
     found.expect("both are registered").expect("nobody stops it")
 }
 

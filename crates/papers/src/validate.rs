@@ -13,11 +13,12 @@ use std::sync::{Arc, Mutex};
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
-use ropewalk_lab::checkpoint::Store;
-use ropewalk_lab::emulated::{self, EmulatedError, Ends, Tally};
+use ropewalk_lab::real_time::{Ends, Tally};
 use ropewalk_lab::scenario::is_random;
 use ropewalk_lab::stats;
 use ropewalk_link::{Jitter, JitterShape};
+use ropewalk_runner::checkpoint::Store;
+use ropewalk_runner::emulated::{self, EmulatedError};
 use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Scenario, Workload};
 use serde::{Deserialize, Serialize};
 
@@ -281,7 +282,7 @@ mod tests {
 
     use super::{Cell, Failure, Pair, Pairs, Trial, Verdict, judge, time};
     use ropewalk_algorithms::Registries;
-    use ropewalk_lab::emulated::Tally;
+    use ropewalk_lab::real_time::Tally;
 
     fn around(center: f64, spread: f64) -> Vec<f64> {
         (0..20).map(|i| center + spread * (f64::from(i) / 19.0 - 0.5)).collect()

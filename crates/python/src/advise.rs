@@ -75,7 +75,7 @@ pub(crate) fn advise(
         names: ask::SCRIPT,
     };
     let (question, readings) = asked.question(&registries).map_err(errors::input)?;
-    let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let jobs = ropewalk_runner::threads(jobs);
     let answer = control::interruptible(py, progress.as_ref(), |control| {
         let done = |worth| {
             control.done.fetch_add(worth, Ordering::Relaxed);

@@ -52,7 +52,7 @@ pub(crate) fn compare(
         usual_runs: None,
         budget,
         seed,
-        jobs,
+        jobs: ropewalk_runner::threads(jobs),
         names: ask::SCRIPT,
     };
     let request = asked.request(&registries).map_err(errors::input)?;

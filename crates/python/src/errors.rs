@@ -1,7 +1,7 @@
 //! Exceptions: the classes live in `ropewalk._errors`, the texts are the command's own.
 
 use pyo3::prelude::*;
-use ropewalk_lab::sweep;
+use ropewalk_runner::sweep;
 use ropewalk_settings::diagnostic::{self, Diagnostic};
 
 pyo3::import_exception!(ropewalk._errors, RopewalkError);

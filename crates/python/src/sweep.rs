@@ -1,9 +1,8 @@
 //! Sweeps: made here, or in pieces elsewhere whose runs come back as bytes.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -161,8 +160,9 @@ impl Sweep {
     /// Opens a folder for the results, which may hold runs of the same sweep.
     fn open(&self, out: PathBuf) -> PyResult<Session> {
         let registries = registries(&self.own)?;
-        let session = lab::Session::open(&self.design, &registries, Path::new(&out), &self.command)
-            .map_err(errors::of_sweep)?;
+        let session =
+            ropewalk_runner::sweep::Session::open(&self.design, &registries, Path::new(&out), &self.command)
+                .map_err(errors::of_sweep)?;
         Ok(Session { session: Mutex::new(Some(session)) })
     }
 }
@@ -174,11 +174,11 @@ fn standings(summary: &lab::Summary) -> String {
 /// A sweep's folder while runs come in.
 #[pyclass(frozen, module = "ropewalk._native")]
 pub(crate) struct Session {
-    session: Mutex<Option<lab::Session>>,
+    session: Mutex<Option<ropewalk_runner::sweep::Session>>,
 }
 
 impl Session {
-    fn with<T>(&self, call: impl FnOnce(&mut lab::Session) -> PyResult<T>) -> PyResult<T> {
+    fn with<T>(&self, call: impl FnOnce(&mut ropewalk_runner::sweep::Session) -> PyResult<T>) -> PyResult<T> {
         let mut session = self.session.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match session.as_mut() {
             Some(session) => call(session),

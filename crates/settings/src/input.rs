@@ -1,4 +1,4 @@
-//! Reading of input files of a bounded size; endless ones (`/dev/zero`) are refused.
+//! Input files. What needs one is handed a [`ReadFile`]; programs hand in [`read`]. Endless files (`/dev/zero`) are refused.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,8 +7,21 @@ use std::path::Path;
 use crate::diagnostic::system_reason;
 use crate::units::write_bytes;
 
+/// How files are read: the file, and what is wanted of it.
+pub type ReadFile = fn(&Path, Want) -> Result<Vec<u8>, ReadError>;
+
+/// What is wanted of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Want {
+    /// Most bytes.
+    pub most: u64,
+    /// Whether it may be a pipe or a device.
+    pub pipe: bool,
+}
+
 /// Why an input file can't be read.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReadError {
     /// The system refuses.
     #[error("{}", system_reason(.0))]
@@ -19,22 +32,41 @@ pub enum ReadError {
     /// It has more bytes than this.
     #[error("it is larger than {}", write_bytes(*.0))]
     TooLarge(u64),
+    /// It has no end.
+    #[error("it is a pipe or a device; a trace is a regular file, which has an end")]
+    Endless,
+    /// The program has no files.
+    #[error("there are no files here")]
+    NoFiles,
 }
 
-/// Reads a file of at most `most` bytes, or a pipe.
+/// Reads a file from the file system.
 ///
 /// # Errors
 /// See [`ReadError`].
-pub fn read(path: &Path, most: u64) -> Result<Vec<u8>, ReadError> {
-    let file = File::open(path)?;
-    let metadata = file.metadata()?;
+pub fn read(path: &Path, want: Want) -> Result<Vec<u8>, ReadError> {
+    // Opening a pipe waits for its writer.
+    let metadata = path.metadata()?;
     if metadata.is_dir() {
         return Err(ReadError::Folder);
     }
-    if metadata.len() > most {
+    if !want.pipe && !metadata.is_file() {
+        return Err(ReadError::Endless);
+    }
+    let file = File::open(path)?;
+    let most = want.most;
+    if file.metadata()?.len() > most {
         return Err(ReadError::TooLarge(most));
     }
     let mut bytes = Vec::new();
     file.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most { Err(ReadError::TooLarge(most)) } else { Ok(bytes) }
+}
+
+/// Reads nothing, for programs without files.
+///
+/// # Errors
+/// Always.
+pub fn no_files(_path: &Path, _want: Want) -> Result<Vec<u8>, ReadError> {
+    Err(ReadError::NoFiles)
 }

@@ -217,7 +217,7 @@ impl Recording {
         let mut text = format!(
             "# {} s of a proxy's links. Rates are what the links carried when they were busy, so at most\n\
              # too low; delays are half of the least round-trip times; losses are those of probes.\n\
-             name = \"{name}\"\nsummary = \"recorded by ropewalk proxy\"\n",
+             name = \"{name}\"\nsummary = \"recorded by ropewalkd proxy\"\n",
             self.seconds
         );
         let mut left_out = Vec::new();

@@ -1,27 +1,36 @@
 //! `ropewalk compare`.
 
+#[cfg(target_os = "linux")]
+mod emulated;
+#[cfg(not(target_os = "linux"))]
+#[path = "emulated_nowhere.rs"]
+mod emulated;
 pub(crate) mod show;
 
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use ropewalk_algorithms::{Registries, algorithm};
 use ropewalk_command_line::options::{Join, World, list};
 use ropewalk_command_line::{Failure, interrupt, output};
-use ropewalk_lab::compare::{Ask, Comparison, Design, Merit, Request, ask, compare, for_emulation};
+use ropewalk_lab::compare::{Ask, Comparison, Design, Merit, Request, ask, compare};
 use ropewalk_lab::opening::OpeningPath;
 use ropewalk_lab::report::rope::{self, Budget};
 use ropewalk_lab::report::{Origin, comparison};
-use ropewalk_lab::{emulated, scenario, watch};
+use ropewalk_lab::{real_time, watch};
 use ropewalk_settings::diagnostic::{Diagnostic, Source};
 use ropewalk_settings::units;
-use ropewalk_sim::{Direction, Mode, RunResult, RunSpec};
+use ropewalk_sim::{Mode, RunResult, RunSpec};
 
 use crate::evidence;
 use crate::options::{Common, Stack};
+
+/// The default of `--budget`.
+const BUDGET: &str = "10s";
+/// The default of `--open-on`.
+pub(crate) const OPEN_ON: &str = "first";
 
 /// Rank schedulers on your paths
 ///
@@ -62,7 +71,7 @@ pub(crate) struct Options {
     #[arg(
         long,
         value_name = "TIME",
-        default_value = "10s",
+        default_value = BUDGET,
         conflicts_with = "runs",
         allow_hyphen_values = true
     )]
@@ -75,7 +84,7 @@ pub(crate) struct Options {
     seed: u64,
     /// The path on which connections open: first, best (where plain TCP is fastest), remember (what an earlier connection found
     /// out), or its name
-    #[arg(long, value_name = "WORD|PATH", default_value = "first")]
+    #[arg(long, value_name = "WORD|PATH", default_value = OPEN_ON)]
     open_on: String,
     /// When joins begin [default: as the scenario says, which is late]
     #[arg(long, value_enum)]
@@ -125,9 +134,40 @@ pub(crate) struct Options {
     csv: Option<PathBuf>,
 }
 
-/// The scenario that `--scenario` names.
-pub(crate) fn load(registries: &Registries, name: &str) -> Result<scenario::Loaded, Failure> {
-    scenario::load(name, registries).map_err(|error| error.of_argument("--scenario", name).into())
+#[cfg(target_os = "linux")]
+impl Options {
+    /// Transfers with real packets, of which nothing else is said.
+    pub(crate) fn emulated(
+        common: Common,
+        join: Option<Join>,
+        open_on: &str,
+        seed: u64,
+        json: bool,
+    ) -> Options {
+        Options {
+            common,
+            congestion: None,
+            budget: BUDGET.into(),
+            runs: None,
+            seed,
+            open_on: open_on.into(),
+            join,
+            limit: None,
+            jobs: None,
+            buffer: None,
+            value: None,
+            world: World::Emulated,
+            sender: Stack::Engine,
+            receiver: Stack::Engine,
+            details: false,
+            json,
+            trace: false,
+            plot: false,
+            report: None,
+            evidence: evidence::Options::default(),
+            csv: None,
+        }
+    }
 }
 
 fn seed(text: &str) -> Result<u64, String> {
@@ -149,7 +189,7 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
     }
     if options.world == World::Emulated {
         // Before the handler of Ctrl-C, which has a thread of its own.
-        ropewalk_host::netns::become_root_of_own_user_namespace().map_err(Failure::other)?;
+        emulated::prepare()?;
     }
     let stop = interrupt::flag();
     if options.evidence.any() && options.world != World::Emulated {
@@ -160,11 +200,11 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
     }
     ends_fit(options)?;
     let comparison = if options.world == World::Emulated {
-        let ends = emulated::Ends {
+        let ends = real_time::Ends {
             sender_kernel: options.sender == Stack::Kernel,
             receiver_kernel: options.receiver == Stack::Kernel,
         };
-        in_real_time(&request, ends, &bar, &stop, &options.evidence)?
+        emulated::in_real_time(&request, ends, &bar, &stop, &options.evidence)?
     } else {
         compare(&request, |spec| watched(spec, &bar, &stop), |worth| bar.inc(worth), &stop)
     };
@@ -286,68 +326,13 @@ fn ends_fit(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The same table in real time: one run at a time, or they would disturb each other.
-fn in_real_time(
-    request: &Request,
-    ends: emulated::Ends,
-    bar: &ProgressBar,
-    stop: &Arc<AtomicBool>,
-    evidence: &evidence::Options,
-) -> Result<Comparison, Failure> {
-    let request = for_emulation(request, ends).map_err(Failure::other)?;
-    let failed = std::sync::Mutex::new(None);
-    let tally = std::sync::Mutex::new(emulated::Tally::default());
-    let comparison = compare(
-        &request,
-        |spec| match emulated::run(spec, ends, &tally) {
-            Ok(result) => result,
-            Err(error) => {
-                // Nothing can be measured: the first error is reported instead of a table.
-                stop.store(true, Ordering::Relaxed);
-                if let Ok(mut failed) = failed.lock() {
-                    failed.get_or_insert(error);
-                }
-                emulated::nothing(spec)
-            }
-        },
-        |worth| bar.inc(worth),
-        stop,
-    );
-    if let Ok(Some(error)) = failed.into_inner() {
-        bar.finish_and_clear();
-        return Err(Failure::other(error));
-    }
-    let tally = tally.into_inner().unwrap_or_default();
-    let comparison = Comparison { real_time: Some(emulated::RealTime { ends, tally }), ..comparison };
-    if !comparison.interrupted {
-        watch(&request, ends, evidence)?;
-    }
-    Ok(comparison)
-}
-
-/// One more run of the first candidate, with the first workload and seed, from the data's sender.
-fn watch(request: &Request, ends: emulated::Ends, options: &evidence::Options) -> Result<(), Failure> {
-    let spec = request.run_spec(0, 0, 0);
-    let side = match spec.scenario.direction {
-        Direction::Upload => ropewalk_host::network::Side::Client,
-        Direction::Download => ropewalk_host::network::Side::Server,
-    };
-    let paths: Vec<_> = spec.scenario.paths.iter().map(ropewalk_lab::evidence::path).collect();
-    let title = format!("{}, {}, seed {}", spec.scenario.name, request.candidates[0].label, spec.seed);
-    let Some(evidence) = options.begin(side, &paths, &title)? else { return Ok(()) };
-    emulated::run_recorded(&spec, ends, evidence.tap()).map_err(Failure::other)?;
-    evidence.finish()?;
-    anstream::eprintln!("one more run was watched: {title}");
-    Ok(())
-}
-
 fn request(registries: &Registries, options: &Options) -> Result<Request, Failure> {
     let (mut scenario, experiment) = options.common.load(registries)?;
     if let Some(join) = options.join {
         let early = join == Join::Early;
         (scenario.client.early_join, scenario.server.early_join) = (early, early);
     }
-    if options.open_on != "first" {
+    if options.open_on != OPEN_ON {
         let earlier = |name| algorithm(&registries.schedulers, "--open-on", name);
         let congestion = options.congestion.as_deref().unwrap_or("cubic");
         let congestion = algorithm(&registries.congestion, "--congestion", congestion)?;
@@ -374,7 +359,7 @@ fn request(registries: &Registries, options: &Options) -> Result<Request, Failur
         usual_runs: (options.world == World::Emulated).then_some(30),
         budget: options.budget.clone(),
         seed: options.seed,
-        jobs: options.jobs.map(usize::from),
+        jobs: ropewalk_runner::threads(options.jobs.map(usize::from)),
         names: ask::COMMAND_LINE,
     };
     Ok(ask.request(registries)?)

@@ -4,7 +4,7 @@ use ropewalk_lab::compare::{
     Comparison, Decision, Design, FEW, Finding, Headline, MARGIN, Ranking, Request, Row, Stand, Standing,
     Versus, headline, overall,
 };
-use ropewalk_lab::emulated;
+use ropewalk_lab::real_time;
 use ropewalk_lab::report::rope::{self, Budget};
 use ropewalk_lab::report::{comparison, terminal};
 use ropewalk_lab::table::Table;
@@ -322,7 +322,7 @@ fn legend(comparison: &Comparison) -> String {
             "{why} where there is no interval: the runs are alike, and\ndifferences are of one course of events"
         ));
     }
-    if comparison.real_time.is_some() && rows().any(|row| row.label == emulated::KERNEL) {
+    if comparison.real_time.is_some() && rows().any(|row| row.label == real_time::KERNEL) {
         lines.push("kernel: the Linux kernel's own Multipath TCP sends".into());
     }
     if rows().any(|row| row.unfinished() > 0) {

@@ -23,7 +23,7 @@ const PORT: u16 = 5202;
 enum Victim {
     /// `ropewalk perf server --stack engine`.
     Server,
-    /// `ropewalk gateway` before a server of the kernel's.
+    /// `ropewalkd gateway` before a server of the kernel's.
     Gateway,
 }
 

@@ -52,9 +52,12 @@ impl Server {
         Server(child)
     }
 
-    /// `ropewalk gateway`, which forwards to a server of this namespace; its log goes to `log`.
+    /// `ropewalkd gateway`, which forwards to a server of this namespace; its log goes to `log`.
     pub fn gateway(namespace: &Namespace, listen: SocketAddr, to: &str, log: &Path) -> Server {
-        let mut command = namespace.command(ROPEWALK);
+        // Another package's program: with the whole workspace it is built beside this one's.
+        let program = Path::new(ROPEWALK).with_file_name("ropewalkd");
+        assert!(program.exists(), "{} isn't there: cargo build -p ropewalkd", program.display());
+        let mut command = namespace.command(program);
         command.args(["gateway", "--listen", &listen.to_string(), "--to", to, "--status", "none"]);
         command.stderr(std::fs::File::create(log).expect("a log"));
         let mut server = Server(command.spawn().expect("the gateway starts"));

@@ -1,8 +1,12 @@
 //! A client of the proxy.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use tokio::net::TcpStream;
+
+/// How long a client may take to say what it wants.
+pub(super) const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// Who connects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -13,9 +13,8 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
-use super::client::Client;
+use super::client::{Client, HANDSHAKE};
 use super::config::Access;
-use super::inbound::HANDSHAKE;
 use super::serve::Server;
 use crate::target::Target;
 

@@ -6,12 +6,10 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 
-use super::client::Client;
+use super::client::{Client, HANDSHAKE};
 use super::serve::Server;
 use super::{http, socks};
 
-/// How long a client may take to say what it wants.
-pub(super) const HANDSHAKE: Duration = Duration::from_secs(10);
 /// What a SOCKS5 request begins with (RFC 1928 3).
 const SOCKS5: u8 = 5;
 

@@ -12,8 +12,7 @@ use fast_socks5::{ReplyError, Socks5Command};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
-use super::client::Client;
-use super::inbound::HANDSHAKE;
+use super::client::{Client, HANDSHAKE};
 use super::serve::Server;
 use crate::target::Target;
 use crate::udp::associate::Association;

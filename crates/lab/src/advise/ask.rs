@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use ropewalk_algorithms::Registries;
 use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source};
+use ropewalk_settings::input::ReadFile;
 use ropewalk_settings::name::bad_name;
 use ropewalk_settings::units;
 use ropewalk_sim::{Direction, Scenario, Workload};
@@ -58,7 +59,14 @@ impl Ask {
         let before = scenario.clone();
         let mut read = Vec::new();
         for (name, files) in &self.measured {
-            read.push(measured(names.measured, name, files, &mut scenario, &mut doubts)?);
+            read.push(measured(
+                names.measured,
+                name,
+                files,
+                registries.read_file,
+                &mut scenario,
+                &mut doubts,
+            )?);
         }
         let count = scenario.paths.len();
         if count == 1 {
@@ -147,6 +155,7 @@ fn measured(
     option: &str,
     name: &str,
     files: &[PathBuf],
+    read_file: ReadFile,
     scenario: &mut Scenario,
     doubts: &mut Vec<Doubt>,
 ) -> Result<Files, InputError> {
@@ -154,7 +163,7 @@ fn measured(
         return Err(Diagnostic::new(format!("`{option}`: the name `{name}` can't be used: {reason}")).into());
     }
     let names = files.iter().map(|file| file.display().to_string());
-    let files = files.iter().map(|file| measure::read(file)).collect::<Result<Vec<_>, _>>()?;
+    let files = files.iter().map(|file| measure::read(file, read_file)).collect::<Result<Vec<_>, _>>()?;
     match scenario.paths.iter().position(|path| path.name == name) {
         Some(index) => {
             let known = scenario.paths[index].clone();

@@ -17,7 +17,7 @@ use super::belief::{Doubt, perturb, uniform, worlds};
 use super::gain::Gain;
 use super::measure;
 use super::run::Execution;
-use crate::checkpoint::Store;
+use crate::kept::Kept;
 use crate::parallel::run_jobs;
 use crate::{scenario, stats};
 
@@ -256,7 +256,7 @@ pub fn narrowing(
     registries: &Registries,
     pairs: usize,
     seed: u64,
-    store: &Store<Links>,
+    store: &(dyn Kept<Links> + Sync),
     execution: Execution<'_>,
     each: impl Fn() + Sync,
 ) -> Result<Option<Narrowing>, SpecError> {

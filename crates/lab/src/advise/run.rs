@@ -8,7 +8,7 @@ use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_sim::{Mode, Recording, RunSpec, Scenario};
 
-use crate::parallel::run_jobs;
+use crate::parallel::{Workers, run_jobs};
 use crate::{compare, objective, stats};
 
 /// One that may be recommended.
@@ -62,7 +62,7 @@ impl Times {
 #[derive(Clone, Copy)]
 pub struct Execution<'a> {
     /// Threads.
-    pub jobs: usize,
+    pub jobs: Workers,
     /// Called with each run, in a race with its share of the budget, otherwise with 0.
     pub done: &'a (dyn Fn(u64) + Sync),
     /// Ends it early.

@@ -506,7 +506,7 @@ mod tests {
 
     fn answer(question: &Question) -> Answer {
         let stop = AtomicBool::new(false);
-        let execution = Execution { jobs: 2, done: &|_| {}, stop: &stop };
+        let execution = Execution { jobs: crate::parallel::Workers::ONE, done: &|_| {}, stop: &stop };
         advise(&Registries::builtin(), question, execution).unwrap().unwrap()
     }
 

@@ -21,8 +21,8 @@ use super::belief::{Doubt, perturb, uniform};
 use super::question::{CERTAINTY, Effort, Question};
 use super::run::{Candidate, Execution, times};
 use super::search::{advise, everyone, one, plain};
-use crate::checkpoint::Store;
 use crate::compare::{Design, PER_SECOND, System, Worth};
+use crate::kept::Kept;
 use crate::{scenario, stats};
 
 /// Seeded runs of everyone in a truth.
@@ -176,7 +176,7 @@ pub fn self_test(
     registries: &Registries,
     scenarios: usize,
     seed: u64,
-    store: &Store<Case>,
+    store: &(dyn Kept<Case> + Sync),
     execution: Execution<'_>,
     mut each: impl FnMut(),
 ) -> Result<Option<SelfTest>, SpecError> {

@@ -8,6 +8,7 @@ use ropewalk_settings::units;
 use ropewalk_sim::{Mode, PathSpec, Scenario, Workload};
 
 use super::{Candidate, Design, Request, Worth, said_worth, usual_workloads};
+use crate::parallel::Workers;
 use crate::scenario::{self, Experiment};
 
 /// What the arguments are called in messages.
@@ -84,8 +85,8 @@ pub struct Ask {
     pub budget: String,
     /// The first run's seed.
     pub seed: u64,
-    /// Threads; none: one per core.
-    pub jobs: Option<usize>,
+    /// The threads that runs are made on.
+    pub jobs: Workers,
     /// What the arguments are called.
     pub names: Names,
 }
@@ -145,7 +146,7 @@ impl Ask {
             let label = format!("tcp {}", path.name);
             candidates.push(Candidate { label, scheduler, mode: Mode::SinglePath(index) });
         }
-        let jobs = self.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let jobs = self.jobs;
         let design = match self.runs.or(experiment.runs).or(self.usual_runs) {
             Some(runs) => Design::Fixed(runs),
             None => Design::race(budget(names.budget, &self.budget)?),

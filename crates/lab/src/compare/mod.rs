@@ -2,7 +2,6 @@
 
 pub mod ask;
 mod decide;
-mod emulated;
 mod race;
 mod rank;
 pub mod system;
@@ -20,7 +19,8 @@ use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_settings::units::Nanos;
 use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Scenario, Workload};
 
-use crate::emulated::RealTime;
+use crate::parallel::Workers;
+use crate::real_time::RealTime;
 use crate::{bound, scenario};
 
 pub use ask::Ask;
@@ -28,7 +28,6 @@ pub(crate) use decide::Known;
 use decide::{Cost, name, shown_slower};
 pub use decide::{Decision, Ended, MARGIN, PER_SECOND, Stand, Standing};
 pub(crate) use decide::{runs_to_show, standings};
-pub use emulated::for_emulation;
 pub use race::Design;
 pub(crate) use race::{Plan, Raced, race};
 pub use rank::{PathPart, Ranking, Repeats, Row, Run};
@@ -66,7 +65,7 @@ pub struct Request {
     /// The first run's seed; the next have the next numbers.
     pub seed: u64,
     /// Threads.
-    pub jobs: usize,
+    pub jobs: Workers,
 }
 
 impl Request {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::decide::{self, Ended, LOOKS, PER_SECOND, Standing};
 use super::rank::Run;
-use crate::parallel::run_jobs;
+use crate::parallel::{Workers, run_jobs};
 
 /// Payload of a segment, for counting.
 const SEGMENT: f64 = 1448.0;
@@ -69,7 +69,7 @@ pub(crate) struct Plan<'a> {
     pub random: bool,
     /// Seconds that an unfinished run counts as.
     pub limit: f64,
-    pub jobs: usize,
+    pub jobs: Workers,
 }
 
 /// What came of it.

@@ -10,7 +10,7 @@ use crate::compare::{
     Comparison, Decision, Design, Ended, FEW, Finding, MARGIN, PER_SECOND, PathPart, Ranking, Row, Standing,
     Versus, headline, verdict,
 };
-use crate::emulated::{self, RealTime};
+use crate::real_time::{self, RealTime};
 
 /// The whole document; `ropes` as [`super::rope::trace`] gives them.
 pub fn document(origin: &Origin, scenario: &Scenario, comparison: &Comparison, ropes: Vec<Value>) -> Value {
@@ -169,7 +169,7 @@ fn row(row: &Row, comparison: &Comparison) -> Value {
             "queue_delay_max_s": real.is_none().then_some(part.queue_delay_max),
         })
     };
-    let kernel_sends = real.is_some_and(|real| real.ends.sender_kernel || row.label == emulated::KERNEL);
+    let kernel_sends = real.is_some_and(|real| real.ends.sender_kernel || row.label == real_time::KERNEL);
     let kernel_receives = real.is_some_and(|real| real.ends.receiver_kernel);
     json!({
         "scheduler": row.label,

@@ -5,7 +5,6 @@
 
 mod columns;
 pub mod comparison;
-pub mod folder;
 pub mod reasons;
 pub mod rope;
 pub mod saved;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use ropewalk_link::Rate;
 use ropewalk_settings::diagnostic::{Diagnostic, Source, nearest};
+use ropewalk_settings::input::{ReadFile, no_files};
 use ropewalk_settings::name::bad_name;
 use ropewalk_settings::units::{self, UnitError};
 use ropewalk_sim::{Direction, EndSpec, Metered, PathSpec, Scenario, Workload};
@@ -65,12 +66,12 @@ impl Property {
     }
 }
 
-/// Parses the `--path` options: at most [`MOST_PATHS`], with different names.
+/// Parses the `--path` options: at most [`MOST_PATHS`], with different names. Traces are read by `read_file`.
 ///
 /// # Errors
 /// As [`path`]; also too many paths, or two of the same name.
-pub fn paths(texts: &[String]) -> Result<Vec<PathSpec>, Diagnostic> {
-    let found = texts.iter().map(|text| path(text)).collect::<Result<Vec<_>, _>>()?;
+pub fn paths(texts: &[String], read_file: ReadFile) -> Result<Vec<PathSpec>, Diagnostic> {
+    let found = texts.iter().map(|text| path_with(text, read_file)).collect::<Result<Vec<_>, _>>()?;
     let at = |index: usize, message: String, label: &str| {
         let text = &texts[index];
         let end = text.find(':').unwrap_or(text.len());
@@ -87,11 +88,15 @@ pub fn paths(texts: &[String]) -> Result<Vec<PathSpec>, Diagnostic> {
     }
 }
 
-/// Parses one `--path`.
+/// Parses one `--path` that needs no file.
 ///
 /// # Errors
 /// The part that isn't understood, and what is allowed.
 pub fn path(text: &str) -> Result<PathSpec, Diagnostic> {
+    path_with(text, no_files)
+}
+
+fn path_with(text: &str, read_file: ReadFile) -> Result<PathSpec, Diagnostic> {
     let source = Source::new("--path", text);
     let wrong = |start: usize, part: &str, message: String, help: &str| {
         Diagnostic::new(message).at(&source, start..start + part.len()).label("here").help(help)
@@ -127,7 +132,7 @@ pub fn path(text: &str) -> Result<PathSpec, Diagnostic> {
             };
             return Err(wrong(at, clause, format!("`{clause}` is not understood"), &help));
         };
-        path.set(what, clause, at, &source)?;
+        path.set(what, clause, at, &source, read_file)?;
         let second = |message: String, help: &str, first: &Range<usize>| {
             let second = wrong(at, clause, message, help).label("the second");
             Err(second.other(first.clone(), "the first is here"))
@@ -176,8 +181,8 @@ pub fn path(text: &str) -> Result<PathSpec, Diagnostic> {
 ///
 /// # Errors
 /// As [`path`].
-pub fn path_table(text: &str) -> Result<toml::Table, Diagnostic> {
-    path(text)?;
+pub fn path_table(text: &str, read_file: ReadFile) -> Result<toml::Table, Diagnostic> {
+    path_with(text, read_file)?;
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
     let mut table = toml::Table::new();
     let mut set = |key: &str, value: toml::Value| table.insert(key.into(), value);
@@ -238,6 +243,7 @@ impl Drafts {
         clause: &str,
         at: usize,
         source: &Arc<Source>,
+        read_file: ReadFile,
     ) -> Result<(), Diagnostic> {
         let place = |error: UnitError| unit(source, at, error);
         let value = clause.split_once(char::is_whitespace).map_or("", |(_, value)| value.trim());
@@ -283,7 +289,7 @@ impl Drafts {
             }
             Property::Keyword("trace") => {
                 // A bad line is reported in the trace, an unreadable file where it is named.
-                let found = trace::read(Path::new(value)).map_err(|error| match error.place {
+                let found = trace::read(Path::new(value), read_file).map_err(|error| match error.place {
                     Some(_) => error,
                     None => error.at(source, value_at..at + clause.len()).label("named here"),
                 });
@@ -333,7 +339,7 @@ pub(super) fn drafts_of(preset: &Preset) -> (LinkDraft, LinkDraft) {
     let mut drafts = Drafts::default();
     for clause in preset.link.split(',').map(str::trim) {
         // A test reads them all.
-        let read = Property::of(clause).map(|what| drafts.set(what, clause, 0, &source));
+        let read = Property::of(clause).map(|what| drafts.set(what, clause, 0, &source, no_files));
         debug_assert!(matches!(read, Some(Ok(()))), "{}: `{clause}`", preset.name);
     }
     (drafts.up.or(&drafts.both), drafts.down.or(&drafts.both))
@@ -451,7 +457,9 @@ mod tests {
             "lte: 40 Mbit/s, 55 ms, outage 100 ms every 15 s",
             "lte: 40 Mbit/s, 55 ms, outage 1 s at 3 s, none, queue codel",
         ] {
-            let paths = toml::Value::Array(vec![super::path_table(text).unwrap().into()]);
+            let paths = toml::Value::Array(vec![
+                super::path_table(text, ropewalk_settings::input::no_files).unwrap().into(),
+            ]);
             let file: toml::Table = [("path".to_string(), paths)].into_iter().collect();
             let source = ropewalk_settings::diagnostic::Source::new("s.toml", file.to_string());
             let read = crate::scenario::parse(&source, "s", std::path::Path::new(""), &registries);

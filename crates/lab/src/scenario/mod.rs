@@ -22,7 +22,7 @@ use ropewalk_algorithms::Registries;
 use ropewalk_engine::registry::SpecError;
 use ropewalk_link::{ChangeAction, Rate, RateTrace};
 use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source, did_you_mean};
-use ropewalk_settings::input;
+use ropewalk_settings::input::{ReadFile, Want};
 use ropewalk_settings::read::{self, Reader};
 use ropewalk_settings::units::Nanos;
 use ropewalk_sim::{Scenario, Workload};
@@ -74,19 +74,22 @@ pub(crate) struct Names<'a> {
 }
 
 /// A [`Reader`] that also reads what only scenarios have: links, traffic, ends.
-struct ScenarioReader(Reader);
+struct ScenarioReader {
+    reader: Reader,
+    read_file: ReadFile,
+}
 
 impl std::ops::Deref for ScenarioReader {
     type Target = Reader;
 
     fn deref(&self) -> &Reader {
-        &self.0
+        &self.reader
     }
 }
 
 impl std::ops::DerefMut for ScenarioReader {
     fn deref_mut(&mut self) -> &mut Reader {
-        &mut self.0
+        &mut self.reader
     }
 }
 
@@ -115,7 +118,8 @@ pub fn load(name_or_file: &str, registries: &Registries) -> Result<Loaded, Input
     let unreadable = |reason: &str| {
         InputError::from(Diagnostic::new(format!("can't read the scenario `{name_or_file}`: {reason}")))
     };
-    let bytes = input::read(path, LARGEST_FILE).map_err(|error| unreadable(&error.to_string()))?;
+    let want = Want { most: LARGEST_FILE, pipe: true };
+    let bytes = (registries.read_file)(path, want).map_err(|error| unreadable(&error.to_string()))?;
     let text = text(name_or_file, bytes)?;
     let stem = path.file_stem().map_or("scenario".into(), |stem| stem.to_string_lossy().into_owned());
     let folder = path.parent().map_or(PathBuf::new(), Path::to_path_buf);
@@ -133,7 +137,7 @@ pub fn parse(
     registries: &Registries,
 ) -> Result<Loaded, InputError> {
     let document = read::parse(source)?;
-    let mut reader = ScenarioReader(Reader::new(source, folder));
+    let mut reader = ScenarioReader { reader: Reader::new(source, folder), read_file: registries.read_file };
     let paths_given = document
         .get_ref()
         .get("path")
@@ -182,7 +186,7 @@ pub fn parse(
         reader.unused(&file, &scenario.bottlenecks, &scenario.paths);
     }
     if !reader.errors.is_empty() {
-        return Err(InputError { diagnostics: reader.0.errors });
+        return Err(InputError { diagnostics: reader.reader.errors });
     }
     Ok(Loaded { scenario, experiment, text: source.text.clone() })
 }

@@ -1,10 +1,10 @@
-//! The JSON Schema of scenario files, and of the values that only they have.
+//! The JSON Schema of scenario files.
 
-use ropewalk_settings::schema::{any_of, object, probability, quantity, schema_of};
+use ropewalk_settings::schema::{any_of, object, quantity, schema_of};
 use ropewalk_settings::units::{BYTES, PACKETS, TIME};
 use serde_json::{Value, json};
 
-use super::shape::{FILE, GENERATOR, LOSS, QUEUES};
+use super::shape::{FILE, QUEUES};
 
 /// The schema (draft 2020-12).
 pub fn schema() -> Value {
@@ -16,22 +16,6 @@ pub fn schema() -> Value {
     let text = quantity(&text, "100 packets", false);
     whole["$defs"] = json!({ "queue": any_of(std::iter::once(text).chain(tables).collect()) });
     whole
-}
-
-/// `"100 packets"`, `"64 KiB"`, `"200 ms"`, or a table.
-pub(super) fn queue() -> Value {
-    json!({ "$ref": "#/$defs/queue" })
-}
-
-/// `"0.5 %"`, `"1 % in bursts of 5"`, or a table.
-pub(super) fn loss() -> Value {
-    let text = format!(r"none|{}(\s+in bursts of\s+[0-9.]+(\s*packets)?)?", probability());
-    any_of(vec![quantity(&text, "1 % in bursts of 5", true), object(&LOSS, None)])
-}
-
-/// A mahimahi file, or a table that generates one.
-pub(super) fn trace() -> Value {
-    any_of(vec![json!({ "type": "string", "minLength": 1 }), object(&GENERATOR, None)])
 }
 
 #[cfg(test)]

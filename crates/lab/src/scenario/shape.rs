@@ -1,14 +1,31 @@
 //! The contents of a scenario file, as data. The reader, its error messages and the JSON Schema are all made from it, so they
 //! agree.
 
+use ropewalk_settings::schema::{any_of, object, probability, quantity};
 use ropewalk_settings::shape::{Field, Kind, Shape, key, required};
+use serde_json::{Value, json};
 
 use super::draft::MOST_PATHS;
-use super::schema;
 
-const QUEUE: Kind = Kind::Own(schema::queue);
-const LOSSES: Kind = Kind::Own(schema::loss);
-const TRACE: Kind = Kind::Own(schema::trace);
+/// `"100 packets"`, `"64 KiB"`, `"200 ms"`, or a table.
+fn queue() -> Value {
+    json!({ "$ref": "#/$defs/queue" })
+}
+
+/// `"0.5 %"`, `"1 % in bursts of 5"`, or a table.
+fn loss() -> Value {
+    let text = format!(r"none|{}(\s+in bursts of\s+[0-9.]+(\s*packets)?)?", probability());
+    any_of(vec![quantity(&text, "1 % in bursts of 5", true), object(&LOSS, None)])
+}
+
+/// A mahimahi file, or a table that generates one.
+fn trace() -> Value {
+    any_of(vec![json!({ "type": "string", "minLength": 1 }), object(&GENERATOR, None)])
+}
+
+const QUEUE: Kind = Kind::Own(queue);
+const LOSSES: Kind = Kind::Own(loss);
+const TRACE: Kind = Kind::Own(trace);
 const TIMES: Kind = Kind::Choice(&["pareto", "exponential"]);
 const DIRECTIONS: Kind = Kind::Choice(&["download", "upload"]);
 

@@ -1,54 +1,32 @@
-//! Writes the table and the manifest from a complete journal.
+//! The rows of a sweep's table, and its manifest.
 
-use std::fs;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-
-use ropewalk_settings::diagnostic::system_reason;
 use serde_json::{Value, json};
 
+use super::Command;
 use super::axis::{Axis, Level};
 use super::columns::{metric_heads, outcome, push_metrics};
 use super::design::{Design, Layout};
-use super::journal::{Journal, JournalError};
 use super::metrics::{PATH, RunMetrics, of_run};
-use super::parquet::{RUNS_PER_GROUP, TableWriter};
 use super::space::Space;
-use super::{Command, Files};
 use crate::scenario;
 use crate::tidy::{self, Column, Head};
 
 /// How many failed runs the manifest lists.
 const LISTED_FAILURES: usize = 1000;
 
-fn failure(path: &Path, error: &io::Error) -> JournalError {
-    JournalError::Io { path: path.to_path_buf(), reason: system_reason(error) }
-}
-
-/// The name under which a file is written until it is complete.
-fn part(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(".part");
-    path.with_file_name(name)
-}
-
-fn begin(path: &Path, heads: &[Head], provenance: &[(String, String)]) -> Result<TableWriter, JournalError> {
-    TableWriter::create(&part(path), heads, provenance).map_err(|error| failure(path, &error))
-}
-
-fn end(path: &Path, table: TableWriter) -> Result<(), JournalError> {
-    table.finish().and_then(|()| fs::rename(part(path), path)).map_err(|error| failure(path, &error))
-}
-
 /// Runs in this order: point, seed, congestion control, scheduler.
-pub(super) struct RunIndex {
+#[derive(Clone, Copy, Debug)]
+pub struct RunIndex {
+    /// The point.
     pub point: u64,
+    /// The run at this point.
     pub number: u32,
     /// Index into the point's runners.
     pub runner: usize,
 }
 
-pub(super) fn run_index(design: &Design, run: u64) -> RunIndex {
+/// Where a run stands.
+pub fn run_index(design: &Design, run: u64) -> RunIndex {
     let runners = (design.schedulers.len() * design.congestion.len()) as u64;
     let per_point = design.per_point();
     let within = run % per_point;
@@ -60,12 +38,12 @@ pub(super) fn run_index(design: &Design, run: u64) -> RunIndex {
 }
 
 /// A scheduler's name in tables.
-pub(super) fn label(scheduler: &str) -> String {
+pub fn label(scheduler: &str) -> String {
     scheduler.strip_prefix("tcp:").map_or_else(|| scheduler.to_string(), |path| format!("tcp {path}"))
 }
 
 /// The column of an axis: a number with its unit in the name where its values have one, else a text.
-pub(super) fn axis_head(axis: &Axis) -> Head {
+pub fn axis_head(axis: &Axis) -> Head {
     let meaning = format!("the varied parameter `{}`", axis.name);
     let name = tidy::plain_name(&axis.name);
     match axis.dimension.map(|dimension| dimension.unit().unwrap_or_default()) {
@@ -75,16 +53,19 @@ pub(super) fn axis_head(axis: &Axis) -> Head {
 }
 
 /// The table's columns, and what fills them.
-pub(super) struct Rows<'a> {
+#[derive(Debug)]
+pub struct Rows<'a> {
     design: &'a Design,
     space: &'a Space,
     paths: Vec<String>,
+    /// The columns' heads.
     pub heads: Vec<Head>,
     /// The point at hand, and its values.
     levels: (u64, Vec<Level>),
 }
 
 impl<'a> Rows<'a> {
+    /// No rows yet.
     pub fn new(design: &'a Design, space: &'a Space) -> Self {
         let paths: Vec<String> = design.base.scenario.paths.iter().map(|path| path.name.clone()).collect();
         let mut heads = vec![
@@ -135,7 +116,7 @@ impl<'a> Rows<'a> {
 }
 
 /// What the table's metadata says of its origin.
-pub(super) fn provenance(design: &Design, command: &Command, id: &str) -> Vec<(String, String)> {
+pub fn provenance(design: &Design, command: &Command, id: &str) -> Vec<(String, String)> {
     let of = |key: &str, text: &str| (format!("ropewalk.{key}"), text.to_string());
     vec![
         of("build", &command.build),
@@ -146,47 +127,19 @@ pub(super) fn provenance(design: &Design, command: &Command, id: &str) -> Vec<(S
     ]
 }
 
-/// Writes the table, and calls `each` for every run.
-pub(super) fn tables(
-    design: &Design,
-    space: &Space,
-    journal: &mut Journal,
-    files: &Files,
-    provenance: &[(String, String)],
-    mut each: impl FnMut(&RunIndex, &RunMetrics),
-) -> Result<(), JournalError> {
-    let mut rows = Rows::new(design, space);
-    let mut runs = begin(&files.runs, &rows.heads, provenance)?;
-    let total = design.total();
-    for first in (0..total).step_by(RUNS_PER_GROUP as usize) {
-        let mut columns: Vec<Column> = rows.heads.iter().map(|head| head.kind.fresh()).collect();
-        for run in first..(first + RUNS_PER_GROUP).min(total) {
-            let kept = journal.read(run)?;
-            let index = run_index(design, run);
-            rows.push(&index, &kept, &mut columns);
-            each(&index, &kept);
-        }
-        runs.group(&columns).map_err(|error| failure(&files.runs, &error))?;
-    }
-    end(&files.runs, runs)
-}
-
 /// Counts of runs for the manifest.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Counts {
+pub struct Counts {
+    /// Complete ones.
     pub complete: u64,
+    /// Those that reached the time limit.
     pub limit: u64,
+    /// Failed ones, and why.
     pub failed: Vec<(u64, String)>,
 }
 
-/// Writes the manifest.
-pub(super) fn manifest(
-    design: &Design,
-    command: &Command,
-    id: &str,
-    files: &Files,
-    counts: Option<&Counts>,
-) -> Result<(), JournalError> {
+/// The manifest.
+pub fn manifest(design: &Design, command: &Command, id: &str, counts: Option<&Counts>) -> Value {
     let metric = |name: &str, unit: &str, meaning: &str, of: &str| json!({ "name": name, "unit": unit, "meaning": meaning, "of": of });
     let metrics: Vec<Value> = of_run()
         .map(|(name, unit, meaning)| metric(name, unit, meaning, "run"))
@@ -198,7 +151,7 @@ pub(super) fn manifest(
             json!({ "kind": "latin-hypercube", "points": points, "seed": seed })
         }
     };
-    let text = json!({
+    json!({
         "format": 2,
         "program": "ropewalk",
         "version": env!("CARGO_PKG_VERSION"),
@@ -235,19 +188,11 @@ pub(super) fn manifest(
             "journal": "finished runs, as they came; another start of the same sweep goes on from it",
         },
         "metrics": metrics,
-    });
-    let path = &files.manifest;
-    let write = || -> io::Result<()> {
-        let mut file = fs::File::create(part(path))?;
-        file.write_all(format!("{text:#}\n").as_bytes())?;
-        file.sync_all()?;
-        fs::rename(part(path), path)
-    };
-    write().map_err(|error| failure(path, &error))
+    })
 }
 
 /// Passes everything that a sweep's results depend on to `take`, for its identity.
-pub(super) fn identity(design: &Design, command: &Command, take: &mut impl FnMut(&[u8])) {
+pub fn identity(design: &Design, command: &Command, take: &mut impl FnMut(&[u8])) {
     let mut text = |text: &str| {
         take(&(text.len() as u64).to_le_bytes());
         take(text.as_bytes());

@@ -61,7 +61,8 @@ pub struct Summary {
 
 impl Summary {
     /// An empty summary.
-    pub(super) fn new(design: &Design) -> Self {
+    /// A summary without runs.
+    pub fn new(design: &Design) -> Self {
         let mut standings = Vec::new();
         for congestion in &design.congestion {
             for scheduler in &design.schedulers {
@@ -90,7 +91,8 @@ impl Summary {
     }
 
     /// Adds a run. Runs must be in order of their points.
-    pub(super) fn take(&mut self, point: u64, runner: usize, kept: &RunMetrics) {
+    /// Takes a run in.
+    pub fn take(&mut self, point: u64, runner: usize, kept: &RunMetrics) {
         if point != self.point {
             self.end_point();
             self.point = point;
@@ -123,7 +125,8 @@ impl Summary {
         self.sums.fill((0.0, 0, true));
     }
 
-    pub(super) fn finish(&mut self) {
+    /// Ends the summary, when all runs are in it.
+    pub fn finish(&mut self) {
         self.end_point();
         for (runner, standing) in self.standings.iter_mut().enumerate() {
             let sorted = stats::sorted(&self.values[runner]);

@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicBool;
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
-use ropewalk_lab::checkpoint::{self, Store};
 use ropewalk_lab::opening::OpeningPath;
 use ropewalk_lab::parallel::run_jobs;
 use ropewalk_lab::{compare, objective, watch};
+use ropewalk_runner::checkpoint::{self, Store};
 use ropewalk_settings::units::Nanos;
 use ropewalk_sim::{Mode, PathSpec, Recording, RunResult, RunSpec, Scenario, Workload};
 use serde::{Deserialize, Serialize};
@@ -240,7 +240,7 @@ pub fn run(contest: &Contest, store: &Store<Measured>, execution: Execution<'_>)
         store.put(&key, &measured);
         measured
     };
-    let measured = run_jobs(execution.jobs, total, execution.stop, |index| {
+    let measured = run_jobs(ropewalk_runner::threads(Some(execution.jobs)), total, execution.stop, |index| {
         let measured = one(index);
         (execution.done)();
         Some(measured)

@@ -7,9 +7,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_algorithms::{Registries, algorithm};
 use ropewalk_command_line::options::{Join, list, nobody};
 use ropewalk_command_line::{Failure, interrupt, output};
-use ropewalk_lab::checkpoint;
 use ropewalk_lab::opening::OpeningPath;
 use ropewalk_lab::table::Table;
+use ropewalk_runner::checkpoint;
 use ropewalk_settings::diagnostic::Diagnostic;
 use serde_json::json;
 

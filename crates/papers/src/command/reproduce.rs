@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_algorithms::Registries;
 use ropewalk_command_line::{Failure, interrupt, output};
-use ropewalk_lab::checkpoint;
 use ropewalk_lab::table::Table;
+use ropewalk_runner::checkpoint;
 use ropewalk_settings::diagnostic::{Diagnostic, did_you_mean};
 use serde_json::json;
 

@@ -9,10 +9,10 @@ use ropewalk_algorithms::{Registries, algorithm};
 use ropewalk_command_line::options::{list, size};
 use ropewalk_command_line::{Failure, interrupt, output};
 use ropewalk_host::clock::Clock;
-use ropewalk_lab::checkpoint;
-use ropewalk_lab::emulated::Tally;
+use ropewalk_lab::real_time::Tally;
 use ropewalk_lab::scenario::{self, builtins};
 use ropewalk_lab::table::Table;
+use ropewalk_runner::checkpoint;
 use ropewalk_settings::units;
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! What can be wrong with a paper's files, and with what they say about results.
 
-use ropewalk_lab::emulated::EmulatedError;
+use ropewalk_runner::emulated::EmulatedError;
 
 /// Why a paper's experiments can't be loaded, run, fitted or reported.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ropewalk_algorithms::Registries;
-use ropewalk_lab::checkpoint::Store;
 use ropewalk_lab::parallel::run_jobs;
+use ropewalk_runner::checkpoint::Store;
 
 use super::abc::{self, Effort, Found, Particle, Prior};
 use super::cells::Progress;
@@ -245,7 +245,7 @@ pub(super) fn all(
     progress: &dyn Progress,
     stop: &AtomicBool,
 ) -> Result<Option<Vec<Vec<f64>>>, PaperError> {
-    let found = run_jobs(request.jobs, batch.len(), stop, |index| {
+    let found = run_jobs(ropewalk_runner::threads(Some(request.jobs)), batch.len(), stop, |index| {
         let settings = target.paper.unknowns.apply(&batch[index]);
         let series = (target.runs, target.first, target.of);
         let identity = format!("{settings:?} {series:?} {:?}", target.cells);

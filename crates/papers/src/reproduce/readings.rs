@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use ropewalk_algorithms::Registries;
-use ropewalk_lab::checkpoint::Store;
+use ropewalk_runner::checkpoint::Store;
 
 use super::cells::{Progress, Request};
 use super::open::{Fitted, Read, Reading, Weighted};

@@ -5,9 +5,10 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 use ropewalk_algorithms::Registries;
-use ropewalk_lab::checkpoint::Store;
-use ropewalk_lab::emulated::{self, EmulatedError, Ends, Tally};
 use ropewalk_lab::parallel::run_jobs;
+use ropewalk_lab::real_time::{Ends, Tally};
+use ropewalk_runner::checkpoint::Store;
+use ropewalk_runner::emulated::{self, EmulatedError};
 use serde::{Deserialize, Serialize};
 
 use super::cells::{CellOutcome, Grid, Progress, Request};
@@ -100,7 +101,7 @@ pub fn execute(
     let failed: Mutex<Option<EmulatedError>> = Mutex::new(None);
     // In real time one run goes at a time: two would be in each other's way.
     let threads = if request.world == World::Emulated { 1 } else { request.jobs };
-    let results = run_jobs(threads, jobs.len(), stop, |index| {
+    let results = run_jobs(ropewalk_runner::threads(Some(threads)), jobs.len(), stop, |index| {
         if let Some(kept) = &known[index] {
             return Some(kept.clone());
         }

@@ -11,12 +11,11 @@ use std::sync::Arc;
 
 use ropewalk_link::{Jitter, JitterShape, LinkSpec, Loss, Queue, Rate, RateTrace};
 use ropewalk_settings::diagnostic::Diagnostic;
-use ropewalk_settings::input;
+use ropewalk_settings::input::{ReadFile, Want};
 use ropewalk_sim::{Direction, PathSpec};
 
 use super::belief::{Doubt, scale_rate, scaled_loss};
-use crate::scenario;
-use crate::stats;
+use crate::{scenario, stats};
 
 pub use error::MeasurementError;
 pub use iperf::parse as parse_iperf;
@@ -87,11 +86,12 @@ pub(super) fn positive(text: &str) -> Option<f64> {
 ///
 /// # Errors
 /// A file that can't be read, or that is none of the known kinds.
-pub fn read(path: &Path) -> Result<Measured, Diagnostic> {
+pub fn read(path: &Path, read_file: ReadFile) -> Result<Measured, Diagnostic> {
     let shown = path.display().to_string();
     let unreadable =
         |reason: &str| Diagnostic::new(format!("can't read the measurement `{shown}`: {reason}"));
-    let bytes = input::read(path, LARGEST).map_err(|error| unreadable(&error.to_string()))?;
+    let want = Want { most: LARGEST, pipe: true };
+    let bytes = read_file(path, want).map_err(|error| unreadable(&error.to_string()))?;
     parse(&shown, &String::from_utf8_lossy(&bytes))
 }
 

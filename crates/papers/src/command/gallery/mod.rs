@@ -161,7 +161,7 @@ fn stand(
             design: Design::Fixed(runs),
             worth: Worth::default(),
             seed: 1,
-            jobs: std::thread::available_parallelism().map_or(1, usize::from),
+            jobs: ropewalk_runner::threads(None),
         };
         Ok(compare(&request, ropewalk_sim::run, |_| {}, &AtomicBool::new(false)))
     };

@@ -76,7 +76,8 @@ fn seconds(result: &RunResult) -> f64 {
 }
 
 fn paths() -> Result<Scenario, Failure> {
-    let mut scenario = scenario::default_around(scenario::paths(&PATHS.map(String::from))?);
+    let mut scenario =
+        scenario::default_around(scenario::paths(&PATHS.map(String::from), ropewalk_settings::input::read)?);
     scenario.workload = Workload::Flow { bytes: BYTES };
     for end in [&mut scenario.client, &mut scenario.server] {
         (end.send_buffer, end.receive_buffer, end.autotune) = (BUFFER, BUFFER, false);

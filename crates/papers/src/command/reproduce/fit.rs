@@ -7,8 +7,8 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_algorithms::Registries;
 use ropewalk_command_line::{Failure, interrupt, output};
-use ropewalk_lab::checkpoint;
 use ropewalk_lab::table::Table;
+use ropewalk_runner::checkpoint;
 use serde_json::json;
 
 use super::{Shared, Watch, load, now, threads};

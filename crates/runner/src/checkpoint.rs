@@ -7,6 +7,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use ropewalk_lab::kept::Kept;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -78,6 +79,20 @@ impl<T: Clone + Serialize + DeserializeOwned> Store<T> {
             line.push('\n');
             let _ = file.write_all(line.as_bytes());
         }
+    }
+}
+
+impl<T: Clone + Serialize + DeserializeOwned> Kept<T> for Store<T> {
+    fn key(&self, parts: &[&str]) -> String {
+        Store::key(self, parts)
+    }
+
+    fn get(&self, key: &str) -> Option<&T> {
+        Store::get(self, key)
+    }
+
+    fn put(&self, key: &str, result: &T) {
+        Store::put(self, key, result);
     }
 }
 

@@ -9,10 +9,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use ropewalk_lab::sweep::metrics::RunMetrics;
 use ropewalk_settings::diagnostic::system_reason;
 use sha2::{Digest, Sha256};
-
-use super::metrics::RunMetrics;
 
 const MARK: &[u8; 4] = b"RWLK";
 const HEAD: usize = 16;
@@ -236,8 +235,17 @@ impl Journal {
 
 #[cfg(test)]
 mod tests {
+    use ropewalk_lab::sweep::metrics::{Ending, PATH, of_run};
+
     use super::*;
-    use crate::sweep::metrics::tests::kept;
+
+    /// A run with numbers of its own.
+    fn kept(run: u64) -> RunMetrics {
+        let mut values: Vec<f64> = (0..of_run().count()).map(|i| run as f64 + i as f64 / 100.0).collect();
+        values[5] = f64::NAN;
+        let path = |name: &str| (name.to_string(), (0..PATH.len()).map(|i| i as f64).collect());
+        RunMetrics { run, ending: Ending::Complete, values, paths: vec![path("wifi"), path("lte")] }
+    }
 
     const ID: SweepId = *b"sweep-id";
 

@@ -14,8 +14,7 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type};
-
-use crate::tidy::{self, Column, Head};
+use ropewalk_lab::tidy::{self, Column, Head};
 
 /// Runs in a row group.
 pub const RUNS_PER_GROUP: u64 = 10_000;

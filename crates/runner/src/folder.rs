@@ -6,12 +6,12 @@ use std::path::Path;
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
+use ropewalk_lab::objective::OBJECTIVE;
+use ropewalk_lab::report::Origin;
+use ropewalk_lab::report::sweep::{Axis, Level, Point, Sweep};
 use ropewalk_settings::diagnostic::Diagnostic;
 use serde_json::Value;
 
-use super::Origin;
-use super::sweep::{Axis, Level, Point, Sweep};
-use crate::objective::OBJECTIVE;
 use crate::sweep::Files;
 
 /// Reads a sweep's folder.

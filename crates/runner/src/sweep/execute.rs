@@ -1,26 +1,21 @@
-//! Runs a design on all cores and keeps finished runs.
+//! Runs a design on all cores and keeps finished runs in a folder.
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use ropewalk_algorithms::Registries;
+use ropewalk_lab::sweep::metrics::{Ending, RunMetrics};
+use ropewalk_lab::sweep::output::{self, Counts, provenance};
+use ropewalk_lab::sweep::{Command, Design, Maker, Space, Summary, check, id};
 use ropewalk_settings::diagnostic::{InputError, system_reason};
-use ropewalk_sim::{Recording, RunResult, RunSpec};
-use sha2::{Digest, Sha256};
+use ropewalk_sim::{RunResult, RunSpec};
 
-use super::design::Design;
-use super::journal::{Found, Journal, JournalError, SweepId};
-use super::metrics::{Ending, RunMetrics};
-use super::output::{Counts, Rows, RunIndex, identity, manifest, provenance, run_index, tables};
-use super::space::{Prepared, Space, prepare};
-use super::summary::Summary;
-use super::{Command, Files};
-use crate::tidy::Table;
-use crate::{bound, compare};
+use super::Files;
+use super::journal::{Found, Journal, JournalError};
+use super::output::{manifest, tables};
 
 /// Why a sweep ended early.
 #[derive(Debug, thiserror::Error)]
@@ -78,32 +73,6 @@ pub struct Done {
     pub files: Files,
 }
 
-/// Checks every point.
-///
-/// # Errors
-/// The first value that isn't allowed.
-pub fn check(design: &Design, registries: &Registries) -> Result<(), InputError> {
-    let space = Space::new(design);
-    for point in 0..design.points() {
-        prepare(design, &space.point(design, point), registries)?;
-    }
-    Ok(())
-}
-
-/// 16 hexadecimal digits that name these bytes: the start of their SHA-256.
-pub fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)[..8].iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn id(design: &Design, command: &Command) -> (SweepId, String) {
-    let mut digest = Sha256::new();
-    identity(design, command, &mut |bytes| digest.update(bytes));
-    let digest = digest.finalize();
-    let mut first = [0; 8];
-    first.copy_from_slice(&digest[..8]);
-    (first, first.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
 /// Prepares the folder. Refuses one that holds other files.
 fn folder(path: &Path, files: &Files) -> Result<(), Error> {
     let wrong = |message: String| Error::Folder { message };
@@ -129,55 +98,6 @@ fn unusable(error: JournalError) -> Error {
         JournalError::Io { .. } => "choose another folder with --out",
     };
     Error::Folder { message: format!("{error}; {help}") }
-}
-
-/// Makes runs of a design, one after another.
-#[derive(Debug)]
-pub struct Maker<'a> {
-    design: &'a Design,
-    registries: &'a Registries,
-    space: Space,
-    /// The point at hand.
-    prepared: Option<(u64, Prepared)>,
-}
-
-impl<'a> Maker<'a> {
-    /// A maker of this design's runs.
-    pub fn new(design: &'a Design, registries: &'a Registries) -> Self {
-        Maker { design, registries, space: Space::new(design), prepared: None }
-    }
-
-    /// Makes one run. Those of a point follow each other best.
-    ///
-    /// # Errors
-    /// A value that isn't allowed at its point.
-    pub fn make(
-        &mut self,
-        run: u64,
-        simulate: &impl Fn(&RunSpec) -> RunResult,
-    ) -> Result<RunMetrics, InputError> {
-        let at = run_index(self.design, run);
-        let prepared = match self.prepared.take() {
-            Some((point, prepared)) if point == at.point => prepared,
-            _ => prepare(self.design, &self.space.point(self.design, at.point), self.registries)?,
-        };
-        let spec = one(self.design, &prepared, &at);
-        self.prepared = Some((at.point, prepared));
-        Ok(RunMetrics::new(run, &spec.scenario.workload, &simulate(&spec), bound::of(&spec)))
-    }
-}
-
-fn one(design: &Design, prepared: &Prepared, at: &RunIndex) -> RunSpec {
-    let runner = &prepared.runners[at.runner];
-    RunSpec {
-        scenario: Arc::clone(&prepared.scenario),
-        scheduler: runner.scheduler.clone(),
-        congestion: runner.congestion.clone(),
-        mode: runner.mode,
-        seed: design.seed.wrapping_add(u64::from(at.number)),
-        start_phase: compare::start_phase(&prepared.scenario, at.number, design.runs),
-        recording: Recording::default(),
-    }
 }
 
 /// A sweep's folder while runs are being added to it.
@@ -218,7 +138,7 @@ impl Session {
             found,
             made: 0,
         };
-        manifest(design, command, &session.name, &session.files, None)
+        manifest(&output::manifest(design, command, &session.name, None), &session.files)
             .map_err(|error| session.storage(error))?;
         Ok(session)
     }
@@ -280,26 +200,10 @@ impl Session {
             }
             summary.take(at.point, at.runner, kept);
         })?;
-        manifest(design, &self.command, &self.name, &self.files, Some(&counts))?;
+        manifest(&output::manifest(design, &self.command, &self.name, Some(&counts)), &self.files)?;
         summary.finish();
         Ok(summary)
     }
-}
-
-/// The table and the summary of all runs of a design, in order of their numbers, without a folder.
-pub fn in_memory(design: &Design, command: &Command, runs: &[RunMetrics]) -> (Table, Summary) {
-    let space = Space::new(design);
-    let mut rows = Rows::new(design, &space);
-    let mut table = Table::new(std::mem::take(&mut rows.heads));
-    table.provenance = provenance(design, command, &id(design, command).1);
-    let mut summary = Summary::new(design);
-    for kept in runs {
-        let at = run_index(design, kept.run);
-        rows.push(&at, kept, &mut table.columns);
-        summary.take(at.point, at.runner, kept);
-    }
-    summary.finish();
-    (table, summary)
 }
 
 /// Makes the runs that aren't in the folder's journal yet, then writes the table. `stop` interrupts it; `progress` is

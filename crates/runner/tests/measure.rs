@@ -5,8 +5,9 @@ use std::sync::atomic::AtomicBool;
 
 use ropewalk_algorithms::Registries;
 use ropewalk_lab::compare::{Candidate, Design, Request, Worth, compare};
-use ropewalk_lab::report::folder;
+use ropewalk_lab::parallel::Workers;
 use ropewalk_lab::sweep;
+use ropewalk_runner::folder;
 use ropewalk_settings::diagnostic::Source;
 use ropewalk_sim::{Mode, Workload, networks};
 
@@ -76,7 +77,7 @@ fn compare_prints_what_its_titles_say() {
             design: Design::Fixed(2),
             worth: Worth::default(),
             seed: 1,
-            jobs: 1,
+            jobs: Workers::ONE,
         };
         let comparison = compare(&request, ropewalk_sim::run, |_| {}, &AtomicBool::new(false));
         let ranking = &comparison.rankings[0];
@@ -108,7 +109,7 @@ fn a_sweep_and_its_page_have_the_same_measure() {
         let design = sweep::parse(&Source::new("sweep.toml", design), place.path(), &registries).unwrap();
         let out = place.path().join(format!("out{number}"));
         let command = sweep::Command { line: vec!["ropewalk".into()], build: "test".into() };
-        let done = sweep::run(
+        let done = ropewalk_runner::sweep::run(
             &design,
             &registries,
             &out,

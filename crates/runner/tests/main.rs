@@ -1,0 +1,4 @@
+//! The tests that use the crate from outside, in one program.
+
+mod folder;
+mod measure;
