@@ -309,10 +309,10 @@ impl<P: Payload> Connection<P> {
         scheduler: Option<&Spec<dyn Scheduler>>,
         congestion: Option<&Spec<dyn CongestionControl>>,
     ) {
-        if let Some(spec) = scheduler {
-            if self.scheduling.replace(spec, self.subflows.len()) {
-                self.subflows.forget_link_rates();
-            }
+        if let Some(spec) = scheduler
+            && self.scheduling.replace(spec, self.subflows.len())
+        {
+            self.subflows.forget_link_rates();
         }
         if let Some(spec) = congestion {
             self.congestion = spec.build();
