@@ -8,7 +8,7 @@ use super::close_reason::CloseReason;
 use super::closing::Closing;
 use super::deadlines::Deadlines;
 use super::event_queue::EventQueue;
-use super::handshake::Handshake;
+use super::handshake::{Handshake, Role};
 use super::path_manager::PathManager;
 use super::receive::ReceiveSide;
 use super::scheduling::Scheduling;
@@ -25,16 +25,6 @@ use crate::registry::Spec;
 use crate::scheduler::{self, Scheduler};
 use crate::tcp::{Context, Outgoing, Shared, Tcb};
 use crate::{Nanos, PathId, SubflowId};
-
-/// Which side opened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum Role {
-    /// We connected.
-    Client,
-    /// We accepted.
-    Server,
-}
 
 /// One connection.
 #[derive(Debug)]

@@ -4,8 +4,9 @@
 use ropewalk_wire::{Flags, MpJoin, Payload, RareOptions, Segment};
 
 use super::close_reason::{CloseReason, JoinError};
-use super::connection::{Connection, Role};
+use super::connection::Connection;
 use super::deadlines::Deadline;
+use super::handshake::Role;
 use super::stats::{Event, FallbackCause};
 use super::subflow::Join;
 use crate::metrics::SubflowStatus;

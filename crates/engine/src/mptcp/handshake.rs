@@ -3,7 +3,6 @@
 
 use ropewalk_wire::{Dss, DssMapping, MpCapable, MpJoin, Payload, Segment, Seq, checksum};
 
-use super::connection::Role;
 use super::crypto::{Key, add_addr_hmac, join_hmac, leftmost_64, leftmost_160};
 use super::early_segments::EarlySegments;
 use super::is_understood;
@@ -11,6 +10,16 @@ use super::subflow::{Join, Subflow};
 use crate::PathId;
 use crate::config::{ConnectionConfig, LocalEndpoint};
 use crate::tcp::{Kind, Mapping, data_ack_len};
+
+/// Which side opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Role {
+    /// We connected.
+    Client,
+    /// We accepted.
+    Server,
+}
 
 /// The protocol of the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -46,14 +46,16 @@ mod sending;
 mod socket_options;
 mod stats;
 mod subflow;
+mod subflow_fallback;
 mod subflow_life;
 mod subflow_table;
 mod timers;
 mod window_autotuning;
 
 pub use close_reason::{CloseReason, Interference, JoinError, ResetReason, StreamError};
-pub use connection::{Connection, Role};
+pub use connection::Connection;
 pub use crypto::{Key, add_addr_hmac, join_hmac, leftmost_64, leftmost_160};
+pub use handshake::Role;
 #[cfg(feature = "lookahead")]
 pub(crate) use independence::is_independent;
 pub use info::{ConnectionInfo, SubflowInfo};
