@@ -450,6 +450,7 @@ impl<P: Payload> Handshake<P> {
     }
 
     /// Keeps a SYN that joins a connection of which the peer's key isn't known yet; false if it can't wait.
+    #[cold]
     pub fn keep_early_join(&mut self, path: PathId, syn: &Segment<P>) -> bool {
         let waits = self.role == Role::Server && self.is_negotiating();
         waits && self.early.get_or_insert_default().keep_join(path, syn)
@@ -462,6 +463,7 @@ impl<P: Payload> Handshake<P> {
     }
 
     /// The SYNs that waited for the keys, and the paths that they came on.
+    #[cold]
     pub fn take_early_joins(&mut self) -> Vec<(PathId, Segment<P>)> {
         let Some(early) = self.early.as_mut() else { return Vec::new() };
         let joins = early.take_joins();

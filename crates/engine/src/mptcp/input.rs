@@ -226,6 +226,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Options that only control segments carry; false if the subflow is gone.
+    #[cold]
     pub(crate) fn on_rare(&mut self, now: Nanos, index: usize, rare: &RareOptions, had_data: bool) -> bool {
         if rare.mp_fail.is_some() {
             self.on_fail(now, index);
