@@ -19,7 +19,7 @@ use std::fmt::Debug;
 use super::subflows::PerSubflow;
 use super::{Ack, CongestionControl, LossCause, Subflows, half_window, slow_start};
 use crate::Nanos;
-use crate::config::AckCounting;
+use crate::congestion::AckCounting;
 use crate::metrics::SubflowMetrics;
 
 /// What distinguishes one additive control from another. State that a rule keeps per subflow is updated by

@@ -19,7 +19,7 @@ use proptest::prelude::*;
 
 use super::testing::{build, subflow, subflows};
 use super::{Ack, CongestionControl, LossCause, RateSample, Subflows, builtin};
-use crate::config::AckCounting;
+use crate::congestion::AckCounting;
 use crate::departures::{Departures, check, is_exempt, variants};
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::{MILLISECOND, Nanos};

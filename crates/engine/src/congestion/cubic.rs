@@ -52,7 +52,7 @@ mod tests;
 use super::additive::ROUNDING;
 use super::subflows::PerSubflow;
 use super::{Ack, CongestionControl, ControlEntry, LossCause, Subflows, slow_start};
-use crate::config::AckCounting;
+use crate::congestion::AckCounting;
 use crate::metrics::{CaState, SubflowMetrics};
 use crate::registry::{Kernel, Parameter, Preset, Values};
 use crate::{MILLISECOND, Nanos, SECOND};

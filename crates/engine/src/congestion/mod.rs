@@ -17,10 +17,11 @@
 use std::fmt::Debug;
 
 use crate::Nanos;
-use crate::config::AckCounting;
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Registry};
+pub use ack_counting::AckCounting;
 
+mod ack_counting;
 mod additive;
 mod balia;
 mod bbr;

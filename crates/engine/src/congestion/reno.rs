@@ -19,7 +19,7 @@
 use super::subflows::PerSubflow;
 use super::{Ack, CongestionControl, ControlEntry, LossCause, Subflows, half_window, slow_start};
 use crate::Nanos;
-use crate::config::AckCounting;
+use crate::congestion::AckCounting;
 use crate::metrics::SubflowMetrics;
 use crate::registry::Kernel;
 

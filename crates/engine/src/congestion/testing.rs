@@ -1,7 +1,7 @@
 //! Helpers for the tests of congestion controls.
 
 use super::{Ack, CongestionControl, Subflows, builtin};
-use crate::config::AckCounting;
+use crate::congestion::AckCounting;
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::{MILLISECOND, PathId, SubflowId};
 

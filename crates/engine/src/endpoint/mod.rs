@@ -233,6 +233,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// A router says that a packet of ours was too big (RFC 1191, RFC 8201). Believed only if it quotes
     /// something that is in flight (RFC 5927 4.1); then the subflow's segments become smaller, and what
     /// didn't fit is sent again.
+    #[cold]
     pub fn on_too_big(&mut self, now: Nanos, message: &TooBig) {
         let found = self.routes.get(&message.tuple.reversed());
         if let Some(SubflowHandle { index, subflow }) = found
@@ -529,6 +530,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.free.push(index);
     }
 
+    #[cold]
     fn open_joins(&mut self, now: Nanos, index: u32) {
         loop {
             let slot = &mut self.slots[index as usize];

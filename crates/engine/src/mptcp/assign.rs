@@ -182,6 +182,7 @@ impl<P: Payload> Sending<'_, P> {
 
     /// The scheduler waits. If nothing is in flight that could end the wait, the engine sends by `minrtt`
     /// (see [`Decision::Wait`]).
+    #[cold]
     fn override_wait(&mut self, now: Nanos, max_segments: u32) -> Option<usize> {
         // A stale subflow's retransmissions don't count: they may never be acknowledged.
         let awaits_ack = |metrics: &SubflowMetrics| {
@@ -206,6 +207,7 @@ impl<P: Payload> Sending<'_, P> {
     }
 
     /// Why a decision that isn't to wait sent nothing.
+    #[cold]
     fn nothing_sent(&self, decision: Decision) -> &'static str {
         let named = match decision {
             Decision::Send { subflow, bytes }
@@ -229,6 +231,7 @@ impl<P: Payload> Sending<'_, P> {
     }
 
     /// Counts that the engine didn't do what the scheduler said.
+    #[cold]
     fn note_overruled(&mut self, now: Nanos, cause: &'static str) {
         self.stats.overruled.note(now, cause);
     }

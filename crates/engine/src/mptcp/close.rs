@@ -149,6 +149,7 @@ impl<P: Payload> Connection<P> {
         }
     }
 
+    #[cold]
     pub(super) fn on_reset(&mut self, now: Nanos, index: usize, rare: Option<&RareOptions>, state: State) {
         let fastclose = rare.and_then(|rare| rare.fastclose).is_some_and(|fastclose| {
             self.handshake.is_our_key(fastclose.receiver_key) && self.handshake.is_multipath()
@@ -174,6 +175,7 @@ impl<P: Payload> Connection<P> {
 
     //= RFC 8684 3.5-b 3.5-c
     /// MP_FASTCLOSE with our key.
+    #[cold]
     pub(super) fn on_fast_close(&mut self) {
         self.stats.fast_closes += 1;
         self.subflows.abort_all();

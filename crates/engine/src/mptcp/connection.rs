@@ -8,7 +8,7 @@ use super::close_reason::CloseReason;
 use super::closing::Closing;
 use super::deadlines::Deadlines;
 use super::event_queue::EventQueue;
-use super::handshake::Handshake;
+use super::handshake::{Handshake, Role};
 use super::path_manager::PathManager;
 use super::receive::ReceiveSide;
 use super::scheduling::Scheduling;
@@ -25,16 +25,6 @@ use crate::registry::Spec;
 use crate::scheduler::{self, Scheduler};
 use crate::tcp::{Context, Outgoing, Shared, Tcb};
 use crate::{Nanos, PathId, SubflowId};
-
-/// Which side opened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum Role {
-    /// We connected.
-    Client,
-    /// We accepted.
-    Server,
-}
 
 /// One connection.
 #[derive(Debug)]
@@ -210,6 +200,7 @@ impl<P: Payload> Connection<P> {
 
     //= RFC 8684 3.3.2-1
     /// The peer's mapping has a DSN of this length: DATA_ACKs have it from now on, and segments room for it.
+    #[cold]
     pub(crate) fn match_dsn_length(&mut self, now: Nanos, dsn_is_64: bool) {
         self.handshake.match_dsn_length(dsn_is_64);
         for index in 0..self.subflows.len() {
@@ -309,10 +300,10 @@ impl<P: Payload> Connection<P> {
         scheduler: Option<&Spec<dyn Scheduler>>,
         congestion: Option<&Spec<dyn CongestionControl>>,
     ) {
-        if let Some(spec) = scheduler {
-            if self.scheduling.replace(spec, self.subflows.len()) {
-                self.subflows.forget_link_rates();
-            }
+        if let Some(spec) = scheduler
+            && self.scheduling.replace(spec, self.subflows.len())
+        {
+            self.subflows.forget_link_rates();
         }
         if let Some(spec) = congestion {
             self.congestion = spec.build();

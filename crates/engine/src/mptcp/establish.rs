@@ -4,8 +4,9 @@
 use ropewalk_wire::{Flags, MpJoin, Payload, RareOptions, Segment};
 
 use super::close_reason::{CloseReason, JoinError};
-use super::connection::{Connection, Role};
+use super::connection::Connection;
 use super::deadlines::Deadline;
+use super::handshake::Role;
 use super::stats::{Event, FallbackCause};
 use super::subflow::Join;
 use crate::metrics::SubflowStatus;
@@ -15,6 +16,7 @@ use crate::{Nanos, SubflowId};
 
 impl<P: Payload> Connection<P> {
     /// The SYN/ACK of our SYN; false if the subflow is gone.
+    #[cold]
     pub(super) fn on_syn_ack(
         &mut self,
         now: Nanos,
@@ -70,6 +72,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// The MP_JOIN handshake beyond its SYN/ACK; false if the subflow is gone.
+    #[cold]
     pub(super) fn on_join_progress(
         &mut self,
         now: Nanos,
@@ -141,6 +144,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// The subflow may carry data from now on.
+    #[cold]
     pub(crate) fn make_usable(&mut self, now: Nanos, index: usize) {
         self.subflows.metrics_mut(index).state = SubflowStatus::Usable;
         if !(self.send.fin_acked() && self.receive.finished()) {
@@ -182,6 +186,7 @@ impl<P: Payload> Connection<P> {
 
     //= RFC 8684 3.1-10
     /// The peer's first DSS is there: joins may be completed, and opened.
+    #[cold]
     pub(super) fn join_confirmed(&mut self, now: Nanos) {
         let Some(refused) = self.path_manager.end_early() else {
             self.may_transmit |= self.joining().open_all();
@@ -201,6 +206,7 @@ impl<P: Payload> Connection<P> {
 
     //= RFC 8684 3.2-5
     /// Completes our side of a join.
+    #[cold]
     pub(super) fn send_third_ack(&mut self, now: Nanos, index: usize) {
         if let Some(subflow) = self.subflows.get_mut(index) {
             subflow.join = Join::AckSent;
@@ -213,6 +219,7 @@ impl<P: Payload> Connection<P> {
 
     /// The connection is no longer one of Multipath TCP, or has lost its first subflow, before joins were
     /// complete.
+    #[cold]
     pub(super) fn drop_opening_joins(&mut self) {
         if self.path_manager.end_early().is_some() {
             self.path_manager.forget_joins();

@@ -5,123 +5,13 @@ use ropewalk_wire::{DssMapping, Payload, Seq};
 
 use super::close_reason::{CloseReason, Interference};
 use super::connection::Connection;
-use super::handshake::Handshake;
 use super::mapping::Failing;
 use super::stats::{Event, FallbackCause};
-use super::subflow::Subflow;
 use crate::Nanos;
 use crate::tcp::Outgoing;
 
-/// How often MP_FAIL is repeated before the peer isn't going to answer it with an infinite mapping.
-const MP_FAIL_TRIES: u32 = 6;
-
-/// What is known of a subflow's fallback to plain TCP.
-#[derive(Debug)]
-pub(crate) struct Fallback<P> {
-    /// The DSN of the MP_FAIL option that is to be sent.
-    fail: Option<u64>,
-    /// The infinite mapping that answers the peer's MP_FAIL, and whether it is still to be sent.
-    infinite: Option<(DssMapping, bool)>,
-    /// Data held after a checksum failed on the only subflow.
-    failing: Option<Failing<P>>,
-    /// After the fallback: where in the received subflow the stream's first byte would be.
-    base: Option<u64>,
-}
-
-impl<P> Default for Fallback<P> {
-    fn default() -> Self {
-        Fallback { fail: None, infinite: None, failing: None, base: None }
-    }
-}
-
-impl<P: Payload> Fallback<P> {
-    /// Whether there is nothing to send or to wait for.
-    #[cfg(feature = "lookahead")]
-    pub fn is_silent(&self) -> bool {
-        self.fail.is_none() && self.infinite.is_none() && self.failing.is_none()
-    }
-
-    /// Whether a checksum failed, and the peer is yet to confirm the fallback.
-    #[inline]
-    pub fn is_failing(&self) -> bool {
-        self.failing.is_some()
-    }
-
-    /// Data that arrives while a checksum failure is pending.
-    pub fn hold_more(&mut self, data: P) {
-        if let Some(failing) = self.failing.as_mut() {
-            failing.pieces.push(data);
-        }
-    }
-
-    /// The offset in the stream of what arrived at `position` of the subflow, where `next` is expected: each
-    /// byte of the subflow is the next byte of the stream.
-    pub fn plain_offset(&mut self, position: u64, next: u64) -> u64 {
-        position.wrapping_sub(*self.base.get_or_insert(position.wrapping_sub(next)))
-    }
-
-    /// After a fallback, each byte of the subflow is the next byte of the stream. Whether the mapping of
-    /// data, which says `offset`, contradicts that: then the peer hasn't fallen back, and repeats data that
-    /// plain TCP would deliver as new bytes.
-    fn contradicts(&self, ssn: u32, offset: u64, rcv_before: u64) -> bool {
-        let position = Seq(ssn).unfold(rcv_before);
-        ssn > 0 && self.base.is_some_and(|base| position.wrapping_sub(base) != offset)
-    }
-
-    /// Whether an MP_FAIL is to be sent.
-    pub fn has_fail(&self) -> bool {
-        self.fail.is_some()
-    }
-
-    /// The DSN of the MP_FAIL that is to be sent: now it is.
-    pub fn take_fail(&mut self) -> Option<u64> {
-        self.fail.take()
-    }
-
-    /// The infinite mapping that is still to be sent.
-    pub fn due_mapping(&self) -> Option<DssMapping> {
-        self.infinite.filter(|(_, due)| *due).map(|(mapping, _)| mapping)
-    }
-
-    /// The same: now it is sent.
-    pub fn take_due_mapping(&mut self) -> Option<DssMapping> {
-        let due = self.due_mapping();
-        self.infinite = self.infinite.map(|(mapping, _)| (mapping, false));
-        due
-    }
-
-    /// Whether the peer's MP_FAIL was answered.
-    pub fn has_answered(&self) -> bool {
-        self.infinite.is_some()
-    }
-}
-
-impl<P: Payload> Subflow<P> {
-    /// Repeats MP_FAIL while no infinite mapping comes. Returns whether it did; false: it did often enough;
-    /// `None`: it needn't.
-    pub(super) fn repeat_fail(&mut self, handshake: &Handshake<P>) -> Option<bool> {
-        let fallback = self.fallback.as_mut()?;
-        let failing = fallback.failing.as_mut()?;
-        if failing.repeats == MP_FAIL_TRIES {
-            return Some(false);
-        }
-        failing.repeats += 1;
-        fallback.fail = Some(handshake.remote_dsn(failing.offset));
-        self.tcp.request_ack();
-        Some(true)
-    }
-
-    /// Whether the mapping of a segment's data, which says `offset`, shows that the peer hasn't fallen back
-    /// although we have.
-    #[cold]
-    pub(super) fn contradicts_fallback(&self, mapping: &DssMapping, offset: u64, rcv_before: u64) -> bool {
-        let fallback = self.fallback.as_ref();
-        mapping.len > 0
-            && fallback.is_some_and(|fallback| fallback.contradicts(mapping.ssn, offset, rcv_before))
-    }
-}
-
 impl<P: Payload> Connection<P> {
+    #[cold]
     pub(crate) fn fall_back(&mut self, now: Nanos, cause: FallbackCause) {
         let Some(negotiating) = self.handshake.fall_back() else { return };
         self.sending().judge_window();
@@ -131,7 +21,7 @@ impl<P: Payload> Connection<P> {
             if let Some((mut cx, subflow)) = self.split(now, index, Outgoing::default()) {
                 subflow.control_len = 0;
                 let waiting = subflow.mapping.take_held();
-                let failing = subflow.fallback.as_mut().and_then(|fallback| fallback.failing.take());
+                let failing = subflow.fallback.as_mut().and_then(|fallback| fallback.take_held());
                 if let Some(failing) = failing.or(waiting) {
                     held = Some((index, failing));
                 }
@@ -146,7 +36,7 @@ impl<P: Payload> Connection<P> {
         if let Some((index, failing)) = held {
             // It is delivered as it came, altered or not.
             if let Some(subflow) = self.subflows.get_mut(index) {
-                subflow.fallback_mut().base.get_or_insert(failing.position.wrapping_sub(failing.offset));
+                subflow.fallback_mut().plain_offset(failing.position, failing.offset);
             }
             let mut offset = failing.offset;
             for piece in failing.pieces {
@@ -165,11 +55,14 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Resets the lone subflow: nothing says that the data whose checksum failed belongs to the stream.
+    #[cold]
     pub(super) fn give_up_failing(&mut self, now: Nanos, index: usize) {
         //= RFC 8684 3.7-11 3.7-12
-        if let Some(fallback) = self.subflows.get_mut(index).map(Subflow::fallback_mut) {
-            let offset = fallback.failing.as_ref().map(|failing| failing.offset);
-            fallback.fail = offset.map(|offset| self.handshake.remote_dsn(offset));
+        let fallback = self.subflows.get_mut(index).and_then(|subflow| subflow.fallback.as_mut());
+        if let Some(fallback) = fallback
+            && let Some(offset) = fallback.held().map(|failing| failing.offset)
+        {
+            fallback.set_fail(self.handshake.remote_dsn(offset));
         }
         self.refuse(now, index, CloseReason::Middlebox(Interference::ChecksumOfLastSubflow));
     }
@@ -177,6 +70,7 @@ impl<P: Payload> Connection<P> {
     /// Data without a mapping (RFC 8684 3.3, 3.7): fallback on a lone first subflow whose first data it is,
     /// else the subflow goes. In mid-stream there is no telling whether the peer still speaks Multipath TCP:
     /// if it does, it misses DATA_ACKs, and what it repeats for want of them would be taken for new bytes.
+    #[cold]
     pub(super) fn on_unmapped(&mut self, now: Nanos, index: usize, position: u64, data: P) {
         if !self.is_contiguous() || self.receive.next() > 0 {
             //= RFC 8684 3.7-6 3.7-7 3.3.1-8
@@ -193,17 +87,18 @@ impl<P: Payload> Connection<P> {
     }
 
     /// A DSS checksum failed (RFC 8684 3.7).
+    #[cold]
     pub(super) fn on_corrupt(&mut self, now: Nanos, index: usize, failing: Failing<P>) {
         self.stats.checksum_errors += 1;
         let dsn = self.handshake.remote_dsn(failing.offset);
         let contiguous = self.is_contiguous() && failing.offset == self.receive.next();
         if let Some(subflow) = self.subflows.get_mut(index) {
             //= RFC 8684 3.7-8 3.7-9 3.7-b
-            subflow.fallback_mut().fail = Some(dsn);
+            subflow.fallback_mut().set_fail(dsn);
             if contiguous {
                 // The peer is asked to go on as plain TCP; until it answers, nothing more is delivered.
                 self.receive.set_held(failing.bytes());
-                subflow.fallback_mut().failing = Some(failing);
+                subflow.fallback_mut().hold(failing);
                 subflow.tcp.request_ack();
                 self.deadlines.arm_control(now);
                 // What is in order behind it waits with it.
@@ -225,13 +120,13 @@ impl<P: Payload> Connection<P> {
     /// MP_FAIL (RFC 8684 3.7): on a lone subflow that has carried everything in order, an infinite mapping
     /// that counts from the last byte that arrived intact, and MP_FAIL in return; from there on the
     /// connection is plain TCP.
+    #[cold]
     pub(crate) fn on_fail(&mut self, now: Nanos, index: usize) {
         if self.handshake.is_plain() {
             // The answer was lost.
             if let Some(subflow) = self.subflows.get_mut(index)
-                && let Some((_, due)) = subflow.fallback_mut().infinite.as_mut()
+                && subflow.fallback.as_mut().is_some_and(|fallback| fallback.answer_again())
             {
-                *due = true;
                 subflow.tcp.request_ack();
             }
             return;
@@ -257,9 +152,9 @@ impl<P: Payload> Connection<P> {
             let ssn = (una as u32).wrapping_add(1);
             let mapping = DssMapping { dsn, ssn, len: 0, checksum, dsn_is_64: true };
             let fallback = subflow.fallback_mut();
-            fallback.infinite = Some((mapping, true));
+            fallback.answer(mapping);
             if !is_failing {
-                fallback.fail = Some(dsn);
+                fallback.set_fail(dsn);
             }
             subflow.tcp.request_ack();
         }
@@ -268,18 +163,19 @@ impl<P: Payload> Connection<P> {
     /// An infinite mapping: the peer fell back (RFC 8684 3.7). Data whose checksum failed belongs to the
     /// stream if the mapping counts from there or before, as it should. Linux maps its next new data instead:
     /// then the data that failed stays unmapped.
+    #[cold]
     pub(super) fn on_infinite(&mut self, now: Nanos, index: usize, offset: u64, mapping: &DssMapping) {
         let Some(subflow) = self.subflows.get_mut(index) else { return };
         let position = Seq(mapping.ssn).unfold(subflow.tcp.rcv_nxt());
         let base = position.wrapping_sub(offset);
         let fallback = subflow.fallback_mut();
-        let failed = fallback.failing.as_ref();
+        let failed = fallback.held();
         if failed.is_some_and(|failing| !failing.is_mapped_by(offset, base)) {
             self.give_up_failing(now, index);
             return;
         }
         let cause = if failed.is_some() { FallbackCause::Checksum } else { FallbackCause::Peer };
-        fallback.base = Some(base);
+        fallback.set_base(base);
         self.fall_back(now, cause);
     }
 }

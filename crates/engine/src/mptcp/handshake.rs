@@ -3,7 +3,6 @@
 
 use ropewalk_wire::{Dss, DssMapping, MpCapable, MpJoin, Payload, Segment, Seq, checksum};
 
-use super::connection::Role;
 use super::crypto::{Key, add_addr_hmac, join_hmac, leftmost_64, leftmost_160};
 use super::early_segments::EarlySegments;
 use super::is_understood;
@@ -11,6 +10,16 @@ use super::subflow::{Join, Subflow};
 use crate::PathId;
 use crate::config::{ConnectionConfig, LocalEndpoint};
 use crate::tcp::{Kind, Mapping, data_ack_len};
+
+/// Which side opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Role {
+    /// We connected.
+    Client,
+    /// We accepted.
+    Server,
+}
 
 /// The protocol of the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -441,6 +450,7 @@ impl<P: Payload> Handshake<P> {
     }
 
     /// Keeps a SYN that joins a connection of which the peer's key isn't known yet; false if it can't wait.
+    #[cold]
     pub fn keep_early_join(&mut self, path: PathId, syn: &Segment<P>) -> bool {
         let waits = self.role == Role::Server && self.is_negotiating();
         waits && self.early.get_or_insert_default().keep_join(path, syn)
@@ -453,6 +463,7 @@ impl<P: Payload> Handshake<P> {
     }
 
     /// The SYNs that waited for the keys, and the paths that they came on.
+    #[cold]
     pub fn take_early_joins(&mut self) -> Vec<(PathId, Segment<P>)> {
         let Some(early) = self.early.as_mut() else { return Vec::new() };
         let joins = early.take_joins();

@@ -89,7 +89,10 @@ impl<P: Payload> Connection<P> {
             let contradicts = sent_mapping.is_some_and(|mapping| {
                 let offset = self.handshake.offset_of(&mapping, self.receive.next());
                 let subflow = self.subflows.get(index).zip(offset);
-                subflow.is_some_and(|(subflow, at)| subflow.contradicts_fallback(&mapping, at, rcv_nxt))
+                subflow.is_some_and(|(subflow, at)| {
+                    let fallback = subflow.fallback.as_ref().filter(|_| mapping.len > 0);
+                    fallback.is_some_and(|fallback| fallback.contradicts(mapping.ssn, at, rcv_nxt))
+                })
             });
             if contradicts {
                 self.refuse(now, index, CloseReason::Middlebox(Interference::MappingAfterFallback));
@@ -223,6 +226,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Options that only control segments carry; false if the subflow is gone.
+    #[cold]
     pub(crate) fn on_rare(&mut self, now: Nanos, index: usize, rare: &RareOptions, had_data: bool) -> bool {
         if rare.mp_fail.is_some() {
             self.on_fail(now, index);

@@ -92,6 +92,7 @@ impl<P: Payload> Sending<'_, P> {
         Some(index)
     }
 
+    #[cold]
     fn penalise(&mut self, now: Nanos, rule: Rule, selected: usize, srtt: Nanos, head: Chunk) {
         if rule == Rule::Linux && self.send.unsent() == 0 && !self.send.is_full() {
             return;

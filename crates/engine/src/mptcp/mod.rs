@@ -1,6 +1,12 @@
-//! One Multipath TCP connection (RFC 8684, version 1): keys and joins, data sequence mappings, the
-//! connection-level send and receive sides, reinjection, the path manager, close and fallback. Plain TCP is
-//! the case of one subflow without options.
+//! One Multipath TCP connection (RFC 8684, version 1): keys and joins, data sequence mappings, the connection-level
+//! send and receive sides, reinjection, the path manager, close and fallback. Plain TCP is the case of one
+//! subflow without options.
+//!
+//! [`Connection`] wires types that own their fields: `Handshake`, `SubflowTable`, `PathManager`, `SendSide`,
+//! `ReceiveSide`, `Scheduling`, `Closing`, `Deadlines`, `EventQueue`. A rule that concerns several of them is a
+//! method of a type that borrows just these: `Sending` (what the scheduler's decisions touch), `Joining` (which
+//! subflows are opened, which addresses announced), `OptionWriter`. What concerns more is a method of
+//! [`Connection`].
 
 mod addresses;
 mod assign;
@@ -40,14 +46,16 @@ mod sending;
 mod socket_options;
 mod stats;
 mod subflow;
+mod subflow_fallback;
 mod subflow_life;
 mod subflow_table;
 mod timers;
 mod window_autotuning;
 
 pub use close_reason::{CloseReason, Interference, JoinError, ResetReason, StreamError};
-pub use connection::{Connection, Role};
+pub use connection::Connection;
 pub use crypto::{Key, add_addr_hmac, join_hmac, leftmost_64, leftmost_160};
+pub use handshake::Role;
 #[cfg(feature = "lookahead")]
 pub(crate) use independence::is_independent;
 pub use info::{ConnectionInfo, SubflowInfo};

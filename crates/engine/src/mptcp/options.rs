@@ -4,11 +4,11 @@ use ropewalk_wire::{
     Dss, DssMapping, FastClose, MAX_OPTIONS, MpFail, MpPrio, MpTcpRst, Payload, RemoveAddr, Segment,
 };
 
-use super::fallback::Fallback;
 use super::handshake::Handshake;
 use super::path_manager::{PathManager, REMOVE_ADDR_LEN};
 use super::send::SendSide;
 use super::subflow::Subflow;
+use super::subflow_fallback::Fallback;
 use crate::Nanos;
 use crate::tcp::{Kind, Transmit};
 

@@ -94,6 +94,7 @@ impl<P: Payload> Sending<'_, P> {
     /// Whether an acceptable segment without DSS shows that the peer, or something on the way, has left
     /// Multipath TCP: it acknowledges data without a DATA_ACK, ends the stream without a DATA_FIN, or is all
     /// that answers a DATA_FIN time and again. `ended`: the peer's DATA_FIN has come.
+    #[cold]
     pub fn shows_fallback(&self, segment: &Segment<P>, outcome: &Outcome, ended: bool) -> bool {
         let waits_for_fin_ack = self.send.closed()
             && !self.send.fin_acked()

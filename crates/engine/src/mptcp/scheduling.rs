@@ -37,6 +37,7 @@ pub(super) use view;
 /// The index of the subflow on which a chunk is reinjected, after what the scheduler said: the fastest
 /// available one that never carried it, or else any but its last one. `None`: later; `Some(None)`: none has
 /// room.
+#[cold]
 fn reinjection_target(asked: Reinjection, view: &View<'_>, chunk: &Chunk) -> Option<Option<usize>> {
     let asked = match asked {
         Reinjection::Usual => None,

@@ -3,9 +3,9 @@
 use ropewalk_wire::{Payload, Segment};
 
 use super::close_reason::ResetReason;
-use super::fallback::Fallback;
 use super::mapping::CurrentMapping;
 use super::path_manager::JoinRequest;
+use super::subflow_fallback::Fallback;
 use super::window_autotuning::WindowAutotuning;
 use crate::Nanos;
 use crate::tcp::Tcb;

@@ -14,6 +14,7 @@ use crate::{Nanos, PathId, SubflowId};
 
 impl<P: Payload> Connection<P> {
     /// Ends a subflow's TIME-WAIT, and forgets the subflow.
+    #[cold]
     pub(crate) fn end_subflow(&mut self, now: Nanos, index: usize) {
         if let Some(subflow) = self.subflows.get_mut(index) {
             subflow.tcp.become_closed();
@@ -31,6 +32,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Opens a requested subflow.
+    #[cold]
     pub(crate) fn open_join(
         &mut self,
         now: Nanos,
@@ -52,6 +54,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Joins an existing connection: a SYN with MP_JOIN named our token.
+    #[cold]
     pub(crate) fn join(
         &mut self,
         now: Nanos,
@@ -156,6 +159,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// A packet of subflow `index` was too big for its path.
+    #[cold]
     pub(crate) fn on_too_big(&mut self, now: Nanos, index: usize, seq: Seq, mtu: u32) {
         if let Some((mut cx, subflow)) = self.split(now, index, Outgoing::default())
             && subflow.tcp.on_too_big(&mut cx, seq, mtu)

@@ -122,6 +122,7 @@ impl<P: Payload> SubflowTable<P> {
     }
 
     /// Forgets all subflows of a connection that is over and waits to be read. Returns their addresses.
+    #[cold]
     pub fn retire_all(&mut self) -> Vec<FourTuple> {
         (0..self.slots.len()).filter_map(|index| self.retire(index)).collect()
     }
@@ -327,6 +328,7 @@ impl<P: Payload> SubflowTable<P> {
     }
 
     /// Whether a SYN with a subflow's addresses opens a new connection.
+    #[cold]
     pub fn gives_way_to(&self, index: usize, syn: &Segment<P>) -> bool {
         self.get(index).is_some_and(|subflow| subflow.tcp.gives_way_to(syn))
     }

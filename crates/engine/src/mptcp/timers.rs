@@ -88,11 +88,19 @@ impl<P: Payload> Connection<P> {
         for request in self.path_manager.take_due_retries(now) {
             self.may_transmit |= self.joining().request(request);
         }
+        let first_dsn = self.handshake.remote_dsn(0);
         for index in 0..self.subflows.len() {
-            match self.subflows.get_mut(index).map(|subflow| subflow.repeat_fail(&self.handshake)) {
-                Some(Some(true)) => again = true,
-                Some(Some(false)) => self.give_up_failing(now, index),
-                _ => {}
+            let repeated = self.subflows.get_mut(index).and_then(|subflow| {
+                let repeated = subflow.fallback.as_mut()?.repeat_fail(first_dsn)?;
+                if repeated {
+                    subflow.tcp.request_ack();
+                }
+                Some(repeated)
+            });
+            match repeated {
+                Some(true) => again = true,
+                Some(false) => self.give_up_failing(now, index),
+                None => {}
             }
             let Some((subflow, metrics)) = self.subflows.both_mut(index) else { continue };
             if subflow.join == Join::AckSent && metrics.state == SubflowStatus::Handshaking {

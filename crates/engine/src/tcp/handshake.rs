@@ -141,6 +141,7 @@ impl<P: Payload> Tcb<P> {
     }
 
     /// The handshake's timer fired.
+    #[cold]
     pub(super) fn on_handshake_timeout(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) {
         let handshake = &mut self.handshake;
         handshake.timeouts += 1;

@@ -194,6 +194,7 @@ impl<P: Payload> Tcb<P> {
     //= RFC 9293 SHLD-4
     /// Whether a SYN may open a new connection with this one's addresses. It may if this one is over, or if
     /// this one is in TIME-WAIT and the SYN's timestamp or else its sequence number is newer (RFC 6191 2).
+    #[cold]
     pub fn gives_way_to(&self, syn: &Segment<P>) -> bool {
         let opens = !syn.flags.contains(Flags::ACK) && !syn.flags.contains(Flags::RST);
         let newer = match syn.timestamps {

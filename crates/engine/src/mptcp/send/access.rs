@@ -170,12 +170,14 @@ impl<P: Payload> SendSide<P> {
     }
 
     /// The next `bytes` bytes are a message.
+    #[cold]
     pub fn begin_message(&mut self, bytes: u64, deadline: Option<Nanos>) {
         let written = self.written;
         self.messages().begin(written, bytes, deadline);
     }
 
     /// A message ends with what is written.
+    #[cold]
     pub fn end_message(&mut self, deadline: Option<Nanos>) {
         let written = self.written;
         self.messages().end(written, deadline);

@@ -110,6 +110,7 @@ impl<P: Payload> Receiver<P> {
 
     /// Data of an unacceptable segment that was received before: the ACK for it was lost or late, or the
     /// sender took the data for lost (RFC 2883).
+    #[cold]
     pub fn on_old_data(
         &mut self,
         common: &mut Common,

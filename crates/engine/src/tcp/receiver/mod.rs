@@ -139,6 +139,7 @@ impl<P: Payload> Receiver<P> {
     }
 
     /// Whether all of a segment is in the receive window.
+    #[cold]
     pub fn has_room_for(&self, cx: &Context<'_>, position: u64, segment: &Segment<P>) -> bool {
         let end = position.wrapping_add(u64::from(segment.sequence_len()));
         position >= self.rcv_nxt && position < 1 << 63 && end <= self.rcv_nxt + cx.shared.receive.window()

@@ -128,6 +128,8 @@ impl<P: Payload> Scoreboard<P> {
     }
 
     /// A FIN was sent.
+    #[cold]
+    #[inline(never)]
     pub fn push_fin(&mut self, position: u64, sent_at: Nanos, rate: Stamp, flight: Flight) {
         let payload = P::default();
         let flags = FIN | APP_LIMITED;

@@ -299,6 +299,7 @@ impl<P: Payload> Sender<P> {
     }
 
     /// The FIN.
+    #[cold]
     fn next_fin(&mut self, common: &mut Common, cx: &mut Context<'_>) -> DataSegment<P> {
         self.due.take(due::FIN);
         self.fin_sent = true;
@@ -327,6 +328,7 @@ impl<P: Payload> Sender<P> {
     }
 
     /// A tail loss probe without new data: the last segment again.
+    #[cold]
     fn next_probe(&mut self, common: &mut Common, cx: &mut Context<'_>) -> Option<DataSegment<P>> {
         self.due.take(LOSS_PROBE);
         let index = self.scoreboard.back_index()?;
