@@ -247,7 +247,10 @@ fn the_last_minutes_are_a_scenario() {
     assert!(proxy.terminate().success());
     let recording: serde_json::Value = serde_json::from_str(&recording).unwrap();
     let flows = recording["flows"].as_array().unwrap();
-    assert!(flows.len() == 2 && flows.iter().all(|flow| flow["bytes_down"] == 12 * MIB), "{flows:?}");
+    assert!(
+        flows.len() == 2 && flows.iter().all(|flow| flow["bytes_down"].as_u64() >= Some(12 << 20)),
+        "{flows:?}"
+    );
 }
 
 #[test]

@@ -394,8 +394,14 @@ pub fn default_around(paths: Vec<PathSpec>) -> Scenario {
 #[cfg(test)]
 mod tests {
     use ropewalk_link::{Loss, Rate};
+    use ropewalk_settings::diagnostic::Diagnostic;
+    use ropewalk_sim::PathSpec;
 
-    use super::{PRESETS, path};
+    use super::{PRESETS, path_with};
+
+    fn path(text: &str) -> Result<PathSpec, Diagnostic> {
+        path_with(text, ropewalk_settings::input::read)
+    }
 
     #[test]
     fn a_path_in_one_line() {
