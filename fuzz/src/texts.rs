@@ -27,10 +27,10 @@ fn makes_a_path<E>(found: Result<measure::Measured, E>) {
     if let Some(rtt) = found.rtt {
         assert!(rtt.min >= 0.0 && rtt.mean.is_finite() && rtt.sd >= 0.0 && rtt.max.is_finite());
     }
-    if let Some((lost, sent)) = found.loss {
+    if let Some(measure::Counted { lost, sent, .. }) = found.loss {
         assert!(lost <= sent && sent > 0);
     }
-    if let Some(rate) = found.rate {
+    for rate in &found.rates {
         assert!((1000.0..=1e12).contains(&rate.bits) && rate.sd > 0.0);
     }
     let known = scenario::path("p: 10 Mbit/s, 20 ms").expect("a plain path");

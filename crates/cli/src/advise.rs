@@ -47,6 +47,7 @@ Measurements, told apart by what is in them, several per path:
   ss -tin > ss.txt                        live connections: rate, round trips
   a mahimahi trace                        rate over time
 
+A rate is taken as `at least` unless something shows that the link was full: `iperf3 -P 8`, or `-u -b` with twice its rate.
 Each is joined with what --path or the scenario says of the path of that name, weighted by how sure both are; with a \
 rate and a round-trip time they make a path of their own. Paths as in `ropewalk compare --help`.")]
 pub(crate) struct Options {

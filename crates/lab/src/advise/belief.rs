@@ -18,6 +18,8 @@ use crate::stats;
 pub struct Doubt {
     /// Of the rates upwards and downwards.
     pub rate: [f64; 2],
+    /// Which of the rates may be much more than that: nothing shows that the link was full.
+    pub open_above: [bool; 2],
     /// Of the round-trip time.
     pub rtt: f64,
     /// Of the loss.
@@ -28,7 +30,7 @@ pub struct Doubt {
 
 impl Default for Doubt {
     fn default() -> Self {
-        Doubt { rate: [0.2; 2], rtt: 0.15, loss: 0.7, queue: 0.7 }
+        Doubt { rate: [0.2; 2], open_above: [false; 2], rtt: 0.15, loss: 0.7, queue: 0.7 }
     }
 }
 

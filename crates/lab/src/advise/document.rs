@@ -156,7 +156,10 @@ fn reading_json(reading: &Reading) -> Value {
         "rtt_ms": pair(reading.rtt_ms),
         "up_bit_per_s": pair(reading.rate[0]),
         "down_bit_per_s": pair(reading.rate[1]),
+        "up_at_least": reading.at_least[0],
+        "down_at_least": reading.at_least[1],
         "loss": pair(reading.loss),
+        "loss_counted": reading.counted,
         "queue_ms": reading.queue_ms,
         "notes": reading.notes,
     })

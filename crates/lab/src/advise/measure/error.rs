@@ -13,6 +13,12 @@ pub enum MeasurementError {
     /// `ss`: there is no connection in it.
     #[error("it has no line with `rtt:` (use `ss -tin`)")]
     NoConnection,
+    /// `ss`: its connections leave by several links; their local addresses.
+    #[error("its connections leave from {} (choose one link's: `ss -tin src {}`)", .0.join(", "), .0[0])]
+    SeveralLinks(Vec<String>),
+    /// `iperf3`: several results in one file.
+    #[error("it has {0} results: give each as a file of its own")]
+    SeveralResults(usize),
     /// `iperf3`: the text isn't JSON; the parser's message.
     #[error("it is not JSON: {0}")]
     NotJson(String),

@@ -4,70 +4,180 @@
 use ropewalk_sim::Direction;
 use serde_json::Value;
 
-use super::{Measured, MeasurementError, RoundTrip, Throughput};
+use super::{Counted, Measured, MeasurementError, RoundTrip, Throughput};
 use crate::stats;
 
 fn number(value: &Value) -> Option<f64> {
     value.as_f64().filter(|number| number.is_finite() && *number >= 0.0 && *number < 1e15)
 }
 
-/// Reads what iperf3 wrote.
+/// Seconds below which a transfer is mostly slow start.
+const SHORT: f64 = 2.0;
+
+/// Share of UDP's packets that a link loses by being too slow for them: what is lost beyond is the queue's, not the link's.
+const OVERLOAD: f64 = 0.05;
+
+/// Share of segments sent again from which one flow may be limited by losses instead of the link's rate, where its round-trip
+/// time isn't known.
+const LOSSY: f64 = 0.005;
+
+/// CUBIC is at most so many times as fast as Reno on a path that loses segments at random.
+const CUBIC_OVER_RENO: f64 = 3.0;
+
+/// Reads what iperf3 wrote: one result, also as `--json-stream` has it, a line for each event.
 ///
 /// # Errors
 /// What is missing.
 pub fn parse(text: &str) -> Result<Measured, MeasurementError> {
-    let document: Value =
-        serde_json::from_str(text).map_err(|error| MeasurementError::NotJson(error.to_string()))?;
+    let documents: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(text).into_iter().collect();
+    let documents = documents.map_err(|error| MeasurementError::NotJson(error.to_string()))?;
+    let document = match documents.as_slice() {
+        [one] if one["event"].is_null() => one.clone(),
+        [one, ..] if !one["event"].is_null() => stream(&documents),
+        several => return Err(MeasurementError::SeveralResults(several.len())),
+    };
     if let Some(error) = document["error"].as_str() {
         let short: String = error.chars().take(200).collect();
         return Err(MeasurementError::Iperf(short));
     }
-    let start = &document["start"]["test_start"];
-    let udp = start["protocol"].as_str() == Some("UDP");
-    let direction = match start["reverse"].as_u64() {
-        Some(0) => Some(Direction::Upload),
-        Some(_) => Some(Direction::Download),
-        None => None,
+    let test = &document["start"]["test_start"];
+    let udp = test["protocol"].as_str() == Some("UDP");
+    let (direction, other) = match test["reverse"].as_u64() {
+        Some(0) => (Some(Direction::Upload), Some(Direction::Download)),
+        Some(_) => (Some(Direction::Download), Some(Direction::Upload)),
+        None => (None, None),
     };
     let end = &document["end"];
-    let sum = if end["sum_received"].is_object() { &end["sum_received"] } else { &end["sum"] };
-    let bits = number(&sum["bits_per_second"]).filter(|bits| (1000.0..=1e12).contains(bits));
+    let rtt = round_trips(end);
+    let mut found = Measured { rtt, ..Measured::default() };
+    for (suffix, intervals, direction) in
+        [("", "sum", direction), ("_bidir_reverse", "sum_bidir_reverse", other)]
+    {
+        let received = &end[format!("sum_received{suffix}")];
+        let received = if received.is_object() { received } else { &end[format!("sum{suffix}")] };
+        let sent = &end[format!("sum_sent{suffix}")];
+        let sum = Sum { received, sent, test, udp, congestion: end["sender_tcp_congestion"].as_str() };
+        let Some(bits) = number(&received["bits_per_second"]).filter(|bits| (1000.0..=1e12).contains(bits))
+        else {
+            continue;
+        };
+        let limit = sum.limit(bits, rtt.filter(|_| suffix.is_empty()));
+        let sd = variation(&document["intervals"], intervals);
+        found.rates.push(Throughput { bits, sd, direction, at_least: limit.is_some() });
+        found.notes.extend(limit);
+        let (lost, packets) = (received["lost_packets"].as_u64(), received["packets"].as_u64());
+        if let (true, Some(lost), Some(packets)) = (udp, lost, packets.filter(|packets| *packets > 0)) {
+            let lost = lost.min(packets);
+            if lost as f64 > OVERLOAD * packets as f64 {
+                found.notes.push(
+                    "loss unknown: more was sent than the link carries, and its queue lost the rest".into(),
+                );
+            } else if found.loss.is_none() {
+                found.loss = Some(Counted { lost, sent: packets, round_trip: false });
+            }
+        }
+        if found.retransmitted.is_none() && !udp {
+            found.retransmitted = sum.retransmitted();
+        }
+    }
+    if found.is_empty() {
+        return Err(MeasurementError::NoResult);
+    }
+    if rtt.is_none() && direction == Some(Direction::Download) && !udp {
+        found.notes.push("no round trips: with -R the sender is at the other end (mean_rtt is 0)".into());
+    }
+    Ok(found)
+}
+
+/// The events of `--json-stream` as the document that `--json` writes.
+fn stream(events: &[Value]) -> Value {
+    let data = |name: &str| events.iter().find(|event| event["event"] == name).map(|event| &event["data"]);
+    let intervals: Vec<&Value> =
+        events.iter().filter(|event| event["event"] == "interval").map(|event| &event["data"]).collect();
+    let error = data("error").and_then(Value::as_str);
+    serde_json::json!({ "start": data("start"), "intervals": intervals, "end": data("end"), "error": error })
+}
+
+/// How sure the mean of the seconds is: the standard deviation of its logarithm.
+fn variation(intervals: &Value, sum: &str) -> f64 {
     let none = Vec::new();
-    let intervals = document["intervals"].as_array().unwrap_or(&none);
     let rates: Vec<f64> = intervals
+        .as_array()
+        .unwrap_or(&none)
         .iter()
-        .filter(|interval| interval["sum"]["omitted"].as_bool() != Some(true))
-        .filter_map(|interval| number(&interval["sum"]["bits_per_second"]))
+        .map(|interval| &interval[sum])
+        .filter(|sum| sum["omitted"].as_bool() != Some(true))
+        .filter_map(|sum| number(&sum["bits_per_second"]))
         .filter(|bits| *bits > 0.0)
         .map(libm::log)
         .collect();
     // Seconds average out, but what one transfer met, another may not: never surer than 6 %.
-    let sd = if rates.len() < 3 {
+    if rates.len() < 3 {
         0.2
     } else {
         let mean = stats::standard_deviation(&rates) / libm::sqrt(rates.len() as f64);
         libm::sqrt(mean * mean + 0.06 * 0.06).min(0.5)
-    };
-    let rate = bits.map(|bits| Throughput { bits, sd, direction });
-    let loss = match (udp, sum["lost_packets"].as_u64(), sum["packets"].as_u64()) {
-        (true, Some(lost), Some(packets)) if packets > 0 => Some((lost.min(packets), packets)),
-        _ => None,
-    };
-    let rtt = round_trips(end);
-    if rate.is_none() && loss.is_none() && rtt.is_none() {
-        return Err(MeasurementError::NoResult);
     }
-    // Congestion's losses are among them: the path's own are at most these.
-    let sent =
-        number(&end["sum_sent"]["bytes"]).map(|bytes| (bytes / 1448.0) as u64).filter(|sent| *sent >= 100);
-    let retransmitted = end["sum_sent"]["retransmits"].as_u64().zip(sent).filter(|_| !udp);
-    let note = match (rtt, direction) {
-        (None, Some(Direction::Download)) if !udp => {
-            Some("no round trips: with -R the sender is at the other end (mean_rtt is 0)".into())
+}
+
+/// What one direction carried.
+struct Sum<'a> {
+    received: &'a Value,
+    sent: &'a Value,
+    test: &'a Value,
+    udp: bool,
+    congestion: Option<&'a str>,
+}
+
+impl Sum<'_> {
+    /// Segments retransmitted, of so many. Congestion's losses are among them: the path's own are at most these.
+    fn retransmitted(&self) -> Option<(u64, u64)> {
+        let sent = number(&self.sent["bytes"]).map(|bytes| (bytes / 1448.0) as u64);
+        self.sent["retransmits"].as_u64().zip(sent.filter(|sent| *sent >= 100))
+    }
+
+    /// What kept the transfer below the link's rate, and what would tell that; none where the link was full.
+    fn limit(&self, bits: f64, rtt: Option<RoundTrip>) -> Option<String> {
+        let mbit =
+            |bits: f64| format!("{:.3}", bits / 1e6).trim_end_matches('0').trim_end_matches('.').to_string();
+        let target = number(&self.test["target_bitrate"]).filter(|bits| *bits > 0.0);
+        if self.udp {
+            // Without a target, iperf3 sends 1 Mbit/s.
+            let target = target.or_else(|| number(&self.sent["bits_per_second"])).unwrap_or(1_048_576.0);
+            let share =
+                |of: &Value| Some(of["lost_packets"].as_u64()? as f64 / of["packets"].as_u64()? as f64);
+            let lost = share(self.received).unwrap_or(1.0 - bits / target);
+            return (lost <= OVERLOAD).then(|| {
+                format!(
+                    "the rate is at least this: {} Mbit/s of UDP were sent, and arrived; `-u -b` with twice the link's rate \
+                     would tell",
+                    mbit(target)
+                )
+            });
         }
-        _ => None,
-    };
-    Ok(Measured { rtt, loss, rate, trace: None, retransmitted, note })
+        if let Some(target) = target.filter(|target| bits > 0.8 * target) {
+            let text = format!("the rate is at least this: no more was sent (`-b`, {} Mbit/s)", mbit(target));
+            return Some(text);
+        }
+        let seconds = number(&self.received["seconds"]).or_else(|| number(&self.sent["seconds"]));
+        if seconds.is_some_and(|seconds| seconds < SHORT) {
+            return Some("the rate is at least this: the transfer was short; 10 s would tell".into());
+        }
+        let streams = self.test["num_streams"].as_u64().unwrap_or(1);
+        let model_based = self.congestion.is_some_and(|name| name.starts_with("bbr"));
+        // What grows under load is the queue of a link that is full.
+        let queued = rtt.is_some_and(|rtt| rtt.mean > 1.3 * rtt.min);
+        let (again, sent) = self.retransmitted()?;
+        let share = again as f64 / sent as f64;
+        // Reno's rate with this share lost at random (Mathis et al. 1997): 1.22 segments per round trip over its root.
+        let reno = |rtt: RoundTrip| 1.22 * 1448.0 * 8000.0 / rtt.min.max(0.01) / libm::sqrt(share);
+        let lossy = rtt.map_or(share > LOSSY, |rtt| again > 0 && bits < CUBIC_OVER_RENO * reno(rtt));
+        (streams < 4 && !model_based && !queued && lossy).then(|| {
+            "the rate is at least this: losses may have limited the one flow; `-P 8` or `-u -b` with twice the link's rate \
+             would tell"
+                .into()
+        })
+    }
 }
 
 /// The sender's, in microseconds; 0 where this end didn't send.
@@ -98,18 +208,77 @@ mod tests {
     #[test]
     fn what_iperf3_writes() {
         let found = parse(super::super::tests::IPERF).unwrap();
-        let rate = found.rate.unwrap();
+        let [rate] = found.rates[..] else { panic!("{found:?}") };
         assert_eq!((rate.bits, rate.direction), (18_900_000.0, Some(Direction::Download)));
         assert!(rate.sd >= 0.06 && rate.sd < 0.1, "{}", rate.sd);
         let udp = r#"{"start":{"test_start":{"protocol":"UDP","reverse":0}},
             "end":{"sum":{"bits_per_second":5e6,"lost_packets":12,"packets":4000}}}"#;
         let found = parse(udp).unwrap();
-        assert_eq!((found.loss, found.rate.unwrap().direction), (Some((12, 4000)), Some(Direction::Upload)));
+        let lost = Counted { lost: 12, sent: 4000, round_trip: false };
+        assert_eq!((found.loss, found.rates[0].direction), (Some(lost), Some(Direction::Upload)));
         let sender = r#"{"end":{"streams":[{"sender":{"min_rtt":20000,"mean_rtt":45000,"max_rtt":90000}}]}}"#;
         let rtt = parse(sender).unwrap().rtt.unwrap();
         assert_eq!((rtt.min, rtt.max, rtt.loaded), (20.0, 90.0, true));
         assert!(
             parse(r#"{"error":"unable to connect"}"#).unwrap_err().to_string().contains("unable to connect")
         );
+    }
+
+    /// A TCP test of ten seconds: what `test_start` and `end` say besides.
+    fn tcp(test: &str, end: &str) -> Measured {
+        let text = format!(
+            r#"{{"start":{{"test_start":{{"protocol":"TCP","reverse":1{test}}}}},"end":{{"streams":[],
+                "sum_sent":{{"seconds":10,"bytes":25000000,"bits_per_second":2e7,"retransmits":400}},
+                "sum_received":{{"seconds":10,"bytes":25000000,"bits_per_second":2e7}}{end}}}}}"#
+        );
+        parse(&text).unwrap()
+    }
+
+    #[test]
+    fn a_rate_is_at_least_what_was_seen_unless_the_link_was_full() {
+        let rtt = |mean: u64| {
+            let sender = format!(r#"{{"sender":{{"min_rtt":4000,"mean_rtt":{mean},"max_rtt":90000}}}}"#);
+            format!(r#","streams":[{sender}]"#)
+        };
+        let open = |test: &str, end: &str| tcp(test, end).rates[0].at_least;
+        assert!(open("", ""), "losses may have limited it");
+        assert!(open("", &rtt(4_200)), "no queue grew");
+        assert!(!open("", &rtt(80_000)), "the queue grew");
+        assert!(!open(r#","num_streams":8"#, ""), "eight flows share the losses");
+        assert!(!open("", r#","sender_tcp_congestion":"bbr""#), "BBR doesn't slow down for them");
+        assert!(open(r#","num_streams":8,"target_bitrate":21000000"#, ""), "no more was sent");
+        assert!(!open(r#","num_streams":8,"target_bitrate":90000000"#, ""), "the link was slower than asked");
+        let udp = |lost: u64, target: u64| {
+            let text = format!(
+                r#"{{"start":{{"test_start":{{"protocol":"UDP","reverse":1,"target_bitrate":{target}}}}},
+                    "end":{{"sum_received":{{"seconds":10,"bits_per_second":1.9e7,"lost_packets":{lost},"packets":43164}}}}}}"#
+            );
+            parse(&text).unwrap()
+        };
+        let overload = udp(26_600, 50_000_000);
+        assert!(!overload.rates[0].at_least && overload.loss.is_none(), "{overload:?}");
+        let fits = udp(43, 19_000_000);
+        assert!(fits.rates[0].at_least && fits.loss.unwrap().lost == 43, "{fits:?}");
+        let short = r#"{"start":{"test_start":{"protocol":"TCP","reverse":0,"bytes":10240}},
+            "end":{"sum_received":{"seconds":0.129,"bytes":14480,"bits_per_second":898444}}}"#;
+        assert!(parse(short).unwrap().rates[0].at_least);
+    }
+
+    #[test]
+    fn both_directions_and_events_are_read_and_several_results_are_named() {
+        let bidir = r#"{"start":{"test_start":{"protocol":"TCP","reverse":0,"bidir":1}},"end":{
+            "sum_received":{"seconds":10,"bits_per_second":4800000},
+            "sum_received_bidir_reverse":{"seconds":10,"bits_per_second":47200000}}}"#;
+        let rates: Vec<_> =
+            parse(bidir).unwrap().rates.iter().map(|rate| (rate.direction, rate.bits)).collect();
+        assert_eq!(rates, [(Some(Direction::Upload), 4.8e6), (Some(Direction::Download), 4.72e7)]);
+        let events = concat!(
+            r#"{"event":"start","data":{"test_start":{"protocol":"TCP","reverse":1}}}"#,
+            "\n",
+            r#"{"event":"end","data":{"sum_received":{"seconds":10,"bits_per_second":19000000}}}"#
+        );
+        assert_eq!(parse(events).unwrap().rates[0].bits, 1.9e7);
+        let twice = bidir.repeat(2);
+        assert_eq!(parse(&twice).unwrap_err(), MeasurementError::SeveralResults(2));
     }
 }

@@ -51,6 +51,19 @@ pub struct Throughput {
     pub sd: f64,
     /// Which way, if the file says so.
     pub direction: Option<Direction>,
+    /// Nothing shows that the link was full: its rate is at least this.
+    pub at_least: bool,
+}
+
+/// Packets that were lost, of so many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counted {
+    /// Lost.
+    pub lost: u64,
+    /// Sent.
+    pub sent: u64,
+    /// Each had to pass both ways, as ping's: with a loss of p each way, 1 - (1 - p)^2 of them are lost.
+    pub round_trip: bool,
 }
 
 /// What a file says of a path.
@@ -58,22 +71,22 @@ pub struct Throughput {
 pub struct Measured {
     /// Round-trip times.
     pub rtt: Option<RoundTrip>,
-    /// Lost, of so many.
-    pub loss: Option<(u64, u64)>,
-    /// Throughput.
-    pub rate: Option<Throughput>,
+    /// What was lost.
+    pub loss: Option<Counted>,
+    /// Throughput, of each direction that was measured.
+    pub rates: Vec<Throughput>,
     /// A recorded link.
     pub trace: Option<Arc<RateTrace>>,
     /// Segments retransmitted, of so many: losses by congestion are among them.
     pub retransmitted: Option<(u64, u64)>,
-    /// What the file doesn't contain.
-    pub note: Option<String>,
+    /// What the file doesn't tell, and what would.
+    pub notes: Vec<String>,
 }
 
 impl Measured {
     /// Whether it says anything.
     pub fn is_empty(&self) -> bool {
-        self.rtt.is_none() && self.loss.is_none() && self.rate.is_none() && self.trace.is_none()
+        self.rtt.is_none() && self.loss.is_none() && self.rates.is_empty() && self.trace.is_none()
     }
 }
 
@@ -92,7 +105,19 @@ pub fn read(path: &Path, read_file: ReadFile) -> Result<Measured, Diagnostic> {
         |reason: &str| Diagnostic::new(format!("can't read the measurement `{shown}`: {reason}"));
     let want = Want { most: LARGEST, pipe: true };
     let bytes = read_file(path, want).map_err(|error| unreadable(&error.to_string()))?;
-    parse(&shown, &String::from_utf8_lossy(&bytes))
+    parse(&shown, &decode(&bytes))
+}
+
+/// Text in UTF-8, or in UTF-16 with a byte order mark, as Windows redirects it.
+fn decode(bytes: &[u8]) -> String {
+    let units = |unit: fn([u8; 2]) -> u16| -> Vec<u16> {
+        bytes[2..].chunks_exact(2).map(|pair| unit([pair[0], pair[1]])).collect()
+    };
+    match bytes {
+        [0xff, 0xfe, ..] => String::from_utf16_lossy(&units(u16::from_le_bytes)),
+        [0xfe, 0xff, ..] => String::from_utf16_lossy(&units(u16::from_be_bytes)),
+        _ => String::from_utf8_lossy(bytes).into_owned(),
+    }
 }
 
 /// Reads a measurement's text, of whichever kind it is.
@@ -100,6 +125,7 @@ pub fn read(path: &Path, read_file: ReadFile) -> Result<Measured, Diagnostic> {
 /// # Errors
 /// None of the known kinds, or nothing in it.
 pub fn parse(name: &str, text: &str) -> Result<Measured, Diagnostic> {
+    let text = text.trim_start_matches('\u{feff}');
     let start = text.trim_start();
     let numbers_only =
         !start.is_empty() && start.chars().all(|c| c.is_ascii_digit() || c.is_ascii_whitespace());
@@ -145,6 +171,26 @@ fn join(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
     (libm::exp(log), 1.0 / libm::sqrt(wa + wb))
 }
 
+/// Standard deviation of the logarithm of a rate of which only the least is known.
+const OPEN: f64 = 0.5;
+
+/// What is stated, joined with a rate that it is at least: the normal distribution of the logarithm, cut off below that.
+fn raised(stated: (f64, f64), least: f64) -> (f64, f64) {
+    let z = (libm::log(least) - libm::log(stated.0)) / stated.1;
+    if z < -3.0 {
+        return stated;
+    }
+    // Far below what was measured, what is stated tells nothing.
+    if z > 4.0 {
+        return (least * libm::exp(0.15), stated.1.min(0.15));
+    }
+    let density = libm::exp(-z * z / 2.0) / libm::sqrt(2.0 * std::f64::consts::PI);
+    let above = libm::erfc(z / std::f64::consts::SQRT_2) / 2.0;
+    let hazard = density / above;
+    let variance = 1.0 + z * hazard - hazard * hazard;
+    (stated.0 * libm::exp(stated.1 * hazard), stated.1 * libm::sqrt(variance.max(0.01)))
+}
+
 /// What a transfer retransmitted.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Repeated {
@@ -184,7 +230,7 @@ impl Repeated {
 
 /// The loss after what was counted (lost, of so many) and what was retransmitted, of which a part is congestion's: median
 /// and standard deviation of the logarithm. By summing over a grid of the logarithm.
-fn loss_after(prior: (f64, f64), counted: &[(u64, u64)], repeated: &[Repeated]) -> (f64, f64) {
+fn loss_after(prior: (f64, f64), counted: &[Counted], repeated: &[Repeated]) -> (f64, f64) {
     const STEPS: usize = 600;
     let (low, high) = (libm::log(1e-6), libm::log(0.5));
     let grid: Vec<f64> = (0..=STEPS).map(|i| low + (high - low) * i as f64 / STEPS as f64).collect();
@@ -193,7 +239,10 @@ fn loss_after(prior: (f64, f64), counted: &[(u64, u64)], repeated: &[Repeated]) 
         let off = (log - libm::log(prior.0)) / prior.1;
         let of_counts: f64 = counted
             .iter()
-            .map(|(lost, sent)| *lost as f64 * log + (sent - lost) as f64 * libm::log1p(-p))
+            .map(|of| {
+                let share = if of.round_trip { p * (2.0 - p) } else { p };
+                of.lost as f64 * libm::log(share) + (of.sent - of.lost) as f64 * libm::log1p(-share)
+            })
             .sum();
         let of_repeats: f64 = repeated.iter().map(|one| libm::log(one.likelihood(p).max(1e-300))).sum();
         -off * off / 2.0 + of_counts + of_repeats
@@ -246,7 +295,8 @@ pub fn refine(
         path.down.rate = Rate::Trace(trace.clone());
         (rated, doubt.rate) = ([true; 2], [0.1; 2]);
     }
-    for rate in measured.iter().filter_map(|found| found.rate) {
+    let rates = || measured.iter().flat_map(|found| &found.rates);
+    for rate in rates().filter(|rate| !rate.at_least) {
         let wire = ((rate.bits / PAYLOAD_SHARE).clamp(1000.0, 1e12), rate.sd.clamp(0.05, 0.5));
         for (index, direction) in [Direction::Upload, Direction::Download].into_iter().enumerate() {
             if rate.direction.is_some_and(|of| of != direction) {
@@ -263,10 +313,38 @@ pub fn refine(
             (rated[index], doubt.rate[index]) = (true, after.1);
         }
     }
+    for (index, direction) in [Direction::Upload, Direction::Download].into_iter().enumerate() {
+        let of = rates().filter(|rate| rate.at_least && rate.direction.is_none_or(|of| of == direction));
+        let Some(bits) = of.map(|rate| rate.bits).reduce(f64::max) else { continue };
+        let least = (bits / PAYLOAD_SHARE).clamp(1000.0, 1e12);
+        let link = if index == 0 { &mut path.up } else { &mut path.down };
+        let stated = scenario::mean_rate(&link.rate);
+        if rated[index] {
+            if stated < u64::MAX {
+                let before = stated as f64;
+                let (after, sd) = raised((before, doubt.rate[index]), least);
+                match link.rate {
+                    Rate::Constant(_) => link.rate = Rate::Constant(after as u64),
+                    Rate::Trace(_) => scale_rate(link, after / before, 0.0),
+                }
+                doubt.rate[index] = sd;
+            }
+        } else {
+            // 5 % below what was measured, 5 % above five times that.
+            link.rate = Rate::Constant((least * libm::exp(1.645 * OPEN)) as u64);
+            (rated[index], doubt.rate[index], doubt.open_above[index]) = (true, OPEN, true);
+        }
+    }
     // Better the other direction's than none.
     match rated {
-        [true, false] => (path.down.rate, doubt.rate[1]) = (path.up.rate.clone(), 0.5),
-        [false, true] => (path.up.rate, doubt.rate[0]) = (path.down.rate.clone(), 0.5),
+        [true, false] => {
+            (path.down.rate, doubt.rate[1]) = (path.up.rate.clone(), 0.5);
+            doubt.open_above[1] = doubt.open_above[0];
+        }
+        [false, true] => {
+            (path.up.rate, doubt.rate[0]) = (path.down.rate.clone(), 0.5);
+            doubt.open_above[0] = doubt.open_above[1];
+        }
         _ => {}
     }
     // Idle round trips beat those under load, of which the least counts.
@@ -301,8 +379,7 @@ pub fn refine(
             set_jitter(&mut path, idle.sd, was_known);
         }
     }
-    let counted: Vec<(u64, u64)> =
-        measured.iter().filter_map(|m| m.loss).filter(|(_, sent)| *sent > 0).collect();
+    let counted: Vec<Counted> = measured.iter().filter_map(|m| m.loss).filter(|of| of.sent > 0).collect();
     // Slow start overshoots by up to what the path holds, and each loss of the window costs a few.
     let held = libm::sqrt(scenario::mean_rate(&path.down.rate).min(1 << 40) as f64)
         * libm::sqrt(scenario::mean_rate(&path.up.rate).min(1 << 40) as f64)
@@ -315,7 +392,7 @@ pub fn refine(
         .collect();
     let stated = share(&path.up.loss).max(share(&path.down.loss));
     // Where no loss is stated and none was seen, there is none.
-    if !counted.is_empty() && (!was_known || stated > 0.0 || counted.iter().any(|(lost, _)| *lost > 0)) {
+    if !counted.is_empty() && (!was_known || stated > 0.0 || counted.iter().any(|of| of.lost > 0)) {
         let prior = if was_known && stated > 0.0 { (stated, doubt.loss) } else { USUAL_LOSS };
         let (middle, sd) = loss_after(prior, &counted, &bounds);
         for link in [&mut path.up, &mut path.down] {
@@ -324,13 +401,13 @@ pub fn refine(
                 _ => Loss::Bernoulli(middle.min(0.5)),
             };
         }
-        doubt.loss = sd;
+        doubt.loss = if was_known && stated > 0.0 { sd.min(doubt.loss) } else { sd };
     } else if was_known && stated > 0.0 && !bounds.is_empty() {
         let (middle, sd) = loss_after((stated, doubt.loss), &[], &bounds);
         for link in [&mut path.up, &mut path.down] {
             link.loss = scaled_loss(link.loss, middle / stated);
         }
-        doubt.loss = sd;
+        doubt.loss = sd.min(doubt.loss);
     }
     // What the round trip grew by under load is the queue, in time at the rate it was filled at.
     if let Some(rtt) = loaded {
@@ -398,8 +475,12 @@ pub struct Reading {
     pub rtt_ms: (f64, f64),
     /// Rates upwards and downwards, bits per second.
     pub rate: [(f64, f64); 2],
+    /// Which of the rates may be much more: nothing shows that the link was full.
+    pub at_least: [bool; 2],
     /// Loss.
     pub loss: (f64, f64),
+    /// Whether a file counts what was lost or retransmitted.
+    pub counted: bool,
     /// Queue in the data's direction, milliseconds; none where it is managed.
     pub queue_ms: Option<f64>,
     /// What files don't contain.
@@ -417,14 +498,17 @@ impl Reading {
             Queue::Bytes { limit, .. } => Some(limit as f64),
             Queue::CoDel { .. } => None,
         };
-        let notes =
-            files.iter().filter_map(|(file, found)| Some(format!("{file}: {}", found.note.as_ref()?)));
+        let notes = files
+            .iter()
+            .flat_map(|(file, found)| found.notes.iter().map(move |note| format!("{file}: {note}")));
         Reading {
             path: path.name.clone(),
             files: files.iter().map(|(file, _)| file.clone()).collect(),
             rtt_ms: around((path.up.delay + path.down.delay) as f64 / 1e6, doubt.rtt),
             rate: [rate(&path.up, doubt.rate[0]), rate(&path.down, doubt.rate[1])],
+            at_least: doubt.open_above,
             loss: around(share(&link.loss), doubt.loss),
+            counted: files.iter().any(|(_, found)| found.loss.is_some() || found.retransmitted.is_some()),
             queue_ms: bytes.map(|bytes| bytes * 8000.0 / scenario::mean_rate(&link.rate).max(1) as f64),
             notes: notes.collect(),
         }
@@ -437,12 +521,16 @@ impl Reading {
             let (low, high) = (low / unit, high / unit);
             format!("{low:.*} .. {high:.*} {name}", digits(low), digits(high))
         };
-        let mut parts = vec![
-            format!("RTT {}", range(self.rtt_ms, 1.0, "ms")),
-            format!("down {}", range(self.rate[1], 1e6, "Mbit/s")),
-            format!("up {}", range(self.rate[0], 1e6, "Mbit/s")),
-        ];
+        let mut parts = vec![format!("RTT {}", range(self.rtt_ms, 1.0, "ms"))];
+        for (index, way) in [(1, "down"), (0, "up")] {
+            let rate = self.rate[index];
+            parts.push(match self.at_least[index] {
+                true => format!("{way} at least {} Mbit/s", two_digits(rate.0 / 1e6)),
+                false => format!("{way} {}", range(rate, 1e6, "Mbit/s")),
+            });
+        }
         parts.push(match self.loss {
+            (_, 0.0) if !self.counted => "loss unknown".into(),
             (_, 0.0) => "no loss seen".into(),
             (low, high) if low < high / 50.0 => format!("loss at most {} %", two_digits(high * 100.0)),
             (low, high) => format!("loss {} .. {} %", two_digits(low * 100.0), two_digits(high * 100.0)),
@@ -454,15 +542,15 @@ impl Reading {
 }
 
 /// Two significant digits.
-fn two_digits(percent: f64) -> String {
-    let digits = if percent >= 9.95 {
+fn two_digits(value: f64) -> String {
+    let digits = if value >= 9.95 {
         0
-    } else if percent >= 0.995 {
+    } else if value >= 0.995 {
         1
     } else {
         2
     };
-    format!("{percent:.digits$}")
+    format!("{value:.digits$}")
 }
 
 /// Mean and standard deviation of these, if there are any.
@@ -484,33 +572,75 @@ mod tests {
 
     #[test]
     fn files_are_told_apart() {
-        assert_eq!(parse("ping.txt", PING).unwrap().loss, Some((1, 20)));
-        assert!(parse("ss.txt", SS).unwrap().rate.is_some());
-        assert!(parse("iperf3.json", IPERF).unwrap().rate.is_some());
+        let lost = Counted { lost: 1, sent: 20, round_trip: true };
+        assert_eq!(parse("ping.txt", PING).unwrap().loss, Some(lost));
+        assert_eq!(parse("ss.txt", SS).unwrap().rates.len(), 1);
+        assert_eq!(parse("iperf3.json", IPERF).unwrap().rates.len(), 1);
         assert!(parse("trace", "1\n1\n5\n").unwrap().trace.is_some());
         for nothing in ["", "hello", "{}", "{\"error\": \"unable to connect\"}", "{"] {
             assert!(parse("x", nothing).is_err(), "{nothing}");
         }
     }
 
+    fn one_way(lost: u64, sent: u64) -> Counted {
+        Counted { lost, sent, round_trip: false }
+    }
+
+    #[test]
+    fn pings_are_lost_on_either_way() {
+        // 2 % of round trips: 1 % each way.
+        let (middle, _) = loss_after(USUAL_LOSS, &[Counted { lost: 80, sent: 4000, round_trip: true }], &[]);
+        assert!((middle / 0.01005 - 1.0).abs() < 0.03, "{middle}");
+    }
+
+    #[test]
+    fn a_rate_that_is_at_least_something_opens_upward() {
+        let slow = Throughput { bits: 1e6, sd: 0.1, direction: None, at_least: true };
+        let measured = Measured { rates: vec![slow], ..Measured::default() };
+        let ping = parse("ping.txt", PING).unwrap();
+        let (path, doubt) = refine("x", None, &[measured.clone(), ping]).unwrap();
+        let files = [("f".to_string(), measured.clone())];
+        let reading = Reading::of(&path, &doubt, &files, Direction::Download);
+        assert!(reading.rate[1].0 < 1.1e6 && reading.rate[1].1 > 4e6, "{reading:?}");
+        assert!(reading.text().contains("down at least 1.0 Mbit/s"), "{}", reading.text());
+        // What is stated stays where it is more, and is raised where it is less; it is never less sure for that.
+        let stated = |text| scenario::path(text).unwrap();
+        let (path, doubt) = refine("a", Some(stated("a: 20 Mbit/s, 40 ms")), &[measured.clone()]).unwrap();
+        assert_eq!((&path.down.rate, doubt.rate[1]), (&Rate::Constant(20_000_000), Doubt::default().rate[1]));
+        for text in ["a: 1 Mbit/s, 40 ms", "a: 100 kbit/s, 40 ms"] {
+            let (path, doubt) = refine("a", Some(stated(text)), &[measured.clone()]).unwrap();
+            assert!(scenario::mean_rate(&path.down.rate) > 1_000_000, "{text}: {path:?}");
+            assert!(doubt.rate[1] <= Doubt::default().rate[1], "{doubt:?}");
+        }
+    }
+
+    #[test]
+    fn text_of_windows_is_read() {
+        let utf16: Vec<u8> =
+            std::iter::once(0xfeff).chain(PING.encode_utf16()).flat_map(u16::to_le_bytes).collect();
+        assert_eq!(decode(&utf16).trim_start_matches('\u{feff}'), PING);
+        assert_eq!(parse("x", &decode(&utf16)), parse("x", PING));
+        assert!(parse("x", &format!("\u{feff}{IPERF}")).is_ok());
+    }
+
     #[test]
     fn thirty_clean_pings_are_not_several_per_cent_of_loss() {
-        let (middle, sd) = loss_after(USUAL_LOSS, &[(0, 30)], &[]);
+        let (middle, sd) = loss_after(USUAL_LOSS, &[one_way(0, 30)], &[]);
         assert!(middle * libm::exp(1.645 * sd) < 0.01, "{middle} {sd}");
         // A transfer that retransmitted 3 of 20,000 rules out more.
         let repeated = |segments, sent| Repeated { segments, sent, congestion: 10.0 };
-        let (middle, sd) = loss_after(USUAL_LOSS, &[(0, 30)], &[repeated(3, 20_000)]);
+        let (middle, sd) = loss_after(USUAL_LOSS, &[one_way(0, 30)], &[repeated(3, 20_000)]);
         assert!(middle * libm::exp(1.645 * sd) < 0.0005, "{middle} {sd}");
         // A flow that retransmitted far more than congestion explains gives the loss rate.
-        let (middle, sd) = loss_after((0.005, 0.7), &[(0, 30)], &[repeated(400, 40_000)]);
+        let (middle, sd) = loss_after((0.005, 0.7), &[one_way(0, 30)], &[repeated(400, 40_000)]);
         assert!((0.007..0.0102).contains(&middle) && sd < 0.4, "{middle} {sd}");
         // Where congestion may have cost as many, that is the most that is lost.
         let (middle, sd) = loss_after((0.001, 0.7), &[], &[repeated(12, 4000)]);
         assert!(middle < 0.002 && sd > 0.4, "{middle} {sd}");
         // Many counted ones outweigh what is usual; more of them are surer.
-        let (middle, sd) = loss_after(USUAL_LOSS, &[(20, 1000)], &[]);
+        let (middle, sd) = loss_after(USUAL_LOSS, &[one_way(20, 1000)], &[]);
         assert!((middle / 0.02 - 1.0).abs() < 0.15 && sd < 0.25, "{middle} {sd}");
-        assert!(loss_after(USUAL_LOSS, &[(200, 10_000)], &[]).1 < sd / 2.0);
+        assert!(loss_after(USUAL_LOSS, &[one_way(200, 10_000)], &[]).1 < sd / 2.0);
     }
 
     #[test]
@@ -538,7 +668,7 @@ mod tests {
             .replace("min_rtt", "unused_min")
             .replace("max_rtt", "unused_max");
         let found = parse("iperf.json", &text).unwrap();
-        assert!(found.rtt.is_none() && found.note.unwrap().contains("-R"));
+        assert!(found.rtt.is_none() && found.notes.iter().any(|note| note.contains("-R")));
         let message = |text: &str| parse("notes.txt", text).unwrap_err().message;
         assert!(message("hello").contains("no measurement of a known kind"));
         assert!(message("PING x (1.2.3.4)\n3 packets transmitted, 0 received").contains("not one answer"));

@@ -1,8 +1,9 @@
 //! `ss -ti`: the kernel's own view of live TCP connections. From those that sent data: the least round-trip time, the
 //! best delivery rate, and the share of bytes that were retransmitted.
 //!
-//! An application-limited delivery rate is a lower bound, so one that isn't is preferred. Retransmissions count
-//! congestion's losses too: they are an upper bound of the path's own loss, and all that `ss` has.
+//! A delivery rate that was limited by the application, the receiver's window or the send buffer is a lower bound, so one that
+//! wasn't is preferred. Connections that received have none. Retransmissions count congestion's losses too: they are an upper
+//! bound of the path's own loss, and all that `ss` has. Loopback is left out; connections of several links are refused.
 
 use super::{Measured, MeasurementError, RoundTrip, Throughput, positive};
 
@@ -13,6 +14,7 @@ struct Connection {
     delivery: Option<f64>,
     limited: bool,
     sent: u64,
+    received: u64,
     retransmitted: u64,
     mss: u64,
 }
@@ -22,10 +24,30 @@ struct Connection {
 /// # Errors
 /// What is missing.
 pub fn parse(text: &str) -> Result<Measured, MeasurementError> {
-    let connections: Vec<Connection> =
-        text.lines().filter(|line| line.contains("rtt:")).map(connection).collect();
+    let (mut connections, mut links) = (Vec::new(), Vec::new());
+    let mut address = None;
+    for line in text.lines() {
+        address = local_address(line).or(address);
+        if !line.contains("rtt:") {
+            continue;
+        }
+        let local = address.take();
+        if local.is_some_and(is_loopback) {
+            continue;
+        }
+        links.extend(local.filter(|local| !links.contains(local)));
+        connections.push(connection(line));
+    }
     if connections.is_empty() {
         return Err(MeasurementError::NoConnection);
+    }
+    if links.len() > 1 {
+        return Err(MeasurementError::SeveralLinks(links.into_iter().map(String::from).collect()));
+    }
+    let receives = |c: &&Connection| c.received > 10 * c.sent;
+    let mut notes = Vec::new();
+    if connections.iter().all(|c| receives(&c)) {
+        notes.push("no rate: these connections received; `ss` at the sender tells it".into());
     }
     let least = |of: &dyn Fn(&Connection) -> Option<f64>| {
         connections
@@ -48,13 +70,19 @@ pub fn parse(text: &str) -> Result<Measured, MeasurementError> {
         loaded: true,
     });
     let best = |limited: bool| {
-        let rates = connections.iter().filter(|c| c.limited == limited).filter_map(|c| c.delivery);
+        let senders = connections.iter().filter(|c| !receives(c) && c.limited == limited);
+        let rates = senders.filter_map(|c| c.delivery);
         rates.fold(None, |best: Option<f64>, rate| Some(best.map_or(rate, |best| best.max(rate))))
     };
-    let rate = match (best(false), best(true)) {
-        (Some(bits), _) => Some(Throughput { bits, sd: 0.3, direction: None }),
-        (None, Some(bits)) => Some(Throughput { bits, sd: 0.5, direction: None }),
-        (None, None) => None,
+    let rates = match (best(false), best(true)) {
+        (Some(bits), _) => vec![Throughput { bits, sd: 0.3, direction: None, at_least: false }],
+        (None, Some(bits)) => {
+            notes.push(
+                "the rate is at least this: the application, the receiver's window or the send buffer limited it".into(),
+            );
+            vec![Throughput { bits, sd: 0.5, direction: None, at_least: true }]
+        }
+        (None, None) => Vec::new(),
     };
     let mss = connections.iter().map(|c| c.mss).max().unwrap_or(0).max(500);
     let (sent, lost) = connections
@@ -62,7 +90,7 @@ pub fn parse(text: &str) -> Result<Measured, MeasurementError> {
         .fold((0u64, 0u64), |sum, c| (sum.0.saturating_add(c.sent), sum.1.saturating_add(c.retransmitted)));
     // A hundred segments at least, or the share means nothing.
     let loss = (sent / mss >= 100).then(|| ((lost / mss).min(sent / mss), sent / mss));
-    Ok(Measured { rtt, retransmitted: loss, rate, ..Measured::default() })
+    Ok(Measured { rtt, retransmitted: loss, rates, notes, ..Measured::default() })
 }
 
 fn connection(line: &str) -> Connection {
@@ -76,6 +104,8 @@ fn connection(line: &str) -> Connection {
             }
             Some(("minrtt", ms)) => found.min_rtt = positive(ms).filter(|ms| *ms > 0.0 && *ms < 1e6),
             Some(("mss", bytes)) => found.mss = bytes.parse().unwrap_or(0),
+            Some(("bytes_received", bytes)) => found.received = bytes.parse().unwrap_or(0),
+            Some(("rwnd_limited" | "sndbuf_limited", time)) => found.limited |= most_of_the_time(time),
             Some(("bytes_sent", bytes)) => found.sent = bytes.parse().unwrap_or(0),
             Some(("bytes_retrans", bytes)) => found.retransmitted = bytes.parse().unwrap_or(0),
             None if word == "delivery_rate" => found.delivery = words.next().and_then(rate),
@@ -84,6 +114,27 @@ fn connection(line: &str) -> Connection {
         }
     }
     found
+}
+
+/// Of `3208ms(45.2%)`, whether it is more than half.
+fn most_of_the_time(text: &str) -> bool {
+    let percent = text.split_once('(').and_then(|(_, rest)| positive(rest.split('%').next()?));
+    percent.is_some_and(|percent| percent > 50.0)
+}
+
+/// The first address with a port of a connection's line: the local one.
+fn local_address(line: &str) -> Option<&str> {
+    line.split_whitespace().find_map(|word| {
+        let (address, port) = word.rsplit_once(':')?;
+        let address = address.trim_matches(['[', ']']);
+        let address = address.split('%').next().unwrap_or(address);
+        let is_address = address.parse::<std::net::IpAddr>().is_ok();
+        (is_address && port.parse::<u16>().is_ok()).then_some(address)
+    })
+}
+
+fn is_loopback(address: &str) -> bool {
+    address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// `4.93Mbps`, `640Kbps`, `12345bps`, `1.2Gbps`.
@@ -102,13 +153,43 @@ fn rate(text: &str) -> Option<f64> {
 mod tests {
     use super::*;
 
+    fn shown(local: &str, details: &str) -> String {
+        format!(
+            "ESTAB 0 0 {local}:51704 192.0.2.10:443\n\t cubic rtt:12.1/1.4 mss:1448 minrtt:8.2 {details}\n"
+        )
+    }
+
+    #[test]
+    fn whose_connections_these_are() {
+        let fast = "bytes_sent:9500000 delivery_rate 48Mbps";
+        let two = shown("192.168.1.5", fast) + &shown("10.20.0.7", fast);
+        let both = vec!["192.168.1.5".to_string(), "10.20.0.7".to_string()];
+        assert_eq!(parse(&two).unwrap_err(), MeasurementError::SeveralLinks(both));
+        let local = shown("127.0.0.1", "bytes_sent:9500000 delivery_rate 9Gbps");
+        assert_eq!(parse(&(local.clone() + &shown("192.168.1.5%eth0", fast))).unwrap().rates[0].bits, 48e6);
+        assert_eq!(parse(&local).unwrap_err(), MeasurementError::NoConnection);
+        assert_eq!(local_address("ESTAB 0 0 [2001:db8::1]:443 [2001:db8::2]:5000"), Some("2001:db8::1"));
+        // The receiver's delivery rate is that of its few requests.
+        let received =
+            parse(&shown("10.0.0.7", "bytes_sent:370 bytes_received:37339760 delivery_rate 192208bps"));
+        let received = received.unwrap();
+        assert!(received.rates.is_empty() && received.notes[0].contains("at the sender"), "{received:?}");
+        for limit in ["app_limited", "rwnd_limited:3208ms(85.2%)", "sndbuf_limited:9000ms(90.0%)"] {
+            let found = parse(&shown("10.0.0.7", &format!("{fast} {limit}"))).unwrap();
+            assert!(found.rates[0].at_least, "{limit}");
+        }
+        assert!(
+            !parse(&shown("10.0.0.7", &format!("{fast} rwnd_limited:10ms(2.0%)"))).unwrap().rates[0].at_least
+        );
+    }
+
     #[test]
     fn what_ss_prints() {
         let found = parse(super::super::tests::SS).unwrap();
         let rtt = found.rtt.unwrap();
         assert_eq!((rtt.min, rtt.max), (38.1, 61.2));
         // The bulk connection's rate, not the application-limited one's, though that is greater.
-        assert_eq!(found.rate.unwrap().bits, 18_600_000.0);
+        assert_eq!(found.rates[0].bits, 18_600_000.0);
         assert_eq!((found.loss, found.retransmitted), (None, Some((44, 14_566))));
         assert_eq!(rate("12345bps"), Some(12_345.0));
         assert_eq!(rate("1.2Gbps"), Some(1.2e9));
