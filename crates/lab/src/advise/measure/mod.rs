@@ -605,10 +605,11 @@ mod tests {
         assert!(reading.text().contains("down at least 1.0 Mbit/s"), "{}", reading.text());
         // What is stated stays where it is more, and is raised where it is less; it is never less sure for that.
         let stated = |text| scenario::path(text).unwrap();
-        let (path, doubt) = refine("a", Some(stated("a: 20 Mbit/s, 40 ms")), &[measured.clone()]).unwrap();
+        let (path, doubt) =
+            refine("a", Some(stated("a: 20 Mbit/s, 40 ms")), std::slice::from_ref(&measured)).unwrap();
         assert_eq!((&path.down.rate, doubt.rate[1]), (&Rate::Constant(20_000_000), Doubt::default().rate[1]));
         for text in ["a: 1 Mbit/s, 40 ms", "a: 100 kbit/s, 40 ms"] {
-            let (path, doubt) = refine("a", Some(stated(text)), &[measured.clone()]).unwrap();
+            let (path, doubt) = refine("a", Some(stated(text)), std::slice::from_ref(&measured)).unwrap();
             assert!(scenario::mean_rate(&path.down.rate) > 1_000_000, "{text}: {path:?}");
             assert!(doubt.rate[1] <= Doubt::default().rate[1], "{doubt:?}");
         }
