@@ -25,11 +25,13 @@ SETTINGS = [
     "/root/.cargo/config.toml",
 ]
 VARIABLES = re.compile(r".*(proxy|certs?|cert_file|cainfo|ca_bundle|index_url|registry)", re.IGNORECASE)
-# The tree's own processes and devices. What is mounted or started ends with the command.
+# The tree's own processes and devices. What is mounted or started ends with the command. Whoever is in a chroot can't
+# make user namespaces, so the root is changed by pivot_root.
 ENTER = """
-mount -t proc proc "$0/proc"; mount -t tmpfs run "$0/run"
-mount --rbind /sys "$0/sys"; mount --rbind /dev "$0/dev"
-exec chroot "$0" bash -c "$1"
+mount --bind "$0" "$0"; cd "$0"
+mount -t proc proc proc; mount -t tmpfs run run; mount --rbind /sys sys; mount --rbind /dev dev
+pivot_root . .; umount -l .; cd /
+exec bash -c "$1"
 """
 STEP = re.compile(r"^== (.*) \((\d+) s\)$")
 
