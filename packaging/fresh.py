@@ -25,11 +25,13 @@ SETTINGS = [
     "/root/.cargo/config.toml",
 ]
 VARIABLES = re.compile(r".*(proxy|certs?|cert_file|cainfo|ca_bundle|index_url|registry)", re.IGNORECASE)
-# The tree's own processes and devices. What is mounted or started ends with the command.
+# The tree's own processes and devices. What is mounted or started ends with the command. Whoever is in a chroot can't
+# make user namespaces, so the root is changed by pivot_root.
 ENTER = """
-mount -t proc proc "$0/proc"; mount -t tmpfs run "$0/run"
-mount --rbind /sys "$0/sys"; mount --rbind /dev "$0/dev"
-exec chroot "$0" bash -c "$1"
+mount --bind "$0" "$0"; cd "$0"
+mount -t proc proc proc; mount -t tmpfs run run; mount --rbind /sys sys; mount --rbind /dev dev
+pivot_root . .; umount -l .; cd /
+exec bash -c "$1"
 """
 STEP = re.compile(r"^== (.*) \((\d+) s\)$")
 
@@ -80,25 +82,24 @@ class Tree:
             os.makedirs(os.path.dirname(self.path(path)), exist_ok=True)
             subprocess.run(["cp", "-a", "-T", os.path.realpath(path), self.path(path)], check=True)
 
-    def copy_rust(self):
-        """Copies rustup and what its default profile installs of the toolchain `stable`."""
-        line = shlex.split("rustup which --toolchain stable rustc")
-        rustc = subprocess.run(line, check=True, capture_output=True, text=True).stdout.strip()
-        toolchain = os.path.dirname(os.path.dirname(rustc))
-        host = os.path.basename(toolchain).removeprefix("stable-")
-
-        there = self.path(f"root/.rustup/toolchains/{os.path.basename(toolchain)}")
-        shutil.copytree(toolchain, there, symlinks=True, ignore=shutil.ignore_patterns("share"))
-        for name in os.listdir(os.path.join(there, "lib/rustlib")):
-            target = os.path.join(there, "lib/rustlib", name)
-            if os.path.isdir(target) and name not in (host, "etc"):
-                shutil.rmtree(target)
+    def install_rust(self, log):
+        """Installs the toolchain `stable` with rustup; where that can't download, copies this machine's."""
         bins = self.path("root/.cargo/bin")
         os.makedirs(bins, exist_ok=True)
         shutil.copy2(os.path.realpath(shutil.which("rustup")), os.path.join(bins, "rustup"))
         for tool in ("rustc", "cargo", "rustdoc", "rustfmt", "cargo-fmt", "cargo-clippy", "clippy-driver"):
             os.symlink("rustup", os.path.join(bins, tool))
-        self.call("rustup default stable", os.devnull)
+        if self.call("rustup toolchain install stable --profile minimal", log) != 0:
+            line = shlex.split("rustup which --toolchain stable rustc")
+            rustc = subprocess.run(line, check=True, capture_output=True, text=True).stdout.strip()
+            toolchain = os.path.dirname(os.path.dirname(rustc))
+            there = self.path(f"root/.rustup/toolchains/{os.path.basename(toolchain)}")
+            print(f"rustup can't download: {toolchain} is copied", flush=True)
+            shutil.rmtree(there, ignore_errors=True)
+            shutil.copytree(toolchain, there, symlinks=True, ignore=shutil.ignore_patterns("share"))
+        self.call("rustup default stable && rustc --version", log)
+        with open(log) as file:
+            print(file.read().splitlines()[-1], flush=True)
 
     def call(self, command, log):
         """Runs a command in the clone, or else at home; its exit code. What it says goes to the log."""
@@ -142,7 +143,7 @@ def fresh(options, check):
     for release in options.release or RELEASES:
         print(f"\n= {RELEASES[release]}", flush=True)
         tree, failed = Tree(release), check.failed
-        tree.copy_rust()
+        tree.install_rust(os.path.join(TREES, f"{release}-rust.log"))
         # What is committed, and nothing else.
         clone = ["git", "clone", "-q", "--depth=1", f"file://{ROOT}", tree.path("root/ropewalk")]
         subprocess.run(clone, check=True)

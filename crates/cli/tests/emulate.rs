@@ -325,8 +325,9 @@ impl Ordinary {
         if is_root {
             ordinary.own_tun = !ordinary.may(&open_tun).ok()?;
             std::os::unix::fs::chown(ordinary.folder.path(), Some(Self::USER), Some(Self::USER)).unwrap();
-            if !ordinary.may(&[ROPEWALK, "--version"]).ok()? {
-                // The build's folder may be closed to others.
+            // The build's folder may be closed to others, as `/root` is. What `setpriv` starts itself it finds all the
+            // same, with the capabilities that it still has.
+            if !ordinary.may(&["sh", "-c", "exec \"$0\" --version", ROPEWALK]).ok()? {
                 ordinary.program = ordinary.folder.path().join("ropewalk");
                 fs::copy(ROPEWALK, &ordinary.program).unwrap();
             }
