@@ -44,7 +44,7 @@ pub fn parse(text: &str) -> Result<Measured, MeasurementError> {
     if links.len() > 1 {
         return Err(MeasurementError::SeveralLinks(links.into_iter().map(String::from).collect()));
     }
-    let receives = |c: &&Connection| c.received > 10 * c.sent;
+    let receives = |c: &&Connection| c.received > c.sent.saturating_mul(10);
     let mut notes = Vec::new();
     if connections.iter().all(|c| receives(&c)) {
         notes.push("no rate: these connections received; `ss` at the sender tells it".into());
