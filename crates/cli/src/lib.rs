@@ -21,7 +21,7 @@ mod sweep;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use ropewalk_command_line::{EXIT_CODES, end};
 
 #[cfg(not(target_os = "linux"))]
@@ -66,11 +66,35 @@ enum Command {
     Sweep(sweep::Options),
 }
 
+/// The commands by what one wants to do, for `--help`.
+const GOALS: [(&str, &[&str]); 4] = [
+    ("Choose a scheduler", &["compare", "advise", "shadow"]),
+    ("See why", &["explain", "report"]),
+    ("Experiment", &["sweep", "scenario", "list"]),
+    ("With real packets", &["emulate", "perf"]),
+];
+
+/// The command line, with its commands by goal.
+fn command() -> clap::Command {
+    let command = Arguments::command();
+    let mut commands = String::new();
+    for (goal, names) in GOALS {
+        commands += &format!("\n{goal}:\n");
+        for one in names.iter().filter_map(|name| command.find_subcommand(name)) {
+            let about = one.get_about().map(ToString::to_string).unwrap_or_default();
+            commands += &format!("  {:<9} {about}\n", one.get_name());
+        }
+    }
+    command.help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{commands}\nOptions:\n{{options}}{{after-help}}"
+    ))
+}
+
 /// Runs the command line `arguments`, the program's name first.
 pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let origin = report::origin(&arguments);
-    let arguments: Arguments = match ropewalk_command_line::parse(arguments) {
+    let arguments: Arguments = match ropewalk_command_line::parse(command(), arguments) {
         Ok(arguments) => arguments,
         Err(code) => return code,
     };
@@ -96,4 +120,20 @@ pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>
         Command::Sweep(options) => sweep::run(&registries, &options),
     };
     end(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Arguments, GOALS};
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_command_has_one_place_in_the_help() {
+        let mut listed: Vec<&str> = GOALS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let command = Arguments::command();
+        let mut all: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+        listed.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(listed, all);
+    }
 }

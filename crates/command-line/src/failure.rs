@@ -79,12 +79,16 @@ impl From<Diagnostic> for Failure {
     }
 }
 
-/// Parses a command line, the program's name first.
+/// Parses a command line by `command`, a type's or what was made of it; the program's name first.
 ///
 /// # Errors
 /// The program's exit code, when what there is to say has been printed: an error, or the answer to `--help` or `--version`.
-pub fn parse<T: clap::Parser>(arguments: impl IntoIterator<Item = OsString>) -> Result<T, ExitCode> {
-    T::try_parse_from(arguments).map_err(|error| {
+pub fn parse<T: clap::Parser>(
+    command: clap::Command,
+    arguments: impl IntoIterator<Item = OsString>,
+) -> Result<T, ExitCode> {
+    let matches = command.try_get_matches_from(arguments);
+    matches.and_then(|matches| T::from_arg_matches(&matches)).map_err(|error| {
         // clap also returns --help and --version as errors.
         let code = if error.use_stderr() { ExitCode::from(exit::BAD_INPUT) } else { ExitCode::SUCCESS };
         let _ = error.print();

@@ -10,7 +10,7 @@ mod status;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use ropewalk_algorithms::Registries;
 use ropewalk_command_line::{EXIT_CODES, Failure, end, output};
 use ropewalk_gateway::setup::Preview;
@@ -44,7 +44,7 @@ enum Command {
 
 /// Runs the command line `arguments`, the program's name first.
 pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let arguments: Arguments = match ropewalk_command_line::parse(arguments) {
+    let arguments: Arguments = match ropewalk_command_line::parse(Arguments::command(), arguments) {
         Ok(arguments) => arguments,
         Err(code) => return code,
     };
