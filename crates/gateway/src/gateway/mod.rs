@@ -331,7 +331,6 @@ async fn serve(
 ) -> io::Result<()> {
     let state = Arc::new(State::new(network, plan.clone()));
     let mut listeners = Listeners { plan, running: Vec::new() };
-    listeners.change(&state, &settings.listeners).await?;
     let mut helpers = JoinSet::new();
     helpers.spawn(watch_memory(Arc::clone(&state), settings.memory));
     if let Some(socket) = settings.status.bind()? {
@@ -348,6 +347,8 @@ async fn serve(
             metrics::text(&state)
         }));
     }
+    // Last: whoever reads that it listens finds all the rest, and a socket that is taken is told before.
+    listeners.change(&state, &settings.listeners).await?;
     helpers.spawn(daemon::feed_watchdog());
     daemon::ready();
     let mut release = tokio::time::interval(RELEASE);
