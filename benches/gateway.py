@@ -219,7 +219,9 @@ def main():
     parser.add_argument(
         "--ropewalk", default=os.path.join(ROOT, "target/release/ropewalk"), help="the program [default: %(default)s]"
     )
-    parser.add_argument("--release", action="store_true", help="build the programs first (cargo build --release -p ropewalk -p ropewalkd)")
+    parser.add_argument(
+        "--release", action="store_true", help="build the programs first (cargo build --release -p ropewalk -p ropewalkd)"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--repeat", type=int, default=2, help="downloads of each size in a round")
     parser.add_argument("--schedulers", default="ropewalk,minrtt,blest", type=lambda text: text.split(","))

@@ -8,8 +8,8 @@ import statistics
 import subprocess
 import sys
 
-from gateway_stage import BACKEND, SETTINGS, ready, say, table
 from gateway_pair import file_of
+from gateway_stage import BACKEND, SETTINGS, ready, say, table
 
 # The pages of cfs-2019's section 5.2, KiB (its Table 5), fetched by curl and by wget.
 PAGES = {"Wikipedia": 76, "Google": 220, "Amazon": 742, "Huffington Post": 1146}

@@ -276,8 +276,8 @@ def advise(
 
     `measured` has files of `ping`, `ss -tin`, `iperf3 --json` or mahimahi by path; without a scenario these are all paths there
     are, and without either it is `wifi-lte`. `system` is what you can run: `linux`, `multipath-tcp.org`, `openmptcprouter` or
-    `ropewalk`; without it, Linux's own scheduler is named where it is as fast, else one of Ropewalk's engine. `certainty` is the share of plausible variants of the paths in which Multipath TCP must be faster (0.9, or
-    "90 %").
+    `ropewalk`; without it, Linux's own scheduler is named where it is as fast, else one of Ropewalk's engine. `certainty` is
+    the share of plausible variants of the paths in which Multipath TCP must be faster (0.9, or "90 %").
 
     >>> import ropewalk
     >>> advice = ropewalk.advise("small-buffers", ["minrtt"], budget="0.02 s", progress=False)
