@@ -13,6 +13,11 @@ pub(crate) fn load(registries: &Registries, name: &str) -> Result<scenario::Load
     scenario::load(name, registries).map_err(|error| error.of_argument("--scenario", name).into())
 }
 
+/// A word of a shell's command line.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
 /// Options of every command that runs transfers: the paths, what is sent, in which direction, and by which scheduler.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Common {
@@ -82,12 +87,18 @@ impl Common {
         self.schedulers.is_some() || !self.size.is_empty() || self.direction.is_some()
     }
 
-    /// The paths or the scenario, to be typed again after a command's name: empty, or with a space before.
-    pub(crate) fn paths_again(&self) -> String {
-        let quoted = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
+    /// The paths or the scenario, and the direction, to be typed again after a command's name: empty, or with a space before.
+    pub(crate) fn links_again(&self) -> String {
         let paths = self.paths.iter().map(|path| format!(" --path {}", quoted(path)));
         let scenario = self.scenario.iter().map(|name| format!(" --scenario {}", quoted(name)));
-        paths.chain(scenario).collect()
+        let direction = self.direction.iter().filter_map(ValueEnum::to_possible_value);
+        let direction = direction.map(|way| format!(" --direction {}", way.get_name()));
+        paths.chain(scenario).chain(direction).collect()
+    }
+
+    /// The sizes, likewise.
+    pub(crate) fn sizes_again(&self) -> String {
+        self.size.iter().map(|size| format!(" --size {}", quoted(size))).collect()
     }
 
     /// Whether nothing is given.

@@ -366,12 +366,14 @@ fn the_default_is_one_screen_that_ends_with_the_answer() {
 #[test]
 fn what_to_do_next_names_the_same_links() {
     let paths = ["--path", "a: 20 Mbit/s, 10 ms, 0.1 %", "--path", "it's b: 5 Mbit/s, 80 ms"];
-    let few = ["--schedulers", "minrtt,ecf", "--size", "64 KiB,1 MiB", "--runs", "6"];
+    let few =
+        ["--schedulers", "minrtt,ecf", "--size", "64 KiB,1 MiB", "--runs", "6", "--direction", "upload"];
     let output = ropewalk(&[&["compare"][..], &paths, &few].concat());
     assert_eq!(output.status.code(), Some(2), "a name with a quotation mark is refused");
     let paths = ["--path", "a: 20 Mbit/s, 10 ms, 0.1 %", "--path", "b: 5 Mbit/s, 80 ms"];
     let text = good(&[&["compare"][..], &paths, &few].concat());
-    let again = "ropewalk advise --path 'a: 20 Mbit/s, 10 ms, 0.1 %' --path 'b: 5 Mbit/s, 80 ms'\n";
+    let again = "ropewalk advise --path 'a: 20 Mbit/s, 10 ms, 0.1 %' --path 'b: 5 Mbit/s, 80 ms' --direction upload \
+                 --size '64 KiB,1 MiB'\n";
     assert!(text.contains(again), "{text}");
 }
 

@@ -272,26 +272,27 @@ fn how_far(delivered: u64, scheduler: &str) -> Option<String> {
     (delivered > LONG).then(|| format!("; `{scheduler}` is at {} MiB", delivered >> 20))
 }
 
-/// What a person does next: nothing where nobody is named.
+/// What a person does next; nothing where no scheduler is named.
 fn next(options: &Options, request: &Request, comparison: &Comparison) -> Vec<(&'static str, String)> {
     let Some((label, merit)) = comparison.decision.as_ref().and_then(|decision| decision.named.as_ref())
     else {
         return Vec::new();
     };
-    let paths = options.common.paths_again();
+    let links = options.common.links_again();
+    let question = format!("{links}{}", options.common.sizes_again());
     let Some(named) = request.candidates.iter().find(|one| one.label == *label) else { return Vec::new() };
     let largest = comparison.rankings.iter().filter_map(|ranking| ranking.bytes).max();
     let size = largest.map_or(String::new(), |bytes| format!(" --size '{}'", units::write_bytes(bytes)));
     let own = if options.common.is_default() {
         ("your own links:", "ropewalk compare --path 'home: dsl' --path 'phone: 20 Mbit/s, 60 ms'".into())
     } else {
-        ("how sure that is:", format!("ropewalk advise{paths}"))
+        ("how sure that is:", format!("ropewalk advise{question}"))
     };
     let why = match named.mode {
-        Mode::SinglePath(_) => ("all numbers:", format!("ropewalk compare{paths} --details")),
+        Mode::SinglePath(_) => ("all numbers:", format!("ropewalk compare{question} --details")),
         Mode::Multipath => {
             let name = &named.scheduler.text;
-            ("why:", format!("ropewalk explain{paths} --scheduler '{name}'{size}"))
+            ("why:", format!("ropewalk explain{links} --scheduler '{name}'{size}"))
         }
     };
     let use_it = match (named.mode, merit) {
