@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ropewalk import _native
@@ -318,7 +319,14 @@ def papers() -> dict[str, dict[str, Any]]:
     >>> "table2" in papers()["cfs-2019"]["figures"]
     True
     """
-    return {name: {"title": title, "figures": figures} for name, title, figures in _native.papers()}
+    return {name: {"title": title, "figures": figures} for name, title, figures in _papers_native().papers()}
+
+
+def _papers_native() -> ModuleType:
+    """Give the native module, where it has the papers' experiments."""
+    if not hasattr(_native, "papers"):
+        raise NotImplementedError("the papers' experiments need Linux")
+    return _native
 
 
 def reproduce(
@@ -337,7 +345,7 @@ def reproduce(
     are kept and an interrupted call goes on.
     """
     with bar(progress, "reproduce") as told:
-        text = _native.reproduce(paper, figure, runs, seed, jobs, None if state is None else os.fspath(state), _build(), told)
+        text = _papers_native().reproduce(paper, figure, runs, seed, jobs, None if state is None else os.fspath(state), _build(), told)
     return Reproduction(json.loads(text)) if text.startswith("{") else Reproduction(papers=json.loads(text))
 
 

@@ -6,5 +6,6 @@ pub mod interrupt;
 pub mod options;
 pub mod output;
 pub mod recording;
+pub mod settings;
 
 pub use failure::{EXIT_CODES, Failure, end, exit, parse};

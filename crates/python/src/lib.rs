@@ -10,6 +10,7 @@ mod compare;
 mod control;
 mod environment;
 mod errors;
+#[cfg(target_os = "linux")]
 mod papers;
 mod run;
 mod scenario;
@@ -69,8 +70,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(run::bound, module)?)?;
     module.add_function(wrap_pyfunction!(compare::compare, module)?)?;
     module.add_function(wrap_pyfunction!(advise::advise, module)?)?;
-    module.add_function(wrap_pyfunction!(papers::reproduce, module)?)?;
-    module.add_function(wrap_pyfunction!(papers::papers, module)?)?;
+    #[cfg(target_os = "linux")]
+    {
+        module.add_function(wrap_pyfunction!(papers::reproduce, module)?)?;
+        module.add_function(wrap_pyfunction!(papers::papers, module)?)?;
+    }
     module.add_function(wrap_pyfunction!(scheduler::departures, module)?)?;
     module.add_function(wrap_pyfunction!(sweep::build, module)?)?;
     Ok(())

@@ -10,3 +10,4 @@ pub mod read;
 pub mod schema;
 pub mod shape;
 pub mod units;
+pub mod written;

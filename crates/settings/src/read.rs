@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::diagnostic::{Diagnostic, InputError, Source, did_you_mean};
-use crate::shape::{Field, Shape};
+use crate::shape::{Field, Kind, Shape};
 use crate::units::{self, UnitError};
 
 /// A value with its place.
@@ -34,13 +34,46 @@ pub struct Table<'t> {
     pub entries: &'t DeTable<'t>,
     /// Where it is.
     pub span: Range<usize>,
+    /// The values of keys that it doesn't have.
+    defaults: DeTable<'static>,
 }
 
 impl<'t> Table<'t> {
-    /// The value of a key.
-    pub fn get(&self, key: &str) -> Option<&'t Value<'t>> {
-        debug_assert!(self.shape.fields.iter().any(|field| field.name == key), "`{key}` is not in the shape");
-        self.entries.get(key)
+    /// A table with these entries.
+    pub fn new(shape: &'static Shape, entries: &'t DeTable<'t>, span: Range<usize>) -> Table<'t> {
+        let missing = |field: &&Field| !field.default.is_empty() && !entries.contains_key(field.name);
+        let defaults = shape.fields.iter().filter(missing).map(|field| {
+            let value = match field.kind {
+                Kind::Switch | Kind::Integer(..) | Kind::Number(..) => {
+                    DeValue::parse(field.default).expect("a default is TOML").into_inner()
+                }
+                _ => DeValue::String(field.default.into()),
+            };
+            (Spanned::new(span.clone(), field.name.into()), Spanned::new(span.clone(), value))
+        });
+        Table { shape, entries, defaults: defaults.collect(), span }
+    }
+
+    /// The value of a key, or its default.
+    pub fn get(&self, key: &str) -> Option<&Value<'_>> {
+        self.shape.field(key);
+        self.entries.get(key).or_else(|| self.defaults.get(key))
+    }
+
+    /// Whether it has this key itself.
+    pub fn has(&self, key: &str) -> bool {
+        self.shape.field(key);
+        self.entries.contains_key(key)
+    }
+
+    /// The keys that a running program can't take another value of, and their values.
+    pub fn fixed(&self) -> Vec<(&'static str, String)> {
+        let text = |value: &Value<'_>| match value.get_ref() {
+            DeValue::String(text) => text.to_string(),
+            other => format!("{other:?}"),
+        };
+        let fixed = self.shape.fields.iter().filter(|field| field.restart);
+        fixed.map(|field| (field.name, self.get(field.name).map(text).unwrap_or_default())).collect()
     }
 
     /// The span of a key, or else of the table.
@@ -209,7 +242,7 @@ impl Reader {
                 );
             }
         }
-        Table { shape, entries, span }
+        Table::new(shape, entries, span)
     }
 
     /// A table whose `kind` selects its shape.
@@ -252,7 +285,8 @@ impl Reader {
 
     /// The tables of an array of tables; empty if the key is absent.
     pub fn array<'t>(&mut self, table: &Table<'t>, key: &str) -> &'t [Value<'t>] {
-        match table.get(key) {
+        table.shape.field(key);
+        match table.entries.get(key) {
             None => &[],
             Some(value) => match value.get_ref().as_array() {
                 Some(array) => array,
@@ -285,28 +319,30 @@ impl Reader {
         }
     }
 
-    /// A whole number in a range.
-    pub fn integer(&mut self, table: &Table<'_>, key: &str, range: (u64, u64)) -> Option<u64> {
+    /// A whole number within its key's bounds.
+    pub fn integer(&mut self, table: &Table<'_>, key: &str) -> Option<u64> {
+        let Kind::Integer(least, most) = table.shape.field(key).kind else {
+            panic!("`{key}` is no whole number");
+        };
         let value = table.get(key)?;
         let found = match value.get_ref() {
             DeValue::Integer(number) => i128::from_str_radix(number.as_str(), number.radix()).ok(),
             _ => None,
         };
         match found {
-            Some(number) if (i128::from(range.0)..=i128::from(range.1)).contains(&number) => {
-                Some(number as u64)
-            }
+            Some(number) if (i128::from(least)..=i128::from(most)).contains(&number) => Some(number as u64),
             _ => {
                 let shown = self.source.text[value.span()].to_string();
-                let expected = format!("`{key}` must be a whole number from {} to {}", range.0, range.1);
+                let expected = format!("`{key}` must be a whole number from {least} to {most}");
                 self.wrong(value.span(), expected, format!("found `{shown}`"), "");
                 None
             }
         }
     }
 
-    /// A number in a range.
-    pub fn number(&mut self, table: &Table<'_>, key: &str, range: (f64, f64)) -> Option<f64> {
+    /// A number within its key's bounds.
+    pub fn number(&mut self, table: &Table<'_>, key: &str) -> Option<f64> {
+        let Kind::Number(least, most) = table.shape.field(key).kind else { panic!("`{key}` is no number") };
         let value = table.get(key)?;
         let found = match value.get_ref() {
             DeValue::Integer(number) => number.as_str().parse().ok(),
@@ -314,10 +350,10 @@ impl Reader {
             _ => None,
         };
         match found {
-            Some(number) if number >= range.0 && number <= range.1 => Some(number),
+            Some(number) if number >= least && number <= most => Some(number),
             _ => {
                 let shown = self.source.text[value.span()].to_string();
-                let expected = format!("`{key}` must be a number from {} to {}", range.0, range.1);
+                let expected = format!("`{key}` must be a number from {least} to {most}");
                 self.wrong(value.span(), expected, format!("found `{shown}`"), "");
                 None
             }
@@ -399,11 +435,16 @@ impl Reader {
         self.quantity(table.get(key)?, "20 ms", units::duration)
     }
 
-    /// A size in a range.
-    pub fn bytes_within(&mut self, table: &Table<'_>, key: &str, range: (u64, u64)) -> Option<u64> {
+    /// A size within its key's bounds.
+    pub fn bytes(&mut self, table: &Table<'_>, key: &str) -> Option<u64> {
+        let (least, most) = match table.shape.field(key).kind {
+            Kind::Bytes(least, most) => (least, most),
+            Kind::BytesOrNone(most) => (0, most),
+            _ => panic!("`{key}` is no size"),
+        };
         let mut out_of_range = false;
         let found = self.quantity(table.get(key)?, "64 KiB", |text| {
-            units::bytes_within(text, range)
+            units::bytes_within(text, (least, most))
                 .inspect_err(|error| out_of_range = error.message.ends_with("out of range"))
         });
         // The key is clearer than "this size".

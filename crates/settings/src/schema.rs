@@ -42,7 +42,7 @@ pub fn object(shape: &Shape, tag: Option<&str>) -> Value {
 fn value(field: &Field) -> Value {
     let mut schema = kind(&field.kind);
     if let Value::Object(map) = &mut schema {
-        map.insert("description".into(), json!(field.summary));
+        map.insert("description".into(), json!(field.description()));
     }
     schema
 }
@@ -69,7 +69,8 @@ fn kind(kind: &Kind) -> Value {
     let tagged =
         |shapes: &[Shape]| shapes.iter().map(|shape| object(shape, Some("kind"))).collect::<Vec<_>>();
     match kind {
-        Kind::Text => json!({ "type": "string" }),
+        Kind::Text | Kind::File => json!({ "type": "string" }),
+        Kind::Socket => json!({ "type": "string", "pattern": ":[0-9]+\\s*$", "examples": ["192.0.2.1:443"] }),
         Kind::Name => json!({ "type": "string", "minLength": 1, "maxLength": LONGEST_NAME }),
         Kind::Time => quantity(&TIME.pattern(false), "20 ms", true),
         Kind::TimeWithSpread => {
@@ -82,8 +83,8 @@ fn kind(kind: &Kind) -> Value {
             quantity(&format!(r"([0-9._]+\s*/\s*)?{rate}|unlimited"), "16/1 Mbit/s", false)
         }
         Kind::Price => quantity(r"[^0-9]*[0-9.]+[^0-9]*(/|per )GB", "2 EUR/GB", false),
-        Kind::Bytes => quantity(&BYTES.pattern(true), "64 KiB", false),
-        Kind::BytesOrNone => quantity(&BYTES.pattern(false), "38 B", true),
+        Kind::Bytes(..) => quantity(&BYTES.pattern(true), "64 KiB", false),
+        Kind::BytesOrNone(_) => quantity(&BYTES.pattern(false), "38 B", true),
         Kind::Probability => quantity(&probability(), "0.5 %", true),
         Kind::Switch => json!({ "type": "boolean" }),
         Kind::Integer(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),

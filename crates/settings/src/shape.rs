@@ -8,6 +8,10 @@ use serde_json::Value;
 pub enum Kind {
     /// Any text.
     Text,
+    /// The name of a file.
+    File,
+    /// An address and a port: `"192.0.2.1:443"`.
+    Socket,
     /// The name of a path or a scenario.
     Name,
     /// `"20 ms"`.
@@ -20,10 +24,10 @@ pub enum Kind {
     Rates,
     /// `"2 EUR/GB"`.
     Price,
-    /// `"64 KiB"`, not 0.
-    Bytes,
-    /// `"38 B"`, or 0.
-    BytesOrNone,
+    /// `"64 KiB"`, within these bounds.
+    Bytes(u64, u64),
+    /// `"38 B"`, or 0, up to this.
+    BytesOrNone(u64),
     /// `"0.5 %"`.
     Probability,
     /// `true` or `false`.
@@ -56,17 +60,26 @@ pub enum Kind {
     Anys,
 }
 
-/// One key.
+/// One key: all that is said of a setting. The reader, the command line, the JSON Schema and the tables in the documentation are made
+/// from it.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
     /// Its name.
     pub name: &'static str,
-    /// The kind of its value.
+    /// The kind of its value, with its bounds.
     pub kind: Kind,
-    /// One line; ends with the default, if there is one.
+    /// One line, without the default.
     pub summary: &'static str,
     /// Whether it is required.
     pub required: bool,
+    /// Its value where a file doesn't have it, as it is written there, without quotes; empty: none.
+    pub default: &'static str,
+    /// Its name on a command line; `None`: only a file has it.
+    pub option: Option<&'static str>,
+    /// What stands for its value in help: `NETWORK`; empty: what its kind says.
+    pub value: &'static str,
+    /// Whether a running program can't take another value.
+    pub restart: bool,
 }
 
 /// One kind of table.
@@ -80,12 +93,65 @@ pub struct Shape {
     pub fields: &'static [Field],
 }
 
+impl Shape {
+    /// The key of this name. It is a mistake of the program to ask for one that isn't there.
+    pub fn field(&self, name: &str) -> &'static Field {
+        let found = self.fields.iter().find(|field| field.name == name);
+        found.unwrap_or_else(|| panic!("`{name}` is not in the shape `{}`", self.name))
+    }
+}
+
+impl Field {
+    /// Sets its default.
+    #[must_use]
+    pub const fn default(mut self, default: &'static str) -> Field {
+        self.default = default;
+        self
+    }
+
+    /// Sets its name on a command line.
+    #[must_use]
+    pub const fn option(mut self, option: &'static str) -> Field {
+        self.option = Some(option);
+        self
+    }
+
+    /// Sets what stands for its value in help.
+    #[must_use]
+    pub const fn value(mut self, value: &'static str) -> Field {
+        self.value = value;
+        self
+    }
+
+    /// Leaves it to files.
+    #[must_use]
+    pub const fn only_in_files(mut self) -> Field {
+        self.option = None;
+        self
+    }
+
+    /// A running program can't take another value.
+    #[must_use]
+    pub const fn restart(mut self) -> Field {
+        self.restart = true;
+        self
+    }
+
+    /// The line about it, with its default.
+    pub fn description(&self) -> String {
+        match self.default {
+            "" => self.summary.to_string(),
+            default => format!("{}. Default: {default}", self.summary),
+        }
+    }
+}
+
 /// A key that may be left out.
 pub const fn key(name: &'static str, kind: Kind, summary: &'static str) -> Field {
-    Field { name, kind, summary, required: false }
+    Field { name, kind, summary, required: false, default: "", option: Some(name), value: "", restart: false }
 }
 
 /// A key that is needed.
 pub const fn required(name: &'static str, kind: Kind, summary: &'static str) -> Field {
-    Field { name, kind, summary, required: true }
+    Field { required: true, ..key(name, kind, summary) }
 }

@@ -35,7 +35,7 @@ fn settings_that_cannot_be_used_are_refused_in_words() {
         (&["--listen", "10.0.0.1:80", "--to", "127.0.0.1:80", "--drain", "5 x"], "--drain"),
         (
             &["--listen", "10.0.0.1:80", "--to", "127.0.0.1:80", "--metrics", "10.0.0.1:99"],
-            "only a loopback address",
+            "metrics are for this host only",
         ),
     ];
     for (arguments, expected) in rows {
@@ -46,7 +46,7 @@ fn settings_that_cannot_be_used_are_refused_in_words() {
     }
     // What only the host can refuse.
     for (listen, expected) in [
-        ("127.0.0.1:80", "no client reaches it"),
+        ("127.0.0.1:81", "no client reaches it"),
         ("0.0.0.0:80", "every address"),
         ("203.0.113.77:80", "no address of this host"),
     ] {

@@ -68,7 +68,9 @@ fn a_killed_proxy_leaves_nothing_that_the_next_doesnt_remove() {
     let _server = stage.nginx(true);
     drop(stage.proxy(&[]));
     assert!(stage.van.check("ip", &["rule"]).unwrap().contains("5201"), "SIGKILL gives no time to clean up");
-    let proxy = stage.proxy(&["--user", "van:secret", "--listen", "0.0.0.0:1080"]);
+    let users = stage.folder.path().join("users");
+    std::fs::write(&users, "van:secret\n").unwrap();
+    let proxy = stage.proxy(&["--users", users.to_str().unwrap(), "--listen", "0.0.0.0:1080"]);
     let (code, received) = stage.curl(&["--proxy", &format!("socks5h://van:secret@{PROXY}"), &url("data")]);
     assert!(code == 0 && received == data, "{code}: {}", stage.log());
     let (code, received) =
@@ -373,20 +375,21 @@ fn a_dry_run_shows_the_set_up() {
 fn mistakes_are_refused_in_words() {
     for (arguments, expected) in [
         (&["--via", "a", "--listen", "0.0.0.0:1080"][..], "name users or allowed networks"),
-        (&["--via", "a", "--via", "a"], "two uplinks have the interface `a`"),
-        (&["--via", "a,fast"], "`fast` is unknown"),
-        (&["--via", "a", "--user", "nobody"], "expected NAME:PASSWORD"),
+        (&["--via", "a", "--via", "a"], "two links have the interface `a`"),
+        (&["--via", "a,fast"], "unknown key `fast` in a `link`"),
         (&["--via", "a", "--users", "/nonexistent"], "/nonexistent"),
-        (&["--via", "a", "--scheduler", "minrt"], "minrtt"),
+        (&["--via", "a", "--policy", "minrt"], "minrtt"),
         (&["--via", "a", "--policy", "redundant over b"], "which is no uplink"),
-        (&["--via", "a", "--rule", "port=22"], "expected CONDITIONS then POLICY"),
+        (&["--via", "a", "--rule", "port=22"], "needs `policy`"),
         (&["--via", "a", "--transparent", "a"], "expected an interface that is no uplink"),
-        (&["--via", "a", "--allow", "10.0.0.0/33"], "10.0.0.0/33"),
+        (&["--via", "a", "--allow", "10.0.0.0/33"], "expected a network such as"),
+        (&["--via", "a", "--mtu", "9"], "`mtu` must be a whole number from 576 to 65535"),
+        (&["--via", "a", "--gateway-ready", "2"], "`gateway-ready` goes with `gateway`"),
         (&["--via", "a", "--captive-check", "https://example.org/"], "expected http://HOST/PATH"),
         (&["--via", "a", "--probe-budget", "much"], "--probe-budget"),
-        (&["--config", "p.toml", "--open-on", "race"], "cannot be used with"),
-        (&["--config", "p.toml", "--join", "late"], "cannot be used with"),
-        (&["--via", "a", "--metrics", "10.0.0.1:99"], "only a loopback address"),
+        (&["--config", "p.toml", "--open-on", "race"], "can't be used with --config"),
+        (&["--config", "p.toml", "--join", "late"], "can't be used with --config"),
+        (&["--via", "a", "--metrics", "10.0.0.1:99"], "metrics are for this host only"),
         (&[], "--via"),
     ] {
         let (code, _, error) = ropewalk(&[&["proxy"], arguments].concat());

@@ -1,22 +1,22 @@
 //! `[[listener]]`.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
 use ropewalk_algorithms::Registries;
 use ropewalk_engine::SECOND;
 use ropewalk_engine::registry::SpecError;
+use ropewalk_engine::scheduler::PRODUCT_DEFAULT;
 use ropewalk_settings::read::{Reader, Table, Value};
 use ropewalk_settings::shape::{Kind, Shape, key, required};
-use ropewalk_tokio::BufferConfig;
+use ropewalk_tokio::{BufferConfig, ConnectionConfig, default_config};
 
-use super::socket;
+use super::{duration, socket};
 use crate::convert::{Converter, Cookie, Destination, Destinations};
 use crate::gateway::{Listener, ProxyProtocol, Service};
 use crate::tls::Acceptor;
 
-/// How long connecting to a server may take, where nothing else is said.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often a silent client is probed before its subflow is closed.
+const KEEP_ALIVE_PROBES: u32 = 6;
 /// Most bytes of a buffer.
 const LARGEST_BUFFER: u64 = 1 << 30;
 
@@ -24,60 +24,60 @@ pub(super) const LISTENER: Shape = Shape {
     name: "listener",
     summary: "Where clients connect, and where they are forwarded",
     fields: &[
-        required("listen", Kind::Text, "Address of this host, and port: `192.0.2.1:443`"),
-        key("to", Kind::Text, "Address and port of the TCP server: `127.0.0.1:8443`"),
+        required("listen", Kind::Socket, "Address of this host, and port: `192.0.2.1:443`"),
+        key("to", Kind::Socket, "Address and port of the TCP server: `127.0.0.1:8443`"),
         key(
             "convert",
             Kind::Texts,
-            "Instead of `to`: clients name their servers (RFC 8803), within this list, such as [\"internet 80,443\", \"10.0.0.0/8\"]",
-        ),
+            "Instead of `to`: clients name their servers (RFC 8803), within this: `internet 80,443`, `10.0.0.0/8`",
+        ).value("NETWORK [PORTS]"),
         key(
             "udp",
             Kind::Texts,
-            "With `convert`: where clients may send datagrams (SOCKS5's UDP ASSOCIATE), such as [\"internet 53,443\"]. Default: nowhere",
-        ),
+            "With `convert`: where clients may send datagrams (SOCKS5's UDP ASSOCIATE), as in `internet 53,443`",
+        ).value("NETWORK [PORTS]"),
         key(
             "key",
-            Kind::Text,
-            "With `convert` and `proxies`: this gateway's key for TLS, mode 0600 (`ropewalkd keys pair`). Default: no TLS",
+            Kind::File,
+            "With `convert` and `proxies`: this gateway's key for TLS, mode 0600 (`ropewalkd keys pair`)",
         ),
-        key("proxies", Kind::Texts, "With `key`: the certificates of the proxies that are accepted"),
+        key("proxies", Kind::Texts, "With `key`: the certificates of the proxies that are accepted").option("proxy").value("FILE"),
         key(
             "cookie",
-            Kind::Text,
+            Kind::File,
             "With `convert`: a file with what clients have to show, 16 to 128 bytes as hexadecimal digits, mode 0600",
         ),
-        key("name", Kind::Text, "Its name in logs and metrics. Default: what `listen` says"),
-        key("addresses", Kind::Texts, "Further addresses of this host for the same port. Default: none"),
+        key("name", Kind::Text, "Its name in logs and metrics. Default: what `listen` says").value("NAME"),
+        key("addresses", Kind::Texts, "Further addresses of this host for the same port").option("address").value("ADDRESS"),
         key(
             "announce",
             Kind::Switch,
-            "Whether clients are told the other addresses (ADD_ADDR). Default: true",
-        ),
-        key("scheduler", Kind::Text, "Packet scheduler, `ropewalk list` names them. Default: ropewalk"),
-        key("congestion", Kind::Text, "Congestion control. Default: cubic"),
-        key("multipath", Kind::Switch, "Multipath TCP, or plain TCP only. Default: true"),
-        key("checksum", Kind::Switch, "Whether DSS checksums are required of clients. Default: false"),
-        key("send-buffer", Kind::Bytes, "To which the send buffer may grow. Default: 4 MiB"),
-        key("receive-buffer", Kind::Bytes, "To which the receive buffer may grow. Default: 6 MiB"),
-        key("subflows", Kind::Integer(0, 8), "Most joins of a connection. Default: 8"),
+            "Whether clients are told the other addresses (ADD_ADDR)",
+        ).default("true"),
+        key("scheduler", Kind::Text, "Packet scheduler, `ropewalk list` names them").default(PRODUCT_DEFAULT).value("NAME"),
+        key("congestion", Kind::Text, "Congestion control").default("cubic").value("NAME"),
+        key("multipath", Kind::Switch, "Multipath TCP, or plain TCP only").default("true"),
+        key("checksum", Kind::Switch, "Whether DSS checksums are required of clients").default("false"),
+        key("send-buffer", Kind::Bytes(4 << 10, LARGEST_BUFFER), "To which the send buffer may grow").default("4 MiB"),
+        key("receive-buffer", Kind::Bytes(4 << 10, LARGEST_BUFFER), "To which the receive buffer may grow").default("6 MiB"),
+        key("subflows", Kind::Integer(0, 8), "Most joins of a connection").default("8"),
         key(
             "connections",
             Kind::Integer(1, 1_000_000),
-            "Most connections; what comes then is reset. Default: 10000",
-        ),
-        key("backlog", Kind::Integer(1, 65_535), "Most connections that wait to be accepted. Default: 1024"),
-        key("connect-timeout", Kind::Time, "How long connecting to the server may take. Default: 5 s"),
+            "Most connections; what comes then is reset",
+        ).default("10000"),
+        key("backlog", Kind::Integer(1, 65_535), "Most connections that wait to be accepted").default("1024"),
+        key("connect-timeout", Kind::Time, "How long connecting to the server may take").default("5 s"),
         key(
             "retries",
             Kind::Integer(0, 10),
-            "How often a server that refuses is tried again, after a second each. Default: 0",
-        ),
+            "How often a server that refuses is tried again, after a second each",
+        ).default("0"),
         key(
             "keep-alive",
             Kind::Time,
-            "How long a client may be silent before it is probed; without an answer for as long its subflows are closed, and for as long again it may open others. At least 1 s; default: 60 s",
-        ),
+            "How long a client may be silent before it is probed; without an answer for as long its subflows are closed, and for as long again it may open others. At least 1 s",
+        ).default("60 s"),
         key(
             "user-timeout",
             Kind::Time,
@@ -86,8 +86,8 @@ pub(super) const LISTENER: Shape = Shape {
         key(
             "proxy-protocol",
             Kind::Choice(&["none", "v1", "v2"]),
-            "Tells the server who the client is. Default: none",
-        ),
+            "Tells the server who the client is",
+        ).default("none"),
     ],
 };
 
@@ -96,16 +96,36 @@ pub(super) fn read(reader: &mut Reader, table: &Table<'_>, registries: &Registri
     let listen = table.get("listen").and_then(|value| socket(reader, value));
     let service = service(reader, table);
     let addresses = table.get("addresses").map_or(Vec::new(), |value| addresses(reader, value));
-    let mut listener = Listener::new(listen?, service?);
-    listener.addresses = addresses;
+    let name = table.get("name").and_then(|value| reader.text(value));
+    let (listen, service) = (listen?, service?);
+    let words = [("none", None), ("v1", Some(ProxyProtocol::V1)), ("v2", Some(ProxyProtocol::V2))];
+    let listener = Listener {
+        name: name.map_or_else(|| listen.to_string(), String::from),
+        listen,
+        addresses,
+        service,
+        connection: connection(reader, table, registries),
+        max_connections: reader.integer(table, "connections").unwrap_or_default() as usize,
+        backlog: reader.integer(table, "backlog").unwrap_or_default() as usize,
+        connect_timeout: duration(reader, table, "connect-timeout"),
+        retries: reader.integer(table, "retries").unwrap_or_default() as u32,
+        announce: reader.switch(table, "announce").unwrap_or_default(),
+        proxy_protocol: reader.choice(table, "proxy-protocol", &words).flatten(),
+    };
     let is_own = |to: SocketAddr| listener.sockets().any(|socket| socket == to);
     if matches!(listener.service, Service::Forward(to) if is_own(to)) {
         reader.wrong(table.place("to"), "a listener can't forward to itself", "its own address", "");
     }
-    if let Some(name) = table.get("name").and_then(|value| reader.text(value)) {
-        listener.name = name.to_string();
+    if listener.proxy_protocol.is_some() && matches!(listener.service, Service::Convert(_)) {
+        let message = "servers that clients name aren't told the client";
+        reader.wrong(table.place("proxy-protocol"), message, "it goes with `to` alone", "");
     }
-    let connection = &mut listener.connection;
+    Some(listener)
+}
+
+/// The engine's settings: those of [`default_config`], and what the table says.
+fn connection(reader: &mut Reader, table: &Table<'_>, registries: &Registries) -> ConnectionConfig {
+    let mut connection = default_config();
     if let Some(value) = table.get("scheduler") {
         let found = algorithm(reader, value, |text| registries.scheduler(text, 1));
         connection.scheduler = found.unwrap_or_else(|| connection.scheduler.clone());
@@ -114,49 +134,24 @@ pub(super) fn read(reader: &mut Reader, table: &Table<'_>, registries: &Registri
         let found = algorithm(reader, value, |text| registries.congestion.parse(text));
         connection.congestion = found.unwrap_or_else(|| connection.congestion.clone());
     }
-    connection.multipath = reader.switch(table, "multipath").unwrap_or(connection.multipath);
-    connection.checksum = reader.switch(table, "checksum").unwrap_or(connection.checksum);
+    connection.multipath = reader.switch(table, "multipath").unwrap_or_default();
+    connection.checksum = reader.switch(table, "checksum").unwrap_or_default();
     for (key, buffer) in
         [("send-buffer", &mut connection.send_buffer), ("receive-buffer", &mut connection.receive_buffer)]
     {
-        if let Some(max) = reader.bytes_within(table, key, (4 << 10, LARGEST_BUFFER)) {
+        if let Some(max) = reader.bytes(table, key) {
             *buffer = BufferConfig { initial: buffer.initial.min(max), max };
         }
     }
-    if let Some(most) = reader.integer(table, "subflows", (0, 8)) {
-        connection.path_manager.subflows = most as u8;
-    }
+    connection.path_manager.subflows = reader.integer(table, "subflows").unwrap_or_default() as u8;
     if let Some(silence) = reader.time(table, "keep-alive").map(|silence| silence.max(SECOND)) {
-        connection.tcp.keep_alive.idle = Some(silence);
-        connection.tcp.keep_alive.interval = silence / u64::from(connection.tcp.keep_alive.probes);
+        let keep_alive = &mut connection.tcp.keep_alive;
+        (keep_alive.idle, keep_alive.probes) = (Some(silence), KEEP_ALIVE_PROBES);
+        keep_alive.interval = silence / u64::from(KEEP_ALIVE_PROBES);
         connection.path_manager.close_timeout = silence;
     }
-    if let Some(timeout) = reader.time(table, "user-timeout") {
-        connection.tcp.user_timeout = Some(timeout);
-    }
-    listener.announce = reader.switch(table, "announce").unwrap_or(listener.announce);
-    if let Some(most) = reader.integer(table, "connections", (1, 1_000_000)) {
-        listener.max_connections = most as usize;
-    }
-    if let Some(most) = reader.integer(table, "backlog", (1, 65_535)) {
-        listener.backlog = most as usize;
-    }
-    if let Some(timeout) = reader.time(table, "connect-timeout") {
-        listener.connect_timeout = Duration::from_nanos(timeout);
-        if let Service::Convert(converter) = &mut listener.service {
-            converter.connect_timeout = listener.connect_timeout;
-        }
-    }
-    if let Some(retries) = reader.integer(table, "retries", (0, 10)) {
-        listener.retries = retries as u32;
-    }
-    let words = [("none", None), ("v1", Some(ProxyProtocol::V1)), ("v2", Some(ProxyProtocol::V2))];
-    listener.proxy_protocol = reader.choice(table, "proxy-protocol", &words).flatten();
-    if listener.proxy_protocol.is_some() && matches!(listener.service, Service::Convert(_)) {
-        let message = "servers that clients name aren't told the client";
-        reader.wrong(table.place("proxy-protocol"), message, "it goes with `to` alone", "");
-    }
-    Some(listener)
+    connection.tcp.user_timeout = reader.time(table, "user-timeout");
+    connection
 }
 
 /// What a listener does: `to`, or `convert` with what belongs to it.
@@ -210,7 +205,7 @@ fn service(reader: &mut Reader, table: &Table<'_>) -> Option<Service> {
         datagrams,
         cookie,
         tls,
-        connect_timeout: CONNECT_TIMEOUT,
+        connect_timeout: duration(reader, table, "connect-timeout"),
     }))
 }
 

@@ -2,6 +2,8 @@
 
 mod listener;
 pub mod proxy;
+#[cfg(test)]
+mod settings_page;
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -15,6 +17,8 @@ use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source, system_reaso
 use ropewalk_settings::read::{Reader, Table, Value, document};
 use ropewalk_settings::schema::schema_of;
 use ropewalk_settings::shape::{Kind, Shape, key};
+use ropewalk_settings::written::Written;
+use ropewalk_tokio::EndpointConfig;
 use toml::de::DeTable;
 
 use crate::gateway::{Listener, Settings};
@@ -31,31 +35,40 @@ const GATEWAY: Shape = Shape {
     name: "gateway",
     summary: "The gateway as a whole",
     fields: &[
-        key("cores", Kind::Integer(1, 64), "Queues of each device, and drivers of the engine. Default: 1"),
-        key("drain", Kind::Time, "How long connections may go on after SIGTERM. Default: 30 s"),
-        key("connections", Kind::Integer(1, 1_000_000), "Most connections of all listeners. Default: 20000"),
+        key("cores", Kind::Integer(1, 64), "Queues of each device, and drivers of the engine")
+            .default("1")
+            .restart(),
+        key("drain", Kind::Time, "How long connections may go on after SIGTERM").default("30 s"),
+        key("connections", Kind::Integer(1, 1_000_000), "Most connections of all listeners")
+            .default("20000")
+            .only_in_files()
+            .restart(),
         key(
             "half-open",
             Kind::Integer(1, 1_000_000),
-            "Most handshakes at a time; beyond it SYN cookies are used. Default: 1024",
-        ),
+            "Most handshakes at a time; beyond it SYN cookies are used",
+        )
+        .default("1024")
+        .restart(),
         key(
             "memory",
-            Kind::Bytes,
-            "While buffers have grown beyond it, new connections are reset. Default: 1 GiB",
-        ),
+            Kind::Bytes(1 << 20, 1 << 40),
+            "While buffers have grown beyond it, new connections are reset",
+        )
+        .default("1 GiB")
+        .restart(),
         key(
             "status",
             Kind::Text,
             "The Unix socket that `ropewalkd status` asks, or `none`. Default: /run/ropewalk/gateway.sock",
-        ),
-        key("metrics", Kind::Text, "Address and port for Prometheus, on loopback. Default: none"),
-        key("page", Kind::Text, "Address and port of the status page: `127.0.0.1:9466`. Default: none"),
-        key(
-            "page-token",
-            Kind::Text,
-            "What `?token=` of its address has to be; needed beyond loopback. Default: none",
-        ),
+        )
+        .value("PATH")
+        .restart(),
+        key("metrics", Kind::Socket, "Address and port for Prometheus, on loopback").restart(),
+        key("page", Kind::Socket, "Address and port of the status page: `127.0.0.1:9466`").restart(),
+        key("page-token", Kind::Text, "What `?token=` of its address has to be; needed beyond loopback")
+            .only_in_files()
+            .restart(),
     ],
 };
 
@@ -71,6 +84,9 @@ const FILE: Shape = Shape {
         ),
     ],
 };
+
+/// The tables whose keys a command line may have: it has one listener.
+pub const TABLES: &[(&str, &Shape)] = &[("[[listener]]", &listener::LISTENER), ("[gateway]", &GATEWAY)];
 
 /// The JSON Schema of the file (draft 2020-12).
 pub fn schema() -> serde_json::Value {
@@ -110,6 +126,14 @@ pub fn parse(source: &Arc<Source>, folder: &Path, registries: &Registries) -> Re
     })
 }
 
+/// Reads what a command line says: options by the names of their keys.
+///
+/// # Errors
+/// All mistakes in it.
+pub fn of_options(written: &Written, registries: &Registries) -> Result<Settings, InputError> {
+    written.read(|reader, document, first_line| settings(reader, document, first_line, registries))
+}
+
 fn settings(
     reader: &mut Reader,
     document: &DeTable<'_>,
@@ -117,10 +141,10 @@ fn settings(
     registries: &Registries,
 ) -> Settings {
     let file = reader.check(&FILE, document, first_line.clone(), None);
-    let mut settings = Settings::new(Vec::new());
-    if let Some(table) = file.get("gateway").and_then(|value| reader.table(&GATEWAY, value)) {
-        gateway(reader, &table, &mut settings);
-    }
+    let none = DeTable::new();
+    let table = file.get("gateway").and_then(|value| reader.table(&GATEWAY, value));
+    let table = table.unwrap_or_else(|| Table::new(&GATEWAY, &none, first_line.clone()));
+    let mut settings = gateway(reader, &table);
     let tables = reader.array(&file, "listener");
     for value in tables {
         if let Some(table) = reader.table(&listener::LISTENER, value)
@@ -131,7 +155,7 @@ fn settings(
         }
     }
     if tables.is_empty() {
-        let help = "as in:\n[[listener]]\nlisten = \"192.0.2.1:443\"\nto = \"127.0.0.1:8443\"";
+        let help = "as in:\n[[listener]]\nlisten = \"192.0.2.1:443\"\nto = \"127.0.0.1:8443\"\nor --listen 192.0.2.1:443 --to 127.0.0.1:8443";
         reader.wrong(first_line, "a gateway needs a listener", "no `[[listener]]` in this file", help);
     } else if tables.len() > MOST_LISTENERS {
         let message = format!("{} listeners: at most {MOST_LISTENERS} are allowed", tables.len());
@@ -158,33 +182,37 @@ fn check_alone(reader: &mut Reader, table: &Table<'_>, listener: &Listener, othe
     }
 }
 
-fn gateway(reader: &mut Reader, table: &Table<'_>, settings: &mut Settings) {
-    if let Some(cores) = reader.integer(table, "cores", (1, 64)) {
-        settings.cores = cores as usize;
+fn gateway(reader: &mut Reader, table: &Table<'_>) -> Settings {
+    let endpoint = EndpointConfig {
+        max_connections: reader.integer(table, "connections").unwrap_or_default() as usize,
+        backlog: reader.integer(table, "half-open").unwrap_or_default() as usize,
+        ..EndpointConfig::default()
+    };
+    Settings {
+        listeners: Vec::new(),
+        cores: reader.integer(table, "cores").unwrap_or(1) as usize,
+        endpoint,
+        drain: duration(reader, table, "drain"),
+        memory: reader.bytes(table, "memory").unwrap_or_default(),
+        status: status(reader, table, "gateway"),
+        metrics: table.get("metrics").and_then(|value| loopback(reader, value)),
+        page: page(reader, table),
+        fixed: table.fixed(),
     }
-    if let Some(drain) = reader.time(table, "drain") {
-        settings.drain = Duration::from_nanos(drain);
-    }
-    if let Some(most) = reader.integer(table, "connections", (1, 1_000_000)) {
-        settings.endpoint.max_connections = most as usize;
-    }
-    if let Some(most) = reader.integer(table, "half-open", (1, 1_000_000)) {
-        settings.endpoint.backlog = most as usize;
-    }
-    if let Some(memory) = reader.bytes_within(table, "memory", (1 << 20, 1 << 40)) {
-        settings.memory = memory;
-    }
-    if let Some(location) = status(reader, table) {
-        settings.status = location;
-    }
-    settings.metrics = table.get("metrics").and_then(|value| loopback(reader, value));
-    settings.page = page(reader, table);
+}
+
+/// A time; none, where it is wrong.
+fn duration(reader: &mut Reader, table: &Table<'_>, key: &str) -> Duration {
+    Duration::from_nanos(reader.time(table, key).unwrap_or_default())
 }
 
 /// Where the status socket is.
-fn status(reader: &mut Reader, table: &Table<'_>) -> Option<Location> {
-    let text = table.get("status").and_then(|value| reader.text(value))?;
-    Some(if text == "none" { Location::None } else { Location::Path(reader.folder.join(text)) })
+fn status(reader: &mut Reader, table: &Table<'_>, program: &str) -> Location {
+    match table.get("status").and_then(|value| reader.text(value)) {
+        None => Location::default_of(program),
+        Some("none") => Location::None,
+        Some(text) => Location::Path(reader.folder.join(text)),
+    }
 }
 
 /// Where the status page is.

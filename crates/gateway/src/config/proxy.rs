@@ -1,126 +1,141 @@
 //! The proxy's file: `[proxy]`, `[[link]]`, `[[rule]]`.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::Range;
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ropewalk_settings::diagnostic::{InputError, Source};
 use ropewalk_settings::read::{Reader, Table, Value, document};
 use ropewalk_settings::schema::schema_of;
 use ropewalk_settings::shape::{Kind, Shape, key, required};
 use ropewalk_settings::units;
+use ropewalk_settings::written::Written;
+use toml::de::DeTable;
 
-use super::{loopback, open, page, socket, status};
+use super::{duration, loopback, open, page, socket, status};
 use crate::convert::Cookie;
-use crate::proxy::policy::{Policy, PolicyError, Rule};
-use crate::proxy::{Config, Gateway, IpNet, MOST_READY, OpeningLink, Via, captive, users};
+use crate::proxy::policy::{Policies, Policy, PolicyError, Rule};
+use crate::proxy::{Access, Config, Gateway, IpNet, MOST_READY, OpeningLink, Via, captive, users};
 use crate::tls::Connector;
 
 /// Most rules.
 const MOST_RULES: usize = 1000;
 
-const PROXY: Shape = Shape {
+pub(super) const PROXY: Shape = Shape {
     name: "proxy",
     summary: "The proxy as a whole",
     fields: &[
-        key("listen", Kind::Text, "Where programs connect. Default: 127.0.0.1:1080"),
-        key("users", Kind::Text, "A file with one NAME:PASSWORD a line. Default: nobody is asked"),
-        key("allow", Kind::Texts, "Networks that clients may come from. Default: all"),
+        key("listen", Kind::Socket, "Where programs connect").default("127.0.0.1:1080").restart(),
+        key("users", Kind::File, "A file with one NAME:PASSWORD a line. Default: nobody is asked"),
+        key("allow", Kind::Texts, "Networks that clients may come from").value("NETWORK"),
         key(
             "policy",
             Kind::Text,
-            "How connections use the links for which no rule fits: a policy or a scheduler, as `--policy`. Default: fastest",
-        ),
-        key("congestion", Kind::Text, "Congestion control of what is sent. Default: cubic"),
+            "How connections use the links where no rule fits: fastest, redundant, save-metered, active-standby, smallest-delay, priority, `load-balance 70:30` (a share for each link), or a scheduler's name; perhaps limited, as in `redundant over wlan0,wwan0`",
+        )
+        .default("fastest")
+        .value("POLICY"),
+        key("congestion", Kind::Text, "Congestion control of what is sent").default("cubic").value("NAME"),
         key(
             "open-on",
             Kind::Choice(&["nearest", "remember", "race"]),
-            "The link on which a connection opens, where the policy doesn't order them. Default: remember",
-        ),
+            "The link on which a connection opens, where the policy doesn't order them",
+        )
+        .default("remember"),
         key(
             "join",
             Kind::Choice(&["early", "late"]),
-            "When subflows on the other links are opened: with the third ACK, or after the first DSS. Default: early",
-        ),
+            "When subflows on the other links are opened: with the third ACK, or after the first DSS",
+        )
+        .default("early"),
         key(
             "transparent",
             Kind::Text,
-            "Take all TCP connections that come in by this interface, as a router does. Default: none",
-        ),
-        key(
-            "transparent-port",
-            Kind::Integer(1, 65_535),
-            "The port to which they are redirected. Default: 1081",
-        ),
-        key("mtu", Kind::Integer(576, 65_535), "Largest IP packet on the links, bytes. Default: 1500"),
-        key("connections", Kind::Integer(1, 1_000_000), "Most connections at a time. Default: 4096"),
-        key("connect-timeout", Kind::Time, "How long opening a connection may take. Default: 15 s"),
-        key("drain", Kind::Time, "How long connections may go on after SIGTERM. Default: 30 s"),
+            "Take all TCP connections that come in by this interface, as a router does",
+        )
+        .value("INTERFACE")
+        .restart(),
+        key("transparent-port", Kind::Integer(1, 65_535), "The port to which they are redirected")
+            .default("1081")
+            .restart(),
+        key("mtu", Kind::Integer(576, 65_535), "Largest IP packet on the links, bytes")
+            .default("1500")
+            .restart(),
+        key("connections", Kind::Integer(1, 1_000_000), "Most connections at a time")
+            .default("4096")
+            .restart(),
+        key("connect-timeout", Kind::Time, "How long opening a connection may take").default("15 s"),
+        key("drain", Kind::Time, "How long connections may go on after SIGTERM").default("30 s"),
         key(
             "probe",
-            Kind::Text,
+            Kind::Socket,
             "Where links are probed: an address and port that answer TCP. Default: the last that answered",
         ),
-        key("probe-budget", Kind::Bytes, "What probes may cost on each link, per hour. Default: 1 MiB"),
+        key("probe-budget", Kind::Bytes(1, 1 << 40), "What probes may cost on each link, per hour")
+            .default("1 MiB"),
         key(
             "captive-check",
             Kind::Text,
-            "A page that answers 204: a link over which anything else answers is behind a captive portal. Default: none",
-        ),
+            "A page that answers 204: a link over which anything else answers is behind a captive portal",
+        )
+        .value("URL"),
         key(
             "gateway",
-            Kind::Text,
-            "A gateway that connects to servers for the proxy (RFC 8803): everything goes there. Default: none",
+            Kind::Socket,
+            "A gateway that connects to servers for the proxy (RFC 8803): everything goes there",
         ),
         key(
             "gateway-cookie",
-            Kind::Text,
-            "A file with what the gateway has to be shown, mode 0600 (`ropewalkd keys cookie`). Default: none",
+            Kind::File,
+            "A file with what the gateway has to be shown, mode 0600 (`ropewalkd keys cookie`)",
         ),
         key(
             "gateway-key",
-            Kind::Text,
-            "This proxy's key for TLS with the gateway, mode 0600 (`ropewalkd keys pair`). Default: no TLS",
+            Kind::File,
+            "This proxy's key for TLS with the gateway, mode 0600 (`ropewalkd keys pair`)",
         ),
-        key("gateway-certificate", Kind::Text, "With `gateway-key`: the gateway's certificate"),
+        key("gateway-certificate", Kind::File, "With `gateway-key`: the gateway's certificate"),
         key(
             "gateway-ready",
             Kind::Integer(0, MOST_READY),
-            "Connections to the gateway that are kept ready for clients, at most 64. Default: 0",
-        ),
+            "Connections to the gateway that are kept ready for clients, at most 64",
+        )
+        .default("0"),
         key(
             "gateway-early",
             Kind::Switch,
-            "Tell clients that they are connected before the server has answered. Default: false",
-        ),
-        key("usage", Kind::Text, "Where the use of quotas is kept. Default: /var/lib/ropewalk/usage.json"),
+            "Tell clients that they are connected before the server has answered",
+        )
+        .default("false"),
+        key("usage", Kind::File, "Where the use of quotas is kept")
+            .default("/var/lib/ropewalk/usage.json")
+            .restart(),
         key(
             "status",
             Kind::Text,
             "The Unix socket that `ropewalkd status` asks, or `none`. Default: /run/ropewalk/proxy.sock",
-        ),
-        key("metrics", Kind::Text, "Address and port for Prometheus, on loopback. Default: none"),
-        key("page", Kind::Text, "Address and port of the status page: `127.0.0.1:9466`. Default: none"),
-        key(
-            "page-token",
-            Kind::Text,
-            "What `?token=` of its address has to be; needed beyond loopback. Default: none",
-        ),
+        )
+        .value("PATH")
+        .restart(),
+        key("metrics", Kind::Socket, "Address and port for Prometheus, on loopback").restart(),
+        key("page", Kind::Socket, "Address and port of the status page: `127.0.0.1:9466`").restart(),
+        key("page-token", Kind::Text, "What `?token=` of its address has to be; needed beyond loopback")
+            .only_in_files()
+            .restart(),
     ],
 };
 
-const LINK: Shape = Shape {
+pub(super) const LINK: Shape = Shape {
     name: "link",
     summary: "An uplink; the first is preferred where the order counts",
     fields: &[
         required("interface", Kind::Text, "The interface: `wlan0`"),
-        key(
-            "metered",
-            Kind::Switch,
-            "Its traffic costs: policies that save metered links avoid it. Default: false",
-        ),
-        key("backup", Kind::Switch, "It is used while no other works. Default: false"),
-        key("gateway", Kind::Text, "Its next hop. Default: that of the interface's default route"),
+        key("metered", Kind::Switch, "Its traffic costs: policies that save metered links avoid it")
+            .default("false"),
+        key("backup", Kind::Switch, "It is used while no other works").default("false"),
+        key("gateway", Kind::Socket, "Its next hop. Default: that of the interface's default route"),
         key(
             "price",
             Kind::Number(0.0, 1e12),
@@ -135,16 +150,17 @@ const LINK: Shape = Shape {
     ],
 };
 
-const RULE: Shape = Shape {
+pub(super) const RULE: Shape = Shape {
     name: "rule",
     summary: "A policy for the connections that fit all of its conditions; the first rule that fits decides",
     fields: &[
-        required("policy", Kind::Text, "The policy: `redundant`, `save-metered over wlan0,wwan0`"),
+        required("policy", Kind::Text, "What follows: `redundant`, `save-metered over wlan0,wwan0`. On a command line `port=22 then redundant`")
+            .default("fastest"),
         key("to", Kind::Texts, "Destinations: addresses, networks, names, `*.example.org`. Default: all"),
         key("port", Kind::Texts, "Ports: `22`, `5060-5061`. Default: all"),
         key(
             "size",
-            Kind::Bytes,
+            Kind::Bytes(1, 1 << 50),
             "From so many bytes on that the connection has carried. Default: from the start",
         ),
         key("dscp", Kind::Texts, "DSCP of the client's SYN: `ef`, `af41`, `46`. Default: any"),
@@ -160,6 +176,9 @@ const FILE: Shape = Shape {
         key("rule", Kind::Tables(&RULE), "Policies for some connections"),
     ],
 };
+
+/// The table whose keys a command line may have; links and rules are options of their own.
+pub const TABLES: &[(&str, &Shape)] = &[("[proxy]", &PROXY)];
 
 /// The JSON Schema of the file (draft 2020-12).
 pub fn schema() -> serde_json::Value {
@@ -179,47 +198,120 @@ pub fn load(path: &Path) -> Result<Config, InputError> {
 /// # Errors
 /// All mistakes in it.
 pub fn parse(source: &Arc<Source>, folder: &Path) -> Result<Config, InputError> {
-    document(source, folder, |reader, document, first_line| {
-        let file = reader.check(&FILE, document, first_line.clone(), None);
-        let mut config = Config::default();
-        for value in reader.array(&file, "link") {
-            let Some(table) = reader.table(&LINK, value) else { continue };
-            let Some(via) = link(reader, &table) else { continue };
-            if config.via.iter().any(|known| known.interface == via.interface) {
-                let message = format!("two links have the interface `{}`", via.interface);
-                reader.wrong(table.place("interface"), message, "again here", "");
-            }
-            config.via.push(via);
+    document(source, folder, config)
+}
+
+/// Reads what a command line says: options by the names of their keys, each link with what belongs to it, and rules.
+///
+/// # Errors
+/// All mistakes in it.
+pub fn of_options(
+    mut options: Written,
+    links: &[Arc<Source>],
+    rules: &[Arc<Source>],
+) -> Result<Config, InputError> {
+    links.iter().for_each(|link| write_link(&mut options, link));
+    rules.iter().for_each(|rule| write_rule(&mut options, rule));
+    options.read(config)
+}
+
+/// `wlan0,metered,price=2.5`.
+fn write_link(written: &mut Written, link: &Arc<Source>) {
+    written.inline("[[link]]", &LINK, "interface", link);
+}
+
+/// `port=22,5060-5061 then redundant`.
+fn write_rule(written: &mut Written, rule: &Arc<Source>) {
+    written.rule("[[rule]]", &RULE, "policy", rule);
+}
+
+/// Reads one link or rule.
+fn one<T>(
+    written: &Written,
+    key: &str,
+    shape: &'static Shape,
+    read: impl FnOnce(&mut Reader, &Table<'_>) -> Option<T>,
+) -> Result<T, InputError> {
+    let found = written.read(|reader, document, _| {
+        let value = document.get(key)?.get_ref().as_array()?.first()?;
+        let table = reader.table(shape, value)?;
+        read(reader, &table)
+    });
+    found.map(|found| found.expect("without an error it was read"))
+}
+
+impl FromStr for Via {
+    type Err = InputError;
+
+    fn from_str(text: &str) -> Result<Via, InputError> {
+        let mut written = Written::default();
+        write_link(&mut written, &Source::new("--via", text));
+        one(&written, "link", &LINK, link)
+    }
+}
+
+impl FromStr for Rule {
+    type Err = InputError;
+
+    fn from_str(text: &str) -> Result<Rule, InputError> {
+        let mut written = Written::default();
+        write_rule(&mut written, &Source::new("--rule", text));
+        one(&written, "rule", &RULE, |reader, table| rule(reader, table, None))
+    }
+}
+
+impl Default for Config {
+    /// That of a file which says nothing, not even a link.
+    fn default() -> Config {
+        Written::default()
+            .read(|reader, document, _| table(reader, document, Vec::new()))
+            .expect("defaults can be used")
+    }
+}
+
+/// The table `[proxy]`.
+fn table(reader: &mut Reader, file: &DeTable<'_>, links: Vec<Via>) -> Config {
+    let none = DeTable::new();
+    let table = file.get("proxy").and_then(|value| reader.table(&PROXY, value));
+    proxy(reader, &table.unwrap_or_else(|| Table::new(&PROXY, &none, 0..0)), links)
+}
+
+fn config(reader: &mut Reader, entries: &DeTable<'_>, first_line: Range<usize>) -> Config {
+    let file = reader.check(&FILE, entries, first_line.clone(), None);
+    let mut links: Vec<Via> = Vec::new();
+    for value in reader.array(&file, "link") {
+        let Some(table) = reader.table(&LINK, value) else { continue };
+        let Some(via) = link(reader, &table) else { continue };
+        if links.iter().any(|known| known.interface == via.interface) {
+            let message = format!("two links have the interface `{}`", via.interface);
+            reader.wrong(table.place("interface"), message, "again here", "");
         }
-        if reader.array(&file, "link").is_empty() {
-            let help = "as in:\n[[link]]\ninterface = \"wlan0\"";
-            reader.wrong(first_line, "a proxy needs a link", "no `[[link]]` in this file", help);
-        }
-        if let Some(table) = file.get("proxy").and_then(|value| reader.table(&PROXY, value)) {
-            proxy(reader, &table, &mut config);
-        }
-        let rules = reader.array(&file, "rule");
-        for value in rules.iter().take(MOST_RULES) {
-            let Some(table) = reader.table(&RULE, value) else { continue };
-            if let Some(rule) = rule(reader, &table, &config) {
-                config.policies.rules.push(rule);
-            }
-        }
-        if let Some(value) = rules.get(MOST_RULES) {
-            let message = format!("{} rules: at most {MOST_RULES} are allowed", rules.len());
-            reader.wrong(value.span(), message, "the first too many", "");
-        }
-        // What concerns several keys.
-        if reader.errors.is_empty()
-            && let Err(error) = config.check()
-        {
-            let key = error.key().zip(file.get(error.table()));
-            let of_key = key.and_then(|(key, table)| Some(reader.table(&PROXY, table)?.place(key)));
-            let place = of_key.unwrap_or_else(|| file.place(error.table()));
-            reader.wrong(place, error.to_string(), "here", "");
-        }
-        config
-    })
+        links.push(via);
+    }
+    if reader.array(&file, "link").is_empty() {
+        let help = "as in:\n[[link]]\ninterface = \"wlan0\"\nor --via wlan0";
+        reader.wrong(first_line, "a proxy needs a link", "no `[[link]]` in this file", help);
+    }
+    let mut config = table(reader, entries, links);
+    let rules = reader.array(&file, "rule");
+    for value in rules.iter().take(MOST_RULES) {
+        let Some(table) = reader.table(&RULE, value) else { continue };
+        config.policies.rules.extend(rule(reader, &table, Some(&config.via)));
+    }
+    if let Some(value) = rules.get(MOST_RULES) {
+        let message = format!("{} rules: at most {MOST_RULES} are allowed", rules.len());
+        reader.wrong(value.span(), message, "the first too many", "");
+    }
+    // What concerns several keys.
+    if reader.errors.is_empty()
+        && let Err(error) = config.check()
+    {
+        let key = error.key().zip(file.get(error.table()));
+        let of_key = key.and_then(|(key, table)| Some(reader.table(&PROXY, table)?.place(key)));
+        let place = of_key.unwrap_or_else(|| file.place(error.table()));
+        reader.wrong(place, error.to_string(), "here", "");
+    }
+    config
 }
 
 /// A text that something else parses; its mistakes are placed at the text.
@@ -239,7 +331,7 @@ fn parsed<T, E: ToString>(
 }
 
 /// A list of texts.
-fn texts<'t>(reader: &mut Reader, table: &Table<'t>, key: &str) -> Vec<&'t Value<'t>> {
+fn texts<'a>(reader: &mut Reader, table: &'a Table<'_>, key: &str) -> Vec<&'a Value<'a>> {
     let Some(value) = table.get(key) else { return Vec::new() };
     match value.get_ref().as_array() {
         Some(list) => list.iter().collect(),
@@ -253,127 +345,125 @@ fn texts<'t>(reader: &mut Reader, table: &Table<'t>, key: &str) -> Vec<&'t Value
 
 fn link(reader: &mut Reader, table: &Table<'_>) -> Option<Via> {
     let mut via = parsed(reader, table.get("interface")?, Via::new)?;
-    via.metered = reader.switch(table, "metered").unwrap_or(false);
-    via.backup = reader.switch(table, "backup").unwrap_or(false);
+    via.metered = reader.switch(table, "metered").unwrap_or_default();
+    via.backup = reader.switch(table, "backup").unwrap_or_default();
     via.gateway = table
         .get("gateway")
         .and_then(|value| parsed(reader, value, |text| text.parse().map_err(|_| "expected an IP address")));
-    via.price = reader.number(table, "price", (0.0, 1e12));
+    via.price = reader.number(table, "price");
     via.rate = table.get("rate").and_then(|value| reader.quantity(value, "20 Mbit/s", units::rate));
     via.quota = table.get("quota").and_then(|value| parsed(reader, value, str::parse));
     Some(via)
 }
 
-fn policy(reader: &mut Reader, value: &Value<'_>, links: &[Via]) -> Option<Policy> {
+/// A policy; of links that are known, it names no other.
+fn policy(reader: &mut Reader, value: &Value<'_>, links: Option<&[Via]>) -> Option<Policy> {
     parsed(reader, value, |text| {
         let policy: Policy = text.parse()?;
-        policy.check(links)?;
+        links.map_or(Ok(()), |links| policy.check(links))?;
         Ok::<_, PolicyError>(policy)
     })
 }
 
-fn rule(reader: &mut Reader, table: &Table<'_>, config: &Config) -> Option<Rule> {
-    let mut rule = Rule::new(policy(reader, table.get("policy")?, &config.via)?);
+fn rule(reader: &mut Reader, table: &Table<'_>, links: Option<&[Via]>) -> Option<Rule> {
+    let mut rule = Rule::new(policy(reader, table.get("policy")?, links)?);
     for key in ["to", "port", "dscp"] {
         for value in texts(reader, table, key) {
             parsed(reader, value, |text| rule.add(key, text));
         }
     }
-    if let Some(bytes) = reader.bytes_within(table, "size", (1, 1 << 50)) {
-        rule.size = bytes;
-    }
+    rule.size = reader.bytes(table, "size").unwrap_or_default();
     Some(rule)
 }
 
-fn proxy(reader: &mut Reader, table: &Table<'_>, config: &mut Config) {
-    if let Some(listen) = table.get("listen").and_then(|value| socket(reader, value)) {
-        config.listen = listen;
-    }
+/// Without links nothing is asked of the policy.
+fn proxy(reader: &mut Reader, table: &Table<'_>, via: Vec<Via>) -> Config {
+    const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+    let folder = reader.folder.clone();
+    let mut access = Access::default();
     for value in texts(reader, table, "allow") {
         let network = parsed(reader, value, |text| {
             text.parse::<IpNet>().map_err(|_| "expected a network such as 192.168.0.0/16")
         });
-        config.access.allow.extend(network);
+        access.allow.extend(network);
     }
     if let Some(value) = table.get("users") {
-        let folder = reader.folder.clone();
-        let found = parsed(reader, value, |text| users::read(&folder.join(text)));
-        config.access.users = found.unwrap_or_default();
+        access.users = parsed(reader, value, |text| users::read(&folder.join(text))).unwrap_or_default();
     }
-    if let Some(value) = table.get("policy") {
-        let found = policy(reader, value, &config.via);
-        config.policies.other = found.unwrap_or_default();
-    }
-    if let Some(value) = table.get("congestion") {
-        let known = |text: &str| ropewalk_engine::congestion::builtin().parse(text).map(|_| text.to_string());
-        if let Some(name) = parsed(reader, value, known) {
-            config.congestion = name;
-        }
-    }
+    let links = Some(via.as_slice()).filter(|links| !links.is_empty());
+    let other = table.get("policy").and_then(|value| policy(reader, value, links));
+    let known = |text: &str| ropewalk_engine::congestion::builtin().parse(text).map(|_| text.to_string());
     let openings =
         [("nearest", OpeningLink::Nearest), ("remember", OpeningLink::Remember), ("race", OpeningLink::Race)];
-    config.open_on = reader.choice(table, "open-on", &openings).unwrap_or_default();
-    config.early_join = reader.choice(table, "join", &[("early", true), ("late", false)]).unwrap_or(true);
-    let port = reader.integer(table, "transparent-port", (1, 65_535)).unwrap_or(1081);
-    if let Some(value) = table.get("transparent") {
-        let checked = |text: &str| Via::new(text).map(|via| via.interface);
-        config.transparent = parsed(reader, value, checked).map(|interface| (interface, port as u16));
+    let port = reader.integer(table, "transparent-port").unwrap_or_default() as u16;
+    let interface = |text: &str| Via::new(text).map(|via| via.interface);
+    let page_of = |text: &str| captive::check_target(text).map(|_| text.to_string());
+    Config {
+        listen: table.get("listen").and_then(|value| socket(reader, value)).unwrap_or(NOWHERE),
+        access,
+        policies: Policies { rules: Vec::new(), other: other.unwrap_or_default() },
+        usage: folder.join(table.get("usage").and_then(|value| reader.text(value)).unwrap_or_default()),
+        transparent: table
+            .get("transparent")
+            .and_then(|value| parsed(reader, value, interface))
+            .map(|interface| (interface, port)),
+        congestion: table
+            .get("congestion")
+            .and_then(|value| parsed(reader, value, known))
+            .unwrap_or_default(),
+        open_on: reader.choice(table, "open-on", &openings).unwrap_or_default(),
+        early_join: reader.choice(table, "join", &[("early", true), ("late", false)]).unwrap_or_default(),
+        mtu: reader.integer(table, "mtu").unwrap_or_default() as u32,
+        most_flows: reader.integer(table, "connections").unwrap_or_default() as usize,
+        connect_timeout: duration(reader, table, "connect-timeout"),
+        probe: table.get("probe").and_then(|value| socket(reader, value)),
+        probe_budget: reader.bytes(table, "probe-budget").unwrap_or_default(),
+        captive_check: table.get("captive-check").and_then(|value| parsed(reader, value, page_of)),
+        drain: duration(reader, table, "drain"),
+        status: status(reader, table, "proxy"),
+        metrics: table.get("metrics").and_then(|value| loopback(reader, value)),
+        gateway: gateway(reader, table),
+        page: page(reader, table),
+        fixed: table.fixed(),
+        via,
     }
-    if let Some(mtu) = reader.integer(table, "mtu", (576, 65_535)) {
-        config.mtu = mtu as u32;
-    }
-    if let Some(most) = reader.integer(table, "connections", (1, 1_000_000)) {
-        config.most_flows = most as usize;
-    }
-    for (key, time) in [("connect-timeout", &mut config.connect_timeout), ("drain", &mut config.drain)] {
-        if let Some(nanos) = reader.time(table, key) {
-            *time = Duration::from_nanos(nanos);
+}
+
+/// The gateway that connects to servers for the proxy.
+fn gateway(reader: &mut Reader, table: &Table<'_>) -> Option<Gateway> {
+    let ready = reader.integer(table, "gateway-ready").unwrap_or_default() as usize;
+    let early = reader.switch(table, "gateway-early").unwrap_or_default();
+    let Some(value) = table.get("gateway") else {
+        let others = PROXY.fields.iter().map(|field| field.name).filter(|name| name.starts_with("gateway-"));
+        for key in others.filter(|key| table.has(key)) {
+            reader.wrong(table.place(key), format!("`{key}` goes with `gateway`"), "no gateway is named", "");
         }
-    }
-    config.probe = table.get("probe").and_then(|value| socket(reader, value));
-    if let Some(budget) = reader.bytes_within(table, "probe-budget", (1, 1 << 40)) {
-        config.probe_budget = budget;
-    }
-    if let Some(value) = table.get("captive-check") {
-        let checked = |text: &str| captive::check_target(text).map(|_| text.to_string());
-        config.captive_check = parsed(reader, value, checked);
-    }
-    if let Some(address) = table.get("gateway").and_then(|value| socket(reader, value)) {
-        let folder = reader.folder.clone();
-        let load = |text: &str| Cookie::load(&folder.join(text));
-        let cookie = table.get("gateway-cookie").and_then(|value| parsed(reader, value, load));
-        let path = |key| table.get(key).and_then(|value| Some((value, value.get_ref().as_str()?)));
-        let tls = match (path("gateway-key"), path("gateway-certificate")) {
-            (Some((key, name)), Some((_, other))) => {
-                let loaded = Connector::load(&folder.join(name), &folder.join(other));
-                loaded.map_err(|error| reader.wrong(key.span(), error.to_string(), "here", "")).ok()
-            }
-            (None, None) => None,
-            _ => {
-                let message = "`gateway-key` and `gateway-certificate` go together, and are texts";
-                reader.wrong(table.place("gateway"), message, "TLS with this gateway", "");
-                None
-            }
-        };
-        let ready = reader.integer(table, "gateway-ready", (0, MOST_READY)).unwrap_or(0) as usize;
-        let early = reader.switch(table, "gateway-early").unwrap_or(false);
-        config.gateway = Some(Gateway { address, cookie, tls, ready, early });
-    } else if table.get("gateway-cookie").is_some() {
-        let message = "`gateway-cookie` goes with `gateway`";
-        reader.wrong(table.place("gateway-cookie"), message, "no gateway is named", "");
-    }
-    if let Some(path) = table.get("usage").and_then(|value| reader.text(value)) {
-        config.usage = reader.folder.join(path);
-    }
-    if let Some(location) = status(reader, table) {
-        config.status = location;
-    }
-    config.metrics = table.get("metrics").and_then(|value| loopback(reader, value));
-    config.page = page(reader, table);
+        return None;
+    };
+    let address = socket(reader, value)?;
+    let folder = reader.folder.clone();
+    let load = |text: &str| Cookie::load(&folder.join(text));
+    let cookie = table.get("gateway-cookie").and_then(|value| parsed(reader, value, load));
+    let path = |key| table.get(key).and_then(|value| Some((value, value.get_ref().as_str()?)));
+    let tls = match (path("gateway-key"), path("gateway-certificate")) {
+        (Some((key, name)), Some((_, other))) => {
+            let loaded = Connector::load(&folder.join(name), &folder.join(other));
+            loaded.map_err(|error| reader.wrong(key.span(), error.to_string(), "here", "")).ok()
+        }
+        (None, None) => None,
+        _ => {
+            let message = "`gateway-key` and `gateway-certificate` go together, and are texts";
+            reader.wrong(table.place("gateway"), message, "TLS with this gateway", "");
+            None
+        }
+    };
+    Some(Gateway { address, cookie, tls, ready, early })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::proxy::policy::Mode;
     use crate::status::Location;

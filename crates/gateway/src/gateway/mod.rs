@@ -12,9 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ropewalk_engine::{SECOND, scheduler};
 use ropewalk_settings::diagnostic::InputError;
-use ropewalk_tokio::{ConnectionConfig, EndpointConfig, MptcpStream, Network, default_config};
+use ropewalk_tokio::{ConnectionConfig, EndpointConfig, MptcpStream, Network};
 use tokio::signal::unix::Signal;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -88,35 +87,7 @@ pub struct Listener {
     pub proxy_protocol: Option<ProxyProtocol>,
 }
 
-/// The settings of connections for which nothing else is said: those of [`default_config`], and keep-alive probes, so that a
-/// client that vanished is noticed after two minutes.
-pub fn default_connection() -> ConnectionConfig {
-    let mut config = default_config();
-    config.scheduler = scheduler::builtin().parse(scheduler::PRODUCT_DEFAULT).expect("it is built in");
-    config.tcp.keep_alive.idle = Some(60 * SECOND);
-    config.tcp.keep_alive.interval = 10 * SECOND;
-    config.tcp.keep_alive.probes = 6;
-    config
-}
-
 impl Listener {
-    /// A listener for which nothing else is said.
-    pub fn new(listen: SocketAddr, service: impl Into<Service>) -> Listener {
-        Listener {
-            name: listen.to_string(),
-            listen,
-            addresses: Vec::new(),
-            service: service.into(),
-            connection: default_connection(),
-            max_connections: 10_000,
-            backlog: 1024,
-            connect_timeout: Duration::from_secs(5),
-            retries: 0,
-            announce: true,
-            proxy_protocol: None,
-        }
-    }
-
     /// Every address and port of it.
     pub fn sockets(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         let port = self.listen.port();
@@ -144,37 +115,22 @@ pub struct Settings {
     pub metrics: Option<SocketAddr>,
     /// The status page.
     pub page: Option<Page>,
+    /// What can't be changed while the gateway runs: keys and their values.
+    pub fixed: Vec<(&'static str, String)>,
+}
+
+/// The first key whose values differ.
+pub(crate) fn difference(
+    old: &[(&'static str, String)],
+    new: &[(&'static str, String)],
+) -> Option<&'static str> {
+    old.iter().zip(new).find(|(old, new)| old != new).map(|(old, _)| old.0)
 }
 
 impl Settings {
-    /// A gateway for which nothing else is said.
-    pub fn new(listeners: Vec<Listener>) -> Settings {
-        let endpoint = EndpointConfig { backlog: 1024, max_connections: 20_000, ..EndpointConfig::default() };
-        let drain = Duration::from_secs(30);
-        Settings {
-            listeners,
-            cores: 1,
-            endpoint,
-            drain,
-            memory: 1 << 30,
-            status: Location::default_of("gateway"),
-            metrics: None,
-            page: None,
-        }
-    }
-
-    /// What differs from other settings and can't be changed while the gateway runs.
+    /// The key of what differs from other settings and can't be changed while the gateway runs.
     pub fn needs_restart(&self, other: &Settings) -> Option<&'static str> {
-        let rows = [
-            ("cores", self.cores != other.cores),
-            ("connections", self.endpoint.max_connections != other.endpoint.max_connections),
-            ("half-open", self.endpoint.backlog != other.endpoint.backlog),
-            ("memory", self.memory != other.memory),
-            ("status", self.status != other.status),
-            ("metrics", self.metrics != other.metrics),
-            ("page", self.page != other.page),
-        ];
-        rows.into_iter().find(|(_, differs)| *differs).map(|(key, _)| key)
+        difference(&self.fixed, &other.fixed)
     }
 
     /// The set-up that they need.

@@ -12,6 +12,7 @@ use super::policy::{Policies, PolicyError};
 use super::remote::Gateway;
 use super::uplinks::MOST_LINKS;
 use super::via::Via;
+use crate::gateway::difference;
 use crate::page::{Page, PageError};
 use crate::status::Location;
 
@@ -96,33 +97,8 @@ pub struct Config {
     pub gateway: Option<Gateway>,
     /// The status page.
     pub page: Option<Page>,
-}
-
-impl Default for Config {
-    fn default() -> Config {
-        Config {
-            listen: ([127, 0, 0, 1], 1080).into(),
-            via: Vec::new(),
-            access: Access::default(),
-            policies: Policies::default(),
-            usage: PathBuf::from("/var/lib/ropewalk/usage.json"),
-            transparent: None,
-            congestion: "cubic".into(),
-            open_on: OpeningLink::default(),
-            early_join: true,
-            mtu: 1500,
-            most_flows: 4096,
-            connect_timeout: Duration::from_secs(15),
-            probe: None,
-            probe_budget: 1 << 20,
-            captive_check: None,
-            drain: Duration::from_secs(30),
-            status: Location::default_of("proxy"),
-            metrics: None,
-            gateway: None,
-            page: None,
-        }
-    }
+    /// What can't be changed while the proxy runs: keys and their values.
+    pub fixed: Vec<(&'static str, String)>,
 }
 
 /// A configuration that can't be used.
@@ -189,18 +165,10 @@ impl Config {
     pub fn needs_restart(&self, other: &Config) -> Option<&'static str> {
         let interfaces =
             |config: &Config| -> Vec<String> { config.via.iter().map(|via| via.interface.clone()).collect() };
-        let rows = [
-            ("the links' interfaces", interfaces(self) != interfaces(other)),
-            ("`listen`", self.listen != other.listen),
-            ("`transparent`", self.transparent != other.transparent),
-            ("`mtu`", self.mtu != other.mtu),
-            ("`connections`", self.most_flows != other.most_flows),
-            ("`usage`", self.usage != other.usage),
-            ("`status`", self.status != other.status),
-            ("`metrics`", self.metrics != other.metrics),
-            ("`page`", self.page != other.page),
-        ];
-        rows.into_iter().find(|(_, differs)| *differs).map(|(what, _)| what)
+        if interfaces(self) != interfaces(other) {
+            return Some("the links' interfaces");
+        }
+        difference(&self.fixed, &other.fixed)
     }
 
     /// Checks it.

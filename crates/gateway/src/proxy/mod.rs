@@ -67,7 +67,7 @@ pub use self::config::{Access, Config, ConfigError, OpeningLink};
 pub use self::policy::{Policies, Policy, Rule};
 pub use self::remote::{Gateway, MOST_READY};
 pub use self::serve::Server;
-pub use self::via::{Via, ViaError, ViaProblem};
+pub use self::via::{InterfaceError, Via};
 
 /// How often interfaces are looked at without a message that they have changed.
 const INTERVAL: Duration = Duration::from_secs(5);

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use ropewalk_engine::registry::SpecError;
-use ropewalk_settings::units;
 
 use super::link::Link;
 use super::via::Via;
@@ -251,42 +250,12 @@ fn code_point(text: &str) -> Option<u8> {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleError {
-    /// No `then`.
-    #[error("`{0}`: expected CONDITIONS then POLICY, e.g. `port=22 then smallest-delay`")]
-    Form(String),
-    /// A condition that there isn't.
-    #[error("`{0}` is unknown; expected to=, port=, size= or dscp=")]
-    Condition(String),
     /// Not ports.
     #[error("`{0}` is no port or range of ports")]
     Ports(String),
-    /// Not a size.
-    #[error("`{0}` is no size, e.g. 1MiB")]
-    Size(String),
     /// Not a code point.
     #[error("`{0}` is no DSCP; expected 0 to 63, or a name such as ef, af41, cs1, le")]
     Dscp(String),
-    /// Its policy.
-    #[error(transparent)]
-    Policy(#[from] PolicyError),
-}
-
-impl FromStr for Rule {
-    type Err = RuleError;
-
-    fn from_str(text: &str) -> Result<Rule, RuleError> {
-        let Some((conditions, policy)) = text.split_once(" then ") else {
-            return Err(RuleError::Form(text.to_string()));
-        };
-        let mut rule = Rule::new(policy.trim().parse::<Policy>()?);
-        for condition in conditions.split_whitespace() {
-            let Some((key, list)) = condition.split_once('=') else {
-                return Err(RuleError::Condition(condition.to_string()));
-            };
-            list.split(',').try_for_each(|item| rule.add(key, item))?;
-        }
-        Ok(rule)
-    }
 }
 
 impl Rule {
@@ -295,7 +264,7 @@ impl Rule {
         Rule { to: Vec::new(), ports: Vec::new(), dscp: Vec::new(), size: 0, policy }
     }
 
-    /// Adds to a condition: `to`, `port`, `size` or `dscp`.
+    /// Adds to a condition: `to`, `port`, or else `dscp`.
     ///
     /// # Errors
     /// If it can't be one.
@@ -309,12 +278,10 @@ impl Rule {
                     _ => return Err(RuleError::Ports(item.to_string())),
                 }
             }
-            "size" => self.size = units::bytes(item).map_err(|_| RuleError::Size(item.to_string()))?,
-            "dscp" => {
+            _ => {
                 let point = code_point(&item.to_ascii_lowercase());
                 self.dscp.push(point.ok_or_else(|| RuleError::Dscp(item.to_string()))?);
             }
-            _ => return Err(RuleError::Condition(format!("{condition}={item}"))),
         }
         Ok(())
     }
@@ -548,14 +515,14 @@ mod tests {
     #[test]
     fn mistakes_in_rules_are_named() {
         for (text, expected) in [
-            ("port=22", "expected CONDITIONS then POLICY"),
+            ("port=22", "--rule:1:1: a `rule` needs `policy`"),
             ("port=ssh then redundant", "`ssh` is no port"),
             ("port=9-2 then redundant", "`9-2` is no port"),
-            ("color=red then redundant", "`color=red` is unknown"),
-            ("size=big then redundant", "`big` is no size"),
+            ("color=red then redundant", "unknown key `color` in a `rule`"),
+            ("size=big then redundant", "--rule:1:6: "),
             ("dscp=64 then redundant", "`64` is no DSCP"),
             ("dscp=af44 then redundant", "`af44` is no DSCP"),
-            ("red then redundant", "`red` is unknown"),
+            ("red then redundant", "unknown key `red`"),
             ("port=1 then load-balance 70", "a share for each --via"),
             ("port=1 then fastets", "or one of fastest"),
         ] {

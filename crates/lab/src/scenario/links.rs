@@ -11,7 +11,7 @@ use ropewalk_settings::units;
 use ropewalk_sim::{Bottleneck, Metered, PathSpec};
 
 use super::ScenarioReader;
-use super::draft::{CODEL, LinkDraft, MOST_PATHS, MTU_RANGE, QueueDraft, link_state};
+use super::draft::{CODEL, LinkDraft, MOST_PATHS, QueueDraft, link_state};
 use super::inline::drafts_of;
 use super::phrase::{self, LEAST_PERIOD};
 use super::preset::PRESETS;
@@ -55,7 +55,7 @@ impl ScenarioReader {
         for value in values.iter().take(MOST_PATHS) {
             let Some(table) = self.table(&PATH, value) else { continue };
             let name = self.name(&table, found.iter().map(|known| known.name.as_str()));
-            let mtu = self.bytes_within(&table, "mtu", MTU_RANGE).unwrap_or(1500) as u32;
+            let mtu = self.bytes(&table, "mtu").unwrap_or(1500) as u32;
             let (up, down) = self.directions(&table, mtu, false);
             let backup = self.switch(&table, "backup").unwrap_or(false);
             let bottleneck = self.bottleneck_of(&table, bottlenecks);
@@ -207,7 +207,7 @@ impl ScenarioReader {
         draft.loss = table.get("loss").and_then(|value| self.loss(value));
         draft.queue = table.get("queue").and_then(|value| self.queue(value));
         draft.duplicate = self.probability(table, "duplicate");
-        draft.overhead = self.bytes_within(table, "overhead", (0, 1000)).map(|bytes| bytes as u32);
+        draft.overhead = self.bytes(table, "overhead").map(|bytes| bytes as u32);
         draft.netem_limit = self.switch(table, "netem-limit");
         if table.get("changes").is_some() {
             let changes = self.array(table, "changes").iter().flat_map(|value| self.change(value));
@@ -258,7 +258,7 @@ impl ScenarioReader {
         let table = self.table(&GENERATOR, value)?;
         let mean = self.quantity(table.get("mean")?, "12 Mbit/s", units::rate)?;
         let mut plan = Cellular::new(mean);
-        if let Some(variation) = self.number(&table, "variation", (0.0, 2.0)) {
+        if let Some(variation) = self.number(&table, "variation") {
             plan.variation = variation;
         }
         if let Some(memory) = self.time(&table, "memory") {
@@ -271,7 +271,7 @@ impl ScenarioReader {
         if let Some(length) = self.time(&table, "length") {
             plan.length = length;
         }
-        if let Some(seed) = self.integer(&table, "seed", (0, u64::MAX)) {
+        if let Some(seed) = self.integer(&table, "seed") {
             plan.seed = seed;
         }
         let packets = u128::from(mean) * u128::from(plan.length) / 12_000_000_000_000;

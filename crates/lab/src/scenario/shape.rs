@@ -5,7 +5,8 @@ use ropewalk_settings::schema::{any_of, object, probability, quantity};
 use ropewalk_settings::shape::{Field, Kind, Shape, key, required};
 use serde_json::{Value, json};
 
-use super::draft::MOST_PATHS;
+use super::draft::{MOST_PATHS, MTU_RANGE};
+use super::traffic::{BUFFER_RANGE, MOST_BYTES};
 
 /// `"100 packets"`, `"64 KiB"`, `"200 ms"`, or a table.
 fn queue() -> Value {
@@ -26,6 +27,10 @@ fn trace() -> Value {
 const QUEUE: Kind = Kind::Own(queue);
 const LOSSES: Kind = Kind::Own(loss);
 const TRACE: Kind = Kind::Own(trace);
+const MTU: Kind = Kind::Bytes(MTU_RANGE.0, MTU_RANGE.1);
+const BUFFER: Kind = Kind::Bytes(BUFFER_RANGE.0, BUFFER_RANGE.1);
+const FLOW_SIZE: Kind = Kind::Bytes(1, MOST_BYTES);
+const REQUEST: Kind = Kind::Bytes(1, 1 << 20);
 const TIMES: Kind = Kind::Choice(&["pareto", "exponential"]);
 const DIRECTIONS: Kind = Kind::Choice(&["download", "upload"]);
 
@@ -42,7 +47,7 @@ macro_rules! link_fields {
             key("queue", QUEUE, "The queue before the link, in packets, bytes or time at the link's rate. Default: one bandwidth-delay product, at least 64 packets"),
             key("netem-limit", Kind::Switch, "Whether a limit in packets counts all that hasn't arrived yet, as netem's `limit` does where it has rate and delay. Default: false"),
             key("duplicate", Kind::Probability, "Probability that a packet is delivered twice. Default: 0"),
-            key("overhead", Kind::BytesOrNone, "Bytes added to each packet's IP length when the rate is counted (38 for Ethernet with preamble and gap). Default: 0 B"),
+            key("overhead", Kind::BytesOrNone(1000), "Bytes added to each packet's IP length when the rate is counted (38 for Ethernet with preamble and gap). Default: 0 B"),
             key("changes", Kind::Tables(&CHANGE), "Scheduled changes")
         ]
     };
@@ -78,7 +83,7 @@ pub const PATH: Shape = Shape {
         ),
         UP,
         DOWN,
-        key("mtu", Kind::Bytes, "Largest IP packet, 576 B to 65535 B. Default: 1500 B"),
+        key("mtu", MTU, "Largest IP packet, 576 B to 65535 B. Default: 1500 B"),
         key("backup", Kind::Switch, "Whether it is used only when no other path works. Default: false"),
         key("bottleneck", Kind::Text, "Name of the shared link that it runs through"),
         key("metered", Kind::Switch, "Whether its bytes cost something. Default: only with a `price`"),
@@ -177,14 +182,14 @@ pub const WORKLOADS: &[Shape] = &[
     Shape {
         name: "flow",
         summary: "One flow; the metric is its completion time",
-        fields: &[required("size", Kind::Bytes, "Its size")],
+        fields: &[required("size", FLOW_SIZE, "Its size")],
     },
     Shape {
         name: "flows",
         summary: "Several flows at once, each on a connection of its own",
         fields: &[
             required("count", Kind::Integer(1, 100_000), "How many"),
-            required("size", Kind::Bytes, "Size of each"),
+            required("size", FLOW_SIZE, "Size of each"),
         ],
     },
     Shape {
@@ -197,7 +202,7 @@ pub const WORKLOADS: &[Shape] = &[
                 "Sizes of the objects, in the order in which they are asked for",
             ),
             key("connections", Kind::Integer(1, 1000), "Connections. Default: 6"),
-            key("request", Kind::Bytes, "Bytes of a request. Default: 400 B"),
+            key("request", REQUEST, "Bytes of a request. Default: 400 B"),
             key(
                 "persistent",
                 Kind::Switch,
@@ -209,7 +214,7 @@ pub const WORKLOADS: &[Shape] = &[
         name: "cbr",
         summary: "Frames at a constant rate; the metric is each frame's delay",
         fields: &[
-            required("frame", Kind::Bytes, "Bytes per frame"),
+            required("frame", Kind::Bytes(1, 1 << 30), "Bytes per frame"),
             required("rate", Kind::Rate, "Application rate"),
             required("duration", Kind::Time, "How long"),
             key(
@@ -228,8 +233,8 @@ pub const WORKLOADS: &[Shape] = &[
         name: "request-response",
         summary: "Exchanges one after another on one connection; the metric is each one's time",
         fields: &[
-            key("request", Kind::Bytes, "Bytes of a request. Default: 400 B"),
-            required("response", Kind::Bytes, "Bytes of a response"),
+            key("request", REQUEST, "Bytes of a request. Default: 400 B"),
+            required("response", FLOW_SIZE, "Bytes of a response"),
             required("count", Kind::Integer(1, 1_000_000), "How many"),
             key("think", Kind::Time, "Pause between them. Default: 0 s"),
         ],
@@ -263,7 +268,7 @@ pub const BACKGROUNDS: &[Shape] = &[
         fields: background_fields!(
             CONGESTION,
             required("packets-per-second", Kind::Number(0.001, 1e6), "Mean packets per second"),
-            key("packet", Kind::Bytes, "Bytes per packet. Default: 1000 B")
+            key("packet", Kind::Bytes(1, 65_535), "Bytes per packet. Default: 1000 B")
         ),
     },
     Shape {
@@ -271,7 +276,7 @@ pub const BACKGROUNDS: &[Shape] = &[
         summary: "TCP flows of a size, one after another",
         fields: background_fields!(
             CONGESTION,
-            required("size", Kind::Bytes, "Bytes per flow"),
+            required("size", FLOW_SIZE, "Bytes per flow"),
             key("pause", Kind::Time, "Idle time between flows. Default: 0 s"),
             key(
                 "times",
@@ -280,7 +285,7 @@ pub const BACKGROUNDS: &[Shape] = &[
             ),
             key(
                 "receive-buffer",
-                Kind::Bytes,
+                BUFFER,
                 "Fixed receive buffer of its hosts, 4096 B at least. Default: growing, as the system has it"
             )
         ),
@@ -290,7 +295,7 @@ pub const BACKGROUNDS: &[Shape] = &[
         summary: "UDP on/off",
         fields: background_fields!(
             required("rate", Kind::Rate, "Rate while on"),
-            key("packet", Kind::Bytes, "Mean packet. Default: 1000 B"),
+            key("packet", Kind::Bytes(64, 65_535), "Mean packet. Default: 1000 B"),
             required("on", Kind::Time, "Mean on time"),
             key("on-shape", TIMES, "Their distribution; Pareto has shape 1.5. Default: pareto"),
             required("off", Kind::Time, "Mean off time"),
@@ -309,8 +314,8 @@ pub const END: Shape = Shape {
             Kind::Choice(&["linux-6.18", "linux-3.14", "ns-3"]),
             "A system: the lines of its profile (docs/hosts.md); other keys replace its parts. Default: linux-6.18",
         ),
-        key("send-buffer", Kind::Bytes, "Connection-level send buffer. Default: 4 MiB"),
-        key("receive-buffer", Kind::Bytes, "Connection-level receive buffer. Default: 6 MiB"),
+        key("send-buffer", BUFFER, "Connection-level send buffer. Default: 4 MiB"),
+        key("receive-buffer", BUFFER, "Connection-level receive buffer. Default: 6 MiB"),
         key("autotune", Kind::Switch, "Whether buffers start small and grow as Linux's do. Default: true"),
         key("checksum", Kind::Switch, "DSS checksums. Default: false"),
         key("ecn", Kind::Switch, "ECN. Default: false"),
@@ -370,7 +375,7 @@ pub const END: Shape = Shape {
         ),
         key(
             "initial-receive-space",
-            Kind::Bytes,
+            Kind::Bytes(1, 1 << 30),
             "How far a growing receive window opens before anything is read. Default: 64 KiB",
         ),
         key("quick-acks", Kind::Integer(0, 1000), "ACKs sent at once at the start. Default: 16"),
@@ -386,7 +391,7 @@ pub const END: Shape = Shape {
         ),
         key(
             "receive-segment-memory",
-            Kind::Bytes,
+            Kind::BytesOrNone(1 << 20),
             "Memory of one full segment in the receive buffer; half of it is taken of the window. Default: 0 B, as much as its payload",
         ),
         key(
@@ -396,7 +401,7 @@ pub const END: Shape = Shape {
         ),
         key(
             "send-segment-memory",
-            Kind::Bytes,
+            Kind::BytesOrNone(1 << 20),
             "Memory of one full segment in the send buffer of Multipath TCP, whose size then counts memory, whatever `buffers` says. Default: 0 B, `buffers` decides",
         ),
         key("cubic", Kind::Choice(&["rfc", "linux-3.14"]), "What `cubic` means here. Default: rfc"),

@@ -17,7 +17,7 @@ const DIRECTION_WORDS: &[(&str, Direction)] =
     &[("download", Direction::Download), ("upload", Direction::Upload)];
 
 /// Most bytes of a workload: 1 TiB.
-const MOST_BYTES: u64 = 1 << 40;
+pub(super) const MOST_BYTES: u64 = 1 << 40;
 
 /// Least and most of a buffer, bytes.
 pub const BUFFER_RANGE: (u64, u64) = (4096, 1 << 32);
@@ -37,25 +37,23 @@ impl ScenarioReader {
     }
 
     fn workload_of(&mut self, table: &Table<'_>) -> Option<Workload> {
-        let request = |reader: &mut Self| {
-            Some(reader.bytes_within(table, "request", (1, 1 << 20)).unwrap_or(400) as u32)
-        };
+        let request = |reader: &mut Self| Some(reader.bytes(table, "request").unwrap_or(400) as u32);
         match table.shape.name {
             "flow" => Some(Workload::Flow { bytes: self.size(table, "size")? }),
             "flows" => {
-                let count = self.integer(table, "count", (1, 100_000))? as u32;
+                let count = self.integer(table, "count")? as u32;
                 let bytes = self.size(table, "size")?;
                 self.total(table, u128::from(bytes) * u128::from(count));
                 Some(Workload::Flows { count, bytes })
             }
             "web" => {
                 let objects = self.sizes(table, "objects")?;
-                let connections = self.integer(table, "connections", (1, 1000)).unwrap_or(6) as u32;
+                let connections = self.integer(table, "connections").unwrap_or(6) as u32;
                 let persistent = self.switch(table, "persistent").unwrap_or(true);
                 Some(Workload::Web { objects, connections, request: request(self)?, persistent })
             }
             "cbr" => Some(Workload::Cbr {
-                frame: self.bytes_within(table, "frame", (1, 1 << 30))? as u32,
+                frame: self.bytes(table, "frame")? as u32,
                 rate: self.quantity(table.get("rate")?, "1 Mbit/s", units::rate)?,
                 duration: self.some_time(table, "duration")?,
                 deadline: match table.get("deadline") {
@@ -66,7 +64,7 @@ impl ScenarioReader {
             "bulk" => Some(Workload::Bulk { duration: self.some_time(table, "duration")? }),
             _ => {
                 let response = self.size(table, "response")?;
-                let count = self.integer(table, "count", (1, 1_000_000))? as u32;
+                let count = self.integer(table, "count")? as u32;
                 self.total(table, u128::from(response) * u128::from(count));
                 let think = self.time(table, "think").unwrap_or(0);
                 Some(Workload::RequestResponse { request: request(self)?, response, count, think })
@@ -75,7 +73,7 @@ impl ScenarioReader {
     }
 
     fn size(&mut self, table: &Table<'_>, key: &str) -> Option<u64> {
-        self.bytes_within(table, key, (1, MOST_BYTES))
+        self.bytes(table, key)
     }
 
     fn total(&mut self, table: &Table<'_>, bytes: u128) {
@@ -170,24 +168,24 @@ impl ScenarioReader {
         if stop <= start {
             self.wrong(table.place("stop"), "`stop` must come after `start`", "found here", "");
         }
-        let count = self.integer(&table, "count", (1, 1000)).unwrap_or(1);
+        let count = self.integer(&table, "count").unwrap_or(1);
         let traffic = match table.shape.name {
             "tcp-saturated" => Traffic::TcpSaturated { congestion: self.congestion(&table, names) },
             "tcp-limited" => Traffic::TcpLimited {
                 congestion: self.congestion(&table, names),
-                packets_per_second: self.number(&table, "packets-per-second", (0.001, 1e6))?,
-                packet: self.bytes_within(&table, "packet", (1, 65_535)).unwrap_or(1000) as u32,
+                packets_per_second: self.number(&table, "packets-per-second")?,
+                packet: self.bytes(&table, "packet").unwrap_or(1000) as u32,
             },
             "tcp-flows" => Traffic::TcpFlows {
                 congestion: self.congestion(&table, names),
                 bytes: self.size(&table, "size")?,
                 pause: self.time(&table, "pause").unwrap_or(0),
-                times: self.integer(&table, "times", (0, 1_000_000)).unwrap_or(0) as u32,
-                receive_buffer: self.bytes_within(&table, "receive-buffer", BUFFER_RANGE),
+                times: self.integer(&table, "times").unwrap_or(0) as u32,
+                receive_buffer: self.bytes(&table, "receive-buffer"),
             },
             _ => Traffic::UdpOnOff {
                 rate: self.quantity(table.get("rate")?, "1 Mbit/s", units::rate)?,
-                packet: self.bytes_within(&table, "packet", (64, 65_535)).unwrap_or(1000) as u32,
+                packet: self.bytes(&table, "packet").unwrap_or(1000) as u32,
                 on: self.some_time(&table, "on")?,
                 on_shape: self.times(&table, "on-shape").unwrap_or(Times::Pareto),
                 off: self.some_time(&table, "off")?,
@@ -230,19 +228,14 @@ impl ScenarioReader {
         };
         let profiles: Vec<_> = HOSTS.iter().map(|(name, profile, _)| (*name, *profile)).collect();
         let above = &self.choice(&table, "host", &profiles).map_or_else(|| above.clone(), EndSpec::of);
-        let buffer = BUFFER_RANGE;
         EndSpec {
-            send_buffer: self.bytes_within(&table, "send-buffer", buffer).unwrap_or(above.send_buffer),
-            receive_buffer: self
-                .bytes_within(&table, "receive-buffer", buffer)
-                .unwrap_or(above.receive_buffer),
+            send_buffer: self.bytes(&table, "send-buffer").unwrap_or(above.send_buffer),
+            receive_buffer: self.bytes(&table, "receive-buffer").unwrap_or(above.receive_buffer),
             autotune: self.switch(&table, "autotune").unwrap_or(above.autotune),
             checksum: self.switch(&table, "checksum").unwrap_or(above.checksum),
             ecn: self.switch(&table, "ecn").unwrap_or(above.ecn),
             min_rto: self.some_time_or(&table, "min-rto", above.min_rto),
-            initial_window: self
-                .integer(&table, "initial-window", (1, 1000))
-                .map_or(above.initial_window, |w| w as u32),
+            initial_window: self.integer(&table, "initial-window").map_or(above.initial_window, |w| w as u32),
             early_join: self.switch(&table, "early-join").unwrap_or(above.early_join),
             host: self.host(&table, above.host),
         }
@@ -250,10 +243,9 @@ impl ScenarioReader {
 
     /// The keys that a host profile sets.
     fn host(&mut self, table: &Table<'_>, above: Host) -> Host {
-        let threshold =
-            self.integer(table, "initial-threshold", (0, 1_000_000)).map(|segments| segments as u32);
-        let first = self.integer(table, "initial-receive-window", (0, 1000)).map(|segments| segments as u32);
-        let quick_acks = self.integer(table, "quick-acks", (0, 1000)).map(|acks| acks as u32);
+        let threshold = self.integer(table, "initial-threshold").map(|segments| segments as u32);
+        let first = self.integer(table, "initial-receive-window").map(|segments| segments as u32);
+        let quick_acks = self.integer(table, "quick-acks").map(|acks| acks as u32);
         Host {
             profile: above.profile,
             loss_detection: self
@@ -300,7 +292,7 @@ impl ScenarioReader {
             rtt_tick: self.time(table, "rtt-tick").unwrap_or(above.rtt_tick),
             initial_receive_window: first.unwrap_or(above.initial_receive_window),
             initial_receive_space: self
-                .bytes_within(table, "initial-receive-space", (1, 1 << 30))
+                .bytes(table, "initial-receive-space")
                 .unwrap_or(above.initial_receive_space),
             initial_threshold: threshold
                 .map_or(above.initial_threshold, |segments| if segments == 0 { u32::MAX } else { segments }),
@@ -310,10 +302,10 @@ impl ScenarioReader {
                 .choice(table, "buffers", &[("payload", Counting::Payload), ("memory", Counting::Memory)])
                 .unwrap_or(above.counting),
             send_segment_memory: self
-                .bytes_within(table, "send-segment-memory", (0, 1 << 20))
+                .bytes(table, "send-segment-memory")
                 .map_or(above.send_segment_memory, |bytes| bytes as u32),
             receive_segment_memory: self
-                .bytes_within(table, "receive-segment-memory", (0, 1 << 20))
+                .bytes(table, "receive-segment-memory")
                 .map_or(above.receive_segment_memory, |bytes| bytes as u32),
             receive_tuning: self
                 .choice(
@@ -357,7 +349,7 @@ impl ScenarioReader {
         }
         experiment.congestion =
             table.get("congestion").and_then(|value| self.checked(value, names.congestion));
-        experiment.runs = self.integer(&table, "runs", (1, 1_000_000)).map(|runs| runs as u32);
+        experiment.runs = self.integer(&table, "runs").map(|runs| runs as u32);
         if let Some(value) = table.get("schedulers") {
             match value.get_ref().as_array() {
                 Some(list) => {

@@ -225,12 +225,11 @@ pub fn parse_with(
     let congestion = texts(&mut reader, &file, "congestion", |text| {
         registries.congestion.parse(text).err().map(|error| error.message)
     });
-    let most = i64::MAX as u64;
-    let runs = reader.integer(&file, "runs", (1, 1_000_000)).map(|runs| runs as u32);
-    let seed = reader.integer(&file, "seed", (0, most)).unwrap_or(1);
+    let runs = reader.integer(&file, "runs").map(|runs| runs as u32);
+    let seed = reader.integer(&file, "seed").unwrap_or(1);
     let latin = reader.choice(&file, "design", &[(GRID, false), (LATIN, true)]).unwrap_or(false);
-    let points = reader.integer(&file, "points", (1, MOST));
-    let design_seed = reader.integer(&file, "design-seed", (0, most)).unwrap_or(1);
+    let points = reader.integer(&file, "points");
+    let design_seed = reader.integer(&file, "design-seed").unwrap_or(1);
     if latin && points.is_none() && file.get("points").is_none() {
         reader.wrong(
             file.place("design"),
@@ -406,7 +405,7 @@ fn vary(reader: &mut Reader, value: &Value<'_>, latin: bool, registries: &Regist
             Some(text.to_string())
         }
     };
-    let steps = reader.integer(&table, "steps", (2, 100_000));
+    let steps = reader.integer(&table, "steps");
     let log = reader.choice(&table, "scale", &[("linear", false), ("log", true)]).unwrap_or(false);
     let (values, dimension) = match (table.get("values"), table.get("from"), table.get("to")) {
         (Some(list), None, None) => {

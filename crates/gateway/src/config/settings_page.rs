@@ -1,0 +1,76 @@
+//! docs/settings.md: every setting of both files, made from their shapes.
+
+use std::fmt::Write;
+
+use ropewalk_settings::shape::{Kind, Shape};
+
+const OPENING: &str = "# Settings of gateway and proxy
+
+Every key of both files, and the option that says the same on the command line. This page is made from the code (`UPDATE=1 cargo test -p
+ropewalk-gateway --lib settings_page`). *Restart*: a reload (SIGHUP) refuses another value. [gateway.md](gateway.md) says what to use
+them for.
+";
+
+fn values(kind: &Kind) -> String {
+    match kind {
+        Kind::Integer(least, most) => format!("{least} to {most}"),
+        Kind::Choice(words) => words.join(", "),
+        Kind::Switch => "true, false".into(),
+        Kind::Time => "a time".into(),
+        Kind::Bytes(..) => "a size".into(),
+        Kind::Rate => "a rate".into(),
+        Kind::Number(..) => "a number".into(),
+        Kind::Texts => "a list".into(),
+        Kind::Socket => "address and port".into(),
+        Kind::File => "a file".into(),
+        _ => "a text".into(),
+    }
+}
+
+/// One table of a file, as a table of Markdown.
+fn table(header: &str, shape: &Shape, has_options: bool) -> String {
+    let mut page = format!(
+        "\n### `{header}`\n\n{}.\n\n| key | what it is | value | default |\n|---|---|---|---|\n",
+        shape.summary
+    );
+    for field in shape.fields {
+        let mut key = format!("`{}`", field.name);
+        match field.option {
+            _ if !has_options => {}
+            None => key.push_str("; only in the file"),
+            Some(option) if option != field.name => write!(key, "; `--{option}`").unwrap_or_default(),
+            Some(_) => {}
+        }
+        let restart = if field.restart { " *Restart.*" } else { "" };
+        let default = match field.default {
+            "" if field.required => "needed".into(),
+            "" => String::new(),
+            default => format!("`{default}`"),
+        };
+        let summary = field.summary;
+        let _ = writeln!(page, "| {key} | {summary}.{restart} | {} | {default} |", values(&field.kind));
+    }
+    page
+}
+
+#[test]
+fn the_settings_page_says_what_the_code_does() {
+    let mut page = String::from(OPENING);
+    page.push_str("\n## The gateway's file\n");
+    page.push_str(&table("[gateway]", &super::GATEWAY, true));
+    page.push_str(&table("[[listener]]", &super::listener::LISTENER, true));
+    page.push_str("\n## The proxy's file\n");
+    page.push_str(&table("[proxy]", &super::proxy::PROXY, true));
+    page.push_str(&table("[[link]]", &super::proxy::LINK, false));
+    page.push_str(&table("[[rule]]", &super::proxy::RULE, false));
+    page.push_str("\nOn the command line a link is one `--via`: `--via wlan0,metered,price=2.5`; a rule is one `--rule`: `--rule 'port=22 then redundant'`.\n");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(path, &page).unwrap();
+    }
+    let found = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        found == page,
+        "docs/settings.md is out of date: UPDATE=1 cargo test -p ropewalk-gateway --lib settings_page"
+    );
+}
