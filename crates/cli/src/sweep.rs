@@ -139,11 +139,11 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         Progress::Recorded(runs) => bar.inc(runs),
         Progress::Writing => bar.set_message(", writing the table"),
     };
+    let session =
+        ropewalk_runner::sweep::Session::open(&design, registries, &out, &command).map_err(failure)?;
     let done = ropewalk_runner::sweep::run(
-        &design,
+        session,
         registries,
-        &out,
-        &command,
         jobs,
         |spec| watch::run_until(spec, &stop),
         show,

@@ -19,6 +19,7 @@ use crate::{control, errors};
 /// workloads are meant. `measured`: files by path.
 #[pyfunction]
 #[pyo3(signature = (scenario, usual, sizes, schedulers, measured, system, direction, value, certainty, congestion, budget, seed, jobs, progress))]
+#[expect(clippy::too_many_arguments, reason = "each is a parameter in Python")]
 pub(crate) fn advise(
     py: Python<'_>,
     scenario: Option<&Scenario>,

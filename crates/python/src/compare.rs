@@ -17,6 +17,7 @@ use crate::{control, errors};
 /// table of runs, and the report's page.
 #[pyfunction]
 #[pyo3(signature = (scenario, own, usual, sizes, schedulers, congestion, buffer, value, limit, runs, budget, seed, jobs, progress))]
+#[expect(clippy::too_many_arguments, reason = "each is a parameter in Python")]
 pub(crate) fn compare(
     py: Python<'_>,
     scenario: &Scenario,

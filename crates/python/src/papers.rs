@@ -62,6 +62,7 @@ fn now() -> Instant {
 /// finished runs.
 #[pyfunction]
 #[pyo3(signature = (name, figure, runs, seed, jobs, state, build, progress))]
+#[expect(clippy::too_many_arguments, reason = "each is a parameter in Python")]
 pub(crate) fn reproduce(
     py: Python<'_>,
     name: &str,

@@ -80,6 +80,7 @@ fn runs(spec: &RunSpec, result: &RunResult, paths: &[String]) -> PyResult<Table>
 /// Simulates one run; a dictionary of tables and totals.
 #[pyfunction]
 #[pyo3(signature = (scenario, own, scheduler, congestion, size, seed, segments, decisions, samples_every))]
+#[expect(clippy::too_many_arguments, reason = "each is a parameter in Python")]
 pub(crate) fn simulate<'py>(
     py: Python<'py>,
     scenario: &Scenario,

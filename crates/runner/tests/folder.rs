@@ -19,16 +19,9 @@ fn a_sweeps_folder_is_what_the_sweep_made() {
     let line = ["ropewalk", "sweep", "loss.toml"].map(String::from).to_vec();
     let command = sweep::Command { line, build: "b".into() };
     let stop = AtomicBool::new(false);
-    let done = ropewalk_runner::sweep::run(
-        &design,
-        &registries,
-        folder.path(),
-        &command,
-        2,
-        ropewalk_sim::run,
-        |_| {},
-        &stop,
-    );
+    let session = ropewalk_runner::sweep::Session::open(&design, &registries, folder.path(), &command)
+        .expect("a folder");
+    let done = ropewalk_runner::sweep::run(session, &registries, 2, ropewalk_sim::run, |_| {}, &stop);
     let summary = done.expect("a sweep").summary.expect("finished");
     let (origin, read) = folder::read(folder.path()).expect("its folder");
     assert_eq!((origin.command.as_str(), read.title.as_str()), ("ropewalk sweep loss.toml", "loss"));

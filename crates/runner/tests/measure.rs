@@ -109,11 +109,11 @@ fn a_sweep_and_its_page_have_the_same_measure() {
         let design = sweep::parse(&Source::new("sweep.toml", design), place.path(), &registries).unwrap();
         let out = place.path().join(format!("out{number}"));
         let command = sweep::Command { line: vec!["ropewalk".into()], build: "test".into() };
+        let session =
+            ropewalk_runner::sweep::Session::open(&design, &registries, &out, &command).expect("a folder");
         let done = ropewalk_runner::sweep::run(
-            &design,
+            session,
             &registries,
-            &out,
-            &command,
             1,
             ropewalk_sim::run,
             |_| {},

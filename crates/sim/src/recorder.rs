@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use ropewalk_engine::scheduler::{Decision, with_names};
+use ropewalk_engine::mptcp::DecisionRecord;
+use ropewalk_engine::scheduler::with_names;
 use ropewalk_engine::{PathId, SubflowId};
 use ropewalk_wire::{Flags, FourTuple, Segment, SyntheticPayload};
 
@@ -241,14 +242,12 @@ impl Recorder {
     pub(crate) fn decision(
         &mut self,
         connection: u32,
-        at: Nanos,
-        decision: Decision,
-        offset: u64,
-        bytes: u32,
-        reason: &str,
+        record: &DecisionRecord,
         path_of: impl Fn(SubflowId) -> Option<PathId>,
         names: &[String],
     ) {
+        let DecisionRecord { at, decision, offset, bytes, .. } = *record;
+        let reason = &record.reason;
         let path = decision.subflow().and_then(&path_of).map(|path| path.0);
         if self.recording.decisions {
             let reason = with_names(reason, |index| {

@@ -56,6 +56,7 @@ fn fill<T: pyo3::buffer::Element>(py: Python<'_>, buffer: &PyBuffer<T>, values: 
 impl Environments {
     #[new]
     #[pyo3(signature = (scenarios, count, threads, congestion, reward, costs, burst, mechanisms, baselines, same_step))]
+    #[expect(clippy::too_many_arguments, reason = "each is a parameter in Python")]
     fn new(
         scenarios: Vec<Py<Scenario>>,
         count: usize,
@@ -146,6 +147,7 @@ impl Environments {
     }
 
     /// Binds the arrays that steps fill.
+    #[expect(clippy::too_many_arguments, reason = "each is a parameter in Python")]
     fn bind(
         &self,
         observations: PyBuffer<f32>,

@@ -206,22 +206,20 @@ impl Session {
     }
 }
 
-/// Makes the runs that aren't in the folder's journal yet, then writes the table. `stop` interrupts it; `progress` is
+/// Makes the runs that aren't in the session's journal yet, then writes the table. `stop` interrupts it; `progress` is
 /// called with its progress.
 ///
 /// # Errors
 /// See [`Error`]; finished runs are kept.
 pub fn run(
-    design: &Design,
+    mut session: Session,
     registries: &Registries,
-    out: &Path,
-    command: &Command,
     jobs: usize,
     simulate: impl Fn(&RunSpec) -> RunResult + Sync,
     mut progress: impl FnMut(Progress),
     stop: &AtomicBool,
 ) -> Result<Done, Error> {
-    let mut session = Session::open(design, registries, out, command)?;
+    let design = &session.design.clone();
     progress(Progress::Opened { found: session.found(), total: design.total() });
     let pending = session.pending();
     let next = AtomicUsize::new(0);

@@ -43,16 +43,7 @@ impl Hosts {
                 let flows =
                     self.ends[side as usize].connection(id).map_or(&[][..], |known| known.subflow_metrics());
                 let path_of = |subflow: SubflowId| flows.get(subflow.index()).map(|flow| flow.path);
-                recorder.decision(
-                    conn,
-                    record.at,
-                    record.decision,
-                    record.offset,
-                    record.bytes,
-                    &record.reason,
-                    path_of,
-                    &self.names,
-                );
+                recorder.decision(conn, &record, path_of, &self.names);
             }
             _ => {}
         }
