@@ -55,7 +55,7 @@ pub fn quantity(pattern: &str, example: &str, zero: bool) -> Value {
 
 /// The pattern of 0 % to 100 %.
 pub fn probability() -> String {
-    const UNIT: &str = r"\s*(%|percent|per cent)";
+    const UNIT: &str = r"\s*(%|[pP][eE][rR] ?[cC][eE][nN][tT])";
     let plain = r"0*(100(\.0*)?|[0-9]{1,2}(\.[0-9_]*)?|\.[0-9_]+)";
     format!(r"(\+?({plain}|[0-9.]+[eE]-[0-9]+){UNIT}|0[0._]*)")
 }

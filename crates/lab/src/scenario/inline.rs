@@ -2,8 +2,9 @@
 //!
 //! A name and a colon, then clauses in any order, separated by commas: a rate, a round-trip time (as `ping` shows
 //! it; half of it each way), a loss; and, by keyword, `up RATE`, `down RATE`, `queue LIMIT`, `jitter SHAPE`,
-//! `reordering`, `trace FILE`, `mtu BYTES`, `backup`, `outage TIME every TIME`, `metered`, `price PER GB`. A word such as `dsl`
-//! stands for a whole link ([`preset`]); what is given beside it replaces that part.
+//! `reordering`, `trace FILE`, `mtu BYTES`, `backup`, `outage TIME every TIME`, `metered`, `price PER GB`. The first three may have
+//! the words that a file has for them: `rate 50 Mbit/s`, `rtt 20 ms`, `loss 0.5 %`. A word such as `dsl` stands for a whole link
+//! ([`preset`]); what is given beside it replaces that part.
 
 use std::ops::Range;
 use std::path::Path;
@@ -47,22 +48,41 @@ impl Property {
         }
     }
 
-    fn of(clause: &str) -> Option<Property> {
+    /// The property that a clause sets, and its value; of one that begins with its word, what follows.
+    fn of(clause: &str) -> Option<(Property, &str)> {
         let word = clause.split(char::is_whitespace).next().unwrap_or_default();
-        let has_spread = SPREAD.iter().any(|sign| clause.contains(sign));
-        if let Some(keyword) = KEYWORDS.iter().find(|known| **known == word) {
-            Some(Property::Keyword(keyword))
-        } else if preset(clause).is_some() {
-            Some(Property::Preset)
-        } else if clause.contains('%') && !has_spread || clause == "none" {
-            Some(Property::Loss)
-        } else if clause.contains("bit/s") || clause.contains("bps") || clause == "unlimited" {
-            Some(Property::Rate)
-        } else {
-            clause
-                .starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == '-')
-                .then_some(Property::RoundTrip)
+        let value = clause[word.len()..].trim();
+        let named = |name: &str| name.eq_ignore_ascii_case(word);
+        if let Some(keyword) = KEYWORDS.iter().find(|known| named(known)) {
+            return Some((Property::Keyword(keyword), value));
         }
+        let words = [("rate", Property::Rate), ("rtt", Property::RoundTrip), ("loss", Property::Loss)];
+        if let Some((_, what)) = words.into_iter().find(|(name, _)| named(name)) {
+            return Some((what, value));
+        }
+        let base = SPREAD.iter().find_map(|sign| clause.split_once(sign)).map_or(clause, |(base, _)| base);
+        // Of `16/1 Mbit/s` the unit follows the second number; of `1 % in bursts of 5` the first.
+        let base = base
+            .split_once('/')
+            .filter(|(down, _)| units::unit_of(down).is_empty())
+            .map_or(base, |(_, up)| up);
+        let base = base.split_once(" in ").map_or(base, |(base, _)| base);
+        let what = if preset(clause).is_some() {
+            Property::Preset
+        } else if clause == "none" {
+            Property::Loss
+        } else if clause == "unlimited" {
+            Property::Rate
+        } else if !clause.starts_with(|c: char| c.is_ascii_digit() || ".+-\u{2212}".contains(c)) {
+            return None;
+        } else if units::is_probability(units::unit_of(base)) {
+            Property::Loss
+        } else if units::is_rate(units::unit_of(base)) {
+            Property::Rate
+        } else {
+            Property::RoundTrip
+        };
+        Some((what, clause))
     }
 }
 
@@ -119,7 +139,7 @@ fn path_with(text: &str, read_file: ReadFile) -> Result<PathSpec, Diagnostic> {
         if clause.is_empty() {
             return Err(wrong(at.saturating_sub(1), ",", "an empty clause".into(), ""));
         }
-        let Some(what) = Property::of(clause) else {
+        let Some((what, value)) = Property::of(clause) else {
             let keyword = clause.split(char::is_whitespace).next().unwrap_or_default();
             let kinds = || PRESETS.iter().map(|preset| preset.name);
             let help = match nearest(keyword, KEYWORDS.iter().copied().chain(kinds())) {
@@ -132,7 +152,7 @@ fn path_with(text: &str, read_file: ReadFile) -> Result<PathSpec, Diagnostic> {
             };
             return Err(wrong(at, clause, format!("`{clause}` is not understood"), &help));
         };
-        path.set(what, clause, at, &source, read_file)?;
+        path.set(what, clause, value, at, &source, read_file)?;
         let second = |message: String, help: &str, first: &Range<usize>| {
             let second = wrong(at, clause, message, help).label("the second");
             Err(second.other(first.clone(), "the first is here"))
@@ -155,7 +175,7 @@ fn path_with(text: &str, read_file: ReadFile) -> Result<PathSpec, Diagnostic> {
                     && *before == Property::Rate
                     && text[span.clone()]
                         .split_once('/')
-                        .is_some_and(|(down, _)| down.parse::<f64>().is_ok()))
+                        .is_some_and(|(down, _)| down.ends_with(|c: char| c.is_ascii_digit() || c == ' ')))
         }) {
             return second(
                 format!("`{clause}` beside `{}`: two rates for one direction", &text[first.clone()]),
@@ -188,19 +208,18 @@ pub fn path_table(text: &str, read_file: ReadFile) -> Result<toml::Table, Diagno
     let mut set = |key: &str, value: toml::Value| table.insert(key.into(), value);
     set("name", name.trim().into());
     for clause in rest.split(',').map(str::trim) {
-        let value = clause.split_once(char::is_whitespace).map_or("", |(_, value)| value.trim());
+        let Some((what, value)) = Property::of(clause) else { continue };
         let rate = || toml::Value::Table(std::iter::once(("rate".to_string(), value.into())).collect());
-        match Property::of(clause) {
-            Some(Property::Rate) => set("rate", clause.into()),
-            Some(Property::Loss) => set("loss", clause.into()),
-            Some(Property::RoundTrip) => set("rtt", clause.into()),
-            Some(Property::Preset) => set("preset", clause.into()),
-            Some(Property::Keyword(way @ ("up" | "down"))) => set(way, rate()),
-            Some(Property::Keyword("jitter")) => set("jitter-shape", value.into()),
-            Some(Property::Keyword(switch @ ("reordering" | "backup" | "metered"))) => {
-                set(switch, true.into())
-            }
-            Some(Property::Keyword("outage")) => {
+        match what {
+            Property::Rate => set("rate", value.into()),
+            Property::Loss => set("loss", value.into()),
+            Property::RoundTrip => set("rtt", value.into()),
+            Property::Preset => set("preset", value.into()),
+            Property::Keyword(way @ ("up" | "down")) => set(way, rate()),
+            Property::Keyword("jitter") => set("jitter-shape", value.into()),
+            Property::Keyword(switch @ ("reordering" | "backup" | "metered")) => set(switch, true.into()),
+            Property::Keyword("mtu") => set("mtu", mtu_with_unit(value).into()),
+            Property::Keyword("outage") => {
                 let (length, when) =
                     value.split_once(" at ").or(value.split_once(" every ")).unwrap_or((value, ""));
                 let every = value.split_once(" every ").map(|(_, every)| every);
@@ -214,11 +233,16 @@ pub fn path_table(text: &str, read_file: ReadFile) -> Result<toml::Table, Diagno
                 }
                 set("changes", vec![toml::Value::Table(change)].into())
             }
-            Some(Property::Keyword(keyword)) => set(keyword, value.into()),
-            None => None,
+            Property::Keyword(keyword) => set(keyword, value.into()),
         };
     }
     Ok(table)
+}
+
+/// An MTU is in bytes: `mtu 1466` says enough.
+fn mtu_with_unit(value: &str) -> String {
+    let alone = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    if alone { format!("{value} B") } else { value.to_string() }
 }
 
 /// The path as given so far.
@@ -241,12 +265,11 @@ impl Drafts {
         &mut self,
         what: Property,
         clause: &str,
+        value: &str,
         at: usize,
         source: &Arc<Source>,
         read_file: ReadFile,
     ) -> Result<(), Diagnostic> {
-        let place = |error: UnitError| unit(source, at, error);
-        let value = clause.split_once(char::is_whitespace).map_or("", |(_, value)| value.trim());
         let value_at = at + clause.len() - value.len();
         let place_value = |error: UnitError| unit(source, value_at, error);
         let wrong_value = |message: String, help: &str| {
@@ -255,18 +278,18 @@ impl Drafts {
         };
         match what {
             Property::Rate => {
-                let (down, up) = phrase::rates(clause).map_err(place)?;
+                let (down, up) = phrase::rates(value).map_err(place_value)?;
                 self.both.rate = Some(Rate::Constant(down));
                 if down != up {
                     (self.down.rate, self.up.rate) = (self.both.rate.clone(), Some(Rate::Constant(up)));
                     self.two_rates = true;
                 }
             }
-            Property::Preset => self.preset = preset(clause),
-            Property::Loss => self.both.loss = Some(phrase::loss(clause).map_err(place)?),
+            Property::Preset => self.preset = preset(value),
+            Property::Loss => self.both.loss = Some(phrase::loss(value).map_err(place_value)?),
             Property::RoundTrip => {
-                rate_or_time(clause).map_err(place)?;
-                let (rtt, spread) = units::duration_with_spread(clause).map_err(place)?;
+                rate_or_time(value).map_err(place_value)?;
+                let (rtt, spread) = units::duration_with_spread(value).map_err(place_value)?;
                 self.both.delay = Some(rtt / 2);
                 self.both.spread = spread.map(|spread| spread / 2);
             }
@@ -278,7 +301,7 @@ impl Drafts {
             }
             Property::Keyword("queue") => self.both.queue = Some(phrase::queue(value).map_err(place_value)?),
             Property::Keyword("mtu") => {
-                self.mtu = units::bytes_within(value, MTU_RANGE).map_err(place_value)? as u32;
+                self.mtu = units::bytes_within(&mtu_with_unit(value), MTU_RANGE).map_err(place_value)? as u32;
             }
             Property::Keyword("outage") => {
                 self.both.changes = Some(phrase::outage(value).map_err(place_value)?.to_vec());
@@ -339,7 +362,8 @@ pub(super) fn drafts_of(preset: &Preset) -> (LinkDraft, LinkDraft) {
     let mut drafts = Drafts::default();
     for clause in preset.link.split(',').map(str::trim) {
         // A test reads them all.
-        let read = Property::of(clause).map(|what| drafts.set(what, clause, 0, &source, no_files));
+        let read =
+            Property::of(clause).map(|(what, value)| drafts.set(what, clause, value, 0, &source, no_files));
         debug_assert!(matches!(read, Some(Ok(()))), "{}: `{clause}`", preset.name);
     }
     (drafts.up.or(&drafts.both), drafts.down.or(&drafts.both))
@@ -348,7 +372,7 @@ pub(super) fn drafts_of(preset: &Preset) -> (LinkDraft, LinkDraft) {
 /// Checks that a clause's unit is one of a rate or a time.
 fn rate_or_time(clause: &str) -> Result<(), UnitError> {
     let base = clause.split(['+', '\u{b1}']).next().unwrap_or(clause).trim_end();
-    let unit = base.trim_start_matches(|c: char| c.is_ascii_digit() || "-._ ".contains(c));
+    let unit = units::unit_of(base);
     if units::is_time(unit) || base.chars().all(|c| "0. ".contains(c)) {
         return Ok(());
     }
@@ -357,8 +381,7 @@ fn rate_or_time(clause: &str) -> Result<(), UnitError> {
     } else {
         (format!("`{unit}` is a unit of neither a rate nor a time"), base.len() - unit.len()..base.len())
     };
-    let near = nearest(unit, units::rates_and_times())
-        .map_or(String::new(), |near| format!("did you mean `{near}`? "));
+    let near = units::suggested_rate_or_time(unit).map_or(String::new(), |near| near + " ");
     Err(UnitError {
         message,
         span,
@@ -453,6 +476,36 @@ mod tests {
     }
 
     #[test]
+    fn units_and_words_are_those_of_files_in_any_case() {
+        let same = path("a: 40 Mbit/s, 20 ms +-2 ms, 1 %, mtu 1466 B").unwrap();
+        for text in [
+            "a: 5 MB/s, 20ms +/- 2ms, 1 percent, mtu 1466",
+            "a: 40 Mb/s, 20 MS +-2 ms, 1%, MTU 1466 bytes",
+            "a: 0.04 Gb/s, 20 msec +-2 msec, loss 1%, mtu 1.466 kB",
+            "a: 40000 kb/s, rtt 20 ms +-2 ms, loss 1 per cent, mtu 1466",
+            "a: rate 40mbit, RTT 20 ms +-2 ms, 1 Percent, Mtu 1466",
+            "a: 40Mbits/sec, 20 ms \u{b1}2 ms, Loss 1 %, mtu 1466",
+            "a: 40/40 Mbit/s, 20 ms \u{b1}2 ms, loss 1 %, mtu 1466",
+        ] {
+            assert_eq!(path(text).unwrap_or_else(|error| panic!("{text}: {error:?}")), same, "{text}");
+        }
+        let down = |text: &str| path(text).unwrap().down.rate;
+        assert_eq!(down("a: 16/1 MB/s, 5 ms"), Rate::Constant(128_000_000));
+        assert_eq!(path("a: 16/1 MB/s, 5 ms").unwrap().up.rate, Rate::Constant(8_000_000));
+        assert_eq!(down("a: 16 / 1 Mb/s, 5 ms"), Rate::Constant(16_000_000));
+        assert_eq!(down("a: 1e3 kbit/s, 5 ms"), Rate::Constant(1_000_000));
+        for (text, help) in [
+            ("a: 35 MB, 40 ms", "did you mean `MB/s`?"),
+            ("a: 35 mbyt, 40 ms", "did you mean `MByte/s`?"),
+            ("a: 35 MB/S, 40 ms", "did you mean `Mbit/s` (bits) or `MB/s` (bytes)?"),
+            ("a: 35 mbi/s, 40 ms", "did you mean `Mbit/s`?"),
+        ] {
+            let error = path(text).unwrap_err();
+            assert!(error.help.iter().any(|line| line.starts_with(help)), "{text}: {:?}", error.help);
+        }
+    }
+
+    #[test]
     fn a_path_is_the_same_in_a_file() {
         let registries = ropewalk_algorithms::Registries::builtin();
         for text in [
@@ -462,6 +515,7 @@ mod tests {
             "lte: 40 Mbit/s, 55 ms, outage 2 s at 5 s every 30 s, 1 % in bursts of 5",
             "lte: 40 Mbit/s, 55 ms, outage 100 ms every 15 s",
             "lte: 40 Mbit/s, 55 ms, outage 1 s at 3 s, none, queue codel",
+            "lte: rate 5 MB/s, rtt 55 ms, loss 1 percent, mtu 1466, up 10mbit",
         ] {
             let paths = toml::Value::Array(vec![
                 super::path_table(text, ropewalk_settings::input::no_files).unwrap().into(),
@@ -485,7 +539,11 @@ mod tests {
             ("wifi: 5 Mbit/s, 20 ms, mtu 300 B", "out of range"),
             ("wifi: 5 Mbit/s, 20 ms, mtu 70 kB", "out of range"),
             ("wifi: 50 Mbit/s, 20 parsecs", "`parsecs` is a unit of neither a rate nor a time"),
-            ("wifi: 50 Mbit, 20 ms", "`Mbit` is a unit of neither"),
+            ("wifi: 50 Mbyte, 20 ms", "`Mbyte` is a unit of neither"),
+            ("wifi: 50 MBPS, 20 ms", "`MBPS` is not a unit of rate"),
+            ("wifi: rate 20 ms, 20 ms", "`ms` is not a unit of rate"),
+            ("wifi: 50 Mbit/s, 20 ms, loss 1", "needs its `%`"),
+            ("wifi: 50 Mbit/s, 20 ms, mtu 200", "out of range"),
             ("wifi: 50, 20 ms", "needs its unit"),
             ("wifi: 20 ms, trace", "`trace` needs a file"),
             ("wifi: 20 ms, trace /nowhere/t.down", "no such file"),

@@ -15,7 +15,7 @@ pub fn queue(text: &str) -> Result<QueueDraft, UnitError> {
     if body == "codel" {
         return Ok(CODEL);
     }
-    let unit = body.trim_start_matches(|c: char| c.is_ascii_digit() || "+-._ ".contains(c));
+    let unit = units::unit_of(body);
     let draft = if units::is_time(unit) {
         units::duration(text).map(|limit| QueueDraft::Time { limit, ecn_threshold: None })
     } else if units::is_size(unit) {
@@ -93,7 +93,7 @@ pub fn rates(text: &str) -> Result<(u64, u64), UnitError> {
         error.span = error.span.start + shift..error.span.end + shift;
         error
     })?;
-    let unit = up.trim().trim_start_matches(|c: char| c.is_ascii_digit() || "+._".contains(c));
+    let unit = units::unit_of(up);
     let down_rate = units::rate(&format!("{down} {unit}")).map_err(|mut error| {
         error.span = 0..down.len();
         error
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(rates("16 / 0.5 Mbit/s"), Ok((16_000_000, 500_000)));
         assert_eq!(rates("50 Mbit/s"), Ok((50_000_000, 50_000_000)));
         assert_eq!(rates("2.5 MB/s"), Ok((20_000_000, 20_000_000)));
-        assert_eq!(rates("16/1 Mbits").unwrap_err().span, 5..10);
+        assert_eq!(rates("16/1 Mbyts").unwrap_err().span, 5..10);
         assert_eq!(rates("16/0 Mbit/s").unwrap_err().message, "this rate is out of range");
         assert_eq!(rates("99999999/1 Mbit/s").unwrap_err().span, 0..8);
     }
