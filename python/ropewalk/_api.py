@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ropewalk import _native
+from ropewalk._arguments import files, listed, quantity, quantity_or_none, whole, whole_or_none
 from ropewalk._progress import bar
 from ropewalk._scenario import Path, Scenario, as_scenario
 from ropewalk._table import Table
@@ -27,19 +28,7 @@ AnyProgress = bool | Callable[[int], object]
 
 
 def _sizes(sizes: Sizes) -> list[str]:
-    if sizes is None:
-        return []
-    listed = [sizes] if isinstance(sizes, str | int) else sizes
-    return [size if isinstance(size, str) else f"{size} B" for size in listed]
-
-
-def _time(value: str | float | None) -> str | None:
-    """Give a time as text: a number is in seconds."""
-    return value if value is None or isinstance(value, str) else f"{round(value * 1e9)} ns"
-
-
-def _bytes(value: str | int | None) -> str | None:
-    return value if value is None or isinstance(value, str) else f"{value} B"
+    return [quantity("sizes", size, "B") for size in listed("sizes", sizes)]
 
 
 def _directed(scenario: Scenario, direction: str | None) -> Scenario:
@@ -121,8 +110,17 @@ def simulate(
     """
     used = _directed(as_scenario(scenario), direction)
     names, own = split([scheduler])
+    seed = whole("seed", seed)
     given = _native.simulate(
-        used._native, own, names[0], congestion, _bytes(size), seed, segments, decisions, _time(samples_every)
+        used._native,
+        own,
+        names[0],
+        congestion,
+        quantity_or_none("size", size, "B"),
+        seed,
+        segments,
+        decisions,
+        quantity_or_none("samples_every", samples_every, "s"),
     )
     return Run(given, used, seed)
 
@@ -145,7 +143,7 @@ def bound(scenario: AnyScenario = "wifi-lte", *, size: str | int | None = None, 
     >>> 0 < least.capacity_s <= least.window_s
     True
     """
-    found = _native.bound(as_scenario(scenario)._native, path, _bytes(size))
+    found = _native.bound(as_scenario(scenario)._native, path, quantity_or_none("size", size, "B"))
     return None if found is None else Bound(*found)
 
 
@@ -200,7 +198,7 @@ class Comparison:
 
 def compare(
     scenario: AnyScenario = "wifi-lte",
-    schedulers: Sequence[Given] | None = None,
+    schedulers: Sequence[Given] | Given | None = None,
     *,
     sizes: Sizes = None,
     congestion: str | None = None,
@@ -236,13 +234,13 @@ def compare(
             _sizes(sizes),
             names,
             congestion,
-            _bytes(buffer),
+            quantity_or_none("buffer", buffer, "B"),
             value,
-            _time(limit),
-            runs,
-            _time(budget) or "10 s",
-            seed,
-            jobs,
+            quantity_or_none("limit", limit, "s"),
+            whole_or_none("runs", runs),
+            quantity("budget", budget, "s"),
+            whole("seed", seed),
+            whole_or_none("jobs", jobs),
             told,
         )
     return Comparison(json.loads(document), Table(table), page, used)
@@ -259,10 +257,10 @@ class Advice(dict[str, Any]):
 
 def advise(
     scenario: AnyScenario | None = None,
-    schedulers: Sequence[str] = (),
+    schedulers: Sequence[str] | str = (),
     *,
     sizes: Sizes = None,
-    measured: Mapping[str, Sequence[str | os.PathLike[str]]] | None = None,
+    measured: Mapping[str, Sequence[str | os.PathLike[str]] | str | os.PathLike[str]] | None = None,
     system: str | None = None,
     direction: str | None = None,
     value: str | None = None,
@@ -275,10 +273,10 @@ def advise(
 ) -> Advice:
     """Say what to use on paths: plain TCP, or Multipath TCP with which scheduler, as `ropewalk advise` does.
 
-    `measured` has files of `ping`, `ss -tin`, `iperf3 --json` or mahimahi by path; without a scenario these are all paths there
-    are, and without either it is `wifi-lte`. `system` is what you can run: `linux`, `multipath-tcp.org`, `openmptcprouter` or
-    `ropewalk`; without it, Linux's own scheduler is named where it is as fast, else one of Ropewalk's engine. `certainty` is
-    the share of plausible variants of the paths in which Multipath TCP must be faster (0.9, or "90 %").
+    `measured` has a path's files, one or several, of any tool that the command reads; without a scenario these are all paths
+    there are, and without either it is `wifi-lte`. `system` is what you can run, by the names of `--for`; without it,
+    Linux's own scheduler is named where it is as fast, else one of Ropewalk's engine. `certainty` is the share of plausible
+    variants of the paths in which Multipath TCP must be faster (0.9, or "90 %").
 
     >>> import ropewalk
     >>> advice = ropewalk.advise("small-buffers", ["minrtt"], budget="0.02 s", progress=False)
@@ -288,22 +286,22 @@ def advise(
     if scenario is None and not measured:
         scenario = "wifi-lte"
     used = None if scenario is None else as_scenario(scenario)
-    files = [(name, [os.fspath(file) for file in of]) for name, of in (measured or {}).items()]
+    measurements = [(str(name), files("measured", of)) for name, of in (measured or {}).items()]
     with bar(progress, "advise") as told:
         text = _native.advise(
             None if used is None else used._native,
             used is None or (used._usual and sizes is None),
             _sizes(sizes),
-            list(schedulers),
-            files,
+            listed("schedulers", schedulers),
+            measurements,
             system,
             direction,
             value,
-            certainty if isinstance(certainty, str) else f"{certainty * 100:.12g} %",
+            quantity("certainty", certainty, "%"),
             congestion,
-            _time(budget) or "2.5 s",
-            seed,
-            jobs,
+            quantity("budget", budget, "s"),
+            whole("seed", seed),
+            whole_or_none("jobs", jobs),
             told,
         )
     return Advice(json.loads(text))
@@ -345,7 +343,16 @@ def reproduce(
     are kept and an interrupted call goes on.
     """
     with bar(progress, "reproduce") as told:
-        text = _papers_native().reproduce(paper, figure, runs, seed, jobs, None if state is None else os.fspath(state), _build(), told)
+        text = _papers_native().reproduce(
+            paper,
+            figure,
+            whole_or_none("runs", runs),
+            whole("seed", seed),
+            whole_or_none("jobs", jobs),
+            None if state is None else os.fspath(state),
+            _build(),
+            told,
+        )
     return Reproduction(json.loads(text)) if text.startswith("{") else Reproduction(papers=json.loads(text))
 
 

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ropewalk import _native
+from ropewalk._arguments import plain, quantity, quantity_or_none, whole
 
 #: Units that a number's name may end in, and how the value is written.
 _UNITS = {"bps": "bit/s", "s": "s", "bytes": "B", "packets": "packets"}
 
 
-def _quantity(value: object) -> object:
+def _quantity(name: str, value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _quantity(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_quantity(inner) for inner in value]
-    return value
+        return {key: _quantity(name, inner) for key, inner in value.items()}
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable) or getattr(value, "shape", None) == ():
+        return _timed(plain(name, value))
+    return [_quantity(name, inner) for inner in value]
 
 
-def _write(value: float, unit: str) -> str:
-    """Write a number with its unit as a scenario has it."""
-    if unit == "s":
-        return f"{round(value * 1e9)} ns"
-    return f"{round(value)} {unit}"
+def _timed(value: Any) -> Any:
+    return quantity("time", value, "s") if isinstance(value, datetime.timedelta) else value
 
 
 def _keys(given: dict[str, Any]) -> dict[str, Any]:
@@ -35,12 +34,14 @@ def _keys(given: dict[str, Any]) -> dict[str, Any]:
         if value is None:
             continue
         head, _, tail = name.rpartition("_")
-        if head and tail in _UNITS and isinstance(value, int | float) and not isinstance(value, bool):
-            keys[head.replace("_", "-")] = _write(float(value), _UNITS[tail])
-        elif name in ("loss", "duplicate") and isinstance(value, int | float):
-            keys[name] = f"{float(value) * 100:.10g} %"
+        found = _quantity(name, value)
+        number = isinstance(found, int | float) and not isinstance(found, bool)
+        if head and tail in _UNITS and number:
+            keys[head.replace("_", "-")] = quantity(name, found, _UNITS[tail])
+        elif name in ("loss", "duplicate") and number:
+            keys[name] = f"{float(found) * 100:.10g} %"
         else:
-            keys[name.replace("_", "-")] = _quantity(value)
+            keys[name.replace("_", "-")] = found
     return keys
 
 
@@ -91,17 +92,19 @@ class Workload:
     @classmethod
     def flow(cls, size: str | int) -> Workload:
         """One flow; a number is in bytes. Judged by its completion time (s)."""
-        return cls("flow", size=_size(size))
+        return cls("flow", size=quantity("size", size, "B"))
 
     @classmethod
     def flows(cls, count: int, size: str | int) -> Workload:
         """Several flows at once, each on a connection of its own. Judged by the mean completion time (s)."""
-        return cls("flows", count=count, size=_size(size))
+        return cls("flows", count=whole("count", count), size=quantity("size", size, "B"))
 
     @classmethod
     def web(cls, objects: Sequence[str | int], connections: int = 6) -> Workload:
         """A page of objects over some connections. Judged by the page's completion time (s)."""
-        return cls("web", objects=[_size(size) for size in objects], connections=connections)
+        return cls(
+            "web", objects=[quantity("objects", size, "B") for size in objects], connections=whole("connections", connections)
+        )
 
     @classmethod
     def cbr(
@@ -117,16 +120,16 @@ class Workload:
         """
         return cls(
             "cbr",
-            frame=_size(frame),
-            rate=_text(rate, "bit/s"),
-            duration=_text(duration, "s"),
-            deadline=None if deadline is None else _text(deadline, "s"),
+            frame=quantity("frame", frame, "B"),
+            rate=quantity("rate", rate, "bit/s"),
+            duration=quantity("duration", duration, "s"),
+            deadline=quantity_or_none("deadline", deadline, "s"),
         )
 
     @classmethod
     def bulk(cls, duration: str | float) -> Workload:
         """As much as possible for a time (s). Judged by seconds per 10^6 bytes."""
-        return cls("bulk", duration=_text(duration, "s"))
+        return cls("bulk", duration=quantity("duration", duration, "s"))
 
     @classmethod
     def request_response(
@@ -139,22 +142,14 @@ class Workload:
         """Exchanges one after another on one connection. Judged by the mean time of an exchange (s)."""
         return cls(
             "request-response",
-            response=_size(response),
-            count=count,
-            think=None if think is None else _text(think, "s"),
-            request=None if request is None else _size(request),
+            response=quantity("response", response, "B"),
+            count=whole("count", count),
+            think=quantity_or_none("think", think, "s"),
+            request=quantity_or_none("request", request, "B"),
         )
 
     def __repr__(self) -> str:
         return f"Workload({self.keys!r})"
-
-
-def _size(size: str | int) -> str:
-    return _text(size, "B")
-
-
-def _text(value: str | float, unit: str) -> str:
-    return value if isinstance(value, str) else _write(value, unit)
 
 
 class Scenario:

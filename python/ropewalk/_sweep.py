@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ropewalk import _native
 from ropewalk._api import AnyProgress, AnyScenario, _build
+from ropewalk._arguments import listed, plain, whole, whole_or_none
 from ropewalk._errors import RopewalkError
 from ropewalk._progress import bar
 from ropewalk._scenario import as_scenario
@@ -105,12 +106,12 @@ def make_runs(recipe: _Recipe, numbers: list[int]) -> bytes:
 def sweep(
     scenario: AnyScenario = "wifi-lte",
     vary: Mapping[str, Sequence[Any] | Mapping[str, Any]] | None = None,
-    schedulers: Sequence[Given] | None = None,
+    schedulers: Sequence[Given] | Given | None = None,
     *,
     file: str | os.PathLike[str] | None = None,
     runs: int = 30,
     seed: int = 1,
-    congestion: Sequence[str] | None = None,
+    congestion: Sequence[str] | str | None = None,
     points: int | None = None,
     design_seed: int | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -176,7 +177,7 @@ def _recipe(
     file: str | os.PathLike[str] | None,
     runs: int,
     seed: int,
-    congestion: Sequence[str] | None,
+    congestion: Sequence[str] | str | None,
     points: int | None,
     design_seed: int | None,
 ) -> _Recipe:
@@ -185,18 +186,22 @@ def _recipe(
             text = opened.read()
         return text, os.fspath(file), os.path.dirname(os.fspath(file)), None, own, _build()
     used = as_scenario(scenario)
-    document: dict[str, Any] = {"scenario": used.name, "runs": runs, "seed": seed}
+    document: dict[str, Any] = {"scenario": used.name, "runs": whole("runs", runs), "seed": whole("seed", seed)}
     if names is not None:
         document["schedulers"] = names
     if congestion is not None:
-        document["congestion"] = list(congestion)
+        document["congestion"] = listed("congestion", congestion)
     if points is not None:
-        document |= {"design": "latin-hypercube", "points": points}
+        document |= {"design": "latin-hypercube", "points": whole("points", points)}
     if design_seed is not None:
-        document["design-seed"] = design_seed
+        document["design-seed"] = whole("design_seed", design_seed)
     axes = []
     for parameter, values in (vary or {}).items():
-        axis = dict(values) if isinstance(values, Mapping) else {"values": list(values)}
+        axis = dict(values) if isinstance(values, Mapping) else {"values": listed(parameter, values)}
+        axis = {
+            key: [plain(parameter, one) for one in of] if isinstance(of, list | tuple) else plain(parameter, of)
+            for key, of in axis.items()
+        }
         axes.append({"parameter": parameter, **axis})
     if axes:
         document["vary"] = axes
@@ -224,7 +229,7 @@ def _pieces(
                 future.cancel()
     else:
         for numbers in tasks:
-            yield native.make(numbers, jobs), len(numbers)
+            yield native.make(numbers, whole_or_none("jobs", jobs)), len(numbers)
 
 
 def _on_dask(recipe: _Recipe, tasks: list[list[int]], client: Any) -> Iterator[tuple[bytes, int]]:

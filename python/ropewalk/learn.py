@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 try:
     import gymnasium
     import numpy as np
+    from gymnasium.utils import EzPickle
     from gymnasium.vector import AutoresetMode, VectorEnv
     from gymnasium.vector.utils import batch_space
     from numpy.typing import NDArray
@@ -27,6 +28,7 @@ except ImportError as error:
 
 from ropewalk import _native
 from ropewalk._api import AnyScenario
+from ropewalk._arguments import listed, whole, whole_or_none
 from ropewalk._scenario import as_scenario
 
 #: Seeds of neighbouring environments of a vector lie this far apart.
@@ -52,6 +54,7 @@ class _Batch:
         same_step: bool,
     ) -> None:
         natives = [as_scenario(scenario)._native for scenario in scenarios]
+        baselines = listed("baselines", baselines)
         names = natives[0].path_names
         unknown = [name for name in costs if name not in names]
         if unknown:
@@ -59,13 +62,13 @@ class _Batch:
         self.native = _native.Environments(
             natives,
             count,
-            threads,
+            whole_or_none("threads", threads),
             congestion,
             reward,
             [float(costs.get(name, 0.0)) for name in names],
-            burst,
+            whole("burst", burst),
             mechanisms,
-            list(baselines),
+            baselines,
             same_step,
         )
         self.features = self.native.features()
@@ -99,7 +102,7 @@ def _family(scenario: AnyScenario | None, scenarios: Sequence[AnyScenario] | Non
     return ["wifi-lte" if scenario is None else scenario]
 
 
-class SchedulingEnv(gymnasium.Env[_Observation, np.int64]):
+class SchedulingEnv(gymnasium.Env[_Observation, np.int64], EzPickle):
     """One environment: `gymnasium.make("ropewalk/Scheduling-v0", scenario=..., reward=...)`.
 
     `scenario`, or `scenarios`, a family from which each episode takes one by its seed.
@@ -110,7 +113,8 @@ class SchedulingEnv(gymnasium.Env[_Observation, np.int64]):
     `mechanisms`: whose opportunistic retransmission and penalisation run (`off`, `paper`, `linux`). `baselines`: built-in
     schedulers whose decisions `info["baseline_actions"]` has.
 
-    The same seed gives the same bytes; episode `k` after `reset(seed=s)` has seed `s + k`.
+    The same seed gives the same bytes; episode `k` after `reset(seed=s)` has seed `s + k`. A copy or a pickle is made from the
+    arguments: it is as before the first episode.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
@@ -128,6 +132,18 @@ class SchedulingEnv(gymnasium.Env[_Observation, np.int64]):
         baselines: Sequence[str] = (),
         render_mode: str | None = None,
     ) -> None:
+        EzPickle.__init__(
+            self,
+            scenario,
+            scenarios=scenarios,
+            reward=reward,
+            costs=costs,
+            congestion=congestion,
+            burst=burst,
+            mechanisms=mechanisms,
+            baselines=baselines,
+            render_mode=render_mode,
+        )
         self.render_mode = render_mode
         self._batch = _Batch(
             _family(scenario, scenarios),
@@ -156,6 +172,7 @@ class SchedulingEnv(gymnasium.Env[_Observation, np.int64]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[_Observation, dict[str, Any]]:
         """Begin an episode; with `seed` its seed, else the one after the last."""
+        seed = whole_or_none("seed", seed)
         super().reset(seed=seed)
         self._batch.native.reset([seed], [0])
         self._done = False
@@ -181,7 +198,7 @@ class SchedulingEnv(gymnasium.Env[_Observation, np.int64]):
         return self._row.copy(), reward, terminated, truncated, info
 
 
-class SchedulingVectorEnv(VectorEnv[_Observation, NDArray[np.int64], NDArray[Any]]):
+class SchedulingVectorEnv(VectorEnv[_Observation, NDArray[np.int64], NDArray[Any]], EzPickle):
     """Many environments, stepped by `threads` threads of Rust: `gymnasium.make_vec("ropewalk/Scheduling-v0", num_envs=64)`.
 
     Arguments are `SchedulingEnv`'s. After the end of an episode the next step begins another, whatever its action
@@ -207,7 +224,23 @@ class SchedulingVectorEnv(VectorEnv[_Observation, NDArray[np.int64], NDArray[Any
         same_step: bool = False,
         render_mode: str | None = None,
     ) -> None:
-        super().__init__()
+        VectorEnv.__init__(self)
+        EzPickle.__init__(
+            self,
+            num_envs,
+            scenario,
+            scenarios=scenarios,
+            reward=reward,
+            costs=costs,
+            congestion=congestion,
+            burst=burst,
+            mechanisms=mechanisms,
+            baselines=baselines,
+            threads=threads,
+            same_step=same_step,
+            render_mode=render_mode,
+        )
+        num_envs = whole("num_envs", num_envs)
         self.render_mode = render_mode
         mode = AutoresetMode.SAME_STEP if same_step else AutoresetMode.NEXT_STEP
         self.metadata = {**type(self).metadata, "autoreset_mode": mode}
@@ -240,6 +273,8 @@ class SchedulingVectorEnv(VectorEnv[_Observation, NDArray[np.int64], NDArray[Any
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[_Observation, dict[str, Any]]:
         """Begin an episode in each; a list gives each its seed. `options={"reset_mask": [...]}` resets some only."""
+        if seed is not None and not isinstance(seed, Iterable):
+            seed = whole("seed", seed)
         super().reset(seed=seed if isinstance(seed, int) else None)
         if seed is None or isinstance(seed, int):
             seeds = [None if seed is None else seed + SEED_STEP * i for i in range(self.num_envs)]

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ropewalk._arguments import listed
 from ropewalk._native import Chunk, Decision, Subflow, View
 
 __all__ = [
@@ -100,14 +101,14 @@ def name_of(given: Given) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower().replace("<lambda>", "lambda").replace("_", "-")
 
 
-def split(given: Sequence[Given]) -> tuple[list[str], list[tuple[str, Callable[[], Any]]]]:
+def split(given: Sequence[Given] | Given) -> tuple[list[str], list[tuple[str, Callable[[], Any]]]]:
     """Give the names of all, and those that are in Python with what makes their objects."""
     names: list[str] = []
     own: list[tuple[str, Callable[[], Any]]] = []
-    for one in given:
+    for one in listed("schedulers", given):
+        if not isinstance(one, str) and not callable(one):
+            raise TypeError(f"`schedulers`: expected a scheduler's name or class, found {one!r}")
         names.append(name_of(one))
         if not isinstance(one, str):
-            if not callable(one):
-                raise TypeError(f"expected a scheduler's name or class, found {one!r}")
             own.append((names[-1], one))
     return names, own
