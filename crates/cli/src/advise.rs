@@ -56,8 +56,9 @@ pub(crate) struct Options {
     /// Measurements of a path; repeat it for each
     #[arg(long, value_name = "NAME=FILE,...")]
     measured: Vec<String>,
-    /// What you can run: Linux's own Multipath TCP, the kernel of multipath-tcp.org, a router with OpenMPTCProuter (which has
-    /// that kernel), or Ropewalk's engine [default: Linux's own where it is as fast, else Ropewalk's engine]
+    /// What you can run, and only that is named: Linux's own Multipath TCP, the kernel of multipath-tcp.org, a router with
+    /// OpenMPTCProuter (since 0.60, or up to 0.59, which has that kernel), Apple's or Android's phones, or Ropewalk's engine
+    /// [default: Linux's own where it is as fast, else Ropewalk's engine]
     #[arg(long = "for", value_name = "SYSTEM", value_parser = system())]
     system: Option<System>,
     /// What bytes on metered paths are worth, as in `compare`: 'a second is worth 5 MB of lte'

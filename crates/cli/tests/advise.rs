@@ -116,28 +116,57 @@ fn what_cannot_be_answered_is_refused_in_words() {
 }
 
 #[test]
-fn a_router_gets_its_own_lines_and_hears_what_it_lacks() {
-    let advice = json(&[
+fn a_router_gets_its_own_lines_and_only_what_it_has() {
+    let old = ["minrtt", "roundrobin", "redundant", "blest", "ecf"];
+    for (system, has) in [("openmptcprouter", &["linux"][..]), ("openmptcprouter-0.59", &old[..])] {
+        let advice = json(&[
+            "advise",
+            "--path",
+            "dsl: 16/1 Mbit/s, 30 ms",
+            "--path",
+            "lte: 30/10 Mbit/s, 50 ms",
+            "--size",
+            "4 MiB",
+            "--budget",
+            "500 ms",
+            "--schedulers",
+            "ropewalk,ecf(beta=0.5),roundrobin",
+            "--for",
+            system,
+        ]);
+        let lines: Vec<&str> =
+            advice["to_type"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+        let masters = lines.iter().filter(|line| line.ends_with(".multipath=master")).count();
+        assert_eq!(masters, 1, "{lines:?}");
+        assert!(lines.contains(&"uci commit network && /etc/init.d/mptcp restart"), "{lines:?}");
+        let scheduler = &advice["scheduler"];
+        assert!(scheduler.is_null() || has.iter().any(|name| scheduler == name), "{system}: {scheduler}");
+        if !scheduler.is_null() {
+            let key = if system == "openmptcprouter" {
+                "-e net.mptcp.scheduler"
+            } else {
+                "net.mptcp.mptcp_scheduler"
+            };
+            assert!(lines.iter().any(|line| line.starts_with(&format!("sysctl {key}="))), "{lines:?}");
+        }
+    }
+}
+
+#[test]
+fn a_phone_has_what_its_system_has() {
+    let base = [
         "advise",
         "--path",
-        "dsl: 16/1 Mbit/s, 30 ms",
+        "wifi: 20/5 Mbit/s, 30 ms",
         "--path",
-        "lte: 30/10 Mbit/s, 50 ms",
+        "lte: 20/5 Mbit/s, 50 ms",
         "--size",
         "4 MiB",
-        "--budget",
-        "500 ms",
-        "--for",
-        "openmptcprouter",
-    ]);
-    let lines: Vec<&str> =
-        advice["to_type"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
-    assert!(lines.contains(&"uci set network.lte.multipath=master"), "{lines:?}");
-    assert!(lines.iter().any(|line| line.starts_with("uci set network.dsl.multipath=")), "{lines:?}");
-    assert!(lines.contains(&"uci commit network && /etc/init.d/mptcp restart"), "{lines:?}");
-    let scheduler = &advice["scheduler"];
-    let kernels = ["linux", "minrtt", "roundrobin", "redundant", "blest", "ecf"];
-    assert!(scheduler.is_null() || kernels.iter().any(|name| scheduler == name), "{scheduler}");
+    ];
+    let android = json(&[&base[..], &["--budget", "200 ms", "--for", "android"]].concat());
+    assert_eq!(android["multipath"], false, "{android:#}");
+    let apple = json(&[&base[..], &["--budget", "500 ms", "--for", "apple"]].concat());
+    assert!(apple["scheduler"].is_null() || apple["scheduler"] == "linux", "{apple:#}");
 }
 
 #[test]

@@ -299,7 +299,9 @@ fn next(options: &Options, request: &Request, comparison: &Comparison) -> Vec<(&
         (Mode::SinglePath(path), _) => {
             format!("the default route over {}; no Multipath TCP", request.scenario.paths[path].name)
         }
-        (_, Merit::AtHand(_)) => "mptcpize run PROGRAM   # set-up: ropewalk advise --for linux".into(),
+        (_, Merit::ItsDefault(_) | Merit::AtHand(_)) => {
+            "mptcpize run PROGRAM   # set-up: ropewalk advise --for linux".into()
+        }
         (_, Merit::Default) => "sudo ropewalkd proxy --via wlan0 --via wwan0".into(),
         _ => format!("sudo ropewalkd proxy --via wlan0 --via wwan0 --scheduler '{}'", named.scheduler.text),
     };

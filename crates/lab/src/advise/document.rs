@@ -24,8 +24,10 @@ pub fn recommendation(answer: &Answer) -> String {
 /// The lines to type.
 #[must_use]
 pub fn lines(question: &Question, answer: &Answer) -> Vec<String> {
-    if question.system == System::Router {
-        return router_lines(question, answer);
+    match question.system {
+        System::Router | System::OldRouter => return router_lines(question, answer),
+        System::Apple | System::Android => return phone_lines(question, answer),
+        _ => {}
     }
     let mut lines = Vec::new();
     let control = &answer.use_this.congestion.text;
@@ -48,7 +50,8 @@ pub fn lines(question: &Question, answer: &Answer) -> Vec<String> {
     };
     match system {
         System::Linux => {
-            lines.push("# Linux 5.19 or later, on both ends, as root:".into());
+            lines
+                .push("# Linux 5.19 or later, on both ends, as root; its one scheduler is `default`:".into());
             lines.push("sysctl net.mptcp.enabled=1".into());
             lines.push(format!("sysctl net.ipv4.tcp_congestion_control={control}"));
             lines.push(format!("ip mptcp limits set subflows {0} add_addr_accepted {0}", interfaces.len()));
@@ -60,16 +63,23 @@ pub fn lines(question: &Question, answer: &Answer) -> Vec<String> {
             lines.push(format!("# the default route by {}, then:", answer.opens_on));
             lines.push("mptcpize run PROGRAM".into());
         }
-        System::OtherKernel | System::Router => {
+        System::OtherKernel => {
             let name = kernel_name(answer.use_this.scheduler.entry.name);
-            lines.push("# the kernel of github.com/multipath-tcp/mptcp, on the sending end, as root:".into());
+            let since = match name {
+                "blest" => " (0.95 or later)",
+                "ecf" => " (0.96 or later)",
+                _ => "",
+            };
+            lines.push(format!(
+                "# the kernel of github.com/multipath-tcp/mptcp{since}, on the sending end, as root:"
+            ));
             lines.push("sysctl net.mptcp.mptcp_enabled=1".into());
             lines.push("sysctl net.mptcp.mptcp_path_manager=fullmesh".into());
             lines.push(format!("sysctl net.mptcp.mptcp_scheduler={name}"));
             lines.push(format!("sysctl net.ipv4.tcp_congestion_control={control}"));
             lines.extend(buffer_lines(answer));
         }
-        System::Ropewalk | System::Here => {
+        _ => {
             let algorithms =
                 format!("--scheduler '{}' --congestion {control}", answer.use_this.scheduler.text);
             let opened = std::iter::once(answer.opens_on.as_str()).chain(interfaces);
@@ -139,9 +149,34 @@ fn router_lines(question: &Question, answer: &Answer) -> Vec<String> {
     lines.push("uci commit network && /etc/init.d/mptcp restart".into());
     if !tcp {
         lines.push("# on its server, which schedules downloads:".into());
-        lines.push(format!("sysctl net.mptcp.mptcp_scheduler={scheduler}"));
+        lines.push(match question.system {
+            System::OldRouter => format!("sysctl net.mptcp.mptcp_scheduler={scheduler}"),
+            // Linux 6.1 has no such setting, and this scheduler.
+            _ => format!("sysctl -e net.mptcp.scheduler={scheduler}"),
+        });
     }
     lines
+}
+
+/// What an application or a person can choose on a phone.
+fn phone_lines(question: &Question, answer: &Answer) -> Vec<String> {
+    let apple = question.system == System::Apple;
+    if answer.use_this.is_tcp() {
+        return vec![format!(
+            "# plain TCP uses the default network: choose {} in the settings",
+            answer.best_path
+        )];
+    }
+    debug_assert!(apple, "nothing else runs there");
+    vec![
+        "// in the application (Network.framework; entitlement com.apple.developer.networking.multipath):"
+            .into(),
+        "parameters.multipathServiceType = .interactive  // .aggregate works in development only".into(),
+        "# the system schedules what it sends; the server what it receives: there, as root,".into(),
+        "sysctl net.mptcp.enabled=1".into(),
+        format!("sysctl net.ipv4.tcp_congestion_control={}", answer.use_this.congestion.text),
+        "mptcpize run PROGRAM".into(),
+    ]
 }
 
 fn gain_json(gain: &Gain) -> Value {

@@ -135,8 +135,14 @@ fn contest(
     let mut candidates = if question.schedulers.is_empty() {
         everyone(registries, &question.congestion, best)?
     } else {
-        let missing = !question.schedulers.iter().any(|name| name == OWN);
-        let names = question.schedulers.iter().map(String::as_str).chain(missing.then_some(OWN));
+        // What the system does by itself runs whatever is asked for.
+        let mut names: Vec<&str> = question.schedulers.iter().map(String::as_str).collect();
+        for name in std::iter::once(OWN).chain(question.system.default_scheduler()) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let names = names.into_iter();
         let names = names.filter(|name| *name != "tcp");
         let paths = question.scenario.paths.len();
         let named = |name: &str| {

@@ -12,19 +12,39 @@ pub enum System {
     /// Linux with its own Multipath TCP, and Ropewalk's engine on it.
     #[default]
     Here,
-    /// Linux's own Multipath TCP.
+    /// Linux's own Multipath TCP: up to 6.18 its one scheduler is `default` (net/mptcp/sched.c).
     Linux,
-    /// The kernel of multipath-tcp.org.
+    /// The kernel of multipath-tcp.org, 0.96 on Linux 5.4: net/mptcp/mptcp_{sched,rr,redundant,blest,ecf}.c. Its `default` is
+    /// the lowest round-trip time first.
     OtherKernel,
-    /// A router with OpenMPTCProuter, which has that kernel.
+    /// A router with OpenMPTCProuter 0.60 or later, with Linux 6.x. From 6.6 on (0.61) its images also have `bpf_burst`, the
+    /// same as `default`, and `bpf_first`, `bpf_bkup`, `bpf_red`, `bpf_rr`, since 0.62 `bpf_minrtt` (openmptcprouter-feeds,
+    /// openmptcprouter-full/Makefile). The last three ignore congestion windows and are not what `redundant`, `roundrobin` and
+    /// `minrtt` are here.
     Router,
+    /// A router with OpenMPTCProuter up to 0.59, which has the kernel of multipath-tcp.org (Linux 5.4).
+    OldRouter,
+    /// An iPhone or a Mac. Applications ask for Multipath TCP; the system chooses subflows for what it sends (xnu,
+    /// bsd/netinet/mptcp.c), and the server for what it receives.
+    Apple,
+    /// An Android phone: its kernels are built without Multipath TCP (kernel/common, arch/arm64/configs/gki_defconfig of
+    /// android14-6.1).
+    Android,
     /// Ropewalk's engine.
     Ropewalk,
 }
 
 impl System {
     /// Those that a user can name.
-    pub const NAMED: [System; 4] = [System::Linux, System::OtherKernel, System::Router, System::Ropewalk];
+    pub const NAMED: [System; 7] = [
+        System::Linux,
+        System::OtherKernel,
+        System::Router,
+        System::OldRouter,
+        System::Apple,
+        System::Android,
+        System::Ropewalk,
+    ];
 
     /// Its name.
     #[must_use]
@@ -34,6 +54,9 @@ impl System {
             System::Linux => "linux",
             System::OtherKernel => "multipath-tcp.org",
             System::Router => "openmptcprouter",
+            System::OldRouter => "openmptcprouter-0.59",
+            System::Apple => "apple",
+            System::Android => "android",
             System::Ropewalk => "ropewalk",
         }
     }
@@ -44,34 +67,43 @@ impl System {
         System::NAMED.into_iter().find(|system| system.name() == name)
     }
 
-    /// Whether its own Multipath TCP has this scheduler.
-    fn has(self, scheduler: &str) -> bool {
+    /// The schedulers here that its own Multipath TCP has too, its default first.
+    fn own(self) -> &'static [&'static str] {
         match self {
-            System::Here | System::Linux => scheduler == "linux",
-            // net/mptcp/mptcp_*.c of github.com/multipath-tcp/mptcp.
-            System::OtherKernel | System::Router => {
-                ["minrtt", "roundrobin", "redundant", "blest", "ecf"].contains(&scheduler)
-            }
-            System::Ropewalk => false,
+            // A phone's downloads are scheduled by the server.
+            System::Here | System::Linux | System::Router | System::Apple => &["linux"],
+            System::OtherKernel | System::OldRouter => &["minrtt", "roundrobin", "redundant", "blest", "ecf"],
+            System::Android => &[],
+            System::Ropewalk => &[scheduler::PRODUCT_DEFAULT],
         }
+    }
+
+    /// The scheduler that it uses unless told otherwise.
+    #[must_use]
+    pub fn default_scheduler(self) -> Option<&'static str> {
+        self.own().first().copied()
+    }
+
+    /// Whether its own Multipath TCP has this scheduler: as it is, without parameters.
+    fn has(self, candidate: &Candidate) -> bool {
+        let name = candidate.scheduler.entry.name;
+        self.own().contains(&name) && candidate.scheduler.text == name
     }
 
     /// Whether the candidate can be run there. Plain TCP always can.
     #[must_use]
     pub fn can_run(self, candidate: &Candidate) -> bool {
-        is_tcp(candidate)
-            || matches!(self, System::Here | System::Ropewalk)
-            || self.has(candidate.scheduler.entry.name)
+        is_tcp(candidate) || matches!(self, System::Here | System::Ropewalk) || self.has(candidate)
     }
 
     /// Why this candidate would be named before others that are as fast.
     pub(crate) fn merit(self, candidate: &Candidate) -> Merit {
-        let scheduler = candidate.scheduler.entry.name;
+        let name = candidate.scheduler.entry.name;
         if is_tcp(candidate) {
             Merit::NoMultipath
-        } else if self.has(scheduler) {
-            Merit::AtHand(self)
-        } else if scheduler == scheduler::PRODUCT_DEFAULT {
+        } else if self != System::Ropewalk && self.has(candidate) {
+            if self.own().first() == Some(&name) { Merit::ItsDefault(self) } else { Merit::AtHand(self) }
+        } else if name == scheduler::PRODUCT_DEFAULT {
             Merit::Default
         } else {
             Merit::Simplest
@@ -89,6 +121,8 @@ pub(crate) fn is_tcp(candidate: &Candidate) -> bool {
 pub enum Merit {
     /// It is plain TCP.
     NoMultipath,
+    /// It is what this system uses unless told otherwise.
+    ItsDefault(System),
     /// This system has it.
     AtHand(System),
     /// Ropewalk's gateway and proxy use it unless told otherwise.
@@ -102,9 +136,10 @@ impl Merit {
     pub(crate) fn rank(self) -> u8 {
         match self {
             Merit::NoMultipath => 0,
-            Merit::AtHand(_) => 1,
-            Merit::Default => 2,
-            Merit::Simplest => 3,
+            Merit::ItsDefault(_) => 1,
+            Merit::AtHand(_) => 2,
+            Merit::Default => 3,
+            Merit::Simplest => 4,
         }
     }
 
@@ -113,15 +148,59 @@ impl Merit {
     pub fn text(self) -> &'static str {
         match self {
             Merit::NoMultipath => "it needs no Multipath TCP",
-            Merit::AtHand(System::Here | System::Linux) => "it is what Linux does by itself",
-            Merit::AtHand(System::OtherKernel | System::Ropewalk) => {
-                "it is in the kernel of multipath-tcp.org, repeats the fewest bytes and is the simplest"
-            }
-            Merit::AtHand(System::Router) => {
+            Merit::ItsDefault(System::OtherKernel) => "it is the default of the kernel of multipath-tcp.org",
+            Merit::ItsDefault(System::Router | System::OldRouter) => "it is the default of OpenMPTCProuter",
+            Merit::ItsDefault(System::Apple) => "it is what a Linux server does by itself",
+            Merit::ItsDefault(_) => "it is what Linux does by itself",
+            Merit::AtHand(System::OldRouter) => {
                 "it is in OpenMPTCProuter's kernel, repeats the fewest bytes and is the simplest"
+            }
+            Merit::AtHand(_) => {
+                "it is in the kernel of multipath-tcp.org, repeats the fewest bytes and is the simplest"
             }
             Merit::Default => "it is the default of `ropewalkd gateway` and `proxy`",
             Merit::Simplest => "it repeats the fewest bytes (to the per cent) and is the simplest",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ropewalk_algorithms::Registries;
+
+    use super::*;
+
+    fn candidate(scheduler: &str) -> Candidate {
+        let registries = Registries::builtin();
+        Candidate {
+            label: scheduler.into(),
+            scheduler: registries.schedulers.parse(scheduler).unwrap(),
+            mode: Mode::Multipath,
+        }
+    }
+
+    #[test]
+    fn a_system_runs_only_what_it_has() {
+        let can = |system: System, name: &str| system.can_run(&candidate(name));
+        for name in ["minrtt", "roundrobin", "redundant", "blest", "ecf"] {
+            assert!(can(System::OtherKernel, name) && can(System::OldRouter, name), "{name}");
+            assert!(!can(System::Router, name) && !can(System::Linux, name), "{name}");
+        }
+        for name in ["linux", "ropewalk", "ecf(beta=0.5)", "blest:linux"] {
+            assert!(!can(System::OtherKernel, name), "{name}");
+            assert!(can(System::Ropewalk, name) && !can(System::Android, name), "{name}");
+        }
+        assert!(can(System::Router, "linux") && can(System::Apple, "linux") && can(System::Linux, "linux"));
+        assert!(System::NAMED.iter().all(|system| System::named(system.name()) == Some(*system)));
+    }
+
+    #[test]
+    fn a_systems_default_is_named_before_the_rest_of_it() {
+        let rank = |system: System, name: &str| system.merit(&candidate(name)).rank();
+        assert!(rank(System::OtherKernel, "minrtt") < rank(System::OtherKernel, "roundrobin"));
+        assert!(rank(System::OldRouter, "minrtt") < rank(System::OldRouter, "blest"));
+        assert!(rank(System::Here, "linux") < rank(System::Here, "ropewalk"));
+        assert!(rank(System::Ropewalk, "ropewalk") < rank(System::Ropewalk, "linux"));
+        assert!(rank(System::Here, "ropewalk") < rank(System::Here, "minrtt"));
     }
 }
