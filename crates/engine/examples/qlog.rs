@@ -35,7 +35,7 @@ pub fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let text = String::from_utf8(log.into_inner()?)?;
     assert!(text.starts_with("\u{1e}{\"file_schema\":\"urn:ietf:params:qlog:file:sequential\""), "{text}");
-    assert!(text.contains("quic:packet_sent"), "{text}");
+    assert!(text.contains("mptcp:segment_sent"), "{text}");
     print!("{text}");
     Ok(())
 }

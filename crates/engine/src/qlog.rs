@@ -1,6 +1,7 @@
-//! What an endpoint does as qlog: JSON text sequences (RFC 7464) by draft-ietf-quic-qlog-main-schema, one
-//! record at a time, so that a log can be read while it grows. What QUIC's event document has a name for is
-//! called that (draft-ietf-quic-qlog-quic-events); the rest is `mptcp:...`. Times are milliseconds.
+//! What an endpoint does as qlog: JSON text sequences (RFC 7464) by draft-ietf-quic-qlog-main-schema-14, one
+//! record at a time, so that a log can be read while it grows. Events are of a schema of its own, `mptcp:...`:
+//! QUIC's (draft-ietf-quic-qlog-quic-events-13) asks for packet headers and connection IDs, which TCP hasn't.
+//! Fields that mean the same are called as there. Times are milliseconds, numbers of 64 bits are text.
 //!
 #![doc = concat!("```\n", include_str!("../examples/qlog.rs"), "```")]
 
@@ -70,7 +71,7 @@ impl<W: Write> Log<W> {
             "serialization_format": "application/qlog+json-seq",
             "title": title,
             "trace": {
-                "event_schemas": ["urn:ietf:params:qlog:events:quic", "urn:ropewalk:qlog:events:mptcp"],
+                "event_schemas": ["urn:ropewalk:qlog:events:mptcp"],
                 "vantage_point": { "type": vantage },
                 "common_fields": {
                     "time_format": "relative_to_epoch",
@@ -98,21 +99,18 @@ impl<W: Write> Log<W> {
     /// When the writer fails.
     pub fn event(&mut self, now: Nanos, id: ConnectionId, event: &Event) -> io::Result<()> {
         let (name, data) = match event {
-            Event::Connected { multipath } => (
-                "quic:connection_state_updated",
-                json!({ "new": "handshake_complete", "multipath": multipath }),
-            ),
+            Event::Connected { multipath } => ("mptcp:connected", json!({ "multipath": multipath })),
             Event::Accepted { tuple, multipath } => (
-                "quic:connection_started",
+                "mptcp:accepted",
                 json!({
                     "local": { "ip": tuple.src, "port": tuple.src_port },
                     "remote": { "ip": tuple.dst, "port": tuple.dst_port },
                     "multipath": multipath,
                 }),
             ),
-            Event::Closed => ("quic:connection_closed", json!({ "trigger": "clean" })),
+            Event::Closed => ("mptcp:connection_closed", json!({ "trigger": "clean" })),
             Event::Reset { reason } => (
-                "quic:connection_closed",
+                "mptcp:connection_closed",
                 json!({
                     "initiator": initiator(*reason),
                     "trigger": if reason.kind() == io::ErrorKind::TimedOut { "idle_timeout" } else { "error" },
@@ -150,7 +148,7 @@ impl<W: Write> Log<W> {
     /// # Errors
     /// When the writer fails.
     pub fn sent<P: Payload>(&mut self, now: Nanos, path: PathId, segment: &Segment<P>) -> io::Result<()> {
-        self.segment(now, path, "quic:packet_sent", segment)
+        self.segment(now, path, "mptcp:segment_sent", segment)
     }
 
     /// A segment that arrived.
@@ -158,7 +156,7 @@ impl<W: Write> Log<W> {
     /// # Errors
     /// When the writer fails.
     pub fn received<P: Payload>(&mut self, now: Nanos, path: PathId, segment: &Segment<P>) -> io::Result<()> {
-        self.segment(now, path, "quic:packet_received", segment)
+        self.segment(now, path, "mptcp:segment_received", segment)
     }
 
     fn segment<P: Payload>(
@@ -177,8 +175,8 @@ impl<W: Write> Log<W> {
         });
         if let Some(dss) = &segment.dss {
             data["dss"] = json!({
-                "data_ack": dss.data_ack,
-                "dsn": dss.mapping.map(|mapping| mapping.dsn),
+                "data_ack": dss.data_ack.map(|ack| ack.to_string()),
+                "dsn": dss.mapping.map(|mapping| mapping.dsn.to_string()),
                 "data_fin": dss.data_fin,
             });
         }
@@ -196,7 +194,7 @@ impl<W: Write> Log<W> {
         connection: &Connection<P>,
     ) -> io::Result<()> {
         for metrics in connection.subflow_metrics().iter().filter(|metrics| metrics.usable()) {
-            self.write(now, id.to_string(), "quic:recovery_metrics_updated", recovery(metrics))?;
+            self.write(now, id.to_string(), "mptcp:metrics_updated", recovery(metrics))?;
         }
         Ok(())
     }

@@ -80,12 +80,19 @@ mod logged {
             .collect();
         assert_eq!(records[0]["serialization_format"], "application/qlog+json-seq");
         assert_eq!(records[0]["trace"]["vantage_point"]["type"], "client");
+        // Every event is of the one schema that the header names.
+        let schemas = serde_json::json!(["urn:ropewalk:qlog:events:mptcp"]);
+        assert_eq!(records[0]["trace"]["event_schemas"], schemas);
+        for record in &records[1..] {
+            assert!(record["name"].as_str().expect("a name").starts_with("mptcp:"), "{record}");
+            assert!(record["time"].is_f64() && record["data"].is_object(), "{record}");
+        }
         let names = |name: &str| records.iter().filter(|record| record["name"] == name).count();
-        assert_eq!(names("quic:packet_sent") + names("quic:packet_received"), segments.borrow().len());
-        assert_eq!((names("mptcp:subflow_added"), names("quic:recovery_metrics_updated")), (1, 2));
+        assert_eq!(names("mptcp:segment_sent") + names("mptcp:segment_received"), segments.borrow().len());
+        assert_eq!((names("mptcp:subflow_added"), names("mptcp:metrics_updated")), (1, 2));
         let sent: u64 = records
             .iter()
-            .filter(|record| record["name"] == "quic:packet_sent")
+            .filter(|record| record["name"] == "mptcp:segment_sent")
             .filter_map(|record| record["data"]["raw"]["payload_length"].as_u64())
             .sum();
         assert_eq!(sent, 20_000);

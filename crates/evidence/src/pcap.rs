@@ -1,6 +1,9 @@
 //! pcapng (draft-ietf-opsawg-pcapng): one section; an interface description block per path; an enhanced packet block
 //! per packet, with its direction in the flags word and its reason as comment. Times are in nanoseconds.
 //!
+//! Packets have an Ethernet header, with addresses made up from the path's number. Raw IP would do without, but libpcap
+//! (1.10.3) refuses a second interface of that type: it compares its own number for it with the file's.
+//!
 //! Always little-endian, and without machine-dependent fields: the same run gives the same bytes on any machine.
 
 use std::borrow::Cow;
@@ -22,6 +25,12 @@ const NANOSECONDS: u8 = 9;
 /// Direction in the flags word (`epb_flags`, bits 0 and 1).
 const INBOUND: u32 = 1;
 const OUTBOUND: u32 = 2;
+/// Bytes of an Ethernet header.
+const ETHERNET: usize = 14;
+/// EtherTypes of IPv4 and IPv6.
+const ETHERTYPES: [u16; 2] = [0x0800, 0x86dd];
+/// Longest packet that readers take, bytes: tcpdump's own limit.
+const SNAPLEN: u32 = 262_144;
 /// Longest comment: an option's length field has 16 bits.
 const LONGEST_COMMENT: usize = 65_535;
 
@@ -29,6 +38,9 @@ const LONGEST_COMMENT: usize = 65_535;
 pub struct Pcap<W: Write> {
     writer: PcapNgWriter<W>,
     paths: usize,
+    /// Nanoseconds since 1970 at which the packets' times begin.
+    start: u64,
+    frame: Vec<u8>,
 }
 
 impl<W: Write> std::fmt::Debug for Pcap<W> {
@@ -42,6 +54,22 @@ fn io_error(error: PcapError) -> io::Error {
         PcapError::IoError(error) => error,
         other => io::Error::other(other),
     }
+}
+
+/// The header of a packet from the recorded end (`sent`), or to it.
+fn ethernet(path: u16, sent: bool, packet: &[u8]) -> [u8; ETHERNET] {
+    // Locally administered addresses.
+    let address = |end: u8| {
+        let [high, low] = path.to_be_bytes();
+        [2, 0, 0, high, low, end]
+    };
+    let (from, to) = if sent { (1, 2) } else { (2, 1) };
+    let is_ipv6 = packet.first().is_some_and(|first| first >> 4 == 6);
+    let mut header = [0; ETHERNET];
+    header[..6].copy_from_slice(&address(to));
+    header[6..12].copy_from_slice(&address(from));
+    header[12..].copy_from_slice(&ETHERTYPES[usize::from(is_ipv6)].to_be_bytes());
+    header
 }
 
 /// Truncates a text to the longest comment.
@@ -68,10 +96,16 @@ impl<W: Write> Pcap<W> {
                 options.push(InterfaceDescriptionOption::IfDescription(description));
             }
             options.push(InterfaceDescriptionOption::IfTsResol(NANOSECONDS));
-            let interface = InterfaceDescriptionBlock { linktype: DataLink::RAW, snaplen: 0, options };
+            let interface =
+                InterfaceDescriptionBlock { linktype: DataLink::ETHERNET, snaplen: SNAPLEN, options };
             writer.write_pcapng_block(interface).map_err(io_error)?;
         }
-        Ok(Pcap { writer, paths: paths.len() })
+        Ok(Pcap { writer, paths: paths.len(), start: 0, frame: Vec::new() })
+    }
+
+    /// The packets' times count from this moment, nanoseconds since 1970; without it, from 1970.
+    pub fn starts_at(&mut self, since_1970: u64) {
+        self.start = since_1970;
     }
 
     /// Adds a packet. Packets must be in order of time.
@@ -87,11 +121,14 @@ impl<W: Write> Pcap<W> {
         if let Some(comment) = packet.comment {
             options.push(EnhancedPacketOption::Comment(Cow::Borrowed(cut(comment))));
         }
+        self.frame.clear();
+        self.frame.extend_from_slice(&ethernet(packet.path, direction == OUTBOUND, packet.bytes));
+        self.frame.extend_from_slice(packet.bytes);
         let block = EnhancedPacketBlock {
             interface_id: u32::from(packet.path),
-            timestamp: Duration::from_nanos(packet.at),
-            original_len: u32::try_from(packet.bytes.len()).unwrap_or(u32::MAX),
-            data: Cow::Borrowed(packet.bytes),
+            timestamp: Duration::from_nanos(self.start.saturating_add(packet.at)),
+            original_len: u32::try_from(self.frame.len()).unwrap_or(u32::MAX),
+            data: Cow::Borrowed(&self.frame),
             options,
         };
         self.writer.write_pcapng_block(block).map(drop).map_err(io_error)
@@ -138,11 +175,13 @@ mod tests {
         while let Some(block) = reader.next_block() {
             match block.expect("a block") {
                 Block::InterfaceDescription(interface) => {
-                    assert_eq!(interface.linktype, DataLink::RAW);
+                    assert_eq!(interface.linktype, DataLink::ETHERNET);
                     found.push(format!("{:?}", interface.options));
                 }
                 Block::EnhancedPacket(packet) => {
-                    assert_eq!(packet.data[..], [0x45, 1, 2]);
+                    assert_eq!(packet.data[12..], [0x08, 0x00, 0x45, 1, 2]);
+                    let (to, from) = (packet.data[5], packet.data[11]);
+                    assert_eq!(to + from, 3, "from one end to the other");
                     let comment = packet.options.iter().find_map(|option| match option {
                         EnhancedPacketOption::Comment(text) => Some(text.len()),
                         _ => None,
@@ -167,6 +206,24 @@ mod tests {
                 format!("0 {} Some(2) Some(65534)", u64::MAX / 2),
             ]
         );
+    }
+
+    #[test]
+    fn both_ip_versions_and_the_wall_clock() {
+        assert_eq!(ethernet(0x0102, true, &[0x60, 0])[..], [2, 0, 0, 1, 2, 2, 2, 0, 0, 1, 2, 1, 0x86, 0xdd]);
+        let mut pcap = Pcap::new(Vec::new(), &paths()).expect("a vector takes all");
+        pcap.starts_at(1_700_000_000_000_000_000);
+        let packet = Packet { at: 5, path: 0, direction: Direction::Sent, bytes: &[0x60], comment: None };
+        pcap.packet(&packet).expect("a vector takes all");
+        let bytes = pcap.finish().expect("a vector takes all");
+        let mut reader = PcapNgReader::new(&bytes[..]).expect("a section");
+        let mut times = Vec::new();
+        while let Some(block) = reader.next_block() {
+            if let Block::EnhancedPacket(packet) = block.expect("a block") {
+                times.push(packet.timestamp.as_nanos());
+            }
+        }
+        assert_eq!(times, [1_700_000_000_000_000_005]);
     }
 
     #[test]

@@ -81,6 +81,8 @@ struct Inner<W: Write> {
     written: Nanos,
     /// When the next sample is due.
     sample: Nanos,
+    /// Whether the capture knows its time of day.
+    started: bool,
     connections: Connections,
 }
 
@@ -146,6 +148,7 @@ impl<W: Write + Send> Capture<W> {
             sequence: 0,
             written: 0,
             sample: 0,
+            started: false,
             connections: Connections::default(),
         };
         Ok(Capture(Arc::new(Mutex::new(inner))))
@@ -176,6 +179,7 @@ impl<W: Write + Send> Tap for Capture<W> {
             (false, true) => Direction::Received,
             _ => return,
         };
+        inner.start(now);
         for packet in piece.clone().packets() {
             inner.keep(now, piece.path, direction, packet.complete());
         }
@@ -230,6 +234,15 @@ impl<W: Write> Inner<W> {
         let order = u8::from(matches!(item, Item::Packet(_)));
         self.sequence += 1;
         self.waiting.insert((at.max(self.written), order, self.sequence), item);
+    }
+
+    /// The capture's times are of the wall clock: what it says at the first packet.
+    fn start(&mut self, now: Nanos) {
+        if !std::mem::replace(&mut self.started, true)
+            && let Some(pcap) = &mut self.writers.pcap
+        {
+            pcap.starts_at(crate::clock::since_1970().saturating_sub(now));
+        }
     }
 
     fn keep(&mut self, at: Nanos, path: u16, direction: Direction, bytes: Vec<u8>) {

@@ -48,6 +48,11 @@ fn monotonic() -> Nanos {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |time| Duration::from(time).as_nanos() as Nanos)
 }
 
+/// The wall clock: nanoseconds since 1970.
+pub fn since_1970() -> Nanos {
+    clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, |time| Duration::from(time).as_nanos() as Nanos)
+}
+
 /// Asks for real-time priority for the calling thread, so that other programs don't make it late; whether it was
 /// granted. An ordinary user isn't granted it: the lateness then shows how busy the machine was.
 pub fn request_real_time() -> bool {

@@ -12,6 +12,8 @@ use ropewalk_lab::evidence::{Evidence, record};
 use ropewalk_lab::scenario;
 use ropewalk_link::{Jitter, JitterShape, Loss};
 use ropewalk_sim::{Direction, Mode, Recording, RunSpec, Scenario, Workload, networks, run};
+use ropewalk_wire::checksum::dss_checksum_holds;
+use ropewalk_wire::{ParseMode, SyntheticPayload, parse_headers};
 use serde_json::Value;
 
 fn spec(scenario: Scenario, name: &str) -> RunSpec {
@@ -168,6 +170,87 @@ fn tshark_finds_nothing_wrong_and_sees_every_subflow() {
     }
 }
 
+/// What a program prints of a capture; `None` with a word on why if it isn't here.
+fn printed(program: &str, arguments: &[&str], file: &Path) -> Option<String> {
+    match Command::new(program).args(arguments).arg(file).output() {
+        Ok(output) => {
+            let text = [output.stdout, output.stderr].concat();
+            Some(String::from_utf8_lossy(&text).into_owned())
+        }
+        Err(error) => {
+            ropewalk_host::skip::skipped(format!("{program} can't be run ({error})"));
+            None
+        }
+    }
+}
+
+#[test]
+fn programs_that_read_with_libpcap_see_every_packet_of_every_path() {
+    for (name, spec, _) in runs() {
+        let evidence = evidence(name, &spec);
+        let file = capture(&format!("libpcap-{name}"), &evidence);
+        if let Some(text) = printed("tcpdump", &["-nttr"], &file) {
+            let lines = text.lines().filter(|line| line.contains(" IP ")).count();
+            assert_eq!(lines, evidence.packets(), "{name}: {}", text.lines().take(5).collect::<String>());
+            assert!(!text.contains("bad cksum") && !text.contains("truncated"), "{name}");
+        }
+        if let Some(text) = printed("tcptrace", &["-n"], &file) {
+            let seen = format!("{0} packets seen, {0} TCP packets traced", evidence.packets());
+            assert!(text.contains(&seen), "{name}: {text}");
+        }
+        let scapy = "import sys; from scapy.all import rdpcap, TCP; p = rdpcap(sys.argv[1]); \
+                     print(len(p), sum(TCP in q for q in p))";
+        let seen = format!("{0} {0}", evidence.packets());
+        match printed("python3", &["-c", scapy], &file) {
+            Some(text) if text.contains("No module named") => {
+                ropewalk_host::skip::skipped("scapy isn't installed");
+            }
+            Some(text) => assert!(text.contains(&seen), "{name}: {text}"),
+            None => {}
+        }
+    }
+}
+
+/// The frames of a pcapng file: enhanced packet blocks, little-endian.
+fn frames(bytes: &[u8]) -> Vec<&[u8]> {
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four")) as usize;
+    let (mut at, mut found) = (0, Vec::new());
+    while at < bytes.len() {
+        if word(at) == 6 {
+            found.push(&bytes[at + 28..at + 28 + word(at + 20)]);
+        }
+        at += word(at + 4);
+    }
+    found
+}
+
+/// Wireshark 4.0 shows the checksum of MP_CAPABLE and not that of a DSS option.
+#[test]
+fn checksums_of_mappings_are_right() {
+    let evidence = evidence("dss", &spec(rough(), "redundant"));
+    let mut capture = Vec::new();
+    evidence.write_pcap(&mut capture).expect("a capture");
+    let (mut right, mut first) = (0, 0);
+    for frame in frames(&capture) {
+        let (segment, payload) =
+            parse_headers::<SyntheticPayload>(&frame[14..], ParseMode::Trust).expect("a packet");
+        assert!(frame[14..][payload].iter().all(|byte| *byte == 0));
+        if let Some(mapping) = segment.dss.and_then(|dss| dss.mapping) {
+            let sum = mapping.checksum.expect("negotiated");
+            assert!(dss_checksum_holds(mapping.dsn, mapping.ssn, mapping.len, 0, sum), "{segment:?}");
+            right += 1;
+        }
+        first += usize::from(
+            segment.rare.and_then(|rare| rare.mp_capable).is_some_and(|capable| capable.checksum.is_some()),
+        );
+    }
+    assert!(right > 300 && first == 1, "{right} {first}");
+    let file = self::capture("dss", &evidence);
+    // With MP_CAPABLE the data sequence number is the key's, which Wireshark derives itself.
+    let Some(packets) = tshark(&file, &["tcp.options.mptcp.checksum"]) else { return };
+    assert!(packets.iter().all(|packet| !packet[0].ends_with("0000")));
+}
+
 #[test]
 fn a_capture_says_why_and_when() {
     let spec = spec(built_in("wifi-lte", 256 << 10), "blest");
@@ -227,6 +310,12 @@ fn a_log_is_what_qvis_reads() {
             last = time;
             let kind = event["name"].as_str().expect("a name");
             let group = event["group_id"].as_str().expect("a group");
+            // What sends is in its subflow's group, the first flight included; only waits are the connection's.
+            let waits = event["data"]["decision"] == "wait";
+            assert!(
+                kind != "mptcp:decision" || waits || !group.starts_with("connection "),
+                "{name}: {event}"
+            );
             groups.entry(group).or_default().event(kind, &event["data"]);
         }
         let carrying: Vec<_> = groups.values().filter(|group| group.packets() > 0).collect();

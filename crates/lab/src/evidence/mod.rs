@@ -2,23 +2,28 @@
 //! a log (qlog).
 //!
 //! The capture shows what `tcpdump` on that host would, without competing flows. Payload, which the simulator doesn't have,
-//! is zeros.
+//! is zeros, and DSS checksums are of these.
 
 mod reasons;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::iter::Peekable;
 use std::slice;
 use std::sync::{Arc, Mutex};
 
+use ropewalk_engine::mptcp::Key;
 use ropewalk_evidence::{Decision, Direction, Metrics, Packet, Path, Pcap, Qlog, Vantage};
 use ropewalk_link::{LinkSpec, Loss, Rate};
 use ropewalk_settings::units::Nanos;
 use ropewalk_sim::{
     DecisionTrace, Recording, RunResult, RunSpec, Sample, Scenario, SegmentObserver, Side, SpecError, World,
 };
-use ropewalk_wire::{ChecksumMode, FourTuple, Payload, Segment, SyntheticPayload, encode_headers};
+use ropewalk_wire::checksum::dss_checksum;
+use ropewalk_wire::{
+    ChecksumMode, DssMapping, FourTuple, MpCapable, Payload, Segment, SyntheticPayload, encode_headers,
+};
 
 pub use reasons::phrase;
 
@@ -157,7 +162,7 @@ impl Evidence {
         let comments = reasons::comments(&self.result, &self.paths);
         let mut bytes = Vec::new();
         for (number, seen) in self.seen.iter().enumerate() {
-            let headers = encode_headers(&seen.segment, ChecksumMode::Full)
+            let headers = encode_headers(&with_dss_checksum(&seen.segment), ChecksumMode::Full)
                 .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
             bytes.clear();
             bytes.extend_from_slice(&headers);
@@ -191,6 +196,12 @@ impl Evidence {
         };
         let mut qlog = Qlog::new(writer, &self.title, vantage, &self.paths)?;
         let mut beside = OtherEvents::new(&self.result);
+        // A decision comes before the data that it sends: of each path's first data the subflow is known in advance.
+        for seen in &self.seen {
+            if let Some(trace) = seen.trace.and_then(|trace| self.result.segments.get(trace as usize)) {
+                beside.subflows.entry((trace.connection, seen.path)).or_insert(seen.segment.tuple);
+            }
+        }
         self.each(|number, packet| {
             beside.write_until(packet.at, &mut qlog)?;
             let seen = &self.seen[number];
@@ -202,6 +213,27 @@ impl Evidence {
         beside.write_until(Nanos::MAX, &mut qlog)?;
         qlog.finish().map(drop)
     }
+}
+
+/// A segment with the DSS checksum of its payload as it is written: zeros. The simulator has none to sum.
+fn with_dss_checksum(segment: &Segment<SyntheticPayload>) -> Cow<'_, Segment<SyntheticPayload>> {
+    let mapping = segment.dss.and_then(|dss| dss.mapping).filter(|mapping| mapping.checksum.is_some());
+    let capable = segment.rare.as_deref().and_then(|rare| rare.mp_capable);
+    // The first data comes with MP_CAPABLE in place of a mapping (RFC 8684 3.1).
+    let first = capable.filter(|capable| capable.checksum.is_some());
+    if mapping.is_none() && first.is_none() {
+        return Cow::Borrowed(segment);
+    }
+    let mut segment = segment.clone();
+    if let (Some(mapping), Some(dss)) = (mapping.filter(|mapping| mapping.len > 0), &mut segment.dss) {
+        let checksum = Some(dss_checksum(mapping.dsn, mapping.ssn, mapping.len, 0));
+        dss.mapping = Some(DssMapping { checksum, ..mapping });
+    }
+    if let Some(MpCapable { data_len: Some(len), sender_key: Some(key), .. }) = first {
+        let checksum = Some(dss_checksum(Key::new(key).idsn.wrapping_add(1), 1, len, 0));
+        segment.rare_mut().mp_capable = first.map(|first| MpCapable { checksum, ..first });
+    }
+    Cow::Owned(segment)
 }
 
 /// The decisions and samples of a log, each written at its time.
