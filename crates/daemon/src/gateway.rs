@@ -44,7 +44,7 @@ pub(crate) struct Options {
     /// The configuration's file; instead of its settings as options
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Only check the configuration
+    /// Only check the configuration, and that this host has the addresses that it names
     #[arg(long)]
     check: bool,
     /// Print the JSON Schema of the configuration's file
@@ -97,6 +97,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     }
     let settings = settings(registries, options)?;
     if options.check {
+        settings.plan().map_err(Failure::other)?;
         let listeners = settings.listeners.len();
         return output::print(&match options.json {
             true => format!("{}\n", json!({ "listeners": listeners })),

@@ -46,14 +46,14 @@ pub(crate) struct Options {
     /// The configuration's file; instead of its settings as options
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Only check the configuration
+    /// Only check the configuration, and that this host has the interfaces and addresses that it names
     #[arg(long)]
     check: bool,
     /// Print the JSON Schema of the configuration's file
     #[arg(long)]
     schema: bool,
     /// An uplink; repeat it for each. After the interface may follow `metered`, `backup` (used while no other works),
-    /// `gateway=ADDRESS`, `price=NUMBER`, `rate=20Mbit/s` (the most each way), `quota=5GB/monthly@12` or `quota=500MB/daily`
+    /// `gateway=ADDRESS`, `name=NAME` (two links of one interface need both), `price=NUMBER`, `rate=20Mbit/s` (the most each way), `quota=5GB/monthly@12` or `quota=500MB/daily`
     #[arg(long, value_name = "INTERFACE[,...]")]
     via: Vec<String>,
     /// A policy for some connections; repeat it, the first that fits decides. `port=22,5060-5061 then smallest-delay`,
@@ -110,6 +110,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
     let config = config(options)?;
     if options.check {
+        let lacks = proxy::lacks(&config).map_err(Failure::other)?;
+        if !lacks.is_empty() {
+            return Err(Failure::other(std::io::Error::other(lacks.join("; "))));
+        }
         let (links, rules) = (config.via.len(), config.policies.rules.len());
         return output::print(&match options.json {
             true => format!("{}\n", json!({ "links": links, "rules": rules })),

@@ -82,6 +82,9 @@ fn show_links(state: &Value) -> Vec<String> {
         for (key, what) in [("metered", ", metered"), ("backup", ", backup")] {
             line += if link[key] == true { what } else { "" };
         }
+        if link["mtu"].as_u64() < link["interface_mtu"].as_u64() {
+            line += &format!(", carries packets of up to {} B only", text(&link["mtu"]));
+        }
         if link["price"].as_f64() > Some(0.0) {
             line += &format!(", price {}", link["price"].as_f64().unwrap_or(0.0));
         }

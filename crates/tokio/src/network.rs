@@ -441,6 +441,11 @@ impl Network {
         self.inner.shards.iter().map(|shard| shard.lock().endpoint.len()).sum()
     }
 
+    /// Sets the largest IP packet on a path, bytes, for subflows that are opened from now on.
+    pub fn set_path_mtu(&self, path: PathId, mtu: u32) {
+        self.inner.shards.iter().for_each(|shard| shard.lock().endpoint.set_path_mtu(path, mtu));
+    }
+
     /// Whether a path's device takes packets, as far as is known; `None`: there is no such path.
     pub fn path_state(&self, path: PathId) -> Option<PathState> {
         Some(self.inner.paths.get(usize::from(path.0))?.flag.get())

@@ -5,6 +5,7 @@ mod control;
 mod convert;
 mod forwarding;
 mod middlebox;
+mod network;
 mod operation;
 mod path;
 mod settings;

@@ -16,7 +16,7 @@ fn a_dry_run_shows_the_rules_and_does_nothing() {
         shown.contains("ip daddr 10.0.0.1 tcp dport { 443 } notrack ip daddr set 10.126.64.1"),
         "{shown}"
     );
-    assert!(shown.contains("ip address add 10.126.64.0/31 dev rope-gw0"), "{shown}");
+    assert!(shown.contains("ip address replace 10.126.64.0/31 dev rope-gw0"), "{shown}");
     assert_eq!(stage.traces(), "");
     let json = command.arg("--json").output().unwrap();
     let value: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
@@ -65,11 +65,20 @@ fn a_configuration_is_checked_without_root() {
         fs::write(&path, text).unwrap();
         ropewalk(&["gateway", "--check", "--config", path.to_str().unwrap()])
     };
-    let good = check(&listener(80, ""));
-    assert_eq!(
-        (good.status.code(), text(&good.stdout).as_str()),
-        (Some(0), "1 listener: nothing is wrong\n")
-    );
+    // What the host lacks keeps the gateway from starting, too.
+    for (listen, expected) in [
+        ("192.0.2.77:80", "192.0.2.77 is no address of this host"),
+        ("0.0.0.0:80", "0.0.0.0 stands for every address of the host"),
+    ] {
+        let lacking = check(&format!("[[listener]]\nlisten = '{listen}'\nto = '127.0.0.1:80'\n"));
+        let told = text(&lacking.stderr);
+        assert!(lacking.status.code() == Some(1) && told.contains(expected), "{told}");
+    }
+    if let Some(stage) = Stage::new() {
+        fs::write(&path, listener(80, "")).unwrap();
+        let line = ["gateway", "--check", "--config", path.to_str().unwrap()];
+        assert_eq!(stage.server.check(ROPEWALK, &line).unwrap(), "1 listener: nothing is wrong\n");
+    }
     let bad = check(&listener(80, "schedular = 'blest'"));
     assert_eq!(bad.status.code(), Some(2));
     let told = text(&bad.stderr);

@@ -3,6 +3,7 @@
 mod datagrams;
 mod encrypted;
 mod far;
+mod network;
 mod operation;
 mod programs;
 mod ready;
@@ -375,7 +376,9 @@ fn a_dry_run_shows_the_set_up() {
 fn mistakes_are_refused_in_words() {
     for (arguments, expected) in [
         (&["--via", "a", "--listen", "0.0.0.0:1080"][..], "name users or allowed networks"),
-        (&["--via", "a", "--via", "a"], "two links have the interface `a`"),
+        (&["--via", "a", "--via", "a"], "two links have the name `a`"),
+        (&["--via", "a", "--via", "a,name=b"], "two uplinks have the interface `a`: each needs a `gateway`"),
+        (&["--via", "eth2:1"], "`eth2:1` is the label of an address; expected its interface, `eth2`"),
         (&["--via", "a,fast"], "unknown key `fast` in a `link`"),
         (&["--via", "a", "--users", "/nonexistent"], "/nonexistent"),
         (&["--via", "a", "--policy", "minrt"], "minrtt"),

@@ -1,4 +1,4 @@
-//! Changes on an open connection: what sockets have options for. Each holds from the call on; what was sent
+//! Changes on a running endpoint, and on an open connection: what sockets have options for. Each holds from the call on; what was sent
 //! stays as it is.
 
 use ropewalk_wire::Payload;
@@ -6,9 +6,19 @@ use ropewalk_wire::Payload;
 use super::{ConnectionId, Endpoint, OptionError};
 use crate::config::BufferConfig;
 use crate::mptcp::{Connection, SocketOption};
-use crate::{Entropy, Nanos, congestion, scheduler};
+use crate::{Entropy, Nanos, PathId, congestion, scheduler};
 
 impl<P: Payload, E: Entropy> Endpoint<P, E> {
+    /// Sets the largest IP packet on a path, bytes, for subflows that are opened from now on.
+    pub fn set_path_mtu(&mut self, path: PathId, mtu: u32) {
+        let (at, default) = (usize::from(path.0), self.config.default_mtu);
+        let mtus = &mut self.config.path_mtus;
+        if mtus.len() <= at {
+            mtus.resize(at + 1, default);
+        }
+        mtus[at] = mtu;
+    }
+
     /// Changes a connection, and looks at what came of it.
     fn change(
         &mut self,

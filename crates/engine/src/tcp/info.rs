@@ -150,7 +150,7 @@ impl<P: Payload> Tcb<P> {
             rcv_rtt: self.receiver.rtt(),
             snd_mss: metrics.mss,
             advmss: common.own_mss(tcp),
-            pmtu: common.path_mtu,
+            pmtu: self.sender.path_mtu(common),
             snd_ssthresh: metrics.ssthresh,
             snd_cwnd: metrics.cwnd,
             in_flight: InFlightInfo {

@@ -126,6 +126,7 @@ pub(super) fn read(reader: &mut Reader, table: &Table<'_>, registries: &Registri
 /// The engine's settings: those of [`default_config`], and what the table says.
 fn connection(reader: &mut Reader, table: &Table<'_>, registries: &Registries) -> ConnectionConfig {
     let mut connection = default_config();
+    connection.tcp.black_hole_detection = true;
     if let Some(value) = table.get("scheduler") {
         let found = algorithm(reader, value, |text| registries.scheduler(text, 1));
         connection.scheduler = found.unwrap_or_else(|| connection.scheduler.clone());

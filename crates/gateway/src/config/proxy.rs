@@ -60,9 +60,11 @@ pub(super) const PROXY: Shape = Shape {
         key("transparent-port", Kind::Integer(1, 65_535), "The port to which they are redirected")
             .default("1081")
             .restart(),
-        key("mtu", Kind::Integer(576, 65_535), "Largest IP packet on the links, bytes")
-            .default("1500")
-            .restart(),
+        key(
+            "mtu",
+            Kind::Integer(576, 65_535),
+            "Largest IP packet on every link, bytes. Default: what each interface takes",
+        ),
         key("connections", Kind::Integer(1, 1_000_000), "Most connections at a time")
             .default("4096")
             .restart(),
@@ -132,6 +134,7 @@ pub(super) const LINK: Shape = Shape {
     summary: "An uplink; the first is preferred where the order counts",
     fields: &[
         required("interface", Kind::Text, "The interface: `wlan0`"),
+        key("name", Kind::Text, "What policies, log and status call it. Default: the interface's name"),
         key("metered", Kind::Switch, "Its traffic costs: policies that save metered links avoid it")
             .default("false"),
         key("backup", Kind::Switch, "It is used while no other works").default("false"),
@@ -282,9 +285,11 @@ fn config(reader: &mut Reader, entries: &DeTable<'_>, first_line: Range<usize>) 
     for value in reader.array(&file, "link") {
         let Some(table) = reader.table(&LINK, value) else { continue };
         let Some(via) = link(reader, &table) else { continue };
-        if links.iter().any(|known| known.interface == via.interface) {
-            let message = format!("two links have the interface `{}`", via.interface);
-            reader.wrong(table.place("interface"), message, "again here", "");
+        if links.iter().any(|known| known.name() == via.name()) {
+            let message = format!("two links have the name `{}`", via.name());
+            let help = "links of one interface need a `name` and a `gateway`, each its own";
+            let key = if via.name.is_some() { "name" } else { "interface" };
+            reader.wrong(table.place(key), message, "again here", help);
         }
         links.push(via);
     }
@@ -345,6 +350,9 @@ fn texts<'a>(reader: &mut Reader, table: &'a Table<'_>, key: &str) -> Vec<&'a Va
 
 fn link(reader: &mut Reader, table: &Table<'_>) -> Option<Via> {
     let mut via = parsed(reader, table.get("interface")?, Via::new)?;
+    if let Some(value) = table.get("name") {
+        parsed(reader, value, |text| via.set_name(text));
+    }
     via.metered = reader.switch(table, "metered").unwrap_or_default();
     via.backup = reader.switch(table, "backup").unwrap_or_default();
     via.gateway = table
@@ -413,7 +421,7 @@ fn proxy(reader: &mut Reader, table: &Table<'_>, via: Vec<Via>) -> Config {
             .unwrap_or_default(),
         open_on: reader.choice(table, "open-on", &openings).unwrap_or_default(),
         early_join: reader.choice(table, "join", &[("early", true), ("late", false)]).unwrap_or_default(),
-        mtu: reader.integer(table, "mtu").unwrap_or_default() as u32,
+        mtu: reader.integer(table, "mtu").map(|mtu| mtu as u32),
         most_flows: reader.integer(table, "connections").unwrap_or_default() as usize,
         connect_timeout: duration(reader, table, "connect-timeout"),
         probe: table.get("probe").and_then(|value| socket(reader, value)),
@@ -477,7 +485,7 @@ mod tests {
     #[test]
     fn every_key_is_heard() {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("users"), "van:secret\n").unwrap();
+        crate::secret::write(&folder.path().join("users"), b"van:secret\n", 0o600).unwrap();
         let _ = ["a", "b"].map(|name| crate::tls::keys::generate(folder.path(), name).unwrap());
         let cookie = Cookie::generate(&folder.path().join("cookie")).unwrap();
         let text = "[proxy]\nlisten = '0.0.0.0:1080'\nusers = 'users'\nallow = ['10.0.0.0/8']\npolicy = 'fastest'\n\
@@ -487,23 +495,24 @@ mod tests {
             gateway = '192.0.2.9:5124'\ngateway-cookie = 'cookie'\ngateway-ready = 3\ngateway-early = true\n\
             page = '127.0.0.1:1'\npage-token = '0123456789abcdef'\n\
             gateway-key = 'a.key'\ngateway-certificate = 'b.pub'\n\
-            [[link]]\ninterface = 'wlan0'\nmetered = true\nbackup = true\ngateway = '192.0.2.1'\nprice = 2.5\n\
+            [[link]]\ninterface = 'wlan0'\nname = 'home'\nmetered = true\nbackup = true\ngateway = '192.0.2.1'\nprice = 2.5\n\
             rate = '20 Mbit/s'\nquota = '5GB/monthly@12'\n[[link]]\ninterface = 'wwan0'\n\
             [[rule]]\nto = ['*.example.org']\nport = ['22', '80-90']\nsize = '1 MiB'\ndscp = ['ef']\n\
-            policy = 'redundant over wlan0'\n";
+            policy = 'redundant over home'\n";
         let config = parse(&Source::new("p.toml", text), folder.path()).unwrap();
-        let via: Via = "wlan0,metered,backup,gateway=192.0.2.1,price=2.5,rate=20Mbit/s,quota=5GB/monthly@12"
-            .parse()
-            .unwrap();
+        let via: Via =
+            "wlan0,name=home,metered,backup,gateway=192.0.2.1,price=2.5,rate=20Mbit/s,quota=5GB/monthly@12"
+                .parse()
+                .unwrap();
         assert_eq!(config.via, [via, Via::new("wwan0").unwrap()]);
-        let rule = "to=*.example.org port=22,80-90 size=1MiB dscp=ef then redundant over wlan0";
+        let rule = "to=*.example.org port=22,80-90 size=1MiB dscp=ef then redundant over home";
         assert_eq!(config.policies.rules, [rule.parse::<Rule>().unwrap()]);
         assert_eq!(config.policies.other.mode, Mode::Fastest);
         assert_eq!(config.access.users, [("van".into(), "secret".into())]);
         assert_eq!(config.access.allow.len(), 1);
         assert_eq!(config.listen, ([0, 0, 0, 0], 1080).into());
         assert_eq!((config.congestion.as_str(), config.transparent), ("olia", Some(("br-lan".into(), 99))));
-        assert_eq!((config.mtu, config.most_flows, config.probe_budget), (1400, 7, 2048));
+        assert_eq!((config.mtu, config.most_flows, config.probe_budget), (Some(1400), 7, 2048));
         assert_eq!((config.connect_timeout, config.drain), (Duration::from_secs(3), Duration::from_secs(4)));
         assert_eq!((config.usage, config.status), ("/u".into(), Location::Path("/run/x".into())));
         assert_eq!(config.metrics, Some(([127, 0, 0, 1], 9465).into()));
@@ -534,7 +543,7 @@ mod tests {
         let rows = [
             (String::new(), "p.toml:1:1: a proxy needs a link"),
             ("[[lnk]]\n".into(), "p.toml:1:3: unknown key `lnk`"),
-            (format!("{LINKS}{LINKS}"), "p.toml:6:1: two links have the interface `wlan0`"),
+            (format!("{LINKS}{LINKS}"), "p.toml:6:1: two links have the name `wlan0`"),
             ("[[link]]\ninterface = 'a b'\n".into(), "p.toml:2:13: `a b` is no interface's name"),
             (format!("{LINKS}gateway = 'x'"), "p.toml:5:11: expected an IP address (found `x`)"),
             (format!("{LINKS}price = -1"), "p.toml:5:9: `price` must be a number from 0"),

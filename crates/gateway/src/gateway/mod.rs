@@ -21,7 +21,8 @@ use tokio::time::Instant;
 use crate::convert::Converter;
 use crate::daemon::{self, End};
 use crate::page::Page;
-use crate::setup::gateway::Plan;
+use crate::setup::gateway::{Plan, TABLE};
+use crate::setup::{Change, Host, Installed, listing, settled_changes};
 use crate::status::Location;
 use snapshot::snapshot;
 
@@ -269,24 +270,22 @@ pub fn run(settings: &Settings, reload: Option<Reload<'_>>) -> io::Result<()> {
     runtime.block_on(async {
         // Before anything is set up: a signal is to end it in good order.
         let mut signals = (End::new()?, daemon::hang_up()?);
-        let (plan, paths, mut undo) = plan.apply()?;
+        let (installed, paths) = plan.apply()?;
         let builder = paths.into_iter().fold(Network::builder(), |builder, path| builder.path(path));
         let network = builder.endpoint(settings.endpoint.clone()).build()?;
-        let served = serve(settings, plan, network, &mut signals, reload).await;
-        undo.undo();
-        served
+        serve(settings, installed, network, &mut signals, reload).await
     })
 }
 
 async fn serve(
     settings: &Settings,
-    plan: Plan,
+    installed: Installed,
     network: Network,
     (end, hung_up): &mut (End, Signal),
     reload: Option<Reload<'_>>,
 ) -> io::Result<()> {
-    let state = Arc::new(State::new(network, plan.clone()));
-    let mut listeners = Listeners { plan, running: Vec::new() };
+    let state = Arc::new(State::new(network, installed.plan().clone()));
+    let mut listeners = Listeners { installed, running: Vec::new() };
     let mut helpers = JoinSet::new();
     helpers.spawn(watch_memory(Arc::clone(&state), settings.memory));
     if let Some(socket) = settings.status.bind()? {
@@ -309,9 +308,14 @@ async fn serve(
     daemon::ready();
     let mut release = tokio::time::interval(RELEASE);
     let mut drain_limit = settings.drain;
+    let mut changes = settled_changes();
     loop {
         tokio::select! {
             () = end.wait() => break,
+            Some(change) = changes.recv() => {
+                listeners.keep(&state, change).await;
+                continue;
+            }
             _ = release.tick() => {
                 listeners.release_ports(&state);
                 continue;
@@ -363,7 +367,7 @@ async fn serve(
 
 /// The listeners that run.
 struct Listeners {
-    plan: Plan,
+    installed: Installed,
     running: Vec<(Listener, listener::Running)>,
 }
 
@@ -385,7 +389,7 @@ impl Listeners {
             if self.running.iter().any(|(known, _)| is_same(known, listener)) {
                 continue;
             }
-            let running = listener::start(state, listener, &self.plan)?;
+            let running = listener::start(state, listener, self.installed.plan())?;
             self.running.push((listener.clone(), running));
             let (listen, to) = (listener.listen, &listener.service);
             tracing::info!(target: "ropewalk::gateway", listener = listener.name, %listen, %to, "listening");
@@ -395,7 +399,7 @@ impl Listeners {
 
     async fn reload(&mut self, state: &Arc<State>, settings: &Settings) -> io::Result<()> {
         let mut sockets = settings.sockets();
-        self.plan.with_ports(&sockets)?;
+        self.installed.plan().with_ports(&sockets)?;
         // Connections of a listener that goes still need its rules.
         sockets.extend(self.sockets_of_connections(state));
         self.set_ports(state, &sockets)?;
@@ -406,18 +410,34 @@ impl Listeners {
     fn sockets_of_connections(&self, state: &State) -> Vec<SocketAddr> {
         let ports: BTreeSet<u16> =
             state.flows().iter().map(|(_, flow)| flow.stream.local_addr().port()).collect();
-        let addresses = self.plan.uplinks.iter().map(|uplink| uplink.public.address);
+        let addresses = self.installed.plan().uplinks.iter().map(|uplink| uplink.public.address);
         addresses.flat_map(|address| ports.iter().map(move |port| SocketAddr::new(address, *port))).collect()
     }
 
     fn set_ports(&mut self, state: &State, sockets: &[SocketAddr]) -> io::Result<()> {
-        let plan = self.plan.with_ports(sockets)?;
-        if plan != self.plan {
-            plan.replace_rules()?;
-            state.plan.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&plan);
-            self.plan = plan;
-        }
+        self.installed.set_ports(sockets)?;
+        self.tell(state);
         Ok(())
+    }
+
+    fn tell(&self, state: &State) {
+        state.plan.lock().unwrap_or_else(PoisonError::into_inner).clone_from(self.installed.plan());
+    }
+
+    /// Follows the host's network, and repairs the set-up.
+    async fn keep(&mut self, state: &State, change: Option<Change>) {
+        // The rules are asked for when they changed: that costs a program's start.
+        let look = move || {
+            let rules = (change == Some(Change::Rules)).then(|| listing(TABLE));
+            Host::read().map(|host| (host, rules))
+        };
+        let Ok(Ok((host, rules))) = tokio::task::spawn_blocking(look).await else { return };
+        match self.installed.keep(&host, rules) {
+            Ok(()) => self.tell(state),
+            Err(error) => {
+                tracing::warn!(target: "ropewalk::gateway", %error, "the set-up can't follow the host's network");
+            }
+        }
     }
 
     /// Gives ports back to the kernel that listeners left, once their connections have ended.
@@ -426,17 +446,17 @@ impl Listeners {
             self.running.iter().flat_map(|(listener, _)| listener.sockets().collect::<Vec<_>>()).collect();
         sockets.extend(self.sockets_of_connections(state));
         let known = |socket: &SocketAddr| sockets.contains(socket);
-        if self.plan.sockets().all(|socket| known(&socket)) {
+        if self.installed.plan().sockets().all(|socket| known(&socket)) {
             return;
         }
-        sockets.retain(|socket| self.plan.sockets().any(|held| held == *socket));
+        sockets.retain(|socket| self.installed.plan().sockets().any(|held| held == *socket));
         if let Err(error) = self.set_ports(state, &sockets) {
             tracing::warn!(target: "ropewalk::gateway", %error, "rules can't be replaced");
         }
     }
 
-    async fn stop(self) {
-        for (_, running) in self.running {
+    async fn stop(&mut self) {
+        for (_, running) in self.running.drain(..) {
             running.stop().await;
         }
     }

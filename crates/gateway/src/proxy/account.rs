@@ -23,7 +23,7 @@ fn charge(server: &Server, link: &Link, bytes: u64) -> bool {
     let mut usage = server.usage.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(usage) = usage.as_mut() else { return false };
     let today = chrono::Local::now().date_naive();
-    let carried = usage.add(&link.interface, bytes, quota.period, today);
+    let carried = usage.add(&link.name, bytes, quota.period, today);
     let spent = carried >= quota.bytes;
     let changed = link.known().spent != spent;
     link.learn(|known| (known.spent, known.carried) = (spent, carried));
@@ -63,6 +63,7 @@ pub(super) async fn account(server: Arc<Server>) {
         server.recorder.note(&server.links, &server.flows.all());
         server.flows.all().iter().for_each(|flow| flow.look());
         server.apply_policies(round % 10 == 9);
+        server.apply_mtus();
         if round % SAVE == SAVE - 1 {
             save(&server);
         }

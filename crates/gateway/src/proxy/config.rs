@@ -75,8 +75,8 @@ pub struct Config {
     pub open_on: OpeningLink,
     /// Whether joins begin with the third ACK, or after the peer's first DSS.
     pub early_join: bool,
-    /// Largest IP packet on the uplinks, bytes.
-    pub mtu: u32,
+    /// Largest IP packet on every uplink, bytes, where interfaces take larger ones.
+    pub mtu: Option<u32>,
     /// Most connections at a time.
     pub most_flows: usize,
     /// How long opening a connection may take.
@@ -116,9 +116,12 @@ pub enum ConfigError {
     /// Too many uplinks.
     #[error("{0} uplinks: at most {MOST_LINKS} are allowed")]
     TooManyLinks(usize),
-    /// An interface twice.
-    #[error("two uplinks have the interface `{0}`")]
+    /// A name twice.
+    #[error("two uplinks have the name `{0}`: give one of them another (`name`), and each its `gateway`")]
     Twice(String),
+    /// Two uplinks of one interface without a next hop of their own.
+    #[error("two uplinks have the interface `{0}`: each needs a `gateway` of its own")]
+    SameWay(String),
     /// An algorithm that isn't there.
     #[error(transparent)]
     Algorithm(#[from] SpecError),
@@ -140,7 +143,10 @@ impl ConfigError {
     /// The table of the configuration's file that it is about.
     pub fn table(&self) -> &'static str {
         match self {
-            ConfigError::NoLink | ConfigError::TooManyLinks(_) | ConfigError::Twice(_) => "link",
+            ConfigError::NoLink
+            | ConfigError::TooManyLinks(_)
+            | ConfigError::Twice(_)
+            | ConfigError::SameWay(_) => "link",
             _ => "proxy",
         }
     }
@@ -163,8 +169,9 @@ impl Config {
 
     /// What differs from another configuration and can't be changed while the proxy runs.
     pub fn needs_restart(&self, other: &Config) -> Option<&'static str> {
-        let interfaces =
-            |config: &Config| -> Vec<String> { config.via.iter().map(|via| via.interface.clone()).collect() };
+        let interfaces = |config: &Config| -> Vec<(String, String)> {
+            config.via.iter().map(|via| (via.interface.clone(), via.name().to_string())).collect()
+        };
         if interfaces(self) != interfaces(other) {
             return Some("the links' interfaces");
         }
@@ -187,8 +194,13 @@ impl Config {
             return Err(ConfigError::TooManyLinks(self.via.len()));
         }
         for (at, via) in self.via.iter().enumerate() {
-            if self.via[..at].iter().any(|other| other.interface == via.interface) {
-                return Err(ConfigError::Twice(via.interface.clone()));
+            let before = &self.via[..at];
+            if before.iter().any(|other| other.name() == via.name()) {
+                return Err(ConfigError::Twice(via.name().to_string()));
+            }
+            let shared = before.iter().find(|other| other.interface == via.interface);
+            if shared.is_some_and(|other| other.gateway.is_none() || other.gateway == via.gateway) {
+                return Err(ConfigError::SameWay(via.interface.clone()));
             }
         }
         if let Some(page) = &self.page {
@@ -251,6 +263,11 @@ mod tests {
         let config = |via: Vec<Via>| Config { via, ..Config::default() };
         assert_eq!(config(Vec::new()).check(), Err(ConfigError::NoLink));
         assert_eq!(config(vec![via("a"), via("a")]).check(), Err(ConfigError::Twice("a".into())));
+        let two = |one, other| config(vec![via(one), via(other)]).check();
+        let same = Err(ConfigError::SameWay("a".into()));
+        assert_eq!(two("a,gateway=192.0.2.1", "a,name=b,gateway=192.0.2.2"), Ok(()));
+        assert_eq!(two("a,gateway=192.0.2.1", "a,name=b,gateway=192.0.2.1"), same);
+        assert_eq!(two("a", "a,name=b,gateway=192.0.2.2"), same);
         let many = (0..9).map(|at| via(&format!("eth{at}"))).collect();
         assert_eq!(config(many).check(), Err(ConfigError::TooManyLinks(9)));
         for (policy, expected) in [

@@ -97,6 +97,11 @@ impl ProxiedConnection {
             let _ = self.stream.set_scheduler(&plan.scheduler);
         }
         let remote = self.stream.peer_addr();
+        for one in info.subflows.iter().filter(|one| one.tcp.totals.delivered > 0) {
+            if let Some(link) = links.get(usize::from(one.path.0)) {
+                link.note_path_mtu(one.tcp.pmtu);
+            }
+        }
         for link in links.iter().filter(|_| info.multipath) {
             let own = || info.subflows.iter().filter(|one| one.path == link.path());
             if own().any(|one| one.tcp.rtt.smoothed > 0) {

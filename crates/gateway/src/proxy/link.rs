@@ -59,6 +59,10 @@ pub struct Counters {
     unanswered: AtomicU64,
 }
 
+/// The MTU of a link that has no interface yet.
+const DEFAULT_MTU: u32 = 1500;
+/// How long a path MTU holds that was found smaller than the interface's.
+const PATH_MTU_AGE: Duration = Duration::from_secs(600);
 /// Packets beyond this length carry data; ACKs and handshakes are shorter.
 const DATA: u64 = 160;
 
@@ -174,6 +178,8 @@ pub struct Knowledge {
     pub checked: bool,
     /// Its quota is used up.
     pub spent: bool,
+    /// The largest IP packet that gets through, bytes, and when that was found: smaller than the interface's.
+    pub path_mtu: Option<(u32, Instant)>,
     /// Smoothed round-trip time of probes; before the first answer that of a connection.
     pub rtt: Option<Duration>,
     /// Share of probes without an answer, smoothed.
@@ -191,8 +197,8 @@ pub struct Knowledge {
 pub struct Link {
     /// Its place among the uplinks, and its path in the engine.
     pub index: usize,
-    /// The name of its network interface.
-    pub interface: String,
+    /// Its name: its network interface's, if no other is given.
+    pub name: String,
     via: Mutex<Arc<Via>>,
     /// What passed it.
     pub counters: Arc<Counters>,
@@ -209,6 +215,7 @@ impl Link {
             captive,
             checked: false,
             spent: false,
+            path_mtu: None,
             rtt: None,
             loss: 0.0,
             carried: 0,
@@ -217,7 +224,7 @@ impl Link {
         };
         Link {
             index,
-            interface: via.interface.clone(),
+            name: via.name().to_string(),
             via: Mutex::new(Arc::new(via)),
             counters: Arc::new(Counters::new(start)),
             known: Mutex::new(known),
@@ -264,6 +271,28 @@ impl Link {
         let own = stream.iter().flat_map(|info| &info.subflows).filter(|one| one.path == self.path());
         if let Some(rtt) = own.map(|one| one.tcp.rtt.min).filter(|rtt| *rtt > 0).min() {
             self.learn(|known| known.rtt = known.rtt.or(Some(Duration::from_nanos(rtt))));
+        }
+    }
+
+    /// The largest IP packet that is sent on it, and that far ends are to send, bytes. What was found of the path holds for ten
+    /// minutes (RFC 8201, section 5.3).
+    pub fn mtu(&self) -> u32 {
+        let known = self.known();
+        let found = known.path_mtu.filter(|(_, at)| at.elapsed() < PATH_MTU_AGE).map(|(mtu, _)| mtu);
+        let interface = if known.reach.mtu == 0 { DEFAULT_MTU } else { known.reach.mtu };
+        found.map_or(interface, |mtu| mtu.min(interface))
+    }
+
+    /// A subflow has found the path MTU.
+    pub(super) fn note_path_mtu(&self, mtu: u32) {
+        // The new ones are opened with what was found, so this is news.
+        if mtu < self.mtu() {
+            self.learn(|known| known.path_mtu = Some((mtu, Instant::now())));
+            tracing::warn!(
+                link = self.name,
+                bytes = mtu,
+                "larger packets don't get through: it carries small packets only"
+            );
         }
     }
 

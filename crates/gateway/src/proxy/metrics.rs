@@ -21,7 +21,7 @@ pub(super) fn text(server: &Server) -> String {
         text.metric(name, kind, help);
         for link in &server.links {
             if let Some(value) = value(link) {
-                text.value(name, &[("interface", &link.interface)], value);
+                text.value(name, &[("interface", &link.name)], value);
             }
         }
     };
@@ -57,8 +57,7 @@ pub(super) fn text(server: &Server) -> String {
         link.via().quota.map(|_| link.known().carried as f64)
     });
     let infos: Vec<_> = server.flows.all().iter().filter_map(|flow| flow.stream.info()).collect();
-    let name =
-        |path: ropewalk_tokio::PathId| server.links.get(usize::from(path.0)).map(|link| &*link.interface);
+    let name = |path: ropewalk_tokio::PathId| server.links.get(usize::from(path.0)).map(|link| &*link.name);
     text.streams("ropewalk_proxy_connections", &infos, name);
     text.mib(&server.network);
     text.finish()

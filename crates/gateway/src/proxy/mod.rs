@@ -14,7 +14,6 @@ mod http;
 mod inbound;
 pub mod link;
 mod metrics;
-mod netlink;
 pub mod policy;
 pub mod reach;
 mod ready;
@@ -38,7 +37,6 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use ropewalk_os::tun::Tun;
 use ropewalk_settings::diagnostic::InputError;
@@ -49,7 +47,6 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use self::link::{CountedDevice, Link};
-use self::netlink::Changes;
 use self::reach::{Reach, Uplink, inspect};
 use self::snapshot::snapshot;
 use self::uplinks::Uplinks;
@@ -57,7 +54,7 @@ use self::usage::QuotaUsage;
 use crate::confine::{confine, folder_of};
 use crate::daemon::{self, End};
 use crate::page::Page;
-use crate::setup::Preview;
+use crate::setup::{Change, Host, Preview, listing, settled_changes};
 use crate::status;
 
 pub use ipnet::IpNet;
@@ -69,31 +66,48 @@ pub use self::remote::{Gateway, MOST_READY};
 pub use self::serve::Server;
 pub use self::via::{InterfaceError, Via};
 
-/// How often interfaces are looked at without a message that they have changed.
-const INTERVAL: Duration = Duration::from_secs(5);
-/// Messages of one change come together.
-const SETTLE: Duration = Duration::from_millis(20);
-
 fn uplink(via: &Via) -> Uplink {
     Uplink { interface: via.interface.clone(), gateway: via.gateway, rate: via.rate }
 }
 
 /// Plans the kernel's part, with what the uplinks are now.
-fn plan(config: &Config) -> (Uplinks, Vec<Reach>) {
+fn plan(config: &Config, host: &Host) -> (Uplinks, Vec<Reach>) {
     let list: Vec<Uplink> = config.via.iter().map(uplink).collect();
-    let reach: Vec<_> = list.iter().map(inspect).collect();
+    let reach: Vec<_> = list.iter().map(|one| inspect(one, host)).collect();
     let v6 = reach.iter().any(|reach| reach.v6.is_some());
-    (Uplinks::new(list, v6, config.mtu, config.transparent.clone()), reach)
+    (Uplinks::new(list, v6, config.transparent.clone()), reach)
 }
 
 /// What a proxy would do, and how it would undo it.
 ///
 /// # Errors
-/// If the configuration can't be used.
-pub fn dry_run(config: &Config) -> Result<Preview, ConfigError> {
-    config.check()?;
-    let (mut uplinks, reach) = plan(config);
+/// If the configuration can't be used, or the kernel can't be asked.
+pub fn dry_run(config: &Config) -> io::Result<Preview> {
+    config.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    let (mut uplinks, reach) = plan(config, &Host::read()?);
     Ok(uplinks.preview(&reach))
+}
+
+/// What the host lacks of what a configuration names, a sentence each.
+///
+/// # Errors
+/// If the kernel can't be asked.
+pub fn lacks(config: &Config) -> io::Result<Vec<String>> {
+    let host = Host::read()?;
+    let interfaces = config.via.iter().map(|via| &via.interface);
+    let interfaces = interfaces.chain(config.transparent.iter().map(|(interface, _)| interface));
+    let mut lacks: Vec<String> = interfaces
+        .filter(|interface| host.interface(interface).is_none())
+        .map(|interface| format!("there is no interface `{interface}` now"))
+        .collect();
+    let own = config.listen.ip();
+    if !own.is_unspecified()
+        && !own.is_loopback()
+        && !host.addresses().iter().any(|known| known.address == own)
+    {
+        lacks.push(format!("{own}, where programs shall connect, is no address of this host now"));
+    }
+    Ok(lacks)
 }
 
 /// A proxy that is set up.
@@ -164,14 +178,15 @@ impl Proxy {
         config.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let start = Instant::now();
         let usage = if config.has_quota() { Some(QuotaUsage::open(&config.usage)?) } else { None };
-        let (mut uplinks, reach) = plan(&config);
+        let host = Host::read()?;
+        let (mut uplinks, reach) = plan(&config, &host);
         let mut builder = Network::builder();
         let mut links = Vec::new();
         for (index, via) in config.via.iter().enumerate() {
             let link = Arc::new(Link::new(index, via.clone(), start, config.captive_check.is_some()));
             let device = TunDevice::new(tun(index)?);
             let device = CountedDevice { device, counters: Arc::clone(&link.counters) };
-            let mut path = Path::new(device, link.address(false)).mtu(config.mtu);
+            let mut path = Path::new(device, link.address(false));
             if uplinks.has_v6() {
                 path = path.address(link.address(true));
             }
@@ -180,7 +195,7 @@ impl Proxy {
         }
         uplinks.apply()?;
         for (link, reach) in links.iter().zip(reach) {
-            uplinks.update(link.index, reach)?;
+            uplinks.update(link.index, reach, &host)?;
             link.learn(|known| known.reach = reach);
         }
         let network = builder.remember_paths().build()?;
@@ -194,6 +209,7 @@ impl Proxy {
         })?;
         let tells = Tells::open(&config).await?;
         let server = Server::new(config, network, links, usage);
+        server.apply_mtus();
         Ok(Proxy { server: Arc::new(server), listener, transparent, tells, uplinks })
     }
 
@@ -272,8 +288,11 @@ pub fn run_until_stopped(config: Config, reload: Option<Reload<'_>>) -> io::Resu
         // Before anything is set up: a signal is to end it in good order.
         let (mut end, mut hung_up) = (End::new()?, daemon::hang_up()?);
         let proxy = Proxy::start(config).await?;
-        let names: Vec<_> = proxy.server.links.iter().map(|link| link.interface.as_str()).collect();
+        let names: Vec<_> = proxy.server.links.iter().map(|link| link.name.as_str()).collect();
         tracing::info!(address = %proxy.local_addr()?, uplinks = names.join(" "), "listening");
+        for link in proxy.server.links.iter().filter(|link| !link.known().reach.any()) {
+            tracing::warn!(link = link.name, "it has no address or no default route now: used when it has");
+        }
         proxy.run(&mut end, &mut hung_up, reload).await;
         Ok(())
     })
@@ -305,23 +324,20 @@ async fn follow(
     for link in &server.links {
         watches.spawn(watch::watch(Arc::clone(server), Arc::clone(link)));
     }
-    let changes = Changes::subscribe().inspect_err(|error| tracing::warn!(%error, "no netlink messages"));
+    let mut changes = settled_changes();
     watches.spawn(account::account(Arc::clone(server)));
     loop {
-        let changed = async {
-            match &changes {
-                Ok(changes) if changes.next().await.is_ok() => tokio::time::sleep(SETTLE).await,
-                _ => std::future::pending().await,
+        let change = tokio::select! {
+            Some(change) = changes.recv() => change,
+            _ = hung_up.recv() => {
+                match read_again(server, uplinks, reload) {
+                    Ok(()) => tracing::info!("configuration read again"),
+                    Err(error) => tracing::error!(%error, "the new configuration isn't used"),
+                }
+                None
             }
         };
-        tokio::select! {
-            _ = tokio::time::timeout(INTERVAL, changed) => {}
-            _ = hung_up.recv() => match read_again(server, uplinks, reload) {
-                Ok(()) => tracing::info!("configuration read again"),
-                Err(error) => tracing::error!(%error, "the new configuration isn't used"),
-            },
-        }
-        look_at_uplinks(server, uplinks).await;
+        look_at_uplinks(server, uplinks, change).await;
     }
 }
 
@@ -337,31 +353,36 @@ fn read_again(server: &Server, uplinks: &mut Uplinks, reload: Option<Reload<'_>>
     server.set_config(new)
 }
 
-/// Takes in what the uplinks have now.
-async fn look_at_uplinks(server: &Server, uplinks: &mut Uplinks) {
+/// Takes in what the uplinks have now, and repairs the set-up.
+async fn look_at_uplinks(server: &Server, uplinks: &mut Uplinks, change: Option<Change>) {
     let list: Vec<Uplink> = server.links.iter().map(|link| uplink(&link.via())).collect();
-    let look = move || list.iter().map(inspect).collect::<Vec<_>>();
-    let Ok(found) = tokio::task::spawn_blocking(look).await else { return };
-    for (link, reach) in server.links.iter().zip(found) {
-        let old = link.known().reach;
-        match uplinks.update(link.index, reach) {
+    // The rules are asked for when they changed: that costs a program's start.
+    let look = move || {
+        let rules = (change == Some(Change::Rules)).then(|| listing(uplinks::TABLE));
+        Host::read().map(|host| (host, rules))
+    };
+    let Ok(Ok((host, rules))) = tokio::task::spawn_blocking(look).await else { return };
+    if let Err(error) = uplinks.keep(&host, rules) {
+        tracing::warn!(%error, "the set-up can't be repaired");
+    }
+    for (link, one) in server.links.iter().zip(list) {
+        let (old, reach) = (link.known().reach, inspect(&one, &host));
+        match uplinks.update(link.index, reach, &host) {
             Ok(false) => continue,
             Ok(true) => {}
             Err(error) => {
-                tracing::warn!(link = link.interface, %error, "no route for the link");
+                tracing::warn!(link = link.name, %error, "no route for the link");
                 link.learn(|known| known.reach = Reach::default());
                 server.on_link_change(link);
                 continue;
             }
         }
-        if let Err(error) = uplinks.refresh_sysctls() {
-            tracing::warn!(link = link.interface, %error, "forwarding");
-        }
         link.learn(|known| {
             known.reach = reach;
             // What was known of the link is of another network.
-            (known.alive, known.rtt) = (true, None);
+            (known.alive, known.rtt, known.path_mtu) = (true, None, None);
         });
+        server.apply_mtus();
         if old.any() && reach.any() && old.address != reach.address {
             server.on_address_change(link);
         } else {

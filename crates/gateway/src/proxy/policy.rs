@@ -93,7 +93,7 @@ pub enum PolicyError {
         "{0}; or one of fastest, redundant, save-metered, active-standby, smallest-delay, priority and load-balance 70:30"
     )]
     Mode(#[from] SpecError),
-    /// An interface that is no uplink.
+    /// A name that is no uplink's.
     #[error("a policy names `{0}`, which is no uplink")]
     Uplink(String),
     /// Not a share for each uplink.
@@ -134,7 +134,7 @@ impl FromStr for Mode {
     }
 }
 
-/// A mode, and the interfaces that it is limited to.
+/// A mode, and the links that it is limited to.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Policy {
     /// How links are used.
@@ -165,7 +165,7 @@ impl Policy {
     /// # Errors
     /// What doesn't.
     pub fn check(&self, links: &[Via]) -> Result<(), PolicyError> {
-        let unknown = |name: &&String| links.iter().all(|via| via.interface != **name);
+        let unknown = |name: &&String| links.iter().all(|via| via.name() != **name);
         if let Some(name) = self.over.iter().find(unknown) {
             return Err(PolicyError::Uplink(name.clone()));
         }
@@ -342,7 +342,7 @@ impl Policies {
         self.rules.iter().position(|rule| rule.fits(target, address, dscp, bytes))
     }
 
-    /// All modes with the interfaces that they name.
+    /// All modes with the links that they name.
     pub fn all(&self) -> impl Iterator<Item = &Policy> {
         self.rules.iter().map(|rule| &rule.policy).chain([&self.other])
     }
@@ -350,7 +350,7 @@ impl Policies {
 
 /// What a policy makes of the links as they are. `old`: the plan so far.
 pub fn plan(policy: &Policy, links: &[Arc<Link>], v6: bool, old: Option<&Plan>) -> Plan {
-    let allowed = |link: &&Arc<Link>| policy.over.is_empty() || policy.over.contains(&link.interface);
+    let allowed = |link: &&Arc<Link>| policy.over.is_empty() || policy.over.contains(&link.name);
     let mut usable: Vec<&Arc<Link>> =
         links.iter().filter(allowed).filter(|link| link.is_usable(v6)).collect();
     usable.sort_by_key(|link| (link.via().backup, link.index));
@@ -401,7 +401,8 @@ mod tests {
 
     use super::{Mode, Plan, Policies, Policy, Rule, plan};
     use crate::proxy::link::Link;
-    use crate::proxy::reach::{Reach, Route};
+    use crate::proxy::reach::Reach;
+    use crate::setup::Route;
     use crate::target::Target;
 
     fn links(vias: &[&str]) -> Vec<Arc<Link>> {

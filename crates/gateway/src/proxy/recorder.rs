@@ -108,7 +108,7 @@ impl Recorder {
         let told = links.iter().zip(&history.links).map(|(link, samples)| {
             let via = link.via();
             RecordedLink {
-                interface: link.interface.clone(),
+                interface: link.name.clone(),
                 metered: via.metered,
                 backup: via.backup,
                 rate_limit_bits_per_s: via.rate,

@@ -36,7 +36,7 @@ pub(super) async fn refill(server: Arc<Server>) {
         while let Some(done) = opening.join_next().await {
             match done {
                 Ok(Ok((opened, link))) => {
-                    tracing::debug!(link = link.interface, "ready for a client");
+                    tracing::debug!(link = link.name, "ready for a client");
                     server.ready.put(opened, link);
                 }
                 Ok(Err(error)) => tracing::debug!(%error, "no connection to the gateway can be kept ready"),

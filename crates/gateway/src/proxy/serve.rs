@@ -153,6 +153,7 @@ impl Server {
         config.congestion = congestion::builtin().parse(&told.congestion).map_err(wrong)?;
         config.path_manager.early_join = told.early_join;
         config.tcp.dscp = dscp;
+        config.tcp.black_hole_detection = true;
         for role in &plan.roles {
             let link = &self.links[role.link];
             for v6 in [false, true].into_iter().filter(|v6| link.is_usable(*v6)) {
@@ -242,7 +243,7 @@ impl Server {
         // Links may have changed meanwhile.
         self.apply(&entry.flow, false);
         tracing::debug!(
-            flow = entry.flow.id, %client, target = %entry.flow.target, link = link.interface, multipath, was_ready, "open"
+            flow = entry.flow.id, %client, target = %entry.flow.target, link = link.name, multipath, was_ready, "open"
         );
         Ok(entry)
     }
@@ -353,7 +354,7 @@ impl Server {
         link.note_answer(address, opened.0.info().as_ref());
         let entry = self.flows.add(client, target, address, opened, false, link.index, plan);
         self.apply(&entry.flow, false);
-        tracing::debug!(flow = entry.flow.id, %client, link = link.interface, "open for datagrams");
+        tracing::debug!(flow = entry.flow.id, %client, link = link.name, "open for datagrams");
         Ok(entry)
     }
 
@@ -403,6 +404,14 @@ impl Server {
         }
     }
 
+    /// Tells the engine what the links carry.
+    pub(super) fn apply_mtus(&self) {
+        let most = self.config().mtu.unwrap_or(u32::MAX);
+        for link in &self.links {
+            self.network.set_path_mtu(link.path(), link.mtu().min(most));
+        }
+    }
+
     /// Asks all flows' far ends whether they are still there.
     pub(super) fn ask_peers(&self) {
         self.flows.all().iter().for_each(|flow| flow.ask());
@@ -411,13 +420,13 @@ impl Server {
     /// Has flows use a link that works, or leave one that doesn't.
     pub(super) fn on_link_change(&self, link: &Link) {
         let state = link.state();
-        tracing::warn!(link = link.interface, %state, "link changed");
+        tracing::warn!(link = link.name, %state, "link changed");
         self.apply_policies(false);
     }
 
     /// The address of a link's interface has changed: what is open on it has to be opened again.
     pub(super) fn on_address_change(&self, link: &Link) {
-        tracing::warn!(link = link.interface, "its address changed");
+        tracing::warn!(link = link.name, "its address changed");
         for flow in self.flows.all() {
             flow.leave_link(link);
             self.apply(&flow, true);

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::flow::ProxiedConnection;
 use super::link::Link;
-use super::reach::Route;
 use super::serve::Server;
+use crate::setup::Route;
 use crate::status::{newest, stream};
 
 /// Seconds of the links' past that are told.
@@ -57,9 +57,12 @@ fn one(server: &Server, link: &Link) -> Value {
     });
     let past: Vec<Value> = server.recorder.last(link.index, PAST);
     json!({
-        "interface": link.interface,
+        "interface": link.name,
+        "network_interface": via.interface,
         "state": link.state().to_string(),
         "address": known.reach.address,
+        "mtu": link.mtu(),
+        "interface_mtu": known.reach.mtu,
         "next_hop": next_hop(known.reach.v4),
         "next_hop_v6": next_hop(known.reach.v6),
         "metered": via.metered,
@@ -78,7 +81,7 @@ fn one(server: &Server, link: &Link) -> Value {
 }
 
 fn connection(server: &Server, flow: &ProxiedConnection) -> Option<Value> {
-    let interface = |path: PathId| server.links.get(usize::from(path.0)).map(|link| link.interface.clone());
+    let interface = |path: PathId| server.links.get(usize::from(path.0)).map(|link| link.name.clone());
     let common = stream::told(&flow.stream, interface)?;
     let (policy, rule, links) = server.why(flow);
     let own = json!({
@@ -88,7 +91,7 @@ fn connection(server: &Server, flow: &ProxiedConnection) -> Option<Value> {
         "to": flow.target.to_string(),
         "peer": flow.stream.peer_addr().to_string(),
         "age_s": flow.since.elapsed().as_secs_f64(),
-        "opened_on": server.links.get(flow.opened_on).map(|link| link.interface.clone()),
+        "opened_on": server.links.get(flow.opened_on).map(|link| link.name.clone()),
         "bytes_up": flow.uploaded.load(Ordering::Relaxed),
         "bytes_down": flow.downloaded.load(Ordering::Relaxed),
         "policy": policy,

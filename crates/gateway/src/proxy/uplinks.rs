@@ -9,19 +9,25 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use ipnet::IpNet;
 use serde_json::json;
 
-use super::reach::{FIRST_TABLE, Reach, Route, Uplink};
-use crate::setup::{Preview, Step, Undo, clean, has_force_forwarding, ip, read_sysctl, remember};
+use super::reach::{Reach, Uplink};
+use crate::setup::{
+    Host, PROXY_TABLES, Preview, Route, Step, Undo, clean, has_force_forwarding, listing, read_sysctl,
+    remember, repaired,
+};
 
 /// Most uplinks.
 pub const MOST_LINKS: usize = 8;
 /// The nftables table.
-const TABLE: &str = "ropewalk_proxy";
+pub const TABLE: &str = "ropewalk_proxy";
 /// The routing protocol number of our routes and rules: `ip rule show protocol 212`.
 const PROTOCOL: u8 = 212;
 /// How the devices' names begin.
 const DEVICE: &str = "ropeproxy";
+/// The devices' MTU: what an interface took is taken.
+const DEVICE_MTU: u32 = 65_535;
 
 /// The TUN device of an uplink.
 pub fn device(link: usize) -> String {
@@ -46,8 +52,33 @@ fn kernel_v6(link: usize) -> Ipv6Addr {
     Ipv6Addr::new(0xfd72, 0x6f70, 0x6577, link as u16, 0, 0, 0, 3)
 }
 
+/// The kernel's address on an uplink's device, with the length of the prefix that holds the engine's, too.
+fn pair(link: usize, v6: bool) -> IpNet {
+    let (address, length) = if v6 { (kernel_v6(link).into(), 127) } else { (kernel_v4(link).into(), 31) };
+    IpNet::new(address, length).expect("no longer than an address")
+}
+
+/// Without a route of its own an uplink's packets go nowhere, not over another uplink.
+fn blackhole_step(link: usize, v6: bool) -> (Step, Vec<Step>) {
+    let (family, table) = (if v6 { "-6" } else { "-4" }, table(link));
+    let route =
+        format!("{family} route replace blackhole default metric 1000000 table {table} proto {PROTOCOL}");
+    let flush = format!("{family} route flush table {table} proto {PROTOCOL}");
+    (Step::ip(&route), vec![Step::ip(&flush)])
+}
+
+/// The rule that sends an uplink's packets to its table.
+fn rule_step(link: usize, v6: bool) -> (Step, Vec<Step>) {
+    let (family, address): (_, IpAddr) =
+        if v6 { ("-6", engine_v6(link).into()) } else { ("-4", engine_v4(link).into()) };
+    let table = table(link);
+    let rule = format!("priority {table} from {address} lookup {table} protocol {PROTOCOL}");
+    let delete = Step::ip(&format!("{family} rule del {rule}"));
+    (Step::ip(&format!("{family} rule add {rule}")), vec![delete])
+}
+
 fn table(link: usize) -> u32 {
-    FIRST_TABLE + link as u32
+    PROXY_TABLES.start + link as u32
 }
 
 /// A sysctl that isn't what the proxy needs.
@@ -63,21 +94,22 @@ struct Change {
 pub struct Uplinks {
     uplinks: Vec<Uplink>,
     v6: bool,
-    mtu: u32,
     /// The interface whose connections are redirected, and to which port.
     transparent: Option<(String, u16)>,
     /// Sysctls beyond the proxy's own devices that are changed.
     changed: Vec<Change>,
     /// What the routing tables hold.
     reach: Vec<Reach>,
+    /// The rules, as nftables lists them.
+    listing: Option<String>,
     undo: Undo,
 }
 
 impl Uplinks {
     /// A set-up, of which nothing is done yet. `v6`: in IPv6 too.
-    pub fn new(uplinks: Vec<Uplink>, v6: bool, mtu: u32, transparent: Option<(String, u16)>) -> Uplinks {
+    pub fn new(uplinks: Vec<Uplink>, v6: bool, transparent: Option<(String, u16)>) -> Uplinks {
         let reach = vec![Reach::default(); uplinks.len()];
-        Uplinks { uplinks, v6, mtu, transparent, changed: Vec::new(), reach, undo: Undo::default() }
+        Uplinks { uplinks, v6, transparent, changed: Vec::new(), reach, listing: None, undo: Undo::default() }
     }
 
     /// Whether uplinks are used in IPv6 too.
@@ -92,38 +124,10 @@ impl Uplinks {
     /// The steps of the set-up in order, each with what undoes it. The uplinks' routes aren't among them: they follow the network.
     pub fn steps(&self) -> Vec<(Step, Vec<Step>)> {
         let mut steps = Vec::new();
-        // What hangs on the devices vanishes with them.
         for link in 0..self.uplinks.len() {
-            let name = device(link);
-            if self.v6 {
-                // The kernel has nothing to say for itself on this device: no link-local address.
-                steps.push((Step::ip(&format!("link set dev {name} addrgenmode none")), vec![]));
-            }
-            let up = format!("link set dev {name} mtu {} txqueuelen 10000 up", self.mtu);
-            steps.push((Step::ip(&up), vec![]));
-            steps.push((Step::ip(&format!("address add {}/31 dev {name}", kernel_v4(link))), vec![]));
-            steps.push((Step::sysctl(format!("net/ipv4/conf/{name}/forwarding"), "1"), vec![]));
-            if self.v6 {
-                let add = format!("address add {}/127 dev {name} nodad", kernel_v6(link));
-                steps.push((Step::ip(&add), vec![]));
-                if has_force_forwarding() {
-                    let key = format!("net/ipv6/conf/{name}/force_forwarding");
-                    steps.push((Step::sysctl(key, "1"), vec![]));
-                }
-            }
+            steps.extend(self.device_steps(link).into_iter().map(|step| (step, vec![])));
             for v6 in self.families() {
-                let (family, address): (_, IpAddr) =
-                    if *v6 { ("-6", engine_v6(link).into()) } else { ("-4", engine_v4(link).into()) };
-                let table = table(link);
-                // Without a route of its own an uplink's packets go nowhere, not over another uplink.
-                let route = format!(
-                    "{family} route add blackhole default metric 1000000 table {table} proto {PROTOCOL}"
-                );
-                let flush = format!("{family} route flush table {table} proto {PROTOCOL}");
-                steps.push((Step::ip(&route), vec![Step::ip(&flush)]));
-                let rule = format!("priority {table} from {address} lookup {table} protocol {PROTOCOL}");
-                let delete = Step::ip(&format!("{family} rule del {rule}"));
-                steps.push((Step::ip(&format!("{family} rule add {rule}")), vec![delete]));
+                steps.extend([blackhole_step(link, *v6), rule_step(link, *v6)]);
             }
         }
         let restore = |change: &Change| {
@@ -134,6 +138,32 @@ impl Uplinks {
         steps.push((Step::ruleset(self.nftables()), vec![Step::delete_table(TABLE)]));
         steps.extend(self.changed.iter().map(restore));
         steps
+    }
+
+    /// The steps of an uplink's device. What hangs on it vanishes with it.
+    fn device_steps(&self, link: usize) -> Vec<Step> {
+        let name = device(link);
+        let mut steps = Vec::new();
+        if self.v6 {
+            // The kernel has nothing to say for itself on this device: no link-local address.
+            steps.push(Step::ip(&format!("link set dev {name} addrgenmode none")));
+        }
+        steps.push(Step::ip(&format!("link set dev {name} mtu {DEVICE_MTU} txqueuelen 10000 up")));
+        for v6 in self.families() {
+            let (pair, nodad) = (pair(link, *v6), if *v6 { " nodad" } else { "" });
+            steps.push(Step::ip(&format!("address replace {pair} dev {name}{nodad}")));
+        }
+        steps.extend(self.device_keys(link).into_iter().map(|key| Step::sysctl(key, "1")));
+        steps
+    }
+
+    /// The sysctls of an uplink's device that have to be 1.
+    fn device_keys(&self, link: usize) -> Vec<String> {
+        let name = device(link);
+        let v4 = format!("net/ipv4/conf/{name}/forwarding");
+        let v6 = format!("net/ipv6/conf/{name}/force_forwarding");
+        let v6 = (self.v6 && has_force_forwarding()).then_some(v6);
+        std::iter::once(v4).chain(v6).collect()
     }
 
     /// What `--dry-run` shows, with these routes.
@@ -174,6 +204,9 @@ impl Uplinks {
             let ignores = key.ends_with("accept_ra") && old == "0";
             (old != needed && !ignores).then_some(Change { key, needed, old })
         };
+        // Two uplinks may have one interface.
+        needed.sort();
+        needed.dedup();
         needed.into_iter().filter_map(change).collect()
     }
 
@@ -240,15 +273,12 @@ impl Uplinks {
     pub fn route_steps(&self, link: usize, reach: Reach) -> Vec<Step> {
         let interface = &self.uplinks[link].interface;
         let table = table(link);
-        let step = |family: &str, route: Route| {
-            let via = match route {
-                Route::Via(gateway) => format!("via {gateway} dev {interface} onlink"),
-                Route::Direct => format!("dev {interface}"),
-            };
+        let step = |v6: bool, route: Route| {
+            let (family, via) = (if v6 { "-6" } else { "-4" }, route.words(interface, v6));
             Step::ip(&format!("{family} route replace default {via} metric 1 table {table} proto {PROTOCOL}"))
         };
-        let mut steps: Vec<Step> = reach.v4.map(|route| step("-4", route)).into_iter().collect();
-        steps.extend(reach.v6.filter(|_| self.v6).map(|route| step("-6", route)));
+        let mut steps: Vec<Step> = reach.v4.map(|route| step(false, route)).into_iter().collect();
+        steps.extend(reach.v6.filter(|_| self.v6).map(|route| step(true, route)));
         steps
     }
 
@@ -256,16 +286,16 @@ impl Uplinks {
     ///
     /// # Errors
     /// If `ip` refuses.
-    pub fn update(&mut self, link: usize, reach: Reach) -> io::Result<bool> {
+    pub fn update(&mut self, link: usize, reach: Reach, host: &Host) -> io::Result<bool> {
         let old = std::mem::replace(&mut self.reach[link], reach);
-        if old == reach && self.has_routes(link, reach) {
+        if old == reach && self.has_routes(link, reach, host) {
             return Ok(false);
         }
         let table = table(link);
         for (family, was, is) in [("-4", old.v4, reach.v4), ("-6", old.v6.filter(|_| self.v6), reach.v6)] {
             if was.is_some() && is.is_none() {
                 // The kernel removes it itself when the interface goes.
-                let _ = ip(&format!("{family} route del default metric 1 table {table}"));
+                let _ = Step::ip(&format!("{family} route del default metric 1 table {table}")).run();
             }
         }
         for step in self.route_steps(link, reach) {
@@ -275,12 +305,11 @@ impl Uplinks {
     }
 
     /// Whether an uplink's table has its routes: the kernel removes them with the interface, which may be back already.
-    fn has_routes(&self, link: usize, reach: Reach) -> bool {
-        let table = table(link);
-        [("-4", reach.v4), ("-6", reach.v6.filter(|_| self.v6))].into_iter().all(|(family, route)| {
-            let shown = || ip(&format!("{family} route show table {table} metric 1")).unwrap_or_default();
-            route.is_none() || shown().contains("default")
-        })
+    fn has_routes(&self, link: usize, reach: Reach, host: &Host) -> bool {
+        let interface = &self.uplinks[link].interface;
+        [(false, reach.v4), (true, reach.v6.filter(|_| self.v6))]
+            .into_iter()
+            .all(|(v6, route)| route.is_none_or(|route| host.has_default(table(link), interface, v6, route)))
     }
 
     /// Carries out the set-up, after removing what a killed predecessor has left. The TUN devices have to be there.
@@ -292,25 +321,71 @@ impl Uplinks {
             tracing::info!(target: "ropewalk::setup", "removed what an earlier proxy had left");
         }
         self.changed = self.needed_changes();
-        self.steps().into_iter().try_for_each(|(step, undo)| self.undo.run(&step, undo))
+        self.steps().into_iter().try_for_each(|(step, undo)| self.undo.run(&step, undo))?;
+        self.listing = listing(TABLE);
+        Ok(())
     }
 
-    /// Sets what interfaces that have come since need.
+    /// Sets what interfaces that have come since need, and repairs what another program undid. `rules`: what nftables lists now,
+    /// if it was asked.
     ///
     /// # Errors
-    /// If a value is refused.
-    pub fn refresh_sysctls(&mut self) -> io::Result<()> {
+    /// The first step that fails. The next call tries again.
+    pub fn keep(&mut self, host: &Host, rules: Option<Option<String>>) -> io::Result<()> {
+        if rules.is_some_and(|rules| rules != self.listing) {
+            repaired("nftables' rules");
+            self.replace_rules()?;
+        }
+        for link in 0..self.uplinks.len() {
+            self.keep_link(link, host)?;
+        }
         for change in self.needed_changes() {
             let step = Step::sysctl(change.key.clone(), change.needed);
             if self.changed.iter().any(|known| known.key == change.key) {
+                repaired(&format!("sysctl {}", change.key));
                 step.run()?;
                 continue;
             }
             let old = Step::sysctl(change.key.clone(), change.old.clone());
             self.changed.push(change);
-            Step::ruleset(self.nftables()).run()?;
+            self.replace_rules()?;
             self.undo.run(&step, [old])?;
         }
+        Ok(())
+    }
+
+    fn keep_link(&self, link: usize, host: &Host) -> io::Result<()> {
+        let (name, table) = (device(link), table(link));
+        let has_pair = |v6: &bool| {
+            let pair = pair(link, *v6);
+            let has_address = host.addresses().iter().any(|known| known.address == pair.addr());
+            has_address && host.has_pair(pair.trunc(), &name)
+        };
+        let is_on = |key: &String| read_sysctl(key).is_none_or(|value| value != "0");
+        if !self.families().iter().all(has_pair) || !self.device_keys(link).iter().all(is_on) {
+            repaired(&name);
+            self.device_steps(link).iter().try_for_each(Step::run)?;
+            for v6 in self.families() {
+                let (family, pair) = (if *v6 { "-6" } else { "-4" }, pair(link, *v6).trunc());
+                Step::ip(&format!("{family} route replace {pair} dev {name}")).run()?;
+            }
+        }
+        for v6 in self.families() {
+            if !host.has_blackhole(table, *v6) {
+                repaired(&format!("the routing table {table}"));
+                blackhole_step(link, *v6).0.run()?;
+            }
+            if !host.has_rule(table, table, *v6, None) {
+                repaired(&format!("the routing rule of {name}"));
+                rule_step(link, *v6).0.run()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn replace_rules(&mut self) -> io::Result<()> {
+        Step::ruleset(self.nftables()).run()?;
+        self.listing = listing(TABLE);
         Ok(())
     }
 
@@ -321,7 +396,7 @@ impl Uplinks {
     pub fn change(&mut self, uplinks: Vec<Uplink>) -> io::Result<()> {
         if self.uplinks != uplinks {
             self.uplinks = uplinks;
-            Step::ruleset(self.nftables()).run()?;
+            self.replace_rules()?;
         }
         Ok(())
     }
@@ -334,12 +409,13 @@ impl Uplinks {
 
 #[cfg(test)]
 mod tests {
-    use super::super::reach::{Reach, Route, Uplink};
+    use super::super::reach::{Reach, Uplink};
     use super::{Change, Uplinks};
+    use crate::setup::Route;
 
     fn uplinks(v6: bool) -> Uplinks {
         let uplink = |name: &str| Uplink { interface: name.into(), gateway: None, rate: Some(8_000_000) };
-        Uplinks::new(vec![uplink("wlan0"), uplink("wwan0.7")], v6, 1500, Some(("eth1".into(), 1081)))
+        Uplinks::new(vec![uplink("wlan0"), uplink("wwan0.7")], v6, Some(("eth1".into(), 1081)))
     }
 
     #[test]
@@ -350,7 +426,7 @@ mod tests {
         for needed in [
             "# TUN device ropeproxy0: the engine is 198.19.200.2 there, masqueraded on wlan0",
             "ip -4 rule add priority 5201 from 198.19.201.2 lookup 5201 protocol 212",
-            "ip -4 route add blackhole default metric 1000000 table 5201 proto 212",
+            "ip -4 route replace blackhole default metric 1000000 table 5201 proto 212",
             "ip saddr 198.19.200.2 oifname \"wlan0\" masquerade",
             "ip saddr 198.19.201.2 oifname \"wwan0.7\" masquerade",
             "# wlan0 has no address or no default route now",
@@ -390,8 +466,11 @@ mod tests {
 
     #[test]
     fn routes_are_by_the_next_hop_or_by_the_device() {
-        let via =
-            Reach { v4: Some(Route::Via([192, 0, 2, 1].into())), v6: Some(Route::Direct), address: None };
+        let via = Reach {
+            v4: Some(Route::Via([192, 0, 2, 1].into())),
+            v6: Some(Route::Direct),
+            ..Reach::default()
+        };
         let lines =
             |v6| -> Vec<String> { uplinks(v6).route_steps(0, via).iter().map(ToString::to_string).collect() };
         let v4 = "ip -4 route replace default via 192.0.2.1 dev wlan0 onlink metric 1 table 5200 proto 212";

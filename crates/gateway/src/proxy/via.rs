@@ -9,6 +9,8 @@ use super::usage::Quota;
 pub struct Via {
     /// The name of the network interface.
     pub interface: String,
+    /// What the link is called, if not as the interface.
+    pub name: Option<String>,
     /// Its traffic costs: policies that save metered links avoid it.
     pub metered: bool,
     /// It is used while no other works.
@@ -23,17 +25,42 @@ pub struct Via {
     pub quota: Option<Quota>,
 }
 
+/// Whether a text can be an interface's name, and a link's.
+fn is_name(text: &str) -> bool {
+    let fits = |c: char| c.is_ascii_graphic() && !"/\"\\;{}$,:".contains(c);
+    (1..=15).contains(&text.len()) && text.chars().all(fits)
+}
+
 impl Via {
     /// An uplink of which only the interface is said.
     ///
     /// # Errors
     /// If that can't be an interface.
     pub fn new(interface: &str) -> Result<Via, InterfaceError> {
-        let is_name = |c: char| c.is_ascii_graphic() && !"/\"\\;{}$,".contains(c);
-        if interface.is_empty() || interface.len() > 15 || !interface.chars().all(is_name) {
-            return Err(InterfaceError(interface.to_string()));
+        if let Some((device, _)) = interface.split_once(':') {
+            return Err(InterfaceError::Label(interface.to_string(), device.to_string()));
+        }
+        if !is_name(interface) {
+            return Err(InterfaceError::Name(interface.to_string()));
         }
         Ok(Via { interface: interface.to_string(), ..Via::default() })
+    }
+
+    /// What the link is called: policies, log and status name it so.
+    pub fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.interface)
+    }
+
+    /// Gives it a name.
+    ///
+    /// # Errors
+    /// If it can't be one.
+    pub fn set_name(&mut self, name: &str) -> Result<(), InterfaceError> {
+        if !is_name(name) {
+            return Err(InterfaceError::Link(name.to_string()));
+        }
+        self.name = Some(name.to_string());
+        Ok(())
     }
 
     /// What it costs beside others.
@@ -42,10 +69,20 @@ impl Via {
     }
 }
 
-/// A name that no interface can have.
+/// A name that can't be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{0}` is no interface's name; expected e.g. `wlan0`")]
-pub struct InterfaceError(pub String);
+#[non_exhaustive]
+pub enum InterfaceError {
+    /// No interface can have it.
+    #[error("`{0}` is no interface's name; expected e.g. `wlan0`")]
+    Name(String),
+    /// It is the label of an address.
+    #[error("`{0}` is the label of an address; expected its interface, `{1}`")]
+    Label(String, String),
+    /// No link can have it.
+    #[error("`{0}` is no name of a link; expected at most 15 letters, digits, `-` or `_`")]
+    Link(String),
+}
 
 #[cfg(test)]
 mod tests {
@@ -71,6 +108,8 @@ mod tests {
             ("", "is no interface's name"),
             ("wlan0\"; drop", "is no interface's name"),
             ("a-name-of-sixteen", "is no interface's name"),
+            ("eth2:1", "`eth2:1` is the label of an address; expected its interface, `eth2`"),
+            ("a,name=b c", "`b c` is no name of a link"),
             ("wlan0,fast", "--via:1:7: unknown key `fast` in a `link`"),
             ("wlan0,gateway=here", "--via:1:15: expected an IP address (found `here`)"),
         ] {

@@ -290,9 +290,9 @@ fn captive_check(server: &Arc<Server>, link: &Arc<Link>, last: &mut Option<Insta
             Ok(internet) => !internet,
             Err(error) => {
                 if is_first && link.known().captive {
-                    tracing::warn!(link = link.interface, %error, "no answer to the captive check: the link isn't used");
+                    tracing::warn!(link = link.name, %error, "no answer to the captive check: the link isn't used");
                 } else {
-                    tracing::debug!(link = link.interface, %error, "no answer to the captive check");
+                    tracing::debug!(link = link.name, %error, "no answer to the captive check");
                 }
                 return;
             }

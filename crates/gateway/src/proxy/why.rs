@@ -25,7 +25,7 @@ impl Server {
                 Some(on) => why_tcp(link.index == on),
                 None => why(policy, &plan, link, address.is_ipv6()),
             };
-            json!({ "interface": link.interface, "role": role, "why": why })
+            json!({ "interface": link.name, "role": role, "why": why })
         });
         (policy.to_string(), rule.map(|at| at + 1), links.collect())
     }
@@ -43,7 +43,7 @@ fn why_tcp(is_on_it: bool) -> (&'static str, String) {
 fn why(policy: &Policy, plan: &Plan, link: &Link, v6: bool) -> (&'static str, String) {
     let price = link.via().cost();
     let Some(stands_by) = plan.backup(link.index) else {
-        let why = if !policy.over.is_empty() && !policy.over.contains(&link.interface) {
+        let why = if !policy.over.is_empty() && !policy.over.contains(&link.name) {
             format!("the policy is limited to {}", policy.over.join(", "))
         } else if link.state() != LinkState::Up {
             format!("the link is {}", link.state())
@@ -76,8 +76,9 @@ mod tests {
     use tokio::time::Instant;
 
     use super::super::policy::plan;
-    use super::super::reach::{Reach, Route};
+    use super::super::reach::Reach;
     use super::*;
+    use crate::setup::Route;
 
     #[test]
     fn each_link_has_a_reason() {

@@ -9,12 +9,14 @@ use std::fmt::Write as _;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use ipnet::IpNet;
 use ropewalk_tokio::Path;
 use serde_json::json;
 
+use super::installed::Installed;
 use super::{
-    HostAddress, Preview, Step, Undo, clean, default_interface, has_force_forwarding, interface_routes,
-    is_forwarding, remember, table_of_source,
+    GATEWAY_TABLES, Host, HostAddress, Interface, Preview, Route, Step, clean, has_force_forwarding,
+    is_forwarding, read_sysctl, remember,
 };
 
 /// The table of nftables.
@@ -23,8 +25,8 @@ pub const TABLE: &str = "ropewalk_gateway";
 pub const PROTOCOL: u8 = 211;
 /// How the devices' names begin.
 pub const DEVICE: &str = "rope-gw";
-/// The routing table of the first public address, and the priority of its `ip rule`. Each further address has the next number.
-const FIRST_TABLE: usize = 7100;
+/// The priority of the rules by which routes to neighbours come before an interface's default route.
+pub(super) const NEIGHBOURS: u32 = GATEWAY_TABLES.start - 1;
 /// The largest MTU of a TUN device; the loopback interface's is one more.
 const LARGEST_MTU: u32 = 65_535;
 /// Most public addresses: the peers' path managers take 8.
@@ -44,17 +46,40 @@ pub struct Uplink {
     /// The kernel's address on it.
     pub kernel: IpAddr,
     /// Where answers are routed, if not by the main table.
-    routing: Option<Routing>,
-    /// The sysctls to set so that packets are forwarded: the device's, and those of interfaces where it is off.
-    forwarding: Vec<String>,
+    pub(super) routing: Option<Routing>,
+}
+
+/// Where an uplink's answers are routed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Routing {
+    pub(super) priority: u32,
+    pub(super) by: By,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Routing {
-    table: String,
-    priority: usize,
-    /// Routes of a table of ours; empty if the host has a table for the address.
-    routes: Vec<String>,
+pub(super) enum By {
+    /// By a table of the host's, which has a rule for the address.
+    Host(u32),
+    /// By the main table, but for its default route: that is the interface's own, in a table of ours.
+    Interface(String, Route),
+}
+
+/// An interface of the host on which forwarding is off, in one family.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Forwarding {
+    pub(super) v6: bool,
+    pub(super) interface: String,
+}
+
+impl Forwarding {
+    /// The sysctl that is to be 1.
+    pub(super) fn key(&self) -> String {
+        match self.v6 {
+            false => format!("net/ipv4/conf/{}/forwarding", self.interface),
+            // Since Linux 6.17 one interface may forward without making the host a router, which ignores router advertisements.
+            true => format!("net/ipv6/conf/{}/force_forwarding", self.interface),
+        }
+    }
 }
 
 /// The set-up, before anything is done.
@@ -64,6 +89,8 @@ pub struct Plan {
     pub uplinks: Vec<Uplink>,
     /// Queues of each device.
     pub queues: usize,
+    /// Interfaces where forwarding has to be switched on: packets for an address may arrive at any.
+    pub(super) forwarding: BTreeSet<Forwarding>,
 }
 
 /// The i-th pair of addresses between the kernel and the engine.
@@ -75,11 +102,12 @@ fn pair(index: usize, v6: bool) -> (IpAddr, IpAddr) {
 }
 
 /// Why an address can't be used.
-fn no_such_address(address: IpAddr, host: &[HostAddress]) -> io::Error {
+fn no_such_address(address: IpAddr, host: &Host) -> io::Error {
     let usable = |known: &&HostAddress| {
         !known.address.is_loopback() && !matches!(known.address, IpAddr::V6(v6) if v6.is_unicast_link_local())
     };
-    let known: Vec<String> = host.iter().filter(usable).map(|known| known.address.to_string()).collect();
+    let known: Vec<String> =
+        host.addresses().iter().filter(usable).map(|known| known.address.to_string()).collect();
     let known = if known.is_empty() { "none".into() } else { known.join(", ") };
     let what = match address {
         _ if address.is_unspecified() => {
@@ -97,7 +125,7 @@ impl Plan {
     /// # Errors
     /// If an address isn't the host's, or the host can't be asked.
     pub fn new(listeners: &[SocketAddr], queues: usize) -> io::Result<Plan> {
-        let host = super::addresses()?;
+        let host = Host::read()?;
         let mut uplinks: Vec<Uplink> = Vec::new();
         for listener in listeners {
             let address = listener.ip();
@@ -105,22 +133,57 @@ impl Plan {
                 known.ports.insert(listener.port());
                 continue;
             }
-            let public = host.iter().find(|known| known.address == address && !address.is_loopback());
+            let is_it = |known: &&HostAddress| known.address == address && !address.is_loopback();
+            let public = host.addresses().iter().find(is_it);
             let public = public.cloned().ok_or_else(|| no_such_address(address, &host))?;
             let (kernel, engine) = pair(uplinks.len(), address.is_ipv6());
             let device = format!("{DEVICE}{}", uplinks.len());
-            let forwarding = forwarding_keys(&arriving_at(&public, &host), &device, address.is_ipv6())?;
             let public = HostAddress { mtu: public.mtu.min(LARGEST_MTU), ..public };
             let ports = BTreeSet::from([listener.port()]);
-            uplinks.push(Uplink { public, ports, device, engine, kernel, routing: None, forwarding });
+            uplinks.push(Uplink { public, ports, device, engine, kernel, routing: None });
         }
         if uplinks.len() > MOST_ADDRESSES {
             let message = format!("{} addresses: {MOST_ADDRESSES} at most are possible", uplinks.len());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        let mut plan = Plan { uplinks, queues };
-        plan.route_answers()?;
-        Ok(plan)
+        let plan = Plan { uplinks, queues, forwarding: BTreeSet::new() };
+        if plan.has_family(true) && !is_forwarding("all", true) && !has_force_forwarding() {
+            return Err(io::Error::other(
+                "IPv6 forwarding is off: `sysctl -w net.ipv6.conf.all.forwarding=1` (and accept_ra=2 on interfaces that have \
+                 their routes from router advertisements)",
+            ));
+        }
+        Ok(plan.as_of(&host))
+    }
+
+    fn has_family(&self, v6: bool) -> bool {
+        self.uplinks.iter().any(|uplink| uplink.public.address.is_ipv6() == v6)
+    }
+
+    /// The plan for the host as it is now. Where this plan has switched forwarding on, it stays so, unless the host forwards
+    /// by now.
+    pub(super) fn as_of(&self, host: &Host) -> Plan {
+        let mut plan = self.clone();
+        plan.forwarding.clear();
+        for v6 in [false, true].into_iter().filter(|v6| self.has_family(*v6)) {
+            let family = if v6 { "ipv6" } else { "ipv4" };
+            if read_sysctl(&format!("net/{family}/conf/all/forwarding")).is_none_or(|value| value != "0") {
+                // An administrator, or Docker, may set single interfaces apart.
+                let off = host.interfaces().iter().filter(|one| !v6 && !is_forwarding(&one.name, v6));
+                let off = off.filter(|one| !one.name.starts_with(DEVICE) && one.name != "lo");
+                plan.forwarding.extend(off.map(|one| Forwarding { v6, interface: one.name.clone() }));
+                continue;
+            }
+            for Interface { name, .. } in host.interfaces() {
+                let forwarding = Forwarding { v6, interface: name.clone() };
+                let is_wanted = name != "lo" && !name.starts_with(DEVICE);
+                if is_wanted && (self.forwarding.contains(&forwarding) || !is_forwarding(name, v6)) {
+                    plan.forwarding.insert(forwarding);
+                }
+            }
+        }
+        plan.route_answers(host);
+        plan
     }
 
     /// The same devices for other ports of listeners.
@@ -150,43 +213,34 @@ impl Plan {
         self.uplinks.iter().flat_map(of)
     }
 
-    /// Replaces the rules of nftables by this plan's, at once.
-    ///
-    /// # Errors
-    /// As [`Step::run`].
-    pub fn replace_rules(&self) -> io::Result<()> {
-        Step::ruleset(self.ruleset()).run()
-    }
-
     /// Answers leave through the interface that has the address. The main table does that for a host with one uplink, and
     /// for the uplink of its default route.
-    fn route_answers(&mut self) -> io::Result<()> {
-        if self.uplinks.len() < 2 {
-            return Ok(());
-        }
-        let defaults = [default_interface(false)?, default_interface(true)?];
-        for (index, uplink) in self.uplinks.iter_mut().enumerate() {
+    fn route_answers(&mut self, host: &Host) {
+        let is_alone = self.uplinks.len() < 2;
+        for (uplink, priority) in self.uplinks.iter_mut().zip(GATEWAY_TABLES) {
             let (interface, v6) = (uplink.public.interface.as_str(), uplink.public.address.is_ipv6());
-            let priority = FIRST_TABLE + index;
-            uplink.routing = match table_of_source(uplink.public.address)? {
-                Some(table) => Some(Routing { table, priority, routes: Vec::new() }),
-                None if defaults[usize::from(v6)].as_deref() == Some(interface) => None,
-                None => {
-                    let routes = interface_routes(interface, v6)?;
-                    Some(Routing { table: priority.to_string(), priority, routes })
-                }
+            let by = match host.table_of_source(uplink.public.address) {
+                _ if is_alone => None,
+                Some(table) => Some(By::Host(table)),
+                None if host.default_interface(v6) == Some(interface) => None,
+                // The address of a bridge or a dummy device has no way out of its own: the main table's.
+                None => host.default_route(interface, v6).map(|route| By::Interface(interface.into(), route)),
             };
+            uplink.routing = by.map(|by| Routing { priority, by });
         }
-        Ok(())
     }
 
     /// The steps in their order, each with what undoes it. The devices are made before.
     pub fn steps(&self) -> Vec<(Step, Vec<Step>)> {
         let mut steps = Vec::new();
         for uplink in &self.uplinks {
-            uplink.steps(&mut steps);
+            steps.extend(uplink.device_steps().into_iter().map(|step| (step, vec![])));
+            steps.extend(uplink.routing_steps());
         }
+        // The rules guard and remember what is switched on, so they come first; they are removed last.
         steps.push((Step::ruleset(self.ruleset()), vec![Step::delete_table(TABLE)]));
+        let off = |one: &Forwarding| (Step::sysctl(one.key(), "1"), vec![Step::sysctl(one.key(), "0")]);
+        steps.extend(self.forwarding.iter().map(off));
         steps
     }
 
@@ -235,8 +289,16 @@ impl Plan {
         }
         let _ = writeln!(text, "  }}\n  chain forwarded {{");
         let _ = writeln!(text, "    type filter hook forward priority filter; policy accept;");
-        for (interface, _) in self.switched_on() {
-            let _ = writeln!(text, "    iifname \"{interface}\" oifname != \"{DEVICE}*\" drop");
+        for (v6, family) in [(false, "ipv4"), (true, "ipv6")] {
+            let guarded = self.forwarding.iter().filter(|one| one.v6 == v6);
+            let guarded: Vec<String> = guarded.map(|one| format!("\"{}\"", one.interface)).collect();
+            if !guarded.is_empty() {
+                let names = guarded.join(", ");
+                let _ = writeln!(
+                    text,
+                    "    meta nfproto {family} iifname {{ {names} }} oifname != \"{DEVICE}*\" drop"
+                );
+            }
         }
         let _ = writeln!(text, "  }}\n  chain leaving {{");
         let _ = writeln!(text, "    type filter hook postrouting priority raw; policy accept;");
@@ -244,22 +306,17 @@ impl Plan {
             let _ = writeln!(text, "    {}", uplink.to_public());
         }
         text.push_str("  }\n");
-        text += &remember(self.switched_on().into_iter().map(|(_, key)| (key, "0")));
+        let keys: Vec<String> = self.forwarding.iter().map(Forwarding::key).collect();
+        text += &remember(keys.iter().map(|key| (key.as_str(), "0")));
         text.push_str("}\n");
         text
     }
 
-    /// Interfaces of the host on which forwarding is off, with the sysctl that switches it on.
-    fn switched_on(&self) -> BTreeSet<(&str, &str)> {
-        self.uplinks.iter().flat_map(Uplink::switched_on).collect()
-    }
-
     /// Makes the devices and everything else. What a killed gateway left is removed first, and the plan made anew without it.
-    /// Returns the plan that was carried out.
     ///
     /// # Errors
     /// If a step fails: what was done is undone.
-    pub fn apply(&self) -> io::Result<(Plan, Vec<Path>, Undo)> {
+    pub fn apply(&self) -> io::Result<(Installed, Vec<Path>)> {
         let mut paths = Vec::new();
         for uplink in &self.uplinks {
             let path = Path::tun(&uplink.device, self.queues, uplink.engine).map_err(|error| {
@@ -275,17 +332,12 @@ impl Plan {
             })?;
             paths.push(path.known_as(uplink.public.address).mtu(uplink.public.mtu));
         }
-        let mut plan = self.clone();
         if clean(TABLE, PROTOCOL) {
             tracing::info!(target: "ropewalk::setup", "removed what an earlier gateway had left");
-            // Forwarding that it had switched on is off again, and its routing rules are gone.
-            plan = Plan::new(&self.sockets().collect::<Vec<_>>(), self.queues)?;
         }
-        let mut undo = Undo::default();
-        for (step, reverse) in plan.steps() {
-            undo.run(&step, reverse)?;
-        }
-        Ok((plan, paths, undo))
+        // After the devices were taken, and what was left is gone: only now the host is as this gateway finds it.
+        let plan = Plan::new(&self.sockets().collect::<Vec<_>>(), self.queues)?;
+        Ok((Installed::new(plan)?, paths))
     }
 }
 
@@ -322,73 +374,68 @@ impl Uplink {
         format!("{family} saddr {} {family} saddr set {}", self.engine, self.public.address)
     }
 
-    /// Interfaces where forwarding is off, with its sysctl.
-    fn switched_on(&self) -> impl Iterator<Item = (&str, &str)> {
-        let others = self.forwarding.iter().filter_map(|key| Some((key.split('/').nth(3)?, key.as_str())));
-        others.filter(|(interface, _)| *interface != self.device)
+    /// The table that answers are routed by, and what holds of it.
+    pub(super) fn table(&self) -> Option<u32> {
+        self.routing.as_ref().map(|routing| match routing.by {
+            By::Host(table) => table,
+            By::Interface(..) => routing.priority,
+        })
     }
 
-    fn steps(&self, steps: &mut Vec<(Step, Vec<Step>)>) {
+    /// The sysctls of the device that have to be 1.
+    pub(super) fn device_keys(&self) -> Vec<String> {
+        let v6 = self.kernel.is_ipv6();
+        if v6 && !has_force_forwarding() {
+            // The host forwards IPv6 as a whole.
+            return Vec::new();
+        }
+        vec![Forwarding { v6, interface: self.device.clone() }.key()]
+    }
+
+    /// The network of the device's two addresses.
+    pub(super) fn pair(&self) -> IpNet {
+        let length = if self.kernel.is_ipv6() { 127 } else { 31 };
+        IpNet::new(self.kernel, length).expect("no longer than an address").trunc()
+    }
+
+    /// The device's steps. It and what hangs on it vanish with the process.
+    pub(super) fn device_steps(&self) -> Vec<Step> {
         let (device, kernel, mtu) = (&self.device, self.kernel, self.public.mtu);
-        let (family, prefix, nodad) = if kernel.is_ipv6() { ("-6", 127, " nodad") } else { ("-4", 31, "") };
-        // The devices and what hangs on them vanish with the process.
+        let (length, nodad) = if kernel.is_ipv6() { (127, " nodad") } else { (31, "") };
+        let mut steps = Vec::new();
         if std::path::Path::new("/proc/sys/net/ipv6").exists() {
             // Not by its sysctl: in a container /proc/sys can't be written.
-            steps.push((Step::ip(&format!("link set dev {device} addrgenmode none")), vec![]));
+            steps.push(Step::ip(&format!("link set dev {device} addrgenmode none")));
         }
-        steps.push((Step::ip(&format!("link set dev {device} mtu {mtu} txqueuelen 10000 up")), vec![]));
-        steps.push((Step::ip(&format!("address add {kernel}/{prefix} dev {device}{nodad}")), vec![]));
-        for key in &self.forwarding {
-            let is_ours = key.contains(&format!("/{device}/"));
-            let undo = if is_ours { vec![] } else { vec![Step::sysctl(key.clone(), "0")] };
-            steps.push((Step::sysctl(key.clone(), "1"), undo));
-        }
-        if let Some(Routing { table, priority, routes }) = &self.routing {
-            for route in routes {
-                let line = format!("{family} route add {route} table {table} proto {PROTOCOL}");
-                steps.push((Step::ip(&line), vec![]));
-            }
-            if !routes.is_empty() {
-                let flush = Step::ip(&format!("{family} route flush table {table} proto {PROTOCOL}"));
-                if let Some((_, undo)) = steps.last_mut() {
-                    undo.push(flush);
-                }
-            }
-            let rule = format!("iif {device} lookup {table} priority {priority} protocol {PROTOCOL}");
-            let delete = Step::ip(&format!("{family} rule del {rule}"));
-            steps.push((Step::ip(&format!("{family} rule add {rule}")), vec![delete]));
-        }
+        steps.push(Step::ip(&format!("link set dev {device} mtu {mtu} txqueuelen 10000 up")));
+        steps.push(Step::ip(&format!("address replace {kernel}/{length} dev {device}{nodad}")));
+        steps.extend(self.device_keys().into_iter().map(|key| Step::sysctl(key, "1")));
+        steps
     }
-}
 
-/// The interfaces at which an address's packets arrive: its own, or any if it is the loopback interface's.
-fn arriving_at<'a>(public: &'a HostAddress, host: &'a [HostAddress]) -> BTreeSet<&'a str> {
-    let is_own = |known: &&HostAddress| known.interface == public.interface;
-    let is_other = |known: &&HostAddress| !known.address.is_loopback() && !is_own(known);
-    let fits = |known: &&HostAddress| if public.interface == "lo" { is_other(known) } else { is_own(known) };
-    host.iter().filter(fits).map(|known| known.interface.as_str()).collect()
-}
-
-/// The sysctls that are to be 1 so that packets are forwarded between interfaces and a device.
-fn forwarding_keys(interfaces: &BTreeSet<&str>, device: &str, v6: bool) -> io::Result<Vec<String>> {
-    let off = |name: &str| {
-        let off = interfaces.iter().filter(|interface| !is_forwarding(interface, v6));
-        let family = if v6 { "ipv6" } else { "ipv4" };
-        let key = |interface: &str| format!("net/{family}/conf/{interface}/{name}");
-        std::iter::once(key(device)).chain(off.map(|interface| key(interface))).collect()
-    };
-    if !v6 {
-        return Ok(off("forwarding"));
+    /// The steps that route answers, each with what undoes it.
+    pub(super) fn routing_steps(&self) -> Vec<(Step, Vec<Step>)> {
+        let Some(Routing { priority, by }) = &self.routing else { return Vec::new() };
+        let (device, v6) = (&self.device, self.kernel.is_ipv6());
+        let family = if v6 { "-6" } else { "-4" };
+        let rule = |what: String| {
+            let words = format!("iif {device} {what} protocol {PROTOCOL}");
+            let delete = Step::ip(&format!("{family} rule del {words}"));
+            (Step::ip(&format!("{family} rule add {words}")), vec![delete])
+        };
+        match by {
+            By::Host(table) => vec![rule(format!("lookup {table} priority {priority}"))],
+            By::Interface(interface, route) => {
+                let route = route.words(interface, v6);
+                let add = format!("{family} route add default {route} table {priority} proto {PROTOCOL}");
+                let flush = format!("{family} route flush table {priority} proto {PROTOCOL}");
+                vec![
+                    (Step::ip(&add), vec![Step::ip(&flush)]),
+                    // As the kernel answers for itself: to neighbours, and by routes to single networks.
+                    rule(format!("lookup main suppress_prefixlength 0 priority {NEIGHBOURS}")),
+                    rule(format!("lookup {priority} priority {priority}")),
+                ]
+            }
+        }
     }
-    if is_forwarding("all", true) {
-        return Ok(Vec::new());
-    }
-    // Since Linux 6.17 one interface may forward without making the host a router, which ignores router advertisements.
-    if has_force_forwarding() {
-        return Ok(off("force_forwarding"));
-    }
-    Err(io::Error::other(
-        "IPv6 forwarding is off: `sysctl -w net.ipv6.conf.all.forwarding=1` (and accept_ra=2 on interfaces that have their \
-         routes from router advertisements)",
-    ))
 }

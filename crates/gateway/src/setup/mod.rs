@@ -2,23 +2,31 @@
 //! at the end.
 //!
 //! The steps are done by `ip` and `nft`, the tools with which one would do the same by hand. What they make has names of its
-//! own (a table of nftables, a routing protocol number), so that what a killed process left is found and removed.
+//! own (a table of nftables, a routing protocol number), so that what a killed process left is found and removed. What the
+//! kernel has is read by netlink ([`Host`]).
 
 pub mod gateway;
 mod host;
+mod installed;
 mod leftovers;
+mod netlink;
 mod preview;
 
 use std::fmt;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::process::{Command, Stdio};
 
-pub use host::{
-    HostAddress, addresses, default_interface, has_force_forwarding, interface_routes, is_forwarding,
-    table_of_source,
-};
+pub use host::{Host, HostAddress, Interface, Route, has_force_forwarding, is_forwarding};
+pub use installed::Installed;
 pub use leftovers::{clean, remember};
+pub use netlink::{Change, settled_changes};
 pub use preview::Preview;
+
+/// Routing tables of the proxy's uplinks. The priority of an uplink's rule is the same number: before the main table (32766).
+pub const PROXY_TABLES: Range<u32> = 5_200..5_264;
+/// The same of the gateway's addresses.
+pub const GATEWAY_TABLES: Range<u32> = 7_100..7_164;
 
 /// One change of the kernel's state.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -107,9 +115,14 @@ impl fmt::Display for Step {
     }
 }
 
-/// Runs `ip` with these words; its standard output.
-pub(crate) fn ip(line: &str) -> io::Result<String> {
-    run("ip", &line.split_whitespace().collect::<Vec<_>>(), None)
+/// The rules of a table of nftables as `nft` lists them, without what they counted; `None` if there is no such table.
+pub(crate) fn listing(table: &str) -> Option<String> {
+    run("nft", &["-s", "list", "table", "inet", table], None).ok()
+}
+
+/// Tells that another program had undone something.
+pub(crate) fn repaired(what: &str) {
+    tracing::warn!(target: "ropewalk::setup", what, "another program changed the set-up: repaired");
 }
 
 /// A sysctl's value; `None` if there is no such key.
@@ -165,6 +178,11 @@ impl Undo {
         step.run()?;
         self.steps.extend(undo);
         Ok(())
+    }
+
+    /// Lets everything stay as it is.
+    pub fn forget(mut self) {
+        self.steps.clear();
     }
 
     /// Remembers how something is undone that was done otherwise.

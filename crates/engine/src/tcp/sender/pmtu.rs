@@ -75,6 +75,11 @@ impl<P: Payload> Sender<P> {
         };
     }
 
+    /// The path MTU that is known: while smaller segments are tried, the one before.
+    pub(in crate::tcp) fn path_mtu(&self, common: &Common) -> u32 {
+        if self.black_hole.is_suspected() { self.black_hole.mtu_before() } else { common.path_mtu }
+    }
+
     /// After a timeout: tries smaller segments if a black hole is suspected.
     pub(super) fn suspect_black_hole(&mut self, common: &mut Common, cx: &mut Context<'_>) {
         if !cx.tcp.black_hole_detection || !self.black_hole.on_timeout(cx.now, self.timeouts) {

@@ -1,0 +1,142 @@
+//! A gateway's set-up as it was carried out. Other programs may undo parts of it (`nft flush ruleset`, a firewall that is
+//! restarted, `sysctl -w net.ipv4.ip_forward=0`, a DHCP client that flushes routes): it is kept as it has to be.
+
+use std::io;
+use std::net::SocketAddr;
+
+use super::gateway::{By, NEIGHBOURS, Plan, TABLE, Uplink};
+use super::{Host, Step, Undo, listing, read_sysctl, repaired};
+
+/// The set-up. Dropping it removes it; the devices go with their descriptors.
+#[derive(Debug)]
+pub struct Installed {
+    plan: Plan,
+    /// The rules, as nftables lists them.
+    listing: Option<String>,
+}
+
+impl Installed {
+    /// Carries out a plan, whose devices are there.
+    ///
+    /// # Errors
+    /// If a step fails: what was done is undone.
+    pub(super) fn new(plan: Plan) -> io::Result<Installed> {
+        let mut undo = Undo::default();
+        plan.steps().into_iter().try_for_each(|(step, reverse)| undo.run(&step, reverse))?;
+        undo.forget();
+        Ok(Installed { plan, listing: listing(TABLE) })
+    }
+
+    /// What is set up.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Takes the packets of these listeners, and of no other.
+    ///
+    /// # Errors
+    /// As [`Plan::with_ports`], or if the rules are refused.
+    pub fn set_ports(&mut self, listeners: &[SocketAddr]) -> io::Result<()> {
+        let plan = self.plan.with_ports(listeners)?;
+        if plan != self.plan {
+            self.replace_rules(plan)?;
+        }
+        Ok(())
+    }
+
+    fn replace_rules(&mut self, plan: Plan) -> io::Result<()> {
+        Step::ruleset(plan.ruleset()).run()?;
+        self.listing = listing(TABLE);
+        self.plan = plan;
+        Ok(())
+    }
+
+    /// Follows the host's network, and repairs what another program undid. `rules`: what nftables lists now, if it was asked.
+    ///
+    /// # Errors
+    /// The first step that fails. The next call tries again.
+    pub fn keep(&mut self, host: &Host, rules: Option<Option<String>>) -> io::Result<()> {
+        let plan = self.plan.as_of(host);
+        let are_gone = rules.is_some_and(|rules| rules != self.listing);
+        if are_gone {
+            repaired("nftables' rules");
+        }
+        let old = self.plan.clone();
+        if are_gone || plan.ruleset() != old.ruleset() {
+            self.replace_rules(plan.clone())?;
+        }
+        self.plan.clone_from(&plan);
+        for (uplink, was) in plan.uplinks.iter().zip(&old.uplinks) {
+            if !has_device(host, uplink) {
+                repaired(&format!("the address or route of {}", uplink.device));
+                uplink.device_steps().iter().try_for_each(Step::run)?;
+                let (pair, device) = (uplink.pair(), &uplink.device);
+                let family = if uplink.kernel.is_ipv6() { "-6" } else { "-4" };
+                Step::ip(&format!("{family} route replace {pair} dev {device}")).run()?;
+            }
+            let is_same = was.routing == uplink.routing;
+            if is_same && has_routing(host, uplink) {
+                continue;
+            }
+            if is_same {
+                repaired(&format!("the routes for answers from {}", uplink.public.address));
+            }
+            // Parts of it may be gone.
+            let undo = was.routing_steps().into_iter().rev().flat_map(|(_, undo)| undo);
+            undo.for_each(|step| drop(step.run()));
+            uplink.routing_steps().iter().try_for_each(|(step, _)| step.run())?;
+        }
+        for one in &plan.forwarding {
+            keep_sysctl(&one.key(), old.forwarding.contains(one))?;
+        }
+        plan.uplinks.iter().flat_map(Uplink::device_keys).try_for_each(|key| keep_sysctl(&key, true))
+    }
+
+    /// Undoes the set-up.
+    fn remove(&mut self) {
+        let mut undo = Undo::default();
+        for (_, reverse) in self.plan.steps() {
+            reverse.into_iter().for_each(|step| undo.remember(step));
+        }
+        undo.undo();
+    }
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+fn keep_sysctl(key: &str, was_set: bool) -> io::Result<()> {
+    match read_sysctl(key) {
+        // The interface is gone.
+        None => return Ok(()),
+        Some(value) if value != "0" => return Ok(()),
+        Some(_) => {}
+    }
+    if was_set {
+        repaired(&format!("sysctl {key}"));
+    }
+    Step::sysctl(key, "1").run()
+}
+
+/// Whether an uplink's device has its address, and the route to the engine.
+fn has_device(host: &Host, uplink: &Uplink) -> bool {
+    let has_address = host.addresses().iter().any(|known| known.address == uplink.kernel);
+    has_address && host.has_pair(uplink.pair(), &uplink.device)
+}
+
+/// Whether the rules and the route for an uplink's answers are there.
+fn has_routing(host: &Host, uplink: &Uplink) -> bool {
+    let (Some(routing), Some(table)) = (&uplink.routing, uplink.table()) else { return true };
+    let v6 = uplink.kernel.is_ipv6();
+    let has_rule = |priority, table| host.has_rule(priority, table, v6, Some(&uplink.device));
+    let has_own = match &routing.by {
+        By::Host(_) => true,
+        By::Interface(interface, route) => {
+            host.has_default(table, interface, v6, *route) && has_rule(NEIGHBOURS, super::host::MAIN)
+        }
+    };
+    has_own && has_rule(routing.priority, table)
+}
