@@ -1,8 +1,9 @@
 //! Files with users: one NAME:PASSWORD a line.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
+
+use crate::secret;
 
 /// Most bytes of a file with users.
 const LARGEST: u64 = 1 << 20;
@@ -29,6 +30,14 @@ pub enum UsersError {
         file: PathBuf,
         /// Why not.
         error: io::Error,
+    },
+    /// Others can read it.
+    #[error("{}: others can read these passwords (mode {mode:o}): `chmod 600` it, and change them if somebody has", file.display())]
+    Exposed {
+        /// The file.
+        file: PathBuf,
+        /// Its mode.
+        mode: u32,
     },
     /// A file of more than 1 MiB.
     #[error("{}: it is larger than 1 MiB", .0.display())]
@@ -59,9 +68,10 @@ pub fn parse(text: &str) -> Result<(String, String), UsersError> {
 /// If it can't be read, or has something else in it: the line is named.
 pub fn read(path: &Path) -> Result<Vec<(String, String)>, UsersError> {
     let file = || path.to_path_buf();
-    let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_string(&mut text));
-    read.map_err(|error| UsersError::Read { file: file(), error })?;
+    let text = secret::read(path, LARGEST + 1).map_err(|error| match error {
+        secret::ReadError::Unreadable(error) => UsersError::Read { file: file(), error },
+        secret::ReadError::Exposed(mode) => UsersError::Exposed { file: file(), mode },
+    })?;
     if text.len() as u64 > LARGEST {
         return Err(UsersError::TooLarge(file()));
     }
