@@ -3,9 +3,8 @@
 use clap::ValueEnum;
 use ropewalk_algorithms::Registries;
 use ropewalk_command_line::Failure;
-use ropewalk_command_line::options::{list, nobody, size_within};
+use ropewalk_lab::compare::ask;
 use ropewalk_lab::scenario::{self, Experiment};
-use ropewalk_settings::diagnostic::{Diagnostic, Source};
 use ropewalk_sim::Scenario;
 
 /// The scenario that `--scenario` names.
@@ -58,28 +57,13 @@ impl Common {
 
     /// The sizes that are given, at most `most` bytes each.
     pub(crate) fn sizes(&self, most: u64) -> Result<Vec<u64>, Failure> {
-        let texts = self.size.iter().flat_map(|text| text.split(','));
-        texts.map(|text| size_within("--size", text, (1, most))).collect()
+        Ok(ask::sizes("--size", self.size.iter().map(String::as_str), most)?)
     }
 
     /// The schedulers that are named, if any are.
     pub(crate) fn names(&self) -> Result<Option<Vec<String>>, Failure> {
-        let Some(text) = &self.schedulers else { return Ok(None) };
-        let names: Vec<String> = list(text).into_iter().map(String::from).collect();
-        if names.is_empty() {
-            return Err(nobody(text));
-        }
-        if let Some((first, twice)) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name))
-        {
-            let source = Source::new("--schedulers", text.as_str());
-            let place = text.rfind(twice.as_str()).unwrap_or_default();
-            let message = format!("`{twice}` is named twice, the second time in place {}", first + 1);
-            return Err(Diagnostic::new(message)
-                .at(&source, place..place + twice.len())
-                .label("again")
-                .into());
-        }
-        Ok(Some(names))
+        let names = self.schedulers.as_deref().map(|text| ask::schedulers("--schedulers", text));
+        Ok(names.transpose()?)
     }
 
     /// Whether it says what is sent, and how.

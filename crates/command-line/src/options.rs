@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use ropewalk_settings::argument;
-use ropewalk_settings::diagnostic::{Diagnostic, Source};
+pub use ropewalk_settings::argument::list;
 
 use crate::Failure;
 
@@ -30,35 +30,6 @@ pub fn size_within(option: &str, text: &str, range: (u64, u64)) -> Result<u64, F
 /// What is wrong with it.
 pub fn time(option: &str, text: &str) -> Result<Duration, Failure> {
     Ok(Duration::from_nanos(argument::time(option, text)?))
-}
-
-/// The error for a list of schedulers that has none.
-pub fn nobody(text: &str) -> Failure {
-    let source = Source::new("--schedulers", text);
-    Diagnostic::new("no scheduler is named")
-        .at(&source, 0..text.len())
-        .label("nothing found")
-        .help("as in `minrtt,blest`; `ropewalk list` shows all; `all` takes all")
-        .into()
-}
-
-/// Splits at commas outside brackets.
-pub fn list(text: &str) -> Vec<&str> {
-    let (mut depth, mut start, mut parts) = (0, 0, Vec::new());
-    for (at, c) in text.char_indices() {
-        match c {
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            ',' if depth == 0 => {
-                parts.push(text[start..at].trim());
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.push(text[start..].trim());
-    parts.retain(|part| !part.is_empty());
-    parts
 }
 
 /// Where transfers run.

@@ -22,7 +22,7 @@ use ropewalk_sim::{Direction, Mode, RunSpec, Scenario, Workload, first_path};
 const HEADER: u64 = 40;
 
 /// Lower bounds of a run's objective ([`crate::objective`]).
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Bound {
     /// By the links alone.
     pub capacity: f64,

@@ -43,7 +43,7 @@ fn made(sizes: &[u64], budget: Budget) -> (Comparison, Value) {
     rope::trace(&request, &comparison, budget, ropewalk_sim::run, |place, paths, result| {
         ropes.push(rope::to_json(place, paths, result));
     });
-    let origin = Origin { command: "ropewalk compare".into(), version: "0".into() };
+    let origin = Origin { command: "ropewalk compare".into(), version: "0".into(), ..Origin::default() };
     let document = comparison::document(&origin, &request.scenario, &comparison, ropes);
     (comparison, document)
 }

@@ -19,6 +19,25 @@ pub fn time(option: &str, text: &str) -> Result<Nanos, InputError> {
     units::duration(text).map_err(|error| refused(option, text, error))
 }
 
+/// Splits at commas outside brackets.
+pub fn list(text: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut parts) = (0, 0, Vec::new());
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(text[start..at].trim());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(text[start..].trim());
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
 fn refused(option: &str, text: &str, error: UnitError) -> InputError {
     let source = Source::new(option, text);
     Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help).into()

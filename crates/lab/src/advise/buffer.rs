@@ -25,11 +25,10 @@ pub(super) fn find(
     let plan = Plan {
         workloads: request.workloads.len(),
         candidates: SIZES.len(),
-        controls: &[],
+        controls: Vec::new(),
         design,
         random: true,
         limit,
-        jobs: execution.jobs,
     };
     let run = |workload: usize, number: u32, size: usize| {
         let mut scenario = variants.opened(number, candidate);
@@ -39,7 +38,7 @@ pub(super) fn find(
         scenario.workload = request.workloads[workload].clone();
         one_run(question, scenario, candidate, number)
     };
-    let raced = compare::race(plan, run, execution.done, execution.stop);
+    let raced = compare::race(plan, execution.jobs, run, execution.done, execution.stop);
     if raced.ended == compare::Ended::Interrupted {
         return None;
     }

@@ -62,18 +62,17 @@ pub(super) fn share(
         let plan = Plan {
             workloads: request.workloads.len(),
             candidates: compared.len(),
-            controls: &[],
+            controls: Vec::new(),
             design: Design::Fixed((look - from) * RUNS),
             random: true,
             limit,
-            jobs: execution.jobs,
         };
         let run = |workload: usize, number: u32, who: usize| {
             let mut scenario = variants.opened(from + number / RUNS, compared[who]);
             scenario.workload = request.workloads[workload].clone();
             one_run(question, scenario, compared[who], FIRST_RUN + from * RUNS + number)
         };
-        let raced = compare::race(plan, run, |_| (execution.done)(0), execution.stop);
+        let raced = compare::race(plan, execution.jobs, run, |_| (execution.done)(0), execution.stop);
         if raced.ended == compare::Ended::Interrupted {
             return None;
         }

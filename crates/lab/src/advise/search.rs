@@ -205,11 +205,10 @@ fn slower_as_stated(
     let plan = Plan {
         workloads: request.workloads.len(),
         candidates: left.len(),
-        controls: &[],
+        controls: Vec::new(),
         design,
         random,
         limit,
-        jobs: execution.jobs,
     };
     let run = |workload: usize, number: u32, who: usize| {
         let candidate = &candidates[left[who]];
@@ -218,7 +217,7 @@ fn slower_as_stated(
         scenario.workload = request.workloads[workload].clone();
         one_run(question, scenario, candidate, number)
     };
-    let raced = compare::race(plan, run, |worth| (execution.done)(worth), execution.stop);
+    let raced = compare::race(plan, execution.jobs, run, |worth| (execution.done)(worth), execution.stop);
     if raced.ended == compare::Ended::Interrupted {
         return None;
     }
@@ -429,18 +428,17 @@ fn run_all(
     let plan = Plan {
         workloads: request.workloads.len(),
         candidates: candidates.len(),
-        controls: &controls,
+        controls,
         design: request.design,
         random: true,
         limit: request.scenario.limit as f64 / 1e9,
-        jobs: execution.jobs,
     };
     let run = |workload: usize, number: u32, who: usize| {
         let mut scenario = variants.opened(number, &candidates[who]);
         scenario.workload = request.workloads[workload].clone();
         one_run(question, scenario, &candidates[who], number)
     };
-    compare::race(plan, run, |worth| (execution.done)(worth), execution.stop)
+    compare::race(plan, execution.jobs, run, |worth| (execution.done)(worth), execution.stop)
 }
 
 /// The same with some of the candidates.

@@ -2,7 +2,7 @@
 
 use ropewalk_algorithms::{Registries, algorithm, scheduler};
 use ropewalk_engine::scheduler::is_compared_by_default;
-use ropewalk_settings::argument::size_within;
+use ropewalk_settings::argument::{list, size_within};
 use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source};
 use ropewalk_settings::units;
 use ropewalk_sim::{Mode, PathSpec, Scenario, Workload};
@@ -161,6 +161,44 @@ impl Ask {
         };
         Ok(request)
     }
+}
+
+/// A list of schedulers, separated by commas.
+///
+/// # Errors
+/// None is named, or one twice.
+pub fn schedulers(option: &str, text: &str) -> Result<Vec<String>, InputError> {
+    let names: Vec<&str> = list(text);
+    let source = Source::new(option, text);
+    if names.is_empty() {
+        return Err(Diagnostic::new("no scheduler is named")
+            .at(&source, 0..text.len())
+            .label("nothing found")
+            .help("as in `minrtt,blest`; `ropewalk list` shows all; `all` takes all")
+            .into());
+    }
+    if let Some((first, twice)) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
+        let place = text.rfind(twice).unwrap_or_default();
+        let message = format!("`{twice}` is named twice, the second time in place {}", first + 1);
+        return Err(Diagnostic::new(message).at(&source, place..place + twice.len()).label("again").into());
+    }
+    Ok(names.into_iter().map(String::from).collect())
+}
+
+/// Flow sizes, each text one or several separated by commas.
+///
+/// # Errors
+/// What is wrong with one, or that it has more than `most` bytes.
+pub fn sizes<'a>(
+    option: &str,
+    texts: impl IntoIterator<Item = &'a str>,
+    most: u64,
+) -> Result<Vec<u64>, InputError> {
+    texts
+        .into_iter()
+        .flat_map(|text| text.split(','))
+        .map(|text| size_within(option, text, (1, most)))
+        .collect()
 }
 
 /// What bytes are worth.

@@ -2,6 +2,7 @@
 
 pub mod ask;
 mod decide;
+pub mod live;
 mod race;
 mod rank;
 pub mod system;
@@ -28,7 +29,8 @@ pub(crate) use decide::Known;
 use decide::{Cost, name, shown_slower};
 pub use decide::{Decision, Ended, MARGIN, PER_SECOND, Stand, Standing};
 pub(crate) use decide::{runs_to_show, standings};
-pub use race::Design;
+pub use live::Live;
+pub use race::{Design, Job};
 pub(crate) use race::{Plan, Raced, race};
 pub use rank::{PathPart, Ranking, Repeats, Row, Run};
 pub use system::{Merit, System};
@@ -238,22 +240,6 @@ pub fn compare(
 ) -> Comparison {
     let scenarios: Vec<Arc<Scenario>> =
         request.workloads.iter().map(|workload| request.scenario_with(workload)).collect();
-    let random = scenario::is_random(&request.scenario);
-    let limit = request.scenario.limit as f64 / 1e9;
-    let is_control = |who: &usize| {
-        let candidate = &request.candidates[*who];
-        matches!(candidate.mode, Mode::SinglePath(_)) || candidate.scheduler.text == "linux"
-    };
-    let controls: Vec<usize> = (0..request.candidates.len()).filter(is_control).collect();
-    let plan = Plan {
-        workloads: scenarios.len(),
-        candidates: request.candidates.len(),
-        controls: &controls,
-        design: request.design,
-        random,
-        limit,
-        jobs: request.jobs,
-    };
     let one = |workload: usize, number: u32, who: usize| {
         let spec = request.run_of(scenarios[workload].clone(), number, who);
         let label = &request.candidates[who].label;
@@ -265,13 +251,36 @@ pub fn compare(
         let result = run(&spec);
         Run::new(&spec, result, &request.worth)
     };
-    let raced = race(plan, one, done, stop);
-    let decision = conclude(request, &raced, random, limit, &Known::default());
+    let raced = race(plan(request), request.jobs, one, done, stop);
+    comparison(request, &raced)
+}
+
+/// The race that a request asks for.
+fn plan(request: &Request) -> Plan {
+    let is_control = |who: &usize| {
+        let candidate = &request.candidates[*who];
+        matches!(candidate.mode, Mode::SinglePath(_)) || candidate.scheduler.text == "linux"
+    };
+    Plan {
+        workloads: request.workloads.len(),
+        candidates: request.candidates.len(),
+        controls: (0..request.candidates.len()).filter(is_control).collect(),
+        design: request.design,
+        random: scenario::is_random(&request.scenario),
+        limit: request.scenario.limit as f64 / 1e9,
+    }
+}
+
+/// The answer that the runs give.
+fn comparison(request: &Request, raced: &Raced) -> Comparison {
+    let Plan { random, limit, .. } = plan(request);
+    let decision = conclude(request, raced, random, limit, &Known::default());
     let runs = decision.as_ref().map_or(0, |decision| decision.runs);
-    let rankings = scenarios
+    let rankings = request
+        .workloads
         .iter()
         .zip(&raced.runs)
-        .map(|(scenario, runs)| rank::rank(request, &scenario.workload, runs))
+        .map(|(workload, runs)| rank::rank(request, workload, runs))
         .filter(|ranking| !ranking.rows.is_empty())
         .collect();
     Comparison {

@@ -4,6 +4,7 @@
 //! The budget is given as a time but counted in segments, [`PER_SECOND`] to the second, so that the same command does
 //! the same runs on every machine.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::decide::{self, Ended, LOOKS, PER_SECOND, Standing};
@@ -58,18 +59,17 @@ impl Design {
 }
 
 /// A race to be run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan<'a> {
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
     pub workloads: usize,
     pub candidates: usize,
     /// Those that the others are measured against: they run to the end.
-    pub controls: &'a [usize],
+    pub controls: Vec<usize>,
     pub design: Design,
     /// Whether runs draw anything at random.
     pub random: bool,
     /// Seconds that an unfinished run counts as.
     pub limit: f64,
-    pub jobs: Workers,
 }
 
 /// What came of it.
@@ -83,6 +83,18 @@ pub(crate) struct Raced {
 }
 
 impl Raced {
+    /// Adds a round's runs. False if some are missing: then only numbers are added that all have.
+    pub(crate) fn add(&mut self, round: &Round, cells: Vec<Option<Run>>) -> bool {
+        let (total, per_number) = (cells.len(), round.per_number().max(1));
+        let whole = cells.iter().position(Option::is_none).unwrap_or(total) / per_number * per_number;
+        for (index, run) in cells.into_iter().take(whole).flatten().enumerate() {
+            let Job { workload, who, .. } = round.job(index);
+            self.used += run.cost();
+            self.runs[workload][who].push(run);
+        }
+        whole == total
+    }
+
     /// By candidate, the mean over the workloads of the logarithm of each run's measure.
     pub(crate) fn scores(&self, limit: f64) -> Vec<Vec<f64>> {
         let candidates = self.runs.first().map_or(0, Vec::len);
@@ -104,69 +116,165 @@ impl Raced {
     }
 }
 
-/// Runs it. `one` does a run by workload, number and candidate; `done` is called with what each was worth of the budget (with a
-/// fixed number: 1). The result doesn't depend on the threads.
+/// Runs it on `jobs`. `one` does a run by workload, number and candidate; `done` is called with what each was worth of the budget
+/// (with a fixed number: 1). The result doesn't depend on the threads.
 pub(crate) fn race(
-    plan: Plan<'_>,
+    plan: Plan,
+    jobs: Workers,
     one: impl Fn(usize, u32, usize) -> Run + Sync,
     done: impl Fn(u64) + Sync,
     stop: &AtomicBool,
 ) -> Raced {
-    let mut raced =
-        Raced { runs: vec![vec![Vec::new(); plan.candidates]; plan.workloads], ended: Ended::Runs, used: 0 };
-    let mut active: Vec<usize> = (0..plan.candidates).collect();
-    let mut out = vec![false; plan.candidates];
-    let (mut from, mut looks) = (0u32, 0u32);
-    loop {
-        let to = match plan.design {
-            Design::Fixed(runs) => runs,
-            Design::Race { .. } if !plan.random => STILL,
-            Design::Race { segments } => {
-                let wanted = if from == 0 { FIRST_LOOK } else { from + from.div_ceil(2) };
-                affordable(&raced, &active, from, wanted, segments)
+    let fixed = matches!(plan.design, Design::Fixed(_));
+    let mut race = Race::new(plan);
+    while let Some(round) = race.round().cloned() {
+        let cells = run_jobs(jobs, round.len(), stop, |index| {
+            let Job { workload, number, who } = round.job(index);
+            let run = one(workload, number, who);
+            // A run that was stopped in the middle isn't the run.
+            if stop.load(Ordering::Relaxed) {
+                return None;
             }
-        };
-        if to <= from {
-            raced.ended = Ended::Budget;
-            break;
-        }
-        let whole = round(&plan, &active, from..to, &one, &done, stop, &mut raced);
-        if !whole {
-            raced.ended = Ended::Interrupted;
-            break;
-        }
-        from = to;
-        looks += 1;
-        if matches!(plan.design, Design::Fixed(_)) {
-            break;
-        }
-        if !plan.random {
-            raced.ended = Ended::Still;
-            break;
-        }
-        let standings = decide::standings(
-            &raced.scores(plan.limit),
-            &raced.unfinished(),
-            &out,
-            plan.design.looks(),
-            plan.random,
-        );
-        for (who, stand) in standings.iter().enumerate() {
-            out[who] = stand.standing == Standing::Slower;
-        }
-        let left = (0..plan.candidates).filter(|who| !out[*who]).count();
-        let settled = (0..plan.candidates).all(|who| out[who] || standings[who].standing == Standing::Equal);
-        if settled {
-            raced.ended = if left == 1 { Ended::Separated } else { Ended::Equivalent };
-            break;
-        }
-        active = (0..plan.candidates).filter(|who| !out[*who] || plan.controls.contains(who)).collect();
-        if looks >= LOOKS {
-            raced.ended = Ended::Budget;
-            break;
+            done(if fixed { 1 } else { run.cost() });
+            Some(run)
+        });
+        race.take(cells);
+    }
+    race.raced
+}
+
+/// One run of a race.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Job {
+    /// Index of the workload.
+    pub workload: usize,
+    /// The run's number, from 0.
+    pub number: u32,
+    /// Index of the candidate.
+    pub who: usize,
+}
+
+/// The runs that are made before candidates are looked at again.
+#[derive(Clone, Debug)]
+pub(crate) struct Round {
+    workloads: usize,
+    active: Vec<usize>,
+    numbers: Range<u32>,
+}
+
+impl Round {
+    /// Runs of one number.
+    fn per_number(&self) -> usize {
+        self.workloads * self.active.len()
+    }
+
+    /// Runs in it.
+    pub(crate) fn len(&self) -> usize {
+        self.per_number() * self.numbers.len()
+    }
+
+    /// One of them. Numbers are outermost, so that what was interrupted has whole pairs.
+    pub(crate) fn job(&self, index: usize) -> Job {
+        let (number, rest) = (index / self.per_number(), index % self.per_number());
+        Job {
+            workload: rest / self.active.len(),
+            number: self.numbers.start + number as u32,
+            who: self.active[rest % self.active.len()],
         }
     }
-    raced
+}
+
+/// A race between two rounds: what was run, and what is to be run next.
+#[derive(Debug)]
+pub(crate) struct Race {
+    plan: Plan,
+    pub(crate) raced: Raced,
+    active: Vec<usize>,
+    out: Vec<bool>,
+    from: u32,
+    looks: u32,
+    round: Option<Round>,
+}
+
+impl Race {
+    /// At its start.
+    pub(crate) fn new(plan: Plan) -> Self {
+        let runs = vec![vec![Vec::new(); plan.candidates]; plan.workloads];
+        let mut race = Race {
+            raced: Raced { runs, ended: Ended::Runs, used: 0 },
+            active: (0..plan.candidates).collect(),
+            out: vec![false; plan.candidates],
+            from: 0,
+            looks: 0,
+            round: None,
+            plan,
+        };
+        race.begin_round();
+        race
+    }
+
+    /// The runs to be made next; none: the race is over.
+    pub(crate) fn round(&self) -> Option<&Round> {
+        self.round.as_ref()
+    }
+
+    fn begin_round(&mut self) {
+        let to = match self.plan.design {
+            Design::Fixed(runs) => runs,
+            Design::Race { .. } if !self.plan.random => STILL,
+            Design::Race { segments } => {
+                let wanted = if self.from == 0 { FIRST_LOOK } else { self.from + self.from.div_ceil(2) };
+                affordable(&self.raced, &self.active, self.from, wanted, segments)
+            }
+        };
+        if to <= self.from {
+            self.raced.ended = Ended::Budget;
+            return;
+        }
+        let (workloads, active) = (self.plan.workloads, self.active.clone());
+        self.round = Some(Round { workloads, active, numbers: self.from..to });
+    }
+
+    /// Takes the round's runs, in their order. Where some are missing the race is interrupted, and only numbers are kept that all have.
+    pub(crate) fn take(&mut self, cells: Vec<Option<Run>>) {
+        let Some(round) = self.round.take() else { return };
+        if !self.raced.add(&round, cells) {
+            self.raced.ended = Ended::Interrupted;
+            return;
+        }
+        self.from = round.numbers.end;
+        self.looks += 1;
+        if matches!(self.plan.design, Design::Fixed(_)) {
+            return;
+        }
+        if !self.plan.random {
+            self.raced.ended = Ended::Still;
+            return;
+        }
+        let standings = decide::standings(
+            &self.raced.scores(self.plan.limit),
+            &self.raced.unfinished(),
+            &self.out,
+            self.plan.design.looks(),
+            self.plan.random,
+        );
+        for (who, stand) in standings.iter().enumerate() {
+            self.out[who] = stand.standing == Standing::Slower;
+        }
+        let candidates = 0..self.plan.candidates;
+        let left = candidates.clone().filter(|who| !self.out[*who]).count();
+        let is_settled = |who: usize| self.out[who] || standings[who].standing == Standing::Equal;
+        if candidates.clone().all(is_settled) {
+            self.raced.ended = if left == 1 { Ended::Separated } else { Ended::Equivalent };
+            return;
+        }
+        self.active = candidates.filter(|who| !self.out[*who] || self.plan.controls.contains(who)).collect();
+        if self.looks >= LOOKS {
+            self.raced.ended = Ended::Budget;
+            return;
+        }
+        self.begin_round();
+    }
 }
 
 /// How far the next round can go: to `wanted`, or as far as the budget lasts, the runs so far being a guide.
@@ -183,40 +291,6 @@ fn affordable(raced: &Raced, active: &[usize], from: u32, wanted: u32, budget: u
         return from;
     }
     wanted.min(from.saturating_add(more.min(u64::from(u32::MAX)) as u32))
-}
-
-/// One round. False if it was stopped: then only numbers are kept that all have.
-fn round(
-    plan: &Plan<'_>,
-    active: &[usize],
-    numbers: std::ops::Range<u32>,
-    one: &(impl Fn(usize, u32, usize) -> Run + Sync),
-    done: &(impl Fn(u64) + Sync),
-    stop: &AtomicBool,
-    raced: &mut Raced,
-) -> bool {
-    let per_number = plan.workloads * active.len();
-    let total = per_number * numbers.len();
-    let fixed = matches!(plan.design, Design::Fixed(_));
-    let cells = run_jobs(plan.jobs, total, stop, |index| {
-        // Numbers outermost, so that what was interrupted has whole pairs.
-        let (number, rest) = (index / per_number, index % per_number);
-        let (workload, who) = (rest / active.len(), active[rest % active.len()]);
-        let run = one(workload, numbers.start + number as u32, who);
-        // A run that was stopped in the middle isn't the run.
-        if stop.load(Ordering::Relaxed) {
-            return None;
-        }
-        done(if fixed { 1 } else { run.cost() });
-        Some(run)
-    });
-    let whole = cells.iter().position(Option::is_none).unwrap_or(total) / per_number.max(1) * per_number;
-    for (index, run) in cells.into_iter().take(whole).flatten().enumerate() {
-        let rest = index % per_number;
-        raced.used += run.cost();
-        raced.runs[rest / active.len()][active[rest % active.len()]].push(run);
-    }
-    whole == total
 }
 
 impl Run {

@@ -1,6 +1,9 @@
 //! From runs to a ranking.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 
 use ropewalk_sim::{Mode, Outcome, RunResult, RunSpec, Workload};
 
@@ -13,7 +16,7 @@ use crate::scenario::is_random;
 use crate::stats;
 
 /// One path's part in the runs.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct PathPart {
     /// Its name.
     pub name: String,
@@ -28,7 +31,7 @@ pub struct PathPart {
 }
 
 /// Payload bytes sent a second time, by what repeated them.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Repeats {
     /// The scheduler, by its design.
     pub duplicated: f64,
@@ -38,14 +41,15 @@ pub struct Repeats {
     pub reinjected: f64,
 }
 
-/// What is kept of one run.
-#[derive(Clone, PartialEq, Debug)]
+/// What is kept of one run. It can be carried to another machine as JSON, without a change in any number.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Run {
     /// Its seed.
     pub seed: u64,
     /// Its measure ([`crate::objective`]), seconds; none if it didn't finish.
     pub seconds: Option<f64>,
     /// How it ended.
+    #[serde(with = "CarriedOutcome")]
     pub outcome: Outcome,
     /// Bytes repeated (scheduler, opportunistic retransmission, reinjection).
     pub repeated: u64,
@@ -66,7 +70,7 @@ pub struct Run {
     /// When it did so first, seconds into the run.
     pub first_overruled: Option<f64>,
     /// Why it did so first.
-    pub overruled_cause: Option<&'static str>,
+    pub overruled_cause: Option<Cow<'static, str>>,
     /// The least that its paths allow; none where the workload has none.
     pub bound: Option<Bound>,
     /// Connection-level out-of-order queue, bytes: its mean over time.
@@ -77,6 +81,15 @@ pub struct Run {
     pub window_blocked: f64,
     /// Per path.
     pub paths: Vec<PathPart>,
+}
+
+/// [`Outcome`], as it is carried.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Outcome")]
+enum CarriedOutcome {
+    Complete,
+    TimeLimit,
+    Failed(String),
 }
 
 impl Run {
@@ -104,7 +117,7 @@ impl Run {
             timeouts: result.totals.timeouts,
             overruled: result.totals.overruled.count,
             first_overruled: result.totals.overruled.first.map(|at| at as f64 / 1e9),
-            overruled_cause: result.totals.overruled.cause,
+            overruled_cause: result.totals.overruled.cause.map(Cow::Borrowed),
             bound: bound::of(spec),
             ofo_mean: result.ofo.mean,
             ofo_max: result.ofo.max,
@@ -240,7 +253,7 @@ impl Row {
             self.label,
             self.runs,
             first.seed,
-            first.overruled_cause.unwrap_or("it waited with nothing in flight")
+            first.overruled_cause.as_deref().unwrap_or("it waited with nothing in flight")
         ))
     }
 

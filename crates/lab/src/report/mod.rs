@@ -23,6 +23,8 @@ pub struct Origin {
     pub command: String,
     /// Version of the program.
     pub version: String,
+    /// The question as the playground's fields have it; null where it has no such fields.
+    pub asked: Value,
 }
 
 impl Origin {
@@ -38,7 +40,7 @@ impl Origin {
         };
         // However the program was called, its name is this.
         let command = std::iter::once("ropewalk".to_string()).chain(arguments.iter().skip(1).map(quoted));
-        Origin { command: command.collect::<Vec<_>>().join(" "), version: version.into() }
+        Origin { command: command.collect::<Vec<_>>().join(" "), version: version.into(), asked: Value::Null }
     }
 
     /// The fields that every document opens with.
@@ -48,6 +50,9 @@ impl Origin {
         fields.insert("kind".into(), kind.into());
         fields.insert("command".into(), self.command.clone().into());
         fields.insert("version".into(), self.version.clone().into());
+        if !self.asked.is_null() {
+            fields.insert("asked".into(), self.asked.clone());
+        }
         fields
     }
 }

@@ -197,6 +197,24 @@ fn path_with(text: &str, read_file: ReadFile) -> Result<PathSpec, Diagnostic> {
     path.finish(name).map_err(|missing| wrong(0, text, format!("path `{name}` has no {missing}"), example))
 }
 
+/// A path's text with a clause in place of the one about the same thing, or at its end. A rate also takes the place of `up`, `down`
+/// and `trace`.
+pub fn with_clause(text: &str, clause: &str) -> String {
+    let Some((name, rest)) = text.split_once(':') else { return text.into() };
+    let property = |of: &str| Property::of(of).map(|(property, _)| property);
+    let what = property(clause);
+    let rates = |of| {
+        matches!(of, Some(Property::Rate | Property::Keyword("up" | "down" | "trace")))
+            && matches!(what, Some(Property::Rate | Property::Keyword("trace")))
+    };
+    let is_same = |given: &&str| what == property(given) || rates(property(given));
+    let mut clauses: Vec<&str> = rest.split(',').map(str::trim).filter(|given| !given.is_empty()).collect();
+    let place = clauses.iter().position(is_same).unwrap_or(clauses.len());
+    clauses.retain(|given| !is_same(given));
+    clauses.insert(place.min(clauses.len()), clause);
+    format!("{}: {}", name.trim_end(), clauses.join(", "))
+}
+
 /// One `--path` as a scenario file has it.
 ///
 /// # Errors
@@ -590,5 +608,21 @@ mod tests {
     fn an_endless_trace_is_refused() {
         let error = path("wifi: 20 ms, trace /dev/zero").unwrap_err();
         assert!(error.message.contains("a regular file") && error.label == "named here", "{error:?}");
+    }
+
+    #[test]
+    fn a_clause_takes_the_place_of_the_one_about_the_same_thing() {
+        let text = "wifi: 50 Mbit/s, up 5 Mbit/s, 20 ms +-5 ms, 0.5 %, queue 9 packets";
+        for (clause, expected) in [
+            ("30/3 Mbit/s", "wifi: 30/3 Mbit/s, 20 ms +-5 ms, 0.5 %, queue 9 packets"),
+            ("7 ms", "wifi: 50 Mbit/s, up 5 Mbit/s, 7 ms, 0.5 %, queue 9 packets"),
+            ("none", "wifi: 50 Mbit/s, up 5 Mbit/s, 20 ms +-5 ms, none, queue 9 packets"),
+            ("queue 64 KiB", "wifi: 50 Mbit/s, up 5 Mbit/s, 20 ms +-5 ms, 0.5 %, queue 64 KiB"),
+            ("backup", "wifi: 50 Mbit/s, up 5 Mbit/s, 20 ms +-5 ms, 0.5 %, queue 9 packets, backup"),
+        ] {
+            assert_eq!(super::with_clause(text, clause), expected);
+        }
+        assert_eq!(super::with_clause("a : dsl", "1 %"), "a: dsl, 1 %");
+        assert_eq!(super::with_clause("no path", "1 %"), "no path");
     }
 }

@@ -30,7 +30,7 @@ use ropewalk_sim::{Scenario, Workload};
 pub use builtin::{BuiltIn, DEFAULT, builtins};
 pub use draft::MOST_PATHS;
 pub(crate) use draft::mean_rate;
-pub use inline::{default_around, path, path_table, paths};
+pub use inline::{default_around, path, path_table, paths, with_clause};
 pub use preset::{PRESETS, Preset};
 pub use randomness::is_random;
 pub(crate) use randomness::links;

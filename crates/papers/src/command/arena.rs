@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_algorithms::{Registries, algorithm};
-use ropewalk_command_line::options::{Join, list, nobody};
+use ropewalk_command_line::options::Join;
 use ropewalk_command_line::{Failure, interrupt, output};
+use ropewalk_lab::compare::ask;
 use ropewalk_lab::opening::OpeningPath;
 use ropewalk_lab::table::Table;
 use ropewalk_runner::checkpoint;
@@ -148,15 +149,12 @@ fn saved(path: &PathBuf) -> Result<Results, Failure> {
 
 fn contest(registries: &Registries, options: &Options) -> Result<Contest, Failure> {
     let names: Vec<String> = match &options.schedulers {
-        Some(text) => list(text).into_iter().map(String::from).collect(),
+        Some(text) => ask::schedulers("--schedulers", text)?,
         None => {
             let all = registries.schedulers.entries().iter().map(|entry| entry.name);
             all.filter(|name| *name != "single").chain(VARIANTS).map(String::from).collect()
         }
     };
-    if names.is_empty() {
-        return Err(nobody(options.schedulers.as_deref().unwrap_or_default()));
-    }
     let cells = cells(options)?;
     let mut entrants: Vec<Entrant> = Vec::new();
     for name in names {
