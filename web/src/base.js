@@ -1,7 +1,7 @@
 // What every part of the page uses: elements, the theme, the tip.
 
-/** The document that the page is about. */
-const doc = JSON.parse(document.getElementById('document').textContent);
+/** The document that the page is about. The playground makes others. */
+let doc = JSON.parse(document.getElementById('document').textContent);
 
 /**
  * An element. `attributes` may hold listeners (`onclick`); children are nodes or text.

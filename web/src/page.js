@@ -68,10 +68,19 @@ function facts() {
   return list;
 }
 
+/** A way to the playground with this question. */
+function again() {
+  if (!doc.asked) return null;
+  const link = h('a', { href: 'playground.html' }, 'Change something and run again');
+  toAddress(doc.asked).then((address) => { link.href = `playground.html#${address}`; });
+  return h('p', { class: 'tools' }, link, ...prose(': in `playground.html` beside this page, which `ropewalk playground` writes.'));
+}
+
 function originSection() {
   return section('origin', 'How this was made', null, h('div', { class: 'origin' },
     h('p', { class: 'lead' }, 'Every candidate ran on the same simulated paths with the same seeds; the same command gives the same numbers on any machine.'),
     h('pre', {}, doc.command),
+    again(),
     h('p', { class: 'lead' }, `Ropewalk ${doc.version}. ${doc.runs ? `${count(doc.runs, 'run')} of each, seeds from ${doc.seed}${doc.congestion ? `, congestion control ${doc.congestion}` : ''}. ` : ''}Intervals are percentile bootstraps of the mean; differences are geometric means of paired ratios over seeds, with Holm’s correction where several are compared with the first.`),
     h('div', { class: 'tools' }, h('button', { type: 'button', onclick: () => save(`${fileName('ropewalk', doc.scenario || doc.title || 'report')}.json`, 'application/json', JSON.stringify(doc, null, 1)) }, 'All data as JSON'), ' ',
       h('button', { type: 'button', onclick: () => print() }, 'Print'))));
@@ -104,17 +113,20 @@ function comparisonPage() {
   const parts = [h('p', { class: 'kicker' }, kicker), ...answer(doc.headline)];
   if (doc.interrupted) parts.push(h('p', { class: 'bad' }, 'Interrupted: only runs that every candidate finished are here.'));
   if (!doc.rankings.length) return parts;
-  parts.push(facts());
-  parts.push(section('ranking', 'Ranking', null, rankingChart(state), ...rankingNumbers(state)));
-  parts.push(section('times', 'All runs', 'Each run is a point: a flow’s time from connect to the last byte, or what the workload’s title says. Choose who is in colour.', ...distribution(state)));
-  parts.push(...heatSections());
-  if (doc.ropes.length) {
-    parts.push(section('rope', 'The rope', 'One run in time: each subflow a lane, each segment a bar from sent to acknowledged. A lane is as thick as its subflow has segments in flight; a bar tells the scheduler’s reason.', ...ropeSection(state)));
-  }
+  parts.push(facts(), ...rankingSections(), ...heatSections());
+  if (doc.ropes.length) parts.push(ropePart());
   parts.push(originSection());
   return parts;
 }
 
-initTheme();
-document.getElementById('page').append(...({ sweep: sweepPage, reproduction: reproductionPage }[doc.kind] || comparisonPage)());
-redrawAll();
+function ropePart() {
+  return section('rope', 'The rope', 'One run in time: each subflow a lane, each segment a bar from sent to acknowledged. A lane is as thick as its subflow has segments in flight; a bar tells the scheduler’s reason.', ...ropeSection(state));
+}
+
+/** What follows a change of the numbers without being made again. */
+function rankingSections() {
+  return [
+    section('ranking', 'Ranking', null, rankingChart(state), ...rankingNumbers(state)),
+    section('times', 'All runs', 'Each run is a point: a flow’s time from connect to the last byte, or what the workload’s title says. Choose who is in colour.', ...distribution(state)),
+  ];
+}

@@ -13,6 +13,7 @@ mod list;
 mod options;
 #[cfg(target_os = "linux")]
 mod perf;
+mod playground;
 mod report;
 mod scenario;
 mod shadow;
@@ -56,6 +57,8 @@ enum Command {
     List(list::Options),
     /// Throughput and latency between two endpoints, each the engine or the kernel
     Perf(perf::Options),
+    /// Write the laboratory as one HTML file, which compares schedulers in the browser
+    Playground(playground::Options),
     /// Make the page of a saved run
     Report(report::Options),
     /// List built-in scenarios, and check your own
@@ -68,7 +71,7 @@ enum Command {
 
 /// The commands by what one wants to do, for `--help`.
 const GOALS: [(&str, &[&str]); 4] = [
-    ("Choose a scheduler", &["compare", "advise", "shadow"]),
+    ("Choose a scheduler", &["compare", "advise", "shadow", "playground"]),
     ("See why", &["explain", "report"]),
     ("Experiment", &["sweep", "scenario", "list"]),
     ("With real packets", &["emulate", "perf"]),
@@ -82,7 +85,7 @@ fn command() -> clap::Command {
         commands += &format!("\n{goal}:\n");
         for one in names.iter().filter_map(|name| command.find_subcommand(name)) {
             let about = one.get_about().map(ToString::to_string).unwrap_or_default();
-            commands += &format!("  {:<9} {about}\n", one.get_name());
+            commands += &format!("  {:<10} {about}\n", one.get_name());
         }
     }
     command.help_template(format!(
@@ -114,6 +117,7 @@ pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>
             Ok(code) => return code,
             Err(failure) => Err(failure),
         },
+        Command::Playground(options) => playground::run(&registries, &options),
         Command::Report(options) => report::run(&options),
         Command::Scenario(options) => scenario::run(&registries, &options),
         Command::Shadow(options) => shadow::run(&registries, &options),

@@ -1,7 +1,8 @@
 //! Self-contained HTML pages: a frame of HTML, style, libraries and program from `web/`, and the document between them.
 #![forbid(unsafe_code)]
 
-use serde_json::Value;
+use base64::Engine as _;
+use serde_json::{Value, json};
 
 const FRAME: &str = include_str!("../../../web/src/page.html");
 const STYLE: &str = include_str!("../../../web/src/style.css");
@@ -23,10 +24,23 @@ const PROGRAM: &[&str] = &[
     include_str!("../../../web/src/rope-data.js"),
     include_str!("../../../web/src/rope-draw.js"),
     include_str!("../../../web/src/rope-view.js"),
+    include_str!("../../../web/src/address.js"),
     include_str!("../../../web/src/sweep.js"),
     include_str!("../../../web/src/reproduction.js"),
     include_str!("../../../web/src/page.js"),
+    include_str!("../../../web/src/report.js"),
 ];
+
+/// What the playground has instead of a report's last part.
+const PLAYGROUND: &[&str] = &[
+    include_str!("../../../web/src/laboratory.js"),
+    include_str!("../../../web/src/sliders.js"),
+    include_str!("../../../web/src/question.js"),
+    include_str!("../../../web/src/playground.js"),
+];
+
+/// A worker of the playground.
+const WORKER: &str = include_str!("../../../web/src/worker.js");
 
 /// The program of a page that asks a running proxy or gateway for its state.
 const LIVE_PROGRAM: &[&str] = &[
@@ -35,40 +49,95 @@ const LIVE_PROGRAM: &[&str] = &[
     include_str!("../../../web/src/status.js"),
 ];
 
+/// What differs between pages.
+struct Parts<'a> {
+    title: &'a str,
+    document: &'a Value,
+    libraries: &'a [&'a str],
+    program: &'a [&'a str],
+    /// More sources that scripts may come from.
+    script: &'a str,
+    /// More of what the page may do.
+    allowed: &'a str,
+    /// What tells the same without JavaScript.
+    instead: &'a str,
+    /// What follows the program.
+    engine: &'a str,
+}
+
 /// One self-contained page about a document.
 pub fn page(document: &Value) -> String {
     let title = ["title", "scenario"].iter().find_map(|key| document.get(*key)?.as_str()).unwrap_or("Report");
-    assemble(title, document, LIBRARIES, PROGRAM, false)
+    assemble(&Parts {
+        title,
+        document,
+        libraries: LIBRARIES,
+        program: PROGRAM,
+        script: "",
+        allowed: "",
+        instead: " The numbers are in the page's source, as JSON.",
+        engine: "",
+    })
 }
 
 /// A page that asks for what it shows: `state`, beside it.
 pub fn live_page(title: &str) -> String {
-    assemble(title, &Value::Null, &[], LIVE_PROGRAM, true)
+    assemble(&Parts {
+        title,
+        document: &Value::Null,
+        libraries: &[],
+        program: LIVE_PROGRAM,
+        script: "",
+        allowed: "; connect-src 'self'",
+        instead: " `ropewalkd status` tells the same.",
+        engine: "",
+    })
 }
 
-fn assemble(title: &str, document: &Value, libraries: &[&str], program: &[&str], is_live: bool) -> String {
+/// The laboratory in a page. `engine`: its WebAssembly module, packed by gzip; `asked`: what its fields hold at first, by name.
+pub fn playground(engine: &[u8], asked: &Value) -> String {
+    let shared = PROGRAM.len() - 1;
+    let engine = format!(
+        "<script type=\"text/plain\" id=\"worker\">{}</script>\n<script type=\"text/plain\" id=\"engine\">{}</script>",
+        as_script(WORKER),
+        base64::engine::general_purpose::STANDARD.encode(engine)
+    );
+    assemble(&Parts {
+        title: "Playground",
+        document: &json!({ "kind": "playground", "asked": asked }),
+        libraries: LIBRARIES,
+        program: &[&PROGRAM[..shared], PLAYGROUND].concat(),
+        script: " 'wasm-unsafe-eval'",
+        allowed: "; worker-src blob:",
+        instead: " `ropewalk compare` answers the same questions.",
+        engine: &engine,
+    })
+}
+
+fn assemble(parts: &Parts<'_>) -> String {
     let mut page = String::with_capacity(1 << 20);
     let mut rest = FRAME;
     while let Some((before, after)) = rest.split_once("<!--[") {
         page += before;
         let Some((place, after)) = after.split_once("]-->") else { break };
         match place {
-            "title" => page += &escaped(title),
+            "title" => page += &escaped(parts.title),
             "style" => page += STYLE,
-            "connect" if is_live => page += "; connect-src 'self'",
-            "instead" if is_live => page += " `ropewalkd status` tells the same.",
-            "instead" => page += " The numbers are in the page's source, as JSON.",
+            "script" => page += parts.script,
+            "allowed" => page += parts.allowed,
+            "instead" => page += parts.instead,
             "libraries" => {
-                for library in libraries {
+                for library in parts.libraries {
                     page += &format!("<script>{}</script>\n", as_script(library));
                 }
             }
-            "document" => page += &as_script(&document.to_string()),
+            "document" => page += &as_script(&parts.document.to_string()),
             "program" => {
-                for part in program {
+                for part in parts.program {
                     page += &as_script(part);
                 }
             }
+            "engine" => page += parts.engine,
             _ => {}
         }
         rest = after;
@@ -90,7 +159,6 @@ fn as_script(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn a_document_cannot_leave_its_element() {
@@ -110,8 +178,15 @@ mod tests {
     }
 
     #[test]
-    fn a_page_needs_no_network() {
-        let page = page(&json!({ "scenario": "x" }));
+    fn pages_need_no_network() {
+        let playground = playground(&[0x1f, 0x8b], &json!({ "links": "</script>" }));
+        assert!(playground.contains("id=\"engine\">H4s=</script>") && !playground.contains("<!--["));
+        for page in [page(&json!({ "scenario": "x" })), playground] {
+            needs_no_network(&page);
+        }
+    }
+
+    fn needs_no_network(page: &str) {
         for outside in ["src=\"http", "href=\"http", "url(http", "@import"] {
             assert!(!page.contains(outside), "{outside}");
         }

@@ -23,9 +23,10 @@ use ropewalk_lab::{real_time, watch};
 use ropewalk_settings::diagnostic::{Diagnostic, Source};
 use ropewalk_settings::units;
 use ropewalk_sim::{Mode, RunResult, RunSpec};
+use serde_json::Value;
 
-use crate::evidence;
 use crate::options::{Common, Stack};
+use crate::{evidence, playground};
 
 /// The default of `--budget`.
 const BUDGET: &str = "10s";
@@ -219,7 +220,8 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
             "runs in real time aren't traced: no picture of a run; --pcap and --qlog show one"
         );
     }
-    let document = |ropes| comparison::document(origin, &request.scenario, &comparison, ropes);
+    let origin = Origin { asked: asked(registries, options)?, ..origin.clone() };
+    let document = |ropes| comparison::document(&origin, &request.scenario, &comparison, ropes);
     let ropes = || {
         let mut ropes = Vec::new();
         if !simulated {
@@ -366,6 +368,26 @@ fn request(registries: &Registries, options: &Options) -> Result<Request, Failur
         names: ask::COMMAND_LINE,
     };
     Ok(ask.request(registries)?)
+}
+
+/// The question as the playground's fields have it; null where they have no place for it.
+fn asked(registries: &Registries, options: &Options) -> Result<Value, Failure> {
+    let says_more = options.open_on != OPEN_ON
+        || options.join.is_some()
+        || options.limit.is_some()
+        || options.buffer.is_some()
+        || options.runs.is_some()
+        || options.world == World::Emulated;
+    let names_files = options.common.paths.iter().any(|path| path.contains("trace "));
+    if says_more || names_files {
+        return Ok(Value::Null);
+    }
+    let mut asked = playground::asked(registries, &options.common)?;
+    asked["congestion"] = options.congestion.clone().unwrap_or_default().into();
+    asked["budget"] = options.budget.clone().into();
+    asked["seed"] = options.seed.to_string().into();
+    asked["value"] = options.value.clone().unwrap_or_default().into();
+    Ok(asked)
 }
 
 #[cfg(test)]

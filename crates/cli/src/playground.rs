@@ -1,0 +1,92 @@
+//! `ropewalk playground`.
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use ropewalk_algorithms::Registries;
+use ropewalk_command_line::{Failure, output};
+use ropewalk_lab::scenario;
+use ropewalk_settings::diagnostic::Diagnostic;
+use ropewalk_settings::input::{self, Want};
+use serde_json::{Value, json};
+
+use crate::options::{self, Common};
+
+/// The engine for browsers, packed by gzip: its name beside the program.
+const ENGINE: &str = "ropewalk.wasm.gz";
+
+/// More than any engine has.
+const LARGEST_ENGINE: Want = Want { most: 64 << 20, pipe: false };
+
+/// Write the laboratory as one HTML file, which compares schedulers in the browser
+///
+/// It needs no network and no installation: it can be opened from a disk, sent by mail, or put on any web server. Paths, sizes and
+/// schedulers that are given are what it opens with.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ropewalk playground
+  ropewalk playground --path 'home: dsl' --path 'phone: 4g' --output home.html
+  ropewalk playground --scenario my-links.toml
+
+In a source tree, `web/playground` builds the engine for browsers, this program, and the page.")]
+pub(crate) struct Options {
+    #[command(flatten)]
+    common: Common,
+    /// The page's file
+    #[arg(long, short, value_name = "FILE", default_value = "playground.html")]
+    output: PathBuf,
+    /// The engine for browsers, packed by gzip [default: ropewalk.wasm.gz beside this program]
+    #[arg(long, value_name = "FILE")]
+    engine: Option<PathBuf>,
+}
+
+pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
+    // Without options the page opens with its own example.
+    let asked = if options.common.is_default() { json!({}) } else { asked(registries, &options.common)? };
+    let engine = match &options.engine {
+        Some(file) => engine(file)?,
+        None => {
+            let beside = std::env::current_exe().ok().map(|program| program.with_file_name(ENGINE));
+            let beside = beside.filter(|file| file.exists()).ok_or_else(|| {
+                Diagnostic::new(format!("there is no engine for browsers (`{ENGINE}`) beside this program"))
+                    .help("`web/playground` in the source tree builds it; `--engine` names one")
+            })?;
+            engine(&beside)?
+        }
+    };
+    output::write_file(&options.output, &ropewalk_page::playground(&engine, &asked))?;
+    output::print(&format!("{}\n", options.output.display()))
+}
+
+fn engine(file: &Path) -> Result<Vec<u8>, Failure> {
+    let name = file.display();
+    let refuse = |reason: String| Diagnostic::new(format!("can't use the engine `{name}`: {reason}"));
+    let bytes = input::read(file, LARGEST_ENGINE).map_err(|error| refuse(error.to_string()))?;
+    // What gzip's files begin with.
+    if !bytes.starts_with(&[0x1f, 0x8b]) {
+        return Err(refuse("it isn't packed by gzip".into()).help("as in `gzip -9 ropewalk.wasm`").into());
+    }
+    Ok(bytes)
+}
+
+/// What the page's fields hold for this; an error where it can't be compared.
+pub(crate) fn asked(registries: &Registries, common: &Common) -> Result<Value, Failure> {
+    common.load(registries)?;
+    common.sizes(1 << 40)?;
+    common.names()?;
+    let links = match &common.scenario {
+        Some(name) => options::load(registries, name).map(|loaded| {
+            let built_in = scenario::builtins().iter().any(|known| known.name == name);
+            if built_in { name.clone() } else { loaded.text }
+        })?,
+        None if common.paths.is_empty() => scenario::DEFAULT.into(),
+        None => common.paths.join("\n"),
+    };
+    let direction = common.direction.as_ref().and_then(ValueEnum::to_possible_value);
+    Ok(json!({
+        "links": links,
+        "sizes": common.size.join(", "),
+        "schedulers": common.schedulers.clone().unwrap_or_default(),
+        "direction": direction.map_or(String::new(), |way| way.get_name().to_string()),
+    }))
+}

@@ -1,0 +1,260 @@
+//! What the page's fields say, made into a request by the rules of `ropewalk compare`.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ropewalk_algorithms::Registries;
+use ropewalk_lab::compare::{Ask, Request, ask};
+use ropewalk_lab::parallel::Workers;
+use ropewalk_lab::report::Origin;
+use ropewalk_lab::scenario::{self, Experiment};
+use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source};
+use ropewalk_settings::input::{ReadError, Want};
+use ropewalk_sim::{Direction, Scenario};
+use serde::{Deserialize, Serialize};
+
+/// The fields, each as on the command line; empty: its default there.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Asked {
+    /// A path a line, a scenario file's text, or a built-in scenario's name.
+    pub links: String,
+    /// Flow sizes.
+    pub sizes: String,
+    /// `download` or `upload`.
+    pub direction: String,
+    /// Schedulers.
+    pub schedulers: String,
+    /// The congestion control.
+    pub congestion: String,
+    /// The budget.
+    pub budget: String,
+    /// The first seed.
+    pub seed: String,
+    /// What bytes on metered paths are worth.
+    pub value: String,
+    /// Files that links name, such as traces.
+    pub files: BTreeMap<String, String>,
+}
+
+thread_local! {
+    /// The question's files: what reads them is handed a path and nothing else.
+    static FILES: RefCell<BTreeMap<String, String>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// Reads one of the files that came with the question.
+///
+/// # Errors
+/// There is none of this name.
+pub(crate) fn attached(path: &Path, _: Want) -> Result<Vec<u8>, ReadError> {
+    let found = FILES.with_borrow(|files| files.get(&*path.to_string_lossy()).cloned());
+    found.map(String::into_bytes).ok_or(ReadError::NoFiles)
+}
+
+/// The file that a scenario's text is saved as.
+const FILE: &str = "scenario.toml";
+
+/// What the first field holds.
+#[derive(Debug)]
+enum Links<'a> {
+    Default,
+    BuiltIn(&'a str),
+    File(&'a str),
+    Paths(Vec<String>),
+}
+
+impl Links<'_> {
+    fn of(text: &str) -> Links<'_> {
+        let Some((_, first)) = lines(text).next() else { return Links::Default };
+        let before_colon = first.split(':').next().unwrap_or_default();
+        if first.starts_with('[') || before_colon.contains('=') {
+            Links::File(text)
+        } else if lines(text).count() == 1 && before_colon == first && !first.contains(',') {
+            Links::BuiltIn(first)
+        } else {
+            Links::Paths(lines(text).map(|(_, line)| line.to_string()).collect())
+        }
+    }
+}
+
+/// Lines that say something, each with its place.
+fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = text.lines().map(str::trim).enumerate();
+    lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+}
+
+impl Asked {
+    /// The request.
+    ///
+    /// # Errors
+    /// What in it isn't allowed, and what is. Lines are those of the field.
+    pub fn request(&self, registries: &Registries) -> Result<Request, InputError> {
+        FILES.set(self.files.clone());
+        let mut usual = false;
+        let (mut scenario, experiment) = match Links::of(&self.links) {
+            Links::Default => self.load(scenario::DEFAULT, registries)?,
+            Links::BuiltIn(name) => self.load(name, registries)?,
+            Links::File(text) => {
+                let source = Source::new(FILE, text);
+                let loaded = scenario::parse(&source, "scenario", Path::new(""), registries)?;
+                (loaded.scenario, loaded.experiment)
+            }
+            Links::Paths(paths) => {
+                usual = true;
+                let paths = scenario::paths(&paths, registries.read_file)
+                    .map_err(|error| InputError::from(self.in_its_line(error)))?;
+                (scenario::default_around(paths), Experiment::default())
+            }
+        };
+        match self.direction.trim() {
+            "" => {}
+            "download" => scenario.direction = Direction::Download,
+            "upload" => scenario.direction = Direction::Upload,
+            other => return Err(refused("--direction", other, "allowed: download, upload")),
+        }
+        let schedulers =
+            filled(&self.schedulers).map(|text| ask::schedulers(ask::COMMAND_LINE.schedulers, text));
+        let seed = filled(&self.seed).map_or(Ok(1), str::parse);
+        let ask = Ask {
+            scenario,
+            experiment,
+            usual,
+            sizes: ask::sizes("--size", filled(&self.sizes), 1 << 40)?,
+            schedulers: schedulers.transpose()?,
+            congestion: filled(&self.congestion).map(String::from),
+            buffer: None,
+            value: filled(&self.value).map(String::from),
+            limit: None,
+            runs: None,
+            usual_runs: None,
+            budget: filled(&self.budget).unwrap_or("10s").into(),
+            seed: seed.map_err(|_| {
+                refused("--seed", &self.seed, &format!("a seed is a whole number from 0 to {}", u64::MAX))
+            })?,
+            jobs: Workers::ONE,
+            names: ask::COMMAND_LINE,
+        };
+        ask.request(registries)
+    }
+
+    /// The lines of the first field that are paths, each its place and text.
+    pub(crate) fn path_lines(&self) -> Vec<(usize, &str)> {
+        match Links::of(&self.links) {
+            Links::Paths(_) => lines(&self.links).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn load(&self, name: &str, registries: &Registries) -> Result<(Scenario, Experiment), InputError> {
+        // There are no files here: a name is a built-in scenario's.
+        let known = scenario::builtins().iter().find(|known| known.name == name);
+        let Some(known) = known else {
+            let names = scenario::builtins().iter().map(|known| known.name);
+            let help = format!("built-in scenarios: {}", names.collect::<Vec<_>>().join(", "));
+            let error = Diagnostic::new(format!("`{name}` is neither a path nor a built-in scenario"))
+                .help("a path is as in `wifi: 50 Mbit/s, 20 ms`, one a line")
+                .help(help);
+            let source = Source::new("--scenario", name);
+            return Err(error.at(&source, 0..name.len()).label("here").into());
+        };
+        let loaded = known.load(registries)?;
+        Ok((loaded.scenario, loaded.experiment))
+    }
+
+    /// The same error in the line of the field that it is about.
+    fn in_its_line(&self, mut error: Diagnostic) -> Diagnostic {
+        if let Some((source, _)) = &mut error.place
+            && let Some((line, _)) = lines(&self.links).find(|(_, line)| *line == source.text)
+        {
+            *source = Source::from_line("links", source.text.clone(), line + 1);
+        }
+        error
+    }
+
+    /// The command that gives the same answer; for a scenario's text it names a file that has it.
+    pub fn command(&self) -> Origin {
+        let mut words = vec!["ropewalk".to_string(), "compare".into()];
+        let mut option = |name: &str, value: &str| words.extend([name.to_string(), value.to_string()]);
+        match Links::of(&self.links) {
+            Links::Default => {}
+            Links::BuiltIn(name) => option("--scenario", name),
+            Links::File(_) => option("--scenario", FILE),
+            Links::Paths(paths) => paths.iter().for_each(|path| option("--path", path)),
+        }
+        for (name, value) in [
+            ("--size", &self.sizes),
+            ("--direction", &self.direction),
+            ("--schedulers", &self.schedulers),
+            ("--congestion", &self.congestion),
+            ("--budget", &self.budget),
+            ("--seed", &self.seed),
+            ("--value", &self.value),
+        ] {
+            if let Some(value) = filled(value) {
+                option(name, value);
+            }
+        }
+        Origin::of(&words, env!("CARGO_PKG_VERSION"))
+    }
+}
+
+/// A field's text, if it has any.
+fn filled(text: &str) -> Option<&str> {
+    Some(text.trim()).filter(|text| !text.is_empty())
+}
+
+fn refused(option: &str, text: &str, help: &str) -> InputError {
+    let source = Source::new(option, text);
+    let message = format!("`{text}` can't be used");
+    Diagnostic::new(message).at(&source, 0..text.len()).label("here").help(help).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(links: &str) -> Asked {
+        Asked { links: links.into(), ..Asked::default() }
+    }
+
+    fn refusal(asked: &Asked) -> String {
+        asked.request(&Registries::builtin()).unwrap_err().render(false)
+    }
+
+    #[test]
+    fn the_first_field_takes_paths_a_name_or_a_file() {
+        let registries = Registries::builtin();
+        let name = |links: &str| of(links).request(&registries).unwrap().scenario.name;
+        assert_eq!(name(""), scenario::DEFAULT);
+        assert_eq!(name("  satellite-lte\n"), "satellite-lte");
+        assert_eq!(name("# home\nhome: dsl\n\nphone: 20 Mbit/s, 60 ms\n"), "command line");
+        for known in scenario::builtins() {
+            assert_eq!(name(known.text), known.name);
+        }
+    }
+
+    #[test]
+    fn errors_name_the_line_and_what_is_allowed() {
+        let text = refusal(&of("home: dsl\n\nphone: 20 Mbit/s, 60 parsecs"));
+        assert!(text.contains("links:3:22") && text.contains("20 ms"), "{text}");
+        let text = refusal(&of("name = \"x\"\n[[path]]\nname = \"a\"\nrate = 5\n"));
+        assert!(text.contains("scenario.toml:4"), "{text}");
+        let text = refusal(&of("satelite"));
+        assert!(text.contains("satellite-lte") && text.contains("wifi: 50 Mbit/s"), "{text}");
+        let text = refusal(&Asked { direction: "sideways".into(), ..Asked::default() });
+        assert!(text.contains("download, upload"), "{text}");
+        let text = refusal(&Asked { schedulers: "minrtt,blset".into(), ..Asked::default() });
+        assert!(text.contains("blest"), "{text}");
+        let text = refusal(&Asked { seed: "-1".into(), ..Asked::default() });
+        assert!(text.contains("whole number"), "{text}");
+    }
+
+    #[test]
+    fn the_command_line_asks_the_same() {
+        let asked = Asked { sizes: "1 MiB, 4 MiB".into(), seed: "7".into(), ..of("home: dsl\nphone: 4g") };
+        let command = "ropewalk compare --path 'home: dsl' --path 'phone: 4g' --size '1 MiB, 4 MiB' --seed 7";
+        assert_eq!(asked.command().command, command);
+        assert_eq!(of("cellular").command().command, "ropewalk compare --scenario cellular");
+    }
+}

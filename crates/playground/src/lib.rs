@@ -1,0 +1,12 @@
+//! The laboratory in a browser. The page asks with JSON and is answered with JSON ([`Playground::answer`]), in a worker each: one holds the
+//! comparison, the others make its runs. Built for wasm32 it is a module without imports ([`boundary`]).
+#![deny(unsafe_code)]
+
+mod asked;
+#[cfg(target_arch = "wasm32")]
+mod boundary;
+mod links;
+mod session;
+
+pub use asked::Asked;
+pub use session::Playground;

@@ -1,0 +1,256 @@
+// The laboratory in headless Chromium. `web/test` makes the page, and the questions with this machine's own answers.
+import assert from 'node:assert/strict';
+import { existsSync, readFileSync } from 'node:fs';
+import { after, before, test } from 'node:test';
+import { pathToFileURL } from 'node:url';
+import { chromium } from 'playwright-core';
+
+const file = `${process.env.PAGES}/playground.html`;
+const skip = existsSync(file) ? false : 'there is no page: Rust has no target wasm32-unknown-unknown here';
+const address = pathToFileURL(file).href;
+let browser;
+before(async () => {
+  browser = await chromium.launch({
+    executablePath: process.env.CHROMIUM,
+    args: ['--headless', '--no-sandbox', '--disable-gpu', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
+  });
+});
+after(() => browser.close());
+
+/** Small enough to be decided at once. */
+const SMALL = { links: 'a: 10 Mbit/s, 20 ms, 0.5 %\nb: 5 Mbit/s, 60 ms', sizes: '64 KiB', schedulers: 'minrtt,redundant', budget: '30 ms' };
+
+/** Opens the page, and fails the test for anything it complains of or fetches. */
+async function open({ ask = SMALL, ...options } = {}) {
+  const page = await browser.newPage({ viewport: { width: 1280, height: 900 }, ...options });
+  const complaints = [];
+  page.on('console', (message) => { if (['error', 'warning'].includes(message.type())) complaints.push(message.text()); });
+  page.on('pageerror', (error) => complaints.push(error.stack));
+  page.on('request', (request) => { if (!/^(file|data|blob):/.test(request.url())) complaints.push(`fetches ${request.url()}`); });
+  await page.goto(address);
+  // The form is there before the engine is.
+  assert.equal(await page.locator('#question textarea').count(), 1);
+  await page.waitForFunction(() => document.documentElement.dataset.ready);
+  if (ask) await fill(page, ask);
+  return { page, done: async () => { assert.deepEqual(complaints, []); await page.close(); } };
+}
+
+async function fill(page, asked) {
+  for (const [name, value] of Object.entries(asked)) {
+    const field = page.locator(`#ask-${name}`);
+    if (name === 'direction') await field.selectOption(value);
+    else await field.fill(value);
+  }
+  await page.waitForFunction(() => document.getElementById('answer').dataset.state === 'running');
+}
+
+const settled = (page, state = 'traced') => page.waitForFunction((wanted) => document.getElementById('answer').dataset.state === wanted, state);
+
+test('links that are typed are decided, ranked and drawn', { skip }, async () => {
+  const { page, done } = await open();
+  await settled(page);
+  assert.match(await page.locator('#headline h2').textContent(), /equal|faster|fastest|gains nothing/);
+  assert.deepEqual(await page.locator('#answer > section').evaluateAll((all) => all.map((one) => one.id)), ['ranking', 'times', 'rope', 'origin']);
+  assert.match(await page.locator('#command').textContent(), /^ropewalk compare --path 'a: 10 Mbit\/s, 20 ms, 0.5 %' --path 'b: /);
+  assert.match(await page.locator('#status').textContent(), /Decided in/);
+  for (const words of await page.locator('figcaption').allTextContents()) assert.doesNotMatch(words, /NaN|undefined|null|Infinity/);
+  // Another question takes its place.
+  await fill(page, { links: 'dsl-line: dsl' });
+  await page.waitForFunction(() => /dsl-line/.test(document.querySelector('#answer .facts')?.textContent));
+  await done();
+});
+
+test('the address has the question, and the same address gives the same numbers', { skip }, async () => {
+  const numbers = (page) => page.locator('#ranking table').innerText();
+  const { page, done } = await open();
+  await settled(page);
+  const url = page.url();
+  assert.match(url, /#[\w-]{20,}$/);
+  const first = await numbers(page);
+  await done();
+  const other = await browser.newPage();
+  await other.goto(url);
+  await settled(other);
+  assert.equal(await other.inputValue('#ask-links'), SMALL.links);
+  assert.equal(await numbers(other), first);
+  // What can't be read is as if nothing were there.
+  await other.goto(`${address}#%%broken`);
+  await other.reload();
+  await other.waitForFunction(() => document.documentElement.dataset.ready);
+  assert.match(await other.inputValue('#ask-links'), /^wifi/);
+  await other.close();
+});
+
+test('it stops and goes on', { skip }, async () => {
+  const { page, done } = await open({ ask: { ...SMALL, sizes: '1 MiB, 4 MiB', schedulers: '', budget: '300 ms' } });
+  const button = page.locator('.running button').first();
+  await page.waitForFunction(() => /^[1-9]/.test(document.getElementById('status').textContent));
+  await button.click();
+  assert.equal(await button.textContent(), 'Go on');
+  const told = await page.locator('#status').textContent();
+  assert.match(told, /^Stopped at/);
+  await page.waitForTimeout(300);
+  assert.equal(await page.locator('#status').textContent(), told);
+  await button.click();
+  await settled(page);
+  await done();
+});
+
+test('what is refused is told with its place, and the page lives on', { skip }, async () => {
+  const { page, done } = await open({ ask: null });
+  await fill(page, { ...SMALL, links: 'a: 10 Mbit/s, 20 parsecs' });
+  await page.locator('#refused').waitFor();
+  assert.match(await page.locator('#refused').textContent(), /`parsecs`[^]*links:1:\d+[^]*20 ms/);
+  assert.equal(await page.getAttribute('#ask-links', 'aria-invalid'), 'true');
+  await fill(page, { links: SMALL.links });
+  await settled(page);
+  assert.ok(await page.locator('#refused').isHidden());
+  await done();
+});
+
+test('a slider changes its clause of the line, and nothing else', { skip }, async () => {
+  const { page, done } = await open();
+  await settled(page);
+  const slider = page.locator('.sliders input[aria-label="Round trip of b"]');
+  await slider.focus();
+  await page.keyboard.press('ArrowRight');
+  await page.waitForFunction(() => /b: 5 Mbit\/s, 6[1-9](\.\d)? ms$/.test(document.getElementById('ask-links').value));
+  assert.match(await page.inputValue('#ask-links'), /^a: 10 Mbit\/s, 20 ms, 0.5 %\n/);
+  assert.ok(await slider.evaluate((one) => one === document.activeElement));
+  await settled(page);
+  await page.locator('.sliders input[aria-label="Loss of a"]').fill('0');
+  await page.waitForFunction(() => /^a: 10 Mbit\/s, 20 ms, none\n/.test(document.getElementById('ask-links').value));
+  await done();
+});
+
+test('measurements, traces and scenarios are taken from files', { skip }, async () => {
+  const { page, done } = await open();
+  await settled(page);
+  const file = (name, mimeType, text) => ({ name, mimeType, buffer: Buffer.from(text) });
+  const picker = page.locator('#question input[type=file]');
+  const links = (pattern) => page.waitForFunction((wanted) => new RegExp(wanted).test(document.getElementById('ask-links').value), pattern);
+  await picker.setInputFiles(file('lte.down', 'text/plain', '1\n2\n3\n5\n8\n13\n'));
+  await links('\nlte: trace lte.down$');
+  // It has a rate now, and still no round trip.
+  await page.locator('#refused').waitFor();
+  assert.match(await page.locator('#refused').textContent(), /round-trip time[^]*links:3:1/);
+  await fill(page, { links: `${SMALL.links}\nlte: 40 ms, trace lte.down` });
+  await settled(page);
+  assert.match(await page.locator('.facts').textContent(), /trace lte\.down/);
+  // In the address too.
+  const other = await browser.newPage();
+  await other.goto(page.url());
+  await settled(other);
+  assert.match(await other.locator('.facts').textContent(), /trace lte\.down/);
+  await other.close();
+  await picker.setInputFiles(file('mine.toml', 'text/plain', '[[path]]\nname = "only"\nrate = "5 Mbit/s"\nrtt = "20 ms"\n'));
+  await links('^\\[\\[path');
+  await settled(page);
+  assert.match(await page.locator('.facts').textContent(), /path only/);
+  await picker.setInputFiles(file('x.txt', 'text/plain', 'nothing of a kind'));
+  await page.locator('#refused', { hasText: 'no measurement of a known kind' }).waitFor();
+  await done();
+});
+
+test('a trace of 2 GB is refused in words', { skip }, async () => {
+  const { page, done } = await open();
+  await page.locator('#question input[type=file]').setInputFiles(`${process.env.PAGES}/large.down`);
+  await page.locator('#refused', { hasText: '`large.down` is larger than' }).waitFor();
+  await fill(page, SMALL);
+  await settled(page);
+  await done();
+});
+
+test('a report opens the playground with its question', { skip }, async () => {
+  const page = await browser.newPage();
+  await page.goto(pathToFileURL(`${process.env.PAGES}/small.html`).href);
+  await page.waitForFunction(() => /#./.test(document.querySelector('#origin a')?.href));
+  await page.locator('#origin a').click();
+  await page.waitForURL(/playground\.html#/);
+  await page.waitForFunction(() => document.documentElement.dataset.ready);
+  assert.deepEqual([await page.inputValue('#ask-links'), await page.inputValue('#ask-sizes')], ['wifi-lte', '256 KiB, 1 MiB']);
+  await page.close();
+});
+
+test('many questions later the tab holds no more memory', { skip }, async () => {
+  const { page, done } = await open();
+  await settled(page);
+  const session = await page.context().newCDPSession(page);
+  const held = async () => {
+    await session.send('HeapProfiler.collectGarbage');
+    return (await session.send('Runtime.getHeapUsage')).usedSize;
+  };
+  const ask = async (number) => {
+    await fill(page, { seed: String(number) });
+    await settled(page);
+  };
+  for (let number = 1; number <= 5; number += 1) await ask(number);
+  const before = await held();
+  for (let number = 6; number <= 55; number += 1) await ask(number);
+  const now = await held();
+  assert.ok(now < before * 1.3 + 2e6, `${before} bytes after 5 questions, ${now} after 55`);
+  await done();
+});
+
+/** The page's own engine, in a worker of the test's. */
+async function ask(page, questions) {
+  return page.evaluate(async (all) => {
+    const packed = Uint8Array.from(atob(document.getElementById('engine').textContent), (c) => c.charCodeAt(0));
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'));
+    const module = await WebAssembly.compile(await new Response(stream).arrayBuffer());
+    const worker = new Worker(URL.createObjectURL(new Blob([document.getElementById('worker').textContent])));
+    worker.postMessage({ module });
+    const answers = [];
+    await new Promise((end, fail) => {
+      worker.onmessage = ({ data }) => {
+        if (data.ready) return;
+        if (data.trap) fail(new Error(`${data.trap} in ${all[data.id]}`));
+        answers.push(data.answer);
+        if (answers.length === all.length) end();
+      };
+      all.forEach((question, id) => worker.postMessage({ id, question }));
+    });
+    worker.terminate();
+    return answers;
+  }, questions.map((question) => JSON.stringify(question)));
+}
+
+test('native and in Chromium, runs and refusals are the same to the byte', { skip }, async () => {
+  const { page, done } = await open();
+  await settled(page);
+  const lines = readFileSync(`${process.env.PAGES}/questions.jsonl`, 'utf8').trim().split('\n').map((line) => JSON.parse(line));
+  let [runs, refused] = [0, 0];
+  for (let from = 0; from < lines.length; from += 50) {
+    const some = lines.slice(from, from + 50);
+    const answers = await ask(page, some.flatMap(({ asked }) => [
+      { call: 'check', asked }, { call: 'prepare', asked }, { call: 'run', jobs: [[0, 0, 0], [0, 1, 0]] }]));
+    some.forEach((line, i) => {
+      assert.equal(answers[i * 3], line.checked, JSON.stringify(line.asked));
+      refused += /^{"errors"/.test(line.checked);
+      if (!line.made) return;
+      assert.equal(answers[i * 3 + 2], line.made, line.asked.links);
+      runs += 2;
+    });
+  }
+  assert.ok(runs >= 600 && refused > 100, `${runs} runs, ${refused} refusals`);
+  await done();
+});
+
+test('on a phone, in the dark, with the keyboard alone', { skip }, async () => {
+  const { page, done } = await open({ viewport: { width: 390, height: 800 }, colorScheme: 'dark' });
+  await settled(page);
+  assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
+  assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), 'dark');
+  await page.focus('#ask-links');
+  const reached = new Set();
+  for (let i = 0; i < 30; i += 1) {
+    await page.keyboard.press('Tab');
+    reached.add(await page.evaluate(() => document.activeElement.id || document.activeElement.textContent));
+  }
+  for (const name of ['ask-sizes', 'ask-schedulers', '+ dsl', 'Copy address']) assert.ok(reached.has(name), name);
+  // Every field has a name.
+  for (const field of await page.locator('#question input, #question select, #question textarea').all()) {
+    assert.ok(await field.evaluate((one) => one.labels?.length || one.getAttribute('aria-label')));
+  }
+  await done();
+});
