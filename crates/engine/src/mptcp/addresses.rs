@@ -27,8 +27,7 @@ impl<P: Payload> Connection<P> {
         self.stats.announcements += 1;
         self.stats.announced_ports += u64::from(add.port.is_some());
         if !self.handshake.is_confirmed() {
-            self.handshake.confirm();
-            self.join_confirmed(now);
+            self.on_confirmed(now);
         }
         //= RFC 8684 3.4.1-b
         if self.path_manager.queue_echo(add) {

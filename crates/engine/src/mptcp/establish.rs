@@ -170,7 +170,7 @@ impl<P: Payload> Connection<P> {
     }
 
     //= RFC 8684 3.1-10
-    /// The peer showed with a DATA_ACK or ADD_ADDR that it has both keys.
+    /// The peer showed with a DATA_ACK or ADD_ADDR that it has both keys. At a client: what waits for that is done.
     #[cold]
     pub(super) fn on_confirmed(&mut self, now: Nanos) {
         self.handshake.confirm();
