@@ -55,7 +55,8 @@ fn placeholder(field: &Field) -> &'static str {
         Kind::Choice(_) => "WORD",
         Kind::File => "FILE",
         Kind::Socket => "ADDRESS:PORT",
-        Kind::Time | Kind::TimeWithSpread => "TIME",
+        Kind::Time | Kind::TimeWithin(..) | Kind::TimeWithSpread => "TIME",
+        Kind::Address => "ADDRESS",
         Kind::Bytes(..) | Kind::BytesOrNone(_) => "SIZE",
         Kind::Rate | Kind::Rates => "RATE",
         Kind::Integer(..) | Kind::Number(..) => "NUMBER",
@@ -70,8 +71,8 @@ fn argument(field: &'static Field, option: &'static str) -> Arg {
     if is_list {
         help.push_str("; repeat it for each");
     }
-    if let Kind::Choice(words) = field.kind {
-        help.push_str(&format!(": {}", words.join(", ")));
+    if let Some(bounds) = field.kind.bounds() {
+        help.push_str(&format!(": {bounds}"));
     }
     if !field.default.is_empty() {
         help.push_str(&format!(" [default: {}]", field.default));

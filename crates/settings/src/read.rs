@@ -430,9 +430,21 @@ impl Reader {
         }
     }
 
-    /// A time.
+    /// A time within its key's bounds.
     pub fn time(&mut self, table: &Table<'_>, key: &str) -> Option<u64> {
-        self.quantity(table.get(key)?, "20 ms", units::duration)
+        let kind = table.shape.field(key).kind;
+        let value = table.get(key)?;
+        let found = self.quantity(value, "20 ms", units::duration)?;
+        match kind {
+            Kind::TimeWithin(least, most) if !(least..=most).contains(&found) => {
+                let allowed = kind.bounds().unwrap_or_default();
+                let shown = self.source.text[value.span()].to_string();
+                let message = format!("`{key}` is out of range");
+                self.wrong(value.span(), message, format!("found {shown}"), format!("allowed: {allowed}"));
+                None
+            }
+            _ => Some(found),
+        }
     }
 
     /// A size within its key's bounds.

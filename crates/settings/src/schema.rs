@@ -69,10 +69,10 @@ fn kind(kind: &Kind) -> Value {
     let tagged =
         |shapes: &[Shape]| shapes.iter().map(|shape| object(shape, Some("kind"))).collect::<Vec<_>>();
     match kind {
-        Kind::Text | Kind::File => json!({ "type": "string" }),
+        Kind::Text | Kind::File | Kind::Address => json!({ "type": "string" }),
         Kind::Socket => json!({ "type": "string", "pattern": ":[0-9]+\\s*$", "examples": ["192.0.2.1:443"] }),
         Kind::Name => json!({ "type": "string", "minLength": 1, "maxLength": LONGEST_NAME }),
-        Kind::Time => quantity(&TIME.pattern(false), "20 ms", true),
+        Kind::Time | Kind::TimeWithin(..) => quantity(&TIME.pattern(false), "20 ms", true),
         Kind::TimeWithSpread => {
             let time = TIME.pattern(false);
             quantity(&format!(r"{time}(\s*(\+-|\+/-|±)\s*{time})?"), "20 ms +-5 ms", true)

@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+use crate::units::{short, write_bytes, write_duration};
+
 /// The kind of a value.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
@@ -16,6 +18,10 @@ pub enum Kind {
     Name,
     /// `"20 ms"`.
     Time,
+    /// The same, within these bounds, nanoseconds.
+    TimeWithin(u64, u64),
+    /// An IP address.
+    Address,
     /// `"20 ms"` or `"20 ms +-5 ms"`.
     TimeWithSpread,
     /// `"50 Mbit/s"`, or `"unlimited"`.
@@ -58,6 +64,22 @@ pub enum Kind {
     Any,
     /// An array of any values.
     Anys,
+}
+
+impl Kind {
+    /// What a value may be, where its kind says so: `1 to 64`.
+    pub fn bounds(&self) -> Option<String> {
+        let between = |least: String, most: String| Some(format!("{least} to {most}"));
+        match self {
+            Kind::Integer(least, most) => between(least.to_string(), most.to_string()),
+            Kind::Number(least, most) => between(short(*least), short(*most)),
+            Kind::Bytes(least, most) => between(write_bytes(*least), write_bytes(*most)),
+            Kind::BytesOrNone(most) => between("0".into(), write_bytes(*most)),
+            Kind::TimeWithin(least, most) => between(write_duration(*least), write_duration(*most)),
+            Kind::Choice(words) => Some(words.join(", ")),
+            _ => None,
+        }
+    }
 }
 
 /// One key: all that is said of a setting. The reader, the command line, the JSON Schema and the tables in the documentation are made

@@ -75,8 +75,8 @@ pub(super) const LISTENER: Shape = Shape {
         ).default("0"),
         key(
             "keep-alive",
-            Kind::Time,
-            "How long a client may be silent before it is probed; without an answer for as long its subflows are closed, and for as long again it may open others. At least 1 s",
+            Kind::TimeWithin(SECOND, 24 * 3600 * SECOND),
+            "How long a client may be silent before it is probed; without an answer for as long its subflows are closed, and for as long again it may open others",
         ).default("60 s"),
         key(
             "user-timeout",
@@ -145,7 +145,7 @@ fn connection(reader: &mut Reader, table: &Table<'_>, registries: &Registries) -
         }
     }
     connection.path_manager.subflows = reader.integer(table, "subflows").unwrap_or_default() as u8;
-    if let Some(silence) = reader.time(table, "keep-alive").map(|silence| silence.max(SECOND)) {
+    if let Some(silence) = reader.time(table, "keep-alive") {
         let keep_alive = &mut connection.tcp.keep_alive;
         (keep_alive.idle, keep_alive.probes) = (Some(silence), KEEP_ALIVE_PROBES);
         keep_alive.interval = silence / u64::from(KEEP_ALIVE_PROBES);

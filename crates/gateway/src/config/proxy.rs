@@ -102,7 +102,7 @@ pub(super) const PROXY: Shape = Shape {
         key(
             "gateway-ready",
             Kind::Integer(0, MOST_READY),
-            "Connections to the gateway that are kept ready for clients, at most 64",
+            "Connections to the gateway that are kept ready for clients",
         )
         .default("0"),
         key(
@@ -138,7 +138,7 @@ pub(super) const LINK: Shape = Shape {
         key("metered", Kind::Switch, "Its traffic costs: policies that save metered links avoid it")
             .default("false"),
         key("backup", Kind::Switch, "It is used while no other works").default("false"),
-        key("gateway", Kind::Socket, "Its next hop. Default: that of the interface's default route"),
+        key("gateway", Kind::Address, "Its next hop. Default: that of the interface's default route"),
         key(
             "price",
             Kind::Number(0.0, 1e12),
@@ -157,8 +157,11 @@ pub(super) const RULE: Shape = Shape {
     name: "rule",
     summary: "A policy for the connections that fit all of its conditions; the first rule that fits decides",
     fields: &[
-        required("policy", Kind::Text, "What follows: `redundant`, `save-metered over wlan0,wwan0`. On a command line `port=22 then redundant`")
-            .default("fastest"),
+        required(
+            "policy",
+            Kind::Text,
+            "What follows: `redundant`, `save-metered over wlan0,wwan0`. On a command line `port=22 then redundant`",
+        ),
         key("to", Kind::Texts, "Destinations: addresses, networks, names, `*.example.org`. Default: all"),
         key("port", Kind::Texts, "Ports: `22`, `5060-5061`. Default: all"),
         key(

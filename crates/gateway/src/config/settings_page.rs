@@ -12,19 +12,18 @@ them for.
 ";
 
 fn values(kind: &Kind) -> String {
-    match kind {
-        Kind::Integer(least, most) => format!("{least} to {most}"),
-        Kind::Choice(words) => words.join(", "),
-        Kind::Switch => "true, false".into(),
-        Kind::Time => "a time".into(),
-        Kind::Bytes(..) => "a size".into(),
-        Kind::Rate => "a rate".into(),
-        Kind::Number(..) => "a number".into(),
-        Kind::Texts => "a list".into(),
-        Kind::Socket => "address and port".into(),
-        Kind::File => "a file".into(),
-        _ => "a text".into(),
-    }
+    let what = match kind {
+        Kind::Text => "a text",
+        Kind::File => "a file",
+        Kind::Socket => "address and port",
+        Kind::Address => "an address",
+        Kind::Time => "a time",
+        Kind::Rate => "a rate",
+        Kind::Texts => "a list",
+        Kind::Switch => "true, false",
+        _ => return kind.bounds().unwrap_or_else(|| panic!("say what a value of {kind:?} is")),
+    };
+    what.into()
 }
 
 /// One table of a file, as a table of Markdown.

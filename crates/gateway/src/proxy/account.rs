@@ -1,4 +1,4 @@
-//! What links carry: their rates, and their quotas.
+//! Once a second: what links carry (rates, quotas), and what that means for open connections.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
