@@ -144,9 +144,9 @@ pub struct SubflowTotals {
     pub retransmitted: u64,
     /// Payload bytes acknowledged.
     pub bytes_acked: u64,
-    /// Payload bytes acknowledged when the last loss event was judged (OLIA's l1 counts from here).
+    /// Payload bytes acknowledged when the last loss event was judged; set after `ssthresh` was asked.
     pub bytes_acked_at_loss: u64,
-    /// Loss events (entries into Recovery or Loss, ECN reductions).
+    /// Reductions of the window: losses, repairs of a tail loss probe, ECN. An undo takes none back.
     pub loss_events: u32,
     /// Retransmission timeouts that fired.
     pub timeouts: u32,

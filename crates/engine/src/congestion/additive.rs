@@ -16,7 +16,7 @@
 
 use std::fmt::Debug;
 
-use super::subflows::PerSubflow;
+use super::siblings::PerSubflow;
 use super::{Ack, CongestionControl, LossCause, Subflows, half_window, slow_start};
 use crate::Nanos;
 use crate::congestion::AckCounting;

@@ -21,7 +21,7 @@
 //! Parameters: `least-ssthresh` (1 segment, with several subflows; 1 to 2).
 
 use super::additive::{AdditiveControl, AdditiveRule};
-use super::subflows::{counted, rate, rtt, window};
+use super::siblings::{counted, rate, rtt, window};
 use super::{ControlEntry, LossCause};
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Exception, Kernel, Parameter};

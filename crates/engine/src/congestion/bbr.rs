@@ -47,7 +47,7 @@ mod states;
 mod tests;
 mod transitions;
 
-use super::subflows::PerSubflow;
+use super::siblings::PerSubflow;
 use super::{Ack, CongestionControl, ControlEntry, LossCause, LostSegments, RateSample, Subflows};
 use crate::Nanos;
 use crate::metrics::SubflowMetrics;

@@ -19,7 +19,7 @@
 //! Parameters: none.
 
 use super::additive::{AdditiveControl, AdditiveRule};
-use super::subflows::{counted, window};
+use super::siblings::{counted, window};
 use super::{ControlEntry, LossCause};
 use crate::metrics::SubflowMetrics;
 use crate::registry::Exception;

@@ -50,7 +50,7 @@
 mod tests;
 
 use super::additive::ROUNDING;
-use super::subflows::PerSubflow;
+use super::siblings::PerSubflow;
 use super::{Ack, CongestionControl, ControlEntry, LossCause, Subflows, slow_start};
 use crate::congestion::AckCounting;
 use crate::metrics::{CaState, SubflowMetrics};

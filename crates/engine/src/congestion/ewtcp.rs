@@ -23,7 +23,7 @@
 
 use super::ControlEntry;
 use super::additive::{AdditiveControl, AdditiveRule};
-use super::subflows::{counted, window};
+use super::siblings::{counted, window};
 use crate::metrics::SubflowMetrics;
 use crate::registry::Parameter;
 

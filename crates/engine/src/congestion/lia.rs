@@ -22,7 +22,7 @@
 
 use super::ControlEntry;
 use super::additive::{AdditiveControl, AdditiveRule};
-use super::subflows::{counted, rate, rtt, window};
+use super::siblings::{counted, rate, rtt, window};
 use crate::metrics::SubflowMetrics;
 use crate::registry::Kernel;
 

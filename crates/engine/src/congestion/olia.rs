@@ -38,7 +38,7 @@
 //! subflows; 1 to 2; preset `linux`: 2), `steps` (0; 0 to 1048576; preset `linux`: 1024).
 
 use super::additive::{AdditiveControl, AdditiveRule};
-use super::subflows::{PerSubflow, counted, rate, rtt, window};
+use super::siblings::{PerSubflow, counted, rate, rtt, window};
 use super::{ControlEntry, LossCause, half_window};
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Exception, Kernel, Parameter, Preset, Values};

@@ -16,7 +16,7 @@
 //!
 //! Parameters: none.
 
-use super::subflows::PerSubflow;
+use super::siblings::PerSubflow;
 use super::{Ack, CongestionControl, ControlEntry, LossCause, Subflows, half_window, slow_start};
 use crate::Nanos;
 use crate::congestion::AckCounting;

@@ -24,7 +24,7 @@
 
 use super::ControlEntry;
 use super::additive::{AdditiveControl, AdditiveRule};
-use super::subflows::{counted, rate, rtt};
+use super::siblings::{counted, rate, rtt};
 use crate::metrics::SubflowMetrics;
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {

@@ -30,7 +30,7 @@
 //! `every-other` (true: slow start grows in every other round trip; preset `linux`: false).
 
 use super::delay::{Delay, Round, RoundTrip};
-use super::subflows::PerSubflow;
+use super::siblings::PerSubflow;
 use super::{Ack, CongestionControl, ControlEntry, LossCause, Subflows, half_window, slow_start};
 use crate::Nanos;
 use crate::metrics::SubflowMetrics;

@@ -31,7 +31,7 @@ use std::marker::PhantomData;
 
 use super::additive::{AdditiveControl, AdditiveRule};
 use super::delay::{Delay, Round};
-use super::subflows::{PerSubflow, window};
+use super::siblings::{PerSubflow, window};
 use super::vegas::queued;
 use super::{Ack, ControlEntry, LossCause, half_window};
 use crate::metrics::SubflowMetrics;

@@ -28,7 +28,7 @@
 //! Parameters: `total-alpha` (10 segments; 2 to 1000), `gamma` (1 segment; 0 to 1000), `drain` (true).
 
 use super::delay::{Delay, Round};
-use super::subflows::{PerSubflow, counted};
+use super::siblings::{PerSubflow, counted};
 use super::vegas::{grow, leave_slow_start, queued, shrink};
 use super::{Ack, CongestionControl, ControlEntry, LossCause, Subflows, half_window, slow_start};
 use crate::metrics::SubflowMetrics;
