@@ -327,7 +327,8 @@ pub struct PathManagerConfig {
     pub add_addr_accepted: u8,
     /// Our addresses.
     pub endpoints: Vec<LocalEndpoint>,
-    /// How long a connection that has lost its last subflow waits for another (`net.mptcp.close_timeout`, 60
+    /// How long a connection that has lost its last subflow waits for another, and one that the application has closed, for the peer's
+    /// DATA_FIN, FIN, or DATA_ACK (`net.mptcp.close_timeout`, `net.ipv4.tcp_fin_timeout`; 60
     /// s).
     pub close_timeout: Nanos,
     /// Send the SYNs of joins with the third ACK of the connection, not after the peer's first DSS as Linux

@@ -44,7 +44,6 @@ impl Driver {
         if state.endpoint.poll_timeout().is_some_and(|due| due <= now) {
             state.endpoint.on_timeout(now);
         }
-        state.reap_orphans(now);
         more |= state.transmit_and_notify(now);
         let deadline = state.next_deadline();
         // A timer that is set too early is cheaper than one that is set anew with each segment.

@@ -3,7 +3,6 @@
 //! Streams call the engine themselves, under the shard's lock, and send what follows from it; the shard's driver receives and
 //! keeps the time. So a write that fits the windows is on the device when it returns.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use ropewalk_engine::endpoint::{ConnectionConfig, ConnectionId, Endpoint};
 use ropewalk_engine::mptcp::{CloseReason, Event};
-use ropewalk_engine::{Nanos, PathCache, PathId, SECOND};
+use ropewalk_engine::{Nanos, PathCache, PathId};
 use ropewalk_os::entropy::OsEntropy;
 use ropewalk_os::tun::BUFFER;
 use ropewalk_wire::pool::Pool;
@@ -31,9 +30,6 @@ const BATCH: usize = 32;
 const TRANSMITS: usize = 64;
 /// Most segments of a super-segment: 64 KiB of 1424 bytes, rounded down.
 pub(crate) const SUPER: u32 = 44;
-/// How long a peer may keep a connection open whose stream was dropped and whose data is acknowledged
-/// (`tcp_fin_timeout`).
-const ORPHAN_TIMEOUT: Nanos = 60 * SECOND;
 
 pub(crate) type TokioEndpoint = Endpoint<Bytes, OsEntropy>;
 
@@ -82,8 +78,6 @@ pub(crate) struct State {
     packets: Packets,
     /// Memory for what streams write.
     pub copies: Pool,
-    /// Connections without a stream, in the order in which they are given up.
-    orphans: VecDeque<(Nanos, ConnectionId)>,
     /// When the driver wakes by itself.
     pub armed: Nanos,
     pub handovers: Vec<Handover>,
@@ -131,7 +125,6 @@ impl Shard {
                 segment: Segment::blank(),
                 packets: Packets::default(),
                 copies: Pool::new(4 * BUFFER),
-                orphans: VecDeque::new(),
                 armed: Nanos::MAX,
                 handovers: Vec::new(),
                 wakers: Vec::new(),
@@ -246,8 +239,7 @@ impl State {
 
     /// The next time at which the driver has something to do.
     pub fn next_deadline(&mut self) -> Nanos {
-        let orphan = self.orphans.front().map_or(Nanos::MAX, |(at, _)| *at);
-        self.endpoint.poll_timeout().unwrap_or(Nanos::MAX).min(orphan)
+        self.endpoint.poll_timeout().unwrap_or(Nanos::MAX)
     }
 
     pub fn on_segment(&mut self, now: Nanos, path: PathId, mut segment: Segment<Bytes>) {
@@ -492,9 +484,10 @@ impl State {
         }
         self.endpoint.close(now, id);
         self.transmit_and_notify(now);
-        if self.endpoint.connection(id).is_some() {
-            self.orphans.push_back((now + ORPHAN_TIMEOUT, id));
-        } else if let Some(entry) = self.entries.remove(id) {
+        // One that its peer keeps open ends by itself (`close_timeout`).
+        if self.endpoint.connection(id).is_none()
+            && let Some(entry) = self.entries.remove(id)
+        {
             self.forget(entry);
         }
     }
@@ -503,26 +496,6 @@ impl State {
     pub fn abort(&mut self, now: Nanos, id: ConnectionId) {
         self.endpoint.abort(now, id);
         self.on_end(id, End::Lost(CloseReason::Aborted));
-    }
-
-    /// Gives up connections that have no stream and wait for nothing but their peer.
-    pub fn reap_orphans(&mut self, now: Nanos) {
-        while let Some((at, id)) = self.orphans.front().copied() {
-            let Some(connection) = self.endpoint.connection(id) else {
-                self.orphans.pop_front();
-                continue;
-            };
-            if at > now {
-                break;
-            }
-            self.orphans.pop_front();
-            if connection.data_una() < connection.stats(now).bytes_written {
-                // What was written is still on its way: retransmission timeouts decide.
-                self.orphans.push_back((now + ORPHAN_TIMEOUT, id));
-            } else {
-                self.abort(now, id);
-            }
-        }
     }
 }
 

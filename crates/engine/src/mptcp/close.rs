@@ -45,6 +45,43 @@ impl<P: Payload> Connection<P> {
             return;
         }
         self.shutdown(now);
+        if self.closing.is_terminated() {
+            return;
+        }
+        self.deadlines.set(Deadline::Orphan, now + self.config.path_manager.close_timeout);
+    }
+
+    /// Whether the peer has acknowledged all that was written, and the end of it.
+    fn is_our_side_acknowledged(&self) -> bool {
+        if self.handshake.is_multipath() {
+            return self.send.fin_acked();
+        }
+        let state = self.subflows.iter().next().map(|subflow| subflow.tcp.state());
+        self.send.closed() && matches!(state, Some(State::FinWait2 | State::TimeWait | State::Closed))
+    }
+
+    /// The application has closed the connection, and nobody would notice any more if the peer never closes its side. In
+    /// FIN-WAIT-2 a connection is forgotten after a minute, as in Linux (`tcp_fin_timeout`); so is one whose DATA_FIN is never
+    /// acknowledged (`net.mptcp.close_timeout`). While anything else is unacknowledged, retransmission timeouts decide.
+    #[cold]
+    pub(super) fn on_orphan_timeout(&mut self, now: Nanos) {
+        if self.closing.is_terminated() {
+            return;
+        }
+        let is_multipath = self.handshake.is_multipath();
+        let is_under_way = self.send.una() < self.send.written();
+        if is_under_way || !is_multipath && !self.is_our_side_acknowledged() {
+            self.deadlines.set(Deadline::Orphan, now + self.config.path_manager.close_timeout);
+            return;
+        }
+        if is_multipath {
+            self.subflows.abort_with_fastclose(self.handshake.has_remote_key());
+        } else {
+            // Linux says nothing either: what still comes is answered with RST.
+            self.subflows.forget_all();
+        }
+        self.may_transmit = true;
+        self.die(CloseReason::CloseTimeout);
     }
 
     /// Throws the connection away: MP_FASTCLOSE and RST (RFC 8684 3.5), RST in plain TCP.
@@ -55,12 +92,14 @@ impl<P: Payload> Connection<P> {
         self.send.clear();
         self.receive.clear();
         self.path_manager.forget_joins();
+        self.deadlines.stop(Deadline::Orphan);
         self.closing.end(CloseReason::Aborted);
         self.may_transmit = true;
     }
 
     #[cold]
     pub(crate) fn die(&mut self, reason: CloseReason) {
+        self.deadlines.stop(Deadline::Orphan);
         if self.closing.end(reason) {
             self.send.clear();
             self.receive.drop_out_of_order();
@@ -99,6 +138,10 @@ impl<P: Payload> Connection<P> {
             subflow.tcp.close();
             self.may_transmit = true;
         }
+        let is_orphan = self.closing.is_abandoned() && !self.closing.is_terminated();
+        if is_orphan && self.is_our_side_acknowledged() && self.closing.half_close() {
+            self.deadlines.set(Deadline::Orphan, now + self.config.path_manager.close_timeout);
+        }
         let done = self.subflows.all_closed() && !self.subflows.is_empty();
         if done && self.send.closed() && self.receive.finished() {
             self.finish();
@@ -107,6 +150,7 @@ impl<P: Payload> Connection<P> {
 
     #[cold]
     pub(super) fn finish(&mut self) {
+        self.deadlines.stop(Deadline::Orphan);
         if self.closing.end(CloseReason::Closed) {
             self.events.push(Event::Closed);
             // Frees unused memory: a busy server often has several times more connections in TIME-WAIT than

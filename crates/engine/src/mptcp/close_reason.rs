@@ -76,8 +76,8 @@ pub enum Interference {
     /// Data came without a mapping.
     #[error("data without a mapping")]
     NoMapping,
-    /// An infinite mapping came where there were several subflows.
-    #[error("an infinite mapping among several subflows")]
+    /// An infinite mapping came where there were several subflows, or doesn't continue the stream.
+    #[error("an infinite mapping among several subflows, or one that doesn't continue the stream")]
     InfiniteMapping,
     /// After a fallback the peer repeated data of the stream as new data of its subflow.
     #[error("a mapping that contradicts the fallback")]
@@ -153,6 +153,9 @@ pub enum CloseReason {
     /// [`PathManagerConfig::close_timeout`](crate::config::PathManagerConfig::close_timeout).
     #[error("no subflow for too long")]
     NoSubflow,
+    /// The application had closed the connection, and the peer didn't close its side, or acknowledge our DATA_FIN, for as long.
+    #[error("the peer didn't close its side")]
+    CloseTimeout,
     /// A middlebox changed data or options. The subflow was reset with MP_TCPRST's code 6.
     #[error("{0}")]
     Middlebox(Interference),
@@ -194,7 +197,8 @@ impl CloseReason {
             | CloseReason::TimedOut
             | CloseReason::KeepAliveTimeout
             | CloseReason::UserTimeout
-            | CloseReason::NoSubflow => io::ErrorKind::TimedOut,
+            | CloseReason::NoSubflow
+            | CloseReason::CloseTimeout => io::ErrorKind::TimedOut,
             CloseReason::Closed => io::ErrorKind::NotConnected,
             CloseReason::Aborted | CloseReason::PathRemoved => io::ErrorKind::ConnectionAborted,
             CloseReason::ResetByPeer(_)

@@ -11,6 +11,8 @@ pub(crate) struct Closing {
     reason: Option<CloseReason>,
     /// The application closed it and reads no more.
     abandoned: bool,
+    /// The peer has acknowledged the end of our side.
+    half_closed: bool,
 }
 
 impl Closing {
@@ -29,6 +31,11 @@ impl Closing {
     /// The application reads no more.
     pub fn abandon(&mut self) {
         self.abandoned = true;
+    }
+
+    /// The peer has acknowledged the end of our side. Returns false if it had before.
+    pub fn half_close(&mut self) -> bool {
+        !std::mem::replace(&mut self.half_closed, true)
     }
 
     /// It ends. Returns false if it was over: then the first reason stays.

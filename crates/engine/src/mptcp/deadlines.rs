@@ -19,11 +19,13 @@ pub(crate) enum Deadline {
     User,
     /// What a cork holds back goes.
     Cork,
+    /// The application has closed the connection, and the peer hasn't closed its side for long.
+    Orphan,
 }
 
 /// When each comes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Deadlines([Option<Nanos>; 6]);
+pub(crate) struct Deadlines([Option<Nanos>; 7]);
 
 impl Deadlines {
     /// When it comes; `None`: it isn't set.

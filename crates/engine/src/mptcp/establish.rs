@@ -240,11 +240,12 @@ impl<P: Payload> Connection<P> {
 
     /// Keeps a segment with a DSS that came before the one that completes the handshake with both keys, if
     /// its ACK shows that its sender got our SYN/ACK, so that an attacker who guesses can't use up memory.
-    /// Returns false if it isn't such a segment.
+    /// Returns false if it isn't such a segment. Data whose DSS has no mapping overtook nothing: Linux's client
+    /// sends it without its keys if it had a TCP Fast Open cookie for our address, and falls back (RFC 8684 3.7).
     #[inline]
     pub(super) fn keep_early_data(&mut self, now: Nanos, index: usize, segment: &Segment<P>) -> bool {
         let lacks_keys = self.handshake.is_negotiating()
-            && segment.dss.is_some()
+            && segment.dss.is_some_and(|dss| dss.mapping.is_some() || segment.payload.is_empty())
             && segment.rare.as_deref().is_none_or(|rare| rare.mp_capable.is_none());
         if !lacks_keys {
             return false;

@@ -168,8 +168,16 @@ impl<P: Payload> Connection<P> {
         let Some(subflow) = self.subflows.get_mut(index) else { return };
         let position = Seq(mapping.ssn).unfold(subflow.tcp.rcv_nxt());
         let base = position.wrapping_sub(offset);
+        let untaken = subflow.tcp.first_untaken();
         let fallback = subflow.fallback_mut();
         let failed = fallback.held();
+        // Each byte of the subflow is the next byte of the stream from here on: what comes next can't lie before the stream's
+        // beginning, nor beyond a gap that nothing will fill.
+        let continues = base <= untaken && untaken - base <= self.receive.next();
+        if failed.is_none() && !continues {
+            self.refuse(now, index, CloseReason::Middlebox(Interference::InfiniteMapping));
+            return;
+        }
         if failed.is_some_and(|failing| !failing.is_mapped_by(offset, base)) {
             self.give_up_failing(now, index);
             return;

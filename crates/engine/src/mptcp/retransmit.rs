@@ -33,7 +33,9 @@ impl<P: Payload> Sending<'_, P> {
 
     /// Everything up to `acked` is acknowledged. `window`: relative to it, if it is news.
     pub fn on_data_ack(&mut self, now: Nanos, acked: u64, window: Option<u64>) -> DataAcked {
-        let mut outcome = DataAcked::default();
+        // What the subflow was given waits for its window; when that opens, the rest follows at once.
+        let reopens = window.is_some() && self.handshake.is_plain() && self.send.is_window_taken_back();
+        let mut outcome = DataAcked { wakes: reopens, fin: false };
         if let Some(window) = window
             && self.send.on_window(acked, window)
         {

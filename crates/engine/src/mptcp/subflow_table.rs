@@ -404,6 +404,11 @@ impl<P: Payload> SubflowTable<P> {
         self.iter_mut().for_each(|subflow| subflow.tcp.abort());
     }
 
+    /// Ends each without a word.
+    pub fn forget_all(&mut self) {
+        self.iter_mut().for_each(|subflow| subflow.tcp.become_closed());
+    }
+
     /// Sends a RST on each, with MP_FASTCLOSE on the first that does (RFC 8684 3.5), and counts them as
     /// closed.
     pub fn abort_with_fastclose(&mut self, multipath: bool) {

@@ -71,6 +71,9 @@ impl<P: Payload> Connection<P> {
             self.may_transmit = true;
             self.die(CloseReason::UserTimeout);
         }
+        if self.deadlines.take_due(now, Deadline::Orphan) {
+            self.on_orphan_timeout(now);
+        }
         if self.deadlines.take_due(now, Deadline::Linger) {
             self.subflows.abort_all();
             self.may_transmit = true;

@@ -6,10 +6,7 @@ use super::context::{Context, Outcome, State};
 use super::receiver::Mapping;
 use super::tcb::Tcb;
 use super::timer::Timer;
-use crate::{MILLISECOND, SECOND};
-
-/// After this long the peer's clock may have wrapped: PAWS doesn't count (RFC 7323 5.5).
-const PAWS_IDLE: u64 = 24 * 24 * 3600 * SECOND;
+use crate::MILLISECOND;
 
 impl<P: Payload> Tcb<P> {
     /// A segment for this four-tuple arrived; adds to `outcome` what happened. Its payload is taken out if it
@@ -138,10 +135,7 @@ impl<P: Payload> Tcb<P> {
     fn is_stale(&self, cx: &Context<'_>, segment: &Segment<P>, position: u64) -> bool {
         //= RFC 7323 5.5-a
         let age = self.receiver.timestamp_age(segment);
-        if age == 0
-            || segment.flags.contains(Flags::RST)
-            || cx.now >= self.receiver.ts_recent_at() + PAWS_IDLE
-        {
+        if age == 0 || segment.flags.contains(Flags::RST) || self.receiver.is_ts_recent_outdated(cx.now) {
             return false;
         }
         let overtaken = segment.sequence_len() == 0

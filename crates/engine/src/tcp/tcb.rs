@@ -86,6 +86,11 @@ impl<P: Payload> Tcb<P> {
         self.receiver.next_in_order()
     }
 
+    /// The position of the first byte that wasn't taken by [`next_in_order`](Self::next_in_order).
+    pub(crate) fn first_untaken(&self) -> u64 {
+        self.receiver.first_untaken()
+    }
+
     /// The earliest deadline. Changes with every call of another method.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Nanos> {

@@ -79,6 +79,11 @@ impl<P: Payload> SendSide<P> {
         was_full
     }
 
+    /// Whether the peer has taken its window back, to less than what subflows were given.
+    pub fn is_window_taken_back(&self) -> bool {
+        self.una + self.peer_window < self.assigned_end
+    }
+
     /// The window of the handshake: it counts until the first DATA_ACK.
     pub fn start_window(&mut self, window: u64) {
         self.peer_window = window;

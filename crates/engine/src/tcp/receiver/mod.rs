@@ -9,17 +9,22 @@ mod mapping;
 mod reassembly;
 mod rtt;
 mod segment_ring;
+mod ts_clock;
 
 use ropewalk_wire::{Flags, Payload, Segment, Seq};
 
 use super::common::Common;
 use super::context::Context;
-use crate::Nanos;
+use crate::{Nanos, SECOND};
 use ack_limit::AckLimit;
 use delayed_ack::DelayedAck;
 pub(crate) use mapping::Mapping;
 use reassembly::{InOrder, ReassemblyQueue};
 use rtt::ReceiveRtt;
+use ts_clock::TsClock;
+
+/// After this long nothing is compared with TS.Recent, whatever the peer's clock (RFC 7323 5.5).
+const PAWS_IDLE: Nanos = 24 * 24 * 3600 * SECOND;
 
 /// State of the receiver. Hot fields come first: with thousands of connections each cache line is a miss.
 #[derive(Debug)]
@@ -47,6 +52,8 @@ pub(super) struct Receiver<P> {
     reassembly: ReassemblyQueue<P>,
     in_order: InOrder<P>,
     limit: AckLimit,
+    /// What is known of the peer's timestamp clock.
+    ts_clock: TsClock,
 }
 
 impl<P: Payload> Receiver<P> {
@@ -59,6 +66,7 @@ impl<P: Payload> Receiver<P> {
             ack_now: false,
             ece_pending: false,
             ts_recent_at: now,
+            ts_clock: TsClock::default(),
             advertised_window: 0,
             delayed_ack: DelayedAck::default(),
             rtt: ReceiveRtt::default(),
@@ -100,6 +108,11 @@ impl<P: Payload> Receiver<P> {
     #[inline]
     pub fn next_in_order(&mut self) -> Option<(u64, P, Mapping)> {
         self.in_order.pop_front()
+    }
+
+    /// The position of the first byte that wasn't taken.
+    pub fn first_untaken(&self) -> u64 {
+        self.in_order.front().map_or(self.rcv_nxt, |(position, ..)| *position)
     }
 
     /// The part of header prediction that concerns the receiver: in the window, with a timestamp that isn't
@@ -158,11 +171,26 @@ impl<P: Payload> Receiver<P> {
         if let Some(stamp) = segment.timestamps
             && (PREDICTED || common.negotiated.timestamps)
             && position <= self.last_ack_sent
-            && (PREDICTED || stamp.value.wrapping_sub(self.ts_recent) as i32 >= 0)
+            && (PREDICTED
+                || stamp.value.wrapping_sub(self.ts_recent) as i32 >= 0
+                || self.is_ts_recent_outdated(now))
         {
             self.ts_recent = stamp.value;
             self.ts_recent_at = now;
+            if !PREDICTED {
+                self.ts_clock.see(now, stamp.value);
+            }
         }
+    }
+
+    //= RFC 7323 5.5-a
+    /// Whether the peer's clock may have passed half of its range since TS.Recent was set: then nothing is older than it. After
+    /// 24 days it may at 1000 ticks per second, after 36 minutes at Linux's fastest (`tcp_usec_ts`).
+    #[cold]
+    pub fn is_ts_recent_outdated(&self, now: Nanos) -> bool {
+        let ticks = self.ts_clock.ticks_per_second(self.ts_recent, self.ts_recent_at);
+        let limit = PAWS_IDLE.min((1 << 31) * SECOND / ticks);
+        now.saturating_sub(self.ts_recent_at) >= limit
     }
 
     /// Sets TS.Recent, whatever it was (Linux's `tcp_replace_ts_recent`).
@@ -170,6 +198,7 @@ impl<P: Payload> Receiver<P> {
         if let Some(stamp) = segment.timestamps {
             self.ts_recent = stamp.value;
             self.ts_recent_at = now;
+            self.ts_clock.see(now, stamp.value);
         }
     }
 
@@ -178,11 +207,6 @@ impl<P: Payload> Receiver<P> {
     pub fn timestamp_age(&self, segment: &Segment<P>) -> u32 {
         let age = segment.timestamps.map_or(0, |stamp| self.ts_recent.wrapping_sub(stamp.value) as i32);
         age.max(0) as u32
-    }
-
-    /// When TS.Recent was set.
-    pub fn ts_recent_at(&self) -> Nanos {
-        self.ts_recent_at
     }
 
     /// TS.Recent.
