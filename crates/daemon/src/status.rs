@@ -104,10 +104,11 @@ fn show_paths(state: &Value) -> Vec<String> {
     let draining = if state["draining"] == true { ", draining" } else { "" };
     let number = |key: &str| text(&state[key]);
     lines.push(format!(
-        "connections: {}{draining}; accepted {}, refused {}, server unreachable {}, lost by client {}, by server {}",
+        "connections: {}{draining}; accepted {}, refused {}, without progress when memory was short {}, server unreachable {}, lost by client {}, by server {}",
         number("connections_open"),
         number("connections_accepted"),
         number("connections_refused"),
+        number("connections_evicted"),
         number("connections_unreachable"),
         number("connections_client_lost"),
         number("connections_backend_lost"),

@@ -53,7 +53,7 @@ const GATEWAY: Shape = Shape {
         key(
             "memory",
             Kind::Bytes(1 << 20, 1 << 40),
-            "While buffers have grown beyond it, new connections are reset",
+            "While connections hold more, those that make no progress are reset; if none stalls, new ones",
         )
         .default("1 GiB")
         .restart(),

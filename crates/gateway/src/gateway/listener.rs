@@ -145,6 +145,7 @@ fn flow(listener: &Listener, stream: Arc<MptcpStream>, to: Option<SocketAddr>) -
         uploaded: AtomicU64::new(0),
         downloaded: AtomicU64::new(0),
         since: Instant::now(),
+        progress: std::sync::Mutex::new((0, Instant::now())),
     }
 }
 

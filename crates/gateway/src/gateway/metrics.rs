@@ -21,6 +21,11 @@ pub(super) fn text(state: &State) -> String {
             &counters.refused,
         ),
         (
+            "ropewalk_gateway_evicted_total",
+            "Connections without progress that were reset because memory was short.",
+            &counters.evicted,
+        ),
+        (
             "ropewalk_gateway_unreachable_total",
             "Connections whose server couldn't be reached.",
             &counters.unreachable,

@@ -1,6 +1,7 @@
 //! The gateway: accepts with the engine, forwards to TCP servers.
 
 mod listener;
+mod memory;
 mod metrics;
 mod proxy_protocol;
 mod snapshot;
@@ -108,7 +109,7 @@ pub struct Settings {
     pub endpoint: EndpointConfig,
     /// How long connections may go on after SIGTERM.
     pub drain: Duration,
-    /// While connections take more than so many bytes, new ones are reset.
+    /// While connections take more than so many bytes, those that make no progress are reset; without any, new ones.
     pub memory: u64,
     /// The socket of [`crate::status`].
     pub status: Location,
@@ -162,6 +163,20 @@ pub struct ForwardedConnection {
     pub downloaded: AtomicU64,
     /// When it was accepted.
     pub since: Instant,
+    /// Bytes both ways when they were last seen to have grown, and when that was.
+    progress: Mutex<(u64, Instant)>,
+}
+
+impl ForwardedConnection {
+    /// For how long nothing has moved, as often as it is asked.
+    fn stalled(&self, now: Instant) -> Duration {
+        let moved = self.uploaded.load(Ordering::Relaxed) + self.downloaded.load(Ordering::Relaxed);
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        if moved > progress.0 {
+            *progress = (moved, now);
+        }
+        now.duration_since(progress.1)
+    }
 }
 
 /// What happened since the start.
@@ -173,6 +188,8 @@ pub struct Counters {
     pub refused: AtomicU64,
     /// Connections whose server couldn't be reached.
     pub unreachable: AtomicU64,
+    /// Connections reset because memory was short and they had made no progress for longest.
+    pub evicted: AtomicU64,
     /// Connections that clients lost.
     pub client_lost: AtomicU64,
     /// Connections that servers reset.
@@ -287,7 +304,7 @@ async fn serve(
     let state = Arc::new(State::new(network, installed.plan().clone()));
     let mut listeners = Listeners { installed, running: Vec::new() };
     let mut helpers = JoinSet::new();
-    helpers.spawn(watch_memory(Arc::clone(&state), settings.memory));
+    helpers.spawn(memory::watch(Arc::clone(&state), settings.memory));
     if let Some(socket) = settings.status.bind()? {
         let state = Arc::clone(&state);
         helpers.spawn(socket.serve(move |word| snapshot(Arc::clone(&state), ropewalk_status::before(&word))));
@@ -458,30 +475,6 @@ impl Listeners {
     async fn stop(&mut self) {
         for (_, running) in self.running.drain(..) {
             running.stop().await;
-        }
-    }
-}
-
-/// What a connection takes without data: measured with two subflows, both ends' tasks included.
-const IDLE_CONNECTION: u64 = 24 << 10;
-
-/// Memory that a connection takes now: its data that isn't acknowledged, not read, or out of order.
-fn memory_of(stream: &MptcpStream) -> u64 {
-    let held = stream.info().map_or(0, |info| {
-        let connection = &info.connection;
-        connection.write_seq.saturating_sub(connection.snd_una) + connection.ofo_bytes
-    });
-    IDLE_CONNECTION + held + stream.readable_bytes()
-}
-
-/// Notes whether connections take more than a limit.
-async fn watch_memory(state: Arc<State>, limit: u64) {
-    loop {
-        tokio::time::sleep(Duration::from_millis(250)).await;
-        let used: u64 = state.flows().iter().map(|(_, flow)| memory_of(&flow.stream)).sum();
-        let is_over = used > limit;
-        if state.over_memory.swap(is_over, Ordering::Relaxed) != is_over && is_over {
-            tracing::warn!(target: "ropewalk::gateway", used, limit, "connections take more than the limit: new ones are reset");
         }
     }
 }
