@@ -72,7 +72,7 @@ function facts() {
 function again() {
   if (!doc.asked) return null;
   const link = h('a', { href: 'playground.html' }, 'Change something and run again');
-  toAddress(doc.asked).then((address) => { link.href = `playground.html#${address}`; });
+  toAddress(doc.asked).then((address) => { link.href = `playground.html#${address}`; }, () => { /* this browser can't compress: the page opens with its own example */ });
   return h('p', { class: 'tools' }, link, ...prose(': in `playground.html` beside this page, which `ropewalk playground` writes.'));
 }
 

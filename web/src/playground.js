@@ -60,6 +60,7 @@ function playgroundPage() {
       refuse(errors);
       stop.disabled = true;
       status.textContent = 'Not run: see above.';
+      place.dataset.state = 'refused';
     },
     begun: (summary) => {
       refuse([]);
@@ -69,8 +70,11 @@ function playgroundPage() {
       delete times.decided;
     },
     answer: (answered, isFinal) => {
+      // Before every candidate has one run there is nothing to say.
+      if (!isFinal && !answered.rankings.length) return;
       show(answered, isFinal);
-      if (!isFinal) return;
+      // Another question may be about to be asked.
+      if (!isFinal || timer) return;
       times.decided ??= performance.now();
       place.dataset.state = doc.ropes.length || !doc.rankings.length ? 'traced' : 'decided';
     },
@@ -88,8 +92,9 @@ function playgroundPage() {
   };
   const changed = (asked) => {
     clearTimeout(timer);
+    place.dataset.state = 'running';
     timer = setTimeout(async () => {
-      place.dataset.state = 'running';
+      timer = 0;
       laboratory?.compare(asked);
       const address = await toAddress(asked);
       // A page from a file may not be allowed to.
