@@ -163,7 +163,7 @@ test('a trace of 2 GB is refused in words', { skip }, async () => {
 
 test('a report opens the playground with its question', { skip }, async () => {
   const page = await browser.newPage();
-  await page.goto(pathToFileURL(`${process.env.PAGES}/small.html`).href);
+  await page.goto(pathToFileURL(`${process.env.PAGES}/again.html`).href);
   await page.waitForFunction(() => /#./.test(document.querySelector('#origin a')?.href));
   await page.locator('#origin a').click();
   await page.waitForURL(/playground\.html#/);
