@@ -56,8 +56,9 @@ class Hand {
 /** How long a worker is busy with one batch of runs, ms: long enough that messages cost nothing, short enough to show progress. */
 const BATCH_MS = 40;
 
-/** How often the answer is drawn while runs are made, ms. */
+/** How often the answer is drawn while runs are made, ms; and at most this share of the time, since the cores have runs to make. */
 const LOOK_MS = 350;
+const LOOK_SHARE = 0.05;
 
 /**
  * Compares what it is asked. `hear` is told: `refused(errors)`, `begun(summary)`, `answer(document, isFinal)`, `progress(share, state)`
@@ -79,7 +80,7 @@ class Laboratory {
   }
 
   async compare(asked) {
-    const turn = { asked, waiting: [], batch: 1, stopped: false, ended: false, share: 0, looked: 0, fresh: false };
+    const turn = { asked, waiting: [], batch: 1, stopped: false, ended: false, share: 0, looked: 0, pause: LOOK_MS, fresh: false };
     this.turn = turn;
     for (const hand of [this.judge, ...this.runners]) if (hand.isBusy) hand.restart();
     try {
@@ -140,13 +141,15 @@ class Laboratory {
 
   /** Draws what is known, now and then. */
   async look(turn) {
-    if (!turn.fresh || turn.looking || performance.now() - turn.looked < LOOK_MS) return;
+    if (!turn.fresh || turn.looking || performance.now() - turn.looked < turn.pause) return;
     Object.assign(turn, { fresh: false, looking: true });
+    const began = performance.now();
     const answer = await this.judge.ask({ call: 'look' });
     turn.looking = false;
     if (turn !== this.turn || turn.ended) return;
     this.hear.answer(answer, false);
     turn.looked = performance.now();
+    turn.pause = Math.max(LOOK_MS, (turn.looked - began) / LOOK_SHARE);
     this.tell(turn);
   }
 
