@@ -38,6 +38,11 @@ pub struct TcpConfig {
     pub delayed_ack: Nanos,
     /// ACKs sent at once at a connection's start (Linux's quick-ACK mode).
     pub quick_acks: u32,
+    /// When ACKs leave, as in MPTCP 0.8x and 0.9x. An ACK for more than a segment leaves at once only if the
+    /// window that it offers isn't smaller than the last; otherwise it is delayed, until the application reads
+    /// (`__tcp_ack_snd_check`, `mptcp_cleanup_rbuf`): what is out of order at connection level makes it
+    /// smaller. And a full segment with PSH isn't acknowledged once all is read (Linux until 6.6).
+    pub old_acks: bool,
     /// Largest first receive window, segments (Linux until 4.19: `tcp_default_init_rwnd`). Each segment that
     /// arrives on any subflow then opens the window by two more, half of a buffer's memory is window, and a
     /// subflow that joins adds its own first window and buffer (`mptcp_init_buffer_space` of MPTCP 0.89). 0:
@@ -108,6 +113,9 @@ pub struct RtoConfig {
 pub struct RecoveryConfig {
     /// How losses are found with SACK.
     pub loss_detection: LossDetection,
+    /// In recovery with nothing new to send, holes below the highest SACK that aren't marked as lost are
+    /// retransmitted too (RFC 6675 4, NextSeg rule 3; Linux until 4.10's `tcp_can_forward_retransmit`).
+    pub forward_retransmit: bool,
     /// Early retransmit (RFC 5827), delayed by a quarter of the round-trip time; with
     /// [`LossDetection::DuplicateAcks`] only.
     pub early_retransmit: bool,
@@ -177,6 +185,7 @@ impl Default for TcpConfig {
             nagle: false,
             delayed_ack: 40 * MILLISECOND,
             quick_acks: 16,
+            old_acks: false,
             initial_receive_window: 0,
             cwnd: CwndConfig::default(),
             rto: RtoConfig::default(),
@@ -214,6 +223,7 @@ impl Default for RecoveryConfig {
     fn default() -> Self {
         RecoveryConfig {
             loss_detection: LossDetection::Rack,
+            forward_retransmit: false,
             early_retransmit: false,
             tail_loss_probe: true,
             undo: true,
@@ -372,6 +382,19 @@ pub struct ConnectionConfig {
     pub send_tuning: SendTuning,
     /// Connection-level receive buffer.
     pub receive_buffer: BufferConfig,
+    /// A segment's DATA_ACK counts, and lets new data be scheduled, before its subflow's acknowledgement: the
+    /// subflow looks as full as before it (`mptcp_handle_options` of MPTCP 0.8x and 0.9x). Otherwise both
+    /// count before anything is scheduled.
+    pub data_ack_first: bool,
+    /// With `data_ack_first`: new data then also needs room in the subflow's own window, which is that of before
+    /// the segment (`mptcp_is_available` of MPTCP 0.8x).
+    pub subflow_windows: bool,
+    /// DSNs on data have 32 bits (MPTCP 0.8x and 0.9x), which leaves 8 bytes more to each segment. RFC 8684
+    /// 3.3.1 recommends 64.
+    pub short_dsn: bool,
+    /// New data needs a whole segment's room in the peer's window (`tcp_snd_wnd_test` of MPTCP 0.8x and
+    /// 0.9x). Otherwise what fits is sent.
+    pub whole_segments: bool,
     /// When the receive buffer may grow.
     pub receive_tuning: ReceiveTuning,
     /// The packet scheduler.
@@ -396,11 +419,6 @@ pub struct ConnectionConfig {
     pub receive_segment_memory: u32,
 }
 
-/// Payload of a full segment for [`ConnectionConfig::send_segment_memory`] and
-/// [`receive_segment_memory`](ConnectionConfig::receive_segment_memory), bytes: what timestamps and a DSS
-/// leave of a packet of 1,500.
-const FULL_SEGMENT: u64 = 1428;
-
 /// What Linux counts for a segment of 1,420 bytes beside its payload (`truesize`), where packets come singly.
 ///
 /// Linux offers its window in bytes, by what those before have taken. Data after a gap may take more: in
@@ -418,6 +436,10 @@ impl Default for ConnectionConfig {
             checksum: false,
             send_buffer: BufferConfig { initial: 64 << 10, max: 4 << 20 },
             receive_buffer: BufferConfig { initial: 64 << 10, max: 6 << 20 },
+            data_ack_first: false,
+            subflow_windows: false,
+            short_dsn: false,
+            whole_segments: false,
             receive_tuning: ReceiveTuning::default(),
             send_tuning: SendTuning::default(),
             scheduler: crate::scheduler::DEFAULT.spec(),
@@ -432,12 +454,22 @@ impl Default for ConnectionConfig {
 }
 
 impl ConnectionConfig {
+    /// Payload of a full segment: what timestamps and a DSS leave of a packet of 1,500 bytes.
+    fn full_segment(&self) -> u64 {
+        match (self.multipath, self.short_dsn) {
+            (false, _) => 1448,
+            (true, false) => 1420,
+            (true, true) => 1428,
+        }
+    }
+
     /// How many bytes of payload fit into a send buffer of this size, which counts memory if
-    /// [`send_segment_memory`](Self::send_segment_memory) says so.
+    /// [`send_segment_memory`](Self::send_segment_memory) says so: then whole segments, and one is taken while
+    /// there is any space (`sk_stream_memory_free`).
     pub(crate) fn send_payload(&self, buffer: u64) -> u64 {
         match self.send_segment_memory {
             0 => buffer,
-            memory => (u128::from(buffer) * u128::from(FULL_SEGMENT) / u128::from(memory)) as u64,
+            memory => buffer.div_ceil(u64::from(memory)).saturating_mul(self.full_segment()),
         }
     }
 
@@ -445,7 +477,7 @@ impl ConnectionConfig {
     pub(crate) fn receive_byte_weight(&self) -> u64 {
         match self.receive_segment_memory {
             0 => ReceiveBuffer::WHOLE_BYTE,
-            memory => ReceiveBuffer::WHOLE_BYTE * u64::from(memory) / 2 / FULL_SEGMENT,
+            memory => ReceiveBuffer::WHOLE_BYTE * u64::from(memory) / 2 / self.full_segment(),
         }
     }
 

@@ -19,6 +19,7 @@ mod joins;
 mod limits;
 mod map;
 mod mappings;
+mod old_hosts;
 mod open_connection;
 mod opening;
 mod pair;

@@ -14,6 +14,9 @@ use crate::topology::client_address;
 /// `tcp_rmem`'s, since the other half is for what a packet takes beside its payload ([`crate::host::Host`]).
 const SEND_INITIAL: u64 = 16 << 10;
 
+/// What plain TCP offers at first, and opens beyond as today, unless more is said (`tcp_fixup_rcvbuf` until Linux 4.19).
+const PLAIN_FIRST_WINDOW: u64 = 64 << 10;
+
 /// An endpoint of the workload: its paths are the scenario's.
 pub(crate) fn workload_end(scenario: &Scenario) -> EndpointConfig {
     let connections = scenario.connections() as usize;
@@ -54,21 +57,27 @@ fn payload(bytes: u64, per_mille: u64) -> u64 {
 
 fn base(end: &EndSpec, spec: &RunSpec, multipath: bool) -> ConnectionConfig {
     // Plain TCP has no DSS checksums, which make the kernel keep each segment in a linear buffer, and one round-trip time only.
-    let (send_segment_memory, send_tuning) = match multipath {
-        true => (end.host.send_segment_memory, end.host.send_tuning),
-        false => (0, SendTuning::OwnWindow),
-    };
+    let send_segment_memory = if multipath || !end.checksum { end.host.send_segment_memory } else { 0 };
+    let send_tuning = if multipath { end.host.send_tuning } else { SendTuning::OwnWindow };
     let send_max = match send_segment_memory {
         0 => payload(end.send_buffer, end.host.send_share()),
         _ => end.send_buffer,
     };
+    let mut tcp = tcp(end);
+    if !multipath && end.host.initial_receive_space <= PLAIN_FIRST_WINDOW {
+        tcp.initial_receive_window = 0;
+    }
     ConnectionConfig {
-        tcp: tcp(end),
+        tcp,
         multipath,
         checksum: end.checksum,
         send_buffer: buffer(send_max, SEND_INITIAL, end.autotune),
         send_segment_memory,
         send_tuning,
+        data_ack_first: end.host.data_ack_first && multipath,
+        short_dsn: end.host.short_dsn,
+        subflow_windows: end.host.subflow_windows && multipath,
+        whole_segments: end.host.whole_segments && multipath,
         receive_tuning: end.host.receive_tuning,
         receive_segment_memory: end.host.receive_segment_memory,
         receive_buffer: buffer(
@@ -164,5 +173,8 @@ mod tests {
         assert_eq!((plain.multipath, plain.send_segment_memory), (false, 0));
         assert_eq!(plain.send_tuning, SendTuning::OwnWindow);
         assert_eq!(plain.send_buffer.max, (4 << 20) * 530 / 1000);
+        std::sync::Arc::make_mut(&mut spec.scenario).server.checksum = false;
+        let linear = connection(&spec, Side::Server);
+        assert_eq!((linear.send_segment_memory, linear.send_buffer.max), (4352, 4 << 20));
     }
 }

@@ -20,6 +20,8 @@ pub enum HostProfile {
     Linux618,
     /// Linux 3.14, the kernel of MPTCP 0.89.
     Linux314,
+    /// Linux 4.19, the kernel of MPTCP 0.95.
+    Linux419,
     /// ns-3.19 to ns-3.22: the TCP of its Multipath TCP models.
     Ns3,
 }
@@ -40,6 +42,16 @@ pub struct Host {
     pub profile: HostProfile,
     /// How losses are found with SACK.
     pub loss_detection: LossDetection,
+    /// In recovery holes that aren't marked as lost are retransmitted too.
+    pub forward_retransmit: bool,
+    /// A DATA_ACK counts before its segment's subflow acknowledgement, and new data is scheduled in between.
+    pub data_ack_first: bool,
+    /// With `data_ack_first`: subflows' own windows count too.
+    pub subflow_windows: bool,
+    /// DSNs on data have 32 bits.
+    pub short_dsn: bool,
+    /// New data needs a whole segment's room in the peer's window.
+    pub whole_segments: bool,
     /// Early retransmit (RFC 5827).
     pub early_retransmit: bool,
     /// Tail loss probes.
@@ -62,7 +74,8 @@ pub struct Host {
     pub idle_restart: bool,
     /// Tick of the clock for round-trip times; 0: none.
     pub rtt_tick: Nanos,
-    /// Segments that the first receive window offers; 0: 64 KiB.
+    /// Segments that the first receive window offers; 0: 64 KiB. Where [`initial_receive_space`](Self::initial_receive_space) is no
+    /// more than 64 KiB this is Multipath TCP's alone, and plain TCP's is 64 KiB.
     pub initial_receive_window: u32,
     /// What a growing receive buffer offers at most before anything was read, bytes of payload.
     pub initial_receive_space: u64,
@@ -72,6 +85,8 @@ pub struct Host {
     pub delayed_ack: Nanos,
     /// ACKs sent at once at a connection's start.
     pub quick_acks: u32,
+    /// ACKs leave as in MPTCP 0.8x and 0.9x: they wait while the window that they offer is smaller than the last.
+    pub old_acks: bool,
     /// How buffers are counted.
     pub counting: Counting,
     /// When, and to what size, a receive buffer grows.
@@ -92,6 +107,11 @@ impl Host {
     pub const LINUX_6_18: Host = Host {
         profile: HostProfile::Linux618,
         loss_detection: LossDetection::Rack,
+        forward_retransmit: false,
+        data_ack_first: false,
+        subflow_windows: false,
+        short_dsn: false,
+        whole_segments: false,
         early_retransmit: false,
         tail_loss_probe: true,
         undo: true,
@@ -108,6 +128,7 @@ impl Host {
         initial_threshold: u32::MAX,
         delayed_ack: 40 * MILLISECOND,
         quick_acks: 16,
+        old_acks: false,
         counting: Counting::Payload,
         receive_tuning: ReceiveTuning::Longest,
         send_tuning: SendTuning::OwnWindow,
@@ -140,16 +161,25 @@ impl Host {
     /// | `receive-tuning` | `tcp_rcv_space_adjust` of 3.12, and of later trees in other forks; `mptcp_check_rtt` | none found |
     /// | `receive-segment-memory` | `tcp_space`, `__mptcp_select_window`, `mptcp_queue_skb`, `mptcp_add_meta_ofo_queue` | A network card's buffers: from veth a segment comes in the sender's, 4352 bytes. The fork's 3.12 tree doesn't count what is out of order at connection level, its later trees do, as here. A card's driver, or coalescing, may make it less |
     /// | `cubic` | `hystart_update`, `bictcp_update`, `bictcp_cong_avoid`, `bictcp_acked` | The kernel computes the increase anew only every 31 ms while the window stays the same, and rounds it to whole ACKs |
+    /// | `forward-retransmit` | `tcp_xmit_retransmit_queue`, `tcp_can_forward_retransmit` | none found |
+    /// | `data-ack`, `whole-segments` | `mptcp_handle_options`, `mptcp_data_ack`, `mptcp_next_segment`, `mptcp_is_available` | The round robin module leaves the subflow's window out of account, as here |
+    /// | `acks` | `__tcp_ack_snd_check`, `tcp_grow_window`, `tcp_measure_rcv_mss`, `mptcp_cleanup_rbuf`, `mptcp_select_ack_sock` | none found |
     /// | initial window of 10 (no line: as today) | `tcp_init_cwnd` | none found |
     pub const LINUX_3_14: Host = Host {
         profile: HostProfile::Linux314,
         loss_detection: LossDetection::DuplicateAcks,
+        forward_retransmit: true,
+        data_ack_first: true,
+        subflow_windows: true,
+        short_dsn: true,
+        whole_segments: true,
         early_retransmit: true,
         loss_window_one: true,
         prr_slow_start: true,
         window_limit: WindowLimit::PerAck,
         ack_counting: AckCounting::OneInAvoidance,
         rtt_tick: 4 * MILLISECOND,
+        old_acks: true,
         initial_receive_window: 20,
         initial_receive_space: 187_200,
         counting: Counting::Memory,
@@ -158,6 +188,26 @@ impl Host {
         send_segment_memory: 4352,
         receive_segment_memory: 2304,
         cubic: "linux-3.14",
+        ..Host::LINUX_6_18
+    };
+
+    /// Linux 4.19 with MPTCP 0.95.
+    ///
+    /// Its TCP is that of today (RACK, PRR, `is_cwnd_limited` per window of data) but for CUBIC and what concerns buffers, which are
+    /// counted in memory, half of it window. Compared with MPTCP 0.95.2's completion times, and its `mptcp_sched.c`, `mptcp_ecf.c` and
+    /// `mptcp_blest.c`.
+    pub const LINUX_4_19: Host = Host {
+        profile: HostProfile::Linux419,
+        data_ack_first: true,
+        short_dsn: true,
+        whole_segments: true,
+        old_acks: true,
+        initial_receive_window: 20,
+        counting: Counting::Memory,
+        send_tuning: SendTuning::LongestRoundTrip,
+        send_segment_memory: 2304,
+        receive_segment_memory: 2304,
+        cubic: "linux-4.19",
         ..Host::LINUX_6_18
     };
 
@@ -192,6 +242,7 @@ impl Host {
             timestamps: self.timestamps,
             delayed_ack: self.delayed_ack,
             quick_acks: self.quick_acks,
+            old_acks: self.old_acks,
             initial_receive_window: self.initial_receive_window,
             cwnd: CwndConfig {
                 initial_ssthresh: self.initial_threshold,
@@ -203,6 +254,7 @@ impl Host {
             rto: RtoConfig { rtt_tick: self.rtt_tick, ..RtoConfig::default() },
             recovery: RecoveryConfig {
                 loss_detection: self.loss_detection,
+                forward_retransmit: self.forward_retransmit,
                 early_retransmit: self.early_retransmit,
                 tail_loss_probe: self.tail_loss_probe,
                 undo: self.undo,
@@ -264,6 +316,31 @@ pub const HOSTS: &[(&str, HostProfile, &[Line])] = &[
                 "tcp_input.c: tcp_time_to_recover, tcp_update_scoreboard, tcp_update_reordering; tcp_fack = 1",
             ),
             line("early-retransmit", "true", "false", "tcp_early_retrans = 3 (ip-sysctl.txt)"),
+            line(
+                "forward-retransmit",
+                "true",
+                "false",
+                "tcp_output.c: tcp_xmit_retransmit_queue, tcp_can_forward_retransmit",
+            ),
+            line(
+                "data-ack",
+                "\"first-by-window\"",
+                "\"with-ack\"",
+                "mptcp_input.c: mptcp_handle_options, mptcp_data_ack; mptcp_sched.c: mptcp_is_available",
+            ),
+            line(
+                "whole-segments",
+                "true",
+                "false",
+                "mptcp_sched.c: mptcp_next_segment; tcp_output.c: tcp_snd_wnd_test",
+            ),
+            line("dsn", "\"32-bit\"", "\"64-bit\"", "mptcp_output.c: mptcp_write_dss_mapping"),
+            line(
+                "acks",
+                "\"linux-3.14\"",
+                "\"linux-6.18\"",
+                "tcp_input.c: __tcp_ack_snd_check, tcp_measure_rcv_mss; mptcp_output.c: mptcp_cleanup_rbuf",
+            ),
             line("loss-window", "\"one\"", "\"in-flight\"", "tcp_input.c: tcp_enter_loss"),
             line("prr", "\"slow-start\"", "\"conservative\"", "tcp_input.c: tcp_cwnd_reduction"),
             line("window-limit", "\"per-ack\"", "\"per-window\"", "tcp_cong.c: tcp_is_cwnd_limited"),
@@ -323,6 +400,63 @@ pub const HOSTS: &[(&str, HostProfile, &[Line])] = &[
                 "mptcp_ctrl.c: mptcp_update_sndbuf; mptcp.h: mptcp_check_snd_buf; mptcp_output.c: mptcp_should_expand_sndbuf",
             ),
             line("cubic", "\"linux-3.14\"", "\"rfc\"", "tcp_cubic.c: hystart_update, bictcp_clock"),
+        ],
+    ),
+    (
+        "linux-4.19",
+        HostProfile::Linux419,
+        &[
+            line(
+                "data-ack",
+                "\"first\"",
+                "\"with-ack\"",
+                "mptcp_input.c: mptcp_handle_options, mptcp_data_ack; mptcp_sched.c: mptcp_is_available",
+            ),
+            line(
+                "whole-segments",
+                "true",
+                "false",
+                "mptcp_sched.c: mptcp_next_segment; tcp_output.c: tcp_snd_wnd_test",
+            ),
+            line("dsn", "\"32-bit\"", "\"64-bit\"", "mptcp_output.c: mptcp_write_dss_mapping"),
+            line(
+                "acks",
+                "\"linux-3.14\"",
+                "\"linux-6.18\"",
+                "tcp_input.c: __tcp_ack_snd_check, tcp_measure_rcv_mss; mptcp_output.c: mptcp_cleanup_rbuf",
+            ),
+            line(
+                "initial-receive-window",
+                "20",
+                "0",
+                "completion times; Multipath TCP only: the window that each arrival opens by two segments",
+            ),
+            line(
+                "buffers",
+                "\"memory\"",
+                "\"payload\"",
+                "tcp_adv_win_scale = 1; sk_wmem_queued counts truesize (include/net/sock.h)",
+            ),
+            line(
+                "receive-segment-memory",
+                "\"2304 B\"",
+                "\"0 B\"",
+                "tcp.h: tcp_space; a packet of 1,500 bytes in 2048, and 256",
+            ),
+            line("checksum", "true", "false", "mptcp_ctrl.c: sysctl_mptcp_checksum = 1"),
+            line(
+                "send-segment-memory",
+                "\"2304 B\"",
+                "\"0 B\"",
+                "mptcp.h: mptcp_can_sg; 4352 B where MAX_TCP_HEADER is 304",
+            ),
+            line(
+                "send-tuning",
+                "\"longest-round-trip\"",
+                "\"own-window\"",
+                "mptcp_ctrl.c: mptcp_update_sndbuf; mptcp.h: mptcp_check_snd_buf",
+            ),
+            line("cubic", "\"linux-4.19\"", "\"rfc\"", "tcp_cubic.c: hystart_update, bictcp_cong_avoid"),
         ],
     ),
     (

@@ -310,6 +310,7 @@ impl EndSpec {
         match profile {
             HostProfile::Linux618 => EndSpec::DEFAULT,
             HostProfile::Linux314 => EndSpec { host: Host::LINUX_3_14, checksum: true, ..EndSpec::DEFAULT },
+            HostProfile::Linux419 => EndSpec { host: Host::LINUX_4_19, checksum: true, ..EndSpec::DEFAULT },
             HostProfile::Ns3 => EndSpec {
                 host: Host::NS_3,
                 send_buffer: 128 << 10,

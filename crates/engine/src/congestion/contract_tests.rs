@@ -28,8 +28,8 @@ use crate::{MILLISECOND, Nanos};
 /// names. One that isn't listed is held to Reno.
 fn parent(text: &str) -> &str {
     match text {
-        "reno" | "cubic" | "bbr" | "cubic:linux" | "cubic:linux-3.14" | "vegas" | "vegas:linux" | "veno"
-        | "veno:linux" => text,
+        "reno" | "cubic" | "bbr" | "cubic:linux" | "cubic:linux-3.14" | "cubic:linux-4.19" | "vegas"
+        | "vegas:linux" | "veno" | "veno:linux" => text,
         "mveno" => "veno",
         "mveno:linux" => "veno:linux",
         // The draft: alpha is the whole of total-alpha; the draining of queues is its own.

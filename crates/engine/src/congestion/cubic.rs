@@ -43,7 +43,7 @@
 //!
 //! Parameters: `c` (0.4 segments per second^3; 0.001 to 10), `beta` (0.7, what a loss leaves; 0.1 to 0.95),
 //! `fast-convergence` (true), `reno-friendly` (true), `reno-alpha-one` (true; preset `linux`: false),
-//! `hystart` (true), `hystart-of` (`linux-6.18`; preset `linux-3.14`: `linux-3.14`), `least-rtt-ahead`
+//! `hystart` (true), `hystart-of` (`linux-6.18`; preset `linux-3.14`: `linux-3.14`, `linux-4.19`: `linux-4.19`), `least-rtt-ahead`
 //! (false; presets: true), `initial-five-percent` (false; presets: true).
 
 #[cfg(test)]
@@ -68,7 +68,7 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         Parameter::switch("reno-friendly", true, "never slower than Reno would be (section 4.3)"),
         Parameter::switch("reno-alpha-one", true, "alpha = 1 once W_est reaches the window before the loss"),
         Parameter::switch("hystart", true, "leave slow start before losses do it"),
-        Parameter::choice("hystart-of", 0, &["linux-6.18", "linux-3.14"], "whose HyStart"),
+        Parameter::choice("hystart-of", 0, &["linux-6.18", "linux-3.14", "linux-4.19"], "whose HyStart"),
         Parameter::switch(
             "least-rtt-ahead",
             false,
@@ -90,6 +90,16 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
                 ("least-rtt-ahead", 1.0),
                 ("initial-five-percent", 1.0),
                 ("hystart-of", 1.0),
+            ],
+        },
+        Preset {
+            name: "linux-4.19",
+            summary: "as tcp_cubic of Linux 4.19",
+            values: &[
+                ("reno-alpha-one", 0.0),
+                ("least-rtt-ahead", 1.0),
+                ("initial-five-percent", 1.0),
+                ("hystart-of", 2.0),
             ],
         },
     ],
@@ -171,6 +181,8 @@ struct HyStart {
     /// Least sample of the round.
     round_rtt: Option<Nanos>,
     samples: u32,
+    /// Segments delivered when what was in flight at the round's start has arrived.
+    round_end: u64,
 }
 
 #[derive(Debug)]
@@ -210,15 +222,19 @@ struct HyStartRule {
     tick: Nanos,
     part: Nanos,
     allows_bursts: bool,
-    /// Whether the first [`LEAST_SAMPLES`] alone make the least of a round.
-    first_samples: bool,
+    /// The first [`LEAST_SAMPLES`] alone make the least of a round. And a round begins after an ACK was judged,
+    /// if that ACK is of more than what was in flight at the last one's start and the window limits.
+    rounds_by_sequence: bool,
 }
 
-/// Linux since 4.x: a clock of microseconds.
-const HYSTART: HyStartRule = HyStartRule { tick: 1_000, part: 8, allows_bursts: true, first_samples: false };
-/// Linux 3.14's `hystart_update` (`bictcp_clock` and `delay_min >> 4`).
-const HYSTART_3_14: HyStartRule =
-    HyStartRule { tick: MILLISECOND, part: 16, allows_bursts: false, first_samples: true };
+/// Linux since 5.5: a clock of microseconds.
+const HYSTART: HyStartRule =
+    HyStartRule { tick: 1_000, part: 8, allows_bursts: true, rounds_by_sequence: false };
+/// Linux 4.19's `hystart_update` (`bictcp_clock` and `delay_min >> 3`) and `bictcp_cong_avoid`.
+const HYSTART_4_19: HyStartRule =
+    HyStartRule { tick: MILLISECOND, part: 8, allows_bursts: false, rounds_by_sequence: true };
+/// Linux 3.14's (`delay_min >> 4`).
+const HYSTART_3_14: HyStartRule = HyStartRule { part: 16, ..HYSTART_4_19 };
 
 impl HyStartRule {
     fn clock(self, now: Nanos) -> Nanos {
@@ -240,10 +256,19 @@ impl HyStart {
         self.samples = 0;
     }
 
+    /// A round begins if this ACK is of more than what was in flight at the last one's start. What is in
+    /// flight now ends it.
+    fn begin_round_by_sequence(&mut self, now: Nanos, subflow: &SubflowMetrics) {
+        if subflow.totals.delivered > self.round_end {
+            self.new_round(now);
+            self.round_end = subflow.totals.delivered + u64::from(subflow.packets_out);
+        }
+    }
+
     /// Whether slow start ends with this ACK.
     fn on_ack(&mut self, ack: &Ack, least_rtt: Nanos, pacing_rate: u64, rule: HyStartRule) -> bool {
         let now = rule.clock(ack.now);
-        if ack.round_start {
+        if ack.round_start && !rule.rounds_by_sequence {
             self.new_round(now);
         }
         if now.saturating_sub(self.last_ack) <= ACK_GAP {
@@ -255,7 +280,7 @@ impl HyStart {
         if let Some(rtt) = ack.rtt {
             let judged = self.samples == LEAST_SAMPLES;
             let least = match self.round_rtt {
-                Some(least) if judged && rule.first_samples => least,
+                Some(least) if judged && rule.rounds_by_sequence => least,
                 least => least.unwrap_or(rtt).min(rtt),
             };
             self.round_rtt = Some(least);
@@ -279,7 +304,11 @@ impl Rule {
             reno_friendly: values.switch("reno-friendly"),
             alpha_one: values.switch("reno-alpha-one"),
             hystart: values.switch("hystart"),
-            hystart_rule: if values.number("hystart-of") == 0.0 { HYSTART } else { HYSTART_3_14 },
+            hystart_rule: match values.number("hystart-of") as u32 {
+                0 => HYSTART,
+                1 => HYSTART_3_14,
+                _ => HYSTART_4_19,
+            },
             least_rtt_ahead: values.switch("least-rtt-ahead"),
             initial_five_percent: values.switch("initial-five-percent"),
         }
@@ -384,12 +413,15 @@ impl CongestionControl for Cubic {
                 if state.hystart.on_ack(ack, least, subflow.rate.pacing, rule.hystart_rule) {
                     subflow.ssthresh = subflow.cwnd;
                 }
-            } else if ack.round_start {
+            } else if ack.round_start && !rule.hystart_rule.rounds_by_sequence {
                 state.hystart.new_round(rule.hystart_rule.clock(ack.now));
             }
         }
         if !ack.cwnd_limited {
             return;
+        }
+        if rule.hystart && rule.hystart_rule.rounds_by_sequence && subflow.in_slow_start() {
+            state.hystart.begin_round_by_sequence(rule.hystart_rule.clock(ack.now), subflow);
         }
         let left = slow_start(subflow, ack);
         if left > 0 {

@@ -66,7 +66,7 @@ impl<P: Payload> Sending<'_, P> {
                     return None;
                 }
             }
-            if queues_ahead {
+            if self.scheduling.limits_queues() {
                 self.measure_queues();
             }
             let view = view!(self, now);
@@ -157,9 +157,27 @@ impl<P: Payload> Sending<'_, P> {
         }
     }
 
-    /// Updates the room in each subflow's send buffer, which only schedulers that queue ahead fill.
+    /// Updates the room in each subflow's queue: in its send buffer, which only schedulers that queue ahead
+    /// fill, and in its own window, if that counts now.
     #[inline(never)]
-    fn measure_queues(&mut self) {
+    pub fn measure_queues(&mut self) {
+        if self.scheduling.queues_ahead() {
+            self.measure_send_buffers();
+        } else {
+            (0..self.subflows.metrics().len())
+                .for_each(|index| self.subflows.metrics_mut(index).queue_space = u64::MAX);
+        }
+        if self.scheduling.is_by_window() {
+            for index in 0..self.subflows.metrics().len() {
+                if let Some((subflow, metrics)) = self.subflows.both_mut(index) {
+                    let room = subflow.tcp.window_room().saturating_sub(metrics.queued_bytes);
+                    metrics.queue_space = metrics.queue_space.min(room);
+                }
+            }
+        }
+    }
+
+    fn measure_send_buffers(&mut self) {
         let config = self.config.send_buffer;
         for index in 0..self.subflows.metrics().len() {
             if config.initial == config.max {
@@ -456,7 +474,7 @@ impl<P: Payload> Sending<'_, P> {
     #[inline(never)]
     fn schedule_reinjection(&mut self, now: Nanos) -> Option<usize> {
         let chunk = self.send.next_reinjection()?;
-        if self.scheduling.queues_ahead() {
+        if self.scheduling.limits_queues() {
             // Nothing else looks at the buffers when there is no new data.
             self.measure_queues();
         }

@@ -60,6 +60,7 @@ macro_rules! context {
                 receive: $connection.receive.buffer(),
                 multipath: !$connection.handshake.is_plain(),
                 ack_is_64: $connection.handshake.ack_is_64(),
+                dsn_is_64: $connection.handshake.dsn_is_64(),
                 outgoing: $outgoing,
             },
         }
@@ -141,7 +142,8 @@ impl<P: Payload> Connection<P> {
         let buffer = self.config.receive_buffer;
         tcp.announce_window_of(buffer.max);
         let first = self.config.tcp.initial_receive_window;
-        let autotuning = WindowAutotuning::new(buffer.initial, buffer.max, first);
+        let autotuning = WindowAutotuning::new(buffer.initial, buffer.max, first)
+            .counting(self.config.receive_segment_memory, buffer.max);
         self.subflows.put(now, index, (tcp, join), autotuning);
         self.may_transmit = true;
         Some(index)
@@ -160,6 +162,7 @@ impl<P: Payload> Connection<P> {
                 self.sending().start_user_timeout(now, was_waiting);
             }
             self.stats.bytes_written += len as u64;
+            self.send.set_spaced(self.config.data_ack_first);
             self.sending().notify(now, scheduler::Event::Written(len as u64));
             self.wake();
         }
@@ -178,6 +181,9 @@ impl<P: Payload> Connection<P> {
             self.receive.tune_for(now, self.config.receive_tuning, &mut self.subflows);
         }
         self.update_window();
+        if self.config.tcp.old_acks {
+            self.may_transmit |= self.subflows.on_read();
+        }
         if self.receive.ready() == 0 && self.receive.ofo_bytes() == 0 {
             self.may_transmit |= self.subflows.on_all_read();
         }
@@ -186,6 +192,12 @@ impl<P: Payload> Connection<P> {
 
     /// Tells the peer when the window has opened a good deal.
     pub(super) fn update_window(&mut self) {
+        if self.config.tcp.old_acks {
+            if self.receive.buffer().has_doubled() {
+                self.may_transmit |= self.subflows.request_ack_on_fastest();
+            }
+            return;
+        }
         if self.receive.buffer().owes_update() {
             self.may_transmit |= self.subflows.request_ack_on_all();
         }

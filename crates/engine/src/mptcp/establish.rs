@@ -161,7 +161,10 @@ impl<P: Payload> Connection<P> {
             let tuple = subflow.tcp.tuple();
             if subflow.join != Join::Initial {
                 subflow.join = Join::Joined;
-                self.receive.add_subflow(self.config.receive_buffer.initial, &subflow.autotuning);
+                let initial = self.config.receive_buffer.initial;
+                if let Some(limit) = self.receive.add_subflow(initial, &subflow.autotuning) {
+                    self.subflows.iter_mut().for_each(|subflow| subflow.autotuning.raise(limit));
+                }
                 self.subflows.note_join();
                 self.events.push(Event::SubflowAdded { subflow: SubflowId(index as u8), path, tuple });
             }

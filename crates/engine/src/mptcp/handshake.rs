@@ -41,6 +41,8 @@ pub(crate) struct Handshake<P> {
     checksum: bool,
     /// The peer's DSNs have 64 bits, and so have the DATA_ACKs that answer them.
     ack_is_64: bool,
+    /// Our own DSNs have 64 bits.
+    dsn_is_64: bool,
     /// The peer has shown that it has both keys, so that nothing of the handshake is retransmitted.
     confirmed: bool,
     /// Both keys have just been sent, and the DATA_FIN has not: it is next.
@@ -62,6 +64,7 @@ impl<P: Payload> Handshake<P> {
             mode: if multipath { Mode::Negotiating } else { Mode::Plain },
             checksum: multipath && config.checksum,
             ack_is_64: false,
+            dsn_is_64: !config.short_dsn,
             confirmed: !multipath,
             keys_precede: false,
             deny_join: false,
@@ -69,6 +72,12 @@ impl<P: Payload> Handshake<P> {
             remote_key: None,
             early: None,
         }
+    }
+
+    /// Whether our own DSNs have 64 bits.
+    #[inline]
+    pub fn dsn_is_64(&self) -> bool {
+        self.dsn_is_64
     }
 
     /// Which side we are.

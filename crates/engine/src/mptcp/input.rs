@@ -61,6 +61,9 @@ impl<P: Payload> Connection<P> {
         if !PREDICTED && self.keep_early_data(now, index, segment) {
             return;
         }
+        if self.config.data_ack_first {
+            self.on_early_data_ack::<PREDICTED>(now, index, segment);
+        }
         let Some((mut cx, subflow)) = self.split(now, index, Outgoing::default()) else { return };
         let (state, rcv_nxt) = (subflow.tcp.state(), subflow.tcp.rcv_nxt());
         // Filled in where it stays: a copy of what was just written stalls.
@@ -237,7 +240,8 @@ impl<P: Payload> Connection<P> {
         if let Some(capable) = rare.mp_capable {
             // The first data comes with MP_CAPABLE in place of a DSS (RFC 8684 3.1).
             let has_mapping = had_data && self.handshake.is_multipath() && capable.data_len.is_some();
-            if has_mapping && !self.handshake.ack_is_64() {
+            let is_longer = self.handshake.dsn_is_64() && !self.handshake.ack_is_64();
+            if has_mapping && is_longer {
                 self.match_dsn_length(now, true);
             }
         }
@@ -293,6 +297,36 @@ impl<P: Payload> Connection<P> {
             return;
         }
         self.on_mapping(now, index, dss, mapping, has_data);
+    }
+
+    /// The DATA_ACK of a segment whose subflow's acknowledgement is yet to be processed
+    /// ([`data_ack_first`](crate::config::ConnectionConfig::data_ack_first)): data is given to subflows as if
+    /// nothing had left them.
+    #[cold]
+    fn on_early_data_ack<const PREDICTED: bool>(&mut self, now: Nanos, index: usize, segment: &Segment<P>) {
+        let Some(dss) = &segment.dss else { return };
+        let Some(ack) = dss.data_ack else { return };
+        let Some(subflow) = self.subflows.get(index) else { return };
+        if !self.handshake.is_multipath()
+            || !self.handshake.is_confirmed()
+            || !subflow.is_joined()
+            || !(PREDICTED || subflow.tcp.may_accept(segment))
+        {
+            return;
+        }
+        let window = subflow.tcp.window_in(segment.flags, segment.window);
+        let acked = self.handshake.acked_offset(ack, dss.ack_is_64, self.send.una());
+        if !self.send.is_repeated(acked, window) && self.send.may_acknowledge(acked) {
+            self.on_data_ack(now, acked, Some(window));
+        }
+        // An ACK that wakes the application sends before that writes.
+        self.send.set_spaced(!self.send.writer_waits());
+        self.wake();
+        self.scheduling.set_by_window(self.config.subflow_windows);
+        while self.sending().schedule_next(now, 1).is_some() {}
+        self.scheduling.set_by_window(false);
+        self.sending().measure_queues();
+        self.may_transmit = true;
     }
 
     /// A mapping that doesn't travel with data, or has a DATA_FIN or another length of DSN.

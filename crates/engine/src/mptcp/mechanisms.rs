@@ -77,6 +77,10 @@ impl<P: Payload> Sending<'_, P> {
             Rule::Paper => None,
             Rule::Linux => any,
         };
+        let by_kernel = mechanisms.penalise == Rule::Linux || mechanisms.opportunistic == Rule::Linux;
+        if by_kernel && self.scheduling.waits_while_blocked(&view) {
+            return None;
+        }
         let (penalising, repeating) = (by(mechanisms.penalise), by(mechanisms.opportunistic));
         if let Some((index, srtt)) = penalising {
             self.penalise(now, mechanisms.penalise, index, srtt, head);
@@ -97,12 +101,18 @@ impl<P: Payload> Sending<'_, P> {
         if rule == Rule::Linux && self.send.unsent() == 0 && !self.send.is_full() {
             return;
         }
+        // The kernel's rule is once in the selected subflow's round-trip time, the paper's once in that for each carrier.
+        let stamped = |index: usize| if rule == Rule::Linux { selected } else { index };
+        let since_selected = self.scheduling.since_penalised(now, selected);
         for index in 0..self.subflows.metrics().len() {
             let metrics = self.subflows.metrics_mut(index);
-            let since = self.scheduling.since_penalised(now, index);
+            let since = match rule {
+                Rule::Linux => since_selected,
+                _ => self.scheduling.since_penalised(now, index),
+            };
             if is_penalised(rule, metrics, &head, (SubflowId(selected as u8), srtt), since) {
                 reduce(rule, metrics);
-                self.scheduling.on_penalised(now, index);
+                self.scheduling.on_penalised(now, stamped(index));
                 self.stats.penalisations += 1;
             }
         }

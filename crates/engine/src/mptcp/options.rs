@@ -177,7 +177,13 @@ impl<P: Payload> OptionWriter<'_, P> {
             data_ack: self.handshake.data_ack(self.received),
             ack_is_64: self.handshake.ack_is_64(),
             //= RFC 8684 3.3.1-11
-            mapping: Some(DssMapping { dsn, ssn, len: wire_len, checksum, dsn_is_64: true }),
+            mapping: Some(DssMapping {
+                dsn,
+                ssn,
+                len: wire_len,
+                checksum,
+                dsn_is_64: self.handshake.dsn_is_64(),
+            }),
             data_fin: fin,
         });
     }
@@ -222,7 +228,8 @@ impl<P: Payload> OptionWriter<'_, P> {
             let dsn = self.handshake.dsn(self.send.written());
             let checksum =
                 self.handshake.has_checksums().then(|| ropewalk_wire::checksum::dss_checksum(dsn, 0, 1, 0));
-            dss.mapping = Some(DssMapping { dsn, ssn: 0, len: 1, checksum, dsn_is_64: true });
+            dss.mapping =
+                Some(DssMapping { dsn, ssn: 0, len: 1, checksum, dsn_is_64: self.handshake.dsn_is_64() });
             dss.data_fin = true;
         }
         let left =

@@ -173,7 +173,7 @@ impl<P: Payload> Connection<P> {
         }
         let outgoing = Outgoing {
             ack_option_len: control_len,
-            writer_waits: self.send.writer_waits(),
+            writer_waits: self.send.writer_waited(),
             more: self.send.unsent() > 0 && self.send.window_left() > 0,
         };
         let (mut cx, subflow) = self.split(now, index, outgoing)?;

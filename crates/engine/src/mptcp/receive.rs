@@ -96,6 +96,10 @@ impl<P: Payload> ReceiveSide<P> {
     pub fn open(&mut self, autotuning: &mut WindowAutotuning, len: u64) -> bool {
         if self.opens_together {
             autotuning.follow(self.buffer.opened);
+            // What is held leaves too little of the buffer (`tcp_grow_window`, check #1).
+            if self.buffer.opened >= self.buffer.free() {
+                return false;
+            }
         }
         let opens = autotuning.open(len);
         if opens {
@@ -106,12 +110,15 @@ impl<P: Payload> ReceiveSide<P> {
 
     /// A subflow joined. MPTCP 0.89 adds the subflow's receive buffer and window to the connection's while
     /// that may still grow (`mptcp_init_buffer_space`).
-    pub fn add_subflow(&mut self, initial: u64, autotuning: &WindowAutotuning) {
-        if self.opens_together && self.buffer.limit < self.max {
-            self.buffer.limit = (self.buffer.limit + initial).min(self.max);
-            self.memory = memory_for(self.buffer.limit, self.ratio);
-            self.buffer.opened += autotuning.opened();
+    /// Returns how far the window may open then, where that has changed.
+    pub fn add_subflow(&mut self, initial: u64, autotuning: &WindowAutotuning) -> Option<u64> {
+        if !self.opens_together || self.buffer.limit >= self.max {
+            return None;
         }
+        self.buffer.limit = (self.buffer.limit + initial).min(self.max);
+        self.memory = memory_for(self.buffer.limit, self.ratio);
+        self.buffer.opened += autotuning.opened();
+        Some(self.buffer.limit)
     }
 
     /// What subflows advertise of it.

@@ -71,6 +71,8 @@ pub(crate) struct Scheduling {
     /// It wants events, or the links' rates.
     wants_acks: bool,
     queues_ahead: bool,
+    /// Subflows' own windows count too ([`limit_to_windows`](super::sending::Sending::measure_queues)).
+    by_window: bool,
     /// One for each subflow, if the scheduler wants the links' rates.
     link_rates: Option<Vec<LinkRate>>,
     /// Since when new data has waited for the connection-level send window.
@@ -94,6 +96,7 @@ impl Scheduling {
             wants_events: scheduler.wants_events(),
             wants_acks: scheduler.wants_events() || scheduler.wants_link_rate(),
             queues_ahead: scheduler.queues_ahead(),
+            by_window: false,
             link_rates: scheduler.wants_link_rate().then(Vec::new),
             scheduler,
             blocked_since: None,
@@ -144,6 +147,22 @@ impl Scheduling {
     #[inline]
     pub fn queues_ahead(&self) -> bool {
         self.queues_ahead
+    }
+
+    /// Whether the room in subflows' queues is limited.
+    #[inline]
+    pub fn limits_queues(&self) -> bool {
+        self.queues_ahead | self.by_window
+    }
+
+    /// Whether subflows' own windows limit it.
+    pub fn is_by_window(&self) -> bool {
+        self.by_window
+    }
+
+    /// Says whether they do.
+    pub fn set_by_window(&mut self, by_window: bool) {
+        self.by_window = by_window;
     }
 
     /// New data waits for the connection-level send window. Whether that is new.
@@ -204,6 +223,11 @@ impl Scheduling {
     #[inline]
     pub fn repeats(&self) -> bool {
         self.scheduler.repeats()
+    }
+
+    /// Whether it would wait, were there room in the window.
+    pub fn waits_while_blocked(&mut self, view: &View<'_>) -> bool {
+        self.scheduler.waits_while_blocked(view)
     }
 
     /// Its mechanisms for a full window.

@@ -52,8 +52,10 @@ pub(crate) struct SendSide<P> {
     peer_window: u64,
     /// The largest one.
     largest_window: u64,
-    /// The window doesn't hold a segment, nor half of the largest one.
+    /// The window doesn't hold a segment, nor half of the largest one; or only whole segments count.
     is_silly_window: bool,
+    /// Less room than this is left alone while `is_silly_window`, bytes.
+    least_room: u64,
     chunks: Chunks,
     /// Offsets of chunks that wait for reinjection, in order of offset.
     reinjections: VecDeque<u64>,
@@ -61,6 +63,8 @@ pub(crate) struct SendSide<P> {
     limit: u64,
     /// A write was cut short, and the application waits for space.
     writer_waits: bool,
+    /// What is sent now is sent while the application doesn't wait, though it may meanwhile.
+    spaced: bool,
     /// The application closed its side: the DATA_FIN is at `written`.
     closed: bool,
     fin_acked: bool,
@@ -96,10 +100,12 @@ impl<P: Payload> SendSide<P> {
             peer_window: 0,
             largest_window: 0,
             is_silly_window: false,
+            least_room: u64::MAX,
             chunks: Chunks::default(),
             reinjections: VecDeque::new(),
             limit,
             writer_waits: false,
+            spaced: false,
             closed: false,
             fin_acked: false,
             fin_alone: false,
@@ -326,16 +332,17 @@ impl<P: Payload> SendSide<P> {
     #[cold]
     pub fn silly_window(&self) -> u64 {
         let left = self.usable_end().saturating_sub(self.assigned_end);
-        if self.is_silly_window && left < self.unsent { left } else { 0 }
+        if self.is_silly_window && left < self.unsent.min(self.least_room) { left } else { 0 }
     }
 
     //= RFC 9293 MUST-38 sender-side silly window avoidance, for the connection
     /// Judges the window after an ACK; `mss`: of the smallest segments, 0: any window will do. A larger
-    /// window is still filled to its end, as by Linux.
-    pub fn judge_window(&mut self, mss: u32) {
+    /// window is still filled to its end, as by Linux; `whole`: with whole segments.
+    pub fn judge_window(&mut self, mss: u32, whole: bool) {
         let window = self.window_end.saturating_sub(self.una);
         self.largest_window = self.largest_window.max(window);
-        self.is_silly_window = window < u64::from(mss) && 2 * window < self.largest_window;
+        self.is_silly_window = whole || (window < u64::from(mss) && 2 * window < self.largest_window);
+        self.least_room = if whole { u64::from(mss) } else { u64::MAX };
     }
 
     /// Queues every chunk that has a byte in `range` for reinjection, unless it waits already or is

@@ -89,11 +89,12 @@ impl<P: Payload> Sending<'_, P> {
     #[inline]
     pub fn judge_window(&mut self) {
         let is_wide = self.send.window_end() > self.send.una() + u64::from(u16::MAX);
-        let mss = if is_wide || !self.handshake.is_multipath() {
+        let whole = self.config.whole_segments && self.handshake.is_multipath();
+        let mss = if (is_wide && !whole) || !self.handshake.is_multipath() {
             0
         } else {
             self.subflows.usable().map(|metrics| metrics.mss).min().unwrap_or(0)
         };
-        self.send.judge_window(mss);
+        self.send.judge_window(mss, whole);
     }
 }

@@ -378,6 +378,21 @@ impl<P: Payload> SubflowTable<P> {
         true
     }
 
+    /// Has the subflow with the least round-trip time send an ACK (`mptcp_select_ack_sock`). Returns whether
+    /// there is one.
+    #[cold]
+    pub fn request_ack_on_fastest(&mut self) -> bool {
+        let fastest = self.usable().min_by_key(|metrics| metrics.rtt.smoothed).map(|metrics| metrics.id);
+        let subflow = fastest.and_then(|id| self.get_mut(id.index()));
+        subflow.map(|subflow| subflow.tcp.request_ack()).is_some()
+    }
+
+    /// Something was read. Returns whether an ACK is sent for that.
+    #[cold]
+    pub fn on_read(&mut self) -> bool {
+        self.iter_mut().fold(false, |any, subflow| any | subflow.tcp.on_read())
+    }
+
     /// Everything was read. Returns whether an ACK is sent for that.
     #[inline]
     pub fn on_all_read(&mut self) -> bool {

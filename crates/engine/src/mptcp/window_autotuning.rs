@@ -107,6 +107,9 @@ pub(crate) struct WindowAutotuning {
     opened: u64,
     /// How far it may: what its buffer makes beside the packet that just came.
     cap: u64,
+    /// From here on it opens no further, though it may by `cap`: where packets take more memory than window,
+    /// it opens to half of the greatest buffer's window only (`__tcp_grow_window` until Linux 5.12).
+    stop: u64,
     /// Payload of the largest segment so far, by which the ratio goes.
     largest: u64,
     /// Its buffer's size; 0: as large as the connection's, and fixed.
@@ -130,12 +133,28 @@ impl WindowAutotuning {
         WindowAutotuning {
             opened: (initial - reserve).min(first),
             cap: initial - reserve,
+            stop: u64::MAX,
             largest: LEAST_TO_MEASURE,
             memory: if fixed { 0 } else { memory_for(initial, FIRST_RATIO) },
             ratio: FIRST_RATIO,
             measures: segments == 0,
             space: first_space(segments),
         }
+    }
+
+    /// Where a full segment takes so many bytes of memory, and the window may become `max`: a segment that
+    /// takes more of the window than it brings lets it open to half of that, or as often halved as its memory
+    /// has to be to become less than its payload.
+    pub fn counting(mut self, segment_memory: u32, max: u64) -> Self {
+        let window = u64::from(segment_memory) / 2;
+        if window > SEGMENT - TIMESTAMPS {
+            let mut halvings = 1;
+            while window >> halvings > SEGMENT - TIMESTAMPS {
+                halvings += 1;
+            }
+            self.stop = (max >> halvings) + 1;
+        }
+        self
     }
 
     /// The window that this subflow lets the connection offer.
@@ -161,7 +180,7 @@ impl WindowAutotuning {
         if len > self.largest {
             self.measure(len);
         }
-        let opens = self.opened < self.cap && len >= LEAST_TO_OPEN;
+        let opens = self.opened < self.cap.min(self.stop) && len >= LEAST_TO_OPEN;
         if opens {
             self.opened = (self.opened + 2 * len.max(SEGMENT)).min(self.cap);
         }
@@ -177,6 +196,11 @@ impl WindowAutotuning {
             self.memory = self.memory.max(memory_for(window, self.ratio));
             self.limit();
         }
+    }
+
+    /// Subflows' buffers were added to the connection's, which makes a window of `window` bytes now.
+    pub fn raise(&mut self, window: u64) {
+        self.cap = self.cap.max(window.saturating_sub(SEGMENT - TIMESTAMPS));
     }
 
     /// The connection's buffer was given another size, with a window of `window` bytes.
@@ -273,6 +297,19 @@ mod tests {
         autotuning.follow(90_000);
         autotuning.follow(10 << 20);
         assert_eq!(autotuning.opened(), 187_200 - 1448, "its own buffer is the limit");
+    }
+
+    /// `__tcp_grow_window`: a segment of 1428 bytes in 4352 takes 2176 of the window. Then the window opens to half of the greatest.
+    #[test]
+    fn segments_that_take_more_than_they_bring_open_half_of_the_window() {
+        let opened = |memory| {
+            let mut autotuning = WindowAutotuning::new(65_536, 65_536, 20).counting(memory, 65_536);
+            while autotuning.open(1428) {}
+            autotuning.opened()
+        };
+        assert_eq!([0, 2304].map(opened), [65_536; 2]);
+        assert_eq!(opened(4352), 28_960 + 2 * 2 * 1460, "the step that passes 32,768 is whole");
+        assert_eq!(opened(8704), 28_960, "a quarter of it, which is offered at first");
     }
 
     #[test]

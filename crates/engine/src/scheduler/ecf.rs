@@ -29,16 +29,20 @@
 //! counts, and it takes RACK and PRR three round trips more (1.04 s against 0.72 s); up to 290 kB the two are
 //! level.
 //!
-//! Parameters: `beta` (0.25; 0 to 4). `at-least-one` (false; preset `linux`: true): k/CWND counts as 1 at
-//! least, as in the out-of-tree Linux module, which for short flows keeps ECF waiting. (That module computes
-//! in 32 bits, and overflows; here nothing does.) `opportunistic` and `penalise` (default `off`).
+//! Parameters: `beta` (0.25; 0 to 4). `at-least-one` (false): k/CWND counts as 1 at least, which for short
+//! flows keeps ECF waiting. `arithmetic` (`paper`, `linux`, `linux-64-bits` or `linux-payload`; default
+//! `paper`, preset `linux`: `linux`): that of the out-of-tree Linux module as written (memory for payload, 32
+//! bits), without overflow, or with payload as well; see [`linux`]. `segment-memory` (2304 bytes; 1 to 65536): what a segment takes in that
+//! kernel's buffers. `opportunistic` and `penalise` (default `off`; preset `linux`: `linux`).
 
-use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
+mod linux;
+
+use super::mechanisms::{LINUX, OFF, opportunistic, penalise, with_mechanisms};
 use super::minrtt::minrtt_or_wait;
 use super::text::{Kib, Ms, Subflow};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::metrics::SubflowMetrics;
-use crate::registry::{Entry, Kernel, Parameter, Preset};
+use crate::registry::{Entry, Exception, Kernel, Parameter, Preset};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "ecf",
@@ -47,19 +51,41 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     parameters: &[
         Parameter::number("beta", 0.25, (0.0, 4.0), "hysteresis: how much longer to go on waiting, a share"),
         Parameter::switch("at-least-one", false, "count the unsent data as one window at least"),
+        Parameter::choice(
+            "arithmetic",
+            0,
+            &["paper", "linux", "linux-64-bits", "linux-payload"],
+            "whose: the kernel's as written, in 64 bits, or with payload for memory as well",
+        ),
+        Parameter::whole(
+            "segment-memory",
+            2304.0,
+            (1.0, 65_536.0),
+            "memory of a segment in the kernel's buffers, bytes",
+        ),
         opportunistic(OFF),
         penalise(OFF),
     ],
     presets: &[Preset {
         name: "linux",
-        summary: "the out-of-tree kernel's: unsent data counts as one window at least",
-        values: &[("at-least-one", 1.0)],
+        summary: "the out-of-tree kernel's arithmetic; retransmission and penalisation stay on",
+        values: &[("arithmetic", 1.0), ("opportunistic", LINUX), ("penalise", LINUX)],
     }],
-    exceptions: &[],
+    exceptions: &[Exception {
+        rule: "even-split",
+        reason: "preset `linux`: products of 32 bits overflow, so that remainders are compared (mptcp_ecf.c)",
+    }],
     kernels: &[Kernel::MultipathTcp],
     compared_by_default: true,
     build: |values| {
         let least = if values.switch("at-least-one") { 1.0 } else { 0.0 };
+        let arithmetic = values.number("arithmetic") as u32;
+        if arithmetic > 0 {
+            let memory = values.number("segment-memory") as u32;
+            let memory = if arithmetic == 3 { None } else { Some(memory) };
+            let ecf = linux::EcfLinux::new(values.number("beta"), arithmetic > 1, memory);
+            return with_mechanisms(values, ecf);
+        }
         with_mechanisms(values, Ecf { beta: values.number("beta"), least, waiting: false })
     },
 };
@@ -204,12 +230,34 @@ mod tests {
     }
 
     #[test]
-    fn preset_linux_waits_for_short_flows_too() {
+    fn with_one_window_at_least_it_waits_for_short_flows_too() {
         assert_eq!(scene(1).chosen(&mut *build("ecf")), Some(1));
         // (1 + 1) 10 < 55, and 1 50 >= 25.
-        assert_eq!(scene(1).chosen(&mut *build("ecf:linux")), WAITS);
-        assert_eq!(scene(44).chosen(&mut *build("ecf:linux")), WAITS);
-        assert_eq!(scene(45).chosen(&mut *build("ecf:linux")), Some(1));
+        for (k, chosen) in [(1, WAITS), (44, WAITS), (45, Some(1))] {
+            assert_eq!(scene(k).chosen(&mut *build("ecf(at-least-one=true)")), chosen, "{k}");
+        }
+    }
+
+    /// delta = 2 5 ms; x + 10 segments against 60 ms of them, each of the unsent counting its memory: 10 (x + 10,000) < 600,000 ms.
+    #[test]
+    fn preset_linux_counts_memory_and_overflows() {
+        let chosen = |text: &str, k| {
+            let mut scene = scene(k);
+            scene.next_offset = 10 * u64::from(MSS);
+            scene.chosen(&mut *build(text))
+        };
+        for (k, expected) in [(1, WAITS), (21, WAITS), (22, Some(1)), (182, Some(1)), (183, WAITS)] {
+            // 183 segments of 2304 bytes and a window take 4.3e9 byte-microseconds: 2.1e7 beyond 2^32.
+            assert_eq!(chosen("ecf:linux", k), expected, "{k}");
+        }
+        for (k, expected) in [(21, WAITS), (22, Some(1)), (183, Some(1))] {
+            assert_eq!(chosen("ecf:linux(arithmetic=linux-64-bits)", k), expected, "{k}");
+        }
+        for (k, expected) in [(49, WAITS), (50, Some(1)), (183, Some(1))] {
+            assert_eq!(chosen("ecf:linux(arithmetic=linux-payload)", k), expected, "{k}");
+        }
+        assert_eq!(chosen("ecf:linux(segment-memory=4352)", 11), WAITS);
+        assert_eq!(chosen("ecf:linux(segment-memory=4352)", 12), Some(1));
     }
 
     #[test]

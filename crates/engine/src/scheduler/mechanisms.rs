@@ -10,9 +10,16 @@
 //! it carries the blocking segment already; the segment is repeated if the carrier's cwnd is at most 4 or its
 //! srtt more than 4 times the candidate's; the penalised subflow carries the segment and is in Open, and its
 //! ssthresh is halved too unless it is in slow start; both also run when nothing is unsent, the writer waits
-//! and less than a third of the send buffer is free (penalisation then only if it is full).
+//! and less than a third of the send buffer is free (penalisation then only if it is full). Once in the
+//! candidate's srtt a carrier is penalised.
+//!
+//! `one-more`: the room test of kernels that hand over all they can before any of it is sent. What a subflow
+//! has queued may then fill its window (`write_seq - snd_nxt > space` isn't true), and one more segment goes
+//! into its queue, where it waits for room.
 
 use super::{Chunk, Decision, Event, Rationale, Reinjection, Scheduler, View};
+use crate::Nanos;
+use crate::metrics::{CaState, SubflowMetrics};
 use crate::registry::{Parameter, Values};
 
 /// Mechanisms that the engine runs for a scheduler; read after each `select`.
@@ -53,6 +60,33 @@ pub(super) const fn opportunistic(default: usize) -> Parameter {
 /// The parameter `penalise`.
 pub(super) const fn penalise(default: usize) -> Parameter {
     Parameter::choice("penalise", default, RULES, "penalisation of the carrier that blocks, by whose rule")
+}
+
+/// The parameter `one-more`.
+pub(super) const fn one_more() -> Parameter {
+    Parameter::switch("one-more", false, "one segment beyond the window is queued with those that fill it")
+}
+
+/// Whether a subflow takes a segment where `one-more` is on. Here segments are sent as they are handed over:
+/// the window was filled at this moment if the last was sent at it.
+pub(super) fn has_room_for_one_more(subflow: &SubflowMetrics, now: Nanos) -> bool {
+    if subflow.window_space() > 0 {
+        return subflow.usable() && subflow.ca_state != CaState::Loss;
+    }
+    let in_flight = subflow.in_flight();
+    let space = u64::from(subflow.cwnd.saturating_sub(in_flight)) * u64::from(subflow.mss);
+    let is_just_filled = in_flight == subflow.cwnd && subflow.last_sent == now && subflow.last_sent > 0;
+    subflow.usable()
+        && subflow.ca_state != CaState::Loss
+        && (in_flight < subflow.cwnd || is_just_filled)
+        && subflow.queued_bytes <= space
+        && subflow.queue_space >= u64::from(subflow.mss)
+}
+
+/// Gives a segment to a subflow that takes one where `one-more` is on.
+pub(super) fn send_or_queue(subflow: &SubflowMetrics) -> Decision {
+    let (subflow, bytes, has_room) = (subflow.id, subflow.mss, subflow.window_space() > 0);
+    if has_room { Decision::Send { subflow, bytes } } else { Decision::Queue { subflow, bytes } }
 }
 
 fn rule(value: f64) -> Rule {
@@ -115,6 +149,10 @@ impl<S: Scheduler> Scheduler for Equipped<S> {
 
     fn mechanisms(&self) -> Mechanisms {
         self.mechanisms
+    }
+
+    fn waits_while_blocked(&mut self, view: &View<'_>) -> bool {
+        self.scheduler.waits_while_blocked(view)
     }
 
     fn metrics(&self) -> Vec<(&'static str, f64)> {

@@ -10,32 +10,81 @@
 //! Rulings: a tie goes to the lower subflow id; a subflow without a sample counts as srtt 0, so that it gets
 //! one. One MSS per decision: more would make no difference, as the choice stays until its window is full.
 //!
-//! Parameters: `opportunistic` and `penalise` (default `paper`; preset `linux`), see [`super::mechanisms`].
+//! Parameters: `opportunistic` and `penalise` (default `paper`; presets: `linux`), `one-more` (false; preset
+//! `mptcp-0.94`: true), see [`super::mechanisms`].
 
-use super::mechanisms::{LINUX, PAPER, opportunistic, penalise, with_mechanisms};
+use super::mechanisms::{
+    LINUX, PAPER, has_room_for_one_more, one_more, opportunistic, penalise, send_or_queue, with_mechanisms,
+};
 use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::metrics::SubflowMetrics;
-use crate::registry::{Entry, Kernel, Preset};
+use crate::registry::{Entry, Exception, Kernel, Preset};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "minrtt",
     summary: "lowest srtt among the subflows with room",
     source: "cfs-2019 2.2; 5g-2019 III.B",
-    parameters: &[opportunistic(PAPER), penalise(PAPER)],
-    presets: &[Preset {
-        name: "linux",
-        summary: "the out-of-tree kernel's conditions for retransmission and penalisation",
-        values: &[("opportunistic", LINUX), ("penalise", LINUX)],
-    }],
-    exceptions: &[],
+    parameters: &[one_more(), opportunistic(PAPER), penalise(PAPER)],
+    presets: &[
+        Preset {
+            name: "linux",
+            summary: "the out-of-tree kernel's conditions for retransmission and penalisation",
+            values: &[("opportunistic", LINUX), ("penalise", LINUX)],
+        },
+        Preset {
+            name: "mptcp-0.94",
+            summary: "as `linux`; one segment beyond the window waits, as in 0.90 to 0.94",
+            values: &[("opportunistic", LINUX), ("penalise", LINUX), ("one-more", 1.0)],
+        },
+    ],
+    exceptions: &[Exception { rule: "cwnd", reason: "`one-more` queues a segment beyond the window" }],
     kernels: &[Kernel::MultipathTcp],
     compared_by_default: true,
-    build: |values| with_mechanisms(values, MinRtt),
+    build: |values| {
+        if values.switch("one-more") {
+            with_mechanisms(values, OneMore)
+        } else {
+            with_mechanisms(values, MinRtt)
+        }
+    },
 };
 
 #[derive(Debug)]
 struct MinRtt;
+
+/// `minrtt` with `one-more`.
+#[derive(Debug)]
+struct OneMore;
+
+impl Scheduler for OneMore {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn wants_events(&self) -> bool {
+        false
+    }
+
+    fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
+        if !view.sendable() {
+            return nothing_to_send(view, rationale);
+        }
+        let backups = view.backups_count();
+        let counted = view.subflows.iter().filter(|subflow| backups || !subflow.backup);
+        match View::fastest(counted.filter(|subflow| has_room_for_one_more(subflow, view.now))) {
+            Some(subflow) => {
+                send_on(subflow, rationale);
+                send_or_queue(subflow)
+            }
+            None => no_room(view, rationale),
+        }
+    }
+
+    fn queues_ahead(&self) -> bool {
+        true
+    }
+}
 
 /// Sends one segment on `subflow`, which was chosen for its srtt.
 #[inline]

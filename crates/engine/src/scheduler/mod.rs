@@ -498,6 +498,13 @@ pub trait Scheduler: Debug + Send {
         Mechanisms::default()
     }
 
+    /// Whether it would wait now, were there room in the window: then [`Rule::Linux`]'s mechanisms don't run.
+    /// Asked when they are about to.
+    fn waits_while_blocked(&mut self, view: &View<'_>) -> bool {
+        let _ = view;
+        false
+    }
+
     /// Internal state for observers: (name, value), e.g. BLEST's lambda.
     fn metrics(&self) -> Vec<(&'static str, f64)> {
         Vec::new()

@@ -10,10 +10,13 @@
 //! turn it is, beyond its cwnd, and the scheduler waits while that queue is full. The paper doesn't specify
 //! it.
 //!
-//! Parameters: `quota` (1 segment; 1 to 255), `cwnd-limited` (true). `opportunistic` and `penalise` (default
+//! Parameters: `quota` (1 segment; 1 to 255), `cwnd-limited` (true), `one-more` (false; preset `mptcp-0.95`: true): see
+//! [`super::mechanisms`]. `opportunistic` and `penalise` (default
 //! `off`).
 
-use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
+use super::mechanisms::{
+    OFF, has_room_for_one_more, one_more, opportunistic, penalise, send_or_queue, with_mechanisms,
+};
 use super::text::{Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::SubflowId;
@@ -27,14 +30,22 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     parameters: &[
         Parameter::whole("quota", 1.0, (1.0, 255.0), "segments per turn"),
         Parameter::switch("cwnd-limited", true, "skip subflows whose windows are full; else queue on them"),
+        one_more(),
         opportunistic(OFF),
         penalise(OFF),
     ],
-    presets: &[Preset {
-        name: "strict",
-        summary: "strict turns: no subflow is skipped",
-        values: &[("cwnd-limited", 0.0)],
-    }],
+    presets: &[
+        Preset {
+            name: "strict",
+            summary: "strict turns: no subflow is skipped",
+            values: &[("cwnd-limited", 0.0)],
+        },
+        Preset {
+            name: "mptcp-0.95",
+            summary: "the out-of-tree kernel's since 0.9: one segment beyond the window waits",
+            values: &[("one-more", 1.0)],
+        },
+    ],
     exceptions: &[Exception {
         rule: "cwnd",
         reason: "strict turns (5g-2019 III.A) queue segments on a subflow whose window is full",
@@ -43,8 +54,8 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     compared_by_default: true,
     build: |values| {
         let quota = values.number("quota") as u32;
-        let cwnd_limited = values.switch("cwnd-limited");
-        with_mechanisms(values, RoundRobin { quota, cwnd_limited, turn: SubflowId(0), given: 0 })
+        let (cwnd_limited, one_more) = (values.switch("cwnd-limited"), values.switch("one-more"));
+        with_mechanisms(values, RoundRobin { quota, cwnd_limited, one_more, turn: SubflowId(0), given: 0 })
     },
 };
 
@@ -52,6 +63,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
 struct RoundRobin {
     quota: u32,
     cwnd_limited: bool,
+    one_more: bool,
     /// The subflow whose turn it is.
     turn: SubflowId,
     /// Segments assigned to it in this turn.
@@ -97,8 +109,18 @@ impl Scheduler for RoundRobin {
         if !view.sendable() {
             return nothing_to_send(view, rationale);
         }
+        if self.cwnd_limited && self.one_more {
+            let Some(subflow) = self.next(view, |subflow| has_room_for_one_more(subflow, view.now)) else {
+                return no_room(view, rationale);
+            };
+            self.give(subflow, rationale);
+            return send_or_queue(subflow);
+        }
         if self.cwnd_limited {
-            let Some(subflow) = self.next(view, SubflowMetrics::available) else {
+            // Nothing is queued ahead, and the kernel's module leaves the subflow's own window out of account.
+            let has_room =
+                |subflow: &SubflowMetrics| subflow.ca_state != CaState::Loss && subflow.window_space() > 0;
+            let Some(subflow) = self.next(view, has_room) else {
                 return no_room(view, rationale);
             };
             self.give(subflow, rationale);
@@ -119,7 +141,7 @@ impl Scheduler for RoundRobin {
     }
 
     fn queues_ahead(&self) -> bool {
-        !self.cwnd_limited
+        !self.cwnd_limited || self.one_more
     }
 }
 

@@ -41,6 +41,8 @@ pub struct Shared<'a> {
     pub multipath: bool,
     /// DATA_ACKs have 64 bits.
     pub ack_is_64: bool,
+    /// Our DSNs have 64 bits.
+    pub dsn_is_64: bool,
     /// For a segment that is about to be sent.
     pub outgoing: Outgoing,
 }
@@ -49,12 +51,15 @@ impl Shared<'_> {
     /// Bytes of MPTCP options on data segments.
     #[inline]
     pub fn data_option_len(&self) -> u8 {
-        if self.multipath { 16 + data_ack_len(self.ack_is_64) } else { 0 }
+        if !self.multipath {
+            return 0;
+        }
+        data_ack_len(self.ack_is_64) + if self.dsn_is_64 { 16 } else { 12 }
     }
 }
 
 /// Octets of a DSS that has only a DATA_ACK. A mapping with a DSN of 64 bits takes 14 more, with a checksum
-/// 16, which is the same when padded.
+/// 16 (of 32 bits: 10 and 12), which is the same when padded.
 #[inline]
 pub(crate) fn data_ack_len(is_64: bool) -> u8 {
     if is_64 { 12 } else { 8 }

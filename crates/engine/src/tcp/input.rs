@@ -62,6 +62,19 @@ impl<P: Payload> Tcb<P> {
             && self.sender.is_ack_in_flight(&self.common, segment.ack)
     }
 
+    /// Whether a segment passes [`check_segment`](Self::check_segment) as a data segment or an ACK of a subflow
+    /// that is open both ways.
+    pub(crate) fn may_accept(&self, segment: &Segment<P>) -> bool {
+        let position = self.receiver.position(&self.common, segment.seq);
+        let is_old = self.common.negotiated.timestamps && self.receiver.timestamp_age(segment) > 0;
+        self.common.state == State::Established
+            && segment.flags.without(Flags::PSH).without(Flags::FIN) == Flags::ACK
+            && !is_old
+            && position.wrapping_sub(self.receiver.next()) as i64 >= 0
+            && (self.sender.is_ack_in_flight(&self.common, segment.ack)
+                || self.sender.is_old_ack(&self.common, segment.ack))
+    }
+
     /// The checks of RFC 9293 3.10.7 that come before the acknowledgement. Returns false if the segment ends
     /// there.
     #[inline(never)]

@@ -7,7 +7,7 @@ use super::common::Common;
 use super::context::{Context, Kind, State, Transmit};
 use super::sender::DataSegment;
 use super::tcb::Tcb;
-use crate::metrics::SubflowMetrics;
+use crate::metrics::{CaState, SubflowMetrics};
 
 /// Bytes of the timestamps option with its padding.
 const TIMESTAMPS_LEN: usize = 12;
@@ -112,6 +112,11 @@ impl<P: Payload> Tcb<P> {
             && let Some(data) = self.sender.next_new(common, cx, max_segments, reserve)
         {
             return Some(self.transmit_data(cx, data, sack, out));
+        }
+        if cx.own().ca_state == CaState::Recovery
+            && let Some(data) = self.sender.next_forward(common, cx)
+        {
+            return Some(self.transmit_other_data(cx, data, out));
         }
         if self.sender.has_fin_or_probe()
             && let Some(data) = self.sender.next_fin_or_probe(common, cx)

@@ -51,6 +51,11 @@ pub(super) struct Handshake {
 }
 
 impl<P: Payload> Tcb<P> {
+    /// Bytes that the peer's window for this subflow alone still admits.
+    pub(crate) fn window_room(&self) -> u64 {
+        self.sender.window_room()
+    }
+
     pub(super) fn new(cx: &mut Context<'_>, tuple: FourTuple, state: State, path_mtu: u32, isn: u32) -> Self {
         Tcb {
             nothing_to_send: false,
@@ -218,6 +223,13 @@ impl<P: Payload> Tcb<P> {
     #[inline]
     pub(crate) fn on_window_growth(&mut self) -> bool {
         self.receiver.on_window_growth()
+    }
+
+    /// The application has read something. Returns whether an ACK is sent for that.
+    pub(crate) fn on_read(&mut self) -> bool {
+        let at_once = self.receiver.on_read();
+        self.nothing_to_send &= !at_once;
+        at_once
     }
 
     /// The application has read everything, on all subflows. Returns whether an ACK is sent for that.

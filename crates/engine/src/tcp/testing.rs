@@ -62,7 +62,8 @@ impl std::ops::Deref for Sent {
 
 /// The shared state of a connection of plain TCP.
 fn shared(receive: &ReceiveBuffer, more: bool) -> Shared<'_> {
-    Shared { receive, multipath: false, ack_is_64: false, outgoing: Outgoing { more, ..Outgoing::default() } }
+    let outgoing = Outgoing { more, ..Outgoing::default() };
+    Shared { receive, multipath: false, ack_is_64: false, dsn_is_64: true, outgoing }
 }
 
 /// One end.

@@ -58,13 +58,25 @@ impl ReceiveBuffer {
     /// The [`byte_weight`](Self::byte_weight) at which each byte held takes one byte of the window.
     pub const WHOLE_BYTE: u64 = 256;
 
+    /// What the buffer makes of window beside what it holds (Linux's `tcp_space`).
+    #[inline]
+    pub fn free(&self) -> u64 {
+        let taken = (self.ready + self.out_of_order).saturating_mul(self.byte_weight) / Self::WHOLE_BYTE;
+        self.limit.saturating_sub(taken)
+    }
+
+    /// The window that is offered but for what was promised (`__tcp_select_window`).
+    #[inline]
+    pub fn offered(&self) -> u64 {
+        self.free().min(self.opened)
+    }
+
     /// The window to advertise: bytes that may arrive beyond `next`.
     #[inline]
     pub fn window(&self) -> u64 {
         // As in Linux (`__tcp_select_window`) data out of order reduces the window, although it lies inside:
         // the edge stands still while the queue grows.
-        let taken = (self.ready + self.out_of_order).saturating_mul(self.byte_weight) / Self::WHOLE_BYTE;
-        let room = self.limit.saturating_sub(taken).min(self.opened);
+        let room = self.offered();
         let advertised = self.advertised_end.saturating_sub(self.next);
         next_window(advertised, room, self.limit).saturating_sub(self.held)
     }
@@ -78,6 +90,13 @@ impl ReceiveBuffer {
         let told = self.advertised_end.saturating_sub(self.next);
         let half = self.limit / 2;
         told < (self.limit / 4).max(SEGMENT.min(half)) && self.window() >= told + half.min(2 * SEGMENT)
+    }
+
+    /// The same in MPTCP 0.8x and 0.9x: reading has at least doubled a window of which half or less is left
+    /// (`mptcp_cleanup_rbuf`).
+    pub fn has_doubled(&self) -> bool {
+        let told = self.advertised_end.saturating_sub(self.next);
+        2 * told <= self.limit && self.offered() >= (2 * told).max(1)
     }
 
     /// Free space beyond `next`. The window may be larger: what was advertised isn't taken back.
@@ -113,6 +132,7 @@ mod tests {
         let window = |memory| {
             let config = crate::config::ConnectionConfig {
                 receive_segment_memory: memory,
+                short_dsn: true,
                 ..crate::config::ConnectionConfig::default()
             };
             let buffer = ReceiveBuffer {

@@ -311,7 +311,7 @@ pub const END: Shape = Shape {
     fields: &[
         key(
             "host",
-            Kind::Choice(&["linux-6.18", "linux-3.14", "ns-3"]),
+            Kind::Choice(&["linux-6.18", "linux-4.19", "linux-3.14", "ns-3"]),
             "A system: the lines of its profile (docs/hosts.md); other keys replace its parts. Default: linux-6.18",
         ),
         key("send-buffer", BUFFER, "Connection-level send buffer. Default: 4 MiB"),
@@ -340,6 +340,11 @@ pub const END: Shape = Shape {
             "early-retransmit",
             Kind::Switch,
             "Early retransmit (RFC 5827), with `duplicate-acks` only. Default: false",
+        ),
+        key(
+            "forward-retransmit",
+            Kind::Switch,
+            "In recovery retransmit holes that aren't marked as lost, once nothing else is left (RFC 6675's NextSeg rule 3), with `duplicate-acks` only. Default: false",
         ),
         key("tail-loss-probe", Kind::Switch, "Tail loss probes (RFC 8985). Default: true"),
         key("undo", Kind::Switch, "F-RTO and undo of spurious retransmissions. Default: true"),
@@ -380,6 +385,26 @@ pub const END: Shape = Shape {
         ),
         key("quick-acks", Kind::Integer(0, 1000), "ACKs sent at once at the start. Default: 16"),
         key(
+            "acks",
+            Kind::Choice(&["linux-6.18", "linux-3.14"]),
+            "When ACKs leave: in Linux 3.14 they wait while the window is smaller than the last, and PSH doesn't hasten them. Default: linux-6.18",
+        ),
+        key(
+            "data-ack",
+            Kind::Choice(&["with-ack", "first", "first-by-window"]),
+            "A DATA_ACK lets data be scheduled with its subflow's acknowledgement, before it, or before it with the subflow's own window as a limit. Default: with-ack",
+        ),
+        key(
+            "whole-segments",
+            Kind::Switch,
+            "New data needs a whole segment's room in the peer's window. Default: false",
+        ),
+        key(
+            "dsn",
+            Kind::Choice(&["64-bit", "32-bit"]),
+            "DSNs on data; 32 bits leave 8 bytes to a segment. Default: 64-bit",
+        ),
+        key(
             "buffers",
             Kind::Choice(&["payload", "memory"]),
             "What the buffers' sizes count: payload, or memory as Linux's truesize. Default: payload",
@@ -402,9 +427,13 @@ pub const END: Shape = Shape {
         key(
             "send-segment-memory",
             Kind::BytesOrNone(1 << 20),
-            "Memory of one full segment in the send buffer of Multipath TCP, whose size then counts memory, whatever `buffers` says. Default: 0 B, `buffers` decides",
+            "Memory of one full segment in the send buffer, whose size then counts memory, whatever `buffers` says; with checksums in that of Multipath TCP only. Default: 0 B, `buffers` decides",
         ),
-        key("cubic", Kind::Choice(&["rfc", "linux-3.14"]), "What `cubic` means here. Default: rfc"),
+        key(
+            "cubic",
+            Kind::Choice(&["rfc", "linux-3.14", "linux-4.19"]),
+            "What `cubic` means here. Default: rfc",
+        ),
     ],
 };
 

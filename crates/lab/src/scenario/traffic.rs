@@ -245,6 +245,13 @@ impl ScenarioReader {
     fn host(&mut self, table: &Table<'_>, above: Host) -> Host {
         let threshold = self.integer(table, "initial-threshold").map(|segments| segments as u32);
         let first = self.integer(table, "initial-receive-window").map(|segments| segments as u32);
+        let data_ack = self.choice(
+            table,
+            "data-ack",
+            &[("with-ack", (false, false)), ("first", (true, false)), ("first-by-window", (true, true))],
+        );
+        let (data_ack_first, subflow_windows) =
+            data_ack.unwrap_or((above.data_ack_first, above.subflow_windows));
         let quick_acks = self.integer(table, "quick-acks").map(|acks| acks as u32);
         Host {
             profile: above.profile,
@@ -255,6 +262,16 @@ impl ScenarioReader {
                     &[("rack", LossDetection::Rack), ("duplicate-acks", LossDetection::DuplicateAcks)],
                 )
                 .unwrap_or(above.loss_detection),
+            forward_retransmit: self.switch(table, "forward-retransmit").unwrap_or(above.forward_retransmit),
+            data_ack_first,
+            subflow_windows,
+            whole_segments: self.switch(table, "whole-segments").unwrap_or(above.whole_segments),
+            short_dsn: self
+                .choice(table, "dsn", &[("64-bit", false), ("32-bit", true)])
+                .unwrap_or(above.short_dsn),
+            old_acks: self
+                .choice(table, "acks", &[("linux-6.18", false), ("linux-3.14", true)])
+                .unwrap_or(above.old_acks),
             early_retransmit: self.switch(table, "early-retransmit").unwrap_or(above.early_retransmit),
             tail_loss_probe: self.switch(table, "tail-loss-probe").unwrap_or(above.tail_loss_probe),
             undo: self.switch(table, "undo").unwrap_or(above.undo),
@@ -329,7 +346,11 @@ impl ScenarioReader {
                 )
                 .unwrap_or(above.send_tuning),
             cubic: self
-                .choice(table, "cubic", &[("rfc", ""), ("linux-3.14", "linux-3.14")])
+                .choice(
+                    table,
+                    "cubic",
+                    &[("rfc", ""), ("linux-3.14", "linux-3.14"), ("linux-4.19", "linux-4.19")],
+                )
                 .unwrap_or(above.cubic),
         }
     }

@@ -272,6 +272,8 @@ fn slow_start_exit(spec: &str, first: u32, gap: Nanos, rtt: fn(u32, u32) -> Nano
         for j in 0..subflows[0].cwnd {
             let now = start + u64::from(j) * gap;
             let round_start = j == 0;
+            subflows[0].totals.delivered += 1;
+            subflows[0].packets_out = subflows[0].cwnd - 1;
             cubic.on_ack(
                 &mut Subflows::new(&mut subflows, 0),
                 &Ack { rtt: Some(rtt(round, j)), round_start, ..at(now, 1) },
@@ -338,8 +340,8 @@ fn hystart_of_2014_ticks_in_milliseconds_and_ends_with_a_shorter_delay() {
     assert_eq!(train.last_ack, 4 * MILLISECOND, "2 ms later by its clock");
     let mut train = HyStart::default();
     assert_eq!((1..600).find(|step| hear(&mut train, step * MILLISECOND / 10)), Some(210));
-    // Least 100 ms: 6.25 ms more.
-    for (later, exit) in [(106_250_000, u32::MAX), (106_250_001, 40 + 8)] {
+    // Least 100 ms: 6.25 ms more. The round begins after its first ACK.
+    for (later, exit) in [(106_250_000, u32::MAX), (106_250_001, 40 + 9)] {
         let late = if later == 106_250_000 {
             |round, _| if round == 1 { 100 * MILLISECOND } else { 106_250_000 }
         } else {
@@ -351,10 +353,22 @@ fn hystart_of_2014_ticks_in_milliseconds_and_ends_with_a_shorter_delay() {
 
 #[test]
 fn hystart_of_2014_judges_a_round_by_its_first_eight_samples() {
-    // Eight samples of 150 ms, then one of 100 ms, which is the least so far.
+    // Eight samples of 150 ms, then one of 100 ms, which is the least so far. The round begins after its first ACK.
+    let early = |round, j| if round == 1 || j >= 9 { 100 * MILLISECOND } else { 150 * MILLISECOND };
+    assert_eq!(slow_start_exit("cubic:linux-3.14", 20, 3 * MILLISECOND, early), 40 + 9);
     let early = |round, j| if round == 1 || j >= 8 { 100 * MILLISECOND } else { 150 * MILLISECOND };
-    assert_eq!(slow_start_exit("cubic:linux-3.14", 20, 3 * MILLISECOND, early), 40 + 8);
     assert_eq!(slow_start_exit("cubic:linux", 20, 3 * MILLISECOND, early), u32::MAX);
+}
+
+/// 4.19's bound is an eighth of the least round-trip time, 3.14's a sixteenth; both rounds begin by sequence.
+#[test]
+fn hystart_of_2018_allows_twice_the_delay() {
+    for (spec, exit) in [("cubic:linux-3.14", 40 + 9), ("cubic:linux-4.19", u32::MAX)] {
+        let late = |round, _| if round == 1 { 100 * MILLISECOND } else { 110 * MILLISECOND };
+        assert_eq!(slow_start_exit(spec, 20, 3 * MILLISECOND, late), exit, "{spec}");
+    }
+    let late = |round, _| if round == 1 { 100 * MILLISECOND } else { 113 * MILLISECOND };
+    assert_eq!(slow_start_exit("cubic:linux-4.19", 20, 3 * MILLISECOND, late), 40 + 9);
 }
 
 /// Before a loss a window grows by a twentieth of a segment per segment. ACKs of two segments make a tenth

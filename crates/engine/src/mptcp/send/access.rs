@@ -52,6 +52,18 @@ impl<P> SendSide<P> {
         backoff: u32,
     }
 
+    /// Whether the application waited for space when what is sent now was let out.
+    #[inline]
+    pub fn writer_waited(&self) -> bool {
+        self.writer_waits && !self.spaced
+    }
+
+    /// What is sent from now on is sent while the application doesn't wait, if `spaced`.
+    #[inline]
+    pub fn set_spaced(&mut self, spaced: bool) {
+        self.spaced = spaced;
+    }
+
     /// Takes note of a window relative to the DATA_ACK `acked`. Whether both say nothing new: no byte
     /// acknowledged, no window opened.
     #[inline(always)]

@@ -5,11 +5,11 @@
 //! no less than its srtt. F's RTT is (min + max)/2; n is the number of those in the linger time, rounded
 //! up. In initial slow start (ssthresh never set), n at most 16, F sends CWND (2^n - 1) segments, else
 //! (c + (n - 1)/2) n with c = max(CWND, ssthresh + 1). lambda, from 1.2 within [1.0, 1.3], goes up 0.04
-//! after a retransmission of connection-level data, else down 0.01, at most once per least srtt of S.
+//! if the send window or the send buffer was full when a segment would have been sent, else down 0.01, at most once per least srtt of S.
 //!
-//! Rulings: "rounded up" is the module's quotient + 1; (n - 1)/2 is its integer division. A retransmission
-//! event is [`Event::Reinjected`] or a subflow's timeout since the last correction. Extremes are those the
-//! scheduler has seen.
+//! Rulings: "rounded up" is the module's quotient + 1; (n - 1)/2 is its integer division. The module calls
+//! its flag one of retransmissions, but sets it before it knows whether there will be one
+//! (`mptcp_blest_rcv_buf_optimization`). Extremes are those the scheduler has seen.
 
 use super::{fits, left_by, wait};
 use crate::metrics::SubflowMetrics;
@@ -29,7 +29,7 @@ pub(super) struct Extremes {
 pub(super) struct BlestLinux {
     lambda: f64,
     corrected: Nanos,
-    retransmitted: bool,
+    blocked: bool,
     seen: [Extremes; MAX_SUBFLOWS],
 }
 
@@ -55,7 +55,7 @@ pub(super) fn segments_during(fast: &SubflowMetrics, seen: Extremes, time: Nanos
 
 impl BlestLinux {
     pub(super) fn new(lambda: f64) -> Self {
-        BlestLinux { lambda, corrected: 0, retransmitted: false, seen: [Extremes::default(); MAX_SUBFLOWS] }
+        BlestLinux { lambda, corrected: 0, blocked: false, seen: [Extremes::default(); MAX_SUBFLOWS] }
     }
 
     fn observe(&mut self, subflow: &SubflowMetrics) -> Extremes {
@@ -68,13 +68,22 @@ impl BlestLinux {
         *seen
     }
 
+    /// What `fast` needs while a further segment lingers on `slow`, and what that leaves of the window, bytes.
+    fn weigh(&mut self, view: &View<'_>, fast: &SubflowMetrics, slow: &SubflowMetrics) -> (f64, f64) {
+        let (seen_fast, seen_slow) = (self.observe(fast), self.observe(slow));
+        self.correct(view.now, seen_slow);
+        let segments = segments_during(fast, seen_fast, linger(slow, seen_slow));
+        let need = self.lambda * segments as f64 * f64::from(fast.mss);
+        (need, left_by(view.send_window, slow).max(0.0))
+    }
+
     fn correct(&mut self, now: Nanos, slow: Extremes) {
         if now.saturating_sub(self.corrected) < slow.min {
             return;
         }
-        let step = if self.retransmitted { 0.04 } else { -0.01 };
+        let step = if self.blocked { 0.04 } else { -0.01 };
         self.lambda = (self.lambda + step).clamp(1.0, 1.3);
-        self.retransmitted = false;
+        self.blocked = false;
         self.corrected = now;
     }
 }
@@ -92,15 +101,11 @@ impl Scheduler for BlestLinux {
         let (Some(fast), Some(slow)) = (front.usable, front.available) else {
             return no_room(view, rationale);
         };
-        let seen_fast = self.observe(fast);
         if fast.id == slow.id {
+            self.observe(fast);
             return send_on(fast, rationale);
         }
-        let seen_slow = self.observe(slow);
-        self.correct(view.now, seen_slow);
-        let segments = segments_during(fast, seen_fast, linger(slow, seen_slow));
-        let need = self.lambda * segments as f64 * f64::from(fast.mss);
-        let left = left_by(view.send_window, slow).max(0.0);
+        let (need, left) = self.weigh(view, fast, slow);
         if need > left {
             wait(view, fast, slow, need, self.lambda, rationale)
         } else {
@@ -108,9 +113,21 @@ impl Scheduler for BlestLinux {
         }
     }
 
+    fn waits_while_blocked(&mut self, view: &View<'_>) -> bool {
+        let front = view.front();
+        let (Some(fast), Some(slow)) = (front.usable, front.available) else { return false };
+        if fast.id != slow.id {
+            let (need, left) = self.weigh(view, fast, slow);
+            if need > left {
+                return true;
+            }
+        }
+        self.blocked |= view.unsent > 0 || view.written - view.una >= view.send_buffer;
+        false
+    }
+
     fn on_event(&mut self, _view: &View<'_>, event: Event) {
         match event {
-            Event::Reinjected(_) | Event::Timeout(_) => self.retransmitted = true,
             Event::SubflowAdded(SubflowId(index)) | Event::SubflowRemoved(SubflowId(index)) => {
                 if let Some(seen) = self.seen.get_mut(usize::from(index)) {
                     *seen = Extremes::default();

@@ -510,7 +510,9 @@ impl Model {
             return false;
         }
         let metrics = &self.subflows[subflow.index()];
-        let (available, in_flight, cwnd) = (metrics.available(), metrics.in_flight(), metrics.cwnd);
+        // As the engine, it doesn't ask for room in the queue.
+        let available = metrics.ca_state != CaState::Loss && metrics.window_space() > 0;
+        let (in_flight, cwnd) = (metrics.in_flight(), metrics.cwnd);
         if !available {
             self.violate("cwnd", format!("{what} on {subflow:?}, which has {in_flight} of {cwnd} in flight"));
         }

@@ -68,10 +68,22 @@ impl<P: Payload> Receiver<P> {
         at_once
     }
 
+    /// The application has read something: an ACK that was held back for want of window leaves now. Returns
+    /// whether it does.
+    pub fn on_read(&mut self) -> bool {
+        let at_once =
+            self.delayed_ack.is_scheduled() && self.rcv_nxt - self.last_ack_sent > self.delayed_ack.mss();
+        self.ack_now |= at_once;
+        at_once
+    }
+
     /// In-order data waits to be acknowledged, now or later.
     #[inline(always)]
     pub(super) fn schedule_ack(&mut self, common: &mut Common, cx: &Context<'_>) {
-        let unacknowledged = self.rcv_nxt - self.last_ack_sent;
+        let mut unacknowledged = self.rcv_nxt - self.last_ack_sent;
+        if cx.tcp.old_acks && cx.shared.receive.offered() < self.advertised_window {
+            unacknowledged = 0;
+        }
         //= RFC 5681 4.2-a
         let Some(delay) = self.delayed_ack.delay(unacknowledged, cx.tcp.delayed_ack, cx.own()) else {
             self.ack_now = true;

@@ -67,7 +67,7 @@ impl DelayedAck {
     #[inline(always)]
     pub fn on_data(&mut self, cx: &Context<'_>, len: u32, push: bool) {
         let (least, rto) = (cx.tcp.delayed_ack, cx.own().rto);
-        self.estimate_mss(len, push);
+        self.estimate_mss(len, push, push && !cx.tcp.old_acks);
         let gap = cx.now.saturating_sub(self.data_at);
         self.data_at = cx.now;
         if self.ato == 0 {
@@ -83,13 +83,13 @@ impl DelayedAck {
         }
     }
 
-    /// Estimates the peer's segment size (`tcp_measure_rcv_mss`).
+    /// Estimates the peer's segment size (`tcp_measure_rcv_mss`). `ends`: a full segment ends a message.
     #[inline(always)]
-    fn estimate_mss(&mut self, len: u32, push: bool) {
+    fn estimate_mss(&mut self, len: u32, push: bool, ends: bool) {
         let last_short = std::mem::take(&mut self.last_short);
         if len >= self.mss {
             self.mss = len;
-            self.pushed = self.pushed.max(u32::from(push));
+            self.pushed = self.pushed.max(u32::from(ends));
         } else if len == last_short {
             self.mss = len;
         } else {
@@ -99,6 +99,11 @@ impl DelayedAck {
             self.pushed += 1;
         }
         self.scheduled = true;
+    }
+
+    /// Whether something is to be acknowledged.
+    pub fn is_scheduled(&self) -> bool {
+        self.scheduled
     }
 
     /// Estimate of the peer's segment size.

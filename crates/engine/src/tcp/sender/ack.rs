@@ -207,7 +207,10 @@ impl<P: Payload> Sender<P> {
             prior_in_flight,
             cwnd_limited: match cx.tcp.cwnd.window_limit {
                 WindowLimit::PerWindow => self.cwnd_validation.is_cwnd_limited(cx.own()),
-                WindowLimit::PerAck => cwnd_validation::was_full(cx.own(), prior_in_flight),
+                WindowLimit::PerAck => {
+                    // What a DATA_ACK before this ACK has let out is in flight as well.
+                    cwnd_validation::was_full(cx.own(), prior_in_flight + cx.own().queued_segments())
+                }
                 WindowLimit::Always => true,
             },
             round_start: summary.round_start,

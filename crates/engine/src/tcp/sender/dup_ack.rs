@@ -64,6 +64,11 @@ impl DupAck {
         }
     }
 
+    /// Where the highest delivered segment ends.
+    pub fn highest(&self) -> u64 {
+        self.highest
+    }
+
     /// Whether the threshold is above its first value.
     pub fn is_raised(&self) -> bool {
         self.reordering > DUP_THRESH
@@ -244,10 +249,21 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// Marks an entry unless it is marked already, retransmitted since or not.
+    /// Marks an entry unless it is marked already, retransmitted since or not. A forward retransmission stays
+    /// in flight.
     fn mark_once(&mut self, common: &mut Common, cx: &mut Context<'_>, index: usize, outcome: &mut Outcome) {
-        if self.scoreboard.get(index).is_some_and(|entry| !entry.is(LOST)) {
-            self.mark_lost(common, cx, index, outcome);
+        match self.scoreboard.get(index).map(|entry| (entry.is(LOST), entry.is(RETRANS))) {
+            Some((false, true)) if cx.tcp.recovery.forward_retransmit => {
+                let entry = self.scoreboard.get_mut(index);
+                entry.flags |= LOST;
+                let segments = entry.segments;
+                let metrics = cx.metrics();
+                metrics.lost_out += segments;
+                metrics.totals.lost += u64::from(segments);
+                outcome.lost_segments += segments;
+            }
+            Some((false, _)) => self.mark_lost(common, cx, index, outcome),
+            _ => {}
         }
     }
 

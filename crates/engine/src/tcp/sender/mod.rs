@@ -37,7 +37,7 @@ use super::context::Context;
 use super::timer::Timer;
 use crate::Nanos;
 use crate::inline_queue::InlineQueue;
-use crate::metrics::SubflowMetrics;
+use crate::metrics::{CaState, SubflowMetrics};
 use crate::scheduler::Fate;
 use black_hole::BlackHole;
 use cwnd_validation::CwndValidation;
@@ -107,6 +107,9 @@ struct Recovery {
     frto: bool,
     /// F-RTO sends new data before further retransmissions (RFC 5682 3.1 step 2.b).
     new_data_first: bool,
+    /// Holes that aren't marked as lost are retransmitted too
+    /// ([`RecoveryConfig::forward_retransmit`](crate::config::RecoveryConfig::forward_retransmit)).
+    forward: bool,
 }
 
 impl<P: Payload> Sender<P> {
@@ -135,7 +138,7 @@ impl<P: Payload> Sender<P> {
             tlp: Tlp::default(),
             timeouts: 0,
             backoff: 0,
-            recovery: Recovery::default(),
+            recovery: Recovery { forward: cx.tcp.recovery.forward_retransmit, ..Recovery::default() },
             prr: Prr::default(),
             undo: Undo::default(),
             black_hole: BlackHole::default(),
@@ -240,6 +243,11 @@ impl<P: Payload> Sender<P> {
         self.snd_nxt
     }
 
+    /// Bytes that the peer's window for this subflow alone still admits.
+    pub fn window_room(&self) -> u64 {
+        self.window.size().saturating_sub(self.snd_nxt - self.snd_una)
+    }
+
     /// The window that the peer advertised last, bytes.
     #[inline]
     pub fn peer_window(&self) -> u64 {
@@ -305,7 +313,10 @@ impl<P: Payload> Sender<P> {
     /// Whether there is nothing to send, whatever the windows allow.
     #[inline]
     pub fn has_nothing_to_send(&self, metrics: &SubflowMetrics) -> bool {
-        self.queue.is_empty() && self.due.is_empty() && metrics.lost_out == 0
+        self.queue.is_empty()
+            && self.due.is_empty()
+            && metrics.lost_out == 0
+            && !(metrics.ca_state == CaState::Recovery && self.recovery.forward)
     }
 
     /// Whether something is due that the congestion window doesn't hold back.

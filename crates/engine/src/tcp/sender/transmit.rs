@@ -75,6 +75,27 @@ impl<P: Payload> Sender<P> {
         Some(self.retransmit_lost(common, cx, index))
     }
 
+    /// The first hole below the highest SACK that isn't marked as lost nor retransmitted, if the windows admit
+    /// it: nothing lost and nothing new is left to send (RFC 6675 4, NextSeg rule 3; `tcp_can_forward_retransmit`).
+    #[cold]
+    pub fn next_forward(&mut self, common: &mut Common, cx: &mut Context<'_>) -> Option<DataSegment<P>> {
+        let metrics = cx.own();
+        if !self.recovery.forward
+            || metrics.ca_state != CaState::Recovery
+            || metrics.sacked_out == 0
+            || metrics.in_flight() >= metrics.cwnd
+        {
+            return None;
+        }
+        let highest = self.dup_ack.highest();
+        let below = self.scoreboard.iter().take_while(|entry| entry.position < highest);
+        let index = below.into_iter().position(|entry| !entry.is(SACKED | LOST | RETRANS))?;
+        let entry = self.scoreboard.get_mut(index);
+        entry.flags |= RETRANS;
+        cx.metrics().retrans_out += entry.segments;
+        Some(self.retransmit_lost(common, cx, index))
+    }
+
     /// Counts the packets of an entry before it is retransmitted.
     fn recount(&mut self, common: &Common, cx: &mut Context<'_>, index: usize) {
         let metrics = cx.metrics();

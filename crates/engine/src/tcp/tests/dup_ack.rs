@@ -540,3 +540,19 @@ fn slow_start_ends_at_a_cached_threshold() {
     end.ack(8001);
     assert!(end.metrics().cwnd <= 13, "{}", end.metrics().cwnd);
 }
+
+/// The ninth of ten segments is a hole that is not yet lost, one below the highest SACK.
+#[test]
+fn a_hole_that_is_not_lost_is_retransmitted_once_nothing_else_is_left() {
+    for forward in [false, true] {
+        let mut end = ten_in_flight(counting_with(|recovery| recovery.forward_retransmit = forward));
+        end.sack(1, &[(1001, 8001), (9001, 10_001)]);
+        assert_eq!((end.metrics().lost_out, end.metrics().ca_state), (1, CaState::Recovery));
+        let expected: &[(u32, u32)] = if forward { &[(1, 1000), (8001, 1000)] } else { &[(1, 1000)] };
+        assert_eq!(end.sent_data(), expected, "{forward}");
+        assert_eq!(end.metrics().retrans_out, expected.len() as u32);
+        // Counted as lost later, it stays in flight.
+        end.ack(10_001);
+        assert_eq!((end.metrics().retrans_out, end.metrics().lost_out, end.metrics().packets_out), (0, 0, 0));
+    }
+}
