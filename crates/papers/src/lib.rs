@@ -4,6 +4,7 @@
 
 pub mod arena;
 mod command;
+pub mod kernels;
 pub mod reproduce;
 pub mod validate;
 

@@ -2,6 +2,7 @@
 
 mod arena;
 mod gallery;
+mod kernels;
 mod reproduce;
 mod validate;
 

@@ -30,11 +30,15 @@ run each, until they are decided, have --most-runs runs, or --minutes are over. 
 an hour. Ctrl-C stops and prints the cells measured so far. Finished runs are kept in the folder of --state: run the same \
 command again to continue.
 
+With --kernel-data nothing runs in real time: completion times of the out-of-tree kernels (MPTCP 0.89 and 0.95), measured in \
+virtual time, stand beside those of the simulator with the host profile of the same version.
+
 Examples:
   ropewalk-papers validate
   ropewalk-papers validate --scenario satellite-lte --schedulers minrtt,blest --runs 20
   ropewalk-papers validate --scenario wifi-lte --minutes 5 --json
-  ropewalk-papers validate --markdown docs/validation.md"
+  ropewalk-papers validate --markdown docs/validation.md
+  ropewalk-papers validate --kernel-data"
 )]
 pub(crate) struct Options {
     /// A built-in scenario's name, or a scenario file; may be given several times [default: all built-in ones]
@@ -67,6 +71,9 @@ pub(crate) struct Options {
     /// Leave out the real kernel at both ends
     #[arg(long)]
     no_kernel: bool,
+    /// Compare with kernels' completion times instead: those of a folder's .csv files, or else of the program's own table
+    #[arg(long, value_name = "FOLDER", num_args = 0..=1)]
+    kernel_data: Option<Option<PathBuf>>,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -106,6 +113,10 @@ impl Line {
 }
 
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
+    if let Some(folder) = &options.kernel_data {
+        let to = super::kernels::Output { json: options.json, markdown: options.markdown.as_ref() };
+        return super::kernels::run(registries, folder.as_deref(), &to);
+    }
     let bytes = size("--size", &options.size)?;
     let congestion = algorithm(&registries.congestion, "--congestion", "cubic")?;
     let names: Vec<String> = if options.scenarios.is_empty() {

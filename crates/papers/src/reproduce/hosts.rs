@@ -94,6 +94,104 @@ pub fn differences(runs: u32, registries: &Registries) -> Result<Vec<Difference>
     Ok(found)
 }
 
+/// A rule of the out-of-tree kernels: what it is, the key or parameter, the kernels, and a cell that shows it.
+const RULES: &[[&str; 4]] = &[
+    [
+        "A DATA_ACK lets new data be scheduled before its segment's subflow acknowledgement; by 0.89 the subflow's own window counts too, and is still that of before",
+        "`data-ack`",
+        "0.89 (`first-by-window`), 0.95 (`first`)",
+        "s1, 128 KiB, 2304 B, default: 2104; 2068, 1585",
+    ],
+    [
+        "In recovery holes that aren't marked as lost are retransmitted once nothing else is left",
+        "`forward-retransmit`",
+        "0.89 (Linux before 4.11)",
+        "s1 16 MiB, 4352 B, default: 2311; 2375, 2360 (few are lost twice)",
+    ],
+    [
+        "New data needs a whole segment's room in the peer's window",
+        "`whole-segments`",
+        "0.89, 0.95",
+        "s2, 128 KiB, 4352 B, roundrobin: 12,036; 12,257, 10,411",
+    ],
+    [
+        "An ACK waits while the window that it offers is smaller than the last; PSH doesn't hasten it",
+        "`acks`",
+        "0.89, 0.95",
+        "s1, 128 KiB, 2304 B, roundrobin: 4209; 3813, 3317",
+    ],
+    [
+        "A packet whose memory takes more of the window than it brings lets it open to half of the largest",
+        "`receive-segment-memory`",
+        "0.89, 0.95",
+        "s2, 128 KiB, 4352 B, roundrobin: 12,036; 12,257, 8400",
+    ],
+    [
+        "The send buffer takes whole segments while there is any space, each with its memory: 2304 bytes, or 4352 where MAX_TCP_HEADER is 304 (wireless mesh and tunnels)",
+        "`send-segment-memory`",
+        "0.89, 0.95",
+        "s1, 128 KiB, plain: 1561 with 2304 B, 2611 with 4352; 1559, 2607",
+    ],
+    [
+        "DSNs on data have 32 bits: segments of 1428 bytes",
+        "`dsn`",
+        "0.89, 0.95",
+        "s1, 128 KiB, 2304 B, roundrobin: 4209; 3813, 3732",
+    ],
+    [
+        "HyStart judges an ACK before it begins a round, and begins one by sequence",
+        "`cubic`",
+        "0.89 (a sixteenth of the delay), 0.95 (an eighth)",
+        "s2 4 MiB: 39 segments lost where HyStart ends slow start; here it comes later (211 lost)",
+    ],
+    [
+        "Multipath TCP's receive window begins with 64 KiB of buffer",
+        "`initial-receive-window`",
+        "0.95",
+        "s1 256 KiB: 139, plain 129",
+    ],
+    [
+        "One segment beyond the congestion window is queued",
+        "`one-more`: `minrtt:mptcp-0.94`, `roundrobin:mptcp-0.95`",
+        "minRTT 0.90 to 0.94, round robin 0.90 to 0.95",
+        "s2 256 KiB: 323, without it 233",
+    ],
+    [
+        "ECF compares memory, in products of 32 bits",
+        "`ecf:linux`; `arithmetic`",
+        "0.95",
+        "s2 1 MiB: 707; in 64 bits 685, with payload as well 890",
+    ],
+    [
+        "BLEST's lambda rises when the window or the buffer blocks what it would send",
+        "`blest:linux`",
+        "0.95",
+        "s2 4 MiB: 2720",
+    ],
+    [
+        "Penalisation happens once in the selected subflow's round-trip time",
+        "`penalise=linux`",
+        "0.89, 0.95",
+        "none of two subflows",
+    ],
+];
+
+/// The rules and the cells that show them.
+fn kernels_table() -> String {
+    let mut text = String::from(
+        "\n## The out-of-tree kernels\n\nMPTCP 0.89 (`linux-3.14`) and 0.95 (`linux-4.19`) were run in virtual time; \
+         `ropewalk-papers validate --kernel-data` shows their completion times beside the simulator's. s1: 50 Mbit/s 20 ms and 20 Mbit/s \
+         60 ms; s2: 10 Mbit/s 10 ms and 10 Mbit/s 100 ms; 4 MiB where nothing else is said; the kernel's ms, then this simulator's with the rule and without it. `linux-6.18` has none of these rules.\n\n\
+         | rule | key or parameter | MPTCP | a cell that shows it |\n|---|---|---|---|\n",
+    );
+    for [rule, key, kernels, cell] in RULES {
+        text += &format!("| {rule} | {key} | {kernels} | {cell} |\n");
+    }
+    text += "\nPresets by version: default `minrtt:linux` (0.89, 0.95) and `minrtt:mptcp-0.94`; round robin `roundrobin` (0.89) and \
+             `roundrobin:mptcp-0.95`; `redundant`, `blest:linux` and `ecf:linux` (0.95).\n";
+    text
+}
+
 /// docs/hosts.md.
 pub fn hosts_page(found: &[Difference], runs: u32) -> String {
     let mut text = format!(
@@ -105,6 +203,7 @@ pub fn hosts_page(found: &[Difference], runs: u32) -> String {
          compared with Linux 6.18; and the profile without it, compared with the whole profile. \
          {NETWORK_WORDS}.\n",
     );
+    text += &kernels_table();
     for (name, ..) in HOSTS.iter().filter(|(.., lines)| !lines.is_empty()) {
         text += &format!("\n## {name}\n\n");
         for one in found.iter().filter(|one| one.profile == *name) {
