@@ -223,7 +223,6 @@ mod tests {
             ("a,metered=maybe", "--via:1:11: expected true or false"),
             ("a,mtu=600,mtu=700", "given twice"),
             ("a,=", "--via:1:3: unknown key ``"),
-            ("", "--via:1:1: "),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
