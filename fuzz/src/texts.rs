@@ -24,7 +24,7 @@ pub const CHECKS: [(&str, Check); 6] = [
 /// What is read makes a path that can be simulated, or is refused in words.
 fn makes_a_path<E>(found: Result<measure::Measured, E>) {
     let Ok(found) = found else { return };
-    if let Some(rtt) = found.rtt {
+    for rtt in [found.rtt, found.under_load].into_iter().flatten() {
         assert!(rtt.min >= 0.0 && rtt.mean.is_finite() && rtt.sd >= 0.0 && rtt.max.is_finite());
     }
     if let Some(measure::Counted { lost, sent, .. }) = found.loss {
@@ -35,7 +35,7 @@ fn makes_a_path<E>(found: Result<measure::Measured, E>) {
     }
     let known = scenario::path("p: 10 Mbit/s, 20 ms").expect("a plain path");
     let refined = measure::refine("p", Some(known), &[found]).expect("nothing is missing");
-    assert!(refined.0.down.delay < 60_000_000_000);
+    assert!(refined.path.down.delay < 60_000_000_000);
 }
 
 /// Any bytes as the output of `ping`.

@@ -45,7 +45,9 @@ Measurements, told apart by what is in them, several per path:
   ping -c 30 HOST > ping.txt              round-trip time, jitter, loss
   iperf3 --json -R -c HOST > iperf.json   rate; without -R the queue, too
   ss -tin > ss.txt                        live connections: rate, round trips
-  a mahimahi trace                        rate over time
+  iperf3, mtr, fping, irtt -o, curl -w    as text, JSON or CSV, whichever they have
+  speedtest-cli, librespeed, flent        JSON, unpacked
+  throughput per second, mahimahi         columns or NAME.up, NAME.down: a rate over time
 
 A rate is taken as `at least` unless something shows that the link was full: `iperf3 -P 8`, or `-u -b` with twice its rate.
 Each is joined with what --path or the scenario says of the path of that name, weighted by how sure both are; with a \

@@ -40,7 +40,7 @@ pub(crate) fn measured(line: &str, name: &str, text: &str, read_file: ReadFile) 
     let found = measure::parse(name, text)?;
     let known = scenario::paths(&[line.to_string()], read_file).ok().and_then(|mut paths| paths.pop());
     let label = line.split(':').next().unwrap_or_default().trim();
-    if found.trace.is_some() {
+    if found.traces.iter().any(Option::is_some) {
         if name.contains([',', '\n']) || name.trim() != name {
             let message = format!("`{name}` can't be named in a path");
             return Err(Diagnostic::new(message).help("a file's name without commas").into());
@@ -49,7 +49,7 @@ pub(crate) fn measured(line: &str, name: &str, text: &str, read_file: ReadFile) 
         return Ok(json!({ "line": line, "attach": true, "notes": found.notes }));
     }
     let notes = found.notes.clone();
-    let (path, _) = measure::refine(label, known.clone(), &[found])?;
+    let path = measure::refine(label, known.clone(), &[found])?.path;
     let mut line = line.to_string();
     let mut set = |clause: String| line = scenario::with_clause(&line, &clause);
     let is_new = |of: &dyn Fn(&PathSpec) -> bool| known.as_ref().is_none_or(of);

@@ -7,6 +7,9 @@ use std::path::Path;
 use crate::diagnostic::system_reason;
 use crate::units::write_bytes;
 
+/// Most bytes that are read of a pipe or a device: these may have no end.
+const MOST_OF_A_PIPE: u64 = 256 << 20;
+
 /// How files are read: the file, and what is wanted of it.
 pub type ReadFile = fn(&Path, Want) -> Result<Vec<u8>, ReadError>;
 
@@ -54,7 +57,7 @@ pub fn read(path: &Path, want: Want) -> Result<Vec<u8>, ReadError> {
         return Err(ReadError::Endless);
     }
     let file = File::open(path)?;
-    let most = want.most;
+    let most = if metadata.is_file() { want.most } else { want.most.min(MOST_OF_A_PIPE) };
     if file.metadata()?.len() > most {
         return Err(ReadError::TooLarge(most));
     }

@@ -9,7 +9,7 @@ use ropewalk_settings::name::bad_name;
 use ropewalk_settings::units;
 use ropewalk_sim::{Direction, Scenario, Workload};
 
-use super::measure::{self, Measured, Reading};
+use super::measure::{self, Measured, Reading, Refined};
 use super::{Doubt, Effort, Question};
 use crate::compare::ask::{self, Names};
 use crate::compare::{Design, System, usual_workloads};
@@ -105,9 +105,10 @@ impl Ask {
         let effort = Effort { design: Design::race(ask::budget(names.budget, &self.budget)?), whole: true };
         let readings = read
             .into_iter()
-            .filter_map(|(name, files)| {
+            .filter_map(|(name, files, joined)| {
                 let index = scenario.paths.iter().position(|path| path.name == name)?;
-                Some(Reading::of(&scenario.paths[index], &doubts[index], &files, scenario.direction))
+                let path = &scenario.paths[index];
+                Some(Reading::of(path, &doubts[index], &files, &joined, scenario.direction))
             })
             .collect();
         // Paths that are known by measurements alone have no before.
@@ -147,8 +148,8 @@ fn certainty(option: &str, text: &str) -> Result<f64, InputError> {
     Ok(found)
 }
 
-/// A path's name, and what its files say.
-type Files = (String, Vec<(String, Measured)>);
+/// A path's name, what its files say, and where they contradict each other.
+type Files = (String, Vec<(String, Measured)>, Vec<String>);
 
 /// Joins what files say of a path with what is known of it.
 fn measured(
@@ -164,16 +165,15 @@ fn measured(
     }
     let names = files.iter().map(|file| file.display().to_string());
     let files = files.iter().map(|file| measure::read(file, read_file)).collect::<Result<Vec<_>, _>>()?;
-    match scenario.paths.iter().position(|path| path.name == name) {
-        Some(index) => {
-            let known = scenario.paths[index].clone();
-            (scenario.paths[index], doubts[index]) = measure::refine(name, Some(known), &files)?;
-        }
+    let place = scenario.paths.iter().position(|path| path.name == name);
+    let known = place.map(|index| scenario.paths[index].clone());
+    let Refined { path, doubt, notes } = measure::refine(name, known, &files)?;
+    match place {
+        Some(index) => (scenario.paths[index], doubts[index]) = (path, doubt),
         None => {
-            let (path, doubt) = measure::refine(name, None, &files)?;
             scenario.paths.push(path);
             doubts.push(doubt);
         }
     }
-    Ok((name.to_string(), names.zip(files).collect()))
+    Ok((name.to_string(), names.zip(files).collect(), notes))
 }

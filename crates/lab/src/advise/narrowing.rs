@@ -217,8 +217,8 @@ fn pair(registries: &Registries, number: u64) -> Result<Links, SpecError> {
         let files = texts.iter().map(|text| measure::parse("f", text)).collect::<Result<Vec<_>, _>>();
         let known = stated.paths[index].clone();
         let name = known.name.clone();
-        let (path, doubt) = measure::refine(&name, Some(known), &files.map_err(wrong)?).map_err(wrong)?;
-        (measured.0.paths[index], measured.1[index]) = (path, doubt);
+        let found = measure::refine(&name, Some(known), &files.map_err(wrong)?).map_err(wrong)?;
+        (measured.0.paths[index], measured.1[index]) = (found.path, found.doubt);
     }
     let gains = |(scenario, doubts): (Scenario, [Doubt; 2])| {
         let variants = worlds(&scenario, &doubts, VARIANTS, number);

@@ -550,9 +550,9 @@ mod tests {
                         .unwrap();
                 let known = measured.scenario.paths[index].clone();
                 let name = known.name.clone();
-                let (path, doubt) =
+                let found =
                     crate::advise::measure::refine(&name, Some(known), std::slice::from_ref(&read)).unwrap();
-                (measured.scenario.paths[index], measured.doubts[index]) = (path, doubt);
+                (measured.scenario.paths[index], measured.doubts[index]) = (found.path, found.doubt);
             }
             assert_eq!(names(answer(&measured)), stated, "{count} pings");
         }

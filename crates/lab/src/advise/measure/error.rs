@@ -16,10 +16,22 @@ pub enum MeasurementError {
     /// `ss`: its connections leave by several links; their local addresses.
     #[error("its connections leave from {} (choose one link's: `ss -tin src {}`)", .0.join(", "), .0[0])]
     SeveralLinks(Vec<String>),
-    /// `iperf3`: several results in one file.
+    /// `fping`: it asked several hosts.
+    #[error("it asked {}: give the answers of one", .0.join(" and "))]
+    SeveralHosts(Vec<String>),
+    /// Several results in one file.
     #[error("it has {0} results: give each as a file of its own")]
     SeveralResults(usize),
-    /// `iperf3`: the text isn't JSON; the parser's message.
+    /// A trace that isn't one; the parser's message.
+    #[error("{0}")]
+    Trace(String),
+    /// Rates over time: rows that aren't in order, or further apart than an hour.
+    #[error("the times of its rows don't go on in steps")]
+    NoTimes,
+    /// Rates over time: more than a trace can hold.
+    #[error("it is longer than a trace may be (100 million packets of 1500 bytes)")]
+    TooLong,
+    /// The text isn't JSON; the parser's message.
     #[error("it is not JSON: {0}")]
     NotJson(String),
     /// `iperf3`: it reports its own failure.

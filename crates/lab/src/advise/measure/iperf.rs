@@ -4,12 +4,8 @@
 use ropewalk_sim::Direction;
 use serde_json::Value;
 
-use super::{Counted, Measured, MeasurementError, RoundTrip, Throughput};
+use super::{Counted, Input, Measured, MeasurementError, RoundTrip, Throughput, number};
 use crate::stats;
-
-fn number(value: &Value) -> Option<f64> {
-    value.as_f64().filter(|number| number.is_finite() && *number >= 0.0 && *number < 1e15)
-}
 
 /// Seconds below which a transfer is mostly slow start.
 const SHORT: f64 = 2.0;
@@ -21,64 +17,202 @@ const OVERLOAD: f64 = 0.05;
 /// time isn't known.
 const LOSSY: f64 = 0.005;
 
+/// Seconds from which their variation tells whether the link was full, and how much a full one varies.
+const MANY: usize = 5;
+const STEADY: f64 = 0.1;
+
 /// CUBIC is at most so many times as fast as Reno on a path that loses segments at random.
 const CUBIC_OVER_RENO: f64 = 3.0;
+
+/// Without a target, iperf3 sends so much of UDP.
+const UDP_TARGET: f64 = 1_048_576.0;
+
+/// Bytes in a segment.
+const SEGMENT: f64 = 1448.0;
+
+/// What was asked of iperf.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Test {
+    pub udp: bool,
+    /// Flows at once; 0: not said.
+    pub streams: u64,
+    /// `-b`.
+    pub target: Option<f64>,
+    /// The sender's congestion control models the path and doesn't slow down for single losses.
+    pub model_based: bool,
+}
+
+/// What one direction carried.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Transfer {
+    pub direction: Option<Direction>,
+    /// That arrived, a second.
+    pub bits: f64,
+    /// Only the sender's count is there.
+    pub sent_only: bool,
+    pub seconds: Option<f64>,
+    /// That were sent.
+    pub bytes: Option<f64>,
+    pub retransmits: Option<u64>,
+    /// UDP's, lost and sent.
+    pub lost: Option<(u64, u64)>,
+    /// A second each.
+    pub intervals: Vec<f64>,
+    pub rtt: Option<RoundTrip>,
+}
+
+impl Transfer {
+    /// Adds what it says of the path.
+    pub fn tell(&self, test: Test, found: &mut Measured) {
+        let limit = self.limit(test);
+        let sd =
+            if self.sent_only { variation(&self.intervals).max(0.1) } else { variation(&self.intervals) };
+        found.rates.push(Throughput {
+            bits: self.bits,
+            sd,
+            direction: self.direction,
+            at_least: limit.is_some(),
+        });
+        found.notes.extend(limit);
+        match self.lost {
+            Some((lost, packets)) if test.udp && packets > 0 => {
+                let lost = lost.min(packets);
+                if lost as f64 > OVERLOAD * packets as f64 {
+                    found.notes.push(
+                        "loss unknown: more was sent than the link carries, and its queue lost the rest"
+                            .into(),
+                    );
+                } else if found.loss.is_none() {
+                    found.loss = Some(Counted { lost, sent: packets, round_trip: false });
+                }
+            }
+            _ => {}
+        }
+        if found.retransmitted.is_none() && !test.udp {
+            found.retransmitted = self.retransmitted();
+        }
+    }
+
+    /// Segments retransmitted, of so many. Congestion's losses are among them: the path's own are at most these.
+    fn retransmitted(&self) -> Option<(u64, u64)> {
+        let sent = self.bytes.map(|bytes| (bytes / SEGMENT) as u64);
+        self.retransmits.zip(sent.filter(|sent| *sent >= 100))
+    }
+
+    /// What kept the transfer below the link's rate, and what would tell that; none where the link was full.
+    fn limit(&self, test: Test) -> Option<String> {
+        let mbit =
+            |bits: f64| format!("{:.3}", bits / 1e6).trim_end_matches('0').trim_end_matches('.').to_string();
+        let target = test.target.filter(|bits| *bits > 0.0);
+        if test.udp {
+            let target = target.unwrap_or(UDP_TARGET);
+            let share = self.lost.filter(|of| of.1 > 0).map(|(lost, sent)| lost as f64 / sent as f64);
+            let lost = share.unwrap_or(1.0 - self.bits / target);
+            return (lost <= OVERLOAD).then(|| {
+                format!(
+                    "the rate is at least this: {} Mbit/s of UDP were sent, and arrived; `-u -b` with twice the link's rate \
+                     would tell",
+                    mbit(target)
+                )
+            });
+        }
+        if let Some(target) = target.filter(|target| self.bits > 0.8 * target) {
+            let text = format!("the rate is at least this: no more was sent (`-b`, {} Mbit/s)", mbit(target));
+            return Some(text);
+        }
+        if self.seconds.is_some_and(|seconds| seconds < SHORT) {
+            return Some("the rate is at least this: the transfer was short; 10 s would tell".into());
+        }
+        // A full link carries much the same every second; what losses limit goes up and down.
+        let later = &self.intervals[(self.intervals.len() / 5).min(2)..];
+        let many = later.len() >= MANY;
+        let steady = many && stats::standard_deviation(later) < STEADY * stats::mean(later);
+        // What grows under load is the queue of a link that is full.
+        let queued = self.rtt.is_some_and(|rtt| rtt.mean > 1.3 * rtt.min);
+        let (again, sent) = self.retransmitted()?;
+        let share = again as f64 / sent as f64;
+        // Reno's rate with this share lost at random (Mathis et al. 1997): 1.22 segments per round trip over its root.
+        let reno =
+            |rtt: RoundTrip| 1.22 * SEGMENT * 8000.0 / rtt.min.max(0.01) / libm::sqrt(share.max(1e-12));
+        let lossy = match self.rtt {
+            Some(rtt) => again > 0 && self.bits < CUBIC_OVER_RENO * reno(rtt),
+            None if many => again > 0,
+            None => share > LOSSY,
+        };
+        let lossy = lossy && !steady;
+        (test.streams < 4 && !test.model_based && !queued && lossy).then(|| {
+            "the rate is at least this: losses may have limited the one flow; `-P 8` or `-u -b` with twice the link's rate \
+             would tell"
+                .into()
+        })
+    }
+}
+
+pub(super) fn read(input: &Input<'_>) -> Option<Result<Measured, MeasurementError>> {
+    let first = input.json.first()?;
+    let is_ours = first["event"].is_string()
+        || input.json.iter().any(|one| one["start"].is_object() || one["end"].is_object())
+        || first["error"].is_string();
+    is_ours.then(|| result(input.json))
+}
 
 /// Reads what iperf3 wrote: one result, also as `--json-stream` has it, a line for each event.
 ///
 /// # Errors
 /// What is missing.
 pub fn parse(text: &str) -> Result<Measured, MeasurementError> {
-    let documents: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(text).into_iter().collect();
-    let documents = documents.map_err(|error| MeasurementError::NotJson(error.to_string()))?;
-    let document = match documents.as_slice() {
+    result(&super::documents(text)?)
+}
+
+fn result(documents: &[Value]) -> Result<Measured, MeasurementError> {
+    let document = match documents {
         [one] if one["event"].is_null() => one.clone(),
-        [one, ..] if !one["event"].is_null() => stream(&documents),
+        [one, ..] if !one["event"].is_null() => stream(documents),
         several => return Err(MeasurementError::SeveralResults(several.len())),
     };
     if let Some(error) = document["error"].as_str() {
         let short: String = error.chars().take(200).collect();
         return Err(MeasurementError::Iperf(short));
     }
-    let test = &document["start"]["test_start"];
-    let udp = test["protocol"].as_str() == Some("UDP");
-    let (direction, other) = match test["reverse"].as_u64() {
+    let start = &document["start"]["test_start"];
+    let end = &document["end"];
+    let udp = start["protocol"].as_str() == Some("UDP");
+    let (direction, other) = match start["reverse"].as_u64() {
         Some(0) => (Some(Direction::Upload), Some(Direction::Download)),
         Some(_) => (Some(Direction::Download), Some(Direction::Upload)),
         None => (None, None),
     };
-    let end = &document["end"];
+    let sender = end["sender_tcp_congestion"].as_str();
+    let test = Test {
+        udp,
+        streams: start["num_streams"].as_u64().unwrap_or(1),
+        target: number(&start["target_bitrate"])
+            .filter(|bits| *bits > 0.0)
+            .or_else(|| number(&end["sum_sent"]["bits_per_second"]).filter(|_| udp)),
+        model_based: sender.is_some_and(|name| name.starts_with("bbr")),
+    };
     let rtt = round_trips(end);
     let mut found = Measured { rtt, ..Measured::default() };
     for (suffix, intervals, direction) in
         [("", "sum", direction), ("_bidir_reverse", "sum_bidir_reverse", other)]
     {
-        let received = &end[format!("sum_received{suffix}")];
-        let received = if received.is_object() { received } else { &end[format!("sum{suffix}")] };
-        let sent = &end[format!("sum_sent{suffix}")];
-        let sum = Sum { received, sent, test, udp, congestion: end["sender_tcp_congestion"].as_str() };
-        let Some(bits) = number(&received["bits_per_second"]).filter(|bits| (1000.0..=1e12).contains(bits))
-        else {
-            continue;
+        let of = |name: &str| &end[format!("{name}{suffix}")];
+        let received = if of("sum_received").is_object() { of("sum_received") } else { of("sum") };
+        let sent = of("sum_sent");
+        let rate = |of: &Value| number(&of["bits_per_second"]).filter(|bits| (1000.0..=1e12).contains(bits));
+        let Some(bits) = rate(received).or_else(|| rate(sent)) else { continue };
+        let transfer = Transfer {
+            direction,
+            bits,
+            sent_only: rate(received).is_none(),
+            seconds: number(&received["seconds"]).or_else(|| number(&sent["seconds"])),
+            bytes: number(&sent["bytes"]),
+            retransmits: sent["retransmits"].as_u64(),
+            lost: received["lost_packets"].as_u64().zip(received["packets"].as_u64()),
+            intervals: seconds(&document["intervals"], intervals),
+            rtt: rtt.filter(|_| suffix.is_empty()),
         };
-        let limit = sum.limit(bits, rtt.filter(|_| suffix.is_empty()));
-        let sd = variation(&document["intervals"], intervals);
-        found.rates.push(Throughput { bits, sd, direction, at_least: limit.is_some() });
-        found.notes.extend(limit);
-        let (lost, packets) = (received["lost_packets"].as_u64(), received["packets"].as_u64());
-        if let (true, Some(lost), Some(packets)) = (udp, lost, packets.filter(|packets| *packets > 0)) {
-            let lost = lost.min(packets);
-            if lost as f64 > OVERLOAD * packets as f64 {
-                found.notes.push(
-                    "loss unknown: more was sent than the link carries, and its queue lost the rest".into(),
-                );
-            } else if found.loss.is_none() {
-                found.loss = Some(Counted { lost, sent: packets, round_trip: false });
-            }
-        }
-        if found.retransmitted.is_none() && !udp {
-            found.retransmitted = sum.retransmitted();
-        }
+        transfer.tell(test, &mut found);
     }
     if found.is_empty() {
         return Err(MeasurementError::NoResult);
@@ -98,85 +232,24 @@ fn stream(events: &[Value]) -> Value {
     serde_json::json!({ "start": data("start"), "intervals": intervals, "end": data("end"), "error": error })
 }
 
-/// How sure the mean of the seconds is: the standard deviation of its logarithm.
-fn variation(intervals: &Value, sum: &str) -> f64 {
+/// The rates of the seconds that count.
+fn seconds(intervals: &Value, sum: &str) -> Vec<f64> {
     let none = Vec::new();
-    let rates: Vec<f64> = intervals
-        .as_array()
-        .unwrap_or(&none)
-        .iter()
-        .map(|interval| &interval[sum])
-        .filter(|sum| sum["omitted"].as_bool() != Some(true))
+    let all = intervals.as_array().unwrap_or(&none).iter().map(|interval| &interval[sum]);
+    all.filter(|sum| sum["omitted"].as_bool() != Some(true))
         .filter_map(|sum| number(&sum["bits_per_second"]))
-        .filter(|bits| *bits > 0.0)
-        .map(libm::log)
-        .collect();
+        .collect()
+}
+
+/// How sure the mean of the seconds is: the standard deviation of its logarithm.
+fn variation(seconds: &[f64]) -> f64 {
+    let rates: Vec<f64> = seconds.iter().copied().filter(|bits| *bits > 0.0).map(libm::log).collect();
     // Seconds average out, but what one transfer met, another may not: never surer than 6 %.
     if rates.len() < 3 {
         0.2
     } else {
         let mean = stats::standard_deviation(&rates) / libm::sqrt(rates.len() as f64);
         libm::sqrt(mean * mean + 0.06 * 0.06).min(0.5)
-    }
-}
-
-/// What one direction carried.
-struct Sum<'a> {
-    received: &'a Value,
-    sent: &'a Value,
-    test: &'a Value,
-    udp: bool,
-    congestion: Option<&'a str>,
-}
-
-impl Sum<'_> {
-    /// Segments retransmitted, of so many. Congestion's losses are among them: the path's own are at most these.
-    fn retransmitted(&self) -> Option<(u64, u64)> {
-        let sent = number(&self.sent["bytes"]).map(|bytes| (bytes / 1448.0) as u64);
-        self.sent["retransmits"].as_u64().zip(sent.filter(|sent| *sent >= 100))
-    }
-
-    /// What kept the transfer below the link's rate, and what would tell that; none where the link was full.
-    fn limit(&self, bits: f64, rtt: Option<RoundTrip>) -> Option<String> {
-        let mbit =
-            |bits: f64| format!("{:.3}", bits / 1e6).trim_end_matches('0').trim_end_matches('.').to_string();
-        let target = number(&self.test["target_bitrate"]).filter(|bits| *bits > 0.0);
-        if self.udp {
-            // Without a target, iperf3 sends 1 Mbit/s.
-            let target = target.or_else(|| number(&self.sent["bits_per_second"])).unwrap_or(1_048_576.0);
-            let share =
-                |of: &Value| Some(of["lost_packets"].as_u64()? as f64 / of["packets"].as_u64()? as f64);
-            let lost = share(self.received).unwrap_or(1.0 - bits / target);
-            return (lost <= OVERLOAD).then(|| {
-                format!(
-                    "the rate is at least this: {} Mbit/s of UDP were sent, and arrived; `-u -b` with twice the link's rate \
-                     would tell",
-                    mbit(target)
-                )
-            });
-        }
-        if let Some(target) = target.filter(|target| bits > 0.8 * target) {
-            let text = format!("the rate is at least this: no more was sent (`-b`, {} Mbit/s)", mbit(target));
-            return Some(text);
-        }
-        let seconds = number(&self.received["seconds"]).or_else(|| number(&self.sent["seconds"]));
-        if seconds.is_some_and(|seconds| seconds < SHORT) {
-            return Some("the rate is at least this: the transfer was short; 10 s would tell".into());
-        }
-        let streams = self.test["num_streams"].as_u64().unwrap_or(1);
-        let model_based = self.congestion.is_some_and(|name| name.starts_with("bbr"));
-        // What grows under load is the queue of a link that is full.
-        let queued = rtt.is_some_and(|rtt| rtt.mean > 1.3 * rtt.min);
-        let (again, sent) = self.retransmitted()?;
-        let share = again as f64 / sent as f64;
-        // Reno's rate with this share lost at random (Mathis et al. 1997): 1.22 segments per round trip over its root.
-        let reno = |rtt: RoundTrip| 1.22 * 1448.0 * 8000.0 / rtt.min.max(0.01) / libm::sqrt(share);
-        let lossy = rtt.map_or(share > LOSSY, |rtt| again > 0 && bits < CUBIC_OVER_RENO * reno(rtt));
-        (streams < 4 && !model_based && !queued && lossy).then(|| {
-            "the rate is at least this: losses may have limited the one flow; `-P 8` or `-u -b` with twice the link's rate \
-             would tell"
-                .into()
-        })
     }
 }
 
@@ -198,6 +271,7 @@ fn round_trips(end: &Value) -> Option<RoundTrip> {
         max: most.max(least),
         count: 0,
         loaded: true,
+        smoothed: true,
     })
 }
 

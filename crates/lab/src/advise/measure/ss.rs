@@ -5,7 +5,7 @@
 //! wasn't is preferred. Connections that received have none. Retransmissions count congestion's losses too: they are an upper
 //! bound of the path's own loss, and all that `ss` has. Loopback is left out; connections of several links are refused.
 
-use super::{Measured, MeasurementError, RoundTrip, Throughput, positive};
+use super::{Input, Measured, MeasurementError, RoundTrip, Throughput, positive};
 
 #[derive(Default)]
 struct Connection {
@@ -17,6 +17,10 @@ struct Connection {
     received: u64,
     retransmitted: u64,
     mss: u64,
+}
+
+pub(super) fn read(input: &Input<'_>) -> Option<Result<Measured, MeasurementError>> {
+    input.text.contains("rtt:").then(|| parse(input.text))
 }
 
 /// Reads what `ss -ti` printed.
@@ -68,6 +72,7 @@ pub fn parse(text: &str) -> Result<Measured, MeasurementError> {
         max: smoothed.2.max(min),
         count: 0,
         loaded: true,
+        smoothed: false,
     });
     let best = |limited: bool| {
         let senders = connections.iter().filter(|c| !receives(c) && c.limited == limited);

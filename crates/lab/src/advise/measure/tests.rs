@@ -1,0 +1,223 @@
+//! Tests of what several readers share.
+
+use proptest::prelude::*;
+
+use ropewalk_link::{Loss, Rate};
+use ropewalk_sim::PathSpec;
+
+use super::likelihood::{Repeated, USUAL_LOSS, loss_after};
+use super::refine::PAYLOAD_SHARE;
+use super::*;
+use crate::advise::belief::Doubt;
+use crate::scenario;
+
+pub(super) const PING: &str = include_str!("../../../tests/measured/ping.txt");
+pub(super) const SS: &str = include_str!("../../../tests/measured/ss.txt");
+pub(super) const IPERF: &str = include_str!("../../../tests/measured/iperf3.json");
+
+#[test]
+fn files_are_told_apart() {
+    let lost = Counted { lost: 1, sent: 20, round_trip: true };
+    assert_eq!(parse("ping.txt", PING).unwrap().loss, Some(lost));
+    assert_eq!(parse("ss.txt", SS).unwrap().rates.len(), 1);
+    assert_eq!(parse("iperf3.json", IPERF).unwrap().rates.len(), 1);
+    assert!(parse("trace", "1\n1\n5\n").unwrap().traces[0].is_some());
+    for nothing in ["", "hello", "{}", "{\"error\": \"unable to connect\"}", "{"] {
+        assert!(parse("x", nothing).is_err(), "{nothing}");
+    }
+}
+
+fn refined(
+    name: &str,
+    known: Option<PathSpec>,
+    measured: &[Measured],
+) -> Result<(PathSpec, Doubt, Vec<String>), Diagnostic> {
+    refine(name, known, measured).map(|found| (found.path, found.doubt, found.notes))
+}
+
+fn one_way(lost: u64, sent: u64) -> Counted {
+    Counted { lost, sent, round_trip: false }
+}
+
+#[test]
+fn pings_are_lost_on_either_way() {
+    // 2 % of round trips: 1 % each way.
+    let (middle, _) = loss_after(USUAL_LOSS, &[Counted { lost: 80, sent: 4000, round_trip: true }], &[]);
+    assert!((middle / 0.01005 - 1.0).abs() < 0.03, "{middle}");
+}
+
+#[test]
+fn a_rate_that_is_at_least_something_opens_upward() {
+    let slow = Throughput { bits: 1e6, sd: 0.1, direction: None, at_least: true };
+    let measured = Measured { rates: vec![slow], ..Measured::default() };
+    let ping = parse("ping.txt", PING).unwrap();
+    let (path, doubt, _) = refined("x", None, &[measured.clone(), ping]).unwrap();
+    let files = [("f".to_string(), measured.clone())];
+    let reading = Reading::of(&path, &doubt, &files, &[], Direction::Download);
+    assert!(reading.rate[1].0 < 1.1e6 && reading.rate[1].1 > 4e6, "{reading:?}");
+    assert!(reading.text().contains("down at least 1.0 Mbit/s"), "{}", reading.text());
+    // What is stated stays where it is more, and is raised where it is less; it is never less sure for that.
+    let stated = |text| scenario::path(text).unwrap();
+    let (path, doubt, _) =
+        refined("a", Some(stated("a: 20 Mbit/s, 40 ms")), std::slice::from_ref(&measured)).unwrap();
+    assert_eq!((&path.down.rate, doubt.rate[1]), (&Rate::Constant(20_000_000), Doubt::default().rate[1]));
+    for text in ["a: 1 Mbit/s, 40 ms", "a: 100 kbit/s, 40 ms"] {
+        let (path, doubt, _) = refined("a", Some(stated(text)), std::slice::from_ref(&measured)).unwrap();
+        assert!(scenario::mean_rate(&path.down.rate) > 1_000_000, "{text}: {path:?}");
+        assert!(doubt.rate[1] <= Doubt::default().rate[1], "{doubt:?}");
+    }
+}
+
+#[test]
+fn text_of_windows_is_read() {
+    let utf16: Vec<u8> =
+        std::iter::once(0xfeff).chain(PING.encode_utf16()).flat_map(u16::to_le_bytes).collect();
+    assert_eq!(decode(utf16.clone()).trim_start_matches('\u{feff}'), PING);
+    assert_eq!(parse("x", &decode(utf16.clone())), parse("x", PING));
+    assert!(parse("x", &format!("\u{feff}{IPERF}")).is_ok());
+}
+
+#[test]
+fn thirty_clean_pings_are_not_several_per_cent_of_loss() {
+    let (middle, sd) = loss_after(USUAL_LOSS, &[one_way(0, 30)], &[]);
+    assert!(middle * libm::exp(1.645 * sd) < 0.01, "{middle} {sd}");
+    // A transfer that retransmitted 3 of 20,000 rules out more.
+    let repeated = |segments, sent| Repeated { segments, sent, congestion: 10.0 };
+    let (middle, sd) = loss_after(USUAL_LOSS, &[one_way(0, 30)], &[repeated(3, 20_000)]);
+    assert!(middle * libm::exp(1.645 * sd) < 0.0005, "{middle} {sd}");
+    // A flow that retransmitted far more than congestion explains gives the loss rate.
+    let (middle, sd) = loss_after((0.005, 0.7), &[one_way(0, 30)], &[repeated(400, 40_000)]);
+    assert!((0.007..0.0102).contains(&middle) && sd < 0.4, "{middle} {sd}");
+    // Where congestion may have cost as many, that is the most that is lost.
+    let (middle, sd) = loss_after((0.001, 0.7), &[], &[repeated(12, 4000)]);
+    assert!(middle < 0.002 && sd > 0.4, "{middle} {sd}");
+    // Many counted ones outweigh what is usual; more of them are surer.
+    let (middle, sd) = loss_after(USUAL_LOSS, &[one_way(20, 1000)], &[]);
+    assert!((middle / 0.02 - 1.0).abs() < 0.15 && sd < 0.25, "{middle} {sd}");
+    assert!(loss_after(USUAL_LOSS, &[one_way(200, 10_000)], &[]).1 < sd / 2.0);
+}
+
+#[test]
+fn measurements_join_what_is_stated_and_only_narrow_it() {
+    let ping = parse("ping.txt", PING).unwrap();
+    let stated = || Some(scenario::path("lte: 20 Mbit/s, 60 ms, 0.1 %").unwrap());
+    let (path, doubt, _) = refined("lte", stated(), std::slice::from_ref(&ping)).unwrap();
+    let default = Doubt::default();
+    assert!(doubt.rtt < default.rtt && doubt.loss < default.loss, "{doubt:?}");
+    let iperf = parse("iperf.json", IPERF).unwrap();
+    let (_, both, _) = refined("lte", stated(), &[ping, iperf]).unwrap();
+    assert!(both.rate[1] < default.rate[1] && both.rtt <= doubt.rtt && both.loss <= doubt.loss, "{both:?}");
+    // Between what is stated and what was measured, nearer to what is surer.
+    let rtt = (path.up.delay + path.down.delay) as f64 / 1e6;
+    assert!((44.0..48.0).contains(&rtt), "{rtt}");
+}
+
+#[test]
+fn what_a_file_cannot_tell_is_said() {
+    let text = IPERF
+        .replace("mean_rtt", "unused_rtt")
+        .replace("min_rtt", "unused_min")
+        .replace("max_rtt", "unused_max");
+    let found = parse("iperf.json", &text).unwrap();
+    assert!(found.rtt.is_none() && found.notes.iter().any(|note| note.contains("-R")));
+    let message = |text: &str| parse("notes.txt", text).unwrap_err().message;
+    assert!(message("hello").contains("no measurement of a known kind"));
+    assert!(message("PING x (1.2.3.4)\n3 packets transmitted, 0 received").contains("not one answer"));
+}
+
+#[test]
+fn measurements_make_a_path() {
+    let all: Vec<Measured> = [PING, IPERF].iter().map(|text| parse("x", text).unwrap()).collect();
+    let (path, doubt, _) = refined("lte", None, &all).unwrap();
+    // ping: a mean of 44.6 ms, half each way; one of 20 lost.
+    assert!((path.down.delay as f64 / 1e6 - 22.3).abs() < 0.2, "{}", path.down.delay);
+    // One of 20, where paths usually lose little: a per cent or so, surely not a quarter.
+    let Loss::Bernoulli(loss) = path.down.loss else { panic!("no loss") };
+    assert!((0.0005..0.05).contains(&loss) && loss * libm::exp(1.645 * doubt.loss) < 0.1, "{loss} {doubt:?}");
+    // iperf3 -R: 18.9 Mbit/s of payload downwards.
+    assert_eq!(path.down.rate, Rate::Constant((18_900_000.0 / PAYLOAD_SHARE) as u64));
+    let missing = refine("lte", None, &all[..1]).unwrap_err();
+    assert!(missing.message.contains("nothing says the rate of path `lte`"), "{missing:?}");
+    let known = scenario::path("lte: 10 Mbit/s, 90 ms").unwrap();
+    let (path, doubt, _) = refined("lte", Some(known), &all[..1]).unwrap();
+    assert_eq!(path.down.rate, Rate::Constant(10_000_000));
+    assert!(path.down.delay < 30_000_000 && doubt.rtt < Doubt::default().rtt, "{path:?} {doubt:?}");
+}
+
+#[test]
+fn two_files_of_a_kind_are_joined_or_contradict_each_other_in_words() {
+    let ping = |ms: u32| {
+        let line = |n: u32| format!("64 bytes from x: icmp_seq={n} ttl=55 time={ms}.{} ms\n", n % 5);
+        parse("ping.txt", &(1..=30).map(line).collect::<String>()).unwrap()
+    };
+    let stated = || Some(scenario::path("lte: 20/5 Mbit/s, 60 ms").unwrap());
+    let (path, doubt, notes) = refined("lte", stated(), &[ping(40), ping(41)]).unwrap();
+    let rtt = |path: &PathSpec| (path.up.delay + path.down.delay) as f64 / 1e6;
+    assert!(notes.is_empty() && (rtt(&path) - 40.7).abs() < 1.0 && doubt.rtt < 0.03, "{notes:?} {path:?}");
+    let (path, doubt, notes) =
+        refined("lte", None, &[ping(40), ping(90), parse("i", IPERF).unwrap()]).unwrap();
+    assert!(notes[0].contains("RTT 40.2 and 90.2 ms; are all of this path?"), "{notes:?}");
+    let range = (rtt(&path) * libm::exp(-1.645 * doubt.rtt), rtt(&path) * libm::exp(1.645 * doubt.rtt));
+    assert!(range.0 < 41.0 && range.1 > 89.0, "{range:?}");
+    let other = parse("i", &IPERF.replace("18900000", "4100000")).unwrap();
+    let (_, doubt, notes) = refined("lte", stated(), &[parse("i", IPERF).unwrap(), other]).unwrap();
+    assert!(doubt.rate[1] <= Doubt::default().rate[1] && notes.len() <= 1, "{notes:?} {doubt:?}");
+}
+
+#[test]
+fn a_transfer_that_filled_nothing_says_nothing_of_the_queue() {
+    let stated = || Some(scenario::path("lte: 20/5 Mbit/s, 60 ms, queue 100 packets").unwrap());
+    let limit = |measured: &Measured| match refine("lte", stated(), std::slice::from_ref(measured))
+        .unwrap()
+        .path
+        .down
+        .queue
+    {
+        ropewalk_link::Queue::Packets { limit, .. } => limit,
+        other => panic!("{other:?}"),
+    };
+    let times = |max: f64, at_least: bool| Measured {
+        rtt: Some(RoundTrip { min: 60.0, mean: 60.0, sd: 0.0, max, count: 0, loaded: true, smoothed: false }),
+        rates: vec![Throughput { bits: 1e6, sd: 0.1, direction: Some(Direction::Download), at_least }],
+        ..Measured::default()
+    };
+    assert_eq!(limit(&times(60.0, true)), 100);
+    assert_eq!(limit(&times(60.5, true)), 100);
+    // Half of what is stated was seen: it is at least that.
+    assert_eq!(limit(&times(90.0, true)), 100);
+    assert!(limit(&times(300.0, true)) > 300);
+}
+
+#[test]
+fn traces_of_both_directions_make_a_path() {
+    let csv = "second,download_mbit_per_s,upload_mbit_per_s\n0,17.6,12.35\n1,18.24,13.21\n2,34.65,3.48\n3,52.74,0.0\n";
+    let found = [parse("x.csv", csv).unwrap(), parse("ping.txt", PING).unwrap()];
+    let path = refine("sky", None, &found).unwrap().path;
+    let rate = |rate: &Rate| scenario::mean_rate(rate) as f64 / 1e6;
+    assert!((rate(&path.down.rate) - 30.8).abs() < 0.1 && (rate(&path.up.rate) - 7.26).abs() < 0.1);
+    let one = [parse("link.up", "1\n2\n3\n4\n").unwrap(), parse("link.down", "1\n2\n").unwrap()];
+    let path = refine("lte", Some(scenario::path("lte: 1 Mbit/s, 60 ms").unwrap()), &one).unwrap().path;
+    assert_ne!(path.up.rate, path.down.rate);
+    let (Rate::Trace(up), Rate::Trace(down)) = (&path.up.rate, &path.down.rate) else { panic!("{path:?}") };
+    assert_eq!((up.opportunities.len(), down.opportunities.len()), (4, 2));
+}
+
+proptest! {
+    #[test]
+    fn nothing_panics_on_any_text(text in "\\PC*") {
+        let _ = parse("x", &text);
+        let _ = (ping::parse(&text), ss::parse(&text), iperf::parse(&text));
+    }
+
+    #[test]
+    fn nothing_panics_on_damaged_output(at in 0usize..4000, with in "\\PC{0,6}", which in 0usize..3) {
+        let mut text = [PING, SS, IPERF][which].to_string();
+        let mut at = at % (text.len() + 1);
+        while !text.is_char_boundary(at) { at -= 1; }
+        text.insert_str(at, &with);
+        if let Ok(found) = parse("x", &text) {
+            let _ = refine("x", None, &[found]);
+        }
+        let _ = parse("x", &text[..at]);
+    }
+}
