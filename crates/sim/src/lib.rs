@@ -33,14 +33,15 @@ pub use observer::{Middlebox, SegmentObserver};
 pub use run::run;
 pub use topology::first_path;
 pub use world::World;
+pub use world::long_outage;
 
 pub use result::{
     DecisionTrace, FlowResult, OfoResult, Outcome, PathResult, RunResult, Sample, SegmentTrace,
     SubflowSample, Totals, Transmission,
 };
 pub use spec::{
-    Background, Bottleneck, Direction, EndSpec, MTUS, Metered, Mode, PathSpec, Recording, RunSpec, Scenario,
-    Times, Traffic, Workload,
+    Background, Bottleneck, Direction, EndSpec, MTUS, Metered, Mode, PathManager, PathSpec, Recording,
+    RunSpec, Scenario, Times, Traffic, Workload,
 };
 
 /// Nanoseconds since the start of the run, or a span of them.

@@ -287,6 +287,8 @@ pub struct EndSpec {
     pub initial_window: u32,
     /// Whether joins begin with the third ACK, or after the first DSS as Linux's do.
     pub early_join: bool,
+    /// What it does about links that fall silent; the client's counts.
+    pub path_manager: PathManager,
     /// The rest of its TCP.
     pub host: Host,
 }
@@ -302,6 +304,7 @@ impl EndSpec {
         min_rto: 200_000_000,
         initial_window: 10,
         early_join: false,
+        path_manager: PathManager::Ropewalk,
         host: Host::LINUX_6_18,
     };
 
@@ -309,8 +312,18 @@ impl EndSpec {
     pub const fn of(profile: HostProfile) -> EndSpec {
         match profile {
             HostProfile::Linux618 => EndSpec::DEFAULT,
-            HostProfile::Linux314 => EndSpec { host: Host::LINUX_3_14, checksum: true, ..EndSpec::DEFAULT },
-            HostProfile::Linux419 => EndSpec { host: Host::LINUX_4_19, checksum: true, ..EndSpec::DEFAULT },
+            HostProfile::Linux314 => EndSpec {
+                host: Host::LINUX_3_14,
+                checksum: true,
+                path_manager: PathManager::Linux,
+                ..EndSpec::DEFAULT
+            },
+            HostProfile::Linux419 => EndSpec {
+                host: Host::LINUX_4_19,
+                checksum: true,
+                path_manager: PathManager::Linux,
+                ..EndSpec::DEFAULT
+            },
             HostProfile::Ns3 => EndSpec {
                 host: Host::NS_3,
                 send_buffer: 128 << 10,
@@ -318,6 +331,7 @@ impl EndSpec {
                 autotune: false,
                 min_rto: 1_000_000_000,
                 initial_window: 1,
+                path_manager: PathManager::Linux,
                 ..EndSpec::DEFAULT
             },
         }
@@ -328,6 +342,17 @@ impl Default for EndSpec {
     fn default() -> Self {
         EndSpec::DEFAULT
     }
+}
+
+/// What a client does about a link that falls silent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PathManager {
+    /// As `ropewalkd proxy`: it probes the link, leaves it after about a second without an answer, and opens subflows on it again
+    /// once a probe is answered.
+    #[default]
+    Ropewalk,
+    /// As Linux 6.18's in the kernel: subflows stay until they time out, and aren't opened again.
+    Linux,
 }
 
 /// All paths together, or plain TCP on one.

@@ -50,7 +50,9 @@ pub(super) fn in_real_time(
         return Err(Failure::other(error));
     }
     let tally = tally.into_inner().unwrap_or_default();
-    let comparison = Comparison { real_time: Some(RealTime { ends, tally }), ..comparison };
+    // The engine's own path manager, without a watcher.
+    let real_time = Some(RealTime { ends, tally });
+    let comparison = Comparison { real_time, rests_on: None, ..comparison };
     if !comparison.interrupted {
         watch(&request, ends, evidence)?;
     }

@@ -17,8 +17,8 @@ use std::sync::atomic::AtomicBool;
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
-use ropewalk_settings::units::Nanos;
-use ropewalk_sim::{Mode, Outcome, Recording, RunResult, RunSpec, Scenario, Workload};
+use ropewalk_settings::units::{self, Nanos};
+use ropewalk_sim::{Mode, Outcome, PathManager, Recording, RunResult, RunSpec, Scenario, Workload};
 
 use crate::parallel::Workers;
 use crate::real_time::RealTime;
@@ -159,6 +159,8 @@ pub struct Comparison {
     pub random: bool,
     /// What bytes cost.
     pub worth: Worth,
+    /// On which path manager the result rests, in a sentence, if a link is down for long.
+    pub rests_on: Option<String>,
 }
 
 impl Comparison {
@@ -274,6 +276,8 @@ fn plan(request: &Request) -> Plan {
 /// The answer that the runs give.
 fn comparison(request: &Request, raced: &Raced) -> Comparison {
     let Plan { random, limit, .. } = plan(request);
+    let times = raced.runs.iter().flatten().flatten().map(|run| run.seconds.unwrap_or(limit));
+    let longest = times.fold(0.0, f64::max);
     let decision = conclude(request, raced, random, limit, &Known::default());
     let runs = decision.as_ref().map_or(0, |decision| decision.runs);
     let rankings = request
@@ -296,6 +300,7 @@ fn comparison(request: &Request, raced: &Raced) -> Comparison {
         real_time: None,
         random,
         worth: request.worth.clone(),
+        rests_on: rests_on(&request.scenario, longest),
     }
 }
 
@@ -308,6 +313,32 @@ impl Drop for OnPanic {
             let _ = writeln!(std::io::stderr(), "in {}", self.0);
         }
     }
+}
+
+/// Which path manager decides when a link that was down for long is used again, if the scenario has one.
+fn rests_on(scenario: &Scenario, longest: f64) -> Option<String> {
+    let (path, from, lasts) = ropewalk_sim::long_outage(scenario)?;
+    // What happens after the longest run is no matter.
+    let longest = match scenario.workload {
+        Workload::Cbr { duration, .. } | Workload::Bulk { duration } => duration as f64 / 1e9,
+        Workload::RequestResponse { count, .. } => longest * f64::from(count),
+        _ => longest,
+    };
+    if from as f64 / 1e9 > scenario.warmup as f64 / 1e9 + longest {
+        return None;
+    }
+    let (name, how, other) = match scenario.client.path_manager {
+        PathManager::Ropewalk => {
+            ("ropewalk", "it is left, and used again once it answers, as `ropewalkd proxy` does", "linux")
+        }
+        PathManager::Linux => ("linux", "its subflow stays until it times out, as Linux has it", "ropewalk"),
+    };
+    let lasts =
+        if lasts == Nanos::MAX { "for good".into() } else { format!("for {}", units::write_duration(lasts)) };
+    Some(format!(
+        "This rests on the path manager: {} is down {lasts}, and with `ends.path-manager = \"{name}\"` {how}; try `\"{other}\"`",
+        path.name
+    ))
 }
 
 /// What the runs say of the request's candidates; none without runs. `limit`: seconds that an unfinished run counts as.

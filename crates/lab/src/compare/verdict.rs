@@ -65,6 +65,7 @@ pub fn headline(comparison: &Comparison) -> Headline {
             sentence(comparison.alike())
         ));
     }
+    notes.extend(comparison.rests_on.as_deref().map(sentence_of));
     if comparison.is_cut_short() {
         notes.push(format!("What took longer than {} was ended there (`--limit`).", comparison.limit_text()));
     }

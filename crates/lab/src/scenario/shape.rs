@@ -327,6 +327,12 @@ pub const END: Shape = Shape {
             "Joins begin with the third ACK, not after the first DSS as Linux's do. Default: false",
         ),
         key(
+            "path-manager",
+            Kind::Choice(&["ropewalk", "linux"]),
+            "What the client does about a silent link: leaves it after a second and uses it again once it answers, as the proxy; \
+             or keeps its subflows until they time out, as Linux. Default: ropewalk",
+        ),
+        key(
             "initial-threshold",
             Kind::Integer(0, 1_000_000),
             "Slow start threshold of a new connection, segments, as the route's cache keeps it; 0: none. Default: 0",

@@ -5,7 +5,7 @@ use ropewalk_settings::name::bad_name;
 use ropewalk_settings::read::{Table, Value};
 use ropewalk_settings::units;
 use ropewalk_sim::{
-    Background, Counting, Direction, EndSpec, HOSTS, Host, PathSpec, Times, Traffic, Workload,
+    Background, Counting, Direction, EndSpec, HOSTS, Host, PathManager, PathSpec, Times, Traffic, Workload,
 };
 
 use super::ScenarioReader;
@@ -15,6 +15,9 @@ use super::{Experiment, Names};
 
 const DIRECTION_WORDS: &[(&str, Direction)] =
     &[("download", Direction::Download), ("upload", Direction::Upload)];
+
+const PATH_MANAGERS: &[(&str, PathManager)] =
+    &[("ropewalk", PathManager::Ropewalk), ("linux", PathManager::Linux)];
 
 /// Most bytes of a workload: 1 TiB.
 pub(super) const MOST_BYTES: u64 = 1 << 40;
@@ -237,6 +240,7 @@ impl ScenarioReader {
             min_rto: self.some_time_or(&table, "min-rto", above.min_rto),
             initial_window: self.integer(&table, "initial-window").map_or(above.initial_window, |w| w as u32),
             early_join: self.switch(&table, "early-join").unwrap_or(above.early_join),
+            path_manager: self.choice(&table, "path-manager", PATH_MANAGERS).unwrap_or(above.path_manager),
             host: self.host(&table, above.host),
         }
     }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use ropewalk_engine::PathId;
 use ropewalk_engine::config::ConnectionConfig;
 use ropewalk_engine::endpoint::{ConnectError, ConnectionId, Endpoint, SubflowHandle};
+use ropewalk_engine::metrics::{SubflowMetrics, SubflowStatus};
 use ropewalk_engine::mptcp::Event;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
@@ -310,6 +311,32 @@ impl Hosts {
             self.groups[group].conns[conn as usize].to_write[side as usize] = 0;
             self.shut(group, now, conn, side);
         }
+    }
+
+    /// The workload's client leaves a path: its subflows there are reset, and data goes elsewhere. A connection keeps its last one.
+    #[cold]
+    pub(crate) fn leave_path(&mut self, now: Nanos, path: PathId) {
+        for id in self.clients() {
+            self.ends[0].remove_path(now, id, path);
+        }
+    }
+
+    /// The workload's client opens subflows on a path that carries again.
+    #[cold]
+    pub(crate) fn join_path(&mut self, now: Nanos, path: PathId) {
+        let local = SocketAddr::new(topology::client_address(usize::from(path.0)), 0);
+        for id in self.clients() {
+            let there = |flow: &SubflowMetrics| flow.path == path && flow.state != SubflowStatus::Closed;
+            let open = self.ends[0].connection(id);
+            if open.is_some_and(|connection| !connection.subflow_metrics().iter().any(there)) {
+                self.ends[0].add_path(now, id, path, local, None, path.0 as u8 + 1);
+            }
+        }
+    }
+
+    /// The workload's connections at the client.
+    fn clients(&self) -> Vec<ConnectionId> {
+        self.groups[0].conns.iter().filter_map(|state| state.ids[Side::Client as usize]).collect()
     }
 
     /// Writes what the send buffer takes.

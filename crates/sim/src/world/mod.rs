@@ -6,6 +6,7 @@
 mod endpoints;
 pub(crate) mod lookahead;
 mod timers;
+mod watch;
 
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use crate::udp::UdpSource;
 use crate::world::lookahead::Lookahead;
 use crate::{Nanos, Side, topology};
 use timers::{Timer, TimerEvent};
+pub use watch::long_outage;
 
 /// The index of the workload's application.
 pub(crate) const WORKLOAD: usize = 0;
@@ -72,6 +74,8 @@ pub struct World {
     pub(crate) recorder: Option<Box<Recorder>>,
     middlebox: Option<Box<dyn Middlebox>>,
     actions: Vec<Action>,
+    /// By path, what the client's path manager knows of its link; empty if nothing is watched.
+    watched: Vec<watch::Watched>,
     events_at_instant: u32,
     /// See [`World::pause_on`].
     pause: Option<Arc<AtomicBool>>,
@@ -143,6 +147,7 @@ impl World {
             recorder,
             middlebox: None,
             actions: Vec::new(),
+            watched: Vec::new(),
             events_at_instant: 0,
             pause: None,
             paused: false,
@@ -150,6 +155,7 @@ impl World {
             scenario,
         };
         world.enable_lookahead();
+        world.watch_links();
         world.set_timer(begin, TimerEvent::Start(WORKLOAD));
         world.set_timer(begin, TimerEvent::SampleOfo);
         if recording.samples_every > 0 {

@@ -23,6 +23,8 @@ pub(crate) enum TimerEvent {
     SampleOfo,
     /// The series are sampled.
     Sample,
+    /// The client's path manager looks at a path's link.
+    Watch(usize),
 }
 
 /// A timer.
@@ -84,6 +86,7 @@ impl World {
                 self.with_app(app, |app, cx| app.wake(cx, token));
             }
             TimerEvent::Udp(source) => self.send_datagram(source),
+            TimerEvent::Watch(path) => self.look_at_link(path),
             TimerEvent::Enqueue(link, packet) => self.network.enqueue(self.now, link, *packet),
             TimerEvent::SampleOfo => {
                 let ofo = self.hosts.ofo_bytes(self.network.data_from.other());
