@@ -10,8 +10,8 @@ use ropewalk_algorithms::Registries;
 use ropewalk_command_line::{Failure, interrupt, output};
 use ropewalk_lab::advise::measure::Reading;
 use ropewalk_lab::advise::{
-    Answer, Ask, Buffer, Execution, Gain, NotShown, Question, Recommended, VARIANT_RUNS, advise, document,
-    narrowing, self_test,
+    Answer, Ask, Buffer, Execution, Gain, NotShown, Question, Recommended, VARIANT_RUNS, advise, coverage,
+    document, narrowing, self_test,
 };
 use ropewalk_lab::compare::{Standing, System, ask};
 use ropewalk_lab::scenario;
@@ -82,7 +82,8 @@ pub(crate) struct Options {
     /// Threads [default: one per core]; the result doesn't depend on it
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// Test the advice on scenarios drawn at random, and that measurements narrow it on pairs of links (200 at most)
+    /// Test the advice on scenarios drawn at random, that measurements narrow it on pairs of links (200 at most), and how often their
+    /// ranges hold the truth (400 links at most)
     #[arg(long, conflicts_with_all = ["paths", "scenario", "measured", "size", "schedulers", "direction"])]
     self_test: bool,
     /// How many of them
@@ -104,6 +105,9 @@ const SELF_TEST_SEED: u64 = 1_000_000;
 
 /// Most pairs of links on which the self-test measures.
 const PAIRS: u32 = 200;
+
+/// Most links on which it lets the models of tools measure.
+const LINKS: u32 = 400;
 
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
     let stop = interrupt::flag();
@@ -127,10 +131,17 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         let narrowed = narrowing(registries, pairs, options.seed - 1, &store, execution, || bar.inc(1));
         bar.finish_and_clear();
         let narrowed = narrowed.map_err(unknown)?.ok_or_else(hint)?;
+        let store = checkpoint::open(&options.state, "advise-coverage", options.fresh)
+            .map_err(|failed| Failure::Output { path: failed.path, reason: failed.reason })?;
+        let links = options.scenarios.min(LINKS) as usize;
+        let bar = self::bar(links as u64, "links");
+        let ranges = coverage(registries, links, options.seed - 1, &store, execution, || bar.inc(1));
+        bar.finish_and_clear();
+        let ranges = ranges.map_err(unknown)?.ok_or_else(hint)?;
         return output::print(&if options.json {
-            show_test::json(&found, &narrowed, options.seed)
+            show_test::json(&found, &narrowed, &ranges, options.seed)
         } else {
-            show_test::text(&found, &narrowed, options.seed)
+            show_test::text(&found, &narrowed, &ranges, options.seed)
         });
     }
     let system = options.system.unwrap_or_default();

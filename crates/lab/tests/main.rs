@@ -2,6 +2,7 @@
 
 mod bound;
 mod corpus;
+mod coverage;
 mod evidence;
 mod narrowing;
 mod pure;

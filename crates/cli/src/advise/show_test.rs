@@ -1,6 +1,6 @@
 //! What `ropewalk advise --self-test` prints.
 
-use ropewalk_lab::advise::{CERTAINTY, Case, Narrowing, SelfTest};
+use ropewalk_lab::advise::{CERTAINTY, Case, Coverage, Narrowing, Quantity, SelfTest};
 use ropewalk_lab::stats;
 use ropewalk_lab::table::Table;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ const BASELINES: [Baseline; 4] = [
     ("plain TCP on the path that looks best", "regret_tcp", |case| case.tcp),
 ];
 
-pub(super) fn text(found: &SelfTest, narrowed: &Narrowing, seed: u64) -> String {
+pub(super) fn text(found: &SelfTest, narrowed: &Narrowing, ranges: &Coverage, seed: u64) -> String {
     let (scenarios, multipath) = (found.cases.len(), found.multipath());
     let mut text = format!("{scenarios} scenarios drawn at random, seen with errors as large as assumed\n\n");
     for (head, part, of) in [
@@ -62,10 +62,23 @@ pub(super) fn text(found: &SelfTest, narrowed: &Narrowing, seed: u64) -> String 
         text += &format!("  {head:<38} {}\n", share(part, pairs));
     }
     text += &format!("  {:<38} {:.2} of that before\n", "mean width with measurements", narrowed.ratio());
-    text + &format!("\nSeed {seed}. With --json: every scenario and every pair.\n")
+    text += &format!(
+        "\n{} links drawn at random, each measured by the model of each tool: ranges of 90 % that hold the truth\n\n",
+        ranges.links.len()
+    );
+    let heads: Vec<&str> = std::iter::once("tool").chain(Quantity::ALL.map(Quantity::name)).collect();
+    let mut table = Table::new(1, &heads);
+    for (tool, columns) in ranges.table() {
+        let cell = |cell: Option<(usize, usize)>| {
+            cell.map_or("-".into(), |(held, all)| format!("{:.1} %", held as f64 / all.max(1) as f64 * 100.0))
+        };
+        table.row(std::iter::once(tool).chain(columns.map(cell)).collect());
+    }
+    text += &table.render();
+    text + &format!("\n\nSeed {seed}. With --json: every scenario, every pair and every link.\n")
 }
 
-pub(super) fn json(found: &SelfTest, narrowed: &Narrowing, seed: u64) -> String {
+pub(super) fn json(found: &SelfTest, narrowed: &Narrowing, ranges: &Coverage, seed: u64) -> String {
     let mut value = json!({
         "scenarios": found.cases.len(),
         "seed": seed,
@@ -85,6 +98,14 @@ pub(super) fn json(found: &SelfTest, narrowed: &Narrowing, seed: u64) -> String 
             "mean_width_ratio": narrowed.ratio(),
             "links": narrowed.links,
         },
+        "ranges": ranges.table().into_iter().map(|(tool, columns)| {
+            let of = Quantity::ALL.iter().zip(columns).filter_map(|(quantity, cell)| {
+                let (held, all) = cell?;
+                Some((quantity.name().to_string(), json!({ "held": held, "of": all })))
+            });
+            json!({ "tool": tool, "quantities": of.collect::<serde_json::Map<_, _>>() })
+        }).collect::<Vec<_>>(),
+        "measured_links": ranges.links,
     });
     for (_, name, of) in BASELINES {
         value[name] = stats::Summary::of(&found.regret(of))

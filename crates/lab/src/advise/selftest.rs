@@ -18,6 +18,8 @@ use ropewalk_sim::{Scenario, Workload};
 use serde::{Deserialize, Serialize};
 
 use super::belief::{Doubt, perturb, uniform};
+use super::coverage::measure_path;
+use super::measure;
 use super::question::{CERTAINTY, Effort, Question};
 use super::run::{Candidate, Execution, times};
 use super::search::{advise, everyone, one, plain};
@@ -186,7 +188,7 @@ pub fn self_test(
         let case = match store.get(&key) {
             Some(case) => case.clone(),
             None => {
-                let Some(case) = case(registries, seed, number, execution)? else { return Ok(None) };
+                let Some(case) = case(registries, seed, number, None, execution)? else { return Ok(None) };
                 store.put(&key, &case);
                 case
             }
@@ -197,27 +199,65 @@ pub fn self_test(
     Ok(Some(found))
 }
 
-/// One scenario. None if it was stopped.
+/// Tests the advisor on so many pairs of links, each measured by `ping -c 30` and `iperf3 -R` of ten seconds, with the effort given.
+///
+/// # Errors
+/// As [`self_test`].
+pub fn measured_test(
+    registries: &Registries,
+    pairs: usize,
+    seed: u64,
+    effort: Effort,
+    execution: Execution<'_>,
+    mut each: impl FnMut(&Case),
+) -> Result<Option<SelfTest>, SpecError> {
+    let mut found = SelfTest::default();
+    for number in 0..pairs as u64 {
+        let Some(case) = case(registries, seed, number, Some(effort), execution)? else { return Ok(None) };
+        each(&case);
+        found.cases.push(case);
+    }
+    Ok(Some(found))
+}
+
+/// One scenario; with `measured` a pair of links that are measured, and the effort. None if it was stopped.
 fn case(
     registries: &Registries,
     seed: u64,
     number: u64,
+    measured: Option<Effort>,
     execution: Execution<'_>,
 ) -> Result<Option<Case>, SpecError> {
-    let (truth, paths, seen) = draw(seed.wrapping_add(number))?;
+    let (mut truth, mut paths, mut seen) = draw(seed.wrapping_add(number))?;
+    if measured.is_some() {
+        truth.paths.truncate(2);
+        paths.truncate(2);
+        seen.paths.truncate(2);
+    }
     let bytes = if let Workload::Flow { bytes } = truth.workload { bytes } else { 0 };
-    let doubts = vec![Doubt::default(); seen.paths.len()];
+    let mut doubts = vec![Doubt::default(); seen.paths.len()];
+    let stated = measured.map(|_| seen.clone());
+    if measured.is_some() {
+        for (index, path) in truth.paths.iter().enumerate() {
+            let files = measure_path(registries, path, (seed ^ number) << 4 | index as u64)?;
+            let known = seen.paths[index].clone();
+            let name = known.name.clone();
+            let found = measure::refine(&name, Some(known), &files)
+                .map_err(|error| SpecError { message: error.message, span: (0, 0) })?;
+            (seen.paths[index], doubts[index]) = (found.path, found.doubt);
+        }
+    }
     let question = Question {
         workloads: vec![seen.workload.clone()],
         scenario: seen,
         schedulers: Vec::new(),
         doubts,
-        stated: None,
+        stated,
         congestion: "cubic".into(),
         system: System::Ropewalk,
         worth: Worth::default(),
         certainty: CERTAINTY,
-        effort: EFFORT,
+        effort: measured.unwrap_or(EFFORT),
         seed: seed.wrapping_mul(1000).wrapping_add(number * 7919),
     };
     let Some(answer) = advise(registries, &question, execution)? else { return Ok(None) };
