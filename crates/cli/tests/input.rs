@@ -35,8 +35,8 @@ fn mistakes_on_the_command_line() {
         refused(here.path(), &[&["compare", "--runs", "1"][..], arguments].concat(), expected);
     };
     of(
-        &["--path", "wifi: 50 Mbit, 20 ms"],
-        &["--path:1:10", "`Mbit` is a unit of neither a rate nor a time", "Mbit/s"],
+        &["--path", "wifi: 50 Mbyte, 20 ms"],
+        &["--path:1:10", "`Mbyte` is a unit of neither a rate nor a time", "MByte/s"],
     );
     of(&["--path", "wifi: 50 Mbit/s, 20 parsecs"], &["--path:1:21", "`parsecs`", "20 ms"]);
     of(&["--schedulers", "minrt"], &["`minrt`", "did you mean `minrtt`?"]);
@@ -125,7 +125,7 @@ fn mistakes_in_files() {
             refused(here.path(), command, expected);
         }
     };
-    of(&head.replace("10 Mbit/s", "10 Mbits"), &["s.toml:3:12", "`Mbits`", "Mbit/s"]);
+    of(&head.replace("10 Mbit/s", "10 Mbyts"), &["s.toml:3:12", "`Mbyts`", "Mbit/s"]);
     of(&head.replace("20 ms", "-20 ms"), &["s.toml:4:8", "can't be negative", "0 to 24 h"]);
     of(&format!("{head}mtu = '400 B'\n"), &["s.toml:5:8", "`mtu` is out of range", "576 B to 65535 B"]);
     of(&format!("{head}colour = 'red'\n"), &["s.toml:5:1", "unknown key `colour`", "allowed: "]);
@@ -190,14 +190,14 @@ fn scenarios_are_listed_shown_and_checked() {
     let checked: Value = serde_json::from_str(&good(&["scenario", "check", &one, "--json"])).unwrap();
     assert_eq!((&checked["ok"], &checked["paths"]), (&true.into(), &1.into()));
     // Mistakes, for programs: on standard output, with code 2.
-    std::fs::write(&one, "[[path]]\nname = 'a'\nrate = '10 Mbits'\nrtt = '20 s'\ncolour = 1\n").unwrap();
+    std::fs::write(&one, "[[path]]\nname = 'a'\nrate = '10 Mbyts'\nrtt = '20 s'\ncolour = 1\n").unwrap();
     let bad = ropewalk(here.path(), &["scenario", "check", &one, "--json"]);
     assert_eq!(bad.status.code(), Some(2));
     let said: Value = serde_json::from_slice(&bad.stdout).unwrap();
     assert_eq!((&said["ok"], said["errors"].as_array().unwrap().len()), (&false.into(), 2));
     let rate = said["errors"].as_array().unwrap().iter().find(|error| error["line"] == 3).unwrap();
     assert_eq!((&rate["file"], &rate["column"]), (&one.clone().into(), &12.into()));
-    assert_eq!(rate["found"], "`Mbits`");
+    assert_eq!(rate["found"], "`Mbyts`");
     assert!(rate["expected"].as_str().unwrap().contains("Mbit/s"), "{rate:#}");
     let none = ropewalk(here.path(), &["scenario", "check", "none.toml", "--json"]);
     let said: Value = serde_json::from_slice(&none.stdout).unwrap();

@@ -22,7 +22,7 @@ const B: &str = "due: 16/1 Mbit/s, 30 ms";
 type Row = (&'static str, &'static [&'static str], &'static str);
 
 const OPTIONS: [Row; 5] = [
-    ("--path", &["--path", A, "--path", B], "uno: 20 Mbits, 20 ms"),
+    ("--path", &["--path", A, "--path", B], "uno: 20 Mbyts, 20 ms"),
     ("--scenario", &["--scenario", "equal-paths"], "eqal-paths"),
     ("--schedulers", &["--schedulers", "blest,minrtt"], "blets"),
     ("--size", &["--size", "20 KiB"], "20 KiBit"),

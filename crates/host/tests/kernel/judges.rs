@@ -95,7 +95,8 @@ pub fn etherparse(name: &str, file: &Path) -> usize {
         let Block::EnhancedPacket(packet) = block.expect("a block") else { continue };
         count += 1;
         let place = format!("{name}, packet {count}");
-        let sliced = SlicedPacket::from_ip(&packet.data).unwrap_or_else(|error| panic!("{place}: {error}"));
+        let sliced =
+            SlicedPacket::from_ethernet(&packet.data).unwrap_or_else(|error| panic!("{place}: {error}"));
         let transport = sliced.transport;
         let Some(TransportSlice::Tcp(tcp)) = transport else { continue };
         let (len, sum, protocol) = match sliced.net {
