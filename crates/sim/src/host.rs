@@ -310,6 +310,12 @@ pub const HOSTS: &[(&str, HostProfile, &[Line])] = &[
         HostProfile::Linux314,
         &[
             line(
+                "path-manager",
+                "\"linux\"",
+                "\"ropewalk\"",
+                "no path manager closes a subflow whose path is silent; tcp_timer.c: tcp_write_timeout, tcp_retries2 = 15",
+            ),
+            line(
                 "loss-detection",
                 "\"duplicate-acks\"",
                 "\"rack\"",
@@ -407,6 +413,12 @@ pub const HOSTS: &[(&str, HostProfile, &[Line])] = &[
         HostProfile::Linux419,
         &[
             line(
+                "path-manager",
+                "\"linux\"",
+                "\"ropewalk\"",
+                "no path manager closes a subflow whose path is silent; tcp_timer.c: tcp_write_timeout, tcp_retries2 = 15",
+            ),
+            line(
                 "data-ack",
                 "\"first\"",
                 "\"with-ack\"",
@@ -463,6 +475,12 @@ pub const HOSTS: &[(&str, HostProfile, &[Line])] = &[
         "ns-3",
         HostProfile::Ns3,
         &[
+            line(
+                "path-manager",
+                "\"linux\"",
+                "\"ropewalk\"",
+                "none: a silent subflow waits for its retransmission timer",
+            ),
             line("initial-window", "1", "10", "ns-3.19: TcpSocket::InitialCwnd"),
             line(
                 "initial-threshold",

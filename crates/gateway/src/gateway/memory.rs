@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn connections_without_data_stay() {
-        let all = [held(1, IDLE_CONNECTION, 900), held(2, 9 * MIB, 1)];
+        let all = [held(1, IDLE_CONNECTION, 900), held(2, 9 * MIB, 0)];
         assert!(victims(&all, MIB).is_empty());
     }
 }

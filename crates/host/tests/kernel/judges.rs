@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
-use etherparse::{IpNumber, NetSlice, SlicedPacket, TransportSlice};
+use etherparse::{Ethernet2Header, IpNumber, NetSlice, SlicedPacket, TransportSlice};
 use pcap_file::pcapng::{Block, PcapNgReader};
 use ropewalk_host::experiment::PORT;
 use serde_json::Value;
@@ -113,7 +113,8 @@ pub fn etherparse(name: &str, file: &Path) -> usize {
             }
             _ => panic!("{place}: neither IPv4 nor IPv6"),
         };
-        assert_eq!((len, protocol), (packet.data.len(), IpNumber::TCP), "{place}");
+        let link = Ethernet2Header::LEN;
+        assert_eq!((link + len, protocol), (packet.data.len(), IpNumber::TCP), "{place}");
         assert_eq!(sum.expect("a length that fits"), tcp.checksum(), "{place}: TCP checksum");
         // Every option can be told apart, the unknown ones of Multipath TCP too.
         let mut options = tcp.options();
