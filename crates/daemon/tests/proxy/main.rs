@@ -71,6 +71,7 @@ fn a_killed_proxy_leaves_nothing_that_the_next_doesnt_remove() {
     assert!(stage.van.check("ip", &["rule"]).unwrap().contains("5201"), "SIGKILL gives no time to clean up");
     let users = stage.folder.path().join("users");
     std::fs::write(&users, "van:secret\n").unwrap();
+    std::fs::set_permissions(&users, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let proxy = stage.proxy(&["--users", users.to_str().unwrap(), "--listen", "0.0.0.0:1080"]);
     let (code, received) = stage.curl(&["--proxy", &format!("socks5h://van:secret@{PROXY}"), &url("data")]);
     assert!(code == 0 && received == data, "{code}: {}", stage.log());

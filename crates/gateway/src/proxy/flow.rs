@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ropewalk_tokio::MptcpStream;
+use ropewalk_tokio::{MptcpStream, StreamInfo};
 use tokio::time::Instant;
 
 use super::client::Client;
@@ -97,11 +97,7 @@ impl ProxiedConnection {
             let _ = self.stream.set_scheduler(&plan.scheduler);
         }
         let remote = self.stream.peer_addr();
-        for one in info.subflows.iter().filter(|one| one.tcp.totals.delivered > 0) {
-            if let Some(link) = links.get(usize::from(one.path.0)) {
-                link.note_path_mtu(one.tcp.pmtu);
-            }
-        }
+        note_path_mtus(&info, links);
         for link in links.iter().filter(|_| info.multipath) {
             let own = || info.subflows.iter().filter(|one| one.path == link.path());
             if own().any(|one| one.tcp.rtt.smoothed > 0) {
@@ -122,10 +118,26 @@ impl ProxiedConnection {
         *kept = plan;
     }
 
+    /// Tells links what its subflows have found of their paths. A flow may end before it is looked at.
+    pub(super) fn note_paths(&self, links: &[Arc<Link>]) {
+        if let Some(info) = self.stream.info() {
+            note_path_mtus(&info, links);
+        }
+    }
+
     /// Closes its subflows on a link, unless they are the last.
     pub(super) fn leave_link(&self, link: &Link) {
         if self.stream.info().is_some_and(|info| info.multipath) {
             self.stream.remove_path(link.path());
+        }
+    }
+}
+
+/// Tells links the path MTU that subflows have found.
+fn note_path_mtus(info: &StreamInfo, links: &[Arc<Link>]) {
+    for one in info.subflows.iter().filter(|one| one.tcp.totals.delivered > 0) {
+        if let Some(link) = links.get(usize::from(one.path.0)) {
+            link.note_path_mtu(one.tcp.pmtu);
         }
     }
 }

@@ -503,6 +503,7 @@ impl Server {
 
     /// Notes that a flow has ended.
     pub(super) fn ended(&self, flow: &ProxiedConnection, how: &io::Result<()>) {
+        flow.note_paths(&self.links);
         self.recorder.note_end(flow);
         if how.is_err() {
             self.lost.fetch_add(1, Relaxed);
