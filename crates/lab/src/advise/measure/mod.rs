@@ -1,4 +1,4 @@
-//! Paths from measurements. Each format is a file of its own beside this one, with one line in [`FORMATS`]; which one a file is,
+//! Paths from measurements. Each format is a file of its own beside this one, with one line in `FORMATS`; which one a file is,
 //! is told by what is in it. Each gives what it can of a path (round-trip time, loss, rate, queue), and how well.
 
 mod curl;
