@@ -1,4 +1,4 @@
-// The laboratory in headless Chromium. `web/test` makes the page, and the questions with this machine's own answers.
+// The laboratory in headless Chromium. `web/test` makes the page, and the questions with the native engine's answers.
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';

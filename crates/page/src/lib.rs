@@ -57,7 +57,7 @@ struct Parts<'a> {
     program: &'a [&'a str],
     /// More sources that scripts may come from.
     script: &'a str,
-    /// More of what the page may do.
+    /// Further directives of the page's content security policy.
     allowed: &'a str,
     /// What tells the same without JavaScript.
     instead: &'a str,

@@ -62,8 +62,8 @@ impl Written {
         self.places.push((start..self.text.len(), Arc::clone(named.0), named.1));
     }
 
-    /// Writes a table of one argument: `wlan0,metered,price=2.5`. The first word is the value of `first`, each other a key with its value,
-    /// or a switch's name.
+    /// Writes a table that is given as one argument: `wlan0,metered,price=2.5`. The first word is the value of the key `first`, any
+    /// other is `key=value`; a key alone is `true`.
     pub fn inline(&mut self, header: &str, shape: &Shape, first: &str, source: &Arc<Source>) {
         let start = self.text.len();
         self.table(header);

@@ -16,7 +16,7 @@ use ropewalk_algorithms::Registries;
 use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source, system_reason};
 use ropewalk_settings::read::{Reader, Table, Value, document};
 use ropewalk_settings::schema::schema_of;
-use ropewalk_settings::shape::{Kind, Shape, key};
+use ropewalk_settings::shape::{Field, Kind, Shape, key};
 use ropewalk_settings::written::Written;
 use ropewalk_tokio::EndpointConfig;
 use toml::de::DeTable;
@@ -31,6 +31,16 @@ const LARGEST_FILE: u64 = 1 << 20;
 /// Most listeners.
 const MOST_LISTENERS: usize = 256;
 
+// What gateway and proxy have alike.
+const DRAIN: Field = key("drain", Kind::Time, "How long connections may go on after SIGTERM").default("30 s");
+const METRICS: Field = key("metrics", Kind::Socket, "Address and port for Prometheus, on loopback").restart();
+const PAGE: Field =
+    key("page", Kind::Socket, "Address and port of the status page: `127.0.0.1:9466`").restart();
+const PAGE_TOKEN: Field =
+    key("page-token", Kind::Text, "What `?token=` of its address has to be; needed beyond loopback")
+        .only_in_files()
+        .restart();
+
 const GATEWAY: Shape = Shape {
     name: "gateway",
     summary: "The gateway as a whole",
@@ -38,7 +48,7 @@ const GATEWAY: Shape = Shape {
         key("cores", Kind::Integer(1, 64), "Queues of each device, and drivers of the engine")
             .default("1")
             .restart(),
-        key("drain", Kind::Time, "How long connections may go on after SIGTERM").default("30 s"),
+        DRAIN,
         key("connections", Kind::Integer(1, 1_000_000), "Most connections of all listeners")
             .default("20000")
             .only_in_files()
@@ -64,11 +74,9 @@ const GATEWAY: Shape = Shape {
         )
         .value("PATH")
         .restart(),
-        key("metrics", Kind::Socket, "Address and port for Prometheus, on loopback").restart(),
-        key("page", Kind::Socket, "Address and port of the status page: `127.0.0.1:9466`").restart(),
-        key("page-token", Kind::Text, "What `?token=` of its address has to be; needed beyond loopback")
-            .only_in_files()
-            .restart(),
+        METRICS,
+        PAGE,
+        PAGE_TOKEN,
     ],
 };
 

@@ -14,7 +14,7 @@ use ropewalk_settings::units;
 use ropewalk_settings::written::Written;
 use toml::de::DeTable;
 
-use super::{duration, loopback, open, page, socket, status};
+use super::{DRAIN, METRICS, PAGE, PAGE_TOKEN, duration, loopback, open, page, socket, status};
 use crate::convert::Cookie;
 use crate::proxy::policy::{Policies, Policy, PolicyError, Rule};
 use crate::proxy::{Access, Config, Gateway, IpNet, MOST_READY, OpeningLink, Via, captive, users};
@@ -69,7 +69,7 @@ pub(super) const PROXY: Shape = Shape {
             .default("4096")
             .restart(),
         key("connect-timeout", Kind::Time, "How long opening a connection may take").default("15 s"),
-        key("drain", Kind::Time, "How long connections may go on after SIGTERM").default("30 s"),
+        DRAIN,
         key(
             "probe",
             Kind::Socket,
@@ -121,11 +121,9 @@ pub(super) const PROXY: Shape = Shape {
         )
         .value("PATH")
         .restart(),
-        key("metrics", Kind::Socket, "Address and port for Prometheus, on loopback").restart(),
-        key("page", Kind::Socket, "Address and port of the status page: `127.0.0.1:9466`").restart(),
-        key("page-token", Kind::Text, "What `?token=` of its address has to be; needed beyond loopback")
-            .only_in_files()
-            .restart(),
+        METRICS,
+        PAGE,
+        PAGE_TOKEN,
     ],
 };
 
