@@ -3,6 +3,7 @@
 mod datagrams;
 mod encrypted;
 mod far;
+mod names;
 mod network;
 mod operation;
 mod programs;
@@ -187,6 +188,36 @@ fn a_captive_portal_is_no_link() {
     assert!(stage.received(0) - start < 100_000, "the portal's uplink was used: {}", stage.log());
     // Somebody has signed in.
     stage.web.check("nft", &["delete table ip portal"]).unwrap();
+    stage.wait_for_state(0, "up", 1);
+}
+
+#[test]
+fn a_captive_check_that_no_link_passes_isnt_believed() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 3 * MIB);
+    let _server = stage.nginx(true);
+    let _proxy = stage.proxy(&["--json", "--captive-check", &format!("http://{SERVER}/no-such-page")]);
+    stage.wait_for_log("it isn't believed");
+    let (carried, _) = shares(&stage, &data);
+    assert!(carried.iter().all(|bytes| *bytes > 500_000.0), "{carried:?}: {}", stage.log());
+    assert_eq!(stage.log().matches("it isn't believed").count(), 1);
+}
+
+#[test]
+fn a_link_that_never_worked_costs_new_connections_nothing() {
+    let Some(stage) = Stage::new() else { return };
+    stage.serve("page", 1000);
+    let _server = stage.nginx(true);
+    stage.cut(0);
+    let _proxy = stage.proxy(&["--json", "--verbose", "--probe", &format!("{SERVER}:80")]);
+    for _ in 0..3 {
+        let clock = ropewalk_host::clock::Clock::start();
+        let (code, _) = stage.curl(&["--proxy", &format!("socks5h://{PROXY}"), &url("page")]);
+        // A SYN in vain would be waited for, 250 ms.
+        assert!(code == 0 && clock.now() < SECOND / 5, "{code}, {} ns: {}", clock.now(), stage.log());
+    }
+    stage.wait_for_state(0, "not yet seen working", 1);
+    stage.mend(0);
     stage.wait_for_state(0, "up", 1);
 }
 

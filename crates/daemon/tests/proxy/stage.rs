@@ -178,8 +178,14 @@ impl Stage {
 
     /// `ropewalkd proxy` with these arguments.
     pub fn start(&self, arguments: &[&str]) -> Running {
-        let mut command = self.van.command(env!("CARGO_BIN_EXE_ropewalkd"));
-        command.arg("proxy").args(arguments);
+        self.start_by(&[], arguments)
+    }
+
+    /// The same, run by another program.
+    pub fn start_by(&self, by: &[&str], arguments: &[&str]) -> Running {
+        let line = [by, &[env!("CARGO_BIN_EXE_ropewalkd"), "proxy"], arguments].concat();
+        let mut command = self.van.command(line[0]);
+        command.args(&line[1..]);
         let log =
             std::fs::File::options().create(true).append(true).open(self.path().join("proxy.log")).unwrap();
         let proxy = Running::start({

@@ -67,8 +67,12 @@ pub struct Config {
     pub policies: Policies,
     /// Where quotas' use is kept.
     pub usage: PathBuf,
-    /// The interface of programs whose connections are taken without their knowledge, and the port for them.
-    pub transparent: Option<(String, u16)>,
+    /// Interfaces of programs whose connections are taken without their knowledge.
+    pub transparent: Vec<String>,
+    /// The port to which these are redirected, and by UDP queries of the DNS.
+    pub transparent_port: u16,
+    /// Whether queries of the DNS that would leave by a link are asked over any that works.
+    pub names_over_links: bool,
     /// The congestion control of what is sent.
     pub congestion: String,
     /// Where connections open.
@@ -212,7 +216,7 @@ impl Config {
         for policy in self.policies.all() {
             policy.check(&self.via)?;
         }
-        if let Some((interface, _)) = &self.transparent {
+        for interface in &self.transparent {
             let is_uplink = self.via.iter().any(|via| via.interface == *interface);
             if is_uplink || interface.parse::<Via>().is_err() {
                 return Err(ConfigError::Transparent(interface.clone()));

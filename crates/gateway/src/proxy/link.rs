@@ -27,6 +27,8 @@ pub enum LinkState {
     NoRoute,
     /// It answers no probe.
     Dead,
+    /// The same, and nothing has ever been received over it.
+    Unseen,
     /// A captive portal answers in the place of the Internet.
     Captive,
     /// Its quota is used up.
@@ -39,6 +41,7 @@ impl std::fmt::Display for LinkState {
             LinkState::Up => "up",
             LinkState::NoRoute => "without a route",
             LinkState::Dead => "dead",
+            LinkState::Unseen => "not yet seen working",
             LinkState::Captive => "behind a captive portal",
             LinkState::QuotaSpent => "over its quota",
         })
@@ -85,6 +88,11 @@ impl Counters {
 
     fn since(&self, at: &AtomicU64) -> Duration {
         Duration::from_nanos(self.now().saturating_sub(at.load(Ordering::Relaxed)))
+    }
+
+    /// How long ago something was received last; `None`: nothing was.
+    pub fn received_ago(&self) -> Option<Duration> {
+        (self.last_received.load(Ordering::Relaxed) != 0).then(|| self.silence())
     }
 
     /// How long nothing was received.
@@ -172,10 +180,14 @@ pub struct Knowledge {
     pub reach: Reach,
     /// It answered the last probes.
     pub alive: bool,
+    /// Something was received over it since it has its routes.
+    pub seen: bool,
     /// Whether a captive portal answered in place of the page of `--captive-check`.
     pub captive: bool,
     /// Whether a `--captive-check` has ended: until one does the link isn't used.
     pub checked: bool,
+    /// No link passes the check: it isn't believed.
+    pub doubted: bool,
     /// Its quota is used up.
     pub spent: bool,
     /// The largest IP packet that gets through, bytes, and when that was found: smaller than the interface's.
@@ -212,8 +224,10 @@ impl Link {
         let known = Knowledge {
             reach: Reach::default(),
             alive: true,
+            seen: false,
             captive,
             checked: false,
+            doubted: false,
             spent: false,
             path_mtu: None,
             rtt: None,
@@ -306,8 +320,8 @@ impl Link {
         if !known.reach.any() {
             LinkState::NoRoute
         } else if !known.alive {
-            LinkState::Dead
-        } else if known.captive {
+            if known.seen { LinkState::Dead } else { LinkState::Unseen }
+        } else if known.captive && !known.doubted {
             LinkState::Captive
         } else if known.spent {
             LinkState::QuotaSpent
@@ -322,10 +336,14 @@ impl Link {
         self.via().rate.is_some_and(|rate| known.rate_down.max(known.rate_up) >= rate / 10 * 9)
     }
 
+    /// Whether it has a route, in this family.
+    pub fn has_route(&self, v6: bool) -> bool {
+        let reach = self.known().reach;
+        if v6 { reach.v6.is_some() } else { reach.v4.is_some() }
+    }
+
     /// Whether it is used, in this family.
     pub fn is_usable(&self, v6: bool) -> bool {
-        let known = self.known();
-        let route = if v6 { known.reach.v6 } else { known.reach.v4 };
-        route.is_some() && self.state() == LinkState::Up
+        self.has_route(v6) && self.state() == LinkState::Up
     }
 }

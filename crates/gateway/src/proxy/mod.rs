@@ -9,17 +9,20 @@ pub(crate) mod captive;
 mod client;
 pub mod config;
 mod dial;
+mod dns;
 pub mod flow;
 mod http;
 mod inbound;
 pub mod link;
 mod metrics;
+mod names;
 pub mod policy;
 pub mod reach;
 mod ready;
 pub mod recorder;
 mod refill;
 mod remote;
+mod resolvers;
 mod serve;
 mod snapshot;
 mod socks;
@@ -41,7 +44,7 @@ use std::sync::atomic::Ordering;
 use ropewalk_os::tun::Tun;
 use ropewalk_settings::diagnostic::InputError;
 use ropewalk_tokio::{Network, Offload, Path, TunDevice};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::signal::unix::Signal;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -49,7 +52,7 @@ use tokio::time::Instant;
 use self::link::{CountedDevice, Link};
 use self::reach::{Reach, Uplink, inspect};
 use self::snapshot::snapshot;
-use self::uplinks::Uplinks;
+use self::uplinks::{Taken, Uplinks};
 use self::usage::QuotaUsage;
 use crate::confine::{confine, folder_of};
 use crate::daemon::{self, End};
@@ -75,7 +78,12 @@ fn plan(config: &Config, host: &Host) -> (Uplinks, Vec<Reach>) {
     let list: Vec<Uplink> = config.via.iter().map(uplink).collect();
     let reach: Vec<_> = list.iter().map(|one| inspect(one, host)).collect();
     let v6 = reach.iter().any(|reach| reach.v6.is_some());
-    (Uplinks::new(list, v6, config.transparent.clone()), reach)
+    let taken = Taken {
+        transparent: config.transparent.clone(),
+        port: config.transparent_port,
+        names: config.names_over_links,
+    };
+    (Uplinks::new(list, v6, taken), reach)
 }
 
 /// What a proxy would do, and how it would undo it.
@@ -95,7 +103,7 @@ pub fn dry_run(config: &Config) -> io::Result<Preview> {
 pub fn lacks(config: &Config) -> io::Result<Vec<String>> {
     let host = Host::read()?;
     let interfaces = config.via.iter().map(|via| &via.interface);
-    let interfaces = interfaces.chain(config.transparent.iter().map(|(interface, _)| interface));
+    let interfaces = interfaces.chain(&config.transparent);
     let mut lacks: Vec<String> = interfaces
         .filter(|interface| host.interface(interface).is_none())
         .map(|interface| format!("there is no interface `{interface}` now"))
@@ -116,6 +124,7 @@ pub struct Proxy {
     server: Arc<Server>,
     listener: TcpListener,
     transparent: Vec<TcpListener>,
+    names: Vec<UdpSocket>,
     tells: Tells,
     uplinks: Uplinks,
 }
@@ -199,10 +208,9 @@ impl Proxy {
             link.learn(|known| known.reach = reach);
         }
         let network = builder.remember_paths().build()?;
-        let transparent = match &config.transparent {
-            Some((_, port)) => transparent::listen(*port)?,
-            None => Vec::new(),
-        };
+        let port = config.transparent_port;
+        let transparent = if config.transparent.is_empty() { Vec::new() } else { transparent::listen(port)? };
+        let names = if config.names_over_links { names::listen(port)? } else { Vec::new() };
         // Last of all: clients that connect are served.
         let listener = TcpListener::bind(config.listen).await.map_err(|error| {
             io::Error::new(error.kind(), format!("listening at {}: {error}", config.listen))
@@ -210,7 +218,7 @@ impl Proxy {
         let tells = Tells::open(&config).await?;
         let server = Server::new(config, network, links, usage);
         server.apply_mtus();
-        Ok(Proxy { server: Arc::new(server), listener, transparent, tells, uplinks })
+        Ok(Proxy { server: Arc::new(server), listener, transparent, names, tells, uplinks })
     }
 
     /// Where clients connect.
@@ -229,11 +237,14 @@ impl Proxy {
     /// Serves clients until SIGTERM or SIGINT, lets their connections end, and removes the set-up. SIGHUP has the configuration
     /// read again.
     async fn run(self, end: &mut End, hung_up: &mut Signal, reload: Option<Reload<'_>>) {
-        let Proxy { server, listener, transparent, tells, mut uplinks } = self;
+        let Proxy { server, listener, transparent, names, tells, mut uplinks } = self;
         let mut helpers = JoinSet::new();
         helpers.spawn(daemon::feed_watchdog());
         helpers.spawn(refill::refill(Arc::clone(&server)));
         tells.serve(&server, &mut helpers);
+        for socket in names {
+            helpers.spawn(names::answer(Arc::clone(&server), socket));
+        }
         let mut accepting = JoinSet::new();
         for listener in transparent {
             accepting.spawn(transparent::accept(Arc::clone(&server), listener));
@@ -380,7 +391,7 @@ async fn look_at_uplinks(server: &Server, uplinks: &mut Uplinks, change: Option<
         link.learn(|known| {
             known.reach = reach;
             // What was known of the link is of another network.
-            (known.alive, known.rtt, known.path_mtu) = (true, None, None);
+            (known.alive, known.seen, known.rtt, known.path_mtu) = (true, false, None, None);
         });
         server.apply_mtus();
         if old.any() && reach.any() && old.address != reach.address {

@@ -20,10 +20,11 @@ use super::config::{Config, OpeningLink};
 use super::dial::dial;
 use super::flow::{Entry, Flows, ProxiedConnection};
 use super::link::Link;
-use super::policy::{self, Plan};
+use super::policy::{self, Plan, Role};
 use super::ready::Ready;
 use super::recorder::Recorder;
 use super::remote::{Gateway, Opened, Wish, until_answered};
+use super::resolvers::Resolvers;
 use super::usage::QuotaUsage;
 use crate::carry::{ByteCounters, Lost, carry, carry_encrypted, reset};
 use crate::target::Target;
@@ -58,6 +59,8 @@ pub struct Server {
     pub(super) usage: Mutex<Option<QuotaUsage>>,
     /// Connections to the gateway that wait for clients.
     pub(super) ready: Ready,
+    /// What is known of resolvers.
+    pub(super) resolvers: Resolvers,
     /// What happened in the last hour.
     pub recorder: Recorder,
     /// When the proxy began.
@@ -89,6 +92,7 @@ impl Server {
             flows: Arc::default(),
             usage: Mutex::new(usage),
             ready: Ready::default(),
+            resolvers: Resolvers::default(),
             recorder: Recorder::default(),
             started: Instant::now(),
             failed: AtomicU64::new(0),
@@ -120,13 +124,28 @@ impl Server {
         for (link, via) in self.links.iter().zip(&config.via) {
             link.set_via(via.clone());
             if config.captive_check.is_none() {
-                link.learn(|known| known.captive = false);
+                link.learn(|known| (known.captive, known.doubted) = (false, false));
             }
         }
         *self.config.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
         self.ready.clear();
         self.apply_policies(false);
         Ok(())
+    }
+
+    /// A target's addresses. Where the system's resolver has none, as without a default route of the kernel's, the links are asked.
+    pub(super) async fn resolve(&self, target: &Target) -> io::Result<Vec<SocketAddr>> {
+        let error = match (target.resolve().await, target) {
+            (Err(error), Target::Name(..)) if self.config().names_over_links => error,
+            (found, _) => return found,
+        };
+        match target {
+            Target::Name(name, port) => match self.addresses_over(name, &self.links).await {
+                Ok(found) => Ok(found.into_iter().map(|address| SocketAddr::new(address, *port)).collect()),
+                Err(_) => Err(error),
+            },
+            Target::Address(_) => Err(error),
+        }
     }
 
     /// How a connection is to use the links as they are. `address`: the server's; `v6`: whether the connection itself goes over IPv6.
@@ -174,8 +193,14 @@ impl Server {
     /// The links that a connection may be opened on, the best first, and how many of them are tried at once.
     fn openings(&self, plan: &Plan, address: SocketAddr, is_ordered: bool) -> (Vec<Arc<Link>>, usize) {
         let mut links: Vec<_> = plan.roles.iter().map(|role| Arc::clone(&self.links[role.link])).collect();
-        // Those that stand by come last.
-        let active = plan.roles.iter().take_while(|role| !role.backup).count();
+        // Those that stand by come last, and behind them those that may never have worked.
+        let is_seen = |role: &&Role| self.links[role.link].known().seen;
+        let active = || plan.roles.iter().take_while(|role| !role.backup);
+        let active = match active().filter(is_seen).count() {
+            0 => active().count(),
+            seen => seen,
+        };
+        links.sort_by_key(|link| !link.known().seen);
         let mut at_once = 1;
         match self.config().open_on {
             _ if is_ordered => {}
@@ -202,7 +227,7 @@ impl Server {
     }
 
     async fn try_open(&self, client: Client, target: Target) -> io::Result<Entry> {
-        let addresses = target.resolve().await?;
+        let addresses = self.resolve(&target).await?;
         let Some(first) = addresses.first() else {
             return Err(io::Error::new(io::ErrorKind::NotFound, "no address"));
         };
@@ -433,12 +458,35 @@ impl Server {
         }
     }
 
-    /// Where a link is probed.
-    pub(super) fn probe_target(&self, link: &Link) -> Option<SocketAddr> {
-        let target = self.config().probe.or_else(|| link.answered())?;
-        let reach = link.known().reach;
-        let route = if target.is_ipv6() { reach.v6 } else { reach.v4 };
-        route.is_some().then_some(target)
+    /// Where a link is probed, and whether that tells of the link: one that hasn't been seen working tries what answers over others,
+    /// which it needn't reach.
+    pub(super) fn probe_target(&self, link: &Link) -> Option<(SocketAddr, bool)> {
+        let config = self.config();
+        let told = config.probe.or_else(|| config.gateway.as_ref().map(|gateway| gateway.address));
+        let of_others = || {
+            let mut others = self.links.iter().filter(|_| !link.known().seen);
+            others.find_map(|other| other.answered().filter(|target| link.has_route(target.is_ipv6())))
+        };
+        let own = told.or_else(|| link.answered()).filter(|target| link.has_route(target.is_ipv6()));
+        own.map(|target| (target, true)).or_else(|| Some((of_others()?, false)))
+    }
+
+    /// What checks for captive portals say together: where no link passes, the check is wrong, or the page is gone.
+    pub(super) fn judge_captive_checks(&self) {
+        let alive = || self.links.iter().filter(|link| link.known().reach.any() && link.known().alive);
+        let was = self.links.iter().any(|link| link.known().doubted);
+        let fails = |link: &Arc<Link>| link.known().captive && (was || link.known().checked);
+        let is_doubted = alive().next().is_some() && alive().all(fails);
+        if is_doubted && !was {
+            tracing::warn!("no link passes the captive check: it isn't believed, and all links are used");
+        }
+        for link in &self.links {
+            let before = link.state();
+            link.learn(|known| known.doubted = is_doubted);
+            if link.state() != before {
+                self.on_link_change(link);
+            }
+        }
     }
 
     /// Relays what a client sends and receives.

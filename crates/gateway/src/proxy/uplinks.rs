@@ -6,6 +6,8 @@
 //!
 //! Nothing is left when the proxy ends: [`Uplinks::remove`] undoes it, and what a killed proxy has left is removed by the next.
 
+mod ruleset;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -15,7 +17,7 @@ use serde_json::json;
 use super::reach::{Reach, Uplink};
 use crate::setup::{
     Host, PROXY_TABLES, Preview, Route, Step, Undo, clean, has_force_forwarding, listing, read_sysctl,
-    remember, repaired,
+    repaired,
 };
 
 /// Most uplinks.
@@ -24,6 +26,9 @@ pub const MOST_LINKS: usize = 8;
 pub const TABLE: &str = "ropewalk_proxy";
 /// The routing protocol number of our routes and rules: `ip rule show protocol 212`.
 const PROTOCOL: u8 = 212;
+/// The mark of queries of the DNS that are handed over, and the table that keeps them on this host.
+const MARK: &str = "0x726f7065";
+const NAMES: u32 = PROXY_TABLES.end - 1;
 /// How the devices' names begin.
 const DEVICE: &str = "ropeproxy";
 /// The devices' MTU: what an interface took is taken.
@@ -52,10 +57,14 @@ fn kernel_v6(link: usize) -> Ipv6Addr {
     Ipv6Addr::new(0xfd72, 0x6f70, 0x6577, link as u16, 0, 0, 0, 3)
 }
 
-/// The kernel's address on an uplink's device, with the length of the prefix that holds the engine's, too.
+/// The kernel's address on an uplink's device: what is sent from it leaves by the uplink.
+pub fn kernel_address(link: usize, v6: bool) -> IpAddr {
+    if v6 { kernel_v6(link).into() } else { kernel_v4(link).into() }
+}
+
+/// The same, with the length of the prefix that holds the engine's, too.
 fn pair(link: usize, v6: bool) -> IpNet {
-    let (address, length) = if v6 { (kernel_v6(link).into(), 127) } else { (kernel_v4(link).into(), 31) };
-    IpNet::new(address, length).expect("no longer than an address")
+    IpNet::new(kernel_address(link, v6), if v6 { 127 } else { 31 }).expect("no longer than an address")
 }
 
 /// Without a route of its own an uplink's packets go nowhere, not over another uplink.
@@ -69,12 +78,23 @@ fn blackhole_step(link: usize, v6: bool) -> (Step, Vec<Step>) {
 
 /// The rule that sends an uplink's packets to its table.
 fn rule_step(link: usize, v6: bool) -> (Step, Vec<Step>) {
-    let (family, address): (_, IpAddr) =
-        if v6 { ("-6", engine_v6(link).into()) } else { ("-4", engine_v4(link).into()) };
-    let table = table(link);
-    let rule = format!("priority {table} from {address} lookup {table} protocol {PROTOCOL}");
+    let (family, table, pair) = (if v6 { "-6" } else { "-4" }, table(link), pair(link, v6).trunc());
+    let rule = format!("priority {table} from {pair} lookup {table} protocol {PROTOCOL}");
     let delete = Step::ip(&format!("{family} rule del {rule}"));
     (Step::ip(&format!("{family} rule add {rule}")), vec![delete])
+}
+
+/// Queries that are handed over stay on this host.
+fn name_steps(v6: bool) -> [(Step, Vec<Step>); 2] {
+    let family = if v6 { "-6" } else { "-4" };
+    let rule = format!("priority {NAMES} fwmark {MARK} lookup {NAMES} protocol {PROTOCOL}");
+    let route = format!("route replace local default dev lo table {NAMES} proto {PROTOCOL}");
+    let flush = format!("route flush table {NAMES} proto {PROTOCOL}");
+    let step = |words: &str| Step::ip(&format!("{family} {words}"));
+    [
+        (step(&route), vec![step(&flush)]),
+        (step(&format!("rule add {rule}")), vec![step(&format!("rule del {rule}"))]),
+    ]
 }
 
 fn table(link: usize) -> u32 {
@@ -89,13 +109,23 @@ struct Change {
     old: String,
 }
 
+/// What is taken from the kernel besides the engine's packets.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Taken {
+    /// Interfaces whose connections are redirected.
+    pub transparent: Vec<String>,
+    /// The port to which.
+    pub port: u16,
+    /// Whether queries of the DNS are handed over to the same port of UDP.
+    pub names: bool,
+}
+
 /// The set-up of all uplinks. Dropping it undoes what was done; the TUN devices go with their descriptors.
 #[derive(Debug)]
 pub struct Uplinks {
     uplinks: Vec<Uplink>,
     v6: bool,
-    /// The interface whose connections are redirected, and to which port.
-    transparent: Option<(String, u16)>,
+    taken: Taken,
     /// Sysctls beyond the proxy's own devices that are changed.
     changed: Vec<Change>,
     /// What the routing tables hold.
@@ -107,9 +137,9 @@ pub struct Uplinks {
 
 impl Uplinks {
     /// A set-up, of which nothing is done yet. `v6`: in IPv6 too.
-    pub fn new(uplinks: Vec<Uplink>, v6: bool, transparent: Option<(String, u16)>) -> Uplinks {
+    pub fn new(uplinks: Vec<Uplink>, v6: bool, taken: Taken) -> Uplinks {
         let reach = vec![Reach::default(); uplinks.len()];
-        Uplinks { uplinks, v6, transparent, changed: Vec::new(), reach, listing: None, undo: Undo::default() }
+        Uplinks { uplinks, v6, taken, changed: Vec::new(), reach, listing: None, undo: Undo::default() }
     }
 
     /// Whether uplinks are used in IPv6 too.
@@ -124,6 +154,9 @@ impl Uplinks {
     /// The steps of the set-up in order, each with what undoes it. The uplinks' routes aren't among them: they follow the network.
     pub fn steps(&self) -> Vec<(Step, Vec<Step>)> {
         let mut steps = Vec::new();
+        if self.taken.names {
+            steps.extend(self.families().iter().flat_map(|v6| name_steps(*v6)));
+        }
         for link in 0..self.uplinks.len() {
             steps.extend(self.device_steps(link).into_iter().map(|step| (step, vec![])));
             for v6 in self.families() {
@@ -210,65 +243,6 @@ impl Uplinks {
         needed.into_iter().filter_map(change).collect()
     }
 
-    /// Rules against forwarding what isn't the engine's, where it was switched on.
-    fn forwarding_guards(&self) -> String {
-        let mut rules = String::new();
-        for Change { key, .. } in self.changed.iter().filter(|change| change.key.ends_with("forwarding")) {
-            let family = if key.starts_with("net/ipv6") { "ipv6" } else { "ipv4" };
-            let from = match key.split('/').nth(3) {
-                Some("all") | None => format!("iifname != \"{DEVICE}*\""),
-                Some(interface) => format!("iifname \"{interface}\""),
-            };
-            rules += &format!("    meta nfproto {family} {from} oifname != \"{DEVICE}*\" drop\n");
-        }
-        rules
-    }
-
-    /// The nftables script: one masquerade for each uplink, its greatest rate, and what transparent mode redirects.
-    fn nftables(&self) -> String {
-        let (mut limits, mut forward, mut rules) = (String::new(), self.forwarding_guards(), String::new());
-        for (link, uplink) in self.uplinks.iter().enumerate() {
-            let interface = &uplink.interface;
-            let addresses = [("ip", IpAddr::V4(engine_v4(link))), ("ip6", engine_v6(link).into())];
-            for (family, address) in addresses.into_iter().take(self.families().len()) {
-                rules += &format!("    {family} saddr {address} oifname \"{interface}\" masquerade\n");
-                if uplink.rate.is_some() {
-                    forward += &format!("    {family} saddr {address} limit name \"up{link}\" drop\n");
-                    forward += &format!("    {family} daddr {address} limit name \"down{link}\" drop\n");
-                }
-            }
-            if let Some(rate) = uplink.rate {
-                // A super-packet of 64 KiB has to fit several times.
-                let (bytes, burst) = (rate / 8, (rate / 8 / 10).max(256 << 10));
-                for side in ["up", "down"] {
-                    limits += &format!(
-                        "  limit {side}{link} {{ rate over {bytes} bytes/second burst {burst} bytes }}\n"
-                    );
-                }
-            }
-        }
-        let chain = |name: &str, hook: &str, rules: &str| match rules {
-            "" => String::new(),
-            rules => format!("  chain {name} {{\n    {hook}; policy accept;\n{rules}  }}\n"),
-        };
-        let redirect = self.transparent.as_ref().map_or(String::new(), |(interface, port)| {
-            format!(
-                "    iifname \"{interface}\" fib daddr type != local meta l4proto tcp redirect to :{port}\n"
-            )
-        });
-        let chains = [
-            chain("prerouting", "type nat hook prerouting priority dstnat", &redirect),
-            chain("forward", "type filter hook forward priority filter", &forward),
-            chain("postrouting", "type nat hook postrouting priority srcnat", &rules),
-        ];
-        let old = self.changed.iter().map(|change| (change.key.as_str(), change.old.as_str()));
-        format!(
-            "add table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n{limits}{}{}}}\n",
-            chains.concat(),
-            remember(old)
-        )
-    }
-
     /// The commands that give an uplink's table the route that it has.
     pub fn route_steps(&self, link: usize, reach: Reach) -> Vec<Step> {
         let interface = &self.uplinks[link].interface;
@@ -321,6 +295,7 @@ impl Uplinks {
             tracing::info!(target: "ropewalk::setup", "removed what an earlier proxy had left");
         }
         self.changed = self.needed_changes();
+        self.leave_names_to_the_system();
         self.steps().into_iter().try_for_each(|(step, undo)| self.undo.run(&step, undo))?;
         self.listing = listing(TABLE);
         Ok(())
@@ -339,6 +314,9 @@ impl Uplinks {
         for link in 0..self.uplinks.len() {
             self.keep_link(link, host)?;
         }
+        if self.taken.names {
+            self.keep_names(host)?;
+        }
         for change in self.needed_changes() {
             let step = Step::sysctl(change.key.clone(), change.needed);
             if self.changed.iter().any(|known| known.key == change.key) {
@@ -350,6 +328,36 @@ impl Uplinks {
             self.changed.push(change);
             self.replace_rules()?;
             self.undo.run(&step, [old])?;
+        }
+        Ok(())
+    }
+
+    /// A kernel may not have what queries are handed over with (nft_tproxy).
+    fn leave_names_to_the_system(&mut self) {
+        let check = |uplinks: &Uplinks| Step::check_ruleset(uplinks.nftables()).run();
+        if self.taken.names
+            && let Err(error) = check(self)
+        {
+            self.taken.names = false;
+            if check(self).is_ok() {
+                tracing::warn!(target: "ropewalk::setup", %error, "names are looked up by the kernel's routes alone");
+            } else {
+                self.taken.names = true;
+            }
+        }
+    }
+
+    fn keep_names(&self, host: &Host) -> io::Result<()> {
+        for v6 in self.families() {
+            let [route, rule] = name_steps(*v6);
+            if !host.has_local_default(NAMES, *v6) {
+                repaired(&format!("the routing table {NAMES}"));
+                route.0.run()?;
+            }
+            if !host.has_rule(NAMES, NAMES, *v6, None) {
+                repaired("the routing rule for queries of the DNS");
+                rule.0.run()?;
+            }
         }
         Ok(())
     }
@@ -410,12 +418,13 @@ impl Uplinks {
 #[cfg(test)]
 mod tests {
     use super::super::reach::{Reach, Uplink};
-    use super::{Change, Uplinks};
+    use super::{Change, Taken, Uplinks};
     use crate::setup::Route;
 
     fn uplinks(v6: bool) -> Uplinks {
         let uplink = |name: &str| Uplink { interface: name.into(), gateway: None, rate: Some(8_000_000) };
-        Uplinks::new(vec![uplink("wlan0"), uplink("wwan0.7")], v6, Some(("eth1".into(), 1081)))
+        let taken = Taken { transparent: vec!["eth1".into(), "eth2".into()], port: 1081, names: true };
+        Uplinks::new(vec![uplink("wlan0"), uplink("wwan0.7")], v6, taken)
     }
 
     #[test]
@@ -425,20 +434,25 @@ mod tests {
         let text = text(uplinks(false));
         for needed in [
             "# TUN device ropeproxy0: the engine is 198.19.200.2 there, masqueraded on wlan0",
-            "ip -4 rule add priority 5201 from 198.19.201.2 lookup 5201 protocol 212",
+            "ip -4 rule add priority 5201 from 198.19.201.2/31 lookup 5201 protocol 212",
             "ip -4 route replace blackhole default metric 1000000 table 5201 proto 212",
-            "ip saddr 198.19.200.2 oifname \"wlan0\" masquerade",
-            "ip saddr 198.19.201.2 oifname \"wwan0.7\" masquerade",
+            "ip saddr 198.19.200.2/31 oifname \"wlan0\" masquerade",
+            "ip saddr 198.19.201.2/31 oifname \"wwan0.7\" masquerade",
             "# wlan0 has no address or no default route now",
             "# at the end\nnft delete table inet ropewalk_proxy\nip -4 rule del priority 5201",
             "limit up1 { rate over 1000000 bytes/second burst 262144 bytes }",
             "ip daddr 198.19.201.2 limit name \"down1\" drop",
             "iifname \"eth1\" fib daddr type != local meta l4proto tcp redirect to :1081",
+            "iifname \"eth2\" fib daddr type != local udp dport 53 meta mark set 0x726f7065",
+            "meta mark 0x726f7065 meta nfproto ipv4 udp dport 53 tproxy ip to 127.0.0.1:1081 accept",
+            "oifname { \"wlan0\", \"wwan0.7\" } ip saddr != 198.19.200.0/21 udp dport 53 meta mark set 0x726f7065",
+            "ip -4 rule add priority 5263 fwmark 0x726f7065 lookup 5263 protocol 212",
+            "ip -4 route replace local default dev lo table 5263 proto 212",
         ] {
             assert!(text.contains(needed), "{needed} is missing in:\n{text}");
         }
         assert!(!text.contains("fd72") && !text.contains("ipv6"), "{text}");
-        assert!(v6.contains("ip6 saddr fd72:6f70:6577::2"), "{v6}");
+        assert!(v6.contains("ip6 saddr fd72:6f70:6577::2/127"), "{v6}");
     }
 
     #[test]

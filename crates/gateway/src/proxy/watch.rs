@@ -9,6 +9,7 @@
 //! | a probe on a link that has fallen silent | after 200 ms, then every 200 ms until something is received |
 //! | a probe on a link that was silent before | every 5 s |
 //! | the link is dead | 3 probes have no answer, the first for 500 ms or three round-trip times, at most 3 s; for 1 s if the round-trip time isn't known |
+//! | a probe on a link over which nothing was ever received | at once, then as on one that has fallen silent |
 //! | a probe on a dead link | every second; its first answer brings the link back |
 
 use std::io;
@@ -22,6 +23,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::captive;
 use super::link::Link;
+use super::reach::Reach;
 use super::serve::Server;
 
 /// How often a link is looked at.
@@ -202,7 +204,7 @@ fn on_answer(server: &Server, link: &Link, answer: &Answer) {
         if let Some(rtt) = answer.rtt {
             let smoothed = known.rtt.map_or(rtt, |old| old.mul_f64(1.0 - GAIN) + rtt.mul_f64(GAIN));
             known.rtt = Some(smoothed);
-            known.alive = true;
+            (known.alive, known.seen) = (true, true);
         }
     });
     if link.state() != was {
@@ -217,6 +219,8 @@ pub(super) async fn watch(server: Arc<Server>, link: Arc<Link>) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut died = Instant::now();
+    // The link's routes, and since when it has them.
+    let (mut reach, mut routed) = (Reach::default(), died);
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
@@ -236,12 +240,19 @@ pub(super) async fn watch(server: Arc<Server>, link: Arc<Link>) {
         let now = Instant::now();
         watch.budget.change(server.config().probe_budget);
         let known = link.known();
+        if known.reach != reach {
+            (reach, routed) = (known.reach, now);
+        }
         if !known.reach.any() {
             watch.unanswered.clear();
             continue;
         }
         captive_check(&server, &link, &mut watch.last_check, now);
-        let Some(target) = server.probe_target(&link) else { continue };
+        // What came before the link had its routes is another network's.
+        if !known.seen && link.counters.received_ago().is_some_and(|ago| ago < routed.elapsed()) {
+            link.learn(|known| known.seen = true);
+        }
+        let Some((target, is_telling)) = server.probe_target(&link) else { continue };
         let counters = &link.counters;
         let look = Look {
             alive: known.alive,
@@ -249,7 +260,9 @@ pub(super) async fn watch(server: Arc<Server>, link: Arc<Link>) {
             since_data: counters.since_data(),
             unanswered_data: counters.unanswered_data(),
             rtt: known.rtt,
-            is_wanted: server.config().probe.is_some() || !server.flows.is_empty(),
+            is_wanted: !known.seen && is_telling
+                || server.config().probe.is_some()
+                || !server.flows.is_empty(),
         };
         match watch.look(now, &look) {
             Verdict::Nothing => {}
@@ -260,6 +273,7 @@ pub(super) async fn watch(server: Arc<Server>, link: Arc<Link>) {
                     let _ = answers.send(probe(server, link, target).await);
                 });
             }
+            Verdict::Dead if !is_telling => {}
             Verdict::Dead => {
                 died = now;
                 link.learn(|known| known.alive = false);
@@ -274,7 +288,8 @@ fn captive_check(server: &Arc<Server>, link: &Arc<Link>, last: &mut Option<Insta
     if server.config().captive_check.is_none() || !link.known().alive {
         return;
     }
-    let gap = if link.known().captive { RECHECK.0 } else { RECHECK.1 };
+    let known = link.known();
+    let gap = if known.captive && !known.doubted { RECHECK.0 } else { RECHECK.1 };
     if last.is_some_and(|last| now.duration_since(last) < gap) {
         return;
     }
@@ -282,13 +297,14 @@ fn captive_check(server: &Arc<Server>, link: &Arc<Link>, last: &mut Option<Insta
     let (server, link) = (Arc::clone(server), Arc::clone(link));
     tokio::spawn(async move {
         let Some(url) = &server.config().captive_check else { return };
-        let result = captive::is_internet(&server.network, &link, url).await;
+        let result = captive::is_internet(&server, &link, url).await;
         // The first result is always told: if the link stays as it is, unused, nothing else says why.
         let is_first = !link.known().checked;
         link.learn(|known| known.checked = true);
         let captive = match result {
             Ok(internet) => !internet,
             Err(error) => {
+                server.judge_captive_checks();
                 if is_first && link.known().captive {
                     tracing::warn!(link = link.name, %error, "no answer to the captive check: the link isn't used");
                 } else {
@@ -301,6 +317,7 @@ fn captive_check(server: &Arc<Server>, link: &Arc<Link>, last: &mut Option<Insta
             link.learn(|known| known.captive = captive);
             server.on_link_change(&link);
         }
+        server.judge_captive_checks();
     });
 }
 

@@ -89,7 +89,7 @@ mod tests {
             std::sync::Arc::new(link)
         };
         let links: Vec<_> = ["a", "b,metered", "c"].into_iter().enumerate().map(link).collect();
-        links[2].learn(|known| known.alive = false);
+        links[2].learn(|known| (known.alive, known.seen) = (false, true));
         for (policy, expected) in [
             (
                 "save-metered",

@@ -111,6 +111,8 @@ pub struct Host {
     pairs: Vec<(IpNet, u32)>,
     /// Tables with a blackhole as default route, by family.
     blackholes: Vec<(u32, bool)>,
+    /// Tables by which everything is for this host, by family.
+    locals: Vec<(u32, bool)>,
 }
 
 impl Host {
@@ -156,8 +158,11 @@ impl Host {
             {
                 self.defaults.extend(default_route(&one, v6));
                 self.pairs.extend(route_of_pair(&one));
-                if one.header.kind == RouteType::BlackHole && one.header.destination_prefix_length == 0 {
-                    self.blackholes.push((table_of(&one), v6));
+                match one.header.kind {
+                    _ if one.header.destination_prefix_length != 0 => {}
+                    RouteType::BlackHole => self.blackholes.push((table_of(&one), v6)),
+                    RouteType::Local => self.locals.push((table_of(&one), v6)),
+                    _ => {}
                 }
             }
         }
@@ -267,6 +272,11 @@ impl Host {
     /// Whether a table has a blackhole as default route.
     pub fn has_blackhole(&self, table: u32, v6: bool) -> bool {
         self.blackholes.contains(&(table, v6))
+    }
+
+    /// Whether by a table everything is for this host.
+    pub fn has_local_default(&self, table: u32, v6: bool) -> bool {
+        self.locals.contains(&(table, v6))
     }
 
     /// Whether there is a rule of this priority that names this table, for packets that arrive at this interface.

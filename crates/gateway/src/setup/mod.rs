@@ -61,6 +61,15 @@ impl Step {
         Step::Run { program: "nft", arguments: vec!["-f".into(), "-".into()], input: Some(text) }
     }
 
+    /// Whether the kernel takes a ruleset; nothing is changed.
+    pub fn check_ruleset(text: String) -> Step {
+        Step::Run {
+            program: "nft",
+            arguments: ["-c", "-f", "-"].map(String::from).to_vec(),
+            input: Some(text),
+        }
+    }
+
     /// A sysctl.
     pub fn sysctl(key: impl Into<String>, value: impl Into<String>) -> Step {
         Step::Sysctl { key: key.into(), value: value.into() }

@@ -1,0 +1,113 @@
+//! Tests of the proxy's file.
+
+use std::time::Duration;
+
+use super::*;
+use crate::proxy::policy::Mode;
+use crate::status::Location;
+
+fn read(text: &str) -> Result<Config, String> {
+    parse(&Source::new("p.toml", text), Path::new("")).map_err(|error| error.to_string())
+}
+
+const LINKS: &str = "[[link]]\ninterface = 'wlan0'\n[[link]]\ninterface = 'wwan0'\n";
+
+#[test]
+fn every_key_is_heard() {
+    let folder = tempfile::tempdir().unwrap();
+    crate::secret::write(&folder.path().join("users"), b"van:secret\n", 0o600).unwrap();
+    let _ = ["a", "b"].map(|name| crate::tls::keys::generate(folder.path(), name).unwrap());
+    let cookie = Cookie::generate(&folder.path().join("cookie")).unwrap();
+    let text = "[proxy]\nlisten = '0.0.0.0:1080'\nusers = 'users'\nallow = ['10.0.0.0/8', '192.0.2.7']\npolicy = 'fastest'\n\
+        congestion = 'olia'\nopen-on = 'race'\njoin = 'late'\ntransparent = ['br-lan', 'br-dmz']\ntransparent-port = 99\nnames = 'system'\nmtu = 1400\nconnections = 7\n\
+        connect-timeout = '3 s'\ndrain = '4 s'\nprobe = '192.0.2.1:443'\nprobe-budget = '2 KiB'\n\
+        captive-check = 'http://a.net/204'\nusage = '/u'\nstatus = '/run/x'\nmetrics = '127.0.0.1:9465'\n\
+        gateway = '192.0.2.9:5124'\ngateway-cookie = 'cookie'\ngateway-ready = 3\ngateway-early = true\n\
+        page = '127.0.0.1:1'\npage-token = '0123456789abcdef'\n\
+        gateway-key = 'a.key'\ngateway-certificate = 'b.pub'\n\
+        [[link]]\ninterface = 'wlan0'\nname = 'home'\nmetered = true\nbackup = true\ngateway = '192.0.2.1'\nprice = 2.5\n\
+        rate = '20 Mbit/s'\nquota = '5GB/monthly@12'\n[[link]]\ninterface = 'wwan0'\n\
+        [[rule]]\nto = ['*.example.org']\nport = ['22', '80-90']\nsize = '1 MiB'\ndscp = ['ef']\n\
+        policy = 'redundant over home'\n";
+    let config = parse(&Source::new("p.toml", text), folder.path()).unwrap();
+    let via: Via =
+        "wlan0,name=home,metered,backup,gateway=192.0.2.1,price=2.5,rate=20Mbit/s,quota=5GB/monthly@12"
+            .parse()
+            .unwrap();
+    assert_eq!(config.via, [via, Via::new("wwan0").unwrap()]);
+    let rule = "to=*.example.org port=22,80-90 size=1MiB dscp=ef then redundant over home";
+    assert_eq!(config.policies.rules, [rule.parse::<Rule>().unwrap()]);
+    assert_eq!(config.policies.other.mode, Mode::Fastest);
+    assert_eq!(config.access.users, [("van".into(), "secret".into())]);
+    assert_eq!(config.access.allow[1].to_string(), "192.0.2.7/32");
+    assert_eq!(config.listen, ([0, 0, 0, 0], 1080).into());
+    assert_eq!(config.congestion, "olia");
+    assert_eq!((config.transparent, config.transparent_port), (vec!["br-lan".into(), "br-dmz".into()], 99));
+    assert!(!config.names_over_links);
+    assert_eq!((config.mtu, config.most_flows, config.probe_budget), (Some(1400), 7, 2048));
+    assert_eq!((config.connect_timeout, config.drain), (Duration::from_secs(3), Duration::from_secs(4)));
+    assert_eq!((config.usage, config.status), ("/u".into(), Location::Path("/run/x".into())));
+    assert_eq!(config.metrics, Some(([127, 0, 0, 1], 9465).into()));
+    assert_eq!((config.open_on, config.early_join), (OpeningLink::Race, false));
+    assert_eq!(config.page.unwrap().token.as_deref(), Some("0123456789abcdef"));
+    assert_eq!(config.probe, Some(([192, 0, 2, 1], 443).into()));
+    let gateway = config.gateway.unwrap();
+    assert!(gateway.tls.is_some() && gateway.early && gateway.ready == 3);
+    assert_eq!((gateway.address, gateway.cookie), (([192, 0, 2, 9], 5124).into(), Some(cookie)));
+    assert_eq!(config.captive_check.as_deref(), Some("http://a.net/204"));
+    // The schema knows the same keys.
+    let (file, schema) = (text.parse::<toml::Table>().unwrap(), schema());
+    for (table, known) in [
+        (&file["proxy"], &schema["properties"]["proxy"]["properties"]),
+        (&file["link"][0], &schema["properties"]["link"]["items"]["properties"]),
+        (&file["rule"][0], &schema["properties"]["rule"]["items"]["properties"]),
+    ] {
+        let keys: Vec<&String> = table.as_table().unwrap().keys().collect();
+        assert_eq!(known.as_object().unwrap().len(), keys.len());
+        assert!(keys.iter().all(|key| known.get(key.as_str()).is_some()), "{keys:?}");
+    }
+}
+
+#[test]
+fn each_mistake_has_its_place_and_what_is_allowed() {
+    let proxy = |line: &str| format!("{LINKS}[proxy]\n{line}\n");
+    let rule = |line: &str| format!("{LINKS}[[rule]]\n{line}\n");
+    let rows = [
+        (String::new(), "p.toml:1:1: a proxy needs a link"),
+        ("[[lnk]]\n".into(), "p.toml:1:3: unknown key `lnk`"),
+        (format!("{LINKS}{LINKS}"), "p.toml:6:1: two links have the name `wlan0`"),
+        ("[[link]]\ninterface = 'a b'\n".into(), "p.toml:2:13: `a b` is no interface's name"),
+        (format!("{LINKS}gateway = 'x'"), "p.toml:5:11: expected an IP address (found `x`)"),
+        (format!("{LINKS}price = -1"), "p.toml:5:9: `price` must be a number from 0"),
+        (format!("{LINKS}rate = '20'"), "p.toml:5:9: "),
+        (format!("{LINKS}quota = '5GB'"), "p.toml:5:9: `5GB` is no quota"),
+        (proxy("listen = '0.0.0.0:1080'"), "p.toml:6:1: 0.0.0.0:1080 can be reached by others"),
+        (proxy("listen = 'here'"), "p.toml:6:10: expected an address and a port"),
+        (proxy("users = '/nonexistent'"), "p.toml:6:9: /nonexistent: "),
+        (proxy("allow = '10.0.0.0/8'"), "p.toml:6:9: expected a list of texts"),
+        (proxy("allow = ['10.0.0.0/33']"), "p.toml:6:10: expected a network"),
+        (proxy("policy = 'fastets'"), "or one of fastest"),
+        (proxy("policy = 'load-balance 1:2:3'"), "p.toml:6:10: load-balance has 3 shares for 2 uplinks"),
+        (proxy("congestion = 'cubik'"), "p.toml:6:14: "),
+        (
+            proxy("transparent = ['wlan0']"),
+            "p.toml:6:1: transparent `wlan0`: expected an interface that is no",
+        ),
+        (
+            proxy("captive-check = 'https://a.net'"),
+            "p.toml:6:17: captive check `https://a.net`: expected http",
+        ),
+        (proxy("metrics = '0.0.0.0:1'"), "p.toml:6:11: metrics are for this host only"),
+        (rule("port = ['22']"), "needs `policy`"),
+        (rule("policy = 'redundant over wlan1'"), "p.toml:6:10: a policy names `wlan1`, which is no uplink"),
+        (rule("policy = 'redundant'\nport = ['ssh']"), "p.toml:7:9: `ssh` is no port"),
+        (rule("policy = 'redundant'\nport = [22]"), "p.toml:7:9: expected a text"),
+        (rule("policy = 'redundant'\ndscp = ['af']"), "p.toml:7:9: `af` is no DSCP"),
+        (rule("policy = 'redundant'\nsize = '0 B'"), "`size` is out of range"),
+    ];
+    for (text, expected) in rows {
+        let error = read(&text).unwrap_err();
+        assert!(error.contains(expected), "{text}\n{error}");
+    }
+    assert!(read(LINKS).is_ok());
+}

@@ -1,0 +1,113 @@
+//! The proxy's rules for nftables.
+
+use std::net::IpAddr;
+
+use super::{Change, DEVICE, MARK, TABLE, Uplinks, engine_v4, engine_v6, pair};
+use crate::setup::remember;
+
+/// Everything that the proxy itself sends on its devices.
+const OWN: [(&str, &str); 2] = [("ip", "198.19.200.0/21"), ("ip6", "fd72:6f70:6577::/48")];
+
+impl Uplinks {
+    /// Rules against forwarding what isn't the engine's, where it was switched on.
+    fn forwarding_guards(&self) -> String {
+        let mut rules = String::new();
+        for Change { key, .. } in self.changed.iter().filter(|change| change.key.ends_with("forwarding")) {
+            let family = if key.starts_with("net/ipv6") { "ipv6" } else { "ipv4" };
+            let from = match key.split('/').nth(3) {
+                Some("all") | None => format!("iifname != \"{DEVICE}*\""),
+                Some(interface) => format!("iifname \"{interface}\""),
+            };
+            rules += &format!("    meta nfproto {family} {from} oifname != \"{DEVICE}*\" drop\n");
+        }
+        rules
+    }
+
+    /// The nftables script: one masquerade for each uplink, its greatest rate, and what transparent mode redirects.
+    pub(super) fn nftables(&self) -> String {
+        let (mut limits, mut forward, mut rules) = (String::new(), self.forwarding_guards(), String::new());
+        for (link, uplink) in self.uplinks.iter().enumerate() {
+            let interface = &uplink.interface;
+            let addresses = [("ip", IpAddr::V4(engine_v4(link))), ("ip6", engine_v6(link).into())];
+            for (family, address) in addresses.into_iter().take(self.families().len()) {
+                // The kernel's own address on the device asks resolvers.
+                let own = pair(link, address.is_ipv6()).trunc();
+                rules += &format!("    {family} saddr {own} oifname \"{interface}\" masquerade\n");
+                if uplink.rate.is_some() {
+                    forward += &format!("    {family} saddr {address} limit name \"up{link}\" drop\n");
+                    forward += &format!("    {family} daddr {address} limit name \"down{link}\" drop\n");
+                }
+            }
+            if let Some(rate) = uplink.rate {
+                // A super-packet of 64 KiB has to fit several times.
+                let (bytes, burst) = (rate / 8, (rate / 8 / 10).max(256 << 10));
+                for side in ["up", "down"] {
+                    limits += &format!(
+                        "  limit {side}{link} {{ rate over {bytes} bytes/second burst {burst} bytes }}\n"
+                    );
+                }
+            }
+        }
+        let chain = |name: &str, hook: &str, rules: &str| match rules {
+            "" => String::new(),
+            rules => format!("  chain {name} {{\n    {hook}; policy accept;\n{rules}  }}\n"),
+        };
+        let redirect = |interface: &String| {
+            let port = self.taken.port;
+            format!(
+                "    iifname \"{interface}\" fib daddr type != local meta l4proto tcp redirect to :{port}\n"
+            )
+        };
+        let redirect: String = self.taken.transparent.iter().map(redirect).collect();
+        let [queries, own_queries, answers] = self.name_rules();
+        let chains = [
+            chain("queries", "type filter hook prerouting priority mangle", &queries),
+            chain("answers", "type filter hook output priority raw", &answers),
+            chain("own_queries", "type route hook output priority mangle", &own_queries),
+            chain("prerouting", "type nat hook prerouting priority dstnat", &redirect),
+            chain("forward", "type filter hook forward priority filter", &forward),
+            chain("postrouting", "type nat hook postrouting priority srcnat", &rules),
+        ];
+        let old = self.changed.iter().map(|change| (change.key.as_str(), change.old.as_str()));
+        format!(
+            "add table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n{limits}{}{}}}\n",
+            chains.concat(),
+            remember(old)
+        )
+    }
+
+    /// What queries of the DNS are handed over: those that arrive, and those of this host that would leave by an uplink. Answers
+    /// get the port that the queries went to, before connection tracking sees them.
+    fn name_rules(&self) -> [String; 3] {
+        let mut chains = <[String; 3]>::default();
+        if !self.taken.names {
+            return chains;
+        }
+        let [arriving, leaving, answers] = &mut chains;
+        for interface in &self.taken.transparent {
+            *arriving += &format!(
+                "    iifname \"{interface}\" fib daddr type != local udp dport 53 meta mark set {MARK}\n"
+            );
+        }
+        for v6 in self.families() {
+            let (family, loopback) = if *v6 { ("ip6", "[::1]") } else { ("ip", "127.0.0.1") };
+            let protocol = if *v6 { "ipv6" } else { "ipv4" };
+            *arriving += &format!(
+                "    meta mark {MARK} meta nfproto {protocol} udp dport 53 tproxy {family} to {loopback}:{} accept\n",
+                self.taken.port
+            );
+        }
+        let interfaces: Vec<String> =
+            self.uplinks.iter().map(|uplink| format!("\"{}\"", uplink.interface)).collect();
+        for (family, own) in OWN.iter().take(self.families().len()) {
+            let loopback = if *family == "ip" { "127.0.0.0/8" } else { "::1" };
+            *answers +=
+                &format!("    {family} saddr != {loopback} udp sport {} udp sport set 53\n", self.taken.port);
+            *leaving += &format!(
+                "    oifname {{ {} }} {family} saddr != {own} udp dport 53 meta mark set {MARK}\n",
+                interfaces.join(", ")
+            );
+        }
+        chains
+    }
+}
