@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use ropewalk_engine::config::{ConnectionConfig, EndpointConfig, LocalEndpoint};
@@ -213,7 +213,7 @@ impl NetworkBuilder {
             shards,
             runtimes,
             steering,
-            paths,
+            paths: RwLock::new(paths),
             config: self.config,
             local_ports: endpoint.local_ports,
             next_shard: AtomicUsize::new(0),
@@ -267,7 +267,7 @@ pub(crate) struct Inner {
     pub shards: Vec<Arc<Shard>>,
     runtimes: Vec<Handle>,
     steering: Arc<Steering>,
-    paths: Vec<PathInfo>,
+    paths: RwLock<Vec<PathInfo>>,
     config: ConnectionConfig,
     local_ports: RangeInclusive<u16>,
     next_shard: AtomicUsize,
@@ -277,7 +277,7 @@ pub(crate) struct Inner {
 
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Network").field("shards", &self.shards.len()).field("paths", &self.paths).finish()
+        f.debug_struct("Network").field("shards", &self.shards.len()).field("paths", &*self.paths()).finish()
     }
 }
 
@@ -290,10 +290,14 @@ impl Drop for Inner {
 }
 
 impl Inner {
+    fn paths(&self) -> RwLockReadGuard<'_, Vec<PathInfo>> {
+        self.paths.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The path manager's endpoints for the paths' addresses.
     fn endpoints(&self, server: bool) -> Vec<LocalEndpoint> {
         let mut endpoints: Vec<LocalEndpoint> = Vec::new();
-        for (at, path) in self.paths.iter().enumerate() {
+        for (at, path) in self.paths().iter().enumerate() {
             for address in &path.addresses {
                 let Ok(id) = u8::try_from(endpoints.len() + 1) else { return endpoints };
                 endpoints.push(LocalEndpoint {
@@ -323,7 +327,7 @@ impl Inner {
 
     /// Where a connection starts: the path and our address on it.
     fn route(&self, remote: SocketAddr, options: &ConnectOptions) -> io::Result<(PathId, SocketAddr)> {
-        let asked = options.local;
+        let (asked, all) = (options.local, self.paths());
         let fits = |address: &IpAddr| match asked {
             Some(local) if !local.ip().is_unspecified() => *address == local.ip(),
             _ => address.is_ipv4() == remote.is_ipv4(),
@@ -333,11 +337,11 @@ impl Inner {
         let chosen = options.path.or_else(|| {
             let has_address = |path: &&PathInfo| path.addresses.iter().any(fits);
             let usable = |path: &&PathInfo| path.flag.get() == PathState::Up && !path.backup;
-            let paths = self.paths.iter().enumerate();
+            let paths = all.iter().enumerate();
             let paths = paths.filter(|(_, path)| has_address(path) && usable(path));
             self.remembered(remote.ip(), paths.map(|(at, _)| PathId(at as u16))).filter(|_| is_free)
         });
-        let paths = self.paths.iter().enumerate();
+        let paths = all.iter().enumerate();
         let found = paths
             .filter(|(at, _)| chosen.is_none_or(|path| usize::from(path.0) == *at))
             .filter_map(|(at, path)| Some((at, *path.addresses.iter().find(|address| fits(address))?, path)))
@@ -446,9 +450,56 @@ impl Network {
         self.inner.shards.iter().for_each(|shard| shard.lock().endpoint.set_path_mtu(path, mtu));
     }
 
+    /// Gives the network a path while it runs: in the place of one that was [taken away](Self::take_path_away), or as its last. What
+    /// connections found out about paths is forgotten.
+    ///
+    /// # Errors
+    /// If there is such a path, the place isn't the next one, or the path has another number of queues.
+    pub fn give_path(&self, id: PathId, path: Path) -> io::Result<()> {
+        let invalid = |text: &str| io::Error::new(io::ErrorKind::InvalidInput, text);
+        let at = usize::from(id.0);
+        let mut paths = self.inner.paths.write().unwrap_or_else(PoisonError::into_inner);
+        if path.queues.len() != self.inner.shards.len() {
+            return Err(invalid("all paths need the same number of queues"));
+        }
+        if at > paths.len() || paths.get(at).is_some_and(|known| known.flag.get() != PathState::Removed) {
+            return Err(invalid("a path's place is that of one that was removed, or the next"));
+        }
+        let flag = Arc::new(PathFlag::default());
+        for (shard, device) in self.inner.shards.iter().zip(path.queues) {
+            let mut state = shard.lock();
+            state.endpoint.set_path_mtu(id, path.mtu);
+            state.set_queue(at, Queue::new(device, path.translation, Arc::clone(&flag)));
+            drop(state);
+            // It is registered by the driver.
+            shard.wake();
+        }
+        let info = PathInfo { addresses: path.addresses, backup: path.backup, flag };
+        match paths.get_mut(at) {
+            Some(old) => *old = info,
+            None => paths.push(info),
+        }
+        if let Some(memory) = &self.inner.memory {
+            *memory.lock().unwrap_or_else(PoisonError::into_inner) = Default::default();
+        }
+        Ok(())
+    }
+
+    /// Takes a path's device away. Subflows on it get nothing any more: leave it first ([`MptcpStream::remove_path`]).
+    ///
+    /// [`MptcpStream::remove_path`]: crate::MptcpStream::remove_path
+    pub fn take_path_away(&self, id: PathId) {
+        let paths = self.inner.paths.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(path) = paths.get(usize::from(id.0)) else { return };
+        path.flag.set(PathState::Removed);
+        for shard in &self.inner.shards {
+            shard.lock().set_queue(usize::from(id.0), Queue::absent(Arc::clone(&path.flag)));
+        }
+    }
+
     /// Whether a path's device takes packets, as far as is known; `None`: there is no such path.
     pub fn path_state(&self, path: PathId) -> Option<PathState> {
-        Some(self.inner.paths.get(usize::from(path.0))?.flag.get())
+        Some(self.inner.paths().get(usize::from(path.0))?.flag.get())
     }
 
     /// The path of these on which a connection to `peer` should open, by what earlier connections found out

@@ -4,6 +4,7 @@ use std::io::{self, IoSlice};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use ropewalk_os::tun::BUFFER;
@@ -49,6 +50,23 @@ impl PathFlag {
     }
 }
 
+/// In the place of a device that was taken away.
+struct Absent;
+
+impl PacketDevice for Absent {
+    fn offload(&self) -> Offload {
+        Offload::Segmentation
+    }
+
+    fn poll_receive(&mut self, _: &mut Context<'_>, _: &mut Pool) -> Poll<io::Result<Bytes>> {
+        Poll::Pending
+    }
+
+    fn send(&mut self, _: &[IoSlice<'_>]) -> io::Result<()> {
+        Err(io::ErrorKind::NotConnected.into())
+    }
+}
+
 /// One path's queue in a shard.
 pub(crate) struct Queue {
     pub device: Box<dyn PacketDevice>,
@@ -72,6 +90,11 @@ impl Queue {
         let coalescer = (offload == Offload::None).then(|| Box::new(Coalescer::new()));
         let pool = Pool::new(4 * BUFFER);
         Queue { device, offload, translation, pool, coalescer, flag, is_removed: false }
+    }
+
+    /// The queue of a path whose device was taken away.
+    pub fn absent(flag: Arc<PathFlag>) -> Queue {
+        Queue { is_removed: true, ..Queue::new(Box::new(Absent), None, flag) }
     }
 
     /// Gives a segment that arrived the engine's address.

@@ -189,6 +189,14 @@ impl Shard {
 }
 
 impl State {
+    /// Puts a queue in the place of a path's, or behind all.
+    pub fn set_queue(&mut self, path: usize, queue: Queue) {
+        match self.queues.get_mut(path) {
+            Some(old) => *old = queue,
+            None => self.queues.push(queue),
+        }
+    }
+
     /// Sends what is to be sent, and tells streams what happened. Returns whether there is more to send.
     pub fn transmit_and_notify(&mut self, now: Nanos) -> bool {
         let mut more = self.transmit(now);

@@ -34,7 +34,10 @@ fn sighup_changes_policies_and_cuts_no_connection() {
     assert!(start[1] < 200_000, "{start:?}");
     // Mistakes change nothing, nor what needs a restart.
     reload(&text("fastets"), "proxy.toml:4:10: ");
-    reload(&text("linux").replace("'up1'", "'up7'"), "the links' interfaces changed: that needs a restart");
+    reload(
+        &text("linux").replace("drain", "connections = 7\ndrain"),
+        "connections changed: that needs a restart",
+    );
     // The connection goes over to the other link, and ends after SIGTERM as if nothing was.
     reload(&text("linux over up1"), "configuration read again");
     download.read_until(|_| stage.received(1) > start[1] + 2_000_000);
@@ -56,6 +59,52 @@ fn sighup_changes_policies_and_cuts_no_connection() {
     assert!(proxy.wait().success());
     let left = stage.van.check("nft", &["list", "ruleset"]).unwrap();
     assert!(!left.contains("ropewalk"), "{left}");
+}
+
+#[test]
+fn links_are_added_and_taken_away_by_sighup() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 24 * MIB);
+    let _server = stage.nginx(true);
+    let (one, other) = ("[[link]]\ninterface = 'up0'\n", "[[link]]\ninterface = 'up1'\n");
+    let usage = format!("[proxy]\nusage = '{}'\n", stage.path().join("usage.json").display());
+    let path = file(&stage, &format!("{usage}{one}"));
+    let proxy = stage.start(&["--config", &path, "--json"]);
+    let reload = |links: &str, expected: &str| {
+        let before = stage.log().len();
+        file(&stage, &format!("{usage}{links}"));
+        proxy.signal("-HUP");
+        stage::wait_until(expected, || stage.log()[before..].contains(expected));
+    };
+    let mut download = stage.download(&url("data"));
+    download.read_until(|download| download.received.len() > data.len() / 16);
+    assert!(stage.received(1) < 100_000);
+    // A modem is plugged in; the download goes on over both. It comes first, and one that isn't there yet last.
+    let absent = "[[link]]\ninterface = 'up7'\n";
+    let begin = download.now();
+    reload(&format!("{other}{one}{absent}"), "configuration read again");
+    let start = stage.received(1);
+    download.read_until(|_| stage.received(1) > start + 2_000_000);
+    // It can't go on over the first, which is taken away.
+    reload(other, "configuration read again");
+    let start = stage.received(0);
+    download.read_until(|_| false);
+    let gap = download.longest_gap(begin) as f64 / 1e9;
+    assert!(download.received == data && gap < 1.0, "a stall of {gap:.2} s: {}", stage.log());
+    assert!(stage.received(0) < start + 200_000, "{}", stage.log());
+    let devices = stage.van.check("ip", &["link"]).unwrap();
+    assert!(!devices.contains("ropeproxy0") && devices.contains("ropeproxy1"), "{devices}");
+    // It comes back under another name, and everything is gone at the end.
+    reload(&format!("{other}{}", one.replace("'up0'", "'up0'\nname = 'again'")), "configuration read again");
+    let start = [stage.received(0), stage.received(1)];
+    let (code, received) = stage.curl(&["--proxy", &format!("socks5h://{PROXY}"), &url("data")]);
+    assert!(code == 0 && received == data, "{code}: {}", stage.log());
+    for (link, start) in start.into_iter().enumerate() {
+        assert!(stage.received(link) - start > 4_000_000, "uplink {link}: {}", stage.log());
+    }
+    assert!(proxy.terminate().success());
+    assert!(!stage.van.check("ip", &["rule"]).unwrap().contains("520"), "{}", stage.log());
+    assert!(!stage.log().contains("couldn't be undone"), "{}", stage.log());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Once a second: what links carry (rates, quotas), and what that means for open connections.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -44,23 +45,25 @@ pub(super) fn save(server: &Server) {
 pub(super) async fn account(server: Arc<Server>) {
     let mut ticks = interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut before = vec![(0, 0); server.links.len()];
+    let mut before: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
     let mut last = Instant::now();
     for round in 0u32.. {
         ticks.tick().await;
         let seconds = last.elapsed().as_secs_f64().max(1e-3);
         last = Instant::now();
-        for (link, before) in server.links.iter().zip(&mut before) {
+        let links = server.links();
+        for link in links.iter() {
             let (sent, received) = link.counters.bytes();
-            let (up, down) = (sent - before.0, received - before.1);
-            *before = (sent, received);
+            let before = before.insert(link.index, (sent, received)).unwrap_or_default();
+            // A link may have come in another's place.
+            let (up, down) = (sent.saturating_sub(before.0), received.saturating_sub(before.1));
             let rate = |bytes: u64| (bytes as f64 * 8.0 / seconds) as u64;
             link.learn(|known| (known.rate_up, known.rate_down) = (rate(up), rate(down)));
             if charge(&server, link, up + down) {
                 server.on_link_change(link);
             }
         }
-        server.recorder.note(&server.links, &server.flows.all());
+        server.recorder.note(&links, &server.flows.all());
         server.flows.all().iter().for_each(|flow| flow.look());
         server.apply_policies(round % 10 == 9);
         server.apply_mtus();

@@ -173,12 +173,6 @@ impl Config {
 
     /// What differs from another configuration and can't be changed while the proxy runs.
     pub fn needs_restart(&self, other: &Config) -> Option<&'static str> {
-        let interfaces = |config: &Config| -> Vec<(String, String)> {
-            config.via.iter().map(|via| (via.interface.clone(), via.name().to_string())).collect()
-        };
-        if interfaces(self) != interfaces(other) {
-            return Some("the links' interfaces");
-        }
         difference(&self.fixed, &other.fixed)
     }
 

@@ -10,7 +10,7 @@ use ropewalk_tokio::{MptcpStream, StreamInfo};
 use tokio::time::Instant;
 
 use super::client::Client;
-use super::link::Link;
+use super::link::{Link, find};
 use super::policy::Plan;
 use super::remote::Opened;
 use crate::target::Target;
@@ -125,6 +125,12 @@ impl ProxiedConnection {
         }
     }
 
+    /// Whether it has subflows on a link.
+    pub(super) fn is_on(&self, link: &Link) -> bool {
+        let info = self.stream.info();
+        info.is_some_and(|info| info.subflows.iter().any(|one| one.path == link.path()))
+    }
+
     /// Closes its subflows on a link, unless they are the last.
     pub(super) fn leave_link(&self, link: &Link) {
         if self.stream.info().is_some_and(|info| info.multipath) {
@@ -136,7 +142,7 @@ impl ProxiedConnection {
 /// Tells links the path MTU that subflows have found.
 fn note_path_mtus(info: &StreamInfo, links: &[Arc<Link>]) {
     for one in info.subflows.iter().filter(|one| one.tcp.totals.delivered > 0) {
-        if let Some(link) = links.get(usize::from(one.path.0)) {
+        if let Some(link) = find(links, one.path.0.into()) {
             link.note_path_mtu(one.tcp.pmtu);
         }
     }

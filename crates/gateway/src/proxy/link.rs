@@ -204,10 +204,15 @@ pub struct Knowledge {
     pub rate_up: u64,
 }
 
+/// The link of a number, if it is still there.
+pub fn find(links: &[Arc<Link>], index: usize) -> Option<&Arc<Link>> {
+    links.iter().find(|link| link.index == index)
+}
+
 /// An uplink.
 #[derive(Debug)]
 pub struct Link {
-    /// Its place among the uplinks, and its path in the engine.
+    /// The number of its device, and of its path in the engine. The links' order is the configuration's.
     pub index: usize,
     /// Its name: its network interface's, if no other is given.
     pub name: String,

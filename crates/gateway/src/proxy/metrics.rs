@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::link::{Link, LinkState};
+use super::link::{Link, LinkState, find};
 use super::serve::Server;
 use crate::metrics::{Kind, Text};
 
@@ -17,9 +17,10 @@ pub(super) fn text(server: &Server) -> String {
     ] {
         text.single(name, Kind::Counter, help, value);
     }
+    let links = server.links();
     let each = |text: &mut Text, name: &str, kind: Kind, help: &str, value: &dyn Fn(&Link) -> Option<f64>| {
         text.metric(name, kind, help);
-        for link in &server.links {
+        for link in links.iter() {
             if let Some(value) = value(link) {
                 text.value(name, &[("interface", &link.name)], value);
             }
@@ -57,7 +58,7 @@ pub(super) fn text(server: &Server) -> String {
         link.via().quota.map(|_| link.known().carried as f64)
     });
     let infos: Vec<_> = server.flows.all().iter().filter_map(|flow| flow.stream.info()).collect();
-    let name = |path: ropewalk_tokio::PathId| server.links.get(usize::from(path.0)).map(|link| &*link.name);
+    let name = |path: ropewalk_tokio::PathId| find(&links, path.0.into()).map(|link| &*link.name);
     text.streams("ropewalk_proxy_connections", &infos, name);
     text.mib(&server.network);
     text.finish()

@@ -11,6 +11,7 @@ pub mod config;
 mod dial;
 mod dns;
 pub mod flow;
+mod follow;
 mod http;
 mod inbound;
 pub mod link;
@@ -57,7 +58,7 @@ use self::usage::QuotaUsage;
 use crate::confine::{confine, folder_of};
 use crate::daemon::{self, End};
 use crate::page::Page;
-use crate::setup::{Change, Host, Preview, listing, settled_changes};
+use crate::setup::{Host, Preview};
 use crate::status;
 
 pub use ipnet::IpNet;
@@ -159,9 +160,8 @@ impl Tells {
                 let server = Arc::clone(&server);
                 async move {
                     match word.as_str() {
-                        "recording" => {
-                            serde_json::to_value(server.recorder.recording(&server.links)).unwrap_or_default()
-                        }
+                        "recording" => serde_json::to_value(server.recorder.recording(&server.links()))
+                            .unwrap_or_default(),
                         word => snapshot(server, ropewalk_status::before(word)).await,
                     }
                 }
@@ -193,13 +193,7 @@ impl Proxy {
         let mut links = Vec::new();
         for (index, via) in config.via.iter().enumerate() {
             let link = Arc::new(Link::new(index, via.clone(), start, config.captive_check.is_some()));
-            let device = TunDevice::new(tun(index)?);
-            let device = CountedDevice { device, counters: Arc::clone(&link.counters) };
-            let mut path = Path::new(device, link.address(false));
-            if uplinks.has_v6() {
-                path = path.address(link.address(true));
-            }
-            builder = builder.path(path);
+            builder = builder.path(path(&link, tun(index)?, uplinks.has_v6()));
             links.push(link);
         }
         uplinks.apply()?;
@@ -216,7 +210,7 @@ impl Proxy {
             io::Error::new(error.kind(), format!("listening at {}: {error}", config.listen))
         })?;
         let tells = Tells::open(&config).await?;
-        let server = Server::new(config, network, links, usage);
+        let server = Server::new(config, network, links, usage, start);
         server.apply_mtus();
         Ok(Proxy { server: Arc::new(server), listener, transparent, names, tells, uplinks })
     }
@@ -252,7 +246,7 @@ impl Proxy {
         accepting.spawn(inbound::accept(Arc::clone(&server), listener));
         daemon::ready();
         {
-            let mut following = pin!(follow(&server, &mut uplinks, hung_up, reload));
+            let mut following = pin!(follow::follow(&server, &mut uplinks, hung_up, reload));
             tokio::select! {
                 () = &mut following => {}
                 () = end.wait() => {}
@@ -299,9 +293,10 @@ pub fn run_until_stopped(config: Config, reload: Option<Reload<'_>>) -> io::Resu
         // Before anything is set up: a signal is to end it in good order.
         let (mut end, mut hung_up) = (End::new()?, daemon::hang_up()?);
         let proxy = Proxy::start(config).await?;
-        let names: Vec<_> = proxy.server.links.iter().map(|link| link.name.as_str()).collect();
+        let links = proxy.server.links();
+        let names: Vec<_> = links.iter().map(|link| link.name.as_str()).collect();
         tracing::info!(address = %proxy.local_addr()?, uplinks = names.join(" "), "listening");
-        for link in proxy.server.links.iter().filter(|link| !link.known().reach.any()) {
+        for link in links.iter().filter(|link| !link.known().reach.any()) {
             tracing::warn!(link = link.name, "it has no address or no default route now: used when it has");
         }
         proxy.run(&mut end, &mut hung_up, reload).await;
@@ -324,80 +319,9 @@ fn tun(index: usize) -> io::Result<Tun> {
     })
 }
 
-/// Follows the uplinks' addresses and routes, and the configuration, and watches the links.
-async fn follow(
-    server: &Arc<Server>,
-    uplinks: &mut Uplinks,
-    hung_up: &mut Signal,
-    reload: Option<Reload<'_>>,
-) {
-    let mut watches = JoinSet::new();
-    for link in &server.links {
-        watches.spawn(watch::watch(Arc::clone(server), Arc::clone(link)));
-    }
-    let mut changes = settled_changes();
-    watches.spawn(account::account(Arc::clone(server)));
-    loop {
-        let change = tokio::select! {
-            Some(change) = changes.recv() => change,
-            _ = hung_up.recv() => {
-                match read_again(server, uplinks, reload) {
-                    Ok(()) => tracing::info!("configuration read again"),
-                    Err(error) => tracing::error!(%error, "the new configuration isn't used"),
-                }
-                None
-            }
-        };
-        look_at_uplinks(server, uplinks, change).await;
-    }
-}
-
-/// Follows the configuration's file as it is now; connections go on.
-fn read_again(server: &Server, uplinks: &mut Uplinks, reload: Option<Reload<'_>>) -> io::Result<()> {
-    let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
-    let reload = reload.ok_or_else(|| wrong("there is no configuration file to read again".into()))?;
-    let new = reload().map_err(|error| wrong(error.to_string()))?;
-    if let Some(what) = server.config().needs_restart(&new) {
-        return Err(wrong(format!("{what} changed: that needs a restart")));
-    }
-    uplinks.change(new.via.iter().map(uplink).collect())?;
-    server.set_config(new)
-}
-
-/// Takes in what the uplinks have now, and repairs the set-up.
-async fn look_at_uplinks(server: &Server, uplinks: &mut Uplinks, change: Option<Change>) {
-    let list: Vec<Uplink> = server.links.iter().map(|link| uplink(&link.via())).collect();
-    // The rules are asked for when they changed: that costs a program's start.
-    let look = move || {
-        let rules = (change == Some(Change::Rules)).then(|| listing(uplinks::TABLE));
-        Host::read().map(|host| (host, rules))
-    };
-    let Ok(Ok((host, rules))) = tokio::task::spawn_blocking(look).await else { return };
-    if let Err(error) = uplinks.keep(&host, rules) {
-        tracing::warn!(%error, "the set-up can't be repaired");
-    }
-    for (link, one) in server.links.iter().zip(list) {
-        let (old, reach) = (link.known().reach, inspect(&one, &host));
-        match uplinks.update(link.index, reach, &host) {
-            Ok(false) => continue,
-            Ok(true) => {}
-            Err(error) => {
-                tracing::warn!(link = link.name, %error, "no route for the link");
-                link.learn(|known| known.reach = Reach::default());
-                server.on_link_change(link);
-                continue;
-            }
-        }
-        link.learn(|known| {
-            known.reach = reach;
-            // What was known of the link is of another network.
-            (known.alive, known.seen, known.rtt, known.path_mtu) = (true, false, None, None);
-        });
-        server.apply_mtus();
-        if old.any() && reach.any() && old.address != reach.address {
-            server.on_address_change(link);
-        } else {
-            server.on_link_change(link);
-        }
-    }
+/// The engine's path over a link.
+fn path(link: &Link, tun: Tun, v6: bool) -> Path {
+    let device = CountedDevice { device: TunDevice::new(tun), counters: Arc::clone(&link.counters) };
+    let path = Path::new(device, link.address(false));
+    if v6 { path.address(link.address(true)) } else { path }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use ropewalk_engine::registry::SpecError;
 
-use super::link::Link;
+use super::link::{Link, find};
 use super::via::Via;
 use crate::target::Target;
 
@@ -353,7 +353,8 @@ pub fn plan(policy: &Policy, links: &[Arc<Link>], v6: bool, old: Option<&Plan>) 
     let allowed = |link: &&Arc<Link>| policy.over.is_empty() || policy.over.contains(&link.name);
     let mut usable: Vec<&Arc<Link>> =
         links.iter().filter(allowed).filter(|link| link.is_usable(v6)).collect();
-    usable.sort_by_key(|link| (link.via().backup, link.index));
+    // Otherwise in the configuration's order.
+    usable.sort_by_key(|link| link.via().backup);
     let first = usable.first().map(|link| link.index);
     let is_active: Box<dyn Fn(&Link) -> bool> = match &policy.mode {
         Mode::SaveMetered => {
@@ -362,7 +363,9 @@ pub fn plan(policy: &Policy, links: &[Arc<Link>], v6: bool, old: Option<&Plan>) 
         }
         Mode::ActiveStandby => Box::new(move |link| Some(link.index) == first),
         Mode::LoadBalance(shares) => {
-            let share = |link: &Link| f64::from(shares.get(link.index).copied().unwrap_or(0));
+            let place = |link: &Link| links.iter().position(|one| one.index == link.index);
+            let share =
+                |link: &Link| f64::from(place(link).and_then(|at| shares.get(at)).copied().unwrap_or(0));
             // One without a share is the last resort.
             let load = |link: &&&Arc<Link>| match share(link) {
                 0.0 => f64::INFINITY,
@@ -386,7 +389,8 @@ pub fn plan(policy: &Policy, links: &[Arc<Link>], v6: bool, old: Option<&Plan>) 
         usable.iter().map(|link| Role { link: link.index, backup: !is_active(link) }).collect();
     // A connection is opened on the nearest, unless the order is the point. Links that no probe has measured come behind.
     let by_delay = !policy.mode.is_ordered();
-    let delay = |role: &Role| by_delay.then(|| links[role.link].known().rtt.unwrap_or(Duration::MAX));
+    let rtt = |role: &Role| find(links, role.link).and_then(|link| link.known().rtt);
+    let delay = |role: &Role| by_delay.then(|| rtt(role).unwrap_or(Duration::MAX));
     roles.sort_by_key(|role| (role.backup, delay(role)));
     Plan { scheduler: policy.mode.scheduler().to_string(), roles }
 }

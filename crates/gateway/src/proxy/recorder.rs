@@ -1,6 +1,6 @@
 //! The last hour of each link, second by second, and of the flows: for the status page, `ropewalkd record` and `ropewalk shadow`.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ropewalk_status::record::{RecordedFlow, RecordedLink, Recording};
@@ -29,10 +29,15 @@ struct Sample {
     up_and_usable: bool,
 }
 
+impl Sample {
+    const ABSENT: Sample = Sample { down: 0, up: 0, rtt: f32::NAN, loss: 0.0, up_and_usable: false };
+}
+
 /// The last hour.
 #[derive(Debug, Default)]
 struct History {
-    links: Vec<VecDeque<Sample>>,
+    /// By the links' numbers.
+    links: BTreeMap<usize, VecDeque<Sample>>,
     flows: VecDeque<RecordedFlow>,
     /// Seconds that have passed, those that are forgotten included.
     seconds: u64,
@@ -56,9 +61,12 @@ impl Recorder {
             own.map(|subflow| subflow.tcp.rtt.min.min(subflow.tcp.rtt.smoothed)).filter(|rtt| *rtt > 0).min()
         };
         let mut history = self.lock();
-        history.links.resize(links.len(), VecDeque::new());
+        let before = history.seconds.min(MOST_SECONDS as u64) as usize;
         history.seconds += 1;
-        for (link, samples) in links.iter().zip(&mut history.links) {
+        for link in links {
+            // One that came later was of no use before.
+            let absent = || VecDeque::from(vec![Sample::ABSENT; before]);
+            let samples = history.links.entry(link.index).or_insert_with(absent);
             let known = link.known();
             let probed = known.rtt.map(|rtt| rtt.as_secs_f32());
             let seen = least(link).map(|nanos| (nanos as f64 / 1e9) as f32);
@@ -70,6 +78,11 @@ impl Recorder {
             let (down, up) = (known.rate_down, known.rate_up);
             samples.push_back(Sample { down, up, rtt, loss: known.loss as f32, up_and_usable });
         }
+    }
+
+    /// A link is gone.
+    pub(super) fn forget(&self, link: &Link) {
+        self.lock().links.remove(&link.index);
     }
 
     /// Notes a flow that has ended.
@@ -92,7 +105,7 @@ impl Recorder {
     /// A link's last seconds, the oldest first.
     pub fn last(&self, link: usize, seconds: usize) -> Vec<Value> {
         let history = self.lock();
-        let Some(samples) = history.links.get(link) else { return Vec::new() };
+        let Some(samples) = history.links.get(&link) else { return Vec::new() };
         samples
             .iter()
             .skip(samples.len().saturating_sub(seconds))
@@ -103,9 +116,10 @@ impl Recorder {
     /// All that is kept: the last seconds of each link, and the flows that began in them.
     pub fn recording(&self, links: &[std::sync::Arc<Link>]) -> Recording {
         let history = self.lock();
-        let seconds = history.links.first().map_or(0, VecDeque::len);
+        let seconds = history.links.values().next().map_or(0, VecDeque::len);
         let begin = (history.seconds - seconds as u64) as f64;
-        let told = links.iter().zip(&history.links).map(|(link, samples)| {
+        let known = links.iter().filter_map(|link| Some((link, history.links.get(&link.index)?)));
+        let told = known.map(|(link, samples)| {
             let via = link.via();
             RecordedLink {
                 interface: link.name.clone(),

@@ -228,7 +228,7 @@ async fn try_all(
 impl Server {
     /// Asks a resolver, over whichever link it answers; if it doesn't, the others of this host.
     pub(super) async fn ask_resolver(&self, resolver: SocketAddr, query: Bytes) -> io::Result<Vec<u8>> {
-        let attempts = self.resolvers.attempts(Some(resolver), &of_host(), &self.links);
+        let attempts = self.resolvers.attempts(Some(resolver), &of_host(), &self.links());
         try_all(&self.resolvers, &self.network, query, attempts).await
     }
 

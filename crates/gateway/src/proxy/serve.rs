@@ -19,7 +19,7 @@ use super::client::Client;
 use super::config::{Config, OpeningLink};
 use super::dial::dial;
 use super::flow::{Entry, Flows, ProxiedConnection};
-use super::link::Link;
+use super::link::{Link, find};
 use super::policy::{self, Plan, Role};
 use super::ready::Ready;
 use super::recorder::Recorder;
@@ -52,7 +52,7 @@ pub struct Server {
     /// The engine.
     pub network: Network,
     /// The uplinks.
-    pub links: Vec<Arc<Link>>,
+    links: Mutex<Arc<Vec<Arc<Link>>>>,
     /// The clients' connections.
     pub flows: Arc<Flows>,
     /// What links with a quota have carried.
@@ -83,24 +83,35 @@ impl Server {
         network: Network,
         links: Vec<Arc<Link>>,
         usage: Option<QuotaUsage>,
+        started: Instant,
     ) -> Server {
         Server {
             places: Arc::new(Semaphore::new(config.most_flows)),
             config: Mutex::new(Arc::new(config)),
             network,
-            links,
+            links: Mutex::new(Arc::new(links)),
             flows: Arc::default(),
             usage: Mutex::new(usage),
             ready: Ready::default(),
             resolvers: Resolvers::default(),
             recorder: Recorder::default(),
-            started: Instant::now(),
+            started,
             failed: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             warned_of_gateway: Mutex::default(),
             draining: AtomicBool::new(false),
             stopping: watch::Sender::new(false),
         }
+    }
+
+    /// The uplinks, in the configuration's order.
+    pub fn links(&self) -> Arc<Vec<Arc<Link>>> {
+        Arc::clone(&self.links.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Uses these links from now on.
+    pub(super) fn set_links(&self, links: Vec<Arc<Link>>) {
+        *self.links.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(links);
     }
 
     /// Whether it is about to end.
@@ -121,7 +132,7 @@ impl Server {
                 *usage = Some(QuotaUsage::open(&config.usage)?);
             }
         }
-        for (link, via) in self.links.iter().zip(&config.via) {
+        for (link, via) in self.links().iter().zip(&config.via) {
             link.set_via(via.clone());
             if config.captive_check.is_none() {
                 link.learn(|known| (known.captive, known.doubted) = (false, false));
@@ -140,7 +151,7 @@ impl Server {
             (found, _) => return found,
         };
         match target {
-            Target::Name(name, port) => match self.addresses_over(name, &self.links).await {
+            Target::Name(name, port) => match self.addresses_over(name, &self.links()).await {
                 Ok(found) => Ok(found.into_iter().map(|address| SocketAddr::new(address, *port)).collect()),
                 Err(_) => Err(error),
             },
@@ -160,7 +171,7 @@ impl Server {
     ) -> Plan {
         let config = self.config();
         let policy = config.policies.policy(target, address.ip(), dscp, bytes);
-        policy::plan(policy, &self.links, v6, old)
+        policy::plan(policy, &self.links(), v6, old)
     }
 
     /// Settings of a connection that is opened now.
@@ -173,8 +184,9 @@ impl Server {
         config.path_manager.early_join = told.early_join;
         config.tcp.dscp = dscp;
         config.tcp.black_hole_detection = true;
+        let links = self.links();
         for role in &plan.roles {
-            let link = &self.links[role.link];
+            let Some(link) = find(&links, role.link) else { continue };
             for v6 in [false, true].into_iter().filter(|v6| link.is_usable(*v6)) {
                 config.path_manager.endpoints.push(LocalEndpoint {
                     address: link.address(v6),
@@ -192,9 +204,11 @@ impl Server {
 
     /// The links that a connection may be opened on, the best first, and how many of them are tried at once.
     fn openings(&self, plan: &Plan, address: SocketAddr, is_ordered: bool) -> (Vec<Arc<Link>>, usize) {
-        let mut links: Vec<_> = plan.roles.iter().map(|role| Arc::clone(&self.links[role.link])).collect();
+        let all = self.links();
+        let mut links: Vec<_> =
+            plan.roles.iter().filter_map(|role| find(&all, role.link).map(Arc::clone)).collect();
         // Those that stand by come last, and behind them those that may never have worked.
-        let is_seen = |role: &&Role| self.links[role.link].known().seen;
+        let is_seen = |role: &&Role| find(&all, role.link).is_some_and(|link| link.known().seen);
         let active = || plan.roles.iter().take_while(|role| !role.backup);
         let active = match active().filter(is_seen).count() {
             0 => active().count(),
@@ -207,7 +221,7 @@ impl Server {
             OpeningLink::Nearest => {}
             OpeningLink::Race => at_once = active.max(1),
             OpeningLink::Remember => {
-                let paths = links[..active].iter().map(|link| link.path());
+                let paths = links[..active.min(links.len())].iter().map(|link| link.path());
                 let best = self.network.remembered_path(address.ip(), paths);
                 if let Some(at) = links.iter().position(|link| Some(link.path()) == best) {
                     links[..=at].rotate_right(1);
@@ -419,7 +433,7 @@ impl Server {
             let (v6, dscp) = (flow.stream.peer_addr().is_ipv6(), flow.client.dscp);
             self.plan(&flow.target, flow.address, v6, dscp, flow.bytes(), Some(&flow.plan()))
         };
-        flow.apply(plan, &self.links, reopen);
+        flow.apply(plan, &self.links(), reopen);
     }
 
     /// Has all flows follow their policies with the links as they are. `reopen`: see [`ProxiedConnection::apply`].
@@ -432,7 +446,7 @@ impl Server {
     /// Tells the engine what the links carry.
     pub(super) fn apply_mtus(&self) {
         let most = self.config().mtu.unwrap_or(u32::MAX);
-        for link in &self.links {
+        for link in self.links().iter() {
             self.network.set_path_mtu(link.path(), link.mtu().min(most));
         }
     }
@@ -464,7 +478,8 @@ impl Server {
         let config = self.config();
         let told = config.probe.or_else(|| config.gateway.as_ref().map(|gateway| gateway.address));
         let of_others = || {
-            let mut others = self.links.iter().filter(|_| !link.known().seen);
+            let links = self.links();
+            let mut others = links.iter().filter(|_| !link.known().seen);
             others.find_map(|other| other.answered().filter(|target| link.has_route(target.is_ipv6())))
         };
         let own = told.or_else(|| link.answered()).filter(|target| link.has_route(target.is_ipv6()));
@@ -473,14 +488,15 @@ impl Server {
 
     /// What checks for captive portals say together: where no link passes, the check is wrong, or the page is gone.
     pub(super) fn judge_captive_checks(&self) {
-        let alive = || self.links.iter().filter(|link| link.known().reach.any() && link.known().alive);
-        let was = self.links.iter().any(|link| link.known().doubted);
+        let links = self.links();
+        let alive = || links.iter().filter(|link| link.known().reach.any() && link.known().alive);
+        let was = links.iter().any(|link| link.known().doubted);
         let fails = |link: &Arc<Link>| link.known().captive && (was || link.known().checked);
         let is_doubted = alive().next().is_some() && alive().all(fails);
         if is_doubted && !was {
             tracing::warn!("no link passes the captive check: it isn't believed, and all links are used");
         }
-        for link in &self.links {
+        for link in links.iter() {
             let before = link.state();
             link.learn(|known| known.doubted = is_doubted);
             if link.state() != before {
@@ -551,7 +567,7 @@ impl Server {
 
     /// Notes that a flow has ended.
     pub(super) fn ended(&self, flow: &ProxiedConnection, how: &io::Result<()>) {
-        flow.note_paths(&self.links);
+        flow.note_paths(&self.links());
         self.recorder.note_end(flow);
         if how.is_err() {
             self.lost.fetch_add(1, Relaxed);

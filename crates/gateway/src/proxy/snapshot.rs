@@ -7,7 +7,7 @@ use ropewalk_tokio::PathId;
 use serde_json::{Map, Value, json};
 
 use super::flow::ProxiedConnection;
-use super::link::Link;
+use super::link::{Link, find};
 use super::serve::Server;
 use crate::setup::Route;
 use crate::status::{newest, stream};
@@ -32,7 +32,7 @@ pub async fn snapshot(server: Arc<Server>, before: Option<u64>) -> Value {
         "listen": config.listen,
         "policy": config.policies.other.to_string(),
         "rules": config.policies.rules.len(),
-        "links": server.links.iter().map(|link| one(&server, link)).collect::<Vec<_>>(),
+        "links": server.links().iter().map(|link| one(&server, link)).collect::<Vec<_>>(),
         "connections_open": flows.len(),
         "connections_older": older,
         "connections_opened": server.flows.total(),
@@ -81,7 +81,8 @@ fn one(server: &Server, link: &Link) -> Value {
 }
 
 fn connection(server: &Server, flow: &ProxiedConnection) -> Option<Value> {
-    let interface = |path: PathId| server.links.get(usize::from(path.0)).map(|link| link.name.clone());
+    let all = server.links();
+    let interface = |path: PathId| find(&all, path.0.into()).map(|link| link.name.clone());
     let common = stream::told(&flow.stream, interface)?;
     let (policy, rule, links) = server.why(flow);
     let own = json!({
@@ -91,7 +92,7 @@ fn connection(server: &Server, flow: &ProxiedConnection) -> Option<Value> {
         "to": flow.target.to_string(),
         "peer": flow.stream.peer_addr().to_string(),
         "age_s": flow.since.elapsed().as_secs_f64(),
-        "opened_on": server.links.get(flow.opened_on).map(|link| link.name.clone()),
+        "opened_on": find(&all, flow.opened_on).map(|link| link.name.clone()),
         "bytes_up": flow.uploaded.load(Ordering::Relaxed),
         "bytes_down": flow.downloaded.load(Ordering::Relaxed),
         "policy": policy,

@@ -8,6 +8,7 @@
 
 mod ruleset;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -123,13 +124,14 @@ pub struct Taken {
 /// The set-up of all uplinks. Dropping it undoes what was done; the TUN devices go with their descriptors.
 #[derive(Debug)]
 pub struct Uplinks {
-    uplinks: Vec<Uplink>,
+    /// By the numbers of their devices.
+    uplinks: BTreeMap<usize, Uplink>,
     v6: bool,
     taken: Taken,
     /// Sysctls beyond the proxy's own devices that are changed.
     changed: Vec<Change>,
     /// What the routing tables hold.
-    reach: Vec<Reach>,
+    reach: BTreeMap<usize, Reach>,
     /// The rules, as nftables lists them.
     listing: Option<String>,
     undo: Undo,
@@ -138,7 +140,8 @@ pub struct Uplinks {
 impl Uplinks {
     /// A set-up, of which nothing is done yet. `v6`: in IPv6 too.
     pub fn new(uplinks: Vec<Uplink>, v6: bool, taken: Taken) -> Uplinks {
-        let reach = vec![Reach::default(); uplinks.len()];
+        let uplinks = uplinks.into_iter().enumerate().collect();
+        let reach = BTreeMap::new();
         Uplinks { uplinks, v6, taken, changed: Vec::new(), reach, listing: None, undo: Undo::default() }
     }
 
@@ -157,12 +160,7 @@ impl Uplinks {
         if self.taken.names {
             steps.extend(self.families().iter().flat_map(|v6| name_steps(*v6)));
         }
-        for link in 0..self.uplinks.len() {
-            steps.extend(self.device_steps(link).into_iter().map(|step| (step, vec![])));
-            for v6 in self.families() {
-                steps.extend([blackhole_step(link, *v6), rule_step(link, *v6)]);
-            }
-        }
+        steps.extend(self.uplinks.keys().flat_map(|link| self.link_steps(*link)));
         let restore = |change: &Change| {
             let set = Step::sysctl(change.key.clone(), change.needed);
             (set, vec![Step::sysctl(change.key.clone(), change.old.clone())])
@@ -170,6 +168,15 @@ impl Uplinks {
         // The rules remember the sysctls, so they come first; they are removed last.
         steps.push((Step::ruleset(self.nftables()), vec![Step::delete_table(TABLE)]));
         steps.extend(self.changed.iter().map(restore));
+        steps
+    }
+
+    /// The steps of one uplink, but for its rules of nftables.
+    fn link_steps(&self, link: usize) -> Vec<(Step, Vec<Step>)> {
+        let mut steps: Vec<_> = self.device_steps(link).into_iter().map(|step| (step, vec![])).collect();
+        for v6 in self.families() {
+            steps.extend([blackhole_step(link, *v6), rule_step(link, *v6)]);
+        }
         steps
     }
 
@@ -203,7 +210,8 @@ impl Uplinks {
     pub fn preview(&mut self, reach: &[Reach]) -> Preview {
         self.changed = self.needed_changes();
         let mut preview = Preview { steps: self.steps(), ..Preview::default() };
-        for (link, (uplink, reach)) in self.uplinks.iter().zip(reach).enumerate() {
+        for ((link, uplink), reach) in self.uplinks.iter().zip(reach) {
+            let link = *link;
             let (device, engine, interface) = (device(link), engine_v4(link), &uplink.interface);
             let words =
                 format!("TUN device {device}: the engine is {engine} there, masqueraded on {interface}");
@@ -220,7 +228,7 @@ impl Uplinks {
     /// Sysctls beyond the proxy's own devices that aren't what they have to be. Interfaces may come later: theirs then.
     fn needed_changes(&self) -> Vec<Change> {
         let mut needed = Vec::new();
-        for Uplink { interface, .. } in &self.uplinks {
+        for Uplink { interface, .. } in self.uplinks.values() {
             needed.push((format!("net/ipv4/conf/{interface}/forwarding"), "1"));
             if self.v6 && has_force_forwarding() {
                 needed.push((format!("net/ipv6/conf/{interface}/force_forwarding"), "1"));
@@ -245,7 +253,7 @@ impl Uplinks {
 
     /// The commands that give an uplink's table the route that it has.
     pub fn route_steps(&self, link: usize, reach: Reach) -> Vec<Step> {
-        let interface = &self.uplinks[link].interface;
+        let Some(Uplink { interface, .. }) = self.uplinks.get(&link) else { return Vec::new() };
         let table = table(link);
         let step = |v6: bool, route: Route| {
             let (family, via) = (if v6 { "-6" } else { "-4" }, route.words(interface, v6));
@@ -261,7 +269,7 @@ impl Uplinks {
     /// # Errors
     /// If `ip` refuses.
     pub fn update(&mut self, link: usize, reach: Reach, host: &Host) -> io::Result<bool> {
-        let old = std::mem::replace(&mut self.reach[link], reach);
+        let old = self.reach.insert(link, reach).unwrap_or_default();
         if old == reach && self.has_routes(link, reach, host) {
             return Ok(false);
         }
@@ -273,14 +281,16 @@ impl Uplinks {
             }
         }
         for step in self.route_steps(link, reach) {
-            step.run().inspect_err(|_| self.reach[link] = Reach::default())?;
+            step.run().inspect_err(|_| {
+                self.reach.remove(&link);
+            })?;
         }
         Ok(true)
     }
 
     /// Whether an uplink's table has its routes: the kernel removes them with the interface, which may be back already.
     fn has_routes(&self, link: usize, reach: Reach, host: &Host) -> bool {
-        let interface = &self.uplinks[link].interface;
+        let Some(Uplink { interface, .. }) = self.uplinks.get(&link) else { return false };
         [(false, reach.v4), (true, reach.v6.filter(|_| self.v6))]
             .into_iter()
             .all(|(v6, route)| route.is_none_or(|route| host.has_default(table(link), interface, v6, route)))
@@ -311,9 +321,7 @@ impl Uplinks {
             repaired("nftables' rules");
             self.replace_rules()?;
         }
-        for link in 0..self.uplinks.len() {
-            self.keep_link(link, host)?;
-        }
+        self.uplinks.keys().try_for_each(|link| self.keep_link(*link, host))?;
         if self.taken.names {
             self.keep_names(host)?;
         }
@@ -397,16 +405,40 @@ impl Uplinks {
         Ok(())
     }
 
-    /// Takes in what a configuration that was read again says of the same interfaces.
+    /// Takes in what a configuration that was read again says: these uplinks, by the numbers of their devices. Devices of those that
+    /// are new have to be there.
     ///
     /// # Errors
-    /// If the rules are refused.
-    pub fn change(&mut self, uplinks: Vec<Uplink>) -> io::Result<()> {
-        if self.uplinks != uplinks {
-            self.uplinks = uplinks;
-            self.replace_rules()?;
+    /// If a step fails.
+    pub fn change(&mut self, uplinks: BTreeMap<usize, Uplink>) -> io::Result<()> {
+        if self.uplinks == uplinks {
+            return Ok(());
         }
-        Ok(())
+        let is_kept = |uplinks: &BTreeMap<usize, Uplink>, link: &usize, uplink: &Uplink| {
+            uplinks.get(link).is_some_and(|other| other.interface == uplink.interface)
+        };
+        let gone: Vec<usize> = self
+            .uplinks
+            .iter()
+            .filter(|(link, one)| !is_kept(&uplinks, link, one))
+            .map(|(link, _)| *link)
+            .collect();
+        let new: Vec<usize> = uplinks
+            .iter()
+            .filter(|(link, one)| !is_kept(&self.uplinks, link, one))
+            .map(|(link, _)| *link)
+            .collect();
+        for link in gone {
+            let steps = self.link_steps(link);
+            self.undo.undo_these(&steps.into_iter().flat_map(|(_, undo)| undo).collect::<Vec<_>>());
+            self.uplinks.remove(&link);
+            self.reach.remove(&link);
+        }
+        self.uplinks = uplinks;
+        for link in new {
+            self.link_steps(link).into_iter().try_for_each(|(step, undo)| self.undo.run(&step, undo))?;
+        }
+        self.replace_rules()
     }
 
     /// Undoes the set-up.

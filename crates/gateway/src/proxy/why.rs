@@ -20,7 +20,8 @@ impl Server {
             flow.stream.info().filter(|info| !info.multipath).map(|info| {
                 info.subflows.first().map_or(flow.opened_on, |subflow| usize::from(subflow.path.0))
             });
-        let links = self.links.iter().map(|link| {
+        let links = self.links();
+        let links = links.iter().map(|link| {
             let (role, why) = match tcp_on {
                 Some(on) => why_tcp(link.index == on),
                 None => why(policy, &plan, link, address.is_ipv6()),

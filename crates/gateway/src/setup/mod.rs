@@ -199,6 +199,19 @@ impl Undo {
         self.steps.push(undo);
     }
 
+    /// Undoes what these steps undo, the last first, and remembers them no more. What fails is logged.
+    pub fn undo_these(&mut self, steps: &[Step]) {
+        let mut these = Vec::new();
+        self.steps.retain(|step| {
+            let is_one = steps.contains(step);
+            if is_one {
+                these.push(step.clone());
+            }
+            !is_one
+        });
+        Undo { steps: these }.undo();
+    }
+
     /// Undoes everything, the last first. What fails is logged, and the rest is undone.
     pub fn undo(&mut self) {
         while let Some(step) = self.steps.pop() {

@@ -132,3 +132,39 @@ async fn a_connection_opens_where_an_earlier_one_found_it_best() {
     sleep(Duration::from_secs(3700)).await;
     assert_eq!(client.remembered_path(peer, paths()), None);
 }
+
+#[tokio::test]
+async fn paths_come_and_go_while_a_network_runs() {
+    let (server, client) = super::networks(1, 1);
+    let (mut near, mut far) = super::connection(&server, &client).await;
+    let give = |at: u8| {
+        let sides = MemoryDevice::pair(1).into_iter().zip([(&server, 1), (&client, 2)]);
+        let given = sides.map(|(mut queues, (network, host))| {
+            network.give_path(PathId(at.into()), Path::new(queues.remove(0), [10, 0, at, host].into()))
+        });
+        given.collect::<io::Result<Vec<()>>>()
+    };
+    assert!(give(0).is_err() && give(2).is_err(), "a path that is there, and one beyond the next place");
+    let established = |stream: &MptcpStream| {
+        stream.info().map_or(0, |info| info.subflows.iter().filter(|one| one.tcp.rtt.smoothed > 0).count())
+    };
+    for round in 0..3u8 {
+        give(1).unwrap();
+        near.add_path(PathId(1), ([10, 0, 1, 2], 0).into(), None, 2);
+        while established(&near) < 2 {
+            sleep(Duration::from_millis(5)).await;
+        }
+        // What is sent while it goes arrives all the same.
+        near.write_all(&[round; 100_000]).await.unwrap();
+        near.remove_path(PathId(1));
+        for network in [&server, &client] {
+            network.take_path_away(PathId(1));
+        }
+        let mut received = vec![0; 100_000];
+        far.read_exact(&mut received).await.unwrap();
+        assert!(received.iter().all(|byte| *byte == round));
+        while established(&near) > 1 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+}

@@ -26,7 +26,7 @@ impl Uplinks {
     /// The nftables script: one masquerade for each uplink, its greatest rate, and what transparent mode redirects.
     pub(super) fn nftables(&self) -> String {
         let (mut limits, mut forward, mut rules) = (String::new(), self.forwarding_guards(), String::new());
-        for (link, uplink) in self.uplinks.iter().enumerate() {
+        for (&link, uplink) in &self.uplinks {
             let interface = &uplink.interface;
             let addresses = [("ip", IpAddr::V4(engine_v4(link))), ("ip6", engine_v6(link).into())];
             for (family, address) in addresses.into_iter().take(self.families().len()) {
@@ -98,7 +98,7 @@ impl Uplinks {
             );
         }
         let interfaces: Vec<String> =
-            self.uplinks.iter().map(|uplink| format!("\"{}\"", uplink.interface)).collect();
+            self.uplinks.values().map(|uplink| format!("\"{}\"", uplink.interface)).collect();
         for (family, own) in OWN.iter().take(self.families().len()) {
             let loopback = if *family == "ip" { "127.0.0.0/8" } else { "::1" };
             *answers +=

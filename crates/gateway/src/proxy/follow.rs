@@ -1,0 +1,205 @@
+//! What changes while the proxy runs: the uplinks' addresses and routes, and its configuration.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::Signal;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
+
+use super::config::Config;
+use super::link::Link;
+use super::reach::{Reach, Uplink, inspect};
+use super::serve::Server;
+use super::uplinks::{self, MOST_LINKS, Uplinks};
+use super::via::Via;
+use super::{Reload, account, path, tun, uplink, watch};
+use crate::setup::{Change, Host, listing, settled_changes};
+
+/// How long connections may take to leave a link that is taken away.
+const LEAVING: Duration = Duration::from_secs(1);
+/// How often it is looked whether they have.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The tasks that watch links.
+#[derive(Debug, Default)]
+struct Watches {
+    tasks: JoinSet<()>,
+    of_links: BTreeMap<usize, AbortHandle>,
+}
+
+impl Watches {
+    fn start(&mut self, server: &Arc<Server>, link: &Arc<Link>) {
+        let watching = watch::watch(Arc::clone(server), Arc::clone(link));
+        self.of_links.insert(link.index, self.tasks.spawn(watching));
+    }
+
+    fn stop(&mut self, link: &Link) {
+        if let Some(task) = self.of_links.remove(&link.index) {
+            task.abort();
+        }
+        // What has ended by itself or by this.
+        while self.tasks.try_join_next().is_some() {}
+    }
+}
+
+/// Follows the uplinks' addresses and routes, and the configuration, and watches the links.
+pub(super) async fn follow(
+    server: &Arc<Server>,
+    uplinks: &mut Uplinks,
+    hung_up: &mut Signal,
+    reload: Option<Reload<'_>>,
+) {
+    let mut watches = Watches::default();
+    for link in server.links().iter() {
+        watches.start(server, link);
+    }
+    let mut changes = settled_changes();
+    watches.tasks.spawn(account::account(Arc::clone(server)));
+    loop {
+        let change = tokio::select! {
+            Some(change) = changes.recv() => change,
+            _ = hung_up.recv() => {
+                match read_again(server, uplinks, &mut watches, reload).await {
+                    Ok(()) => tracing::info!("configuration read again"),
+                    Err(error) => tracing::error!(%error, "the new configuration isn't used"),
+                }
+                None
+            }
+        };
+        look_at_uplinks(server, uplinks, change).await;
+    }
+}
+
+/// Follows the configuration's file as it is now; connections go on.
+async fn read_again(
+    server: &Arc<Server>,
+    uplinks: &mut Uplinks,
+    watches: &mut Watches,
+    reload: Option<Reload<'_>>,
+) -> io::Result<()> {
+    let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
+    let reload = reload.ok_or_else(|| wrong("there is no configuration file to read again".into()))?;
+    let new = reload().map_err(|error| wrong(error.to_string()))?;
+    if let Some(what) = server.config().needs_restart(&new) {
+        return Err(wrong(format!("{what} changed: that needs a restart")));
+    }
+    change_links(server, uplinks, watches, &new).await?;
+    server.set_config(new)
+}
+
+/// Adds links that are new, and takes away those that are gone. A link is the same if interface and name are.
+async fn change_links(
+    server: &Arc<Server>,
+    uplinks: &mut Uplinks,
+    watches: &mut Watches,
+    new: &Config,
+) -> io::Result<()> {
+    let old = server.links();
+    let same =
+        |link: &&Arc<Link>, via: &Via| link.via().interface == via.interface && link.name == via.name();
+    let kept: Vec<Option<&Arc<Link>>> =
+        new.via.iter().map(|via| old.iter().find(|link| same(link, via))).collect();
+    let is_kept = |link: &&Arc<Link>| kept.iter().flatten().any(|one| one.index == link.index);
+    let gone: Vec<Arc<Link>> = old.iter().filter(|link| !is_kept(link)).map(Arc::clone).collect();
+    // Numbers that nobody has, and then those of links that go.
+    let free = (0..MOST_LINKS).filter(|index| old.iter().all(|link| link.index != *index));
+    let mut numbers = free.chain(gone.iter().map(|link| link.index));
+    let is_captive = new.captive_check.is_some();
+    let (mut links, mut added) = (Vec::new(), Vec::new());
+    for (via, known) in new.via.iter().zip(&kept) {
+        if let Some(link) = known {
+            links.push(Arc::clone(link));
+            continue;
+        }
+        let Some(index) = numbers.next() else { continue };
+        let link = Arc::new(Link::new(index, via.clone(), server.started, is_captive));
+        let is_free = old.iter().all(|other| other.index != index);
+        // Before anything is changed: this may fail.
+        let device = if is_free { Some(tun(index)?) } else { None };
+        added.push((Arc::clone(&link), device));
+        links.push(link);
+    }
+    for link in &gone {
+        leave(server, link).await;
+        watches.stop(link);
+        server.recorder.forget(link);
+    }
+    let mut devices = Vec::new();
+    for link in &gone {
+        server.network.take_path_away(link.path());
+    }
+    for (link, device) in added {
+        let device = match device {
+            Some(device) => device,
+            None => tun(link.index)?,
+        };
+        devices.push((link, device));
+    }
+    let order = |link: &Arc<Link>, via: &Via| (link.index, uplink(via));
+    uplinks.change(links.iter().zip(&new.via).map(|(link, via)| order(link, via)).collect())?;
+    server.set_links(links);
+    for (link, device) in devices {
+        tracing::info!(link = link.name, "a link is added");
+        server.network.give_path(link.path(), path(&link, device, uplinks.has_v6()))?;
+        watches.start(server, &link);
+    }
+    Ok(())
+}
+
+/// Has connections leave a link that is taken away. Those that have no other end.
+async fn leave(server: &Server, link: &Arc<Link>) {
+    tracing::info!(link = link.name, "a link is taken away");
+    link.learn(|known| known.reach = Reach::default());
+    server.apply_policies(false);
+    let is_on_it = || server.flows.all().into_iter().filter(|flow| flow.is_on(link));
+    let deadline = Instant::now() + LEAVING;
+    while is_on_it().next().is_some() && Instant::now() < deadline {
+        tokio::time::sleep(PAUSE).await;
+    }
+    for flow in is_on_it() {
+        tracing::debug!(flow = flow.id, "reset: it has no other link");
+        flow.stream.reset();
+    }
+}
+
+/// Takes in what the uplinks have now, and repairs the set-up.
+async fn look_at_uplinks(server: &Server, uplinks: &mut Uplinks, change: Option<Change>) {
+    let links = server.links();
+    let list: Vec<Uplink> = links.iter().map(|link| uplink(&link.via())).collect();
+    // The rules are asked for when they changed: that costs a program's start.
+    let look = move || {
+        let rules = (change == Some(Change::Rules)).then(|| listing(uplinks::TABLE));
+        Host::read().map(|host| (host, rules))
+    };
+    let Ok(Ok((host, rules))) = tokio::task::spawn_blocking(look).await else { return };
+    if let Err(error) = uplinks.keep(&host, rules) {
+        tracing::warn!(%error, "the set-up can't be repaired");
+    }
+    for (link, one) in links.iter().zip(list) {
+        let (old, reach) = (link.known().reach, inspect(&one, &host));
+        match uplinks.update(link.index, reach, &host) {
+            Ok(false) => continue,
+            Ok(true) => {}
+            Err(error) => {
+                tracing::warn!(link = link.name, %error, "no route for the link");
+                link.learn(|known| known.reach = Reach::default());
+                server.on_link_change(link);
+                continue;
+            }
+        }
+        link.learn(|known| {
+            known.reach = reach;
+            // What was known of the link is of another network.
+            (known.alive, known.seen, known.rtt, known.path_mtu) = (true, false, None, None);
+        });
+        server.apply_mtus();
+        if old.any() && reach.any() && old.address != reach.address {
+            server.on_address_change(link);
+        } else {
+            server.on_link_change(link);
+        }
+    }
+}
