@@ -30,8 +30,9 @@ pub(crate) struct Options {
     json: bool,
 }
 
+/// Names come from clients.
 fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), String::from)
+    value.as_str().map_or_else(|| value.to_string(), ropewalk_gateway::log::escape)
 }
 
 /// Rounded down, in decimal units, as the status page and quotas have them.

@@ -10,6 +10,7 @@ mod confine;
 pub mod convert;
 mod daemon;
 pub mod gateway;
+mod guesses;
 pub mod log;
 pub mod metrics;
 pub mod page;

@@ -125,8 +125,11 @@ pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 /// Answers `/metrics` with what `text` gives, until the future is dropped.
 pub async fn serve(listener: TcpListener, text: impl Fn() -> String + Send + Sync + 'static) {
     const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
-    serving::serve(listener, move |request| {
+    serving::serve(listener, move |request, _| {
         let (status, body) = match (request.method(), request.uri().path()) {
+            _ if !serving::is_for_this_host(&request) => {
+                (StatusCode::FORBIDDEN, "not for this name\n".into())
+            }
             (&Method::GET, "/metrics") => (StatusCode::OK, text()),
             (_, "/metrics") => (StatusCode::METHOD_NOT_ALLOWED, String::new()),
             _ => (StatusCode::NOT_FOUND, "there is only /metrics\n".into()),

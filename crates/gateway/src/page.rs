@@ -1,22 +1,20 @@
 //! The status page: HTTP on a loopback address, or elsewhere for whoever has the token.
 //!
-//! On loopback without a token the `Host` of a request has to be an address or `localhost`: else a page of the Internet could
-//! have its name point here and read what it says (DNS rebinding).
+//! On loopback without a token the `Host` of a request has to be an address or `localhost`. Wrong tokens cost time.
 
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hyper::body::Incoming;
-use hyper::header::{
-    CACHE_CONTROL, HOST, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
-};
+use hyper::header::{CACHE_CONTROL, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
 use hyper::{Method, Request, StatusCode};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 
+use crate::guesses::Guesses;
 use crate::serving::{self, Answer, answer};
 
 /// Fewest characters of a token.
@@ -66,25 +64,14 @@ impl Page {
     }
 
     /// Whether a request may be answered.
-    fn admits(&self, host: Option<&str>, query: &str) -> bool {
-        match &self.token {
-            Some(token) => {
-                let given = query.split('&').find_map(|pair| pair.strip_prefix("token=")).unwrap_or_default();
-                // How long it takes doesn't depend on how much of it is right.
-                Sha256::digest(given) == Sha256::digest(token)
-            }
-            None => host.is_some_and(is_this_host),
-        }
+    async fn admits<T>(&self, request: &Request<T>, client: SocketAddr, guesses: &Guesses) -> bool {
+        let Some(token) = &self.token else { return serving::is_for_this_host(request) };
+        let query = request.uri().query().unwrap_or_default();
+        let Some(given) = query.split('&').find_map(|pair| pair.strip_prefix("token=")) else { return false };
+        // How long it takes doesn't depend on how much of it is right.
+        let is_right = || Sha256::digest(given) == Sha256::digest(token);
+        guesses.check(client, "the page's token", is_right).await
     }
-}
-
-/// Whether a `Host` can't be a name that somebody else chose.
-fn is_this_host(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    name == "localhost" || name.parse::<IpAddr>().is_ok()
 }
 
 /// Serves the page, with what `snapshot` gives, until the future is dropped.
@@ -95,29 +82,32 @@ pub async fn serve<F: Future<Output = Value> + Send + 'static>(
 ) {
     let (page, snapshot) = (Arc::new(page), Arc::new(snapshot));
     let text = Arc::new(ropewalk_page::live_page("Status"));
-    serving::serve(listener, move |request| {
-        respond(Arc::clone(&page), Arc::clone(&snapshot), Arc::clone(&text), request)
+    let guesses = Arc::new(Guesses::default());
+    serving::serve(listener, move |request, client| {
+        let (page, guesses) = (Arc::clone(&page), Arc::clone(&guesses));
+        let (snapshot, text) = (Arc::clone(&snapshot), Arc::clone(&text));
+        async move {
+            let is_admitted = page.admits(&request, client, &guesses).await;
+            respond(page.token.is_some(), is_admitted, &*snapshot, &text, request).await
+        }
     })
     .await;
 }
 
 async fn respond<F: Future<Output = Value>>(
-    page: Arc<Page>,
-    snapshot: Arc<impl Fn() -> F>,
-    text: Arc<String>,
+    needs_token: bool,
+    is_admitted: bool,
+    snapshot: &impl Fn() -> F,
+    text: &str,
     request: Request<Incoming>,
 ) -> Answer {
     const PLAIN: &str = "text/plain; charset=utf-8";
-    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
-    let mut answer = if !page.admits(host, request.uri().query().unwrap_or_default()) {
-        let reason =
-            if page.token.is_some() { "a token is needed: ?token=...\n" } else { "not for this name\n" };
+    let mut answer = if !is_admitted {
+        let reason = if needs_token { "a token is needed: ?token=...\n" } else { "not for this name\n" };
         answer(StatusCode::FORBIDDEN, PLAIN, reason)
     } else {
         match (request.method(), request.uri().path()) {
-            (&Method::GET, "/") => {
-                answer(StatusCode::OK, "text/html; charset=utf-8", text.as_str().to_owned())
-            }
+            (&Method::GET, "/") => answer(StatusCode::OK, "text/html; charset=utf-8", text.to_owned()),
             (&Method::GET, "/state") => {
                 answer(StatusCode::OK, "application/json", snapshot().await.to_string())
             }
@@ -139,28 +129,38 @@ async fn respond<F: Future<Output = Value>>(
 
 #[cfg(test)]
 mod tests {
+    use hyper::Request;
+
     use super::Page;
+    use crate::guesses::Guesses;
 
     fn page(address: &str, token: Option<&str>) -> Page {
         Page { address: address.parse().unwrap(), token: token.map(String::from) }
     }
 
-    #[test]
-    fn nobody_else_reads_it() {
+    #[tokio::test]
+    async fn nobody_else_reads_it() {
         let token = "0123456789abcdef";
         assert_eq!(page("127.0.0.1:80", None).check(), Ok(()));
         assert!(page("192.0.2.1:80", None).check().unwrap_err().to_string().contains("needs a token"));
         assert!(page("[::]:80", Some("short")).check().unwrap_err().to_string().contains("16 at least"));
         assert_eq!(page("0.0.0.0:80", Some(token)).check(), Ok(()));
+        let guesses = Guesses::default();
+        let ask = async |page: &Page, client: &str, host: &str, query: &str| {
+            let request = Request::get(format!("/{query}")).header("host", host).body(()).unwrap();
+            page.admits(&request, client.parse().unwrap(), &guesses).await
+        };
         let local = page("127.0.0.1:80", None);
-        for host in ["127.0.0.1:80", "localhost:80", "localhost", "[::1]:80", "192.0.2.1"] {
-            assert!(local.admits(Some(host), ""), "{host}");
+        assert!(ask(&local, "127.0.0.1:5", "[::1]:80", "").await);
+        assert!(!ask(&local, "127.0.0.1:5", "[::1].evil.example", "").await);
+        let (open, right) = (page("0.0.0.0:80", Some(token)), format!("?a=b&token={token}"));
+        assert!(ask(&open, "192.0.2.1:5", "van.example", &right).await);
+        assert!(!ask(&open, "192.0.2.1:5", "127.0.0.1", "").await);
+        let begin = tokio::time::Instant::now();
+        for at in 0..5 {
+            assert!(!ask(&open, "192.0.2.1:5", "127.0.0.1", &format!("?token={token}{at}")).await);
         }
-        for host in [Some("evil.example:80"), Some("127.0.0.1.evil.example"), Some(""), None] {
-            assert!(!local.admits(host, ""), "{host:?}");
-        }
-        let open = page("0.0.0.0:80", Some(token));
-        assert!(open.admits(Some("van.example"), &format!("a=b&token={token}")));
-        assert!(!open.admits(Some("127.0.0.1"), "") && !open.admits(None, &format!("token={token}0")));
+        assert!(begin.elapsed() > std::time::Duration::from_millis(700), "{:?}", begin.elapsed());
+        assert!(ask(&open, "192.0.2.2:5", "van.example", &right).await, "others aren't concerned");
     }
 }

@@ -23,6 +23,8 @@ const IFF_TUN: libc::c_short = 0x0001;
 const IFF_NO_PI: libc::c_short = 0x1000;
 const IFF_MULTI_QUEUE: libc::c_short = 0x0100;
 const IFF_VNET_HDR: libc::c_short = 0x4000;
+/// The device must be new (bit 15).
+const IFF_TUN_EXCL: libc::c_short = libc::c_short::MIN;
 const TUN_F_CSUM: libc::c_ulong = 0x01;
 const TUN_F_TSO4: libc::c_ulong = 0x02;
 const TUN_F_TSO6: libc::c_ulong = 0x04;
@@ -95,7 +97,7 @@ impl Tun {
     /// # Errors
     /// If /dev/net/tun can't be opened or the name is taken or too long (15 bytes at most).
     pub fn create(name: &str, offload: Offload) -> io::Result<Tun> {
-        Tun::open(name, offload, 0)
+        Tun::open(name, offload, IFF_TUN_EXCL)
     }
 
     /// As [`create`](Self::create), with `count` queues, so that several threads can serve the device. The kernel spreads
@@ -108,7 +110,10 @@ impl Tun {
         if count <= 1 {
             return Ok(vec![Tun::create(name, offload)?]);
         }
-        (0..count).map(|_| Tun::open(name, offload, IFF_MULTI_QUEUE)).collect()
+        // Without the flag the first would be one more queue of another process's device.
+        let first = Tun::open(name, offload, IFF_MULTI_QUEUE | IFF_TUN_EXCL);
+        let more = (1..count).map(|_| Tun::open(name, offload, IFF_MULTI_QUEUE));
+        std::iter::once(first).chain(more).collect()
     }
 
     fn open(name: &str, offload: Offload, flags: libc::c_short) -> io::Result<Tun> {

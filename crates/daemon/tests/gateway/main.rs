@@ -4,6 +4,7 @@
 mod control;
 mod convert;
 mod forwarding;
+mod life;
 mod middlebox;
 mod network;
 mod operation;

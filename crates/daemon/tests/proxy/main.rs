@@ -9,6 +9,7 @@ mod operation;
 mod programs;
 mod ready;
 mod stage;
+mod strangers;
 
 use stage::{PROXY, SERVER, Stage};
 

@@ -231,7 +231,11 @@ fn status_metrics_and_page_tell_of_links_connections_and_why() {
     assert!(page.starts_with("<!doctype html>") && page.ends_with("200"), "{page}");
     assert!(get("http://127.0.0.1:9466/state", &[]).starts_with("{\"age_s\""));
     // A name that somebody has point here.
-    assert!(get("http://127.0.0.1:9466/state", &["-H", "Host: evil.example"]).ends_with("403"));
+    for page in ["http://127.0.0.1:9466/state", "http://127.0.0.1:9465/metrics"] {
+        for name in ["Host: evil.example", "Host: [::1].evil.example"] {
+            assert!(get(page, &["-H", name]).ends_with("403"), "{page} for {name}");
+        }
+    }
     download.read_until(|_| false);
     assert!(download.received == data && proxy.terminate().success(), "{}", stage.log());
     assert!(!std::path::Path::new(socket).exists());

@@ -36,10 +36,12 @@ const DRAIN: Field = key("drain", Kind::Time, "How long connections may go on af
 const METRICS: Field = key("metrics", Kind::Socket, "Address and port for Prometheus, on loopback").restart();
 const PAGE: Field =
     key("page", Kind::Socket, "Address and port of the status page: `127.0.0.1:9466`").restart();
-const PAGE_TOKEN: Field =
-    key("page-token", Kind::Text, "What `?token=` of its address has to be; needed beyond loopback")
-        .only_in_files()
-        .restart();
+const PAGE_TOKEN: Field = key(
+    "page-token",
+    Kind::File,
+    "A file with what `?token=` of its address has to be, mode 0600 (`ropewalkd keys cookie`); needed beyond loopback",
+)
+.restart();
 
 const GATEWAY: Shape = Shape {
     name: "gateway",
@@ -227,13 +229,32 @@ fn status(reader: &mut Reader, table: &Table<'_>, program: &str) -> Location {
 fn page(reader: &mut Reader, table: &Table<'_>) -> Option<Page> {
     let value = table.get("page")?;
     let address = socket(reader, value)?;
-    let token = table.get("page-token").and_then(|value| reader.text(value)).map(String::from);
+    let token = match table.get("page-token") {
+        None => None,
+        Some(value) => Some(token(reader, value)?),
+    };
     let page = Page { address, token };
     if let Err(error) = page.check() {
-        let help = format!("page-token = \"...\", {} characters at least", crate::page::SHORTEST_TOKEN);
+        let help = "`ropewalkd keys cookie page-token` makes a file for `page-token`";
         reader.wrong(value.span(), error.to_string(), "here", help);
     }
     Some(page)
+}
+
+/// The status page's token, from a file that others can't read.
+fn token(reader: &mut Reader, value: &Value<'_>) -> Option<String> {
+    let folder = reader.folder.clone();
+    let path = folder.join(reader.text(value)?);
+    let found = crate::secret::read(&path, 4096).map(|text| text.trim().to_string());
+    let wrong = |error| match error {
+        crate::secret::ReadError::Unreadable(error) => format!("can't read the page's token: {error}"),
+        crate::secret::ReadError::Exposed(mode) => {
+            format!(
+                "others can read the page's token (mode {mode:o}): `chmod 600` it, and make a new one if somebody has"
+            )
+        }
+    };
+    found.map_err(|error| reader.wrong(value.span(), wrong(error), "this file", "")).ok()
 }
 
 /// Where metrics are told.
@@ -310,12 +331,19 @@ mod tests {
     #[test]
     fn every_key_is_heard() {
         let text = "[gateway]\ncores = 2\ndrain = '5 s'\nconnections = 7\nhalf-open = 8\nmemory = '2 MiB'\n\
-            status = '/run/x'\nmetrics = '127.0.0.1:9464'\npage = '127.0.0.1:1'\npage-token = '0123456789abcdef'\n[[listener]]\nname = 'web'\nlisten = '192.0.2.1:443'\n\
+            status = '/run/x'\nmetrics = '127.0.0.1:9464'\npage = '127.0.0.1:1'\npage-token = 'TOKEN'\n[[listener]]\nname = 'web'\nlisten = '192.0.2.1:443'\n\
             to = '127.0.0.1:8443'\naddresses = ['198.51.100.1']\nannounce = false\nscheduler = 'ecf(beta=0.5)'\n\
             congestion = 'olia'\nmultipath = false\nchecksum = true\nsend-buffer = '8 KiB'\nreceive-buffer = '1 MiB'\n\
             subflows = 3\nconnections = 5\nbacklog = 6\nconnect-timeout = '2 s'\nretries = 1\n\
             keep-alive = '6 s'\nuser-timeout = '9 s'\nproxy-protocol = 'v2'\n";
-        let settings = read(text).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        crate::secret::write(&folder.path().join("TOKEN"), b"0123456789abcdef\n", 0o600).unwrap();
+        let source = Source::new("g.toml", text);
+        let settings = parse(&source, folder.path(), &Registries::builtin()).unwrap();
+        let public = folder.path().join("TOKEN");
+        std::fs::set_permissions(&public, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+        let error = parse(&source, folder.path(), &Registries::builtin()).unwrap_err().to_string();
+        assert!(error.contains("others can read the page's token (mode 644)"), "{error}");
         assert_eq!((settings.cores, settings.drain, settings.memory), (2, Duration::from_secs(5), 2 << 20));
         assert_eq!((settings.endpoint.max_connections, settings.endpoint.backlog), (7, 8));
         assert_eq!(

@@ -18,6 +18,7 @@ use super::{ForwardedConnection, Listener, Service, State};
 use crate::carry::{ByteCounters, Lost, carry, carry_encrypted};
 use crate::convert::Converter;
 use crate::convert::server::{ErrorBudget, Granted, HANDSHAKE, Refusal};
+use crate::log;
 use crate::setup::gateway::Plan;
 use crate::tls::Secure;
 use crate::udp::{self, relay::Carried};
@@ -158,8 +159,11 @@ async fn forward(state: &Arc<State>, listener: &Listener, stream: MptcpStream, t
         Ok(backend) => relay(state, flow, None, backend).await,
         Err(error) => {
             state.counters.unreachable.fetch_add(1, Ordering::Relaxed);
-            let name = &listener.name;
-            tracing::warn!(target: "ropewalk::gateway", listener = name, %peer, %to, %error, "the server can't be reached");
+            log::note(
+                "the server can't be reached",
+                peer,
+                format_args!("listener {}, {to}: {error}", listener.name),
+            );
             flow.stream.reset();
         }
     }
@@ -229,7 +233,7 @@ async fn convert(
                 _ => &state.counters.denied,
             };
             counter.fetch_add(1, Ordering::Relaxed);
-            tracing::info!(target: "ropewalk::gateway", listener = listener.name, %peer, reason = %refusal, "denied");
+            log::note("denied", peer, format_args!("listener {}: {refusal}", listener.name));
         }
     }
 }

@@ -16,6 +16,7 @@ use std::time::Duration;
 use ropewalk_settings::diagnostic::InputError;
 use ropewalk_tokio::{ConnectionConfig, EndpointConfig, MptcpStream, Network};
 use tokio::signal::unix::Signal;
+use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -287,16 +288,22 @@ pub fn run(settings: &Settings, reload: Option<Reload<'_>>) -> io::Result<()> {
     runtime.block_on(async {
         // Before anything is set up: a signal is to end it in good order.
         let mut signals = (End::new()?, daemon::hang_up()?);
-        let (installed, paths) = plan.apply()?;
+        // What another program undoes while it is set up is noticed, too.
+        let changes = settled_changes();
+        let (installed, paths) = tokio::select! {
+            applied = plan.apply() => applied?,
+            // It waited for an earlier one: nothing is set up.
+            () = signals.0.wait() => return Ok(()),
+        };
         let builder = paths.into_iter().fold(Network::builder(), |builder, path| builder.path(path));
         let network = builder.endpoint(settings.endpoint.clone()).build()?;
-        serve(settings, installed, network, &mut signals, reload).await
+        serve(settings, (installed, changes), network, &mut signals, reload).await
     })
 }
 
 async fn serve(
     settings: &Settings,
-    installed: Installed,
+    (installed, mut changes): (Installed, Receiver<Option<Change>>),
     network: Network,
     (end, hung_up): &mut (End, Signal),
     reload: Option<Reload<'_>>,
@@ -305,6 +312,7 @@ async fn serve(
     let mut listeners = Listeners { installed, running: Vec::new() };
     let mut helpers = JoinSet::new();
     helpers.spawn(memory::watch(Arc::clone(&state), settings.memory));
+    helpers.spawn(crate::log::tell_noted());
     if let Some(socket) = settings.status.bind()? {
         let state = Arc::clone(&state);
         helpers.spawn(socket.serve(move |word| snapshot(Arc::clone(&state), ropewalk_status::before(&word))));
@@ -325,12 +333,15 @@ async fn serve(
     daemon::ready();
     let mut release = tokio::time::interval(RELEASE);
     let mut drain_limit = settings.drain;
-    let mut changes = settled_changes();
+    let mut gone = None;
     loop {
         tokio::select! {
             () = end.wait() => break,
             Some(change) = changes.recv() => {
-                listeners.keep(&state, change).await;
+                if let Err(error) = listeners.keep(&state, change).await {
+                    gone = Some(error);
+                    break;
+                }
                 continue;
             }
             _ = release.tick() => {
@@ -367,11 +378,14 @@ async fn serve(
     daemon::stopping();
     state.draining.store(true, Ordering::Relaxed);
     listeners.stop().await;
-    let left = state.flows().len();
-    tracing::info!(target: "ropewalk::gateway", connections = left, limit = ?drain_limit, "draining");
-    tokio::select! {
-        () = drain(&state, drain_limit) => {}
-        () = end.wait() => {}
+    if gone.is_none() {
+        listeners.installed.mark_draining();
+        let left = state.flows().len();
+        tracing::info!(target: "ropewalk::gateway", connections = left, limit = ?drain_limit, "draining");
+        tokio::select! {
+            () = drain(&state, drain_limit) => {}
+            () = end.wait() => {}
+        }
     }
     helpers.shutdown().await;
     let left = state.flows();
@@ -379,7 +393,7 @@ async fn serve(
         tracing::warn!(target: "ropewalk::gateway", connections = left.len(), "reset");
         left.iter().for_each(|(_, flow)| flow.stream.reset());
     }
-    Ok(())
+    gone.map_or(Ok(()), Err)
 }
 
 /// The listeners that run.
@@ -441,20 +455,22 @@ impl Listeners {
         state.plan.lock().unwrap_or_else(PoisonError::into_inner).clone_from(self.installed.plan());
     }
 
-    /// Follows the host's network, and repairs the set-up.
-    async fn keep(&mut self, state: &State, change: Option<Change>) {
+    /// Follows the host's network, and repairs the set-up. An error means that it can't be repaired.
+    async fn keep(&mut self, state: &State, change: Option<Change>) -> io::Result<()> {
         // The rules are asked for when they changed: that costs a program's start.
         let look = move || {
             let rules = (change == Some(Change::Rules)).then(|| listing(TABLE));
             Host::read().map(|host| (host, rules))
         };
-        let Ok(Ok((host, rules))) = tokio::task::spawn_blocking(look).await else { return };
+        let Ok(Ok((host, rules))) = tokio::task::spawn_blocking(look).await else { return Ok(()) };
+        self.installed.check(&host)?;
         match self.installed.keep(&host, rules) {
             Ok(()) => self.tell(state),
             Err(error) => {
                 tracing::warn!(target: "ropewalk::gateway", %error, "the set-up can't follow the host's network");
             }
         }
+        Ok(())
     }
 
     /// Gives ports back to the kernel that listeners left, once their connections have ended.

@@ -5,7 +5,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ropewalk_os::tun::Tun;
+use ropewalk_tokio::Offload;
 use tokio::signal::unix::Signal;
+use tokio::sync::mpsc::Receiver;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
@@ -15,8 +18,8 @@ use super::reach::{Reach, Uplink, inspect};
 use super::serve::Server;
 use super::uplinks::{self, MOST_LINKS, Uplinks};
 use super::via::Via;
-use super::{Reload, account, path, tun, uplink, watch};
-use crate::setup::{Change, Host, listing, settled_changes};
+use super::{Reload, account, path, uplink, watch};
+use crate::setup::{Change, Host, listing};
 
 /// How long connections may take to leave a link that is taken away.
 const LEAVING: Duration = Duration::from_secs(1);
@@ -45,18 +48,18 @@ impl Watches {
     }
 }
 
-/// Follows the uplinks' addresses and routes, and the configuration, and watches the links.
+/// Follows the uplinks' addresses and routes, and the configuration, and watches the links, until what is set up can't be repaired.
 pub(super) async fn follow(
     server: &Arc<Server>,
     uplinks: &mut Uplinks,
+    mut changes: Receiver<Option<Change>>,
     hung_up: &mut Signal,
     reload: Option<Reload<'_>>,
-) {
+) -> io::Error {
     let mut watches = Watches::default();
     for link in server.links().iter() {
         watches.start(server, link);
     }
-    let mut changes = settled_changes();
     watches.tasks.spawn(account::account(Arc::clone(server)));
     loop {
         let change = tokio::select! {
@@ -69,7 +72,9 @@ pub(super) async fn follow(
                 None
             }
         };
-        look_at_uplinks(server, uplinks, change).await;
+        if let Err(error) = look_at_uplinks(server, uplinks, change).await {
+            return error;
+        }
     }
 }
 
@@ -165,8 +170,12 @@ async fn leave(server: &Server, link: &Arc<Link>) {
     }
 }
 
-/// Takes in what the uplinks have now, and repairs the set-up.
-async fn look_at_uplinks(server: &Server, uplinks: &mut Uplinks, change: Option<Change>) {
+fn tun(index: usize) -> io::Result<Tun> {
+    Tun::create(&uplinks::device(index), Offload::Segmentation)
+}
+
+/// Takes in what the uplinks have now, and repairs the set-up. An error means that it can't be repaired.
+async fn look_at_uplinks(server: &Server, uplinks: &mut Uplinks, change: Option<Change>) -> io::Result<()> {
     let links = server.links();
     let list: Vec<Uplink> = links.iter().map(|link| uplink(&link.via())).collect();
     // The rules are asked for when they changed: that costs a program's start.
@@ -174,7 +183,8 @@ async fn look_at_uplinks(server: &Server, uplinks: &mut Uplinks, change: Option<
         let rules = (change == Some(Change::Rules)).then(|| listing(uplinks::TABLE));
         Host::read().map(|host| (host, rules))
     };
-    let Ok(Ok((host, rules))) = tokio::task::spawn_blocking(look).await else { return };
+    let Ok(Ok((host, rules))) = tokio::task::spawn_blocking(look).await else { return Ok(()) };
+    uplinks.check(&host)?;
     if let Err(error) = uplinks.keep(&host, rules) {
         tracing::warn!(%error, "the set-up can't be repaired");
     }
@@ -202,4 +212,5 @@ async fn look_at_uplinks(server: &Server, uplinks: &mut Uplinks, change: Option<
             server.on_link_change(link);
         }
     }
+    Ok(())
 }

@@ -14,7 +14,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
 use super::client::{Client, HANDSHAKE};
-use super::config::Access;
 use super::serve::Server;
 use crate::target::Target;
 
@@ -26,19 +25,13 @@ fn answer(status: StatusCode, text: impl Into<String>) -> Answer {
     answer
 }
 
-/// Whether a request has a name and password that are known (RFC 7617).
-fn is_authorised(access: &Access, header: Option<&HeaderValue>) -> bool {
-    if access.users.is_empty() {
-        return true;
-    }
-    let credentials = || -> Option<(String, String)> {
-        let (scheme, encoded) = header?.to_str().ok()?.split_once(' ')?;
-        let decoded = base64::engine::general_purpose::STANDARD.decode(encoded.trim()).ok()?;
-        let text = String::from_utf8(decoded).ok()?;
-        let (name, password) = text.split_once(':')?;
-        scheme.eq_ignore_ascii_case("basic").then(|| (name.to_string(), password.to_string()))
-    };
-    credentials().is_some_and(|(name, password)| access.knows(&name, &password))
+/// The name and the password that a request has (RFC 7617).
+fn credentials(header: Option<&HeaderValue>) -> Option<(String, String)> {
+    let (scheme, encoded) = header?.to_str().ok()?.split_once(' ')?;
+    let decoded = base64::engine::general_purpose::STANDARD.decode(encoded.trim()).ok()?;
+    let text = String::from_utf8(decoded).ok()?;
+    let (name, password) = text.split_once(':')?;
+    scheme.eq_ignore_ascii_case("basic").then(|| (name.to_string(), password.to_string()))
 }
 
 fn status(error: &io::Error) -> StatusCode {
@@ -55,7 +48,8 @@ async fn respond(
     peer: Client,
     request: Request<hyper::body::Incoming>,
 ) -> Result<Answer, Infallible> {
-    if !is_authorised(&server.config().access, request.headers().get(PROXY_AUTHORIZATION)) {
+    let given = credentials(request.headers().get(PROXY_AUTHORIZATION));
+    if !server.knows(peer, given.as_ref().map(|(name, password)| (name.as_str(), password.as_str()))).await {
         let mut refusal =
             answer(StatusCode::PROXY_AUTHENTICATION_REQUIRED, "a name and a password are needed");
         let challenge = HeaderValue::from_static("Basic realm=\"ropewalk proxy\"");
@@ -103,18 +97,17 @@ pub(super) async fn serve(server: Arc<Server>, client: TcpStream, peer: Client) 
 
 #[cfg(test)]
 mod tests {
-    use super::is_authorised;
-    use crate::proxy::config::Access;
+    use super::credentials;
 
     #[test]
-    fn a_request_needs_a_password_where_there_are_any() {
-        let access = Access { users: vec![("van".into(), "a:b".into())], allow: Vec::new() };
+    fn a_request_has_a_name_and_a_password_or_none() {
         let header = |text: &'static str| text.parse().unwrap();
-        assert!(is_authorised(&access, Some(&header("Basic dmFuOmE6Yg=="))));
-        assert!(is_authorised(&access, Some(&header("basic dmFuOmE6Yg=="))));
-        for wrong in ["Basic dmFuOmE6Yw==", "Bearer dmFuOmE6Yg==", "Basic %", "Basic", "Basic dmFu"] {
-            assert!(!is_authorised(&access, Some(&header(wrong))), "{wrong}");
+        let expected = Some(("van".to_string(), "a:b".to_string()));
+        assert_eq!(credentials(Some(&header("Basic dmFuOmE6Yg=="))), expected);
+        assert_eq!(credentials(Some(&header("basic dmFuOmE6Yg=="))), expected);
+        for wrong in ["Bearer dmFuOmE6Yg==", "Basic %", "Basic", "Basic dmFu"] {
+            assert_eq!(credentials(Some(&header(wrong))), None, "{wrong}");
         }
-        assert!(!is_authorised(&access, None) && is_authorised(&Access::default(), None));
+        assert_eq!(credentials(None), None);
     }
 }

@@ -9,6 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::client::{Client, HANDSHAKE};
 use super::serve::Server;
 use super::{http, socks};
+use crate::log;
 
 /// What a SOCKS5 request begins with (RFC 1928 3).
 const SOCKS5: u8 = 5;
@@ -20,13 +21,13 @@ pub(super) async fn accept(server: Arc<Server>, listener: TcpListener) {
             Ok(accepted) => accepted,
             Err(error) => {
                 // Out of descriptors or memory: it passes.
-                tracing::warn!(%error, "accepting a client");
+                log::note("a client can't be accepted", "", error);
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
         if !server.config().access.admits(peer.ip()) {
-            tracing::warn!(client = %peer, "refused: from no allowed network");
+            log::note("refused: from no allowed network", peer, "");
             continue;
         }
         // Beyond the limit the next client waits here, and the others in the kernel's backlog.

@@ -44,9 +44,10 @@ use std::sync::atomic::Ordering;
 
 use ropewalk_os::tun::Tun;
 use ropewalk_settings::diagnostic::InputError;
-use ropewalk_tokio::{Network, Offload, Path, TunDevice};
+use ropewalk_tokio::{Network, Path, TunDevice};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::signal::unix::Signal;
+use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -58,7 +59,7 @@ use self::usage::QuotaUsage;
 use crate::confine::{confine, folder_of};
 use crate::daemon::{self, End};
 use crate::page::Page;
-use crate::setup::{Host, Preview};
+use crate::setup::{Change, Host, Preview, claim, settled_changes};
 use crate::status;
 
 pub use ipnet::IpNet;
@@ -85,6 +86,11 @@ fn plan(config: &Config, host: &Host) -> (Uplinks, Vec<Reach>) {
         names: config.names_over_links,
     };
     (Uplinks::new(list, v6, taken), reach)
+}
+
+/// How the uplinks reach the rest of the world now.
+pub fn reaches(config: &Config, host: &Host) -> Vec<Reach> {
+    plan(config, host).1
 }
 
 /// What a proxy would do, and how it would undo it.
@@ -128,6 +134,7 @@ pub struct Proxy {
     names: Vec<UdpSocket>,
     tells: Tells,
     uplinks: Uplinks,
+    changes: Receiver<Option<Change>>,
 }
 
 /// Where it is told what the proxy does.
@@ -186,17 +193,25 @@ impl Proxy {
     pub async fn start(config: Config) -> io::Result<Proxy> {
         config.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let start = Instant::now();
+        let devices = (0..config.via.len()).map(uplinks::device);
+        let names: Vec<String> = std::iter::once(uplinks::CLAIM.to_string()).chain(devices).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        // What another program undoes while it is set up is noticed, too.
+        let changes = settled_changes();
+        let (tuns, claim) = claim::take("proxy", &names, 1).await?;
+        // Only now the host, and what quotas have left, are as this proxy finds them.
+        Uplinks::clean();
         let usage = if config.has_quota() { Some(QuotaUsage::open(&config.usage)?) } else { None };
         let host = Host::read()?;
         let (mut uplinks, reach) = plan(&config, &host);
         let mut builder = Network::builder();
         let mut links = Vec::new();
-        for (index, via) in config.via.iter().enumerate() {
+        for ((index, via), tun) in config.via.iter().enumerate().zip(tuns.into_iter().flatten().skip(1)) {
             let link = Arc::new(Link::new(index, via.clone(), start, config.captive_check.is_some()));
-            builder = builder.path(path(&link, tun(index)?, uplinks.has_v6()));
+            builder = builder.path(path(&link, tun, uplinks.has_v6()));
             links.push(link);
         }
-        uplinks.apply()?;
+        uplinks.apply(claim)?;
         for (link, reach) in links.iter().zip(reach) {
             uplinks.update(link.index, reach, &host)?;
             link.learn(|known| known.reach = reach);
@@ -212,7 +227,7 @@ impl Proxy {
         let tells = Tells::open(&config).await?;
         let server = Server::new(config, network, links, usage, start);
         server.apply_mtus();
-        Ok(Proxy { server: Arc::new(server), listener, transparent, names, tells, uplinks })
+        Ok(Proxy { server: Arc::new(server), listener, transparent, names, tells, uplinks, changes })
     }
 
     /// Where clients connect.
@@ -229,12 +244,13 @@ impl Proxy {
     }
 
     /// Serves clients until SIGTERM or SIGINT, lets their connections end, and removes the set-up. SIGHUP has the configuration
-    /// read again.
-    async fn run(self, end: &mut End, hung_up: &mut Signal, reload: Option<Reload<'_>>) {
-        let Proxy { server, listener, transparent, names, tells, mut uplinks } = self;
+    /// read again. An error says why it can't go on.
+    async fn run(self, end: &mut End, hung_up: &mut Signal, reload: Option<Reload<'_>>) -> io::Result<()> {
+        let Proxy { server, listener, transparent, names, tells, mut uplinks, changes } = self;
         let mut helpers = JoinSet::new();
         helpers.spawn(daemon::feed_watchdog());
         helpers.spawn(refill::refill(Arc::clone(&server)));
+        helpers.spawn(crate::log::tell_noted());
         tells.serve(&server, &mut helpers);
         for socket in names {
             helpers.spawn(names::answer(Arc::clone(&server), socket));
@@ -245,28 +261,34 @@ impl Proxy {
         }
         accepting.spawn(inbound::accept(Arc::clone(&server), listener));
         daemon::ready();
-        {
-            let mut following = pin!(follow::follow(&server, &mut uplinks, hung_up, reload));
-            tokio::select! {
-                () = &mut following => {}
-                () = end.wait() => {}
-            }
+        let gone = {
+            let mut following = pin!(follow::follow(&server, &mut uplinks, changes, hung_up, reload));
+            let gone = tokio::select! {
+                error = &mut following => Some(error),
+                () = end.wait() => None,
+            };
             daemon::stopping();
             server.draining.store(true, Ordering::Relaxed);
             accepting.shutdown().await;
-            let limit = server.config().drain;
-            tracing::info!(connections = server.flows.all().len(), ?limit, "draining");
-            // Links are followed meanwhile; whoever asks twice isn't kept waiting.
-            tokio::select! {
-                () = &mut following => {}
-                () = server.drain(limit) => {}
-                () = end.wait() => {}
+            if gone.is_some() {
+                gone
+            } else {
+                claim::mark_draining(uplinks::CLAIM);
+                let limit = server.config().drain;
+                tracing::info!(connections = server.flows.all().len(), ?limit, "draining");
+                // Links are followed meanwhile; whoever asks twice isn't kept waiting.
+                tokio::select! {
+                    error = &mut following => Some(error),
+                    () = server.drain(limit) => None,
+                    () = end.wait() => None,
+                }
             }
-            server.end_flows().await;
-            helpers.shutdown().await;
-        }
+        };
+        server.end_flows().await;
+        helpers.shutdown().await;
         account::save(&server);
         uplinks.remove();
+        gone.map_or(Ok(()), Err)
     }
 }
 
@@ -292,30 +314,18 @@ pub fn run_until_stopped(config: Config, reload: Option<Reload<'_>>) -> io::Resu
     runtime.block_on(async {
         // Before anything is set up: a signal is to end it in good order.
         let (mut end, mut hung_up) = (End::new()?, daemon::hang_up()?);
-        let proxy = Proxy::start(config).await?;
+        let proxy = tokio::select! {
+            started = Proxy::start(config) => started?,
+            // It waited for an earlier one: nothing is set up.
+            () = end.wait() => return Ok(()),
+        };
         let links = proxy.server.links();
         let names: Vec<_> = links.iter().map(|link| link.name.as_str()).collect();
         tracing::info!(address = %proxy.local_addr()?, uplinks = names.join(" "), "listening");
         for link in links.iter().filter(|link| !link.known().reach.any()) {
             tracing::warn!(link = link.name, "it has no address or no default route now: used when it has");
         }
-        proxy.run(&mut end, &mut hung_up, reload).await;
-        Ok(())
-    })
-}
-
-fn tun(index: usize) -> io::Result<Tun> {
-    let name = uplinks::device(index);
-    Tun::create(&name, Offload::Segmentation).map_err(|error| match error.kind() {
-        io::ErrorKind::ResourceBusy => {
-            let message =
-                format!("{name} is in use: another `ropewalkd proxy` runs in this network namespace");
-            io::Error::new(io::ErrorKind::AddrInUse, message)
-        }
-        io::ErrorKind::PermissionDenied => {
-            io::Error::new(error.kind(), format!("{error}; the proxy needs CAP_NET_ADMIN (run it as root)"))
-        }
-        _ => error,
+        proxy.run(&mut end, &mut hung_up, reload).await
     })
 }
 

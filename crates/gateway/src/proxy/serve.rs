@@ -27,6 +27,7 @@ use super::remote::{Gateway, Opened, Wish, until_answered};
 use super::resolvers::Resolvers;
 use super::usage::QuotaUsage;
 use crate::carry::{ByteCounters, Lost, carry, carry_encrypted, reset};
+use crate::guesses::Guesses;
 use crate::target::Target;
 use crate::udp::{associate::Association, relay::Carried};
 
@@ -71,6 +72,8 @@ pub struct Server {
     pub lost: AtomicU64,
     /// When the log last warned that the gateway can't be used.
     warned_of_gateway: Mutex<Option<Instant>>,
+    /// Addresses with wrong passwords.
+    guesses: Guesses,
     pub(super) draining: AtomicBool,
     /// Whether connections are to end.
     pub(super) stopping: watch::Sender<bool>,
@@ -99,6 +102,7 @@ impl Server {
             failed: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             warned_of_gateway: Mutex::default(),
+            guesses: Guesses::default(),
             draining: AtomicBool::new(false),
             stopping: watch::Sender::new(false),
         }
@@ -122,6 +126,19 @@ impl Server {
     /// What it is told now.
     pub fn config(&self) -> Arc<Config> {
         Arc::clone(&self.config.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether a client may use the proxy, by the name and password that it gives. Wrong ones cost time.
+    pub(super) async fn knows(&self, client: Client, given: Option<(&str, &str)>) -> bool {
+        let config = self.config();
+        match given {
+            _ if config.access.users.is_empty() => true,
+            None => false,
+            Some((name, password)) => {
+                let is_right = || config.access.knows(name, password);
+                self.guesses.check(client.address, name, is_right).await
+            }
+        }
     }
 
     /// Follows another configuration, which needs no restart ([`Config::needs_restart`]).

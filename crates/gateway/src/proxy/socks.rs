@@ -36,10 +36,9 @@ fn reply(error: &io::Error) -> ReplyError {
 
 type Request = (Socks5ServerProtocol<TcpStream, states::CommandRead>, Socks5Command, Target);
 
-async fn request(server: &Server, client: TcpStream) -> Result<Request, SocksServerError> {
+async fn request(server: &Server, client: TcpStream, peer: Client) -> Result<Request, SocksServerError> {
     let opened = Socks5ServerProtocol::start(client);
-    let access = &server.config().access.clone();
-    let methods = if access.users.is_empty() {
+    let methods = if server.config().access.users.is_empty() {
         &[StandardAuthentication::NoAuthentication(fast_socks5::server::NoAuthentication)][..]
     } else {
         StandardAuthentication::allow_no_auth(false)
@@ -48,7 +47,7 @@ async fn request(server: &Server, client: TcpStream) -> Result<Request, SocksSer
         StandardAuthenticationStarted::NoAuthentication(auth) => Socks5ServerProtocol::finish_auth(auth),
         StandardAuthenticationStarted::PasswordAuthentication(auth) => {
             let (name, password, auth) = auth.read_username_password().await?;
-            if !access.knows(&name, &password) {
+            if !server.knows(peer, Some((&name, &password))).await {
                 auth.reject().await?;
                 return Err(SocksServerError::AuthenticationRejected);
             }
@@ -96,7 +95,7 @@ async fn associate(
 pub(super) async fn serve(server: &Server, client: TcpStream, peer: Client) -> io::Result<()> {
     let local = client.local_addr()?.ip();
     let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the client didn't complete its SOCKS request");
-    let asked = timeout(HANDSHAKE, request(server, client)).await.map_err(late)?;
+    let asked = timeout(HANDSHAKE, request(server, client, peer)).await.map_err(late)?;
     let (protocol, command, target) = asked.map_err(other)?;
     match command {
         Socks5Command::TCPConnect => {}

@@ -16,6 +16,7 @@ use ipnet::IpNet;
 use serde_json::json;
 
 use super::reach::{Reach, Uplink};
+use crate::setup::claim::{Claim, check_devices};
 use crate::setup::{
     Host, PROXY_TABLES, Preview, Route, Step, Undo, clean, has_force_forwarding, listing, read_sysctl,
     repaired,
@@ -30,6 +31,8 @@ const PROTOCOL: u8 = 212;
 /// The mark of queries of the DNS that are handed over, and the table that keeps them on this host.
 const MARK: &str = "0x726f7065";
 const NAMES: u32 = PROXY_TABLES.end - 1;
+/// The device of the proxy as a whole: links come and go.
+pub const CLAIM: &str = "ropeproxy";
 /// How the devices' names begin.
 const DEVICE: &str = "ropeproxy";
 /// The devices' MTU: what an interface took is taken.
@@ -135,14 +138,24 @@ pub struct Uplinks {
     /// The rules, as nftables lists them.
     listing: Option<String>,
     undo: Undo,
+    /// Given up last.
+    claim: Option<Claim>,
 }
 
 impl Uplinks {
     /// A set-up, of which nothing is done yet. `v6`: in IPv6 too.
     pub fn new(uplinks: Vec<Uplink>, v6: bool, taken: Taken) -> Uplinks {
         let uplinks = uplinks.into_iter().enumerate().collect();
-        let reach = BTreeMap::new();
-        Uplinks { uplinks, v6, taken, changed: Vec::new(), reach, listing: None, undo: Undo::default() }
+        Uplinks {
+            uplinks,
+            v6,
+            taken,
+            changed: Vec::new(),
+            reach: BTreeMap::new(),
+            listing: None,
+            undo: Undo::default(),
+            claim: None,
+        }
     }
 
     /// Whether uplinks are used in IPv6 too.
@@ -296,14 +309,19 @@ impl Uplinks {
             .all(|(v6, route)| route.is_none_or(|route| host.has_default(table(link), interface, v6, route)))
     }
 
-    /// Carries out the set-up, after removing what a killed predecessor has left. The TUN devices have to be there.
-    ///
-    /// # Errors
-    /// If a command fails: the message names it. What was done is undone when this value is dropped.
-    pub fn apply(&mut self) -> io::Result<()> {
+    /// Removes what a killed proxy has left. The TUN devices have to be ours by now.
+    pub fn clean() {
         if clean(TABLE, PROTOCOL) {
             tracing::info!(target: "ropewalk::setup", "removed what an earlier proxy had left");
         }
+    }
+
+    /// Carries out the set-up. The TUN devices have to be there.
+    ///
+    /// # Errors
+    /// If a command fails: the message names it. What was done is undone when this value is dropped.
+    pub fn apply(&mut self, claim: Claim) -> io::Result<()> {
+        self.claim = Some(claim);
         self.changed = self.needed_changes();
         self.leave_names_to_the_system();
         self.steps().into_iter().try_for_each(|(step, undo)| self.undo.run(&step, undo))?;
@@ -317,7 +335,8 @@ impl Uplinks {
     /// # Errors
     /// The first step that fails. The next call tries again.
     pub fn keep(&mut self, host: &Host, rules: Option<Option<String>>) -> io::Result<()> {
-        if rules.is_some_and(|rules| rules != self.listing) {
+        // They may have gone before they were listed first.
+        if rules.is_some_and(|rules| rules.is_none() || rules != self.listing) {
             repaired("nftables' rules");
             self.replace_rules()?;
         }
@@ -441,9 +460,19 @@ impl Uplinks {
         self.replace_rules()
     }
 
+    /// Checks that the devices are there.
+    ///
+    /// # Errors
+    /// If one was removed: the proxy has to end.
+    pub fn check(&self, host: &Host) -> io::Result<()> {
+        let names: Vec<String> = self.uplinks.keys().map(|link| device(*link)).collect();
+        check_devices(host, names.iter().map(String::as_str))
+    }
+
     /// Undoes the set-up.
     pub fn remove(&mut self) {
         self.undo.undo();
+        self.claim = None;
     }
 }
 
@@ -500,8 +529,9 @@ mod tests {
         let text = preview.to_text();
         let (setup, removal) = text.split_once("# at the end").unwrap();
         for needed in [
-            "meta nfproto ipv4 iifname \"wwan0.7\" oifname != \"ropeproxy*\" drop",
-            "meta nfproto ipv6 iifname != \"ropeproxy*\" oifname != \"ropeproxy*\" drop",
+            "meta nfproto ipv4 iifname \"wwan0.7\" oifname != \"rope-gw*\" oifname != \"ropeproxy*\" drop",
+            "oifname \"ropeproxy*\" ct state != { established, related } drop",
+            "meta nfproto ipv6 iifname != \"rope-gw*\" iifname != \"ropeproxy*\" oifname != \"rope-gw*\"",
             "continue comment \"was net/ipv6/conf/wlan0/accept_ra=1\"",
             "sysctl -w net/ipv6/conf/wlan0/accept_ra=2",
         ] {

@@ -10,13 +10,14 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ipnet::IpNet;
-use ropewalk_tokio::Path;
+use ropewalk_tokio::{Path, TunDevice};
 use serde_json::json;
 
+use super::claim::{self, Claim};
 use super::installed::Installed;
 use super::{
-    GATEWAY_TABLES, Host, HostAddress, Interface, Preview, Route, Step, clean, has_force_forwarding,
-    is_forwarding, read_sysctl, remember,
+    GATEWAY_TABLES, Host, HostAddress, Interface, Preview, Route, Step, clean, guard, has_force_forwarding,
+    is_forwarding, is_own_device, read_sysctl, remember,
 };
 
 /// The table of nftables.
@@ -170,13 +171,13 @@ impl Plan {
             if read_sysctl(&format!("net/{family}/conf/all/forwarding")).is_none_or(|value| value != "0") {
                 // An administrator, or Docker, may set single interfaces apart.
                 let off = host.interfaces().iter().filter(|one| !v6 && !is_forwarding(&one.name, v6));
-                let off = off.filter(|one| !one.name.starts_with(DEVICE) && one.name != "lo");
+                let off = off.filter(|one| !is_own_device(&one.name) && one.name != "lo");
                 plan.forwarding.extend(off.map(|one| Forwarding { v6, interface: one.name.clone() }));
                 continue;
             }
             for Interface { name, .. } in host.interfaces() {
                 let forwarding = Forwarding { v6, interface: name.clone() };
-                let is_wanted = name != "lo" && !name.starts_with(DEVICE);
+                let is_wanted = name != "lo" && !is_own_device(name);
                 if is_wanted && (self.forwarding.contains(&forwarding) || !is_forwarding(name, v6)) {
                     plan.forwarding.insert(forwarding);
                 }
@@ -289,15 +290,11 @@ impl Plan {
         }
         let _ = writeln!(text, "  }}\n  chain forwarded {{");
         let _ = writeln!(text, "    type filter hook forward priority filter; policy accept;");
-        for (v6, family) in [(false, "ipv4"), (true, "ipv6")] {
+        for v6 in [false, true] {
             let guarded = self.forwarding.iter().filter(|one| one.v6 == v6);
             let guarded: Vec<String> = guarded.map(|one| format!("\"{}\"", one.interface)).collect();
             if !guarded.is_empty() {
-                let names = guarded.join(", ");
-                let _ = writeln!(
-                    text,
-                    "    meta nfproto {family} iifname {{ {names} }} oifname != \"{DEVICE}*\" drop"
-                );
+                text += &guard(v6, &format!("iifname {{ {} }}", guarded.join(", ")));
             }
         }
         let _ = writeln!(text, "  }}\n  chain leaving {{");
@@ -312,32 +309,34 @@ impl Plan {
         text
     }
 
-    /// Makes the devices and everything else. What a killed gateway left is removed first, and the plan made anew without it.
+    /// Makes the devices and everything else. An earlier gateway that lets its connections end is waited for, what a killed one
+    /// left is removed, and the plan made anew without it.
     ///
     /// # Errors
-    /// If a step fails: what was done is undone.
-    pub fn apply(&self) -> io::Result<(Installed, Vec<Path>)> {
-        let mut paths = Vec::new();
-        for uplink in &self.uplinks {
-            let path = Path::tun(&uplink.device, self.queues, uplink.engine).map_err(|error| {
-                if error.raw_os_error() == Some(nix::libc::EBUSY)
-                    || error.kind() == io::ErrorKind::ResourceBusy
-                {
-                    let device = &uplink.device;
-                    let message =
-                        format!("the device {device} is in use: another gateway is running on this host");
-                    return io::Error::new(io::ErrorKind::ResourceBusy, message);
-                }
-                error
-            })?;
-            paths.push(path.known_as(uplink.public.address).mtu(uplink.public.mtu));
-        }
+    /// If another gateway runs, or a step fails: what was done is undone.
+    pub async fn apply(&self) -> io::Result<(Installed, Vec<Path>)> {
+        let (devices, claim) = self.take_devices().await?;
+        let path = |(uplink, device): (&Uplink, _)| {
+            let path = Path::with_queues(device, uplink.engine);
+            path.known_as(uplink.public.address).mtu(uplink.public.mtu)
+        };
+        let paths = self.uplinks.iter().zip(devices).map(path).collect();
         if clean(TABLE, PROTOCOL) {
             tracing::info!(target: "ropewalk::setup", "removed what an earlier gateway had left");
         }
         // After the devices were taken, and what was left is gone: only now the host is as this gateway finds it.
         let plan = Plan::new(&self.sockets().collect::<Vec<_>>(), self.queues)?;
-        Ok((Installed::new(plan)?, paths))
+        Ok((Installed::new(plan, claim)?, paths))
+    }
+
+    /// The devices, with their queues.
+    async fn take_devices(&self) -> io::Result<(Vec<Vec<TunDevice>>, Claim)> {
+        let names: Vec<&str> = self.uplinks.iter().map(|uplink| uplink.device.as_str()).collect();
+        let (devices, claim) = claim::take("gateway", &names, self.queues).await?;
+        Ok((
+            devices.into_iter().map(|queues| queues.into_iter().map(TunDevice::new).collect()).collect(),
+            claim,
+        ))
     }
 }
 

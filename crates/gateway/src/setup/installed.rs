@@ -4,6 +4,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+use super::claim::{self, Claim};
 use super::gateway::{By, NEIGHBOURS, Plan, TABLE, Uplink};
 use super::{Host, Step, Undo, listing, read_sysctl, repaired};
 
@@ -13,6 +14,8 @@ pub struct Installed {
     plan: Plan,
     /// The rules, as nftables lists them.
     listing: Option<String>,
+    /// Given up last.
+    _claim: Claim,
 }
 
 impl Installed {
@@ -20,16 +23,29 @@ impl Installed {
     ///
     /// # Errors
     /// If a step fails: what was done is undone.
-    pub(super) fn new(plan: Plan) -> io::Result<Installed> {
+    pub(super) fn new(plan: Plan, claim: Claim) -> io::Result<Installed> {
         let mut undo = Undo::default();
         plan.steps().into_iter().try_for_each(|(step, reverse)| undo.run(&step, reverse))?;
         undo.forget();
-        Ok(Installed { plan, listing: listing(TABLE) })
+        Ok(Installed { plan, listing: listing(TABLE), _claim: claim })
     }
 
     /// What is set up.
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// Says that connections are ending: the next gateway waits.
+    pub fn mark_draining(&self) {
+        self.plan.uplinks.first().into_iter().for_each(|first| claim::mark_draining(&first.device));
+    }
+
+    /// Checks that the devices are there.
+    ///
+    /// # Errors
+    /// If one was removed: the gateway has to end.
+    pub fn check(&self, host: &Host) -> io::Result<()> {
+        claim::check_devices(host, self.plan.uplinks.iter().map(|uplink| uplink.device.as_str()))
     }
 
     /// Takes the packets of these listeners, and of no other.
@@ -57,7 +73,8 @@ impl Installed {
     /// The first step that fails. The next call tries again.
     pub fn keep(&mut self, host: &Host, rules: Option<Option<String>>) -> io::Result<()> {
         let plan = self.plan.as_of(host);
-        let are_gone = rules.is_some_and(|rules| rules != self.listing);
+        // They may have gone before they were listed first.
+        let are_gone = rules.is_some_and(|rules| rules.is_none() || rules != self.listing);
         if are_gone {
             repaired("nftables' rules");
         }

@@ -5,6 +5,7 @@
 //! own (a table of nftables, a routing protocol number), so that what a killed process left is found and removed. What the
 //! kernel has is read by netlink ([`Host`]).
 
+pub mod claim;
 pub mod gateway;
 mod host;
 mod installed;
@@ -15,6 +16,7 @@ mod preview;
 use std::fmt;
 use std::io::{self, Write};
 use std::ops::Range;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 pub use host::{Host, HostAddress, Interface, Route, has_force_forwarding, is_forwarding};
@@ -27,6 +29,20 @@ pub use preview::Preview;
 pub const PROXY_TABLES: Range<u32> = 5_200..5_264;
 /// The same of the gateway's addresses.
 pub const GATEWAY_TABLES: Range<u32> = 7_100..7_164;
+
+/// A gateway and a proxy may run beside each other: what one switches on and guards has to pass the other's packets.
+const TO_OTHERS: &str = "oifname != \"rope-gw*\" oifname != \"ropeproxy*\"";
+
+/// Whether an interface is a TUN device of a gateway or a proxy.
+fn is_own_device(name: &str) -> bool {
+    name.starts_with("rope-gw") || name.starts_with("ropeproxy")
+}
+
+/// The rule that drops what was switched on for the engine and isn't for it. `from`: the interfaces.
+pub(crate) fn guard(v6: bool, from: &str) -> String {
+    let family = if v6 { "ipv6" } else { "ipv4" };
+    format!("    meta nfproto {family} {from} {TO_OTHERS} drop\n")
+}
 
 /// One change of the kernel's state.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -146,6 +162,8 @@ pub(crate) fn run(program: &str, arguments: &[&str], input: Option<&str>) -> io:
     let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
     let mut child = Command::new(program)
         .args(arguments)
+        // A terminal's Ctrl-C is for the daemon: half a set-up, or half of its removal, is nobody's wish.
+        .process_group(0)
         .stdin(stdin)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -16,6 +16,7 @@ const LINKS: &str = "[[link]]\ninterface = 'wlan0'\n[[link]]\ninterface = 'wwan0
 fn every_key_is_heard() {
     let folder = tempfile::tempdir().unwrap();
     crate::secret::write(&folder.path().join("users"), b"van:secret\n", 0o600).unwrap();
+    crate::secret::write(&folder.path().join("token"), b"0123456789abcdef\n", 0o600).unwrap();
     let _ = ["a", "b"].map(|name| crate::tls::keys::generate(folder.path(), name).unwrap());
     let cookie = Cookie::generate(&folder.path().join("cookie")).unwrap();
     let text = "[proxy]\nlisten = '0.0.0.0:1080'\nusers = 'users'\nallow = ['10.0.0.0/8', '192.0.2.7']\npolicy = 'fastest'\n\
@@ -23,7 +24,7 @@ fn every_key_is_heard() {
         connect-timeout = '3 s'\ndrain = '4 s'\nprobe = '192.0.2.1:443'\nprobe-budget = '2 KiB'\n\
         captive-check = 'http://a.net/204'\nusage = '/u'\nstatus = '/run/x'\nmetrics = '127.0.0.1:9465'\n\
         gateway = '192.0.2.9:5124'\ngateway-cookie = 'cookie'\ngateway-ready = 3\ngateway-early = true\n\
-        page = '127.0.0.1:1'\npage-token = '0123456789abcdef'\n\
+        page = '127.0.0.1:1'\npage-token = 'token'\n\
         gateway-key = 'a.key'\ngateway-certificate = 'b.pub'\n\
         [[link]]\ninterface = 'wlan0'\nname = 'home'\nmetered = true\nbackup = true\ngateway = '192.0.2.1'\nprice = 2.5\n\
         rate = '20 Mbit/s'\nquota = '5GB/monthly@12'\n[[link]]\ninterface = 'wwan0'\n\

@@ -3,22 +3,21 @@
 use std::net::IpAddr;
 
 use super::{Change, DEVICE, MARK, TABLE, Uplinks, engine_v4, engine_v6, pair};
-use crate::setup::remember;
+use crate::setup::{guard, remember};
 
 /// Everything that the proxy itself sends on its devices.
 const OWN: [(&str, &str); 2] = [("ip", "198.19.200.0/21"), ("ip6", "fd72:6f70:6577::/48")];
 
 impl Uplinks {
-    /// Rules against forwarding what isn't the engine's, where it was switched on.
+    /// Rules against forwarding what isn't the engine's, where it was switched on. From elsewhere only answers pass to the engine.
     fn forwarding_guards(&self) -> String {
-        let mut rules = String::new();
+        let mut rules = format!("    oifname \"{DEVICE}*\" ct state != {{ established, related }} drop\n");
         for Change { key, .. } in self.changed.iter().filter(|change| change.key.ends_with("forwarding")) {
-            let family = if key.starts_with("net/ipv6") { "ipv6" } else { "ipv4" };
             let from = match key.split('/').nth(3) {
-                Some("all") | None => format!("iifname != \"{DEVICE}*\""),
+                Some("all") | None => "iifname != \"rope-gw*\" iifname != \"ropeproxy*\"".to_string(),
                 Some(interface) => format!("iifname \"{interface}\""),
             };
-            rules += &format!("    meta nfproto {family} {from} oifname != \"{DEVICE}*\" drop\n");
+            rules += &guard(key.starts_with("net/ipv6"), &from);
         }
         rules
     }
