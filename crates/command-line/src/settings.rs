@@ -37,6 +37,13 @@ impl<T: Tables> Given<T> {
         written
     }
 
+    /// The keys that are given, with their values as they are written on a command line.
+    pub fn keys(&self) -> impl Iterator<Item = (&'static Field, Vec<&str>)> {
+        self.values
+            .iter()
+            .map(|(field, values)| (*field, values.iter().map(|one| one.text.as_ref()).collect()))
+    }
+
     /// The names of the options that are given.
     pub fn options(&self) -> impl Iterator<Item = &'static str> {
         self.values.iter().filter_map(|(field, _)| field.option)
@@ -49,7 +56,7 @@ fn fields<T: Tables>() -> impl Iterator<Item = (&'static Field, &'static str)> {
 }
 
 /// What stands for a key's value in help.
-fn placeholder(field: &Field) -> &'static str {
+pub fn placeholder(field: &Field) -> &'static str {
     match field.kind {
         _ if !field.value.is_empty() => field.value,
         Kind::Choice(_) => "WORD",

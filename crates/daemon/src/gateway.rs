@@ -65,7 +65,7 @@ pub(crate) struct Options {
 
 /// The settings that options have.
 #[derive(Clone, Debug)]
-struct GatewayTables;
+pub(crate) struct GatewayTables;
 
 impl Tables for GatewayTables {
     const TABLES: &'static [(&'static str, &'static Shape)] = config::TABLES;

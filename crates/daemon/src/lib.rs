@@ -1,11 +1,14 @@
 //! The command as a library. A program with its own algorithms registers them and calls [`run`].
 #![forbid(unsafe_code)]
 
+mod doctor;
 mod gateway;
+mod install;
 mod keys;
 mod proxy;
 mod record;
 mod status;
+mod template;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -36,6 +39,10 @@ enum Command {
     Proxy(Box<proxy::Options>),
     /// Make the secrets by which a proxy and its gateway authenticate each other
     Keys(keys::Options),
+    /// Set up a service of systemd: its unit, its configuration and its key
+    Install(install::Options),
+    /// What this host lacks for a gateway or a proxy, and what to do about it
+    Doctor(doctor::Options),
     /// Links, connections and subflows of a running proxy or gateway, and the scheduler's last decisions
     Status(status::Options),
     /// A running proxy's links over the last hour, as a scenario file
@@ -52,6 +59,8 @@ pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>
         Command::Gateway(options) => gateway::run(&registries, &options),
         Command::Proxy(options) => proxy::run(&options),
         Command::Keys(options) => keys::run(&options),
+        Command::Install(options) => install::run(&registries, &options),
+        Command::Doctor(options) => doctor::run(&registries, &options),
         Command::Status(options) => status::run(&options),
         Command::Record(options) => record::run(&options),
     })

@@ -78,7 +78,7 @@ pub(crate) struct Options {
 
 /// The settings that options have.
 #[derive(Clone, Debug)]
-struct ProxyTables;
+pub(crate) struct ProxyTables;
 
 impl Tables for ProxyTables {
     const TABLES: &'static [(&'static str, &'static Shape)] = config::proxy::TABLES;

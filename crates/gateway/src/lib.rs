@@ -9,6 +9,7 @@ pub mod config;
 mod confine;
 pub mod convert;
 mod daemon;
+pub mod doctor;
 pub mod gateway;
 mod guesses;
 pub mod log;

@@ -191,6 +191,9 @@ const FILE: Shape = Shape {
 /// The table whose keys a command line may have; links and rules are options of their own.
 pub const TABLES: &[(&str, &Shape)] = &[("[proxy]", &PROXY)];
 
+/// The tables of which a file may have many.
+pub const REPEATED: &[(&str, &Shape)] = &[("[[link]]", &LINK), ("[[rule]]", &RULE)];
+
 /// The JSON Schema of the file (draft 2020-12).
 pub fn schema() -> serde_json::Value {
     schema_of(&FILE, "Ropewalk proxy")
