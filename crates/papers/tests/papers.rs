@@ -320,13 +320,13 @@ fn the_fitter_is_tested_with_known_settings() {
     let test =
         || reproduce::self_test(&request, 2, &Registries::builtin(), &Tried::none(), &counter, &counter.stop);
     let tested = test().unwrap().unwrap();
-    assert_eq!((tested.ranges.1, tested.choices.1), (2, 18), "one range and nine choices, twice");
+    assert_eq!((tested.ranges.1, tested.choices.1), (2, 20), "one range and ten choices, twice");
     assert_eq!((tested.fitted.len(), tested.held_out.len()), (2, 2));
     assert!(tested.coverage() > 0.4 && tested.fitted.iter().all(|distance| *distance < 1.0), "{tested:?}");
     assert_eq!(test().unwrap().unwrap(), tested);
     // As it is kept beside what is fitted.
     let sum = tested.sum("test");
-    assert_eq!((sum.known, sum.inside.1, sum.held_out.is_some()), (2, 20, true));
+    assert_eq!((sum.known, sum.inside.1, sum.held_out.is_some()), (2, 22, true));
     let fitted = reproduce::Fitted { self_test: Some(sum), ..paper.fitted.clone().unwrap() };
     assert_eq!(toml::from_str::<reproduce::Fitted>(&fitted.text().unwrap()).unwrap(), fitted);
     paper.fitted = Some(fitted);

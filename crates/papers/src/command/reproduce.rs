@@ -84,7 +84,8 @@ A note that its results contradict is an error. Figures over time stay as they a
 // Not a doc comment: the help of `run` and `fit` would begin with it.
 #[derive(Debug, clap::Args)]
 struct Shared {
-    /// Threads [default: one per core]; the result doesn't depend on it
+    /// Threads [default: one per core; in real time one, where each run takes up to two cores and late packets make it void]; the
+    /// result doesn't depend on it
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     /// As JSON
@@ -293,7 +294,11 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
         ropewalk_host::netns::become_root_of_own_user_namespace().map_err(Failure::other)?;
     }
     let stop = interrupt::flag();
-    let jobs = threads(run.shared.jobs);
+    // In real time one run goes at a time unless more are asked for: they may be in each other's way.
+    let jobs = match world {
+        World::Emulated => usize::from(run.shared.jobs.unwrap_or(1)),
+        World::Simulated => threads(run.shared.jobs),
+    };
     let mut outcomes = Vec::new();
     for paper in &papers {
         let name = format!("{}{}", paper.name, suffix(world));

@@ -1,7 +1,7 @@
 //! Which of the nearest settings is named. The least distance alone may be luck. So of the settings that are as near as the nearest,
 //! within the noise of their runs, the one with the most weight in the prior is named. A setting within 10 % of the published numbers is
 //! near enough whatever the runs can tell apart: a model of a testbed, and a testbed from day to day, are no better. Where the paper gives
-//! orders, not numbers, there is no such margin.
+//! orders, not numbers, there is no such margin. A setting that is farther than what was assumed explains nothing: it isn't named.
 
 use ropewalk_lab::stats;
 
@@ -65,13 +65,14 @@ pub(super) struct Chosen {
     pub(super) equally_near: usize,
 }
 
-/// The most plausible of those that are as near as the nearest, or at a distance of `enough` at most; of equally plausible ones the
-/// nearest.
-pub(super) fn choose(finalists: &[Finalist], enough: f64) -> Option<Chosen> {
+/// The most plausible of those that are as near as the nearest, or at a distance of `enough` at most, and no farther than `assumed`; of
+/// equally plausible ones the nearest.
+pub(super) fn choose(finalists: &[Finalist], enough: f64, assumed: f64) -> Option<Chosen> {
     let by_distance = |a: &usize, b: &usize| finalists[*a].distance.total_cmp(&finalists[*b].distance);
     let nearest = (0..finalists.len()).min_by(by_distance)?;
     let near: Vec<usize> = (0..finalists.len())
         .filter(|place| finalists[*place].is_as_near_as(&finalists[nearest], enough))
+        .filter(|place| *place == nearest || finalists[*place].distance <= assumed)
         .collect();
     let place = near.iter().copied().min_by(|a, b| {
         let plausible = finalists[*b].prior.total_cmp(&finalists[*a].prior);
@@ -94,12 +95,12 @@ mod tests {
     fn of_equally_near_settings_the_most_plausible_is_named() {
         let lucky = finalist(&[0.10, 0.14, 0.09, 0.11], 0.01);
         let plausible = finalist(&[0.13, 0.10, 0.12, 0.11], 0.5);
-        let choose = |finalists: &[Finalist]| choose(finalists, NEAR_ENOUGH);
+        let choose = |finalists: &[Finalist]| choose(finalists, NEAR_ENOUGH, f64::INFINITY);
         let found = choose(&[lucky.clone(), plausible.clone()]).unwrap();
         assert_eq!(found, Chosen { place: 1, nearest: 0, equally_near: 2 });
         // A setting that is farther, and known to be, isn't named however plausible it is.
         let far = finalist(&[0.20, 0.24, 0.19, 0.21], 0.9);
-        let found = choose(&[far, lucky.clone(), plausible]).unwrap();
+        let found = choose(&[far, lucky.clone(), plausible.clone()]).unwrap();
         assert_eq!(found, Chosen { place: 2, nearest: 1, equally_near: 2 });
         // Without noise only the least distance counts.
         let exact = [finalist(&[0.1; 4], 0.1), finalist(&[0.101; 4], 0.9)];
@@ -107,7 +108,12 @@ mod tests {
         // But what is within 10 % is near enough.
         let enough = [finalist(&[0.02; 4], 0.1), finalist(&[0.095; 4], 0.5), finalist(&[0.096; 4], 0.9)];
         assert_eq!(choose(&enough).unwrap(), Chosen { place: 1, nearest: 0, equally_near: 2 });
-        assert_eq!(super::choose(&enough, 0.0).unwrap().place, 0);
+        assert_eq!(super::choose(&enough, 0.0, 1.0).unwrap().place, 0);
+        // What is farther than the setting as assumed isn't named; the nearest is, whatever was assumed.
+        let both = [lucky, plausible];
+        assert_eq!(super::choose(&both, 0.0, 0.112).unwrap().place, 0);
+        assert_eq!(super::choose(&both, 0.0, 0.01).unwrap().place, 0);
+        assert_eq!(super::choose(&both, 0.0, 0.12).unwrap().place, 1);
         // Equally plausible: the nearer one.
         let even = [finalist(&[0.13, 0.10, 0.12, 0.11], 0.5), finalist(&[0.10, 0.14, 0.09, 0.11], 0.5)];
         assert_eq!(choose(&even).unwrap().place, 1);

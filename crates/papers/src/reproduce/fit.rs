@@ -325,7 +325,8 @@ pub fn fit(
         })
         .collect();
     let enough = if target.orders.is_empty() { finalists::NEAR_ENOUGH } else { 0.0 };
-    let Some(chosen) = finalists::choose(&longer, enough) else { return Ok(None) };
+    let ruled = target.distance(&target.simulate(&Settings::default(), request.seed, stop)?, &published);
+    let Some(chosen) = finalists::choose(&longer, enough, ruled) else { return Ok(None) };
     if let Some(best) = found.tried.iter().find(|one| one.at == finalists[chosen.place]) {
         found.best = best.clone();
     }
@@ -348,7 +349,6 @@ pub fn fit(
         .zip(&measured)
         .map(|((_, at), one)| Particle { at, distance: target.distance(one, &published), weight: 0.0 })
         .collect();
-    let ruled = target.distance(&target.simulate(&Settings::default(), request.seed, stop)?, &published);
     let threshold = found.thresholds.last().copied().unwrap_or(0.0);
     let near = prior.iter().filter(|distance| **distance <= threshold).count();
     let apply = unknowns.apply(&found.best.at);

@@ -249,6 +249,9 @@ pub struct Open {
     pub why: String,
     /// The value that the main runs have.
     pub main: String,
+    /// Whether its values change the fitted setting, not the main one.
+    #[serde(default)]
+    pub fitted: bool,
     /// Figures that it concerns; none named: all.
     #[serde(default)]
     pub figures: Vec<String>,

@@ -68,25 +68,24 @@ pub(super) const FITTED: &str = "fitted";
 /// The main settings first, then the fitted one if there is one.
 pub(super) fn variants(paper: &Paper) -> Vec<Variant> {
     let mut found = vec![Variant { label: MAIN.into(), settings: Settings::default(), figures: Vec::new() }];
+    let mut below = Settings::default();
     if let Some(fitted) = &paper.fitted {
         let (mut figures, read) = (fitted.figures.clone(), fitted.read());
         figures.extend(paper.unknowns.real.iter().cloned());
         // A reading of the scheduler's rule also concerns figures of other networks, as they are ruled.
         let own = fitted.readings.iter().flat_map(|reading| reading.figures.iter().cloned());
         let own: Vec<String> = own.filter(|id| !figures.contains(id)).collect();
-        let settings = merge(&fitted.apply, &read);
-        found.push(Variant { label: FITTED.into(), settings, figures });
+        below = merge(&fitted.apply, &read);
+        found.push(Variant { label: FITTED.into(), settings: below.clone(), figures });
         if !own.is_empty() {
             found.push(Variant { label: FITTED.into(), settings: read, figures: own });
         }
     }
     for open in &paper.plan.open {
         for value in &open.values {
-            found.push(Variant {
-                label: format!("{}: {}", open.name, value.label),
-                settings: value.settings.clone(),
-                figures: open.figures.clone(),
-            });
+            let settings = if open.fitted { merge(&below, &value.settings) } else { value.settings.clone() };
+            let label = format!("{}: {}", open.name, value.label);
+            found.push(Variant { label, settings, figures: open.figures.clone() });
         }
     }
     found

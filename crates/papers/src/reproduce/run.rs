@@ -99,9 +99,7 @@ pub fn execute(
     let from_store = known.iter().flatten().count();
     progress.total(jobs.len() + series_cells.len(), from_store);
     let failed: Mutex<Option<EmulatedError>> = Mutex::new(None);
-    // In real time one run goes at a time: two would be in each other's way.
-    let threads = if request.world == World::Emulated { 1 } else { request.jobs };
-    let results = run_jobs(ropewalk_runner::threads(Some(threads)), jobs.len(), stop, |index| {
+    let results = run_jobs(ropewalk_runner::threads(Some(request.jobs)), jobs.len(), stop, |index| {
         if let Some(kept) = &known[index] {
             return Some(kept.clone());
         }
