@@ -222,6 +222,38 @@ fn a_link_that_never_worked_costs_new_connections_nothing() {
     stage.wait_for_state(0, "up", 1);
 }
 
+#[test]
+fn requests_for_http_uris_are_forwarded() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 4 * MIB);
+    stage.serve("page", 1000);
+    let _server = stage.nginx(true);
+    let _proxy = stage.proxy(&["--json", "--verbose"]);
+    let start = [stage.received(0), stage.received(1)];
+    let by = ["--proxy", &format!("http://{PROXY}")];
+    let (code, received) = stage.curl(&[&by[..], &[&url("page"), &url("data")]].concat());
+    assert!(code == 0 && received[1000..] == data, "{code}, {} bytes: {}", received.len(), stage.log());
+    for (link, start) in start.into_iter().enumerate() {
+        assert!(stage.received(link) - start > 500_000, "uplink {link}: {}", stage.log());
+    }
+    // The client's second request took the first one's connection.
+    assert_eq!(stage.log().matches("\"open\"").count(), 1, "{}", stage.log());
+    let (code, head) = stage.curl(&[&by[..], &["-I", &url("page")]].concat());
+    let head = String::from_utf8_lossy(&head).to_lowercase();
+    assert!(
+        code == 0 && head.contains("via: 1.1 ropewalk") && head.contains("content-length: 1000"),
+        "{head}"
+    );
+    // What the server says of a body, of a page that isn't there, and what can't be reached.
+    let (_, code) = stage
+        .curl(&[&by[..], &["-o", "/dev/null", "-w", "%{http_code}", "-d", "x=1", &url("page")]].concat());
+    assert_eq!(code, b"405");
+    for (url, expected) in [(url("no-such-page"), &b"404"[..]), (format!("http://{SERVER}:81/"), b"502")] {
+        let (_, code) = stage.curl(&[&by[..], &["-o", "/dev/null", "-w", "%{http_code}", &url]].concat());
+        assert_eq!(code, expected, "{url}: {}", stage.log());
+    }
+}
+
 /// Downloads by SOCKS, and returns the bytes that each uplink carried for it, and the seconds.
 fn shares(stage: &Stage, data: &[u8]) -> ([f64; 2], f64) {
     let start = [stage.received(0), stage.received(1)];
