@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use chrono::{Datelike, Days, Months, NaiveDate};
+use chrono::{Datelike, Days, Months, NaiveDate, Weekday};
 use serde::{Deserialize, Serialize};
 
 /// When a quota begins anew. Days are local ones.
@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 pub enum Period {
     /// Every day.
     Daily,
+    /// Every week on this day.
+    Weekly(Weekday),
     /// Every month on this day, 1 to 28.
     Monthly(u32),
 }
@@ -21,6 +23,7 @@ impl Period {
     fn start(self, day: NaiveDate) -> NaiveDate {
         match self {
             Period::Daily => day,
+            Period::Weekly(first) => day.week(first).first_day(),
             Period::Monthly(reset) => {
                 let this = day.with_day(reset).unwrap_or(day);
                 if this <= day { this } else { this.checked_sub_months(Months::new(1)).unwrap_or(this) }
@@ -33,6 +36,7 @@ impl Period {
         let start = self.start(day);
         let next = match self {
             Period::Daily => start.checked_add_days(Days::new(1)),
+            Period::Weekly(_) => start.checked_add_days(Days::new(7)),
             Period::Monthly(_) => start.checked_add_months(Months::new(1)),
         };
         next.unwrap_or(start)
@@ -53,8 +57,11 @@ pub struct Quota {
 #[non_exhaustive]
 pub enum QuotaError {
     /// It has another form.
-    #[error("`{0}` is no quota; expected e.g. 5GB/monthly@12 or 500MB/daily")]
+    #[error("`{0}` is no quota; expected e.g. 5GB/monthly@12, 2GB/weekly@mon or 500MB/daily")]
     Form(String),
+    /// No day of the week.
+    #[error("`{0}` is no day of the week: mon, tue, wed, thu, fri, sat, sun")]
+    Weekday(String),
     /// A day that some month doesn't have.
     #[error("`{0}` is no reset day: 1 to 28 are in every month")]
     ResetDay(String),
@@ -70,6 +77,11 @@ impl std::str::FromStr for Quota {
         let period = match period.split_once('@') {
             None if period == "daily" => Period::Daily,
             None if period == "monthly" => Period::Monthly(1),
+            None if period == "weekly" => Period::Weekly(Weekday::Mon),
+            Some(("weekly", day)) => {
+                let day = day.parse().map_err(|_| QuotaError::Weekday(day.to_string()))?;
+                Period::Weekly(day)
+            }
             Some(("monthly", day)) => match day.parse() {
                 Ok(day @ 1..=28) => Period::Monthly(day),
                 _ => return Err(QuotaError::ResetDay(day.to_string())),
@@ -141,7 +153,7 @@ impl QuotaUsage {
 
 #[cfg(test)]
 mod tests {
-    use chrono::NaiveDate;
+    use chrono::{NaiveDate, Weekday};
 
     use super::{Period, Quota, QuotaUsage};
 
@@ -153,6 +165,8 @@ mod tests {
     fn periods_begin_on_their_reset_day() {
         for (period, today, start, next) in [
             (Period::Daily, "2026-02-28", "2026-02-28", "2026-03-01"),
+            (Period::Weekly(Weekday::Mon), "2026-11-29", "2026-11-23", "2026-11-30"),
+            (Period::Weekly(Weekday::Sat), "2027-01-01", "2026-12-26", "2027-01-02"),
             (Period::Monthly(12), "2026-11-23", "2026-11-12", "2026-12-12"),
             (Period::Monthly(12), "2026-01-11", "2025-12-12", "2026-01-12"),
             (Period::Monthly(12), "2026-01-12", "2026-01-12", "2026-02-12"),
@@ -171,6 +185,9 @@ mod tests {
         let quota = |text: &str| text.parse::<Quota>();
         assert_eq!(quota("5GB/monthly@12"), Ok(Quota { bytes: 5_000_000_000, period: Period::Monthly(12) }));
         assert_eq!(quota("500MB/daily"), Ok(Quota { bytes: 500_000_000, period: Period::Daily }));
+        assert_eq!(quota("1GB/weekly@sun").unwrap().period, Period::Weekly(Weekday::Sun));
+        assert_eq!(quota("1GB/weekly").unwrap().period, Period::Weekly(Weekday::Mon));
+        assert!(quota("1GB/weekly@12").unwrap_err().to_string().contains("is no day of the week"));
         for (text, expected) in
             [("5GB", "is no quota"), ("x/daily", "is no quota"), ("5GB/monthly@31", "`31` is no reset day")]
         {
