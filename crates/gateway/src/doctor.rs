@@ -1,7 +1,7 @@
 //! What a host lacks for a gateway or a proxy: each finding with what to do about it.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -291,12 +291,19 @@ pub fn proxy(config: &Config, path: &Path) -> Vec<Finding> {
             Some(_) => {
                 findings.push(Finding::fine("routes", format!("{name} has an address and a next hop")));
                 findings.push(mtu(name, reach.mtu));
-                if let Some(gateway) = &config.gateway {
-                    let has_way =
-                        if is_v6(gateway.address) { reach.v6.is_some() } else { reach.v4.is_some() };
-                    if has_way {
+                for gateway in &config.gateways {
+                    let found = gateway.target.to_string().to_socket_addrs().map(Iterator::collect);
+                    let addresses: Vec<_> = found.unwrap_or_default();
+                    if addresses.is_empty() {
+                        let what = format!("the gateway {} isn't found", gateway.target);
+                        findings.push(Finding::wrong("far end", what, "a resolver that knows its name"));
+                    }
+                    let has_way = |one: &&SocketAddr| {
+                        if is_v6(**one) { reach.v6.is_some() } else { reach.v4.is_some() }
+                    };
+                    if let Some(address) = addresses.iter().find(has_way) {
                         let to_do = "start the gateway there, and let its port through its firewall and its provider's";
-                        findings.push(far_end(gateway.address, Some(name), to_do));
+                        findings.push(far_end(*address, Some(name), to_do));
                     }
                 }
             }

@@ -104,3 +104,46 @@ fn either_uplink_is_cut_under_a_download_from_a_gateway() {
     }
     assert!(proxy.terminate().success() && far.gateway.terminate().success());
 }
+
+#[test]
+fn the_first_gateway_that_works_is_used_and_rules_lead_past_it() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", MIB);
+    let _server = stage.nginx(false);
+    let far = Far::start(&stage, &[&format!("{SERVER} 80")], &[]);
+    // Nobody answers at the first address. Port 8080 isn't in the gateway's list.
+    let gateways = ["--gateway", "10.1.0.99:5124", "--gateway", "10.1.0.1:5124"];
+    let rule = ["--gateway-cookie", &far.cookie, "--rule", "port=8080 then direct over up1"];
+    let proxy = stage.proxy(&[&["--json", "--verbose"], &gateways[..], &rule].concat());
+    let socks = format!("socks5h://{PROXY}");
+    let download = |limit: &str| {
+        let (code, received) =
+            stage.curl(&["--max-time", limit, "--proxy", &socks, &format!("http://{SERVER}/data")]);
+        assert!(
+            code == 0 && received == data,
+            "{code}, {} B: {} {}",
+            received.len(),
+            stage.log(),
+            Far::log(&stage)
+        );
+    };
+    download("5");
+    let start = [stage.received(0), stage.received(1)];
+    download("2");
+    for (link, start) in start.into_iter().enumerate() {
+        assert!(stage.received(link) - start > 100_000, "uplink {link}: {}", stage.log());
+    }
+    let portal = format!("http://{SERVER}:8080/");
+    let (code, _) = stage.curl(&["--fail", "--max-time", "2", "--proxy", &socks, &portal]);
+    assert!(code == 0, "{code}: {}", stage.log());
+    assert!(proxy.terminate().success() && far.gateway.terminate().success());
+    // Without one, connections go to their servers where that is wanted.
+    let gone = [&gateways[..2], &["--gateway-cookie", &far.cookie]].concat();
+    let proxy = stage.proxy(&[&["--json", "--verbose", "--gateway-fallback", "direct"], &gone[..]].concat());
+    download("5");
+    download("2");
+    assert!(proxy.terminate().success());
+    let _proxy = stage.proxy(&[&["--json", "--connect-timeout", "1 s"], &gone[..]].concat());
+    let (code, _) = stage.curl(&["--proxy", &socks, &format!("http://{SERVER}/data")]);
+    assert_eq!(code, 97, "{}", stage.log());
+}

@@ -6,14 +6,18 @@ use std::time::Duration;
 
 use ropewalk_host::clock::Clock;
 
+use crate::far::Far;
 use crate::stage::{self, PROXY, SERVER, Stage};
 use crate::{MIB, SECOND};
 
-/// The resolver's answer: every name is the server's, in both families.
+/// The resolver's answer: every name is the server's, in both families, but for that of the gateway.
 fn answer(query: &[u8]) -> Vec<u8> {
     let end = 12 + query[12..].iter().position(|byte| *byte == 0).unwrap() + 5;
     let mut message = [&query[..2], &[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0], &query[12..end]].concat();
     let record = match query[end - 3] {
+        1 if query[13..].starts_with(b"gateway") => {
+            [&[1, 0, 1, 0, 0, 0, 5, 0, 4][..], &[10, 1, 0, 1]].concat()
+        }
         28 => [&[28, 0, 1, 0, 0, 0, 5, 0, 16, 0xfd, 9][..], &[0; 13], &[9]].concat(),
         _ => [&[1, 0, 1, 0, 0, 0, 5, 0, 4][..], &[10, 9, 9, 9]].concat(),
     };
@@ -126,6 +130,23 @@ fn the_name_of_a_captive_check_is_found_over_each_uplink() {
     let _proxy = proxy(&stage, "nameserver 10.9.9.9\n", &[&links[..], &check].concat());
     stage.wait_for_state(1, "up", 1);
     assert!(download(&stage, &data) < 2.0);
+}
+
+#[test]
+fn a_gateway_has_a_name() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", MIB);
+    let _server = stage.nginx(false);
+    resolver(&stage);
+    let far = Far::start(&stage, &[&format!("{SERVER} 80"), "fd09::9 80"], &[]);
+    let gateway = ["--gateway", "gateway.van.test:5124", "--gateway-cookie", &far.cookie];
+    let links = ["--via", "up0", "--via", "up1"];
+    let _proxy = proxy(&stage, "nameserver 10.9.9.9\n", &[&links[..], &gateway].concat());
+    assert!(download(&stage, &data) < 4.0);
+    // The server itself has no Multipath TCP.
+    for link in 0..2 {
+        assert!(stage.received(link) > 100_000, "uplink {link}: {}", stage.log());
+    }
 }
 
 #[test]

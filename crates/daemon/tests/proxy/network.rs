@@ -365,3 +365,30 @@ fn a_path_that_drops_large_packets_is_found_and_named() {
         assert!(code == 0 && seconds < 2.0, "{code} after {seconds:.1} s: {}", stage.log());
     }
 }
+
+#[test]
+fn a_translator_that_loses_its_state_is_noticed_under_a_download() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 48 * MIB);
+    let _server = stage.nginx(true);
+    let _proxy = stage.proxy(&["--json", "--verbose"]);
+    let mut download = stage.download(&url("data"));
+    download.read_until(|download| download.received.len() > data.len() / 16);
+    // From now on the server's packets to the subflow's port are lost, and those that come from it are of nobody it knows.
+    let sockets = stage.web.check("ss", &["-Htn", "src", "10.9.9.9:80", "dst", "10.1.0.2"]).unwrap();
+    let port = sockets.split_whitespace().last().and_then(|peer| peer.rsplit_once(':')).unwrap().1;
+    let rules = format!(
+        "table ip rebound {{ chain out {{ type filter hook output priority 0; oifname \"down0\" tcp dport {port} tcp flags & rst == 0 drop; }}
+         chain in {{ type filter hook input priority 0; iifname \"down0\" tcp sport {port} reject with tcp reset; }}; }}"
+    );
+    let begin = download.now();
+    stage.web.check("nft", &[&rules]).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    let start = stage.received(0);
+    download.read_until(|_| stage.received(0) > start + 400_000);
+    let used = (download.now() - begin) as f64 / SECOND as f64;
+    download.read_until(|_| false);
+    let gap = download.longest_gap(begin) as f64 / SECOND as f64;
+    assert!(download.received == data && gap < 1.0, "a stall of {gap:.2} s: {}", stage.log());
+    assert!(used < 4.0, "used again after {used:.1} s: {}", stage.log());
+}

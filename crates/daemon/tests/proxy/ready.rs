@@ -113,7 +113,7 @@ fn a_silent_gateway_costs_one_connect_timeout() {
     let (cookie, config) = (stage.path().join("cookie"), stage.path().join("proxy.toml"));
     let mut keys = Command::new(env!("CARGO_BIN_EXE_ropewalkd"));
     assert!(keys.args(["keys", "cookie"]).arg(&cookie).status().unwrap().success());
-    let text = "[proxy]\ngateway = \"10.1.0.1:5124\"\ngateway-cookie = \"cookie\"\ngateway-ready = 1\n\
+    let text = "[proxy]\ngateway = [\"10.1.0.1:5124\"]\ngateway-cookie = \"cookie\"\ngateway-ready = 1\n\
                 connect-timeout = \"4 s\"\nstatus = \"none\"\nusage = \"usage.json\"\n\
                 [[link]]\ninterface = \"up0\"\n[[link]]\ninterface = \"up1\"\n";
     std::fs::write(&config, text).unwrap();

@@ -18,6 +18,7 @@ use super::{DRAIN, METRICS, PAGE, PAGE_TOKEN, duration, loopback, open, page, so
 use crate::convert::Cookie;
 use crate::proxy::policy::{Policies, Policy, PolicyError, Rule};
 use crate::proxy::{Access, Config, Gateway, IpNet, MOST_READY, OpeningLink, Via, captive, users};
+use crate::target::Target;
 use crate::tls::Connector;
 
 /// Most rules.
@@ -33,7 +34,7 @@ pub(super) const PROXY: Shape = Shape {
         key(
             "policy",
             Kind::Text,
-            "How connections use the links where no rule fits: fastest, redundant, save-metered, active-standby, smallest-delay, priority, `load-balance 70:30` (a share for each link), or a scheduler's name; perhaps limited, as in `redundant over wlan0,wwan0`",
+            "How connections use the links where no rule fits: fastest, redundant, save-metered, active-standby, smallest-delay, priority, `load-balance 70:30` (a share for each link), or a scheduler's name; past the gateway with `direct` before it; perhaps limited, as in `redundant over wlan0,wwan0`",
         )
         .default("fastest")
         .value("POLICY"),
@@ -92,9 +93,16 @@ pub(super) const PROXY: Shape = Shape {
         .value("URL"),
         key(
             "gateway",
-            Kind::Socket,
-            "A gateway that connects to servers for the proxy (RFC 8803): everything goes there",
-        ),
+            Kind::Texts,
+            "Gateways that connect to servers for the proxy (RFC 8803), by address or name, with port: everything goes to the first that works",
+        )
+        .value("HOST:PORT"),
+        key(
+            "gateway-fallback",
+            Kind::Choice(&["none", "direct"]),
+            "Where connections go while no gateway can be reached: nowhere, or to their servers, over one link each where these have no Multipath TCP",
+        )
+        .default("none"),
         key(
             "gateway-cookie",
             Kind::File,
@@ -105,7 +113,12 @@ pub(super) const PROXY: Shape = Shape {
             Kind::File,
             "This proxy's key for TLS with the gateway, mode 0600 (`ropewalkd keys pair`)",
         ),
-        key("gateway-certificate", Kind::File, "With `gateway-key`: the gateway's certificate"),
+        key(
+            "gateway-certificate",
+            Kind::Texts,
+            "With `gateway-key`: the gateway's certificate, or one for each gateway",
+        )
+        .value("FILE"),
         key(
             "gateway-ready",
             Kind::Integer(0, MOST_READY),
@@ -153,7 +166,7 @@ pub(super) const LINK: Shape = Shape {
         key(
             "quota",
             Kind::Text,
-            "Most that it carries in a period: `5GB/monthly@12`, `500MB/daily`. Default: none",
+            "Most that it carries in a period: `5GB/monthly@12`, `2GB/weekly@mon`, `500MB/daily`. Default: none",
         ),
     ],
 };
@@ -446,42 +459,73 @@ fn proxy(reader: &mut Reader, table: &Table<'_>, via: Vec<Via>) -> Config {
         drain: duration(reader, table, "drain"),
         status: status(reader, table, "proxy"),
         metrics: table.get("metrics").and_then(|value| loopback(reader, value)),
-        gateway: gateway(reader, table),
+        gateways: gateways(reader, table),
+        direct_without_gateway: reader
+            .choice(table, "gateway-fallback", &[("none", false), ("direct", true)])
+            .unwrap_or_default(),
         page: page(reader, table),
         fixed: table.fixed(),
         via,
     }
 }
 
-/// The gateway that connects to servers for the proxy.
-fn gateway(reader: &mut Reader, table: &Table<'_>) -> Option<Gateway> {
-    let ready = reader.integer(table, "gateway-ready").unwrap_or_default() as usize;
-    let early = reader.switch(table, "gateway-early").unwrap_or_default();
-    let Some(value) = table.get("gateway") else {
+/// An address or a name, and a port.
+fn far_end(text: &str) -> Result<Target, &'static str> {
+    let expected = "expected an address or a name, and a port: `192.0.2.1:443`, `gateway.example.org:443`";
+    let is_name = |host: &str| {
+        let fits = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        !host.is_empty() && host.chars().all(fits) && !host.ends_with(|c: char| c.is_ascii_digit())
+    };
+    let target = match (text.parse::<SocketAddr>(), text.rsplit_once(':')) {
+        (Ok(address), _) => Target::Address(address),
+        (_, Some((host, port))) if is_name(host) => {
+            Target::Name(host.to_string(), port.parse().map_err(|_| expected)?)
+        }
+        _ => return Err(expected),
+    };
+    if target.port() == 0 { Err(expected) } else { Ok(target) }
+}
+
+/// The gateways that connect to servers for the proxy.
+fn gateways(reader: &mut Reader, table: &Table<'_>) -> Vec<Gateway> {
+    let values = texts(reader, table, "gateway");
+    if values.is_empty() {
         let others = PROXY.fields.iter().map(|field| field.name).filter(|name| name.starts_with("gateway-"));
         for key in others.filter(|key| table.has(key)) {
             reader.wrong(table.place(key), format!("`{key}` goes with `gateway`"), "no gateway is named", "");
         }
-        return None;
-    };
-    let address = socket(reader, value)?;
+        return Vec::new();
+    }
     let folder = reader.folder.clone();
     let load = |text: &str| Cookie::load(&folder.join(text));
     let cookie = table.get("gateway-cookie").and_then(|value| parsed(reader, value, load));
-    let path = |key| table.get(key).and_then(|value| Some((value, value.get_ref().as_str()?)));
-    let tls = match (path("gateway-key"), path("gateway-certificate")) {
-        (Some((key, name)), Some((_, other))) => {
-            let loaded = Connector::load(&folder.join(name), &folder.join(other));
+    let certificates = texts(reader, table, "gateway-certificate");
+    let key = table.get("gateway-key").and_then(|value| Some((value, reader.text(value)?)));
+    if key.is_some() == certificates.is_empty() {
+        let message = "`gateway-key` and `gateway-certificate` go together, and are texts";
+        reader.wrong(table.place("gateway"), message, "TLS with this gateway", "");
+    } else if ![0, 1, values.len()].contains(&certificates.len()) {
+        let (message, count) = ("expected one certificate, or one for each gateway", certificates.len());
+        let label = format!("{count} for {} gateways", values.len());
+        reader.wrong(table.place("gateway-certificate"), message, label, "");
+        return Vec::new();
+    }
+    let ready = reader.integer(table, "gateway-ready").unwrap_or_default() as usize;
+    let early = reader.switch(table, "gateway-early").unwrap_or_default();
+    let mut gateways = Vec::new();
+    for (at, value) in values.into_iter().enumerate() {
+        let certificate = certificates.get(at).or(certificates.first()).and_then(|value| reader.text(value));
+        let tls = key.zip(certificate).and_then(|((key, name), certificate)| {
+            let loaded = Connector::load(&folder.join(name), &folder.join(certificate));
             loaded.map_err(|error| reader.wrong(key.span(), error.to_string(), "here", "")).ok()
-        }
-        (None, None) => None,
-        _ => {
-            let message = "`gateway-key` and `gateway-certificate` go together, and are texts";
-            reader.wrong(table.place("gateway"), message, "TLS with this gateway", "");
-            None
-        }
-    };
-    Some(Gateway { address, cookie, tls, ready, early })
+        });
+        let Some(target) = parsed(reader, value, far_end) else { continue };
+        let mut gateway = Gateway::new(target);
+        (gateway.cookie, gateway.tls) = (cookie.clone(), tls);
+        (gateway.ready, gateway.early) = (ready, early);
+        gateways.push(gateway);
+    }
+    gateways
 }
 
 #[cfg(test)]

@@ -18,6 +18,11 @@ pub struct Client {
 }
 
 impl Client {
+    /// Nobody yet.
+    pub(super) fn nobody() -> Client {
+        Client { address: SocketAddr::from(([0, 0, 0, 0], 0)), dscp: 0 }
+    }
+
     /// The peer of an accepted connection.
     pub(super) fn of(socket: &TcpStream, address: SocketAddr) -> Client {
         use std::os::fd::AsFd;

@@ -97,8 +97,10 @@ pub struct Config {
     pub status: Location,
     /// Where Prometheus asks for [`crate::metrics`].
     pub metrics: Option<SocketAddr>,
-    /// A gateway to which everything goes; without it, connections go to their servers.
-    pub gateway: Option<Gateway>,
+    /// Gateways, of which the first that works is used; without any, connections go to their servers.
+    pub gateways: Vec<Gateway>,
+    /// While no gateway can be reached, connections go to their servers.
+    pub direct_without_gateway: bool,
     /// The status page.
     pub page: Option<Page>,
     /// What can't be changed while the proxy runs: keys and their values.

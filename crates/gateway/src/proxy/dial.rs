@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 fn attempts(addresses: &[SocketAddr], links: &[Arc<Link>]) -> Vec<(SocketAddr, Arc<Link>)> {
     let mut attempts = Vec::new();
     for address in addresses {
-        let usable = links.iter().filter(|link| link.is_usable(address.is_ipv6()));
+        let usable = links.iter().filter(|link| link.has_route(address.is_ipv6()));
         attempts.extend(usable.map(|link| (*address, Arc::clone(link))));
     }
     attempts
@@ -68,7 +68,7 @@ pub(super) async fn dial(
     let mut first_error = None;
     let mut next = Instant::now();
     let mut at_once =
-        links.iter().take(at_once).filter(|link| link.is_usable(addresses[0].is_ipv6())).count();
+        links.iter().take(at_once).filter(|link| link.has_route(addresses[0].is_ipv6())).count();
     loop {
         while (at_once > 0 || next <= Instant::now())
             && let Some((address, link)) = waiting.next()

@@ -1,6 +1,6 @@
 //! Flows: the clients' connections that are relayed, as links and policies see them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,12 +42,28 @@ pub struct ProxiedConnection {
     /// Bytes to the client.
     pub downloaded: AtomicU64,
     plan: Mutex<Plan>,
-    /// Bytes from the server at the last look, and looks since they were fewer.
-    looked: Mutex<(u64, u32)>,
+    looked: Mutex<Looked>,
+    /// Links on which a subflow was established; it is opened again once if it is lost.
+    had: Mutex<BTreeSet<usize>>,
 }
 
 /// Subflows that were silent for so long are asked at once, others when they have been.
 const ASK_AFTER: Duration = Duration::from_secs(1);
+/// The same where data has stopped on a link that works.
+const ASK_SOON: Duration = Duration::from_millis(300);
+/// For how many looks a far end is asked: it has answered by then, or is lost.
+const ASKING: u32 = 3;
+
+/// What was seen a second ago.
+#[derive(Debug, Default)]
+struct Looked {
+    /// Bytes from the server.
+    received: u64,
+    /// Looks since there were more.
+    quiet: u32,
+    /// Looks for which the far end is asked yet.
+    asking: u32,
+}
 
 impl ProxiedConnection {
     /// How its links are used.
@@ -63,21 +79,37 @@ impl ProxiedConnection {
     /// Asks the far end whether it is still there: one that has forgotten the connection, since it was restarted, answers with a reset.
     /// Who only receives would never learn of it.
     pub(super) fn ask(&self) {
+        self.ask_after(&mut self.looked(), ASK_AFTER);
+    }
+
+    /// The same, sooner.
+    pub(super) fn ask_soon(&self) {
+        self.ask_after(&mut self.looked(), ASK_SOON);
+    }
+
+    fn looked(&self) -> MutexGuard<'_, Looked> {
+        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ask_after(&self, looked: &mut Looked, silence: Duration) {
+        looked.asking = ASKING;
         // The connection is gone between the two calls at worst.
-        let _ = self.stream.set_keep_alive(Some(ASK_AFTER));
+        let _ = self.stream.set_keep_alive(Some(silence));
     }
 
     /// Once a second: asks when data has stopped coming, once.
     pub(super) fn look(&self) {
         let received = self.downloaded.load(Ordering::Relaxed);
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-        let quiet = if received == looked.0 { looked.1.saturating_add(1) } else { 0 };
-        *looked = (received, quiet);
-        match quiet {
-            1 => self.ask(),
-            // It has answered, or is lost.
-            4 => drop(self.stream.set_keep_alive(None)),
-            _ => {}
+        let mut looked = self.looked();
+        looked.quiet = if received == looked.received { looked.quiet.saturating_add(1) } else { 0 };
+        looked.received = received;
+        if looked.quiet == 1 {
+            self.ask_after(&mut looked, ASK_AFTER);
+        } else if looked.asking > 0 {
+            looked.asking -= 1;
+            if looked.asking == 0 {
+                let _ = self.stream.set_keep_alive(None);
+            }
         }
     }
 
@@ -98,11 +130,15 @@ impl ProxiedConnection {
         }
         let remote = self.stream.peer_addr();
         note_path_mtus(&info, links);
+        let mut had = self.had.lock().unwrap_or_else(PoisonError::into_inner);
         for link in links.iter().filter(|_| info.multipath) {
             let own = || info.subflows.iter().filter(|one| one.path == link.path());
             if own().any(|one| one.tcp.rtt.smoothed > 0) {
                 link.note_answer(remote, Some(&info));
+                had.insert(link.index);
             }
+            let was_lost = own().next().is_none() && had.remove(&link.index);
+            let reopen = reopen || was_lost;
             match plan.backup(link.index) {
                 None if own().next().is_some() => self.stream.remove_path(link.path()),
                 Some(_) if own().next().is_none() && (reopen || kept.backup(link.index).is_none()) => {
@@ -186,7 +222,8 @@ impl Flows {
             uploaded: AtomicU64::new(0),
             downloaded: AtomicU64::new(0),
             plan: Mutex::new(plan),
-            looked: Mutex::new((0, 0)),
+            looked: Mutex::default(),
+            had: Mutex::default(),
         });
         self.lock().insert(id, Arc::clone(&flow));
         Entry { flows: Arc::clone(self), flow }

@@ -17,6 +17,7 @@ mod inbound;
 pub mod link;
 mod metrics;
 mod names;
+mod open;
 pub mod policy;
 pub mod reach;
 mod ready;

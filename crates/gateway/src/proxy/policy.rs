@@ -12,7 +12,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use ropewalk_engine::registry::SpecError;
 
-use super::link::{Link, find};
+use super::link::{Link, LinkState, find};
 use super::via::Via;
 use crate::target::Target;
 
@@ -76,6 +76,7 @@ impl std::fmt::Display for Mode {
 impl std::fmt::Display for Policy {
     /// As it is written.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.direct { "direct " } else { "" })?;
         self.mode.fmt(f)?;
         if self.over.is_empty() { Ok(()) } else { write!(f, " over {}", self.over.join(",")) }
     }
@@ -137,6 +138,8 @@ impl FromStr for Mode {
 /// A mode, and the links that it is limited to.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Policy {
+    /// Whether connections go past the gateway.
+    pub direct: bool,
     /// How links are used.
     pub mode: Mode,
     /// Interfaces; none: all.
@@ -145,7 +148,7 @@ pub struct Policy {
 
 impl Default for Policy {
     fn default() -> Policy {
-        Policy { mode: Mode::Fastest, over: Vec::new() }
+        Policy { direct: false, mode: Mode::Fastest, over: Vec::new() }
     }
 }
 
@@ -153,9 +156,13 @@ impl FromStr for Policy {
     type Err = PolicyError;
 
     fn from_str(text: &str) -> Result<Policy, PolicyError> {
+        // `direct`, `direct over wlan0`, `direct redundant`.
+        let rest = text.strip_prefix("direct").filter(|rest| rest.is_empty() || rest.starts_with(' '));
+        let (direct, text) = (rest.is_some(), rest.unwrap_or(text));
         let (mode, over) = text.split_once(" over ").unwrap_or((text, ""));
+        let mode = if direct && mode.trim().is_empty() { "fastest" } else { mode.trim() };
         let over = over.split(',').map(str::trim).filter(|name| !name.is_empty()).map(String::from).collect();
-        Ok(Policy { mode: mode.trim().parse()?, over })
+        Ok(Policy { direct, mode: mode.parse()?, over })
     }
 }
 
@@ -351,8 +358,14 @@ impl Policies {
 /// What a policy makes of the links as they are. `old`: the plan so far.
 pub fn plan(policy: &Policy, links: &[Arc<Link>], v6: bool, old: Option<&Plan>) -> Plan {
     let allowed = |link: &&Arc<Link>| policy.over.is_empty() || policy.over.contains(&link.name);
-    let mut usable: Vec<&Arc<Link>> =
-        links.iter().filter(allowed).filter(|link| link.is_usable(v6)).collect();
+    // With none alive, those that have a route are tried: it may be the far end that is dead.
+    let none_works = links.iter().all(|link| !link.is_usable(v6));
+    let is_silent = |link: &Link| matches!(link.state(), LinkState::Dead | LinkState::Unseen);
+    let is_used = |link: &&Arc<Link>| match none_works {
+        false => link.is_usable(v6),
+        true => is_silent(link) && link.has_route(v6),
+    };
+    let mut usable: Vec<&Arc<Link>> = links.iter().filter(allowed).filter(is_used).collect();
     // Otherwise in the configuration's order.
     usable.sort_by_key(|link| link.via().backup);
     let first = usable.first().map(|link| link.index);
@@ -442,14 +455,24 @@ mod tests {
             ("active-standby over wwan1,wwan0", (vec![1], vec![2])),
             ("priority", (vec![0], vec![1, 2, 3])),
             ("load-balance 0:0:1:1", (vec![2], vec![0, 1, 3])),
+            ("direct fastest over wlan0,wwan1", (vec![0, 2], vec![])),
         ] {
             assert_eq!(planned(mode, &links), expected, "{mode}");
             assert_eq!(mode.parse::<Policy>().unwrap().to_string(), mode);
+        }
+        for (text, meant) in
+            [("direct", "direct fastest"), ("direct over wlan0", "direct fastest over wlan0")]
+        {
+            assert_eq!(text.parse::<Policy>().unwrap(), meant.parse().unwrap());
         }
         links[0].learn(|known| known.alive = false);
         assert_eq!(planned("active-standby", &links), (vec![1], vec![2, 3]));
         assert_eq!(planned("save-metered", &links), (vec![3], vec![1, 2]));
         assert_eq!(planned("fastest over wlan0", &links), (vec![], vec![]));
+        links.iter().for_each(|link| link.learn(|known| known.alive = false));
+        assert_eq!(planned("active-standby", &links), (vec![0], vec![1, 2, 3]));
+        links[0].learn(|known| known.reach = Reach::default());
+        assert_eq!(planned("active-standby", &links), (vec![1], vec![2, 3]));
     }
 
     #[test]

@@ -11,12 +11,14 @@ use tokio::time::Instant;
 use super::link::Link;
 use super::policy::Plan;
 use super::remote::Opened;
+use crate::target::Target;
 
 /// A connection is replaced after so long.
 const LIFETIME: Duration = Duration::from_secs(45);
 
 #[derive(Debug)]
 struct Waiting {
+    gateway: Target,
     opened: Opened,
     link: Arc<Link>,
     since: Instant,
@@ -41,12 +43,13 @@ impl Ready {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One that was opened on a link that this plan uses.
-    pub fn take(&self, plan: &Plan) -> Option<(Opened, Arc<Link>)> {
+    /// One to this gateway that was opened on a link that this plan uses.
+    pub fn take(&self, gateway: &Target, plan: &Plan) -> Option<(Opened, Arc<Link>)> {
         let mut waiting = self.lock();
         let fits = |one: &Waiting| {
             let mut active = plan.roles.iter().filter(|role| !role.backup);
-            active.any(|role| role.link == one.link.index) && one.is_good()
+            let is_used = active.any(|role| role.link == one.link.index);
+            one.gateway == *gateway && is_used && one.is_good()
         };
         let at = waiting.iter().position(fits)?;
         let one = waiting.remove(at)?;
@@ -61,8 +64,8 @@ impl Ready {
     }
 
     /// Adds one.
-    pub fn put(&self, opened: Opened, link: Arc<Link>) {
-        self.lock().push_back(Waiting { opened, link, since: Instant::now() });
+    pub fn put(&self, gateway: Target, opened: Opened, link: Arc<Link>) {
+        self.lock().push_back(Waiting { gateway, opened, link, since: Instant::now() });
     }
 
     /// Drops all, which resets them.

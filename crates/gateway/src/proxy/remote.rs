@@ -2,22 +2,36 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use ropewalk_tokio::MptcpStream;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
+use super::serve::Server;
 use crate::convert::{Cookie, client};
+use crate::target::Target;
 use crate::tls::{Connector, Secure};
 
-/// A gateway, and what it has to be shown.
+/// What is known of a gateway.
+#[derive(Debug, Default)]
+struct Known {
+    /// Its addresses, and when they were looked up.
+    addresses: Option<(Vec<SocketAddr>, Instant)>,
+    /// It couldn't be reached the last time.
+    failed: bool,
+}
+
+/// A gateway, and what it has to be shown. Clones know the same of it.
 #[derive(Clone, Debug)]
 pub struct Gateway {
-    /// Its address and port.
-    pub address: SocketAddr,
+    /// Its name or address, and its port.
+    pub target: Target,
+    known: Arc<Mutex<Known>>,
     /// What shows that this proxy may use it.
     pub cookie: Option<Cookie>,
     /// TLS with it.
@@ -35,6 +49,16 @@ pub const MOST_READY: u64 = 64;
 const PIECE: usize = 16 << 10;
 /// Most of a client's data that goes to the gateway before its answer, bytes.
 const EARLY_DATA: usize = 64 << 10;
+
+/// How long the addresses of a gateway's name are used before they are looked up again.
+const ADDRESSES_AGE: Duration = Duration::from_secs(60);
+
+/// Those that work first, else in the configuration's order.
+pub(super) fn in_order(gateways: &[Gateway]) -> Vec<Gateway> {
+    let mut all = gateways.to_vec();
+    all.sort_by_key(Gateway::has_failed);
+    all
+}
 
 /// What is asked of a gateway.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +79,56 @@ fn named(error: io::Error) -> io::Error {
 pub(super) type Opened = (Arc<MptcpStream>, Option<Secure>);
 
 impl Gateway {
+    /// One of which nothing is known yet, but its name or address.
+    pub fn new(target: Target) -> Gateway {
+        Gateway { target, known: Arc::default(), cookie: None, tls: None, ready: 0, early: false }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it couldn't be reached the last time.
+    pub fn has_failed(&self) -> bool {
+        self.known().failed
+    }
+
+    /// Notes whether it could be reached.
+    pub(super) fn note(&self, works: bool) {
+        self.known().failed = !works;
+    }
+
+    /// Its first address, if it was looked up.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        match &self.target {
+            Target::Address(address) => Some(*address),
+            Target::Name(..) => self.known().addresses.as_ref()?.0.first().copied(),
+        }
+    }
+
+    /// Its addresses, one at least: a name is looked up again each minute. While that fails, those that are known hold.
+    pub(super) async fn addresses(&self, server: &Server) -> io::Result<Vec<SocketAddr>> {
+        if let Target::Address(address) = self.target {
+            return Ok(vec![address]);
+        }
+        let known = self.known().addresses.clone();
+        if let Some((addresses, at)) = &known
+            && at.elapsed() < ADDRESSES_AGE
+        {
+            return Ok(addresses.clone());
+        }
+        match server.resolve(&self.target).await {
+            Ok(found) if !found.is_empty() => {
+                self.known().addresses = Some((found.clone(), Instant::now()));
+                Ok(found)
+            }
+            found => match known {
+                Some((addresses, _)) => Ok(addresses),
+                None => Err(found.err().unwrap_or_else(|| io::ErrorKind::NotFound.into())),
+            },
+        }
+    }
+
     /// What goes before the first request: TLS, if there is any.
     pub(super) async fn prepare(&self, stream: Arc<MptcpStream>) -> io::Result<Opened> {
         let Some(connector) = &self.tls else { return Ok((stream, None)) };

@@ -8,22 +8,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ropewalk_engine::config::LocalEndpoint;
-use ropewalk_engine::{congestion, scheduler};
-use ropewalk_tokio::{ConnectionConfig, Network, default_config};
+use ropewalk_tokio::Network;
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::Instant;
 
 use super::client::Client;
-use super::config::{Config, OpeningLink};
-use super::dial::dial;
-use super::flow::{Entry, Flows, ProxiedConnection};
-use super::link::{Link, find};
-use super::policy::{self, Plan, Role};
+use super::config::Config;
+use super::flow::{Flows, ProxiedConnection};
+use super::link::Link;
+use super::policy::{self, Plan};
 use super::ready::Ready;
 use super::recorder::Recorder;
-use super::remote::{Gateway, Opened, Wish, until_answered};
+use super::remote::{in_order, until_answered};
 use super::resolvers::Resolvers;
 use super::usage::QuotaUsage;
 use crate::carry::{ByteCounters, Lost, carry, carry_encrypted, reset};
@@ -33,17 +30,10 @@ use crate::udp::{associate::Association, relay::Carried};
 
 /// How often it is looked whether flows have ended.
 const PAUSE: Duration = Duration::from_millis(20);
+/// Most destinations that a link is probed with, in turn.
+const MOST_TARGETS: usize = 4;
 /// How often subflows that are missing are opened again.
 const REOPEN: Duration = Duration::from_secs(10);
-/// The least time between two warnings that the gateway can't be used.
-const WARN_INTERVAL: Duration = Duration::from_secs(60);
-
-/// Whether a gateway's answer is about the server that it was asked for, and not about itself or who asks.
-fn is_about_server(answer: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
-    matches!(answer.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable)
-}
-
 /// The proxy, as clients' tasks see it.
 #[derive(Debug)]
 pub struct Server {
@@ -71,7 +61,7 @@ pub struct Server {
     /// Connections that ended by a reset.
     pub lost: AtomicU64,
     /// When the log last warned that the gateway can't be used.
-    warned_of_gateway: Mutex<Option<Instant>>,
+    pub(super) warned_of_gateway: Mutex<Option<Instant>>,
     /// Addresses with wrong passwords.
     guesses: Guesses,
     pub(super) draining: AtomicBool,
@@ -177,7 +167,7 @@ impl Server {
     }
 
     /// How a connection is to use the links as they are. `address`: the server's; `v6`: whether the connection itself goes over IPv6.
-    fn plan(
+    pub(super) fn plan(
         &self,
         target: &Target,
         address: SocketAddr,
@@ -189,229 +179,6 @@ impl Server {
         let config = self.config();
         let policy = config.policies.policy(target, address.ip(), dscp, bytes);
         policy::plan(policy, &self.links(), v6, old)
-    }
-
-    /// Settings of a connection that is opened now.
-    fn connection_config(&self, plan: &Plan, dscp: u8) -> io::Result<ConnectionConfig> {
-        let wrong = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
-        let mut config = default_config();
-        config.scheduler = scheduler::builtin().parse(&plan.scheduler).map_err(wrong)?;
-        let told = self.config();
-        config.congestion = congestion::builtin().parse(&told.congestion).map_err(wrong)?;
-        config.path_manager.early_join = told.early_join;
-        config.tcp.dscp = dscp;
-        config.tcp.black_hole_detection = true;
-        let links = self.links();
-        for role in &plan.roles {
-            let Some(link) = find(&links, role.link) else { continue };
-            for v6 in [false, true].into_iter().filter(|v6| link.is_usable(*v6)) {
-                config.path_manager.endpoints.push(LocalEndpoint {
-                    address: link.address(v6),
-                    port: None,
-                    path: link.path(),
-                    id: link.id(),
-                    signal: false,
-                    subflow: true,
-                    backup: role.backup,
-                });
-            }
-        }
-        Ok(config)
-    }
-
-    /// The links that a connection may be opened on, the best first, and how many of them are tried at once.
-    fn openings(&self, plan: &Plan, address: SocketAddr, is_ordered: bool) -> (Vec<Arc<Link>>, usize) {
-        let all = self.links();
-        let mut links: Vec<_> =
-            plan.roles.iter().filter_map(|role| find(&all, role.link).map(Arc::clone)).collect();
-        // Those that stand by come last, and behind them those that may never have worked.
-        let is_seen = |role: &&Role| find(&all, role.link).is_some_and(|link| link.known().seen);
-        let active = || plan.roles.iter().take_while(|role| !role.backup);
-        let active = match active().filter(is_seen).count() {
-            0 => active().count(),
-            seen => seen,
-        };
-        links.sort_by_key(|link| !link.known().seen);
-        let mut at_once = 1;
-        match self.config().open_on {
-            _ if is_ordered => {}
-            OpeningLink::Nearest => {}
-            OpeningLink::Race => at_once = active.max(1),
-            OpeningLink::Remember => {
-                let paths = links[..active.min(links.len())].iter().map(|link| link.path());
-                let best = self.network.remembered_path(address.ip(), paths);
-                if let Some(at) = links.iter().position(|link| Some(link.path()) == best) {
-                    links[..=at].rotate_right(1);
-                }
-            }
-        }
-        (links, at_once)
-    }
-
-    /// Opens a connection for a client.
-    pub(super) async fn open(&self, client: Client, target: Target) -> io::Result<Entry> {
-        let opened = self.try_open(client, target).await;
-        if opened.is_err() {
-            self.failed.fetch_add(1, Relaxed);
-        }
-        opened
-    }
-
-    async fn try_open(&self, client: Client, target: Target) -> io::Result<Entry> {
-        let addresses = self.resolve(&target).await?;
-        let Some(first) = addresses.first() else {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "no address"));
-        };
-        let all = self.config();
-        let far = all.gateway.as_ref().map_or(*first, |gateway| gateway.address);
-        let plan = self.plan(&target, *first, far.is_ipv6(), client.dscp, 0, None);
-        let config = self.connection_config(&plan, client.dscp)?;
-        let policy = all.policies.policy(&target, first.ip(), client.dscp, 0);
-        let (links, at_once) = self.openings(&plan, far, policy.mode.is_ordered());
-        let mut was_ready = false;
-        let (stream, link, address) = match &all.gateway {
-            None => {
-                let limit = all.connect_timeout;
-                let (stream, link) =
-                    dial(&self.network, &addresses, (&links, at_once), &config, limit).await?;
-                let address = stream.peer_addr();
-                ((Arc::new(stream), None), link, address)
-            }
-            Some(gateway) => {
-                let deadline = Instant::now() + all.connect_timeout;
-                match self.ask_ready(gateway, *first, &plan, client.dscp).await {
-                    Some(asked) => {
-                        was_ready = true;
-                        asked
-                    }
-                    None => {
-                        let links = (&links[..], at_once);
-                        self.open_through(gateway, &addresses, links, &config, deadline).await?
-                    }
-                }
-            }
-        };
-        let info = stream.0.info();
-        link.note_answer(stream.0.peer_addr(), info.as_ref());
-        let multipath = info.is_some_and(|info| info.multipath);
-        let is_early = all.gateway.as_ref().is_some_and(|gateway| gateway.early);
-        let entry = self.flows.add(client, target, address, stream, is_early, link.index, plan);
-        // Links may have changed meanwhile.
-        self.apply(&entry.flow, false);
-        tracing::debug!(
-            flow = entry.flow.id, %client, target = %entry.flow.target, link = link.name, multipath, was_ready, "open"
-        );
-        Ok(entry)
-    }
-
-    /// Opens a connection to the gateway, which connects to one of a server's addresses.
-    async fn open_through(
-        &self,
-        gateway: &Gateway,
-        addresses: &[SocketAddr],
-        links: (&[Arc<Link>], usize),
-        config: &ConnectionConfig,
-        deadline: Instant,
-    ) -> io::Result<(Opened, Arc<Link>, SocketAddr)> {
-        let mut first_error = None;
-        for address in addresses {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let (stream, link) = dial(&self.network, &[gateway.address], links, config, left)
-                .await
-                .inspect_err(|error| self.warn_of_gateway(gateway, error))?;
-            let asking = async {
-                let mut opened = gateway.prepare(Arc::new(stream)).await?;
-                gateway.ask(&mut opened, Wish::Connection(*address)).await?;
-                Ok(opened)
-            };
-            match timeout_at(deadline, asking).await {
-                Ok(Ok(opened)) => return Ok((opened, link, *address)),
-                Ok(Err(error)) => {
-                    if !is_about_server(&error) {
-                        self.warn_of_gateway(gateway, &error);
-                    }
-                    first_error.get_or_insert(error);
-                }
-                Err(_) => break,
-            }
-        }
-        Err(first_error.unwrap_or_else(|| {
-            io::Error::new(io::ErrorKind::TimedOut, "the gateway doesn't answer the request")
-        }))
-    }
-
-    /// Warns in the log that the gateway can't be used: at most once a minute, since each client's connection fails then.
-    fn warn_of_gateway(&self, gateway: &Gateway, error: &io::Error) {
-        let mut warned = self.warned_of_gateway.lock().unwrap_or_else(PoisonError::into_inner);
-        if warned.is_none_or(|at| at.elapsed() >= WARN_INTERVAL) {
-            *warned = Some(Instant::now());
-            tracing::warn!(gateway = %gateway.address, %error, "no connection through the gateway");
-        }
-    }
-
-    /// Asks the gateway for a server over a connection that is ready; `None` if there is none, or it is of no use.
-    async fn ask_ready(
-        &self,
-        gateway: &Gateway,
-        address: SocketAddr,
-        plan: &Plan,
-        dscp: u8,
-    ) -> Option<(Opened, Arc<Link>, SocketAddr)> {
-        // Segments of a connection that is ready have no code point.
-        let (mut opened, link) = if dscp == 0 { self.ready.take(plan)? } else { return None };
-        // The other half is left for a connection of its own.
-        let limit = self.config().connect_timeout / 2;
-        match timeout(limit, gateway.ask(&mut opened, Wish::Connection(address))).await {
-            Ok(Ok(())) => Some((opened, link, address)),
-            // The gateway may have been restarted; a refusal is heard again.
-            _ => None,
-        }
-    }
-
-    /// Opens a connection to the gateway that waits for a client.
-    pub(super) async fn open_ready(&self, gateway: &Gateway) -> io::Result<(Opened, Arc<Link>)> {
-        let (all, address) = (self.config(), gateway.address);
-        let target = Target::Address(address);
-        let plan = self.plan(&target, address, address.is_ipv6(), 0, 0, None);
-        let config = self.connection_config(&plan, 0)?;
-        let policy = all.policies.policy(&target, address.ip(), 0, 0);
-        let (links, at_once) = self.openings(&plan, address, policy.mode.is_ordered());
-        let limit = all.connect_timeout;
-        let (stream, link) = dial(&self.network, &[address], (&links, at_once), &config, limit).await?;
-        let prepared = timeout(limit, gateway.prepare(Arc::new(stream))).await;
-        let late = |_| io::Error::new(io::ErrorKind::TimedOut, "TLS with the gateway isn't answered");
-        let opened = prepared.map_err(late)??;
-        link.note_answer(address, opened.0.info().as_ref());
-        Ok((opened, link))
-    }
-
-    /// Opens a connection to the gateway for a client's datagrams. Rules see the gateway as its destination.
-    pub(super) async fn open_datagrams(&self, client: Client) -> io::Result<Entry> {
-        let all = self.config();
-        let Some(gateway) = &all.gateway else {
-            let message = "datagrams go through a gateway, and none is configured";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, message));
-        };
-        let (address, target) = (gateway.address, Target::Address(gateway.address));
-        let plan = self.plan(&target, address, address.is_ipv6(), client.dscp, 0, None);
-        let config = self.connection_config(&plan, client.dscp)?;
-        let policy = all.policies.policy(&target, address.ip(), client.dscp, 0);
-        let (links, at_once) = self.openings(&plan, address, policy.mode.is_ordered());
-        let deadline = Instant::now() + all.connect_timeout;
-        let links = (&links[..], at_once);
-        let (stream, link) = dial(&self.network, &[address], links, &config, all.connect_timeout).await?;
-        let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the gateway doesn't answer the request");
-        let asking = async {
-            let mut opened = gateway.prepare(Arc::new(stream)).await?;
-            gateway.ask(&mut opened, Wish::Datagrams).await?;
-            Ok::<_, io::Error>(opened)
-        };
-        let opened = timeout_at(deadline, asking).await.map_err(late)??;
-        link.note_answer(address, opened.0.info().as_ref());
-        let entry = self.flows.add(client, target, address, opened, false, link.index, plan);
-        self.apply(&entry.flow, false);
-        tracing::debug!(flow = entry.flow.id, %client, link = link.name, "open for datagrams");
-        Ok(entry)
     }
 
     /// Carries a client's datagrams until the client ends that.
@@ -445,7 +212,7 @@ impl Server {
         done
     }
 
-    fn apply(&self, flow: &ProxiedConnection, reopen: bool) {
+    pub(super) fn apply(&self, flow: &ProxiedConnection, reopen: bool) {
         let plan = {
             let (v6, dscp) = (flow.stream.peer_addr().is_ipv6(), flow.client.dscp);
             self.plan(&flow.target, flow.address, v6, dscp, flow.bytes(), Some(&flow.plan()))
@@ -473,6 +240,12 @@ impl Server {
         self.flows.all().iter().for_each(|flow| flow.ask());
     }
 
+    /// Data has stopped on a link that works: asks the far ends of the flows on it. An address translator on the way may have lost
+    /// its state.
+    pub(super) fn ask_peers_on(&self, link: &Link) {
+        self.flows.all().iter().filter(|flow| flow.is_on(link)).for_each(|flow| flow.ask_soon());
+    }
+
     /// Has flows use a link that works, or leave one that doesn't.
     pub(super) fn on_link_change(&self, link: &Link) {
         let state = link.state();
@@ -489,18 +262,26 @@ impl Server {
         }
     }
 
-    /// Where a link is probed, and whether that tells of the link: one that hasn't been seen working tries what answers over others,
-    /// which it needn't reach.
-    pub(super) fn probe_target(&self, link: &Link) -> Option<(SocketAddr, bool)> {
+    /// Where a link is probed, in turn, and whether silence tells of the link: one of them has answered before. A link that hasn't been
+    /// seen working tries what answers over others, which it needn't reach.
+    pub(super) fn probe_targets(&self, link: &Link) -> (Vec<SocketAddr>, bool) {
         let config = self.config();
-        let told = config.probe.or_else(|| config.gateway.as_ref().map(|gateway| gateway.address));
-        let of_others = || {
-            let links = self.links();
-            let mut others = links.iter().filter(|_| !link.known().seen);
-            others.find_map(|other| other.answered().filter(|target| link.has_route(target.is_ipv6())))
-        };
-        let own = told.or_else(|| link.answered()).filter(|target| link.has_route(target.is_ipv6()));
-        own.map(|target| (target, true)).or_else(|| Some((of_others()?, false)))
+        let has_route = |target: &SocketAddr| link.has_route(target.is_ipv6());
+        if let Some(probe) = config.probe {
+            return (Some(probe).filter(has_route).into_iter().collect(), true);
+        }
+        let gateways: Vec<_> = in_order(&config.gateways).iter().filter_map(|one| one.address()).collect();
+        let answered: Vec<_> = self.links().iter().filter_map(|link| link.answered()).collect();
+        let is_telling =
+            link.answered().is_some() || gateways.iter().any(|gateway| answered.contains(gateway));
+        let others = answered.into_iter().filter(|_| !link.known().seen);
+        let mut targets: Vec<SocketAddr> = Vec::new();
+        for target in link.answered().into_iter().chain(gateways).chain(others).filter(has_route) {
+            if targets.len() < MOST_TARGETS && !targets.contains(&target) {
+                targets.push(target);
+            }
+        }
+        (targets, is_telling)
     }
 
     /// What checks for captive portals say together: where no link passes, the check is wrong, or the page is gone.

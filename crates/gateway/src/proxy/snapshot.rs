@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::flow::ProxiedConnection;
 use super::link::{Link, find};
+use super::remote::Gateway;
 use super::serve::Server;
 use crate::setup::Route;
 use crate::status::{newest, stream};
@@ -31,6 +32,7 @@ pub async fn snapshot(server: Arc<Server>, before: Option<u64>) -> Value {
         "age_s": server.started.elapsed().as_secs_f64(),
         "listen": config.listen,
         "policy": config.policies.other.to_string(),
+        "gateways": config.gateways.iter().map(gateway).collect::<Vec<_>>(),
         "rules": config.policies.rules.len(),
         "links": server.links().iter().map(|link| one(&server, link)).collect::<Vec<_>>(),
         "connections_open": flows.len(),
@@ -41,6 +43,10 @@ pub async fn snapshot(server: Arc<Server>, before: Option<u64>) -> Value {
         "mib": mib,
         "connections": connections,
     })
+}
+
+fn gateway(gateway: &Gateway) -> Value {
+    json!({ "to": gateway.target.to_string(), "works": !gateway.has_failed() })
 }
 
 /// A link.

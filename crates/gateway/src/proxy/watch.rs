@@ -1,7 +1,7 @@
 //! Watching links: a dead one is left, a recovered one is used again, a captive portal isn't the Internet.
 //!
-//! A probe is a TCP handshake over the link with a destination that answers: the one of `--probe`, else the last
-//! that answered over this link. It takes the data's way, address translation included. Whatever is received over a link says that
+//! A probe is a TCP handshake over the link with a destination that answers: the one of `--probe`, else in turn the last
+//! that answered over this link and the gateways. It takes the data's way, address translation included. Whatever is received over a link says that
 //! it lives, so that a link with traffic needs no probe. A budget limits the others.
 //!
 //! | | when |
@@ -101,6 +101,8 @@ struct Watch {
     unanswered: Vec<Instant>,
     last_probe: Option<Instant>,
     last_check: Option<Instant>,
+    /// Data had stopped when it was probed last.
+    data_stopped: bool,
     /// A probe had no answer for longer than a round trip, and nothing was received since.
     is_suspect: bool,
 }
@@ -135,6 +137,7 @@ impl Watch {
             unanswered: Vec::new(),
             last_probe: None,
             last_check: None,
+            data_stopped: false,
             is_suspect: false,
         }
     }
@@ -159,6 +162,7 @@ impl Watch {
             }
         }
         let fell_silent = look.silence >= SILENT && look.since_data < ACTIVE;
+        self.data_stopped |= fell_silent;
         let sent_in_vain = look.unanswered_data.is_some_and(|since| since >= SILENT);
         // A round-trip time of its own before the next probe tells more than the first.
         let gap = SILENT.max(look.rtt.unwrap_or_default().min(LIMIT.1) / 2);
@@ -233,6 +237,9 @@ pub(super) async fn watch(server: Arc<Server>, link: Arc<Link>) {
                     if answer.rtt.is_some() && std::mem::take(&mut watch.is_suspect) {
                         server.ask_peers();
                     }
+                    if answer.rtt.is_some() && std::mem::take(&mut watch.data_stopped) {
+                        server.ask_peers_on(&link);
+                    }
                 }
                 continue;
             }
@@ -252,7 +259,10 @@ pub(super) async fn watch(server: Arc<Server>, link: Arc<Link>) {
         if !known.seen && link.counters.received_ago().is_some_and(|ago| ago < routed.elapsed()) {
             link.learn(|known| known.seen = true);
         }
-        let Some((target, is_telling)) = server.probe_target(&link) else { continue };
+        let (targets, is_telling) = server.probe_targets(&link);
+        if targets.is_empty() {
+            continue;
+        }
         let counters = &link.counters;
         let look = Look {
             alive: known.alive,
@@ -267,6 +277,8 @@ pub(super) async fn watch(server: Arc<Server>, link: Arc<Link>) {
         match watch.look(now, &look) {
             Verdict::Nothing => {}
             Verdict::Probe => {
+                // Where one destination is silent, another may answer.
+                let target = targets[watch.unanswered.len().saturating_sub(1) % targets.len()];
                 let (server, link, answers) = (Arc::clone(&server), Arc::clone(&link), answers.clone());
                 tokio::spawn(async move {
                     // The watch has ended if nobody receives it.

@@ -23,9 +23,9 @@ fn every_key_is_heard() {
         congestion = 'olia'\nopen-on = 'race'\njoin = 'late'\ntransparent = ['br-lan', 'br-dmz']\ntransparent-port = 99\nnames = 'system'\nmtu = 1400\nconnections = 7\n\
         connect-timeout = '3 s'\ndrain = '4 s'\nprobe = '192.0.2.1:443'\nprobe-budget = '2 KiB'\n\
         captive-check = 'http://a.net/204'\nusage = '/u'\nstatus = '/run/x'\nmetrics = '127.0.0.1:9465'\n\
-        gateway = '192.0.2.9:5124'\ngateway-cookie = 'cookie'\ngateway-ready = 3\ngateway-early = true\n\
+        gateway = ['192.0.2.9:5124', 'two.example.org:5124']\ngateway-fallback = 'direct'\ngateway-cookie = 'cookie'\ngateway-ready = 3\ngateway-early = true\n\
         page = '127.0.0.1:1'\npage-token = 'token'\n\
-        gateway-key = 'a.key'\ngateway-certificate = 'b.pub'\n\
+        gateway-key = 'a.key'\ngateway-certificate = ['b.pub']\n\
         [[link]]\ninterface = 'wlan0'\nname = 'home'\nmetered = true\nbackup = true\ngateway = '192.0.2.1'\nprice = 2.5\n\
         rate = '20 Mbit/s'\nquota = '5GB/monthly@12'\n[[link]]\ninterface = 'wwan0'\n\
         [[rule]]\nto = ['*.example.org']\nport = ['22', '80-90']\nsize = '1 MiB'\ndscp = ['ef']\n\
@@ -52,9 +52,12 @@ fn every_key_is_heard() {
     assert_eq!((config.open_on, config.early_join), (OpeningLink::Race, false));
     assert_eq!(config.page.unwrap().token.as_deref(), Some("0123456789abcdef"));
     assert_eq!(config.probe, Some(([192, 0, 2, 1], 443).into()));
-    let gateway = config.gateway.unwrap();
+    assert!(config.direct_without_gateway && config.gateways.len() == 2);
+    assert_eq!(config.gateways[1].target, Target::Name("two.example.org".into(), 5124));
+    let gateway = config.gateways[0].clone();
     assert!(gateway.tls.is_some() && gateway.early && gateway.ready == 3);
-    assert_eq!((gateway.address, gateway.cookie), (([192, 0, 2, 9], 5124).into(), Some(cookie)));
+    assert_eq!(gateway.target, Target::Address(([192, 0, 2, 9], 5124).into()));
+    assert_eq!(gateway.cookie, Some(cookie));
     assert_eq!(config.captive_check.as_deref(), Some("http://a.net/204"));
     // The schema knows the same keys.
     let (file, schema) = (text.parse::<toml::Table>().unwrap(), schema());
@@ -97,6 +100,15 @@ fn each_mistake_has_its_place_and_what_is_allowed() {
         (
             proxy("captive-check = 'https://a.net'"),
             "p.toml:6:17: captive check `https://a.net`: expected http",
+        ),
+        (proxy("gateway = ['here']"), "p.toml:6:12: expected an address or a name, and a port"),
+        (proxy("gateway = ['a.net:0']"), "p.toml:6:12: expected an address or a name, and a port"),
+        (proxy("gateway-ready = 1"), "p.toml:6:1: `gateway-ready` goes with `gateway`"),
+        (
+            proxy(
+                "gateway = ['a.net:1', 'b.net:1', 'c.net:1']\ngateway-key = 'k'\ngateway-certificate = ['c', 'd']",
+            ),
+            "p.toml:8:1: expected one certificate, or one for each gateway",
         ),
         (proxy("metrics = '0.0.0.0:1'"), "p.toml:6:11: metrics are for this host only"),
         (rule("port = ['22']"), "needs `policy`"),

@@ -1,0 +1,322 @@
+//! Opening connections for clients: through a gateway, the first that works, or to the server itself.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use ropewalk_engine::config::LocalEndpoint;
+use ropewalk_engine::{congestion, scheduler};
+use ropewalk_tokio::{ConnectionConfig, default_config};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::client::Client;
+use super::config::OpeningLink;
+use super::dial::dial;
+use super::flow::Entry;
+use super::link::{Link, find};
+use super::policy::{Plan, Role};
+use super::remote::{Gateway, Opened, Wish, in_order};
+use super::serve::Server;
+use crate::target::Target;
+
+/// The least time between two warnings that the gateway can't be used.
+const WARN_INTERVAL: Duration = Duration::from_secs(60);
+/// How long a gateway may take to answer where there is another, or a way without.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Whether a gateway's answer is about the server that it was asked for, and not about itself or who asks.
+fn is_about_server(answer: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
+    matches!(answer.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable)
+}
+
+fn late(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, what)
+}
+
+/// What a client wants.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    client: Client,
+    target: &'a Target,
+    /// The target's.
+    addresses: &'a [SocketAddr],
+    first: SocketAddr,
+}
+
+/// The links that a connection may be opened on, the best first, and how many of them are tried at once.
+type Openings = (Vec<Arc<Link>>, usize);
+
+impl Server {
+    /// Opens a connection for a client.
+    pub(super) async fn open(&self, client: Client, target: Target) -> io::Result<Entry> {
+        let opened = self.try_open(client, target).await;
+        if opened.is_err() {
+            self.failed.fetch_add(1, Relaxed);
+        }
+        opened
+    }
+
+    async fn try_open(&self, client: Client, target: Target) -> io::Result<Entry> {
+        let addresses = self.resolve(&target).await?;
+        let Some(first) = addresses.first() else {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "no address"));
+        };
+        let all = self.config();
+        let is_direct = all.policies.policy(&target, first.ip(), client.dscp, 0).direct;
+        let mut gateways = if is_direct { Vec::new() } else { in_order(&all.gateways) };
+        // Those that couldn't be reached are tried in the background.
+        gateways.retain(|gateway| !all.direct_without_gateway || !gateway.has_failed());
+        let wanted = Wanted { client, target: &target, addresses: &addresses, first: *first };
+        let deadline = Instant::now() + all.connect_timeout;
+        let mut failure = None;
+        for (at, gateway) in gateways.iter().enumerate() {
+            let is_last = at + 1 == gateways.len() && !all.direct_without_gateway;
+            let limit = if is_last { deadline } else { deadline.min(Instant::now() + PATIENCE) };
+            match self.open_by(gateway, wanted, limit, deadline).await {
+                // It is there, and has answered.
+                Err(error) if !gateway.has_failed() => return Err(error),
+                Err(error) => failure = Some(error),
+                opened => return opened,
+            }
+        }
+        match failure {
+            Some(error) if !all.direct_without_gateway => Err(error),
+            _ => self.open_directly(wanted, deadline).await,
+        }
+    }
+
+    /// The links for a connection, and its settings.
+    fn prepare(&self, wanted: Wanted<'_>, far: SocketAddr) -> io::Result<(Plan, ConnectionConfig, Openings)> {
+        let Wanted { client, target, first, .. } = wanted;
+        let plan = self.plan(target, first, far.is_ipv6(), client.dscp, 0, None);
+        let config = self.connection_config(&plan, client.dscp)?;
+        let is_ordered = self.config().policies.policy(target, first.ip(), client.dscp, 0).mode.is_ordered();
+        let openings = self.openings(&plan, far, is_ordered);
+        Ok((plan, config, openings))
+    }
+
+    async fn open_directly(&self, wanted: Wanted<'_>, deadline: Instant) -> io::Result<Entry> {
+        let (plan, config, (links, at_once)) = self.prepare(wanted, wanted.first)?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let (stream, link) = dial(&self.network, wanted.addresses, (&links, at_once), &config, left).await?;
+        let address = stream.peer_addr();
+        Ok(self.opened(wanted, plan, ((Arc::new(stream), None), link, address), false, false))
+    }
+
+    /// Opens a connection through a gateway. `limit`: when the gateway has to be there.
+    async fn open_by(
+        &self,
+        gateway: &Gateway,
+        wanted: Wanted<'_>,
+        limit: Instant,
+        deadline: Instant,
+    ) -> io::Result<Entry> {
+        let far = gateway.addresses(self).await.inspect_err(|error| {
+            gateway.note(false);
+            self.warn_of_gateway(gateway, error);
+        })?;
+        let (plan, config, (links, at_once)) = self.prepare(wanted, far[0])?;
+        if let Some(asked) = self.ask_ready(gateway, wanted, &plan).await {
+            return Ok(self.opened(wanted, plan, asked, gateway.early, true));
+        }
+        let (links, far) = ((&links[..], at_once), &far[..]);
+        let opened = self.open_through(gateway, far, wanted, links, &config, (limit, deadline)).await?;
+        Ok(self.opened(wanted, plan, opened, gateway.early, false))
+    }
+
+    /// Adds the flow of a connection that is open.
+    fn opened(
+        &self,
+        wanted: Wanted<'_>,
+        plan: Plan,
+        (stream, link, address): (Opened, Arc<Link>, SocketAddr),
+        is_early: bool,
+        was_ready: bool,
+    ) -> Entry {
+        let info = stream.0.info();
+        link.note_answer(stream.0.peer_addr(), info.as_ref());
+        let multipath = info.is_some_and(|info| info.multipath);
+        let (client, target) = (wanted.client, wanted.target.clone());
+        let entry = self.flows.add(client, target, address, stream, is_early, link.index, plan);
+        // Links may have changed meanwhile.
+        self.apply(&entry.flow, false);
+        tracing::debug!(
+            flow = entry.flow.id, %client, target = %entry.flow.target, link = link.name, multipath, was_ready, "open"
+        );
+        entry
+    }
+
+    /// Opens a connection to the gateway, which connects to one of a server's addresses.
+    async fn open_through(
+        &self,
+        gateway: &Gateway,
+        far: &[SocketAddr],
+        wanted: Wanted<'_>,
+        links: (&[Arc<Link>], usize),
+        config: &ConnectionConfig,
+        (limit, deadline): (Instant, Instant),
+    ) -> io::Result<(Opened, Arc<Link>, SocketAddr)> {
+        let mut first_error = None;
+        for address in wanted.addresses {
+            let preparing = async {
+                let left = limit.saturating_duration_since(Instant::now());
+                let (stream, link) = dial(&self.network, far, links, config, left).await?;
+                let prepared = timeout_at(limit, gateway.prepare(Arc::new(stream))).await;
+                Ok((prepared.map_err(|_| late("TLS with the gateway isn't answered"))??, link))
+            };
+            let (mut opened, link) = preparing.await.inspect_err(|error| {
+                gateway.note(false);
+                self.warn_of_gateway(gateway, error);
+            })?;
+            gateway.note(true);
+            match timeout_at(deadline, gateway.ask(&mut opened, Wish::Connection(*address))).await {
+                Ok(Ok(())) => return Ok((opened, link, *address)),
+                Ok(Err(error)) => {
+                    if !is_about_server(&error) {
+                        self.warn_of_gateway(gateway, &error);
+                    }
+                    first_error.get_or_insert(error);
+                }
+                Err(_) => break,
+            }
+        }
+        Err(first_error.unwrap_or_else(|| late("the gateway doesn't answer the request")))
+    }
+
+    /// Warns in the log that the gateway can't be used: at most once a minute, since each client's connection fails then.
+    fn warn_of_gateway(&self, gateway: &Gateway, error: &io::Error) {
+        let mut warned = self.warned_of_gateway.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.is_none_or(|at| at.elapsed() >= WARN_INTERVAL) {
+            *warned = Some(Instant::now());
+            tracing::warn!(gateway = %gateway.target, %error, "no connection through the gateway");
+        }
+    }
+
+    /// Asks the gateway for a server over a connection that is ready; `None` if there is none, or it is of no use.
+    async fn ask_ready(
+        &self,
+        gateway: &Gateway,
+        wanted: Wanted<'_>,
+        plan: &Plan,
+    ) -> Option<(Opened, Arc<Link>, SocketAddr)> {
+        // Segments of a connection that is ready have no code point.
+        let is_plain = wanted.client.dscp == 0;
+        let (mut opened, link) =
+            if is_plain { self.ready.take(&gateway.target, plan)? } else { return None };
+        // The other half is left for a connection of its own.
+        let limit = self.config().connect_timeout / 2;
+        match timeout(limit, gateway.ask(&mut opened, Wish::Connection(wanted.first))).await {
+            Ok(Ok(())) => Some((opened, link, wanted.first)),
+            // The gateway may have been restarted; a refusal is heard again.
+            _ => None,
+        }
+    }
+
+    /// Opens a connection to a gateway, with TLS. Rules see the gateway as its destination.
+    async fn connect_to(
+        &self,
+        gateway: &Gateway,
+        client: Client,
+    ) -> io::Result<(Opened, Arc<Link>, Plan, Target)> {
+        let addresses = gateway.addresses(self).await?;
+        let target = Target::Address(addresses[0]);
+        let wanted = Wanted { client, target: &target, addresses: &addresses, first: addresses[0] };
+        let (plan, config, (links, at_once)) = self.prepare(wanted, addresses[0])?;
+        let limit = self.config().connect_timeout;
+        let (stream, link) = dial(&self.network, &addresses, (&links, at_once), &config, limit).await?;
+        let prepared = timeout(limit, gateway.prepare(Arc::new(stream))).await;
+        let opened = prepared.map_err(|_| late("TLS with the gateway isn't answered"))??;
+        link.note_answer(opened.0.peer_addr(), opened.0.info().as_ref());
+        Ok((opened, link, plan, target))
+    }
+
+    /// Opens a connection to the gateway that waits for a client.
+    pub(super) async fn open_ready(&self, gateway: &Gateway) -> io::Result<(Opened, Arc<Link>)> {
+        let (opened, link, ..) = self.connect_to(gateway, Client::nobody()).await?;
+        Ok((opened, link))
+    }
+
+    /// Opens a connection to the gateway for a client's datagrams.
+    pub(super) async fn open_datagrams(&self, client: Client) -> io::Result<Entry> {
+        let all = self.config();
+        let message = "datagrams go through a gateway, and none is configured";
+        let mut failure = io::Error::new(io::ErrorKind::Unsupported, message);
+        for gateway in in_order(&all.gateways) {
+            let (mut opened, link, plan, target) = match self.connect_to(&gateway, client).await {
+                Ok(connected) => connected,
+                Err(error) => {
+                    gateway.note(false);
+                    failure = error;
+                    continue;
+                }
+            };
+            let asking = timeout(all.connect_timeout, gateway.ask(&mut opened, Wish::Datagrams));
+            asking.await.map_err(|_| late("the gateway doesn't answer the request"))??;
+            let address = opened.0.peer_addr();
+            let entry = self.flows.add(client, target, address, opened, false, link.index, plan);
+            self.apply(&entry.flow, false);
+            tracing::debug!(flow = entry.flow.id, %client, link = link.name, "open for datagrams");
+            return Ok(entry);
+        }
+        Err(failure)
+    }
+
+    /// Settings of a connection that is opened now.
+    fn connection_config(&self, plan: &Plan, dscp: u8) -> io::Result<ConnectionConfig> {
+        let wrong = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
+        let mut config = default_config();
+        config.scheduler = scheduler::builtin().parse(&plan.scheduler).map_err(wrong)?;
+        let told = self.config();
+        config.congestion = congestion::builtin().parse(&told.congestion).map_err(wrong)?;
+        config.path_manager.early_join = told.early_join;
+        config.tcp.dscp = dscp;
+        config.tcp.black_hole_detection = true;
+        let links = self.links();
+        for role in &plan.roles {
+            let Some(link) = find(&links, role.link) else { continue };
+            for v6 in [false, true].into_iter().filter(|v6| link.has_route(*v6)) {
+                config.path_manager.endpoints.push(LocalEndpoint {
+                    address: link.address(v6),
+                    port: None,
+                    path: link.path(),
+                    id: link.id(),
+                    signal: false,
+                    subflow: true,
+                    backup: role.backup,
+                });
+            }
+        }
+        Ok(config)
+    }
+
+    fn openings(&self, plan: &Plan, address: SocketAddr, is_ordered: bool) -> Openings {
+        let all = self.links();
+        let mut links: Vec<_> =
+            plan.roles.iter().filter_map(|role| find(&all, role.link).map(Arc::clone)).collect();
+        // Those that stand by come last, and behind them those that may never have worked.
+        let is_seen = |role: &&Role| find(&all, role.link).is_some_and(|link| link.known().seen);
+        let active = || plan.roles.iter().take_while(|role| !role.backup);
+        let active = match active().filter(is_seen).count() {
+            0 => active().count(),
+            seen => seen,
+        };
+        links.sort_by_key(|link| !link.known().seen);
+        let mut at_once = 1;
+        match self.config().open_on {
+            _ if is_ordered => {}
+            OpeningLink::Nearest => {}
+            OpeningLink::Race => at_once = active.max(1),
+            OpeningLink::Remember => {
+                let paths = links[..active.min(links.len())].iter().map(|link| link.path());
+                let best = self.network.remembered_path(address.ip(), paths);
+                if let Some(at) = links.iter().position(|link| Some(link.path()) == best) {
+                    links[..=at].rotate_right(1);
+                }
+            }
+        }
+        (links, at_once)
+    }
+}
