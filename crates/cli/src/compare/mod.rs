@@ -58,9 +58,9 @@ pub(crate) const OPEN_ON: &str = "first";
 
 A path is `name: rate, round-trip time [+-spread], loss`; the time is what ping shows, half of it each way. Also:
 `16/1 Mbit/s` (down/up), `up RATE`, `down RATE`, `queue LIMIT`, `jitter uniform|normal|pareto`, `reordering`, `trace \
-FILE`, `mtu BYTES`, `backup`, `outage 100 ms every 15 s`, `metered`, `price 2 EUR/GB`. A word stands for a link, and \
-what is beside it replaces its parts: dsl, vdsl, cable, 4g, 5g, starlink, geo, wifi (docs/links.md has their \
-numbers).")]
+FILE`, `mtu BYTES`, `backup`, `outage 100 ms every 15 s`, `10 Mbit/s at 5 s`, `metered`, `price 2 EUR/GB`. \
+A word stands for a link, and what is beside it replaces its parts: dsl, vdsl, cable, 4g, 5g, starlink, geo, \
+wifi (docs/links.md has their numbers).")]
 pub(crate) struct Options {
     #[command(flatten)]
     common: Common,

@@ -3,8 +3,9 @@
 //! A name and a colon, then clauses in any order, separated by commas: a rate, a round-trip time (as `ping` shows
 //! it; half of it each way), a loss; and, by keyword, `up RATE`, `down RATE`, `queue LIMIT`, `jitter SHAPE`,
 //! `reordering`, `trace FILE`, `mtu BYTES`, `backup`, `outage TIME every TIME`, `metered`, `price PER GB`. The first three may have
-//! the words that a file has for them: `rate 50 Mbit/s`, `rtt 20 ms`, `loss 0.5 %`. A word such as `dsl` stands for a whole link
-//! ([`preset`]); what is given beside it replaces that part.
+//! the words that a file has for them: `rate 50 Mbit/s`, `rtt 20 ms`, `loss 0.5 %`. `10 Mbit/s at 5 s` is a rate from then on; there may
+//! be several of these, and several outages. A word such as `dsl` stands for a whole link ([`preset`]); what is given beside it
+//! replaces that part.
 
 use std::ops::Range;
 use std::path::Path;
@@ -27,10 +28,12 @@ const KEYWORDS: &[&str] =
 /// Signs before a spread.
 const SPREAD: [&str; 3] = ["+-", "+/-", "\u{b1}"];
 
-/// The property that a clause sets. Each may be set once.
+/// The property that a clause sets. Each may be set once, but for changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Property {
+pub(super) enum Property {
     Rate,
+    /// Another rate from a time on.
+    RateAt,
     RoundTrip,
     Loss,
     Preset,
@@ -41,6 +44,7 @@ impl Property {
     fn name(self) -> String {
         match self {
             Property::Rate => "a rate".into(),
+            Property::RateAt => "a rate from a time on".into(),
             Property::RoundTrip => "a round-trip time".into(),
             Property::Loss => "a loss".into(),
             Property::Preset => "a kind of link".into(),
@@ -48,8 +52,13 @@ impl Property {
         }
     }
 
+    /// Whether it is a change, of which there may be several.
+    pub(super) fn is_change(self) -> bool {
+        matches!(self, Property::RateAt | Property::Keyword("outage"))
+    }
+
     /// The property that a clause sets, and its value; of one that begins with its word, what follows.
-    fn of(clause: &str) -> Option<(Property, &str)> {
+    pub(super) fn of(clause: &str) -> Option<(Property, &str)> {
         let word = clause.split(char::is_whitespace).next().unwrap_or_default();
         let value = clause[word.len()..].trim();
         let named = |name: &str| name.eq_ignore_ascii_case(word);
@@ -58,7 +67,8 @@ impl Property {
         }
         let words = [("rate", Property::Rate), ("rtt", Property::RoundTrip), ("loss", Property::Loss)];
         if let Some((_, what)) = words.into_iter().find(|(name, _)| named(name)) {
-            return Some((what, value));
+            let is_later = what == Property::Rate && value.contains(" at ");
+            return Some((if is_later { Property::RateAt } else { what }, value));
         }
         let base = SPREAD.iter().find_map(|sign| clause.split_once(sign)).map_or(clause, |(base, _)| base);
         // Of `16/1 Mbit/s` the unit follows the second number; of `1 % in bursts of 5` the first.
@@ -66,7 +76,8 @@ impl Property {
             .split_once('/')
             .filter(|(down, _)| units::unit_of(down).is_empty())
             .map_or(base, |(_, up)| up);
-        let base = base.split_once(" in ").map_or(base, |(base, _)| base);
+        let base =
+            [" in ", " at "].iter().find_map(|word| base.split_once(word)).map_or(base, |(base, _)| base);
         let what = if preset(clause).is_some() {
             Property::Preset
         } else if clause == "none" {
@@ -78,7 +89,7 @@ impl Property {
         } else if units::is_probability(units::unit_of(base)) {
             Property::Loss
         } else if units::is_rate(units::unit_of(base)) {
-            Property::Rate
+            if clause.contains(" at ") { Property::RateAt } else { Property::Rate }
         } else {
             Property::RoundTrip
         };
@@ -116,7 +127,7 @@ pub fn path(text: &str) -> Result<PathSpec, Diagnostic> {
     path_with(text, no_files)
 }
 
-fn path_with(text: &str, read_file: ReadFile) -> Result<PathSpec, Diagnostic> {
+pub(super) fn path_with(text: &str, read_file: ReadFile) -> Result<PathSpec, Diagnostic> {
     let source = Source::new("--path", text);
     let wrong = |start: usize, part: &str, message: String, help: &str| {
         Diagnostic::new(message).at(&source, start..start + part.len()).label("here").help(help)
@@ -157,7 +168,7 @@ fn path_with(text: &str, read_file: ReadFile) -> Result<PathSpec, Diagnostic> {
             let second = wrong(at, clause, message, help).label("the second");
             Err(second.other(first.clone(), "the first is here"))
         };
-        if let Some((_, first)) = given.iter().find(|(before, _)| *before == what) {
+        if let Some((_, first)) = given.iter().find(|(before, _)| *before == what && !what.is_change()) {
             return second(format!("{} is given twice", what.name()), "give it once", first);
         }
         let rates = [Property::Rate, Property::Keyword("trace")];
@@ -197,68 +208,8 @@ fn path_with(text: &str, read_file: ReadFile) -> Result<PathSpec, Diagnostic> {
     path.finish(name).map_err(|missing| wrong(0, text, format!("path `{name}` has no {missing}"), example))
 }
 
-/// A path's text with a clause in place of the one about the same thing, or at its end. A rate also takes the place of `up`, `down`
-/// and `trace`.
-pub fn with_clause(text: &str, clause: &str) -> String {
-    let Some((name, rest)) = text.split_once(':') else { return text.into() };
-    let property = |of: &str| Property::of(of).map(|(property, _)| property);
-    let what = property(clause);
-    let rates = |of| {
-        matches!(of, Some(Property::Rate | Property::Keyword("up" | "down" | "trace")))
-            && matches!(what, Some(Property::Rate | Property::Keyword("trace")))
-    };
-    let is_same = |given: &&str| what == property(given) || rates(property(given));
-    let mut clauses: Vec<&str> = rest.split(',').map(str::trim).filter(|given| !given.is_empty()).collect();
-    let place = clauses.iter().position(is_same).unwrap_or(clauses.len());
-    clauses.retain(|given| !is_same(given));
-    clauses.insert(place.min(clauses.len()), clause);
-    format!("{}: {}", name.trim_end(), clauses.join(", "))
-}
-
-/// One `--path` as a scenario file has it.
-///
-/// # Errors
-/// As [`path`].
-pub fn path_table(text: &str, read_file: ReadFile) -> Result<toml::Table, Diagnostic> {
-    path_with(text, read_file)?;
-    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-    let mut table = toml::Table::new();
-    let mut set = |key: &str, value: toml::Value| table.insert(key.into(), value);
-    set("name", name.trim().into());
-    for clause in rest.split(',').map(str::trim) {
-        let Some((what, value)) = Property::of(clause) else { continue };
-        let rate = || toml::Value::Table(std::iter::once(("rate".to_string(), value.into())).collect());
-        match what {
-            Property::Rate => set("rate", value.into()),
-            Property::Loss => set("loss", value.into()),
-            Property::RoundTrip => set("rtt", value.into()),
-            Property::Preset => set("preset", value.into()),
-            Property::Keyword(way @ ("up" | "down")) => set(way, rate()),
-            Property::Keyword("jitter") => set("jitter-shape", value.into()),
-            Property::Keyword(switch @ ("reordering" | "backup" | "metered")) => set(switch, true.into()),
-            Property::Keyword("mtu") => set("mtu", mtu_with_unit(value).into()),
-            Property::Keyword("outage") => {
-                let (length, when) =
-                    value.split_once(" at ").or(value.split_once(" every ")).unwrap_or((value, ""));
-                let every = value.split_once(" every ").map(|(_, every)| every);
-                let at = if value.contains(" at ") { when.split(" every ").next() } else { every };
-                let mut change = toml::Table::new();
-                change.insert("at".into(), at.unwrap_or_default().into());
-                change.insert("link".into(), "down".into());
-                change.insert("for".into(), length.into());
-                if let Some(every) = every {
-                    change.insert("every".into(), every.into());
-                }
-                set("changes", vec![toml::Value::Table(change)].into())
-            }
-            Property::Keyword(keyword) => set(keyword, value.into()),
-        };
-    }
-    Ok(table)
-}
-
 /// An MTU is in bytes: `mtu 1466` says enough.
-fn mtu_with_unit(value: &str) -> String {
+pub(super) fn mtu_with_unit(value: &str) -> String {
     let alone = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     if alone { format!("{value} B") } else { value.to_string() }
 }
@@ -295,6 +246,9 @@ impl Drafts {
             Diagnostic::new(message).at(source, span).label("here").help(help)
         };
         match what {
+            Property::RateAt => {
+                self.both.changes.get_or_insert_default().push(phrase::rate_at(value).map_err(place_value)?);
+            }
             Property::Rate => {
                 let (down, up) = phrase::rates(value).map_err(place_value)?;
                 self.both.rate = Some(Rate::Constant(down));
@@ -322,7 +276,7 @@ impl Drafts {
                 self.mtu = units::bytes_within(&mtu_with_unit(value), MTU_RANGE).map_err(place_value)? as u32;
             }
             Property::Keyword("outage") => {
-                self.both.changes = Some(phrase::outage(value).map_err(place_value)?.to_vec());
+                self.both.changes.get_or_insert_default().extend(phrase::outage(value).map_err(place_value)?);
             }
             Property::Keyword("price") => self.price = Some(phrase::price(value).map_err(place_value)?),
             Property::Keyword("trace") if value.is_empty() => {
@@ -434,7 +388,7 @@ pub fn default_around(paths: Vec<PathSpec>) -> Scenario {
 
 #[cfg(test)]
 mod tests {
-    use ropewalk_link::{Loss, Rate};
+    use ropewalk_link::{ChangeAction, Loss, Rate};
     use ropewalk_settings::diagnostic::Diagnostic;
     use ropewalk_sim::PathSpec;
 
@@ -466,6 +420,17 @@ mod tests {
             let error = path(text).unwrap_err();
             assert!(error.message.contains("two rates for one direction"), "{error:?}");
         }
+    }
+
+    #[test]
+    fn changes_may_be_several() {
+        let lte = path(
+            "lte: 40/9 Mbit/s, 55 ms, outage 2 s at 5 s, 10 Mbit/s at 3 s, rate 2 MB/s at 8 s, outage 1 s at 9 s",
+        );
+        let changes = lte.unwrap().down.changes;
+        let seconds: Vec<_> = changes.iter().map(|change| change.at / 1_000_000_000).collect();
+        assert_eq!(seconds, [3, 5, 7, 8, 9, 10]);
+        assert_eq!(changes[3].action, ChangeAction::Rate(Rate::Constant(16_000_000)));
     }
 
     #[test]
@@ -524,29 +489,6 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_the_same_in_a_file() {
-        let registries = ropewalk_algorithms::Registries::builtin();
-        for text in [
-            "wifi: 50 Mbit/s, 20 ms +-5 ms, jitter normal, 0.5 %, up 10 Mbit/s, queue 100 packets, reordering",
-            "dsl: 16/1 Mbit/s, 30 ms, mtu 1400 B, backup, price 2 EUR/GB",
-            "sky: starlink, down 90 Mbit/s, metered",
-            "lte: 40 Mbit/s, 55 ms, outage 2 s at 5 s every 30 s, 1 % in bursts of 5",
-            "lte: 40 Mbit/s, 55 ms, outage 100 ms every 15 s",
-            "lte: 40 Mbit/s, 55 ms, outage 1 s at 3 s, none, queue codel",
-            "lte: rate 5 MB/s, rtt 55 ms, loss 1 percent, mtu 1466, up 10mbit",
-        ] {
-            let paths = toml::Value::Array(vec![
-                super::path_table(text, ropewalk_settings::input::no_files).unwrap().into(),
-            ]);
-            let file: toml::Table = [("path".to_string(), paths)].into_iter().collect();
-            let source = ropewalk_settings::diagnostic::Source::new("s.toml", file.to_string());
-            let read = crate::scenario::parse(&source, "s", std::path::Path::new(""), &registries);
-            let read = read.unwrap_or_else(|error| panic!("{}", error.render(false)));
-            assert_eq!(read.scenario.paths, [path(text).unwrap()], "{text}");
-        }
-    }
-
-    #[test]
     fn errors_point_at_their_place() {
         for (text, message) in [
             ("wifi 50 Mbit/s", "needs a name and a colon"),
@@ -574,6 +516,10 @@ mod tests {
             ("wifi: 50 Mbit/s, 20 ms, queue codel, queue 5 packets", "`queue` is given twice"),
             ("wifi: 50 Mbit/s, 20 ms, mtu 1400 B, mtu 1500 B", "`mtu` is given twice"),
             ("wifi: 50 Mbit/s, 20 ms, down 5 Mbit/s, down 6 Mbit/s", "`down` is given twice"),
+            ("wifi: 50 Mbit/s, 20 ms, 5 Mbit/s at 3", "needs a unit"),
+            ("wifi: 50 Mbit/s, 20 ms, 5/1 Mbit/s at 3 s", "one rate for both directions"),
+            ("wifi: 50 Mbit/s, 20 ms, rate soon at 3 s", "expected a rate"),
+            ("wifi: 5 Mbit/s at 3 s, 20 ms", "no rate"),
             ("wifi: 50 Mbit/s, 20 ms, backup, backup", "`backup` is given twice"),
             ("wifi: 50 Mbit/s, 20 ms, jitter pareto", "`jitter` says how round-trip times spread"),
             ("wifi: 50 Mbit/s, 20 ms, reordering", "`reordering` says how"),
@@ -608,21 +554,5 @@ mod tests {
     fn an_endless_trace_is_refused() {
         let error = path("wifi: 20 ms, trace /dev/zero").unwrap_err();
         assert!(error.message.contains("a regular file") && error.label == "named here", "{error:?}");
-    }
-
-    #[test]
-    fn a_clause_takes_the_place_of_the_one_about_the_same_thing() {
-        let text = "wifi: 50 Mbit/s, up 5 Mbit/s, 20 ms +-5 ms, 0.5 %, queue 9 packets";
-        for (clause, expected) in [
-            ("30/3 Mbit/s", "wifi: 30/3 Mbit/s, 20 ms +-5 ms, 0.5 %, queue 9 packets"),
-            ("7 ms", "wifi: 50 Mbit/s, up 5 Mbit/s, 7 ms, 0.5 %, queue 9 packets"),
-            ("none", "wifi: 50 Mbit/s, up 5 Mbit/s, 20 ms +-5 ms, none, queue 9 packets"),
-            ("queue 64 KiB", "wifi: 50 Mbit/s, up 5 Mbit/s, 20 ms +-5 ms, 0.5 %, queue 64 KiB"),
-            ("backup", "wifi: 50 Mbit/s, up 5 Mbit/s, 20 ms +-5 ms, 0.5 %, queue 9 packets, backup"),
-        ] {
-            assert_eq!(super::with_clause(text, clause), expected);
-        }
-        assert_eq!(super::with_clause("a : dsl", "1 %"), "a: dsl, 1 %");
-        assert_eq!(super::with_clause("no path", "1 %"), "no path");
     }
 }

@@ -1,6 +1,6 @@
 //! Phrases that the scenario file and `--path` share: queues, losses, rates, names.
 
-use ropewalk_link::{Change, ChangeAction, JitterShape, Loss};
+use ropewalk_link::{Change, ChangeAction, JitterShape, Loss, Rate};
 use ropewalk_settings::units::{self, UnitError};
 
 use super::draft::{CODEL, QueueDraft, bursts};
@@ -120,6 +120,27 @@ pub fn price(text: &str) -> Result<f64, UnitError> {
         Ok(_) => Err(wrong("this price is out of range")),
         Err(_) => Err(wrong("expected a price")),
     }
+}
+
+/// A rate from a time on: `10 Mbit/s at 5 s`.
+pub fn rate_at(text: &str) -> Result<Change, UnitError> {
+    let place = text.find(" at ").unwrap_or(text.len());
+    let (rate, at) = (&text[..place], text.get(place + " at ".len()..).unwrap_or_default());
+    if rate.contains('/') && rates(rate).is_ok_and(|(down, up)| down != up) {
+        return Err(UnitError {
+            message: "a change has one rate for both directions".into(),
+            span: 0..rate.len(),
+            label: format!("found `{}`", rate.trim()),
+            help: "as in `10 Mbit/s at 5 s`".into(),
+        });
+    }
+    let (rate, _) = rates(rate)?;
+    let at = units::duration(at).map_err(|mut error| {
+        let from = place + " at ".len();
+        error.span = error.span.start + from..error.span.end + from;
+        error
+    })?;
+    Ok(Change::once(at, ChangeAction::Rate(Rate::Constant(rate))))
 }
 
 /// Least time between two changes that repeat.
