@@ -5,7 +5,7 @@ async function through(bytes, stream) {
 }
 
 /** The fields' names, as the engine has them. */
-const FIELDS = ['links', 'sizes', 'direction', 'schedulers', 'congestion', 'budget', 'seed', 'value'];
+const FIELDS = ['links', 'sizes', 'direction', 'schedulers', 'congestion', 'budget', 'seed', 'value', 'rule'];
 
 /** Text of files that is put into an address. */
 const LARGEST_IN_ADDRESS = 200_000;

@@ -27,7 +27,7 @@ class Hand {
       if (!asked) return;
       this.waiting.delete(data.id);
       if (data.trap) asked.fail(new Error(data.trap));
-      else asked.hear(JSON.parse(data.answer));
+      else asked.hear(data.answer);
     };
     this.worker.postMessage({ module: this.module });
   }
@@ -36,11 +36,16 @@ class Hand {
     return this.waiting.size > 0;
   }
 
-  ask(question) {
+  async ask(question, attached) {
+    return JSON.parse(await this.askForText(question, attached));
+  }
+
+  /** The answer as text. `attached`: what follows the question's line. */
+  askForText(question, attached = '') {
     return new Promise((hear, fail) => {
       this.next += 1;
       this.waiting.set(this.next, { hear, fail });
-      this.worker.postMessage({ id: this.next, question: JSON.stringify(question) });
+      this.worker.postMessage({ id: this.next, question: `${JSON.stringify(question)}\n${attached}` });
     });
   }
 
@@ -54,11 +59,14 @@ class Hand {
 }
 
 /** How long a worker is busy with one batch of runs, ms: long enough that messages cost nothing, short enough to show progress. */
-const BATCH_MS = 40;
+const BATCH_MS = 80;
 
 /** How often the answer is drawn while runs are made, ms; and at most this share of the time, since the cores have runs to make. */
 const LOOK_MS = 350;
-const LOOK_SHARE = 0.05;
+const LOOK_SHARE = 0.03;
+
+/** How often progress is told while runs are made, ms: the page is painted each time. */
+const TELL_MS = 250;
 
 /**
  * Compares what it is asked. `hear` is told: `refused(errors)`, `begun(summary)`, `answer(document, isFinal)`, `progress(share, state)`
@@ -80,7 +88,7 @@ class Laboratory {
   }
 
   async compare(asked) {
-    const turn = { asked, waiting: [], batch: 1, stopped: false, ended: false, share: 0, looked: 0, pause: LOOK_MS, fresh: false };
+    const turn = { asked, waiting: [], batch: 1, stopped: false, ended: false, share: 0, looked: 0, told: -TELL_MS, pause: LOOK_MS, fresh: false };
     this.turn = turn;
     for (const hand of [this.judge, ...this.runners]) if (hand.isBusy) hand.restart();
     try {
@@ -106,7 +114,7 @@ class Laboratory {
   }
 
   handOut(turn) {
-    this.tell(turn);
+    if (performance.now() - turn.told >= TELL_MS) this.tell(turn);
     for (const runner of this.runners) {
       if (turn.stopped || !turn.waiting.length) return;
       if (!runner.isBusy) this.work(turn, runner);
@@ -114,18 +122,20 @@ class Laboratory {
   }
 
   async work(turn, runner) {
-    const batch = turn.waiting.splice(0, Math.min(turn.batch, Math.ceil(turn.waiting.length / this.runners.length)));
+    // Smaller ones towards the end of a round, for which all wait.
+    const share = Math.ceil(turn.waiting.length / this.runners.length / 2);
+    const batch = turn.waiting.splice(0, Math.min(turn.batch, share));
     try {
       // Both are asked at once: a worker answers in order.
       const prepared = runner.prepared === turn ? null : runner.ask({ call: 'prepare', asked: turn.asked });
       runner.prepared = turn;
       const began = performance.now();
-      const [runs] = await Promise.all([runner.ask({ call: 'run', jobs: batch.map(({ job }) => job) }), prepared]);
+      const [runs] = await Promise.all([runner.askForText({ call: 'run', jobs: batch.map(({ job }) => job) }), prepared]);
       const each = (performance.now() - began) / batch.length;
       if (turn !== this.turn) return;
       turn.batch = Math.max(1, Math.min(64, Math.round(BATCH_MS / Math.max(each, 0.1))));
       this.handOut(turn);
-      const taken = await this.judge.ask({ call: 'take', runs: batch.map(({ place }, i) => [place, runs[i]]) });
+      const taken = await this.judge.ask({ call: 'take', places: batch.map(({ place }) => place) }, runs);
       if (turn !== this.turn) return;
       turn.share = taken.share;
       turn.fresh = true;
@@ -170,11 +180,13 @@ class Laboratory {
     turn.stopped = !turn.stopped;
     if (turn.stopped) for (const runner of this.runners) if (runner.isBusy) runner.restart();
     turn.looked = 0;
+    this.tell(turn);
     this.handOut(turn);
     this.look(turn);
   }
 
   tell(turn) {
+    turn.told = performance.now();
     this.hear.progress(turn.share, turn.ended ? 'ended' : turn.stopped ? 'stopped' : 'running');
   }
 

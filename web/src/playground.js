@@ -72,6 +72,7 @@ function playgroundPage() {
     answer: (answered, isFinal) => {
       // Before every candidate has one run there is nothing to say.
       if (!isFinal && !answered.rankings.length) return;
+      question.hear(answered);
       show(answered, isFinal);
       // Another question may be about to be asked.
       if (!isFinal || timer) return;

@@ -22,6 +22,7 @@ function questionForm(changed, engine) {
   };
   const set = (values) => {
     for (const name of FIELDS) fields[name].value = values[name] ?? '';
+    if (values.rule) rule.place.open = true;
     files = values.files || {};
     fit();
   };
@@ -34,15 +35,21 @@ function questionForm(changed, engine) {
     changed(asked());
   };
   const links = h('textarea', { rows: 3, spellcheck: 'false', autocomplete: 'off', autocapitalize: 'off', wrap: 'off' });
-  const fit = () => { links.rows = Math.max(3, Math.min(16, links.value.split('\n').length + 1)); };
+  const fit = () => {
+    for (const [area, least, most] of [[links, 3, 16], [fields.rule, 9, 24]]) area.rows = Math.max(least, Math.min(most, area.value.split('\n').length + 1));
+  };
   links.addEventListener('input', fit);
 
-  const knobs = sliders(async (place, line, clause) => {
-    const { line: changed } = await engine({ call: 'reword', line: links.value.split('\n')[place] ?? line, clause });
-    setLine(place, changed);
+  const knobs = sliders(async (place, line, what) => {
+    const told = await engine({ call: 'reword', line: links.value.split('\n')[place] ?? line, ...what });
+    setLine(place, told.line);
+    return told.line.trim();
   });
   const kinds = h('div', { class: 'chips', role: 'group', 'aria-label': 'Add a link' });
   const scenarios = h('select', { 'aria-label': 'Built-in scenarios' }, h('option', { value: '' }, 'Built-in scenarios …'));
+  const rule = ruleEditor(
+    field('rule', 'Rule', h('textarea', { rows: 9, spellcheck: 'false', autocomplete: 'off', autocapitalize: 'off', wrap: 'off' }), 'It runs as `mine`, beside the others.'),
+    (text) => { fields.rule.value = text; fit(); changed(asked()); fields.rule.focus(); });
   const noted = h('p', { class: 'lead', role: 'status' });
   const schedulers = h('datalist', { id: 'schedulers' });
   const congestion = h('datalist', { id: 'congestion' });
@@ -58,7 +65,7 @@ function questionForm(changed, engine) {
       field('budget', 'Budget', text({ placeholder: '10s' })),
       field('seed', 'First seed', text({ placeholder: '1', inputmode: 'numeric' })),
       field('value', 'What bytes are worth', text({ placeholder: 'a second is worth 5 MB of lte' }))),
-    noted, schedulers, congestion);
+    rule.place, noted, schedulers, congestion);
   links.setAttribute('aria-describedby', 'refused');
   set(FIRST);
 
@@ -79,7 +86,7 @@ function questionForm(changed, engine) {
     scenarios.append(...about.scenarios.map(([name, summary]) => h('option', { value: name }, `${name}: ${summary}`)));
     scenarios.addEventListener('change', () => {
       if (!scenarios.value) return;
-      set({ links: scenarios.value });
+      set({ links: scenarios.value, rule: fields.rule.value });
       scenarios.value = '';
       changed(asked());
     });
@@ -130,7 +137,7 @@ function questionForm(changed, engine) {
     picker.value = '';
   } });
   form.querySelector('.bar').append(h('label', {}, 'ping, iperf3, ss, trace, scenario: ', picker));
-  return { form, asked, set, known, show: knobs.show };
+  return { form, asked, set, known, show: knobs.show, hear: rule.hear };
 }
 
 /** Largest file that is read, bytes. */

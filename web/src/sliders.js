@@ -39,7 +39,10 @@ function fromStep({ from, to, log, whole }, step) {
   return whole ? Math.round(round) : round;
 }
 
-/** Sliders for links as the engine has told them; `change(place, line, clause)` is called with what one of them says. */
+/**
+ * Sliders for links as the engine has told them. `change(place, line, what)` is called with what one of them says, a clause or a list
+ * of changes over time, and returns the link's new line.
+ */
 function sliders(change) {
   const place = h('div', { class: 'links sliders' });
   let rows = [];
@@ -52,12 +55,13 @@ function sliders(change) {
         const { link, numbers } = rows[index];
         numbers[slider.key] = fromStep(slider, Number(input.value));
         told(index);
-        change(link.place, link.line, slider.clause(numbers));
+        change(link.place, link.line, { clause: slider.clause(numbers) });
       });
       return { slider, input, output, field: h('label', {}, h('span', {}, slider.label), input, output) };
     });
-    const card = h('div', { class: 'link', style: `--swatch: var(--path-${index % 8})` }, h('header', {}, heading), inputs.map(({ field }) => field));
-    return { card, heading, inputs };
+    const line = timeline((changes) => change(rows[index].link.place, rows[index].link.line, { changes }));
+    const card = h('div', { class: 'link', style: `--swatch: var(--path-${index % 8})` }, h('header', {}, heading), inputs.map(({ field }) => field), line.place);
+    return { card, heading, inputs, line };
   };
   /** What the numbers are, in words beside the sliders. */
   const told = (index) => {
@@ -88,6 +92,7 @@ function sliders(change) {
         if (value !== null && document.activeElement !== input) input.value = toStep(slider, value);
       }
       told(index);
+      now.line.show(link, link.numbers);
     });
   };
   return { place, show, placeOf: (card) => rows.find((one) => one.card === card)?.link.place };

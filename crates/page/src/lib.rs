@@ -34,7 +34,9 @@ const PROGRAM: &[&str] = &[
 /// What the playground has instead of a report's last part.
 const PLAYGROUND: &[&str] = &[
     include_str!("../../../web/src/laboratory.js"),
+    include_str!("../../../web/src/timeline.js"),
     include_str!("../../../web/src/sliders.js"),
+    include_str!("../../../web/src/rule.js"),
     include_str!("../../../web/src/question.js"),
     include_str!("../../../web/src/playground.js"),
 ];

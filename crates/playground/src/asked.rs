@@ -34,6 +34,8 @@ pub struct Asked {
     pub seed: String,
     /// What bytes on metered paths are worth.
     pub value: String,
+    /// A scheduler of one's own, `mine`: a rule in Rhai.
+    pub rule: String,
     /// Files that links name, such as traces.
     pub files: BTreeMap<String, String>,
 }
@@ -47,7 +49,7 @@ thread_local! {
 ///
 /// # Errors
 /// There is none of this name.
-pub(crate) fn attached(path: &Path, _: Want) -> Result<Vec<u8>, ReadError> {
+pub(crate) fn read_attached(path: &Path, _: Want) -> Result<Vec<u8>, ReadError> {
     let found = FILES.with_borrow(|files| files.get(&*path.to_string_lossy()).cloned());
     found.map(String::into_bytes).ok_or(ReadError::NoFiles)
 }
@@ -89,8 +91,9 @@ impl Asked {
     ///
     /// # Errors
     /// What in it isn't allowed, and what is. Lines are those of the field.
-    pub fn request(&self, registries: &Registries) -> Result<Request, InputError> {
+    pub fn request(&self) -> Result<Request, InputError> {
         FILES.set(self.files.clone());
+        let registries = &self.registries()?;
         let mut usual = false;
         let (mut scenario, experiment) = match Links::of(&self.links) {
             Links::Default => self.load(scenario::DEFAULT, registries)?,
@@ -115,13 +118,20 @@ impl Asked {
         }
         let schedulers =
             filled(&self.schedulers).map(|text| ask::schedulers(ask::COMMAND_LINE.schedulers, text));
+        let of_file = Some(experiment.schedulers.clone()).filter(|names| !names.is_empty());
+        let mut schedulers = schedulers.transpose()?.or(of_file);
+        if let Some(names) = schedulers.as_mut().filter(|_| self.has_rule())
+            && !names.iter().any(|name| name == ropewalk_rule::NAME || name == "all")
+        {
+            names.push(ropewalk_rule::NAME.into());
+        }
         let seed = filled(&self.seed).map_or(Ok(1), str::parse);
         let ask = Ask {
             scenario,
             experiment,
             usual,
             sizes: ask::sizes("--size", filled(&self.sizes), 1 << 40)?,
-            schedulers: schedulers.transpose()?,
+            schedulers,
             congestion: filled(&self.congestion).map(String::from),
             buffer: None,
             value: filled(&self.value).map(String::from),
@@ -136,6 +146,19 @@ impl Asked {
             names: ask::COMMAND_LINE,
         };
         ask.request(registries)
+    }
+
+    /// The built-in algorithms, and the rule. Files are those that came with the question.
+    fn registries(&self) -> Result<Registries, InputError> {
+        let mut registries = Registries { read_file: read_attached, ..Registries::builtin() };
+        if self.has_rule() {
+            ropewalk_rule::register(&mut registries, &self.rule)?;
+        }
+        Ok(registries)
+    }
+
+    fn has_rule(&self) -> bool {
+        filled(&self.rule).is_some()
     }
 
     /// The lines of the first field that are paths, each its place and text.
@@ -195,7 +218,11 @@ impl Asked {
                 option(name, value);
             }
         }
-        Origin::of(&words, env!("CARGO_PKG_VERSION"))
+        let mut origin = Origin::of(&words, env!("CARGO_PKG_VERSION"));
+        if self.has_rule() {
+            origin.command += &format!("  # without `{}`, which only the page has", ropewalk_rule::NAME);
+        }
+        origin
     }
 }
 
@@ -219,13 +246,12 @@ mod tests {
     }
 
     fn refusal(asked: &Asked) -> String {
-        asked.request(&Registries::builtin()).unwrap_err().render(false)
+        asked.request().unwrap_err().render(false)
     }
 
     #[test]
     fn the_first_field_takes_paths_a_name_or_a_file() {
-        let registries = Registries::builtin();
-        let name = |links: &str| of(links).request(&registries).unwrap().scenario.name;
+        let name = |links: &str| of(links).request().unwrap().scenario.name;
         assert_eq!(name(""), scenario::DEFAULT);
         assert_eq!(name("  satellite-lte\n"), "satellite-lte");
         assert_eq!(name("# home\nhome: dsl\n\nphone: 20 Mbit/s, 60 ms\n"), "command line");
@@ -256,5 +282,23 @@ mod tests {
         let command = "ropewalk compare --path 'home: dsl' --path 'phone: 4g' --size '1 MiB, 4 MiB' --seed 7";
         assert_eq!(asked.command().command, command);
         assert_eq!(of("cellular").command().command, "ropewalk compare --scenario cellular");
+    }
+
+    #[test]
+    fn a_rule_is_compared_with_the_others() {
+        let with = |asked: Asked| Asked { rule: "\nview.available[0]".into(), ..asked };
+        let labels = |asked: Asked| -> Vec<String> {
+            let candidates = with(asked).request().unwrap().candidates;
+            candidates.into_iter().map(|one| one.label).filter(|label| !label.starts_with("tcp")).collect()
+        };
+        assert!(labels(Asked::default()).contains(&"mine".to_string()));
+        let some = Asked { schedulers: "minrtt,blest".into(), ..Asked::default() };
+        assert_eq!(labels(some), ["minrtt", "blest", "mine", "linux"]);
+        let file = "[[path]]\nname = \"a\"\nrate = \"5 Mbit/s\"\nrtt = \"20 ms\"\n[experiment]\nschedulers = [\"minrtt\"]\n";
+        assert_eq!(labels(of(file)), ["minrtt", "mine", "linux"]);
+        let command = with(Asked::default()).command().command;
+        assert_eq!(command, "ropewalk compare  # without `mine`, which only the page has");
+        let error = refusal(&Asked { rule: "view.available[0]\n)".into(), ..Asked::default() });
+        assert!(error.contains("rule:2:1"), "{error}");
     }
 }

@@ -2,7 +2,7 @@
 
 use ropewalk_lab::advise::measure;
 use ropewalk_lab::scenario;
-use ropewalk_link::{LinkSpec, Loss, Queue, Rate};
+use ropewalk_link::{Change, ChangeAction, LinkSpec, Loss, Queue, Rate};
 use ropewalk_settings::diagnostic::{Diagnostic, InputError};
 use ropewalk_settings::input::ReadFile;
 use ropewalk_settings::units;
@@ -31,7 +31,36 @@ pub(crate) fn numbers(path: &PathSpec) -> Value {
             Queue::Packets { limit, .. } => Some(limit),
             _ => None,
         },
+        "changes": changes(path),
     })
+}
+
+/// What changes over time, where `--path` has words for it: outages, and other rates from a time on. Times in seconds.
+fn changes(path: &PathSpec) -> Option<Vec<Value>> {
+    let changes = &path.down.changes;
+    let seconds = |nanos: u64| nanos as f64 / 1e9;
+    let mut found = Vec::new();
+    for change in changes {
+        found.push(match &change.action {
+            ChangeAction::Rate(Rate::Constant(rate)) if change.every.is_none() => {
+                json!({ "at": seconds(change.at), "rate": *rate as f64 / 1e6 })
+            }
+            ChangeAction::Down => {
+                let ends = |up: &&Change| {
+                    up.action == ChangeAction::Up && up.at > change.at && up.every == change.every
+                };
+                let up = changes.iter().find(ends)?;
+                let mut outage = json!({ "at": seconds(change.at), "for": seconds(up.at - change.at) });
+                if let Some(every) = change.every {
+                    outage["every"] = seconds(every).into();
+                }
+                outage
+            }
+            ChangeAction::Up => continue,
+            _ => return None,
+        });
+    }
+    (path.up.changes == *changes).then_some(found)
 }
 
 /// A line with what a measurement's file says of its path, as `advise --measured` understands it. A recorded link is named as a trace:
@@ -109,8 +138,21 @@ mod tests {
     #[test]
     fn a_lines_numbers_are_those_of_its_path() {
         let path = scenario::path("w: 50/20 Mbit/s, 30 ms +-6 ms, 0.5 %, queue 120 packets").unwrap();
-        let expected = json!({ "name": "w", "down": 50.0, "up": 20.0, "rtt": 30.0, "spread": 6.0, "loss": 0.5, "queue": 120 });
+        let expected = json!({ "name": "w", "down": 50.0, "up": 20.0, "rtt": 30.0, "spread": 6.0, "loss": 0.5, "queue": 120, "changes": [] });
         assert_eq!(numbers(&path), expected);
+    }
+
+    #[test]
+    fn changes_over_time_are_told_in_the_words_of_paths() {
+        let changes = |line: &str| changes(&scenario::path(line).unwrap()).map(Value::from);
+        assert_eq!(
+            changes(
+                "w: 50/20 Mbit/s, 30 ms, outage 200 ms at 3 s, 5 Mbit/s at 1 s, outage 100 ms every 15 s"
+            ),
+            Some(
+                json!([{ "at": 1.0, "rate": 5.0 }, { "at": 3.0, "for": 0.2 }, { "at": 15.0, "for": 0.1, "every": 15.0 }])
+            )
+        );
     }
 
     #[test]

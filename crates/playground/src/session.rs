@@ -9,7 +9,7 @@ use ropewalk_settings::diagnostic::InputError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::asked::attached;
+use crate::asked::read_attached;
 use crate::{Asked, links};
 
 /// Segments of all traced runs together; the first two of each workload are traced whatever it is.
@@ -27,19 +27,19 @@ enum Call {
     Begin { asked: Asked },
     /// The runs to be made now, each `[workload, number, candidate]`.
     Jobs,
-    /// Takes runs, each its place among the jobs and the text that a worker gave.
-    Take { runs: Vec<(usize, String)> },
+    /// Takes the runs that follow the question's line, as a worker gave them: their places among the jobs.
+    Take { places: Vec<usize> },
     /// The answer as it is now: the report's document.
     Look,
     /// The answer with traced runs.
     Trace,
     /// Gets ready to make runs of this.
     Prepare { asked: Asked },
-    /// A line with another clause.
-    Reword { line: String, clause: String },
+    /// A line with another clause, or with these changes over time instead of its own.
+    Reword { line: String, clause: Option<String>, changes: Option<Vec<String>> },
     /// A line with what a measurement says.
     Measured { line: String, name: String, text: String },
-    /// Makes runs; each is a text.
+    /// Makes runs; null where there is no such candidate or workload.
     Run { jobs: Vec<(usize, u32, usize)> },
 }
 
@@ -54,35 +54,38 @@ pub struct Playground {
 
 impl Default for Playground {
     fn default() -> Self {
-        let registries = Registries { read_file: attached, ..Registries::builtin() };
-        Playground { registries, asked: Asked::default(), request: None, live: None }
+        Playground { registries: Registries::builtin(), asked: Asked::default(), request: None, live: None }
     }
 }
 
 impl Playground {
-    /// Answers a question in JSON with JSON: `{"errors": [...]}` where the question isn't allowed.
+    /// Answers a question, a line of JSON, with JSON: `{"errors": [...]}` where the question isn't allowed.
     pub fn answer(&mut self, question: &str) -> String {
-        let answer = match serde_json::from_str::<Call>(question) {
-            Ok(call) => self.call(call).unwrap_or_else(|error| {
-                let mut errors = error.json();
-                let list = errors.as_array_mut().into_iter().flatten();
-                for (one, diagnostic) in list.zip(&error.diagnostics) {
-                    let alone = InputError::from(diagnostic.clone());
-                    one["text"] = alone.render(false).into();
-                }
-                json!({ "errors": errors })
-            }),
-            Err(error) => json!({ "errors": [{ "message": error.to_string(), "text": error.to_string() }] }),
+        let (question, attached) = question.split_once('\n').unwrap_or((question, ""));
+        let call = match serde_json::from_str::<Call>(question) {
+            Ok(call) => call,
+            Err(error) => {
+                let text = error.to_string();
+                return json!({ "errors": [{ "message": text, "text": text }] }).to_string();
+            }
         };
-        answer.to_string()
+        self.call(call, attached).unwrap_or_else(|error| {
+            let mut errors = error.json();
+            let list = errors.as_array_mut().into_iter().flatten();
+            for (one, diagnostic) in list.zip(&error.diagnostics) {
+                let alone = InputError::from(diagnostic.clone());
+                one["text"] = alone.render(false).into();
+            }
+            json!({ "errors": errors }).to_string()
+        })
     }
 
-    fn call(&mut self, call: Call) -> Result<Value, InputError> {
-        Ok(match call {
+    fn call(&mut self, call: Call, attached: &str) -> Result<String, InputError> {
+        let answer = match call {
             Call::About => self.about(),
-            Call::Check { asked } => self.summary(&asked, &asked.request(&self.registries)?),
+            Call::Check { asked } => self.summary(&asked, &asked.request()?),
             Call::Begin { asked } => {
-                let request = asked.request(&self.registries)?;
+                let request = asked.request()?;
                 let summary = self.summary(&asked, &request);
                 self.live = Some(Live::new(request));
                 self.asked = asked;
@@ -92,33 +95,45 @@ impl Playground {
                 let jobs = self.live.as_ref().map(Live::jobs).unwrap_or_default();
                 json!(jobs.iter().map(|job| (job.workload, job.number, job.who)).collect::<Vec<_>>())
             }
-            Call::Take { runs } => {
-                let Some(live) = &mut self.live else { return Ok(Value::Null) };
+            Call::Take { places } => {
+                let Some(live) = &mut self.live else { return Ok("null".into()) };
+                let runs: Vec<Option<Run>> = serde_json::from_str(attached).unwrap_or_default();
                 let mut next = false;
-                for (place, text) in runs {
-                    if let Ok(run) = serde_json::from_str::<Run>(&text) {
-                        next |= live.take(place, run);
-                    }
+                for (place, run) in places.into_iter().zip(runs) {
+                    next |= run.is_some_and(|run| live.take(place, run));
                 }
                 json!({ "next": next, "ended": live.has_ended(), "share": live.share() })
             }
             Call::Look => self.look(false),
             Call::Trace => self.look(true),
             Call::Prepare { asked } => {
-                self.request = Some(asked.request(&self.registries)?);
+                self.request = Some(asked.request()?);
                 Value::Null
             }
-            Call::Reword { line, clause } => json!({ "line": scenario::with_clause(&line, &clause) }),
-            Call::Measured { line, name, text } => links::measured(&line, &name, &text, attached)?,
-            Call::Run { jobs } => {
-                let Some(request) = &self.request else { return Ok(Value::Null) };
-                let make = |(workload, number, who)| {
-                    let known = workload < request.workloads.len() && who < request.candidates.len();
-                    known.then(|| serde_json::to_string(&request.make(Job { workload, number, who })).ok())
-                };
-                json!(jobs.into_iter().map(make).collect::<Vec<_>>())
+            Call::Reword { mut line, clause, changes } => {
+                if let Some(clause) = clause {
+                    line = scenario::with_clause(&line, &clause);
+                }
+                if let Some(changes) = changes {
+                    line = scenario::with_changes(&line, &changes);
+                }
+                json!({ "line": line })
             }
-        })
+            Call::Measured { line, name, text } => links::measured(&line, &name, &text, read_attached)?,
+            // As text at once: there are many.
+            Call::Run { jobs } => return Ok(self.make(jobs)),
+        };
+        Ok(answer.to_string())
+    }
+
+    fn make(&self, jobs: Vec<(usize, u32, usize)>) -> String {
+        let Some(request) = &self.request else { return "null".into() };
+        let make = |(workload, number, who)| {
+            let known = workload < request.workloads.len() && who < request.candidates.len();
+            known.then(|| request.make(Job { workload, number, who }, ropewalk_rule::run))
+        };
+        let runs: Vec<Option<Run>> = jobs.into_iter().map(make).collect();
+        serde_json::to_string(&runs).unwrap_or_else(|_| "null".into())
     }
 
     fn about(&self) -> Value {
@@ -154,7 +169,7 @@ impl Playground {
         let comparison = live.comparison();
         let mut ropes = Vec::new();
         if traced {
-            rope::trace(live.request(), &comparison, TRACED, ropewalk_sim::run, |place, paths, result| {
+            rope::trace(live.request(), &comparison, TRACED, ropewalk_rule::run, |place, paths, result| {
                 ropes.push(rope::to_json(place, paths, result));
             });
         }
@@ -181,9 +196,10 @@ mod tests {
         ask(&mut worker, json!({ "call": "prepare", "asked": asked }));
         loop {
             let jobs = ask(&mut judge, json!({ "call": "jobs" }));
-            let runs = ask(&mut worker, json!({ "call": "run", "jobs": jobs }));
-            let runs: Vec<_> = runs.as_array().unwrap().iter().enumerate().collect();
-            let taken = ask(&mut judge, json!({ "call": "take", "runs": runs }));
+            let places: Vec<usize> = (0..jobs.as_array().unwrap().len()).collect();
+            let runs = worker.answer(&json!({ "call": "run", "jobs": jobs }).to_string());
+            let take = json!({ "call": "take", "places": places });
+            let taken: Value = serde_json::from_str(&judge.answer(&format!("{take}\n{runs}"))).unwrap();
             if taken["ended"] == true {
                 return ask(&mut judge, json!({ "call": "trace" }));
             }
@@ -197,7 +213,7 @@ mod tests {
             "schedulers": "minrtt,redundant", "budget": "30 ms" });
         let page = decided(&asked);
         let request: Asked = serde_json::from_value(asked).unwrap();
-        let (origin, request) = (request.command(), request.request(&Registries::builtin()).unwrap());
+        let (origin, request) = (request.command(), request.request().unwrap());
         let told = compare(&request, ropewalk_sim::run, |_| {}, &AtomicBool::new(false));
         let mut ropes = Vec::new();
         rope::trace(&request, &told, TRACED, ropewalk_sim::run, |place, paths, result| {
@@ -207,6 +223,21 @@ mod tests {
         assert_eq!(
             page.to_string(),
             comparison::document(&origin, &request.scenario, &told, ropes).to_string()
+        );
+    }
+
+    #[test]
+    fn a_rule_that_fails_ends_its_runs_and_no_others() {
+        let asked = json!({ "links": "a: 10 Mbit/s, 20 ms\nb: 5 Mbit/s, 60 ms", "sizes": "64 KiB",
+            "schedulers": "minrtt", "rule": "let a = 1;\nloop { a += 1; }" });
+        let page = decided(&asked);
+        let rows = page["rankings"][0]["rows"].as_array().unwrap();
+        let row = |name: &str| rows.iter().find(|row| row["scheduler"] == name).unwrap();
+        let why = row("mine")["unfinished"].as_str().unwrap();
+        assert!(why.contains("failed: line 2 of the rule: more than 10000 operations"), "{why}");
+        assert_eq!(
+            (row("mine")["finished_runs"].as_u64(), row("minrtt")["unfinished"].as_str()),
+            (Some(0), None)
         );
     }
 

@@ -1,14 +1,16 @@
 //! A comparison whose runs are made elsewhere: one asks for them, hands them in as they end, in any order, and may look at the answer at
 //! any time. At its end the answer is that of [`super::compare`].
 
+use ropewalk_sim::{RunResult, RunSpec};
+
 use super::race::{Job, Race};
 use super::{Comparison, Design, Ended, Request, Run, comparison, plan};
 
 impl Request {
-    /// Makes a run: for [`Live`], anywhere.
-    pub fn make(&self, job: Job) -> Run {
+    /// Makes a run with what runs a simulation: for [`Live`], anywhere.
+    pub fn make(&self, job: Job, run: impl Fn(&RunSpec) -> RunResult) -> Run {
         let spec = self.run_spec(job.workload, job.number, job.who);
-        Run::new(&spec, ropewalk_sim::run(&spec), &self.worth)
+        Run::new(&spec, run(&spec), &self.worth)
     }
 }
 
@@ -132,7 +134,7 @@ mod tests {
         while !live.has_ended() {
             let jobs: Vec<_> = live.jobs().into_iter().enumerate().rev().collect();
             for (place, job) in jobs {
-                let carried = serde_json::to_string(&live.request().make(job)).unwrap();
+                let carried = serde_json::to_string(&live.request().make(job, ropewalk_sim::run)).unwrap();
                 live.take(place, serde_json::from_str(&carried).unwrap());
                 looks += 1;
                 if looks % 50 == 1 {
@@ -162,7 +164,7 @@ mod tests {
     #[test]
     fn runs_that_nobody_asked_for_change_nothing() {
         let mut live = Live::new(request(["a: 10 Mbit/s, 20 ms", "b: 5 Mbit/s, 60 ms"], Some(1), "1s"));
-        let run = live.request().make(live.jobs()[1]);
+        let run = live.request().make(live.jobs()[1], ropewalk_sim::run);
         assert!(!live.take(1, run.clone()) && !live.take(1, run.clone()) && !live.take(1000, run));
         assert!(live.share() < 0.2 && !live.has_ended());
     }

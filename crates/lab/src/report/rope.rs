@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ropewalk_engine::scheduler::Decision;
+use ropewalk_engine::scheduler::{self, Decision};
 use ropewalk_sim::{
     DecisionTrace, Outcome, Recording, RunResult, Scenario, SegmentTrace, Transmission, Workload,
 };
@@ -158,14 +158,17 @@ fn lasts(scenario: &Scenario, seconds: f64) -> u64 {
     }
 }
 
-/// Labels, those that a reader looks for first.
+/// Labels, those that a reader looks for first: the fastest, schedulers of one's own, and what they are measured against.
 fn order(ranking: &Ranking) -> Vec<&str> {
     let mut order: Vec<&str> = Vec::new();
     let first = ranking.rows.first().map(|row| row.label.as_str());
     let multipath = ranking.rows.iter().find(|row| !row.single_path).map(|row| row.label.as_str());
     let all = ranking.rows.iter().map(|row| row.label.as_str());
+    let built_in = scheduler::builtin();
+    let own = ranking.rows.iter().filter(|row| !row.single_path && built_in.parse(&row.label).is_err());
     for label in first
         .into_iter()
+        .chain(own.map(|row| row.label.as_str()))
         .chain(multipath)
         .chain(ranking.rows.iter().filter(|row| row.label == "linux").map(|row| row.label.as_str()))
         .chain(ranking.best_tcp.as_deref())
