@@ -2,6 +2,8 @@
 'use strict';
 
 let engine;
+/** The engine, once it is there: questions may come before it is. */
+let starting;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
@@ -12,11 +14,13 @@ function written(length) {
 
 onmessage = async ({ data }) => {
   if (data.module) {
-    engine = (await WebAssembly.instantiate(data.module, {})).exports;
+    starting = WebAssembly.instantiate(data.module, {});
+    engine = (await starting).exports;
     postMessage({ ready: true });
     return;
   }
   try {
+    await starting;
     const question = encoder.encode(data.question);
     const room = engine.input(question.length);
     new Uint8Array(engine.memory.buffer, room, question.length).set(question);
