@@ -1,5 +1,7 @@
 //! Percentile-bootstrap intervals (Efron 1979): resample with replacement, take the statistic's percentiles.
 
+use std::cell::RefCell;
+
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 
@@ -8,26 +10,49 @@ use super::describe::{quantile, sorted};
 /// Bootstrap resamples.
 pub const RESAMPLES: usize = 2000;
 
-fn resampled(values: &[f64], seed: u64, mut statistic: impl FnMut(&mut [f64]) -> f64) -> Vec<f64> {
+thread_local! {
+    /// What was drawn last, by seed and length: most of a comparison's intervals are over as many runs.
+    static DRAWN: RefCell<(u64, usize, Vec<u32>)> = const { RefCell::new((0, 0, Vec::new())) };
+}
+
+/// Longest samples whose draws are kept.
+const KEPT: usize = 4096;
+
+/// Fills `places` with the indices of resamples of so many values.
+fn draw(random: &mut Pcg64, values: usize, places: &mut [u32]) {
+    for place in places {
+        // Multiply-shift maps 32 random bits to an index; its bias is below n / 2^32.
+        *place = ((u64::from(random.next_u32()) * values as u64) >> 32) as u32;
+    }
+}
+
+fn resampled(values: &[f64], seed: u64, mut statistic: impl FnMut(&[u32]) -> f64) -> Vec<f64> {
     let mut random = Pcg64::new(u128::from(seed), 0x57a7);
-    let n = values.len() as u64;
-    let mut sample = vec![0.0; values.len()];
-    let mut found: Vec<f64> = (0..RESAMPLES)
-        .map(|_| {
-            for place in &mut sample {
-                // Multiply-shift maps 32 random bits to an index; its bias is below n / 2^32.
-                *place = values[((u64::from(random.next_u32()) * n) >> 32) as usize];
+    let n = values.len();
+    let mut found: Vec<f64> = if n <= KEPT {
+        DRAWN.with_borrow_mut(|(of, length, drawn)| {
+            if (*of, *length) != (seed, n) {
+                drawn.resize(RESAMPLES * n, 0);
+                draw(&mut random, n, drawn);
+                (*of, *length) = (seed, n);
             }
-            statistic(&mut sample)
+            drawn.chunks_exact(n).map(statistic).collect()
         })
-        .collect();
+    } else {
+        let mut places = vec![0; n];
+        let one = |_| {
+            draw(&mut random, n, &mut places);
+            statistic(&places)
+        };
+        (0..RESAMPLES).map(one).collect()
+    };
     found.sort_by(f64::total_cmp);
     found
 }
 
 pub(super) fn resampled_means(values: &[f64], seed: u64) -> Vec<f64> {
     let n = values.len() as f64;
-    resampled(values, seed, |sample| sample.iter().sum::<f64>() / n)
+    resampled(values, seed, |places| places.iter().map(|place| values[*place as usize]).sum::<f64>() / n)
 }
 
 fn without_spread(values: &[f64]) -> bool {
@@ -48,7 +73,10 @@ pub fn median_interval(values: &[f64], seed: u64) -> Option<(f64, f64)> {
     if without_spread(values) {
         return None;
     }
-    let medians = resampled(values, seed, |sample| quantile(&sorted(sample), 0.5));
+    let medians = resampled(values, seed, |places| {
+        let sample: Vec<f64> = places.iter().map(|place| values[*place as usize]).collect();
+        quantile(&sorted(&sample), 0.5)
+    });
     Some((quantile(&medians, 0.025), quantile(&medians, 0.975)))
 }
 
@@ -79,8 +107,18 @@ pub fn median_ratio(pairs: &[(f64, f64)], level: f64, seed: u64) -> Option<(f64,
 }
 
 #[cfg(test)]
-mod ratio_tests {
-    use super::median_ratio;
+mod tests {
+    use super::{KEPT, mean_interval, median_ratio};
+
+    #[test]
+    fn draws_that_are_kept_are_those_of_their_seed_and_length() {
+        let values: Vec<f64> = (0..50).map(|i| f64::from(i * i % 17)).collect();
+        let first = mean_interval(&values, 1);
+        for (other, seed) in [(&values[..20], 1), (&values[..], 2), (&[1.0, 2.0].repeat(KEPT)[..], 1)] {
+            assert_ne!(mean_interval(other, seed), first);
+            assert_eq!(mean_interval(&values, 1), first);
+        }
+    }
 
     #[test]
     fn the_interval_holds_the_ratio_and_narrows_with_the_spread() {
