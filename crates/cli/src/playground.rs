@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::options::{self, Common};
 
-/// The engine for browsers, packed by gzip: its name beside the program.
+/// The engine for browsers, packed by gzip: its name beside the program, or in `lib/ropewalk` beside the program's folder.
 const ENGINE: &str = "ropewalk.wasm.gz";
 
 /// More than any engine has.
@@ -35,7 +35,7 @@ pub(crate) struct Options {
     /// The page's file
     #[arg(long, short, value_name = "FILE", default_value = "playground.html")]
     output: PathBuf,
-    /// The engine for browsers, packed by gzip [default: ropewalk.wasm.gz beside this program]
+    /// The engine for browsers, packed by gzip [default: ropewalk.wasm.gz beside this program or in ../lib/ropewalk]
     #[arg(long, value_name = "FILE")]
     engine: Option<PathBuf>,
 }
@@ -46,12 +46,14 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     let engine = match &options.engine {
         Some(file) => engine(file)?,
         None => {
-            let beside = std::env::current_exe().ok().map(|program| program.with_file_name(ENGINE));
-            let beside = beside.filter(|file| file.exists()).ok_or_else(|| {
+            let program = std::env::current_exe().unwrap_or_default();
+            let folder = program.parent().unwrap_or(Path::new(""));
+            let places = [folder.join(ENGINE), folder.join("../lib/ropewalk").join(ENGINE)];
+            let found = places.into_iter().find(|file| file.exists()).ok_or_else(|| {
                 Diagnostic::new(format!("there is no engine for browsers (`{ENGINE}`) beside this program"))
                     .help("`web/playground` in the source tree builds it; `--engine` names one")
             })?;
-            engine(&beside)?
+            engine(&found)?
         }
     };
     output::write_file(&options.output, &ropewalk_page::playground(&engine, &asked))?;
