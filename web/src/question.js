@@ -12,7 +12,7 @@ function questionForm(changed, engine) {
     fields[name] = element;
     element.id = `ask-${name}`;
     element.addEventListener('input', () => changed(asked()));
-    return h('div', { class: `field ${name}` }, h('label', { for: element.id }, label), element, note ? h('small', {}, note) : null);
+    return h('div', { class: `field ${name}` }, h('label', { for: element.id }, label), element, note ? h('small', {}, ...prose(note)) : null);
   };
   const text = (attributes) => h('input', { type: 'text', spellcheck: 'false', autocomplete: 'off', ...attributes });
   const asked = () => {

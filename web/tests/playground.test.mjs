@@ -252,9 +252,14 @@ test('many questions later the tab holds no more memory', { skip }, async () => 
   const { page, done } = await open();
   await settled(page);
   const session = await page.context().newCDPSession(page);
+  const processes = await browser.newBrowserCDPSession();
+  /** Bytes of the page's own memory, and of its process with the workers' engines. */
   const held = async () => {
     await session.send('HeapProfiler.collectGarbage');
-    return (await session.send('Runtime.getHeapUsage')).usedSize;
+    const { processInfo } = await processes.send('SystemInfo.getProcessInfo');
+    const resident = ({ id }) => Number(readFileSync(`/proc/${id}/statm`, 'utf8').split(' ')[1]) * 4096;
+    const all = processInfo.filter(({ type }) => type === 'renderer').map(resident).reduce((sum, one) => sum + one, 0);
+    return { own: (await session.send('Runtime.getHeapUsage')).usedSize, all };
   };
   const ask = async (number) => {
     await fill(page, { seed: String(number) });
@@ -264,7 +269,8 @@ test('many questions later the tab holds no more memory', { skip }, async () => 
   const before = await held();
   for (let number = 6; number <= 55; number += 1) await ask(number);
   const now = await held();
-  assert.ok(now < before * 1.3 + 2e6, `${before} bytes after 5 questions, ${now} after 55`);
+  const both = `${JSON.stringify(before)} bytes after 5 questions, ${JSON.stringify(now)} after 55`;
+  assert.ok(now.own < before.own * 1.3 + 2e6 && now.all < before.all * 1.2 + 30e6, both);
   await done();
 });
 
@@ -308,7 +314,7 @@ test('native and in Chromium, runs and refusals are the same to the byte', { ski
       runs += 2;
     });
   }
-  assert.ok(runs >= 600 && refused > 100, `${runs} runs, ${refused} refusals`);
+  assert.ok(runs >= 600 && refused > 150, `${runs} runs, ${refused} refusals`);
   await done();
 });
 

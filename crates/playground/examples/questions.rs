@@ -1,6 +1,6 @@
 //! Questions for the browser's tests, with the answers of this machine's own code: a line of JSON each. Random scenarios with every kind of
-//! link, traffic, scheduler and congestion control, and texts that are refused. `questions time` measures this machine instead: the
-//! clean case of the simulator's benchmark, in ms.
+//! link, traffic, scheduler and congestion control, and texts that are refused: spoilt ones, and those of the laboratory's tests.
+//! `questions time` measures this machine instead: the clean case of the simulator's benchmark, in ms.
 
 use std::time::Instant;
 
@@ -16,6 +16,18 @@ const SCENARIOS: usize = 300;
 
 /// Texts with something wrong in them.
 const SPOILT: usize = 200;
+
+/// A rule with what could differ between machines: fractions, a state, text.
+const RULE: &str = "
+if !(\"spread\" in state) { state.spread = 0.0; }
+let best = ();
+let least = 0.0;
+for subflow in view.usable {
+    let arrives = sqrt(subflow.srtt + 1) + ln(subflow.in_flight + 1) * exp(-0.1 * subflow.window_space) + state.spread;
+    if best == () || arrives < least { best = subflow; least = arrives; }
+}
+state.spread = state.spread * 0.9 + least / 7.0;
+if best != () && !best.available { wait_until(view.now + to_int(pow(least + 2.0, 1.5)) % (20 * MS) + MS) } else { best }";
 
 struct Random(Pcg64Mcg);
 
@@ -154,14 +166,21 @@ fn main() {
         // Each scheduler and control in turn.
         let (scheduler, control) =
             (schedulers[number % schedulers.len()], congestion[number % congestion.len()]);
-        let asked = json!({ "links": random.scenario(), "schedulers": scheduler, "congestion": control,
+        let mut asked = json!({ "links": random.scenario(), "schedulers": scheduler, "congestion": control,
             "seed": random.below(1_000_000).to_string() });
+        if number % 10 == 0 {
+            (asked["schedulers"], asked["rule"]) = ("mine".into(), RULE.into());
+        }
         tell(&asked, true);
     }
     let lines = "wifi: 50/20 Mbit/s, 30 ms +-6 ms, 0.5 %, queue 120 packets\nlte: 4g, price 2 EUR/GB, outage 100 ms every 15 s";
     for number in 0..SPOILT {
         let text = if number % 2 == 0 { lines } else { builtins()[number % builtins().len()].text };
         tell(&json!({ "links": random.spoil(text) }), false);
+    }
+    // What the laboratory's own tests refuse.
+    for text in include_str!("../../lab/tests/bad-scenarios.txt").split("---\n") {
+        assert!(tell(&json!({ "links": text }), false).contains("\"errors\""), "{text}");
     }
     for (field, text) in [
         ("sizes", "0 B"),
@@ -181,10 +200,10 @@ fn main() {
 }
 
 /// A question, what is said of it, and, with `runs`, two runs of its first candidate.
-fn tell(asked: &Value, runs: bool) {
+fn tell(asked: &Value, runs: bool) -> String {
     let mut playground = Playground::default();
     let checked = playground.answer(&json!({ "call": "check", "asked": asked }).to_string());
-    let mut line = json!({ "asked": asked, "checked": checked });
+    let mut line = json!({ "asked": asked, "checked": &checked });
     if runs {
         assert!(!checked.contains("\"errors\""), "{asked}: {checked}");
         playground.answer(&json!({ "call": "prepare", "asked": asked }).to_string());
@@ -195,6 +214,7 @@ fn tell(asked: &Value, runs: bool) {
         line["made"] = made.into();
     }
     println!("{line}");
+    checked
 }
 
 /// Runs of the clean case, ms each.
