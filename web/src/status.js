@@ -132,7 +132,10 @@ function linkCard(link, number, most) {
     fact('carried up', bytes(link.bytes_sent));
     fact('address', link.address || 'none');
     if (link.price) fact('price', String(link.price));
-    if (link.rate_limit_bits_per_s) fact('at most', rate(link.rate_limit_bits_per_s));
+    if (link.rate_limit_bits_per_s) {
+      const [down, up] = [link.rate_limit_bits_per_s, link.rate_limit_up_bits_per_s ?? link.rate_limit_bits_per_s];
+      fact('at most', down === up ? rate(down) : `${rate(down)} down, ${rate(up)} up`);
+    }
   }
   return h('article', { class: `link${works ? '' : ' idle'}`, style: `--swatch: var(--path-${number % 8})`, 'aria-label': `link ${name}` },
     h('header', {}, h('h3', {}, h('i', { class: 'swatch', 'aria-hidden': 'true' }), name),

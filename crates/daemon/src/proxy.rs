@@ -53,7 +53,7 @@ pub(crate) struct Options {
     #[arg(long)]
     schema: bool,
     /// An uplink; repeat it for each. After the interface may follow `metered`, `backup` (used while no other works),
-    /// `gateway=ADDRESS`, `name=NAME` (two links of one interface need both), `price=NUMBER`, `rate=20Mbit/s` (the most each way), `quota=5GB/monthly@12`, `quota=2GB/weekly@mon` or `quota=500MB/daily`
+    /// `gateway=ADDRESS`, `name=NAME` (two links of one interface need both), `price=NUMBER`, `rate=20Mbit/s` (the most each way; `16/1Mbit/s`: down and up), `quota=5GB/monthly@12`, `quota=2GB/weekly@mon` or `quota=500MB/daily`
     #[arg(long, value_name = "INTERFACE[,...]")]
     via: Vec<String>,
     /// A policy for some connections; repeat it, the first that fits decides. `port=22,5060-5061 then smallest-delay`,

@@ -241,7 +241,14 @@ pub fn gateway(settings: &Settings, path: &Path) -> Vec<Finding> {
     }
     for listener in &settings.listeners {
         if let Service::Forward(to) = &listener.service {
-            findings.push(far_end(*to, None, "start the server that `to` names"));
+            match to.to_string().to_socket_addrs().ok().and_then(|mut all| all.next()) {
+                Some(address) => findings.push(far_end(address, None, "start the server that `to` names")),
+                None => findings.push(Finding::wrong(
+                    "far end",
+                    format!("the server {to} isn't found"),
+                    "a resolver that knows its name",
+                )),
+            }
         }
     }
     findings

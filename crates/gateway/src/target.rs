@@ -25,6 +25,32 @@ impl std::fmt::Display for Target {
     }
 }
 
+/// Not a host and a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("expected an address or a name, and a port: `192.0.2.1:443`, `gateway.example.org:443`")]
+pub struct TargetError;
+
+impl std::str::FromStr for Target {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<Target, TargetError> {
+        let text = text.trim();
+        let is_name = |host: &str| {
+            let fits = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+            // A mistaken IPv4 address isn't looked up.
+            !host.is_empty() && host.chars().all(fits) && !host.ends_with(|c: char| c.is_ascii_digit())
+        };
+        let target = match (text.parse::<SocketAddr>(), text.rsplit_once(':')) {
+            (Ok(address), _) => Target::Address(address),
+            (_, Some((host, port))) if is_name(host) => {
+                Target::Name(host.to_string(), port.parse().map_err(|_| TargetError)?)
+            }
+            _ => return Err(TargetError),
+        };
+        if target.port() == 0 { Err(TargetError) } else { Ok(target) }
+    }
+}
+
 impl Target {
     /// From a host, which may be an address, and a port.
     pub fn new(host: &str, port: u16) -> Target {
@@ -92,6 +118,22 @@ mod tests {
         assert_eq!(Target::new("192.0.2.1", 80), Target::Address("192.0.2.1:80".parse().unwrap()));
         assert_eq!(Target::new("[2001:db8::1]", 80), Target::Address("[2001:db8::1]:80".parse().unwrap()));
         assert_eq!(Target::new("example.org", 443).to_string(), "example.org:443");
+    }
+
+    #[test]
+    fn targets_are_read_as_they_are_written() {
+        for (text, target) in [
+            ("192.0.2.1:80", Target::new("192.0.2.1", 80)),
+            ("[2001:db8::1]:80", Target::new("2001:db8::1", 80)),
+            (" one.example.org:443 ", Target::new("one.example.org", 443)),
+        ] {
+            assert_eq!(text.parse(), Ok(target));
+        }
+        for text in
+            ["192.0.2.1", "one.example.org", "a:0", "a:70000", ":80", "192.0.2:80", "a b:80", "a/b:80", ""]
+        {
+            assert!(text.parse::<Target>().is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod programs;
 mod ready;
 mod stage;
 mod strangers;
+mod uplinks;
 
 use stage::{PROXY, SERVER, Stage};
 
@@ -326,7 +327,7 @@ fn the_gateway_is_a_far_end() {
     let mut gateway = stage.web.command(env!("CARGO_BIN_EXE_ropewalkd"));
     // An address of the loopback interface, whose MTU is larger than a TUN device's.
     gateway.args(["gateway", "--listen", &format!("{SERVER}:8443"), "--address", "10.1.1.1"]);
-    gateway.args(["--to", "127.0.0.1:80"]);
+    gateway.args(["--to", "localhost:80"]);
     let log = std::fs::File::create(stage.path().join("gateway.log")).unwrap();
     gateway.stderr(log);
     let gateway = stage::Running::start(gateway);

@@ -66,8 +66,6 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 
 fn namespaces() -> io::Result<(Namespace, Namespace)> {
     let (van, web) = (Namespace::new("van")?, Namespace::new("web")?);
-    use std::os::fd::AsRawFd;
-    let there = format!("/proc/{}/fd/{}", std::process::id(), web.fd().as_raw_fd());
     for key in ["net.ipv4.conf.default.rp_filter", "net.ipv4.conf.all.rp_filter"] {
         web.sysctl(key, "0")?;
     }
@@ -82,19 +80,26 @@ fn namespaces() -> io::Result<(Namespace, Namespace)> {
         namespace.sysctl("net.ipv6.conf.default.accept_dad", "0")?;
     }
     for link in 0..2 {
-        ip(&van, &format!("link add up{link} type veth peer name down{link}"))?;
-        ip(&van, &format!("link set down{link} netns {there}"))?;
-        for (namespace, device, host) in [(&van, format!("up{link}"), 2), (&web, format!("down{link}"), 1)] {
-            ip(namespace, &format!("address add 10.1.{link}.{host}/24 dev {device}"))?;
-            ip(namespace, &format!("-6 address add fd01:{link}::{host}/64 dev {device} nodad"))?;
-            ip(namespace, &format!("link set {device} up"))?;
-            let shape = format!("qdisc add dev {device} root tbf rate 40mbit burst 64k latency 60ms");
-            namespace.check("tc", &shape.split_whitespace().collect::<Vec<_>>())?;
-        }
-        add_route(&van, link)?;
+        add_uplink(&van, &web, link)?;
     }
     ip(&web, "mptcp limits set subflows 4 add_addr_accepted 4")?;
     Ok((van, web))
+}
+
+/// An uplink of the van's, which has its devices no more.
+pub fn add_uplink(van: &Namespace, web: &Namespace, link: usize) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let there = format!("/proc/{}/fd/{}", std::process::id(), web.fd().as_raw_fd());
+    ip(van, &format!("link add up{link} type veth peer name down{link}"))?;
+    ip(van, &format!("link set down{link} netns {there}"))?;
+    for (namespace, device, host) in [(van, format!("up{link}"), 2), (web, format!("down{link}"), 1)] {
+        ip(namespace, &format!("address add 10.1.{link}.{host}/24 dev {device}"))?;
+        ip(namespace, &format!("-6 address add fd01:{link}::{host}/64 dev {device} nodad"))?;
+        ip(namespace, &format!("link set {device} up"))?;
+        let shape = format!("qdisc add dev {device} root tbf rate 40mbit burst 64k latency 60ms");
+        namespace.check("tc", &shape.split_whitespace().collect::<Vec<_>>())?;
+    }
+    add_route(van, link)
 }
 
 pub fn ip(namespace: &Namespace, line: &str) -> io::Result<()> {

@@ -10,9 +10,11 @@ use ropewalk_settings::read::{Reader, Table, Value};
 use ropewalk_settings::shape::{Kind, Shape, key, required};
 use ropewalk_tokio::{BufferConfig, ConnectionConfig, default_config};
 
+use super::proxy::parsed;
 use super::{duration, socket};
 use crate::convert::{Converter, Cookie, Destination, Destinations};
 use crate::gateway::{Listener, ProxyProtocol, Service};
+use crate::target::Target;
 use crate::tls::Acceptor;
 
 /// How often a silent client is probed before its subflow is closed.
@@ -25,7 +27,7 @@ pub(super) const LISTENER: Shape = Shape {
     summary: "Where clients connect, and where they are forwarded",
     fields: &[
         required("listen", Kind::Socket, "Address of this host, and port: `192.0.2.1:443`"),
-        key("to", Kind::Socket, "Address and port of the TCP server: `127.0.0.1:8443`"),
+        key("to", Kind::Text, "Address or name, and port, of the TCP server: `127.0.0.1:8443`").value("HOST:PORT"),
         key(
             "convert",
             Kind::Texts,
@@ -113,7 +115,7 @@ pub(super) fn read(reader: &mut Reader, table: &Table<'_>, registries: &Registri
         proxy_protocol: reader.choice(table, "proxy-protocol", &words).flatten(),
     };
     let is_own = |to: SocketAddr| listener.sockets().any(|socket| socket == to);
-    if matches!(listener.service, Service::Forward(to) if is_own(to)) {
+    if matches!(listener.service, Service::Forward(Target::Address(to)) if is_own(to)) {
         reader.wrong(table.place("to"), "a listener can't forward to itself", "its own address", "");
     }
     if listener.proxy_protocol.is_some() && matches!(listener.service, Service::Convert(_)) {
@@ -172,7 +174,7 @@ fn service(reader: &mut Reader, table: &Table<'_>) -> Option<Service> {
             let message = format!("`{key}` goes with `convert`");
             reader.wrong(table.place(key), message, "this listener has `to`", "");
         }
-        return socket(reader, to).map(Service::Forward);
+        return parsed(reader, to, str::parse).map(Service::Forward);
     };
     if table.get("to").is_some() {
         reader.wrong(table.place("to"), "a listener has `to` or `convert`", "not both", "");

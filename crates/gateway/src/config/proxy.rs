@@ -10,15 +10,13 @@ use ropewalk_settings::diagnostic::{InputError, Source};
 use ropewalk_settings::read::{Reader, Table, Value, document};
 use ropewalk_settings::schema::schema_of;
 use ropewalk_settings::shape::{Kind, Shape, key, required};
-use ropewalk_settings::units;
 use ropewalk_settings::written::Written;
 use toml::de::DeTable;
 
 use super::{DRAIN, METRICS, PAGE, PAGE_TOKEN, duration, loopback, open, page, socket, status};
 use crate::convert::Cookie;
 use crate::proxy::policy::{Policies, Policy, PolicyError, Rule};
-use crate::proxy::{Access, Config, Gateway, IpNet, MOST_READY, OpeningLink, Via, captive, users};
-use crate::target::Target;
+use crate::proxy::{Access, Config, Gateway, IpNet, MOST_READY, OpeningLink, Rates, Via, captive, users};
 use crate::tls::Connector;
 
 /// Most rules.
@@ -162,7 +160,11 @@ pub(super) const LINK: Shape = Shape {
             Kind::Number(0.0, 1e12),
             "What it costs beside others, in any unit. Default: 1 if metered, else 0",
         ),
-        key("rate", Kind::Rate, "Most that it carries each way: `20 Mbit/s`. Default: no limit"),
+        key(
+            "rate",
+            Kind::Rates,
+            "Most that it carries each way, `20 Mbit/s`, or down and up, `16/1 Mbit/s`. Default: no limit",
+        ),
         key(
             "quota",
             Kind::Text,
@@ -344,7 +346,7 @@ fn config(reader: &mut Reader, entries: &DeTable<'_>, first_line: Range<usize>) 
 }
 
 /// A text that something else parses; its mistakes are placed at the text.
-fn parsed<T, E: ToString>(
+pub(super) fn parsed<T, E: ToString>(
     reader: &mut Reader,
     value: &Value<'_>,
     parse: impl FnOnce(&str) -> Result<T, E>,
@@ -383,7 +385,7 @@ fn link(reader: &mut Reader, table: &Table<'_>) -> Option<Via> {
         .get("gateway")
         .and_then(|value| parsed(reader, value, |text| text.parse().map_err(|_| "expected an IP address")));
     via.price = reader.number(table, "price");
-    via.rate = table.get("rate").and_then(|value| reader.quantity(value, "20 Mbit/s", units::rate));
+    via.rate = table.get("rate").and_then(|value| reader.quantity(value, "20 Mbit/s", Rates::parse));
     via.quota = table.get("quota").and_then(|value| parsed(reader, value, str::parse));
     Some(via)
 }
@@ -469,23 +471,6 @@ fn proxy(reader: &mut Reader, table: &Table<'_>, via: Vec<Via>) -> Config {
     }
 }
 
-/// An address or a name, and a port.
-fn far_end(text: &str) -> Result<Target, &'static str> {
-    let expected = "expected an address or a name, and a port: `192.0.2.1:443`, `gateway.example.org:443`";
-    let is_name = |host: &str| {
-        let fits = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-        !host.is_empty() && host.chars().all(fits) && !host.ends_with(|c: char| c.is_ascii_digit())
-    };
-    let target = match (text.parse::<SocketAddr>(), text.rsplit_once(':')) {
-        (Ok(address), _) => Target::Address(address),
-        (_, Some((host, port))) if is_name(host) => {
-            Target::Name(host.to_string(), port.parse().map_err(|_| expected)?)
-        }
-        _ => return Err(expected),
-    };
-    if target.port() == 0 { Err(expected) } else { Ok(target) }
-}
-
 /// The gateways that connect to servers for the proxy.
 fn gateways(reader: &mut Reader, table: &Table<'_>) -> Vec<Gateway> {
     let values = texts(reader, table, "gateway");
@@ -519,7 +504,7 @@ fn gateways(reader: &mut Reader, table: &Table<'_>) -> Vec<Gateway> {
             let loaded = Connector::load(&folder.join(name), &folder.join(certificate));
             loaded.map_err(|error| reader.wrong(key.span(), error.to_string(), "here", "")).ok()
         });
-        let Some(target) = parsed(reader, value, far_end) else { continue };
+        let Some(target) = parsed(reader, value, str::parse) else { continue };
         let mut gateway = Gateway::new(target);
         (gateway.cookie, gateway.tls) = (cookie.clone(), tls);
         (gateway.ready, gateway.early) = (ready, early);

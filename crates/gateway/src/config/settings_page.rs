@@ -19,6 +19,7 @@ fn values(kind: &Kind) -> String {
         Kind::Address => "an address",
         Kind::Time => "a time",
         Kind::Rate => "a rate",
+        Kind::Rates => "a rate, or two",
         Kind::Texts => "a list",
         Kind::Switch => "true, false",
         _ => return kind.bounds().unwrap_or_else(|| panic!("say what a value of {kind:?} is")),

@@ -20,6 +20,7 @@ use crate::convert::Converter;
 use crate::convert::server::{ErrorBudget, Granted, HANDSHAKE, Refusal};
 use crate::log;
 use crate::setup::gateway::Plan;
+use crate::target::Target;
 use crate::tls::Secure;
 use crate::udp::{self, relay::Carried};
 
@@ -97,7 +98,7 @@ async fn accept(
         tokio::spawn(async move {
             let _open = Open(open);
             match &listener.service {
-                Service::Forward(to) => forward(&state, &listener, stream, *to).await,
+                Service::Forward(to) => forward(&state, &listener, stream, to).await,
                 Service::Convert(converter) => convert(&state, &listener, converter, stream, &errors).await,
             }
         });
@@ -114,10 +115,11 @@ impl Drop for Open {
 }
 
 /// Connects to the listener's server, and tells it who the client is.
-async fn connect(listener: &Listener, to: SocketAddr, client: &MptcpStream) -> io::Result<TcpStream> {
+async fn connect(listener: &Listener, to: &Target, client: &MptcpStream) -> io::Result<TcpStream> {
     let mut retries = listener.retries;
     loop {
-        let connected = match timeout(listener.connect_timeout, TcpStream::connect(to)).await {
+        let connecting = async { TcpStream::connect(&to.resolve().await?[..]).await };
+        let connected = match timeout(listener.connect_timeout, connecting).await {
             Ok(connected) => connected,
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
         };
@@ -138,7 +140,7 @@ async fn connect(listener: &Listener, to: SocketAddr, client: &MptcpStream) -> i
     }
 }
 
-fn flow(listener: &Listener, stream: Arc<MptcpStream>, to: Option<SocketAddr>) -> ForwardedConnection {
+fn flow(listener: &Listener, stream: Arc<MptcpStream>, to: Option<Target>) -> ForwardedConnection {
     ForwardedConnection {
         listener: listener.name.clone(),
         stream,
@@ -151,9 +153,9 @@ fn flow(listener: &Listener, stream: Arc<MptcpStream>, to: Option<SocketAddr>) -
 }
 
 /// Forwards to the listener's server.
-async fn forward(state: &Arc<State>, listener: &Listener, stream: MptcpStream, to: SocketAddr) {
+async fn forward(state: &Arc<State>, listener: &Listener, stream: MptcpStream, to: &Target) {
     let peer = stream.peer_addr();
-    let entry = state.add(flow(listener, Arc::new(stream), Some(to)));
+    let entry = state.add(flow(listener, Arc::new(stream), Some(to.clone())));
     let flow = &entry.flow;
     match connect(listener, to, &flow.stream).await {
         Ok(backend) => relay(state, flow, None, backend).await,
@@ -200,7 +202,7 @@ async fn convert(
     };
     match granted {
         Ok(Granted::Connected(server, to)) => {
-            let entry = state.add(flow(listener, stream, Some(to)));
+            let entry = state.add(flow(listener, stream, Some(Target::Address(to))));
             relay(state, &entry.flow, secure, server).await;
         }
         Ok(Granted::Datagrams) => {
@@ -271,6 +273,6 @@ async fn relay(
     };
     let (up, down) = (flow.uploaded.load(Ordering::Relaxed), flow.downloaded.load(Ordering::Relaxed));
     let seconds = flow.since.elapsed().as_secs_f64();
-    let (listener, to) = (&flow.listener, flow.to);
-    tracing::debug!(target: "ropewalk::gateway", listener, %peer, ?to, end, up, down, seconds, "ended");
+    let (listener, to) = (&flow.listener, flow.to.as_ref().map(ToString::to_string));
+    tracing::debug!(target: "ropewalk::gateway", listener, %peer, to, end, up, down, seconds, "ended");
 }

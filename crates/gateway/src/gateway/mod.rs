@@ -26,6 +26,7 @@ use crate::page::Page;
 use crate::setup::gateway::{Plan, TABLE};
 use crate::setup::{Change, Host, Installed, listing, settled_changes};
 use crate::status::Location;
+use crate::target::Target;
 use snapshot::snapshot;
 
 pub use proxy_protocol::ProxyProtocol;
@@ -36,15 +37,15 @@ const RELEASE: Duration = Duration::from_secs(5);
 /// What a listener does for its clients.
 #[derive(Clone, Debug)]
 pub enum Service {
-    /// It forwards to a server.
-    Forward(SocketAddr),
+    /// It forwards to a server, whose name is looked up for each connection.
+    Forward(Target),
     /// It connects to the servers that clients name (RFC 8803), within a list.
     Convert(Converter),
 }
 
 impl From<SocketAddr> for Service {
     fn from(server: SocketAddr) -> Service {
-        Service::Forward(server)
+        Service::Forward(Target::Address(server))
     }
 }
 
@@ -157,7 +158,7 @@ pub struct ForwardedConnection {
     /// The client's side.
     pub stream: Arc<MptcpStream>,
     /// Where it is forwarded; `None`: datagrams, to several.
-    pub to: Option<SocketAddr>,
+    pub to: Option<Target>,
     /// Bytes from the client.
     pub uploaded: AtomicU64,
     /// Bytes to the client.

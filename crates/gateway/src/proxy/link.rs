@@ -338,7 +338,9 @@ impl Link {
     /// Whether it carries what its `rate` allows, or nearly so.
     pub fn is_at_its_rate(&self) -> bool {
         let known = self.known();
-        self.via().rate.is_some_and(|rate| known.rate_down.max(known.rate_up) >= rate / 10 * 9)
+        let is_at = |carried: u64, rate: u64| carried >= rate / 10 * 9;
+        let rate = self.via().rate;
+        rate.is_some_and(|rate| is_at(known.rate_down, rate.down) || is_at(known.rate_up, rate.up))
     }
 
     /// Whether it has a route, in this family.

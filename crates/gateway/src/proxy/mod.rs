@@ -70,7 +70,7 @@ pub use self::config::{Access, Config, ConfigError, OpeningLink};
 pub use self::policy::{Policies, Policy, Rule};
 pub use self::remote::{Gateway, MOST_READY};
 pub use self::serve::Server;
-pub use self::via::{InterfaceError, Via};
+pub use self::via::{InterfaceError, Rates, Via};
 
 fn uplink(via: &Via) -> Uplink {
     Uplink { interface: via.interface.clone(), gateway: via.gateway, rate: via.rate }

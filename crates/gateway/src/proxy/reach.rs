@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use super::via::Rates;
 use crate::setup::{Host, Route};
 
 /// An uplink as the set-up sees it.
@@ -11,8 +12,8 @@ pub struct Uplink {
     pub interface: String,
     /// Its next hop, where the main routing table doesn't tell.
     pub gateway: Option<IpAddr>,
-    /// Most that it carries each way, bits per second.
-    pub rate: Option<u64>,
+    /// Most that it carries each way.
+    pub rate: Option<Rates>,
 }
 
 /// An uplink's routes as they are now.

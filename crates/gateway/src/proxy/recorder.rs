@@ -7,7 +7,7 @@ use ropewalk_status::record::{RecordedFlow, RecordedLink, Recording};
 use serde_json::{Value, json};
 
 use super::flow::ProxiedConnection;
-use super::link::Link;
+use super::link::{Link, LinkState};
 
 /// Most seconds that are kept of a link.
 const MOST_SECONDS: usize = 3600;
@@ -74,7 +74,8 @@ impl Recorder {
             if samples.len() == MOST_SECONDS {
                 samples.pop_front();
             }
-            let up_and_usable = link.state() == super::link::LinkState::Up;
+            // One whose quota is used up works.
+            let up_and_usable = matches!(link.state(), LinkState::Up | LinkState::QuotaSpent);
             let (down, up) = (known.rate_down, known.rate_up);
             samples.push_back(Sample { down, up, rtt, loss: known.loss as f32, up_and_usable });
         }
@@ -125,7 +126,7 @@ impl Recorder {
                 interface: link.name.clone(),
                 metered: via.metered,
                 backup: via.backup,
-                rate_limit_bits_per_s: via.rate,
+                rate_limit_bits_per_s: via.rate.map(|rate| rate.down),
                 down_bits_per_s: samples.iter().map(|one| one.down).collect(),
                 up_bits_per_s: samples.iter().map(|one| one.up).collect(),
                 rtt_s: samples.iter().map(|one| one.rtt.is_finite().then_some(one.rtt)).collect(),

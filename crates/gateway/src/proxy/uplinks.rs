@@ -479,11 +479,16 @@ impl Uplinks {
 #[cfg(test)]
 mod tests {
     use super::super::reach::{Reach, Uplink};
+    use super::super::via::Rates;
     use super::{Change, Taken, Uplinks};
     use crate::setup::Route;
 
     fn uplinks(v6: bool) -> Uplinks {
-        let uplink = |name: &str| Uplink { interface: name.into(), gateway: None, rate: Some(8_000_000) };
+        let uplink = |name: &str| Uplink {
+            interface: name.into(),
+            gateway: None,
+            rate: Some(Rates { down: 8_000_000, up: 1_600_000 }),
+        };
         let taken = Taken { transparent: vec!["eth1".into(), "eth2".into()], port: 1081, names: true };
         Uplinks::new(vec![uplink("wlan0"), uplink("wwan0.7")], v6, taken)
     }
@@ -501,7 +506,8 @@ mod tests {
             "ip saddr 198.19.201.2/31 oifname \"wwan0.7\" masquerade",
             "# wlan0 has no address or no default route now",
             "# at the end\nnft delete table inet ropewalk_proxy\nip -4 rule del priority 5201",
-            "limit up1 { rate over 1000000 bytes/second burst 262144 bytes }",
+            "limit down1 { rate over 1000000 bytes/second burst 262144 bytes }",
+            "limit up1 { rate over 200000 bytes/second burst 262144 bytes }",
             "ip daddr 198.19.201.2 limit name \"down1\" drop",
             "iifname \"eth1\" fib daddr type != local meta l4proto tcp redirect to :1081",
             "iifname \"eth2\" fib daddr type != local udp dport 53 meta mark set 0x726f7065",

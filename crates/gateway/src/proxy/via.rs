@@ -2,7 +2,35 @@
 
 use std::net::IpAddr;
 
+use ropewalk_settings::units::{self, UnitError};
+
 use super::usage::Quota;
+
+/// Rates both ways, bits per second.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rates {
+    /// To the clients.
+    pub down: u64,
+    /// From the clients.
+    pub up: u64,
+}
+
+impl Rates {
+    /// `20 Mbit/s` for both, or `16/1 Mbit/s`: down and up.
+    ///
+    /// # Errors
+    /// If it is no rate.
+    pub fn parse(text: &str) -> Result<Rates, UnitError> {
+        let unit = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
+        match text[..unit].split_once('/') {
+            None => units::rate(text).map(|rate| Rates { down: rate, up: rate }),
+            Some((down, up)) => {
+                let rate = |number: &str| units::rate(&format!("{} {}", number.trim(), &text[unit..]));
+                Ok(Rates { down: rate(down)?, up: rate(up)? })
+            }
+        }
+    }
+}
 
 /// An uplink, as `--via` names it: `wlan0`, `wwan0,metered`.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -19,8 +47,8 @@ pub struct Via {
     pub gateway: Option<IpAddr>,
     /// What it costs, in any unit; a metered link without a price costs 1, any other nothing.
     pub price: Option<f64>,
-    /// Most that it carries each way, bits per second.
-    pub rate: Option<u64>,
+    /// Most that it carries each way.
+    pub rate: Option<Rates>,
     /// Most that it carries in a period.
     pub quota: Option<Quota>,
 }
@@ -86,7 +114,7 @@ pub enum InterfaceError {
 
 #[cfg(test)]
 mod tests {
-    use super::Via;
+    use super::{Rates, Via};
 
     fn via(text: &str) -> Via {
         text.parse().unwrap()
@@ -98,7 +126,9 @@ mod tests {
         let lte = via("wwan0.7, metered,backup,gateway=192.0.2.1");
         assert!(lte.metered && lte.backup && lte.gateway == Some([192, 0, 2, 1].into()));
         let sat = via("sat0,price=2.5,rate=20Mbit/s,quota=5GB/monthly@12");
-        assert_eq!((sat.cost(), sat.rate), (2.5, Some(20_000_000)));
+        assert_eq!((sat.cost(), sat.rate), (2.5, Some(Rates { down: 20_000_000, up: 20_000_000 })));
+        assert_eq!(via("a,rate=16/1.5Mbit/s").rate, Some(Rates { down: 16_000_000, up: 1_500_000 }));
+        assert!("a,rate=16/ Mbit/s".parse::<Via>().is_err());
         assert!(sat.quota.is_some_and(|quota| quota.bytes == 5_000_000_000));
         assert_eq!((via("a").cost(), via("a,metered").cost()), (0.0, 1.0));
         for (text, expected) in [

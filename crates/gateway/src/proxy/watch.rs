@@ -203,8 +203,11 @@ async fn probe(server: Arc<Server>, link: Arc<Link>, target: SocketAddr) -> Answ
 fn on_answer(server: &Server, link: &Link, answer: &Answer) {
     let was = link.state();
     link.learn(|known| {
-        let lost = if answer.rtt.is_some() { 0.0 } else { 1.0 };
-        known.loss += GAIN * (lost - known.loss);
+        // That a dead link answers nothing is no loss of its.
+        if known.alive || answer.rtt.is_some() {
+            let lost = if answer.rtt.is_some() { 0.0 } else { 1.0 };
+            known.loss += GAIN * (lost - known.loss);
+        }
         if let Some(rtt) = answer.rtt {
             let smoothed = known.rtt.map_or(rtt, |old| old.mul_f64(1.0 - GAIN) + rtt.mul_f64(GAIN));
             known.rtt = Some(smoothed);

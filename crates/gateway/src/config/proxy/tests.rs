@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::proxy::policy::Mode;
 use crate::status::Location;
+use crate::target::Target;
 
 fn read(text: &str) -> Result<Config, String> {
     parse(&Source::new("p.toml", text), Path::new("")).map_err(|error| error.to_string())

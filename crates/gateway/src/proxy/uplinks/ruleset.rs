@@ -38,9 +38,9 @@ impl Uplinks {
                 }
             }
             if let Some(rate) = uplink.rate {
-                // A super-packet of 64 KiB has to fit several times.
-                let (bytes, burst) = (rate / 8, (rate / 8 / 10).max(256 << 10));
-                for side in ["up", "down"] {
+                for (side, rate) in [("up", rate.up), ("down", rate.down)] {
+                    // A super-packet of 64 KiB has to fit several times.
+                    let (bytes, burst) = (rate / 8, (rate / 8 / 10).max(256 << 10));
                     limits += &format!(
                         "  limit {side}{link} {{ rate over {bytes} bytes/second burst {burst} bytes }}\n"
                     );
