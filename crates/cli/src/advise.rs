@@ -10,7 +10,7 @@ use ropewalk_algorithms::Registries;
 use ropewalk_command_line::{Failure, interrupt, output};
 use ropewalk_lab::advise::measure::Reading;
 use ropewalk_lab::advise::{
-    Answer, Ask, Buffer, Execution, Gain, NotShown, Question, Recommended, VARIANT_RUNS, advise, coverage,
+    Answer, Ask, Buffer, Execution, Gain, NotShown, Question, Recommended, Telling, advise, coverage,
     document, narrowing, self_test,
 };
 use ropewalk_lab::compare::{Standing, System, ask};
@@ -360,10 +360,10 @@ fn reasons(question: &Question, answer: &Answer) -> Vec<(&'static str, String)> 
             ),
         ),
     ];
-    let faster = answer.sure.map(|sure| {
+    let faster = answer.sure.as_ref().map(|sure| {
+        let runs = if sure.runs == 1 { "one run".into() } else { format!("the mean of {} runs", sure.runs) };
         format!(
-            "faster than TCP on every path in {:.0} % of {} plausible variants of your paths, by the mean of \
-             {VARIANT_RUNS} runs in each",
+            "faster than TCP on every path in {:.0} % of {} plausible variants of your paths, by {runs} in each",
             sure.value() * 100.0,
             sure.variants
         )
@@ -380,17 +380,32 @@ fn reasons(question: &Question, answer: &Answer) -> Vec<(&'static str, String)> 
         lines.extend(faster.map(|faster| ("how sure", faster)));
     } else if let (Some((name, better)), Some(faster)) = (&answer.unsure, faster) {
         lines.push(("instead", format!("`{name}`: {}; {faster}", gain(better, &tcp))));
-        let more = "the output of ping and iperf3 (`--measured`) tells which variants aren't yours";
-        lines.push(("", more.into()));
     }
     if let Some((name, better)) = &answer.beyond {
         lines.push(("beyond", format!("if you could run `{name}`: {}", gain(better, "this"))));
+    }
+    lines.push(("measure", would_change(answer)));
+    if !answer.cut.is_empty() {
+        let cut = format!("{}; with more `--budget` longer ones", answer.cut.join(", "));
+        lines.push(("simulated", cut));
     }
     lines.extend(question.worth.text().map(|worth| ("cost", worth.to_string())));
     if let Some(buffer) = &answer.buffer {
         lines.extend(buffer_line(buffer).map(|line| ("buffers", line)));
     }
     lines
+}
+
+/// The measurement that would change the answer.
+fn would_change(answer: &Answer) -> String {
+    let Some(Telling { path, what, run, now, side, at, to }) = &answer.telling else {
+        return "no single quantity of a path would change this within what is plausible now".into();
+    };
+    format!(
+        "the {what} could change this: {side} {at}, `{to}` is better ({} to {} is plausible now). `{run}` over {path} tells \
+         (`--measured {path}=FILE`)",
+        now.0, now.1
+    )
 }
 
 fn buffer_line(buffer: &Buffer) -> Option<String> {

@@ -4,6 +4,7 @@ use super::certainty::Share;
 use super::flips::Flip;
 use super::gain::Gain;
 use super::run::Candidate;
+use super::telling::Telling;
 use crate::compare::{Decision, Standing};
 
 /// A buffer's size.
@@ -72,7 +73,7 @@ pub struct NotShown {
 pub struct Answer {
     /// What to use.
     pub use_this: Candidate,
-    /// The path of a Multipath TCP connection's first subflow.
+    /// The path of a Multipath TCP connection's first subflow; plain TCP's path.
     pub opens_on: String,
     /// Why.
     pub why: Recommended,
@@ -108,4 +109,8 @@ pub struct Answer {
     pub ahead: Option<(String, f64)>,
     /// Plausible variants of the paths in which those that aren't slower ran.
     pub variants: usize,
+    /// The measurement that could change the answer, if one could.
+    pub telling: Option<Telling>,
+    /// The workloads of which only the beginning was simulated, as it was, in words.
+    pub cut: Vec<String>,
 }

@@ -1,7 +1,8 @@
 //! How large buffers must be: sizes race as candidates do, over plausible variants of the paths.
 
 use super::answer::Buffer;
-use super::question::{BUFFER_SHARE, Question};
+use super::effort::BUFFER_SHARE;
+use super::question::Question;
 use super::run::{Candidate, Execution};
 use super::variants::{Variants, one_run};
 use crate::compare::{self, Design, Plan, Request, Standing};

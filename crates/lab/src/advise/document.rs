@@ -4,7 +4,7 @@ use ropewalk_settings::units;
 use serde_json::{Value, json};
 
 use super::measure::Reading;
-use super::{Answer, Gain, Question, Recommended};
+use super::{Answer, Gain, Question, Recommended, Share};
 use crate::compare::System;
 use crate::report::comparison;
 
@@ -225,7 +225,7 @@ pub fn json(question: &Question, readings: &[Reading], answer: &Answer, to_type:
             Recommended::NotSure => "not-sure",
         },
         "certainty": question.certainty,
-        "faster_than_tcp_on_every_path_in": answer.sure.map(|share| share.value()),
+        "faster_than_tcp_on_every_path_in": answer.sure.as_ref().map(Share::value),
         "not_sure": answer.unsure.as_ref().map(|(name, gain)| json!({ "scheduler": name, "gain": gain_json(gain) })),
         "not_shown": answer.not_shown.as_ref().map(|of| json!({
             "scheduler": of.label,
@@ -261,6 +261,16 @@ pub fn json(question: &Question, readings: &[Reading], answer: &Answer, to_type:
             "to": flip.to,
             "ratio": flip.ratio,
         })).collect::<Vec<_>>(),
+        "would_change": answer.telling.as_ref().map(|one| json!({
+            "path": one.path,
+            "what": one.what,
+            "run": one.run,
+            "now": [one.now.0, one.now.1],
+            "side": one.side,
+            "at": one.at,
+            "to": one.to,
+        })),
+        "simulated": answer.cut,
         "ahead_on_these_paths": answer.ahead.as_ref().map(|(name, ratio)| json!({ "scheduler": name, "ratio": ratio })),
         "to_type": to_type,
     })

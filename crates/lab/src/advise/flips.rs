@@ -8,8 +8,10 @@ use ropewalk_settings::units;
 use ropewalk_sim::{Scenario, Workload};
 
 use super::belief::{scale_delay, scale_rate, scaled_loss};
+use super::effort::{self, FLIPS_SHARE};
 use super::question::Question;
 use super::run::{Candidate, Execution, Times, times};
+use crate::compare::Design;
 use crate::{scenario, stats};
 
 /// Steps of a quantity, before the turning point is closed in on.
@@ -39,10 +41,15 @@ pub struct Flip {
     pub to: String,
     /// Ratio of its time to the recommended one's, there.
     pub ratio: f64,
+    /// What is moved.
+    pub(super) quantity: Quantity,
+    /// By what factor; of a loss where there is none, the loss.
+    pub(super) factor: f64,
 }
 
+/// What is moved; of which path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Quantity {
+pub(super) enum Quantity {
     Rate(usize),
     RoundTrip(usize),
     Loss(usize),
@@ -179,6 +186,27 @@ pub(super) enum Turning {
     Ahead(String, f64),
 }
 
+/// The scenario with as much of its flow as the budget suffices for, how many of the candidates are watched, and whether the flow is
+/// whole. The first of them are the chosen one, plain TCP, and the system's own.
+fn affordable(question: &Question, candidates: usize, axes: &[Axis]) -> (Scenario, usize, bool) {
+    let mut scenario = question.scenario.clone();
+    let Design::Race { segments } = question.effort.design else { return (scenario, candidates, true) };
+    let budget = segments / FLIPS_SHARE;
+    let points = 1 + axes.len() * (STEPS + BETWEEN);
+    let usual = (scenario.paths.len() + 2).min(candidates);
+    let of_a_run = |candidates: usize| budget / (points * SEEDS * candidates) as u64;
+    let cost = effort::segments(&scenario.workload, &scenario) + 100;
+    // As many as can be watched with the whole flow, or those and a part of it.
+    let watched = (usual..=candidates).rev().find(|count| of_a_run(*count) >= cost).unwrap_or(usual);
+    let (one, changed) = effort::cut(
+        std::slice::from_ref(&scenario.workload),
+        &scenario,
+        of_a_run(watched).saturating_sub(100).max(100),
+    );
+    scenario.workload = one.into_iter().next().unwrap_or(scenario.workload);
+    (scenario, watched, !changed)
+}
+
 /// Looks for turning points. None if it was stopped.
 pub(super) fn find(
     question: &Question,
@@ -186,13 +214,16 @@ pub(super) fn find(
     chosen: usize,
     execution: Execution<'_>,
 ) -> Option<Turning> {
-    let scenario = &question.scenario;
+    let axes = axes(&question.scenario);
+    let (scenario, count, is_whole) = affordable(question, candidates.len(), &axes);
+    let (scenario, candidates) = (&scenario, &candidates[..count]);
+    let axes: Vec<Axis> =
+        axes.into_iter().filter(|axis| is_whole || axis.quantity != Quantity::Size).collect();
     let seed = question.seed.wrapping_add(2 << 20);
     let here = times(&[Arc::new(scenario.clone())], candidates, seed, SEEDS, execution)?;
     if let Some((challenger, ratio)) = better(&here, 0, chosen, candidates.len()) {
         return Some(Turning::Ahead(candidates[challenger].label.clone(), ratio));
     }
-    let axes = axes(scenario);
     let steps: Vec<Arc<Scenario>> = axes
         .iter()
         .flat_map(|axis| axis.ladder(scenario).map(|step| Arc::new(axis.moved(scenario, step))))
@@ -236,6 +267,8 @@ pub(super) fn find(
             at: axis.value(&axis.moved(scenario, at)),
             to: candidates[challenger].label.clone(),
             ratio,
+            quantity: axis.quantity,
+            factor: at,
         }
     });
     Some(Turning::Points(flips.collect()))

@@ -3,28 +3,11 @@
 use ropewalk_sim::{Scenario, Workload};
 
 use super::belief::Doubt;
-use crate::compare::{self, Design, System, Worth};
-
-/// Share of the budget that the search for a buffer's size has: one in so many.
-pub(super) const BUFFER_SHARE: u64 = 3;
-
-/// One part in so many of the budget goes to choosing the path on which connections open.
-pub(super) const OPENING: u64 = 8;
-
-/// One part in so many goes to the paths as they are stated.
-pub(super) const AS_STATED: u64 = 8;
+use super::effort::{self, Effort};
+use crate::compare::{Design, System, Worth};
 
 /// In which share of the plausible variants Multipath TCP must be faster, unless the user says otherwise.
 pub const CERTAINTY: f64 = 0.9;
-
-/// How much is run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Effort {
-    /// Segments of the race.
-    pub design: Design,
-    /// Whether buffers and turning points are looked for too.
-    pub whole: bool,
-}
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -70,22 +53,26 @@ impl Question {
         contest
     }
 
+    /// The same with workloads that the budget suffices for; the second value says whether one had to be cut.
+    pub(super) fn affordable(&self) -> (Question, bool) {
+        let most = self.effort.of_a_run();
+        let (workloads, changed) = effort::cut(&self.workloads, &self.scenario, most);
+        let (one, _) = effort::cut(std::slice::from_ref(&self.scenario.workload), &self.scenario, most);
+        let mut question = Question { workloads, ..self.clone() };
+        if let Some(workload) = one.into_iter().next() {
+            question.scenario.workload = workload;
+        }
+        (question, changed)
+    }
+
     /// The budget of the race, seconds; none where the number of runs is fixed.
     #[must_use]
     pub fn budget_seconds(&self) -> Option<f64> {
-        match self.effort.design {
-            Design::Race { segments } => Some(segments as f64 / compare::PER_SECOND as f64),
-            Design::Fixed(_) => None,
-        }
+        self.effort.seconds()
     }
 
     /// Segments that answering takes at most; a fixed number of runs counts as one each.
     pub fn budget(&self) -> u64 {
-        let segments = match self.effort.design {
-            Design::Race { segments } => segments,
-            Design::Fixed(runs) => u64::from(runs),
-        };
-        let races = segments + segments / OPENING + segments / AS_STATED;
-        races + if self.effort.whole { segments / BUFFER_SHARE } else { 0 }
+        self.effort.all()
     }
 }

@@ -22,7 +22,8 @@ pub struct Candidate {
     pub congestion: Spec<dyn CongestionControl>,
     /// Multipath, or plain TCP on a path.
     pub mode: Mode,
-    /// The path of a Multipath TCP connection's first subflow; the others are joined once that is established.
+    /// The path of a Multipath TCP connection's first subflow; the others are joined once that is established. Plain TCP has it,
+    /// too: those with the same one meet the same losses with the same seed.
     pub opens_on: usize,
 }
 
@@ -30,6 +31,15 @@ impl Candidate {
     /// Whether it is plain TCP.
     pub fn is_tcp(&self) -> bool {
         matches!(self.mode, Mode::SinglePath(_))
+    }
+
+    /// Its mode where the paths are in the order of [`opened_on`].
+    pub(super) fn mode_there(&self) -> Mode {
+        match self.mode {
+            Mode::SinglePath(path) if path == self.opens_on => Mode::SinglePath(0),
+            Mode::SinglePath(path) if path < self.opens_on => Mode::SinglePath(path + 1),
+            mode => mode,
+        }
     }
 
     /// `ecf with olia`.
@@ -75,7 +85,8 @@ impl std::fmt::Debug for Execution<'_> {
     }
 }
 
-/// The same world with its connections opened on this path: a connection opens on the first.
+/// The same world with its connections opened on this path: a connection opens on the first. Links draw their losses and jitter by
+/// their place, so plain TCP is compared in the same order.
 pub(super) fn opened_on(world: &Arc<Scenario>, path: usize) -> Arc<Scenario> {
     if path == 0 {
         return Arc::clone(world);
@@ -101,12 +112,12 @@ pub fn times(
     let values = run_jobs(execution.jobs, total, execution.stop, |index| {
         let (seed, rest) = (index % seeds, index / seeds);
         let (candidate, world) = (&candidates[rest % candidates.len()], rest / candidates.len());
-        let scenario = &opened[world][if candidate.is_tcp() { 0 } else { candidate.opens_on }];
+        let scenario = &opened[world][candidate.opens_on];
         let result = ropewalk_sim::run(&RunSpec {
             scenario: Arc::clone(scenario),
             scheduler: candidate.scheduler.clone(),
             congestion: candidate.congestion.clone(),
-            mode: candidate.mode,
+            mode: candidate.mode_there(),
             seed: first.wrapping_add((world * seeds + seed) as u64),
             start_phase: compare::start_phase(scenario, seed as u32, seeds as u32),
             recording: Recording::default(),
@@ -117,4 +128,49 @@ pub fn times(
     });
     let values = values.into_iter().collect::<Option<Vec<f64>>>()?;
     Some(Times { candidates: candidates.len(), seeds, values })
+}
+
+#[cfg(test)]
+mod tests {
+    use ropewalk_algorithms::Registries;
+    use ropewalk_sim::Workload;
+
+    use super::super::search::{one, plain};
+    use super::*;
+    use crate::scenario;
+
+    fn world(paths: &[&str], bytes: u64) -> Arc<Scenario> {
+        let paths = paths.iter().map(|text| scenario::path(text).unwrap()).collect();
+        let mut world = scenario::default_around(paths);
+        world.workload = Workload::Flow { bytes };
+        Arc::new(world)
+    }
+
+    #[test]
+    fn plain_tcp_keeps_its_path_whichever_is_first() {
+        let world = world(&["a: 1 Mbit/s, 30 ms", "b: 2 Mbit/s, 30 ms", "c: 3 Mbit/s, 30 ms"], 1);
+        for opens_on in 0..3 {
+            let there = opened_on(&world, opens_on);
+            for one in plain(&Registries::builtin(), &world, "cubic", opens_on).unwrap() {
+                let Mode::SinglePath(path) = one.mode_there() else { panic!("{one:?}") };
+                assert_eq!(one.label, format!("tcp {}", there.paths[path].name));
+            }
+        }
+    }
+
+    #[test]
+    fn who_opens_on_a_path_meets_the_losses_that_plain_tcp_meets_there() {
+        // What fits the first window ends before the other path is joined.
+        let world = [world(&["slow: 1 Mbit/s, 300 ms, 10 %", "lossy: 20 Mbit/s, 40 ms, 5 %"], 12_000)];
+        let registries = Registries::builtin();
+        let mut both = vec![one(&registries, "linux", "cubic", 1).unwrap()];
+        both.extend(plain(&registries, &world[0], "cubic", 1).unwrap().pop());
+        let stop = AtomicBool::new(false);
+        let execution = Execution { jobs: Workers::ONE, done: &|_| {}, stop: &stop };
+        let found = times(&world, &both, 1, 60, execution).unwrap();
+        let pairs = || found.of(0, 0).iter().zip(found.of(0, 1));
+        let equal = pairs().filter(|(multipath, tcp)| (*multipath / *tcp - 1.0).abs() < 0.05).count();
+        let losses = pairs().filter(|(_, tcp)| **tcp > 0.2).count();
+        assert!(losses > 10 && equal > 45, "{equal} of 60 are equal, {losses} had a timeout");
+    }
 }

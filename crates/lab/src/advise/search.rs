@@ -7,22 +7,22 @@ use ropewalk_engine::registry::SpecError;
 use ropewalk_engine::scheduler::is_compared_by_default;
 use ropewalk_sim::{Mode, Scenario};
 
-use super::answer::{Answer, Judged, NotShown, Recommended};
+use super::answer::{Answer, Judged, Recommended};
+use super::effort::{AS_STATED, OPENING};
 use super::flips::{self, Turning};
 use super::gain::Gain;
-use super::question::{AS_STATED, OPENING, Question};
+use super::judge::{cost, judge, not_shown, said_own, watched};
+use super::question::Question;
 use super::run::{Candidate, Execution, opened_on};
 use super::variants::{BLOCK, Variants, one_run};
-use super::{buffer, certainty};
+use super::{buffer, certainty, telling};
 use crate::compare::{self, Decision, Design, Known, Merit, Plan, Raced, Request, Run, Standing};
 use crate::{scenario, stats};
 
 /// The kernel's own scheduler: what one has without changing anything.
-const OWN: &str = "linux";
+pub(super) const OWN: &str = "linux";
 /// Runs there if nothing is random: they differ in when they start.
 const AS_STATED_RUNS: u32 = 8;
-/// How many of those that aren't slower are watched for turning points.
-const WATCHED: usize = 4;
 
 /// All schedulers with a congestion control, opened on a path.
 pub(super) fn everyone(
@@ -37,16 +37,17 @@ pub(super) fn everyone(
         .collect()
 }
 
-/// Plain TCP on each path.
+/// Plain TCP on each path, held against connections that are opened on a path.
 pub(super) fn plain(
     registries: &Registries,
     scenario: &Scenario,
     congestion: &str,
+    opens_on: usize,
 ) -> Result<Vec<Candidate>, SpecError> {
     let paths = scenario.paths.iter().enumerate();
     paths
         .map(|(index, path)| {
-            let candidate = one(registries, "single", congestion, 0)?;
+            let candidate = one(registries, "single", congestion, opens_on)?;
             Ok(Candidate { label: format!("tcp {}", path.name), mode: Mode::SinglePath(index), ..candidate })
         })
         .collect()
@@ -68,14 +69,14 @@ pub(super) fn one(
 }
 
 /// A race over variants, and what it says.
-struct Contest {
-    candidates: Vec<Candidate>,
-    request: Request,
-    raced: Raced,
+pub(super) struct Contest {
+    pub(super) candidates: Vec<Candidate>,
+    pub(super) request: Request,
+    pub(super) raced: Raced,
     /// Among all candidates.
     all: Decision,
     /// Among what the user can run.
-    decision: Decision,
+    pub(super) decision: Decision,
     /// The path that is opened first.
     opens_on: usize,
 }
@@ -102,7 +103,7 @@ fn contest(
     execution: Execution<'_>,
 ) -> Result<Option<Contest>, SpecError> {
     let scenario = &question.scenario;
-    let tcp = plain(registries, scenario, &question.congestion)?;
+    let tcp = plain(registries, scenario, &question.congestion, 0)?;
     let request = |candidates: &[Candidate], design: Design| -> Result<Request, SpecError> {
         let mut request = Request {
             scenario: scenario.clone(),
@@ -156,7 +157,7 @@ fn contest(
         let label = format!("{OWN}, first subflow on {}", scenario.paths[0].name);
         candidates.push(Candidate { label, ..one(registries, OWN, &question.congestion, 0)? });
     }
-    candidates.extend(tcp);
+    candidates.extend(plain(registries, scenario, &question.congestion, best)?);
     let request = request(&candidates, question.effort.design)?;
     let raced = run_all(question, &request, &candidates, execution);
     if raced.ended == compare::Ended::Interrupted {
@@ -212,8 +213,8 @@ fn slower_as_stated(
     };
     let run = |workload: usize, number: u32, who: usize| {
         let candidate = &candidates[left[who]];
-        let opens_on = if candidate.is_tcp() { 0 } else { candidate.opens_on };
-        let mut scenario = Scenario::clone(&opened_on(&Arc::new(request.scenario.clone()), opens_on));
+        let mut scenario =
+            Scenario::clone(&opened_on(&Arc::new(request.scenario.clone()), candidate.opens_on));
         scenario.workload = request.workloads[workload].clone();
         one_run(question, scenario, candidate, number)
     };
@@ -235,6 +236,8 @@ pub fn advise(
     question: &Question,
     execution: Execution<'_>,
 ) -> Result<Option<Answer>, SpecError> {
+    let (affordable, was_cut) = question.affordable();
+    let question = &affordable;
     let scenario = &question.scenario;
     let shared = question.contest();
     // What is stated alone names one, and measurements change the name only if they show it to be slower.
@@ -266,16 +269,16 @@ pub fn advise(
     let mut decision = decision.clone();
     let (mut sure, mut unsure) = (None, None);
     if !candidates[chosen].is_tcp() {
-        let Some(share) = certainty::share(question, request, &candidates[chosen], candidates, execution)
-        else {
-            return Ok(None);
-        };
-        sure = Some(share);
+        let tcp = (0..candidates.len()).filter(|who| candidates[*who].is_tcp());
+        let cost = cost(raced, &tcp.chain([chosen]).collect::<Vec<_>>());
+        let share = certainty::share(question, request, &candidates[chosen], candidates, cost, execution);
+        let Some(share) = share else { return Ok(None) };
         if share.value() < question.certainty {
             unsure = Some((candidates[chosen].label.clone(), Gain::of(&logs(chosen, fastest_tcp))));
             chosen = fastest_tcp;
             decision.named = Some((candidates[chosen].label.clone(), Merit::NoMultipath));
         }
+        sure = Some(share);
     }
     let best_tcp = if candidates[chosen].is_tcp() { chosen } else { fastest_tcp };
     let not_shown = if candidates[chosen].is_tcp() && unsure.is_none() {
@@ -331,7 +334,10 @@ pub fn advise(
     }
     let mut answer = Answer {
         use_this: candidates[chosen].clone(),
-        opens_on: scenario.paths[candidates[chosen].opens_on].name.clone(),
+        opens_on: match candidates[chosen].mode {
+            Mode::SinglePath(path) => scenario.paths[path].name.clone(),
+            Mode::Multipath => scenario.paths[candidates[chosen].opens_on].name.clone(),
+        },
         why,
         named_before,
         best_path: candidates[best_tcp].label.trim_start_matches("tcp ").to_string(),
@@ -349,70 +355,34 @@ pub fn advise(
         buffer: None,
         flips: Vec::new(),
         ahead: None,
+        telling: None,
+        cut: if was_cut { question.workloads.iter().map(compare::describe).collect() } else { Vec::new() },
     };
     if question.effort.whole {
         let buffer = buffer::find(question, request, &answer.use_this, execution);
         let Some(buffer) = buffer else { return Ok(None) };
         answer.buffer = Some(buffer);
-        let candidates = watched(&answer.decision, candidates, chosen);
-        let Some(flips) = flips::find(question, &candidates, 0, execution) else { return Ok(None) };
+        let watched = watched(&answer.decision, candidates, chosen);
+        let Some(flips) = flips::find(question, &watched, 0, execution) else { return Ok(None) };
         match flips {
             Turning::Points(flips) => answer.flips = flips,
             Turning::Ahead(label, ratio) => answer.ahead = Some((label, ratio)),
         }
+        let other = match &answer.unsure {
+            Some((label, _)) => label.clone(),
+            None => candidates[best_tcp].label.clone(),
+        };
+        let share = answer.sure.as_ref();
+        let by_share = share.and_then(|share| {
+            telling::in_variants(question, share, &request.scenario, answer.unsure.is_none(), &other)
+        });
+        answer.telling = by_share.or_else(|| telling::in_flips(question, &answer.flips));
     }
     Ok(Some(answer))
 }
 
-/// The fastest within reach that isn't plain TCP, if the budget was used up before it was shown to be faster than that.
-fn not_shown(question: &Question, found: &Contest, scores: &[Vec<f64>], tcp: usize) -> Option<NotShown> {
-    let Contest { candidates, request, raced, decision, .. } = found;
-    let Design::Race { segments } = question.effort.design else { return None };
-    let contests = if question.stated.is_some() { 2 } else { 1 };
-    if decision.ended != compare::Ended::Budget {
-        return None;
-    }
-    let standing = |label: &str| decision.of(label).map(|stand| stand.standing);
-    let left = |who: &usize| {
-        !candidates[*who].is_tcp()
-            && standing(&candidates[*who].label).is_some_and(|is| is != Standing::Slower)
-    };
-    let best = (0..candidates.len())
-        .filter(left)
-        .min_by(|a, b| stats::mean(&scores[*a]).total_cmp(&stats::mean(&scores[*b])))?;
-    let gaps: Vec<f64> = scores[best].iter().zip(&scores[tcp]).map(|(a, b)| a - b).collect();
-    let gain = Gain::of(&gaps);
-    if gain.ratio * (1.0 + compare::MARGIN) > 1.0 {
-        return None;
-    }
-    let runs = compare::runs_to_show(scores, tcp, best, request.design.looks());
-    let times = runs.map(|runs| f64::from(runs) / gaps.len().max(1) as f64);
-    let used = (contests * raced.used).max(segments) as f64 / compare::PER_SECOND as f64;
-    Some(NotShown { label: candidates[best].label.clone(), gain, needed: times.map(|times| used * times) })
-}
-
-/// Linux's own scheduler, with the path that the connection is opened on.
-fn said_own(scenario: &Scenario, own: &Candidate) -> String {
-    format!("`{OWN}` with its first subflow on {}", scenario.paths[own.opens_on].name)
-}
-
 fn as_compared(one: &Candidate) -> compare::Candidate {
     compare::Candidate { label: one.label.clone(), scheduler: one.scheduler.clone(), mode: one.mode }
-}
-
-/// The chosen one first, then plain TCP, the kernel's scheduler, and the fastest of those that aren't slower.
-fn watched(decision: &Decision, candidates: &[Candidate], chosen: usize) -> Vec<Candidate> {
-    let mut found = vec![candidates[chosen].clone()];
-    let usual = candidates.iter().filter(|one| one.is_tcp() || one.scheduler.text == OWN);
-    let left = [decision.with(Standing::Equal), decision.with(Standing::Open)].concat();
-    let left =
-        left.into_iter().take(WATCHED).filter_map(|label| candidates.iter().find(|one| one.label == label));
-    for one in usual.chain(left) {
-        if found.iter().all(|there| there.label != one.label) {
-            found.push(one.clone());
-        }
-    }
-    found
 }
 
 /// The race over variants: the number of a run is the number of its variant, and its seed.
@@ -448,36 +418,6 @@ fn only(request: &Request, raced: &Raced, who: &[usize]) -> (Request, Raced) {
     let of = |runs: &Vec<Vec<Run>>| who.iter().map(|who| runs[*who].clone()).collect();
     let raced = Raced { runs: raced.runs.iter().map(of).collect(), ..raced.clone() };
     (request, raced)
-}
-
-fn judge(
-    raced: &Raced,
-    who: usize,
-    label: &str,
-    standing: Standing,
-    logs: &[f64],
-    candidate: &Candidate,
-) -> Judged {
-    let runs: Vec<&Run> = raced.runs.iter().flat_map(|of| &of[who]).collect();
-    let paths = runs.iter().map(|run| run.paths.len()).max().unwrap_or(0);
-    let mean = |of: &dyn Fn(&Run) -> f64| stats::mean(&runs.iter().map(|run| of(run)).collect::<Vec<_>>());
-    let mut bytes: Vec<f64> = (0..paths)
-        .map(|path| mean(&|run: &Run| run.paths.get(path).map_or(0.0, |part| part.bytes)))
-        .collect();
-    // Back from the order in which the connection had them.
-    if !candidate.is_tcp() && candidate.opens_on < bytes.len() {
-        bytes[..=candidate.opens_on].rotate_left(1);
-    }
-    Judged {
-        label: label.to_string(),
-        standing,
-        gain: Gain::of(logs),
-        variants: logs.len(),
-        bytes,
-        duplicated: mean(&|run: &Run| run.repeats.duplicated),
-        reinjected: mean(&|run: &Run| run.repeats.opportunistic + run.repeats.reinjected),
-        retransmits: mean(&|run: &Run| run.retransmissions as f64),
-    }
 }
 
 #[cfg(test)]

@@ -28,8 +28,7 @@ impl<'a> Variants<'a> {
 
     /// The variant with this number, its connections opened as the candidate says.
     pub(super) fn opened(&self, number: u32, candidate: &Candidate) -> Scenario {
-        let opens_on = if candidate.is_tcp() { 0 } else { candidate.opens_on };
-        Scenario::clone(&opened_on(&self.get(number as usize), opens_on))
+        Scenario::clone(&opened_on(&self.get(number as usize), candidate.opens_on))
     }
 
     fn new(scenario: &'a Scenario, doubts: &'a [Doubt], seed: u64) -> Self {
@@ -37,7 +36,7 @@ impl<'a> Variants<'a> {
     }
 
     /// The variant with this number. Which ones were asked for before makes no difference.
-    fn get(&self, number: usize) -> Arc<Scenario> {
+    pub(super) fn get(&self, number: usize) -> Arc<Scenario> {
         let block = number / BLOCK;
         let draw = || worlds(self.scenario, self.doubts, BLOCK, self.seed.wrapping_add(block as u64));
         let Ok(mut drawn) = self.drawn.lock() else { return Arc::clone(&draw()[number % BLOCK]) };
@@ -55,7 +54,7 @@ pub(super) fn one_run(question: &Question, scenario: Scenario, candidate: &Candi
         scenario: Arc::new(scenario),
         scheduler: candidate.scheduler.clone(),
         congestion: candidate.congestion.clone(),
-        mode: candidate.mode,
+        mode: candidate.mode_there(),
         seed: question.seed.wrapping_add(1 << 20).wrapping_add(u64::from(number)),
         recording: Recording::default(),
     };

@@ -101,7 +101,7 @@ pub(super) fn loss_after(prior: (f64, f64), counted: &[Counted], repeated: &[Rep
 }
 
 /// The long-run share that a loss takes.
-pub(super) fn share(loss: &Loss) -> f64 {
+pub(in crate::advise) fn share(loss: &Loss) -> f64 {
     match *loss {
         Loss::None => 0.0,
         Loss::Bernoulli(p) => p,

@@ -30,6 +30,7 @@ use serde_json::Value;
 use crate::stats;
 
 pub use error::MeasurementError;
+pub(super) use likelihood::share as loss_share;
 pub use iperf::parse as parse_iperf;
 pub use ping::parse as parse_ping;
 pub use reading::Reading;
