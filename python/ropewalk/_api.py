@@ -276,7 +276,7 @@ def advise(
     `measured` has a path's files, one or several, of any tool that the command reads; without a scenario these are all paths
     there are, and without either it is `wifi-lte`. `system` is what you can run, by the names of `--for`; without it,
     Linux's own scheduler is named where it is as fast, else one of Ropewalk's engine. `certainty` is the share of plausible
-    variants of the paths in which Multipath TCP must be faster (0.9, or "90 %").
+    variants of the paths in which Multipath TCP must be at most 5 % slower (0.9, or "90 %").
 
     >>> import ropewalk
     >>> advice = ropewalk.advise("small-buffers", ["minrtt"], budget="0.02 s", progress=False)

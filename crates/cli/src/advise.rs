@@ -27,7 +27,7 @@ use crate::options::Common;
 ///
 /// Runs the candidates of `compare` in many plausible variants of your paths, as far apart as what is known of them allows, and
 /// recommends as `compare` names: Multipath TCP only where plain TCP is shown to be slower by more than 2 % on every path, in the
-/// mean, and where Multipath TCP is faster in nine of ten variants (`--certainty`).
+/// mean, and where Multipath TCP is at most 5 % slower in nine of ten variants (`--certainty`).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ropewalk advise
@@ -66,7 +66,7 @@ pub(crate) struct Options {
     /// What bytes on metered paths are worth, as in `compare`: 'a second is worth 5 MB of lte'
     #[arg(long, value_name = "TEXT")]
     value: Option<String>,
-    /// In which share of the plausible variants of your paths Multipath TCP must be faster than plain TCP on every path
+    /// In which share of the plausible variants of your paths Multipath TCP must be at most 5 % slower than plain TCP on the best
     #[arg(long, value_name = "SHARE", default_value = "90 %", allow_hyphen_values = true)]
     certainty: String,
     /// Congestion control [default: the scenario's, else cubic]
@@ -338,8 +338,8 @@ fn reasons(question: &Question, answer: &Answer) -> Vec<(&'static str, String)> 
             format!("until more is shown: nothing is yet shown to be faster than {tcp}")
         }
         Recommended::NotSure => format!(
-            "Multipath TCP is faster in the mean (`compare`, which takes your paths to be exactly so, may name it), but not in \
-             {certainty} of their plausible variants (`--certainty`)"
+            "Multipath TCP is faster in the mean (`compare`, which takes your paths to be exactly so, may name it), but slower by more \
+             than 5 % in too many of their plausible variants (`--certainty`, {certainty})"
         ),
     };
     let left = |standing| answer.decision.with(standing).len();
@@ -363,9 +363,11 @@ fn reasons(question: &Question, answer: &Answer) -> Vec<(&'static str, String)> 
     let faster = answer.sure.as_ref().map(|sure| {
         let runs = if sure.runs == 1 { "one run".into() } else { format!("the mean of {} runs", sure.runs) };
         format!(
-            "faster than TCP on every path in {:.0} % of {} plausible variants of your paths, by {runs} in each",
+            "at most 5 % slower than {tcp} in {:.0} % of {} plausible variants of your paths, faster than TCP on every path in \
+             {:.0} %, by {runs} in each",
             sure.value() * 100.0,
-            sure.variants
+            sure.variants,
+            sure.faster_in() * 100.0
         )
     });
     if !answer.use_this.is_tcp() {

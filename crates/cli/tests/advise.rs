@@ -57,10 +57,12 @@ fn what_is_not_sure_enough_is_said() {
 
 #[test]
 fn that_the_budget_was_used_up_is_said_first_and_what_would_have_sufficed() {
+    // A gain that is near the margin of 2 %, so that the variants don't show it either.
+    let paths = ["--path", "a: 100 Mbit/s, 10 ms, 0.1 %", "--path", "b: 50 Mbit/s, 40 ms, 0.5 %"];
     let ask = |budget: &str, more: &[&str]| {
-        let paths =
-            ["advise", "--path", DSL, "--path", LTE, "--size", "4 MiB", "--seed", "2", "--budget", budget];
-        ropewalk(&[&paths[..], more].concat())
+        let rest =
+            ["--size", "1 MiB", "--seed", "2", "--schedulers", "linux,ropewalk,ecf", "--budget", budget];
+        ropewalk(&[&["advise"], &paths[..], &rest, more].concat())
     };
     let short = String::from_utf8(ask("200 ms", &[]).stdout).unwrap();
     assert!(short.starts_with("The budget of 0.2s was used up before it was shown that `"), "{short}");
@@ -70,7 +72,7 @@ fn that_the_budget_was_used_up_is_said_first_and_what_would_have_sufficed() {
     // Twice that, since what it takes is estimated from few runs.
     let enough = ask(&format!("{}s", 2.0 * seconds), &["--json"]);
     let enough: Value = serde_json::from_slice(&enough.stdout).unwrap();
-    assert!(enough["not_shown"].is_null() && enough["why"] != "nothing-better", "{enough:#}");
+    assert!(enough["not_shown"].is_null(), "{enough:#}");
 }
 
 #[test]

@@ -91,7 +91,7 @@ pub struct Answer {
     pub stated: Option<Gain>,
     /// Against the kernel's own scheduler, with its first subflow on the first path; none if that is recommended.
     pub versus_own: Option<(String, Gain)>,
-    /// In which share of the plausible variants Multipath TCP is faster than plain TCP on every path, if it is faster in the mean.
+    /// In which share of the plausible variants Multipath TCP is no mistake, if it is faster in the mean.
     pub sure: Option<Share>,
     /// Multipath TCP that is faster in the mean, but not in enough of the variants; its gain over what is recommended.
     pub unsure: Option<(String, Gain)>,

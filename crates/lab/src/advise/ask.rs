@@ -36,7 +36,7 @@ pub struct Ask {
     pub direction: Option<Direction>,
     /// What bytes are worth.
     pub value: Option<String>,
-    /// In which share of the plausible variants Multipath TCP must be faster.
+    /// In which share of the plausible variants Multipath TCP must be at most 5 % slower than plain TCP.
     pub certainty: String,
     /// Congestion control; none: the scenario's, else cubic.
     pub congestion: Option<String>,

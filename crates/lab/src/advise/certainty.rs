@@ -1,5 +1,5 @@
-//! How sure it is that Multipath TCP is faster than plain TCP: not in the mean over all plausible variants of the paths, of
-//! which the user has one, but in how many of them.
+//! How sure it is that Multipath TCP is no mistake: not in the mean over all plausible variants of the paths, of which the user has
+//! one, but in how many of them. What it is held against is what would be used instead: plain TCP on the path that is best for it.
 
 use super::question::Question;
 use super::run::{Candidate, Execution};
@@ -19,50 +19,77 @@ const RUNS: u32 = 3;
 /// Seeds that chose nobody.
 const FIRST_RUN: u32 = 1 << 24;
 
-/// In how many of how many variants one is faster.
+/// Slower by no more than this is no mistake.
+const TOLERANCE: f64 = 0.05;
+
+/// In how many of how many variants one is no mistake, and faster.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Share {
+    /// Variants in which it is at most 5 % slower than plain TCP on the path that is best for it.
+    pub safe: u32,
     /// Variants in which it is faster than plain TCP on every path.
     pub faster: u32,
     /// Of so many.
     pub variants: u32,
     /// Runs in each.
     pub runs: u32,
-    /// By variant, the logarithm of its time over that of the fastest plain TCP.
+    /// By variant, the logarithm of its time over that of plain TCP on the path that is best for it.
     pub gaps: Vec<f64>,
 }
 
 impl Share {
-    /// As a number from 0 to 1.
+    /// In which share of the variants it is no mistake.
     #[must_use]
     pub fn value(&self) -> f64 {
+        f64::from(self.safe) / f64::from(self.variants)
+    }
+
+    /// In which share of the variants it is faster than plain TCP on every path.
+    #[must_use]
+    pub fn faster_in(&self) -> f64 {
         f64::from(self.faster) / f64::from(self.variants)
+    }
+
+    /// By how much the logarithm of its time over plain TCP's may be above 0, and it is still no mistake.
+    pub(super) fn tolerance() -> f64 {
+        libm::log(1.0 + TOLERANCE)
+    }
+
+    /// Whether these variants, none of which chose it, show that it is faster by more than the margin in the mean.
+    pub(super) fn shows_a_gain(&self) -> bool {
+        let n = self.gaps.len();
+        if n < 2 {
+            return false;
+        }
+        let error = stats::standard_deviation(&self.gaps) / libm::sqrt(n as f64);
+        let quantile = stats::t_quantile(0.95, (n - 1) as f64);
+        stats::mean(&self.gaps) + quantile * error < -libm::log(1.0 + compare::MARGIN)
     }
 
     /// Whether more variants are unlikely to bring it to the other side of `certainty`: so far from it is the share by chance in
     /// one of a hundred cases at most (two and a half standard deviations).
     fn is_settled(&self, certainty: f64) -> bool {
-        let (n, faster) = (f64::from(self.variants), f64::from(self.faster));
-        (faster - n * certainty).abs() > 2.5 * libm::sqrt(n * certainty * (1.0 - certainty))
+        let (n, safe) = (f64::from(self.variants), f64::from(self.safe));
+        (safe - n * certainty).abs() > 2.5 * libm::sqrt(n * certainty * (1.0 - certainty))
     }
 }
 
-/// The share of the variants in which `chosen` is faster than plain TCP on every path, by the mean of the logarithms; `cost`: the
-/// segments of a run of all of them. None if it was stopped.
+/// In how many of the variants `chosen` is faster than plain TCP on every path, and not slower than `instead`, by the mean of the
+/// logarithms; `cost`: the segments of a run of all of them. None if it was stopped.
 pub(super) fn share(
     question: &Question,
     request: &Request,
-    chosen: &Candidate,
+    (chosen, instead): (&Candidate, &Candidate),
     candidates: &[Candidate],
     cost: u64,
     execution: Execution<'_>,
 ) -> Option<Share> {
-    let plain = candidates.iter().filter(|one| one.is_tcp());
-    let compared: Vec<&Candidate> = std::iter::once(chosen).chain(plain).collect();
+    let others = candidates.iter().filter(|one| one.is_tcp() && one.label != instead.label);
+    let compared: Vec<&Candidate> = [chosen, instead].into_iter().chain(others).collect();
     let variants = Variants::of(question, &request.scenario);
     let limit = request.scenario.limit as f64 / 1e9;
     let (runs, most) = affordable(question, cost);
-    let mut share = Share { faster: 0, variants: 0, runs, gaps: Vec::new() };
+    let mut share = Share { safe: 0, faster: 0, variants: 0, runs, gaps: Vec::new() };
     for look in LOOKS.map(|look| look.min(most)) {
         let from = share.variants;
         if look == from {
@@ -94,9 +121,10 @@ pub(super) fn share(
         };
         for variant in 0..look - from {
             let tcp = (1..compared.len()).map(|tcp| mean(tcp, variant)).fold(f64::INFINITY, f64::min);
-            share.gaps.push(mean(0, variant) - tcp);
+            share.faster += u32::from(mean(0, variant) < tcp);
+            share.gaps.push(mean(0, variant) - mean(1, variant));
         }
-        share.faster = share.gaps.iter().filter(|gap| **gap < 0.0).count() as u32;
+        share.safe = share.gaps.iter().filter(|gap| **gap < Share::tolerance()).count() as u32;
         share.variants = look;
         if share.is_settled(question.certainty) {
             break;
@@ -119,8 +147,19 @@ mod tests {
 
     #[test]
     fn a_share_far_from_the_certainty_is_settled() {
-        let share = |faster, variants| Share { faster, variants, runs: 3, gaps: Vec::new() };
+        let share = |safe, variants| Share { safe, faster: 0, variants, runs: 3, gaps: Vec::new() };
         assert!(share(10, 32).is_settled(0.9) && share(128, 128).is_settled(0.9));
         assert!(!share(29, 32).is_settled(0.9) && !share(32, 32).is_settled(0.9));
+    }
+
+    #[test]
+    fn a_gain_is_shown_by_the_mean_and_its_error() {
+        let share = |gaps: Vec<f64>| Share { safe: 0, faster: 0, variants: gaps.len() as u32, runs: 3, gaps };
+        let around = |center: f64, spread: f64| -> Vec<f64> {
+            (0..64).map(|i| center + spread * (f64::from(i % 7) - 3.0) / 3.0).collect()
+        };
+        assert!(share(around(-0.1, 0.2)).shows_a_gain());
+        assert!(!share(around(-0.1, 2.0)).shows_a_gain() && !share(around(-0.01, 0.01)).shows_a_gain());
+        assert!(!share(Vec::new()).shows_a_gain());
     }
 }

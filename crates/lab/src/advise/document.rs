@@ -225,7 +225,8 @@ pub fn json(question: &Question, readings: &[Reading], answer: &Answer, to_type:
             Recommended::NotSure => "not-sure",
         },
         "certainty": question.certainty,
-        "faster_than_tcp_on_every_path_in": answer.sure.as_ref().map(Share::value),
+        "faster_than_tcp_on_every_path_in": answer.sure.as_ref().map(Share::faster_in),
+        "at_most_5_percent_slower_in": answer.sure.as_ref().map(Share::value),
         "not_sure": answer.unsure.as_ref().map(|(name, gain)| json!({ "scheduler": name, "gain": gain_json(gain) })),
         "not_shown": answer.not_shown.as_ref().map(|of| json!({
             "scheduler": of.label,

@@ -6,7 +6,7 @@ use super::belief::Doubt;
 use super::effort::{self, Effort};
 use crate::compare::{Design, System, Worth};
 
-/// In which share of the plausible variants Multipath TCP must be faster, unless the user says otherwise.
+/// In which share of the plausible variants Multipath TCP must be at most 5 % slower, unless the user says otherwise.
 pub const CERTAINTY: f64 = 0.9;
 
 /// What is asked.
@@ -28,7 +28,7 @@ pub struct Question {
     pub system: System,
     /// What bytes cost.
     pub worth: Worth,
-    /// In which share of the plausible variants Multipath TCP must be faster than plain TCP on every path.
+    /// In which share of the plausible variants Multipath TCP must be at most 5 % slower than plain TCP on the best path.
     pub certainty: f64,
     /// How much to run.
     pub effort: Effort,

@@ -77,6 +77,8 @@ pub(super) struct Contest {
     all: Decision,
     /// Among what the user can run.
     pub(super) decision: Decision,
+    /// Who would be named if there were no plain TCP.
+    multipath: Option<(String, Merit)>,
     /// The path that is opened first.
     opens_on: usize,
 }
@@ -86,14 +88,22 @@ impl Contest {
         self.candidates.iter().position(|one| one.label == label)
     }
 
+    /// Who would be named if there were no plain TCP, if it is faster than this one by more than the margin in the mean.
+    fn instead(&self, tcp: usize, scores: &[Vec<f64>]) -> Option<usize> {
+        let who = self.place(&self.multipath.as_ref()?.0).filter(|who| !self.candidates[*who].is_tcp())?;
+        let gaps: Vec<f64> = scores[who].iter().zip(&scores[tcp]).map(|(a, b)| a - b).collect();
+        (stats::mean(&gaps) < -libm::log(1.0 + compare::MARGIN)).then_some(who)
+    }
+
     /// Seconds that an unfinished run counts as.
     fn limit(&self) -> f64 {
         self.request.scenario.limit as f64 / 1e9
     }
 }
 
-/// What was named on what was known before: the path that is opened first, and the candidate's label.
-type Incumbent<'a> = Option<(usize, Option<&'a str>)>;
+/// What was named on what was known before: the path that is opened first, the candidate's label, and that of who would be named if there
+/// were no plain TCP.
+type Incumbent<'a> = Option<(usize, Option<&'a str>, Option<&'a str>)>;
 
 /// The race. What was named before stays unless it is shown to be slower. None if it was stopped.
 fn contest(
@@ -127,7 +137,7 @@ fn contest(
     let asked = request(&tcp, design)?;
     let raced = run_all(question, &asked, &tcp, execution);
     let limit = asked.scenario.limit as f64 / 1e9;
-    let path = incumbent.and_then(|(path, _)| tcp.get(path)).map(|one| one.label.as_str());
+    let path = incumbent.and_then(|(path, ..)| tcp.get(path)).map(|one| one.label.as_str());
     let known = Known { system: question.system, incumbent: path, slower_as_stated: &[] };
     let found = compare::conclude(&asked, &raced, true, limit, &known);
     let Some(found) = found.filter(|_| raced.ended != compare::Ended::Interrupted) else { return Ok(None) };
@@ -164,7 +174,7 @@ fn contest(
         return Ok(None);
     }
     let limit = request.scenario.limit as f64 / 1e9;
-    let incumbent = incumbent.and_then(|(_, label)| label);
+    let (incumbent, multipath) = incumbent.map_or((None, None), |(_, label, multipath)| (label, multipath));
     // What the user can run is decided among itself.
     let system = question.system;
     let within = |who: &usize| system.can_run(&request.candidates[*who]);
@@ -177,7 +187,12 @@ fn contest(
     let all = compare::conclude(&request, &raced, true, limit, &known);
     let decision = compare::conclude(&own_request, &own_raced, true, limit, &known);
     let (Some(all), Some(decision)) = (all, decision) else { return Ok(None) };
-    Ok(Some(Contest { candidates, request, raced, all, decision, opens_on: best }))
+    let tcp = candidates.iter().filter(|one| one.is_tcp()).map(|one| one.label.clone());
+    let barred: Vec<String> = slower.iter().cloned().chain(tcp).collect();
+    let known = Known { system, incumbent: multipath, slower_as_stated: &barred };
+    let multipath = compare::conclude(&own_request, &own_raced, true, limit, &known);
+    let multipath = multipath.and_then(|decision| decision.named);
+    Ok(Some(Contest { candidates, request, raced, all, decision, multipath, opens_on: best }))
 }
 
 /// Of those that aren't shown to be slower over the variants: who is shown to be slower on the paths as they are stated, where
@@ -252,7 +267,8 @@ pub fn advise(
     };
     let label = |of: &Contest| of.decision.named.as_ref().map(|(label, _)| label.clone());
     let named_before = before.as_ref().and_then(label);
-    let incumbent = before.as_ref().map(|of| (of.opens_on, named_before.as_deref()));
+    let multipath = before.as_ref().and_then(|of| of.multipath.as_ref()).map(|(label, _)| label.as_str());
+    let incumbent = before.as_ref().map(|of| (of.opens_on, named_before.as_deref(), multipath));
     let Some(found) = contest(registries, &shared, incumbent, execution)? else { return Ok(None) };
     let Contest { candidates, request, raced, all, decision, .. } = &found;
     let limit = found.limit();
@@ -265,20 +281,34 @@ pub fn advise(
         .unwrap_or(0);
     let named = decision.named.as_ref().and_then(|(label, _)| found.place(label));
     let mut chosen = named.unwrap_or(fastest_tcp);
-    // Better in the mean isn't enough: the user's paths are one of the variants.
+    // Better in the mean isn't enough: the user's paths are one of the variants. Nor is it too little if only the budget was used up
+    // before it was shown.
     let mut decision = decision.clone();
     let (mut sure, mut unsure) = (None, None);
-    if !candidates[chosen].is_tcp() {
+    let is_multipath = !candidates[chosen].is_tcp();
+    let tested = match is_multipath {
+        true => Some(chosen),
+        false if decision.ended == compare::Ended::Budget => found.instead(fastest_tcp, &scores),
+        false => None,
+    };
+    if let Some(tested) = tested {
+        let pair = (&candidates[tested], &candidates[fastest_tcp]);
         let tcp = (0..candidates.len()).filter(|who| candidates[*who].is_tcp());
-        let cost = cost(raced, &tcp.chain([chosen]).collect::<Vec<_>>());
-        let share = certainty::share(question, request, &candidates[chosen], candidates, cost, execution);
+        let cost = cost(raced, &tcp.chain([tested]).collect::<Vec<_>>());
+        let share = certainty::share(question, request, pair, candidates, cost, execution);
         let Some(share) = share else { return Ok(None) };
-        if share.value() < question.certainty {
+        let is_sure = share.value() >= question.certainty;
+        if is_multipath && !is_sure {
             unsure = Some((candidates[chosen].label.clone(), Gain::of(&logs(chosen, fastest_tcp))));
             chosen = fastest_tcp;
             decision.named = Some((candidates[chosen].label.clone(), Merit::NoMultipath));
+        } else if !is_multipath && is_sure && share.shows_a_gain() {
+            chosen = tested;
+            decision.named = found.multipath.clone();
         }
-        sure = Some(share);
+        if is_multipath || chosen == tested {
+            sure = Some(share);
+        }
     }
     let best_tcp = if candidates[chosen].is_tcp() { chosen } else { fastest_tcp };
     let not_shown = if candidates[chosen].is_tcp() && unsure.is_none() {
@@ -480,7 +510,9 @@ mod tests {
             "lte: 40 Mbit/s, up 10 Mbit/s, 55 ms +-15 ms, queue 2000 packets",
         ];
         let names = |answer: Answer| (answer.use_this.label.clone(), answer.opens_on);
-        let alone = question(&paths, 4 << 20, 1);
+        // With less the budget is used up, and half of it may name another.
+        let effort = Effort { design: Design::Race { segments: 3_000_000 }, whole: false };
+        let alone = Question { effort, ..question(&paths, 4 << 20, 1) };
         let stated = names(answer(&alone));
         for count in [15, 30] {
             let mut measured = Question { stated: Some(alone.scenario.clone()), ..alone.clone() };

@@ -32,9 +32,17 @@ fn line(text: &str) -> Option<Line<'_>> {
     let (from, to) = span.trim().split_once('-')?;
     let mut words = rest.split_whitespace();
     let bytes = units_of(words.next()?, words.next()?)?;
-    let bits = units::rate(&format!("{} {}", words.next()?, words.next()?)).ok()? as f64;
+    let bits = rate(words.next()?, words.next()?)?;
     let (from, to) = (positive(from.trim())?, positive(to.trim())?);
     Some(Line { id: id.trim(), role, from, to, bytes, bits, rest: words.collect() })
+}
+
+/// `19.2 Mbits/sec`; with `-f M` `2.29 MBytes/sec`, in powers of 1024.
+fn rate(number: &str, unit: &str) -> Option<f64> {
+    match unit.strip_suffix("/sec").filter(|unit| unit.ends_with("Bytes")) {
+        Some(unit) => units_of(number, unit).map(|bytes| bytes * 8.0),
+        None => units::rate(&format!("{number} {unit}")).ok().map(|bits| bits as f64),
+    }
 }
 
 /// `22.9 MBytes`: powers of 1024.
@@ -60,7 +68,8 @@ fn lost(words: &[&str]) -> Option<(u64, u64)> {
 
 pub(super) fn read(input: &Input<'_>) -> Option<Result<Measured, MeasurementError>> {
     let text = input.text;
-    let is_ours = text.contains("bits/sec") && text.lines().any(|text| line(text).is_some());
+    let is_ours = (text.contains("bits/sec") || text.contains("Bytes/sec"))
+        && text.lines().any(|text| line(text).is_some());
     is_ours.then(|| parse(text))
 }
 
@@ -188,6 +197,19 @@ iperf Done.
         assert!(fits.rates[0].at_least && fits.loss.unwrap().lost == 20, "{fits:?}");
         let over = read("f", &udp("19.2", "26600/43164 (62%)")).unwrap();
         assert!(!over.rates[0].at_least && over.loss.is_none(), "{over:?}");
+        let bytes =
+            CLIENT.replace("18.8 Mbits/sec", "2.25 MBytes/sec").replace("19.2 Mbits/sec", "2350 KBytes/sec");
+        assert_eq!(read("f", &bytes).unwrap().rates[0].bits, 2.25 * 1_048_576.0 * 8.0);
+        let several = "[ ID] Interval           Transfer     Bitrate         Retr
+[  5] local 10.0.0.7 port 1 connected to 192.0.2.1 port 5201\n[  7] local 10.0.0.7 port 2 connected to 192.0.2.1 port 5201
+[  5]   0.00-10.00  sec  11.9 MBytes  10.0 Mbits/sec    3             sender
+[  5]   0.00-10.00  sec  11.9 MBytes  10.0 Mbits/sec                  receiver
+[  7]   0.00-10.00  sec  11.9 MBytes  9.90 Mbits/sec    2             sender
+[  7]   0.00-10.00  sec  11.9 MBytes  9.90 Mbits/sec                  receiver
+[SUM]   0.00-10.00  sec  23.8 MBytes  20.0 Mbits/sec    5             sender
+[SUM]   0.00-10.00  sec  23.8 MBytes  19.9 Mbits/sec                  receiver\n";
+        let found = read("f", several).unwrap();
+        assert_eq!((found.rates[0].bits, found.retransmitted.unwrap().0), (19.9e6, 5));
         let second = "[  3]  0.0-10.0 sec  22.5 MBytes  18.8 Mbits/sec\n";
         assert_eq!(read("f", second).unwrap().rates[0].bits, 18.8e6);
     }

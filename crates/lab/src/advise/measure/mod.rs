@@ -4,6 +4,7 @@
 mod curl;
 mod error;
 mod flent;
+mod foreign;
 mod fping;
 mod iperf;
 mod iperf_text;
@@ -12,11 +13,14 @@ mod likelihood;
 mod mtr;
 mod per_second;
 mod ping;
+mod probes;
 mod reading;
 mod refine;
 mod speedtest;
+mod speedtest_text;
 mod ss;
 mod trace;
+mod transfers;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,8 +34,8 @@ use serde_json::Value;
 use crate::stats;
 
 pub use error::MeasurementError;
-pub(super) use likelihood::share as loss_share;
 pub use iperf::parse as parse_iperf;
+pub(super) use likelihood::share as loss_share;
 pub use ping::parse as parse_ping;
 pub use reading::Reading;
 pub use refine::{Refined, refine};
@@ -141,11 +145,21 @@ const FORMATS: &[(&str, &str, Reader)] = &[
     ("flent", "flent", flent::read),
     ("a speed test", "speedtest-cli --json", speedtest::read),
     ("curl", "curl -w '%{json}'", curl::read),
+    ("RIPE Atlas", "RIPE Atlas", probes::read_atlas),
     ("a mahimahi trace", "a mahimahi trace", trace::read),
+    ("iperf -y C", "iperf -y C -c HOST", transfers::read_iperf_csv),
     ("fping", "fping -c 30 HOST", fping::read),
     ("mtr", "mtr -r -c 30 HOST", mtr::read),
     ("ss -ti", "ss -tin", ss::read),
     ("iperf", "iperf3 -c HOST", iperf_text::read),
+    ("a speed test", "speedtest", speedtest_text::read),
+    ("netperf", "netperf -H HOST", transfers::read_netperf),
+    ("nuttcp", "nuttcp HOST", transfers::read_nuttcp),
+    ("wget", "wget URL", transfers::read_wget),
+    ("traceroute", "traceroute HOST", probes::read_traceroute),
+    ("tcping", "tcping HOST PORT", probes::read_tcping),
+    ("twping", "twping HOST", probes::read_twping),
+    ("Test-Connection", "Test-Connection HOST", probes::read_test_connection),
     ("ping", "ping -c 30 HOST", ping::read),
     ("rates over time", "throughput per second as CSV", per_second::read),
 ];
@@ -200,8 +214,8 @@ pub fn parse(name: &str, text: &str) -> Result<Measured, Diagnostic> {
     let cannot = |kind: &str, reason: MeasurementError| {
         wrong(format!("`{name}` can't be used: read as {kind}, {reason}"))
     };
-    if start.starts_with("\u{1f}\u{fffd}") || start.starts_with("BZh") || name.ends_with(".gz") {
-        return Err(wrong(format!("`{name}` is compressed: unpack it first (`gunzip`, `bunzip2`)")));
+    if let Some(what) = foreign::named(name, text) {
+        return Err(wrong(format!("`{name}` {what}")));
     }
     let mut json = Vec::new();
     if start.starts_with(['{', '[']) {

@@ -1,4 +1,4 @@
-//! `mtr -r`, as text and as JSON: the last hop is the path's end. Loss on the way is what routers don't answer, not what they
+//! `mtr -r`, as text, JSON, CSV and XML: the last hop is the path's end. Loss on the way is what routers don't answer, not what they
 //! lose.
 
 use serde_json::Value;
@@ -17,6 +17,9 @@ struct Hop {
 }
 
 pub(super) fn read(input: &Input<'_>) -> Option<Result<Measured, MeasurementError>> {
+    if input.text.contains("<MTR ") {
+        return Some(found(input.text.split("<HUB ").skip(1).filter_map(hub).collect()));
+    }
     let is_ours = input.text.lines().any(|line| line.contains("Loss%") && line.contains("Snt"));
     is_ours.then(|| found(input.text.lines().filter_map(hop).collect()))
 }
@@ -49,6 +52,24 @@ fn hop(line: &str) -> Option<Hop> {
         best: at(4)?,
         worst: at(5)?,
         sd: at(6)?,
+    })
+}
+
+/// `<HUB COUNT="1" HOST="192.0.2.1"><Loss>1.0%</Loss><Snt>100</Snt>...</HUB>`, behind its first word.
+fn hub(text: &str) -> Option<Hop> {
+    let at = |name: &str| {
+        let (_, rest) = text.split_once(&format!("<{name}>"))?;
+        positive(rest.split('<').next()?.trim().trim_end_matches('%'))
+    };
+    let name = text.split_once("HOST=\"").and_then(|(_, rest)| rest.split('"').next());
+    Some(Hop {
+        name: name.unwrap_or_default().to_string(),
+        loss: at("Loss")? / 100.0,
+        sent: at("Snt")?,
+        mean: at("Avg")?,
+        best: at("Best")?,
+        worst: at("Wrst")?,
+        sd: at("StDev")?,
     })
 }
 
@@ -127,6 +148,11 @@ HOST: laptop                      Loss%   Snt   Last   Avg  Best  Wrst StDev
             {"count":"2","host":"192.0.2.1","Loss%":10.0,"Snt":10,"Last":21.0,"Avg":20.6,"Best":19.8,"Wrst":38.0,"StDev":1.2}]}}"#;
         let found = parse("f", json).unwrap();
         assert_eq!(found.loss, Some(Counted { lost: 1, sent: 10, round_trip: true }));
+        let xml = "<?xml version=\"1.0\"?>\n<MTR SRC=\"a\" DST=\"192.0.2.1\" TESTS=\"100\">\n<HUB COUNT=\"1\" HOST=\"192.0.2.1\">
+            <Loss>  1.0%</Loss>\n<Snt>   100</Snt>\n<Last>  20.1</Last>\n<Avg>  20.6</Avg>\n<Best>  19.8</Best>
+            <Wrst>  38.0</Wrst>\n<StDev>   1.2</StDev>\n</HUB>\n</MTR>\n";
+        let found = parse("f", xml).unwrap();
+        assert_eq!((found.rtt.unwrap().mean, found.loss.unwrap().lost), (20.6, 1));
         let csv = "Mtr_Version,Start_Time,Status,Host,Hop,Ip,Loss%,Snt, ,Last,Avg,Best,Wrst,StDev,
 MTR.0.95,1795776144,OK,192.0.2.1,1,192.0.2.1,10.00,10,1,20.03,20.60,19.80,38.04,1.20\n";
         let found = parse("f", csv).unwrap();

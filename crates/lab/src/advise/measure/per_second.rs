@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use ropewalk_link::RateTrace;
+use serde_json::Value;
 
 use super::{Input, Measured, MeasurementError, positive};
 use crate::stats;
@@ -66,7 +67,9 @@ fn column(name: &str) -> Column {
         || unit(name).is_some()
         || has(&["rate"])
         || contains(&["speed"]) && (up || down);
-    if contains(&["time", "timestamp", "epoch", "second", "date"]) && unit(name).is_none() && !is_rate
+    if contains(&["time", "timestamp", "epoch", "second", "date", "zeit", "heure", "tiempo"])
+        && unit(name).is_none()
+        && !is_rate
         || has(&["t", "ts", "sec", "s", "ms"]) && !is_rate
     {
         Column::Time
@@ -105,7 +108,7 @@ fn moment(cell: &str) -> Option<f64> {
 }
 
 fn separator(line: &str) -> char {
-    [',', ';', '\t'].into_iter().find(|c| line.contains(*c)).unwrap_or(' ')
+    [';', '\t', ','].into_iter().find(|c| line.contains(*c)).unwrap_or(' ')
 }
 
 fn cells(line: &str, separator: char) -> Vec<&str> {
@@ -114,6 +117,12 @@ fn cells(line: &str, separator: char) -> Vec<&str> {
     } else {
         line.split(separator).map(str::trim).collect()
     }
+}
+
+/// A number of a cell; between semicolons or tabs it may have a decimal comma.
+fn value(cell: &str, separator: char) -> Option<f64> {
+    let cell = cell.trim_matches('"');
+    if separator == ',' { positive(cell) } else { positive(&cell.replace(',', ".")) }
 }
 
 /// The rows: a moment, and rates upwards and downwards.
@@ -132,7 +141,7 @@ fn rows(input: &Input<'_>) -> Option<Rows> {
         .peekable();
     let first = *lines.peek()?;
     let separator = separator(first);
-    let is_data = |line: &str| cells(line, separator).iter().any(|cell| positive(cell).is_some());
+    let is_data = |line: &str| cells(line, separator).iter().any(|cell| value(cell, separator).is_some());
     let named = !is_data(first);
     let columns: Vec<Column> = if named {
         lines.next();
@@ -170,7 +179,7 @@ fn rows(input: &Input<'_>) -> Option<Rows> {
     for line in lines {
         let row = cells(line, separator);
         let at = |place: Option<usize>| place.and_then(|place| row.get(place));
-        let found = places.map(|place| at(place).and_then(|cell| positive(cell)));
+        let found = places.map(|place| at(place).and_then(|cell| value(cell, separator)));
         if found == [None, None] {
             bad += 1;
         }
@@ -209,8 +218,28 @@ fn rows(input: &Input<'_>) -> Option<Rows> {
     Some(Rows { times, rates, notes })
 }
 
+/// Objects in a row, each with the numbers of a moment, as columns.
+fn lines_of(json: &[Value]) -> Option<String> {
+    let [first, _, _, ..] = json else { return None };
+    let simple = |value: &Value| value.is_number() || value.is_string();
+    let names: Vec<&String> =
+        first.as_object()?.iter().filter(|(_, value)| simple(value)).map(|of| of.0).collect();
+    let mut text: String =
+        names.iter().map(|name| name.replace('\t', " ")).collect::<Vec<_>>().join("\t") + "\n";
+    for one in json {
+        let cell = |name: &&String| match &one[name.as_str()] {
+            Value::String(text) => text.replace(['\t', '\n'], " "),
+            Value::Number(number) => number.to_string(),
+            _ => "-".into(),
+        };
+        text += &(names.iter().map(cell).collect::<Vec<_>>().join("\t") + "\n");
+    }
+    Some(text)
+}
+
 pub(super) fn read(input: &Input<'_>) -> Option<Result<Measured, MeasurementError>> {
-    let rows = rows(input)?;
+    let lines = lines_of(input.json);
+    let rows = rows(&Input { text: lines.as_deref().unwrap_or(input.text), ..*input })?;
     Some(traces(input.name, rows))
 }
 
@@ -390,6 +419,18 @@ mod tests {
             let [up, down] = rates(name, &text);
             assert!(near(up, 5.0) && near(down, 20.0), "{name}: {up:?} {down:?}");
         }
+        let commas =
+            "Zeit;Download (Mbit/s);Upload (Mbit/s)\n".to_string() + &body(&|at| format!("{at};20,5;5,1"));
+        let [up, down] = rates("messung.csv", &commas);
+        assert!(near(up, 5.1) && near(down, 20.5), "{up:?} {down:?}");
+        let objects =
+            body(&|at| format!(r#"{{"time":{at},"download_mbps":20.5,"upload_mbps":5.1,"cell":"x"}}"#));
+        let [up, down] = rates("log.jsonl", &objects);
+        assert!(near(up, 5.1) && near(down, 20.5), "{up:?} {down:?}");
+        let dish = "datetimestamp_utc,samples,pop_ping_drop_rate,pop_ping_latency_ms,downlink_throughput_bps,uplink_throughput_bps\n"
+            .to_string() + &body(&|at| format!("2026-01-01T12:00:{at:02},1,0.0,41.5,20500000.0,5100000.0"));
+        let [up, down] = rates("dish.csv", &dish);
+        assert!(near(up, 5.1) && near(down, 20.5), "{up:?} {down:?}");
         let [up, down] = rates("mbps-per-second.csv", "5.2\n7.9\n0\n3.1\n");
         assert!(near(down, 16.2 / 4.0) && up == down, "{up:?} {down:?}");
         let found = parse("x.csv", "5.2\n7.9\n0\n3.1\n").unwrap();

@@ -211,6 +211,28 @@ mod tests {
     }
 
     #[test]
+    fn stamps_duplicates_errors_and_floods() {
+        let stamped = "[1795776123.1] 64 bytes from 192.0.2.1: icmp_seq=1 ttl=57 time=40.1 ms
+[1795776124.1] no answer yet for icmp_seq=2
+[1795776125.1] 64 bytes from 192.0.2.1: icmp_seq=3 ttl=57 time=40.5 ms
+3 packets transmitted, 2 received, 33.3333% packet loss, time 2003ms\n";
+        let found = parse(stamped).unwrap();
+        assert_eq!((found.rtt.unwrap().min, found.rtt.unwrap().count, found.loss), (40.1, 2, lost(1, 3)));
+        let odd = "64 bytes from 192.0.2.1: icmp_seq=1 ttl=57 time=40.1 ms
+64 bytes from 192.0.2.1: icmp_seq=1 ttl=57 time=95.1 ms (DUP!)
+From 198.51.100.1 icmp_seq=2 Destination Host Unreachable
+64 bytes from 192.0.2.1: icmp_seq=3 ttl=57 time=39.1 ms
+3 packets transmitted, 2 received, +1 duplicates, +1 errors, 33.3333% packet loss, time 2003ms\n";
+        let found = parse(odd).unwrap();
+        assert_eq!((found.rtt.unwrap().max, found.loss), (40.1, lost(1, 3)));
+        let flood = "PING 192.0.2.1 (192.0.2.1) 56(84) bytes of data.\n..
+1000 packets transmitted, 998 received, 0.2% packet loss, time 12000ms
+rtt min/avg/max/mdev = 39.100/40.200/51.100/1.720 ms, pipe 4, ipg/ewma 12.012/40.1 ms\n";
+        let found = parse(flood).unwrap();
+        assert_eq!((found.rtt.unwrap().mean, found.loss), (40.2, lost(2, 1000)));
+    }
+
+    #[test]
     fn the_words_are_of_any_language() {
         let texts = [
             "64 Bytes von 192.0.2.1: icmp_seq=1 ttl=55 Zeit=23.4 ms\n20 Pakete gesendet, 19 empfangen, 5% Paketverlust",

@@ -1,5 +1,5 @@
 //! `speedtest-cli --json` (bit/s), `librespeed-cli --json` (Mbit/s), and Ookla's `speedtest -f json` (bytes/s): several flows at once,
-//! so that the link was full.
+//! so that the link was full. Likewise `fast --json` and the summary of `ndt7-client`.
 
 use ropewalk_sim::Direction;
 use serde_json::Value;
@@ -7,14 +7,20 @@ use serde_json::Value;
 use super::{Counted, Input, Measured, MeasurementError, RoundTrip, Throughput, number};
 
 /// What one of them says.
-struct Result_ {
-    ping: Option<RoundTrip>,
-    under_load: Option<RoundTrip>,
+#[derive(Clone, Debug, Default)]
+pub(super) struct Told {
+    pub ping: Option<RoundTrip>,
+    pub under_load: Option<RoundTrip>,
     /// Upwards, downwards, bits per second.
-    rates: [Option<f64>; 2],
+    pub rates: [Option<f64>; 2],
 }
 
-fn times(mean: Option<f64>, jitter: Option<f64>, low: Option<f64>, high: Option<f64>) -> Option<RoundTrip> {
+pub(super) fn times(
+    mean: Option<f64>,
+    jitter: Option<f64>,
+    low: Option<f64>,
+    high: Option<f64>,
+) -> Option<RoundTrip> {
     let mean = mean.filter(|ms| *ms > 0.0 && *ms < 1e6)?;
     // Without a jitter it is one number, of a few requests over HTTP.
     let count = if jitter.is_some() { 10 } else { 2 };
@@ -31,7 +37,7 @@ fn times(mean: Option<f64>, jitter: Option<f64>, low: Option<f64>, high: Option<
     })
 }
 
-fn ookla(document: &Value) -> Option<Result_> {
+fn ookla(document: &Value) -> Option<Told> {
     let (ping, down, up) = (&document["ping"], &document["download"], &document["upload"]);
     let bits = |of: &Value| number(&of["bandwidth"]).map(|bytes| bytes * 8.0);
     bits(down).or_else(|| bits(up))?;
@@ -39,10 +45,37 @@ fn ookla(document: &Value) -> Option<Result_> {
         times(number(&of[mean]), number(&of["jitter"]), number(&of["low"]), number(&of["high"]))
     };
     let loaded = of(&down["latency"], "iqm").map(|rtt| RoundTrip { loaded: true, smoothed: false, ..rtt });
-    Some(Result_ { ping: of(ping, "latency"), under_load: loaded, rates: [bits(up), bits(down)] })
+    Some(Told { ping: of(ping, "latency"), under_load: loaded, rates: [bits(up), bits(down)] })
 }
 
-fn command_line(document: &Value) -> Option<Result_> {
+/// `fast --json`: Mbit/s.
+fn fast(document: &Value) -> Option<Told> {
+    let (down, up) = (number(&document["downloadSpeed"])?, number(&document["uploadSpeed"]));
+    let ping = times(number(&document["latency"]), None, None, None);
+    let loaded = times(number(&document["bufferBloat"]), None, None, None);
+    let under_load = loaded.map(|rtt| RoundTrip { loaded: true, ..rtt });
+    Some(Told { ping, under_load, rates: [up, Some(down)].map(|rate| rate.map(|rate| rate * 1e6)) })
+}
+
+/// The summary of `ndt7-client -format json -quiet`, of both versions.
+fn ndt7(document: &Value) -> Option<Told> {
+    let value = |of: &Value| {
+        let factor = match of["Unit"].as_str()? {
+            "Mbit/s" => 1e6,
+            "ms" => 1.0,
+            _ => return None,
+        };
+        number(&of["Value"]).map(|number| number * factor)
+    };
+    let (down, up) = (&document["Download"], &document["Upload"]);
+    let rate = |of: &Value| value(&of["Throughput"]).or_else(|| value(of));
+    rate(down).or_else(|| rate(up))?;
+    let least = value(&document["MinRTT"]).or_else(|| value(&down["Latency"]));
+    // The least during the download.
+    Some(Told { ping: times(least, None, least, None), under_load: None, rates: [rate(up), rate(down)] })
+}
+
+fn command_line(document: &Value) -> Option<Told> {
     let (down, up) = (number(&document["download"]), number(&document["upload"]));
     let ping = number(&document["ping"])?;
     down.or(up)?;
@@ -50,27 +83,35 @@ fn command_line(document: &Value) -> Option<Result_> {
     let jitter = number(&document["jitter"]);
     let factor = if jitter.is_some() { 1e6 } else { 1.0 };
     let ping = times(Some(ping), jitter, None, None);
-    Some(Result_ { ping, under_load: None, rates: [up, down].map(|rate| rate.map(|rate| rate * factor)) })
+    Some(Told { ping, under_load: None, rates: [up, down].map(|rate| rate.map(|rate| rate * factor)) })
+}
+
+fn told(document: &Value) -> Option<(&Value, Told)> {
+    let found = ookla(document)
+        .or_else(|| command_line(document))
+        .or_else(|| fast(document))
+        .or_else(|| ndt7(document));
+    Some((document, found?))
 }
 
 pub(super) fn read(input: &Input<'_>) -> Option<Result<Measured, MeasurementError>> {
-    let results: Vec<(&Value, Result_)> =
-        input.json.iter().filter_map(|one| Some((one, ookla(one).or_else(|| command_line(one))?))).collect();
+    let results: Vec<(&Value, Told)> = input.json.iter().filter_map(told).collect();
     match results.as_slice() {
         [] => None,
-        [(document, of)] => Some(Ok(measured(document, of))),
+        [(document, of)] => Some(Ok(measured(number(&document["packetLoss"]), of))),
         several => Some(Err(MeasurementError::SeveralResults(several.len()))),
     }
 }
 
-fn measured(document: &Value, of: &Result_) -> Measured {
+/// `loss`: a percentage.
+pub(super) fn measured(loss: Option<f64>, of: &Told) -> Measured {
     let rates = [Direction::Upload, Direction::Download].into_iter().zip(of.rates);
     let rates = rates.filter_map(|(direction, bits)| {
         let bits = bits.filter(|bits| (1000.0..=1e12).contains(bits))?;
         Some(Throughput { bits, sd: 0.12, direction: Some(direction), at_least: false })
     });
     // Ookla's is a percentage of some hundred packets of UDP.
-    let loss = number(&document["packetLoss"]).map(|share| Counted {
+    let loss = loss.map(|share| Counted {
         lost: (share * 3.0).round().min(300.0) as u64,
         sent: 300,
         round_trip: false,
@@ -112,6 +153,24 @@ mod tests {
         let found = parse("f", ookla).unwrap();
         assert_eq!((found.rates[1].bits, found.under_load.unwrap().max), (18.8e6, 140.0));
         assert_eq!(found.loss.unwrap(), Counted { lost: 3, sent: 300, round_trip: false });
+        let fast = r#"{"downloadSpeed":93,"uploadSpeed":18,"downloaded":130,"uploaded":30,"latency":21,"bufferBloat":60}"#;
+        let found = parse("f", fast).unwrap();
+        assert_eq!(
+            (found.rates[1].bits, found.rtt.unwrap().mean, found.under_load.unwrap().mean),
+            (93e6, 21.0, 60.0)
+        );
+        for ndt in [
+            r#"{"ServerFQDN":"x","Download":{"Value":93.2,"Unit":"Mbit/s"},"Upload":{"Value":18.4,"Unit":"Mbit/s"},
+                "DownloadRetrans":{"Value":0.4,"Unit":"%"},"MinRTT":{"Value":21.3,"Unit":"ms"}}"#,
+            r#"{"ServerFQDN":"x","Download":{"Throughput":{"Value":93.2,"Unit":"Mbit/s"},"Latency":{"Value":21.3,"Unit":"ms"}},
+                "Upload":{"Throughput":{"Value":18.4,"Unit":"Mbit/s"},"Latency":{"Value":22.1,"Unit":"ms"}}}"#,
+        ] {
+            let found = parse("f", ndt).unwrap();
+            assert_eq!(
+                (found.rates[1].bits, found.rates[0].bits, found.rtt.unwrap().min),
+                (93.2e6, 18.4e6, 21.3)
+            );
+        }
         assert!(parse("f", &cli.repeat(2)).unwrap_err().message.contains("2 results"));
     }
 }
