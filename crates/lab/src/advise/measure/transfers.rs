@@ -103,18 +103,20 @@ pub(super) fn read_wget(input: &Input<'_>) -> Option<Result<Measured, Measuremen
 pub(super) fn read_iperf_csv(input: &Input<'_>) -> Option<Result<Measured, MeasurementError>> {
     let row = |line: &str| {
         let cells: Vec<&str> = line.split(',').map(str::trim).collect();
-        let (from, to) = cells.get(6)?.split_once('-')?;
-        let span = (positive(from)?, positive(to)?);
-        let is_one = matches!(cells.len(), 9 | 14)
-            && cells[0].len() >= 14
-            && positive(cells[0].split('.').next()?).is_some();
-        let lost = |at: usize| cells.get(at).and_then(|cell| cell.parse::<u64>().ok());
-        is_one.then_some((
-            cells[5].parse::<i64>().ok()?,
-            span,
-            positive(cells[7])?,
-            positive(cells[8])?,
-            lost(10).zip(lost(11)),
+        let [when, _, _, _, _, id, span, bytes, bits, rest @ ..] = cells.as_slice() else { return None };
+        let is_date = when.len() >= 14 && positive(when.split('.').next()?).is_some();
+        if !is_date || !matches!(rest.len(), 0 | 5) {
+            return None;
+        }
+        let (from, to) = span.split_once('-')?;
+        let count = |at: usize| rest.get(at).and_then(|cell| cell.parse::<u64>().ok());
+        let lost = count(1).zip(count(2));
+        Some((
+            id.parse::<i64>().ok()?,
+            (positive(from)?, positive(to)?),
+            positive(bytes)?,
+            positive(bits)?,
+            lost,
         ))
     };
     let lines = || input.text.lines().filter(|line| !line.trim().is_empty());
@@ -199,6 +201,10 @@ bytes  bytes   bytes    secs.    10^6bits/sec
         let text = row("0.0-1.0", 19_000_000) + &row("1.0-2.0", 21_000_000) + &row("0.0-10.0", 20_000_000);
         assert_eq!((rate(&text).0, rate(&text).1), (20_000_000, None));
         let udp = "20260101120000,192.0.2.1,5001,10.0.0.7,47000,3,0.0-10.0,1,1048576,0.2,10,893,1.12,0\n";
+        // A line that was cut off.
+        for length in 0..udp.len() {
+            let _ = parse("f", &udp[..length]);
+        }
         let found = parse("f", udp).unwrap();
         assert_eq!(found.loss.map(|of| (of.lost, of.sent, of.round_trip)), Some((10, 893, false)));
         assert!(found.rates[0].at_least, "{found:?}");
