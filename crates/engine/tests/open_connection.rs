@@ -233,6 +233,27 @@ fn the_unsent_low_water_mark_bounds_what_waits() {
     assert!(net.ends[0].writable_bytes(client).expect("open") > 1_000_000);
 }
 
+#[test]
+fn a_peer_that_stops_reading_has_little_waiting_for_it() {
+    let mut net = open(|config| config.receive_buffer = BufferConfig::fixed(100_000));
+    let client = net.client;
+    net.reads[1] = false;
+    assert_eq!(net.ends[0].set_unsent_beyond_window(net.now, client, Some(20_000)), Ok(()));
+    let (mut written, start) = (0, net.received[1].len());
+    for _ in 0..20 {
+        written += net.ends[0].write(net.now, client, bytes(1, 1_000_000)).expect("open");
+        net.pass(100);
+    }
+    // The window, and a quarter of it.
+    assert!((90_000..=126_000).contains(&written), "{written}");
+    let before = count(&net, 0, &Event::Writable);
+    net.reads[1] = true;
+    net.pass(2000);
+    assert_eq!(net.received[1].len() - start, written);
+    assert!(count(&net, 0, &Event::Writable) > before, "the writer hears of the window");
+    assert!(net.ends[0].writable_bytes(client).expect("open") >= 100_000);
+}
+
 //= test RFC 9293 SHLD-21
 #[test]
 fn the_code_point_changes() {

@@ -1,13 +1,14 @@
 //! Wrong passwords cost time: after a few from an address, its next ones are looked at one by one, after a delay that doubles.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::log;
+use crate::per_address::network_of;
 
 /// So many wrong ones cost nothing: people mistype.
 const FREE: u32 = 3;
@@ -31,14 +32,6 @@ struct Guess {
 /// Addresses with wrong passwords.
 #[derive(Debug, Default)]
 pub(crate) struct Guesses(Mutex<BTreeMap<IpAddr, Guess>>);
-
-/// Who has one IPv6 address has its network's.
-fn network_of(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
-        IpAddr::V4(v4) => v4.into(),
-        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
-    }
-}
 
 fn delay(wrong: u32) -> Duration {
     let doubled = wrong.checked_sub(FREE).map(|more| DELAY.0.saturating_mul(1 << more.min(10)));

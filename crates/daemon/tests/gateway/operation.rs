@@ -257,7 +257,7 @@ fn clients_that_read_nothing_keep_nobody_out() {
     fs::write(folder.join("large"), pattern(20_000_000)).unwrap();
     fs::write(folder.join("file"), pattern(100_000)).unwrap();
     let _nginx = nginx(&stage);
-    let settings = "[gateway]\nmemory = '16 MiB'\n".to_string() + &listener(PORT, "subflows = 0");
+    let settings = "[gateway]\nmemory = '4 MiB'\n".to_string() + &listener(PORT, "subflows = 0");
     let mut gateway = stage.start(&["gateway", "--config", &file(&stage, &settings), "--log", "debug"]);
     let mut lazy = Vec::new();
     for round in 0..10 {
@@ -278,6 +278,31 @@ fn clients_that_read_nothing_keep_nobody_out() {
         gateway.log()
     );
     drop(lazy);
+    assert_eq!(gateway.end(), Some(0));
+}
+
+/// What waits for a client that stops reading is bounded, and a connection that nothing is taken from ends.
+#[test]
+fn a_client_that_stops_reading_costs_little_and_ends() {
+    let Some(stage) = Stage::new() else { return };
+    if lacks(&["nginx"]) {
+        return;
+    }
+    fs::write(stage.folder.path().join("large"), pattern(20_000_000)).unwrap();
+    let _nginx = nginx(&stage);
+    let socket = stage.folder.path().join("status");
+    let socket = socket.to_str().unwrap();
+    let settings = format!("[gateway]\nstatus = '{socket}'\nstalled = '3 s'\n") + &listener(PORT, "");
+    let mut gateway = stage.start(&["gateway", "--config", &file(&stage, &settings), "--log", "debug"]);
+    let client = stage.connect();
+    (&client).write_all(b"GET /large HTTP/1.0\r\n\r\n").unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    let told = ropewalk(&["status", "--socket", socket, "--json"]);
+    let state: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
+    let waiting = state["connections"][0]["bytes_unacknowledged"].as_u64().unwrap();
+    assert!((1..=100_000).contains(&waiting), "{waiting}: {state:#}");
+    gateway.wait_for("took nothing of what waited for it: reset");
+    drop(client);
     assert_eq!(gateway.end(), Some(0));
 }
 

@@ -110,3 +110,23 @@ fn who_knows_the_engines_address_does_not_reach_it() {
     });
     assert!(proxy.terminate().success());
 }
+
+/// A client of the proxy that stops reading ends as well, and one address has its share of connections.
+#[test]
+fn clients_of_the_proxy_are_held_to_little() {
+    let Some(stage) = Stage::new() else { return };
+    stage.serve("data", 20_000_000);
+    let _server = stage.nginx(true);
+    let text = "[proxy]\nlisten = '0.0.0.0:1080'\nallow = ['10.0.0.0/8', '127.0.0.0/8']\nconnections-per-address = 4\nstalled = '3 s'\n\
+        [[link]]\ninterface = 'up0'\n[[link]]\ninterface = 'up1'\n";
+    let path = private(&stage, "proxy.toml", text);
+    let proxy = stage.start(&["--config", &path]);
+    let open: Vec<TcpStream> =
+        (0..8).map(|_| stage.van.run(|| TcpStream::connect("10.1.0.2:1080")).unwrap()).collect();
+    stage.wait_for_log("the limit `connections-per-address`");
+    drop(open);
+    let mut client = stage.van.run(|| TcpStream::connect("127.0.0.1:1080")).unwrap();
+    client.write_all(b"CONNECT 10.9.9.9:80 HTTP/1.1\r\n\r\nGET /data HTTP/1.0\r\n\r\n").unwrap();
+    stage.wait_for_log("took nothing of what waited for it: reset");
+    assert!(proxy.terminate().success());
+}

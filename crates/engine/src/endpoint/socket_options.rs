@@ -103,6 +103,20 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.set_option(now, id, SocketOption::UnsentLowWater(bytes))
     }
 
+    /// Sets how many bytes [`write`](Self::write) takes beyond what the peer's window admits, or a quarter of the window if that
+    /// is more: a peer that stops reading costs no more. `None`: only the send buffer counts, as in Linux.
+    ///
+    /// # Errors
+    /// When the connection is forgotten.
+    pub fn set_unsent_beyond_window(
+        &mut self,
+        now: Nanos,
+        id: ConnectionId,
+        bytes: Option<u64>,
+    ) -> Result<(), OptionError> {
+        self.set_option(now, id, SocketOption::UnsentBeyondWindow(bytes))
+    }
+
     /// Says that the next `bytes` bytes are one message, and until when it has to be delivered. Schedulers
     /// that ask see it ([`View::message`](crate::scheduler::View::message)); the peer doesn't. Several may be
     /// announced before they are written.

@@ -46,6 +46,9 @@ impl<P: Payload> Sending<'_, P> {
             self.scheduling.unblock(now);
             outcome.wakes = true;
         }
+        if window.is_some() {
+            self.send.wake_writer(self.events);
+        }
         let data = acked.min(self.send.written());
         //= RFC 8684 3.3.2-4 3.3.6-2 4-1
         if self.send.acknowledge(data) > 0 {

@@ -80,6 +80,8 @@ pub(crate) struct SendSide<P> {
     backoff: u32,
     /// Unsent bytes beyond which nothing is taken (`TCP_NOTSENT_LOWAT`).
     unsent_mark: u64,
+    /// Most bytes that are taken beyond the peer's window.
+    beyond_window: u64,
     /// Since when nothing new was acknowledged, for the user timeout.
     progress_at: Nanos,
 }
@@ -114,6 +116,7 @@ impl<P: Payload> SendSide<P> {
             cork: Cork::default(),
             backoff: 0,
             unsent_mark: u64::MAX,
+            beyond_window: u64::MAX,
             progress_at: 0,
         }
     }
@@ -122,7 +125,15 @@ impl<P: Payload> SendSide<P> {
     #[inline]
     pub fn space(&self) -> u64 {
         let free = self.limit.saturating_sub(self.written - self.una);
-        free.min(self.unsent_mark.saturating_sub(self.unsent))
+        free.min(self.unsent_mark.saturating_sub(self.unsent)).min(self.room_beyond_window())
+    }
+
+    /// Bytes that may be written as the peer's window allows.
+    #[inline]
+    fn room_beyond_window(&self) -> u64 {
+        // A quarter of a large window: the writer isn't woken for each piece.
+        let beyond = self.beyond_window.max(self.peer_window / 4);
+        self.window_end.saturating_add(beyond).saturating_sub(self.written)
     }
 
     /// Takes a prefix of `data` as far as there is space, and returns its length.
@@ -296,7 +307,10 @@ impl<P: Payload> SendSide<P> {
     #[inline]
     pub fn writable(&self) -> bool {
         let used = self.written - self.una;
-        used < self.limit && self.limit - used >= self.limit / 3 && self.unsent <= self.unsent_mark / 2
+        used < self.limit
+            && self.limit - used >= self.limit / 3
+            && self.unsent <= self.unsent_mark / 2
+            && self.room_beyond_window() >= self.beyond_window / 2
     }
 
     /// Whether nothing more can be written.

@@ -26,6 +26,7 @@ pub(crate) enum SocketOption {
     ReceiveBuffer(BufferConfig),
     /// `TCP_NOTSENT_LOWAT`.
     UnsentLowWater(Option<u64>),
+    UnsentBeyondWindow(Option<u64>),
     /// `TCP_USER_TIMEOUT`.
     UserTimeout(Option<Nanos>),
 }
@@ -75,6 +76,10 @@ impl<P: Payload> Connection<P> {
             }
             SocketOption::UnsentLowWater(bytes) => {
                 self.send.set_unsent_mark(bytes);
+                self.send.wake_writer(&mut self.events);
+            }
+            SocketOption::UnsentBeyondWindow(bytes) => {
+                self.send.set_beyond_window(bytes);
                 self.send.wake_writer(&mut self.events);
             }
             SocketOption::UserTimeout(timeout) => {

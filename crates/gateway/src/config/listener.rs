@@ -11,7 +11,7 @@ use ropewalk_settings::shape::{Kind, Shape, key, required};
 use ropewalk_tokio::{BufferConfig, ConnectionConfig, default_config};
 
 use super::proxy::parsed;
-use super::{duration, socket};
+use super::{duration, per_address, socket};
 use crate::convert::{Converter, Cookie, Destination, Destinations};
 use crate::gateway::{Listener, ProxyProtocol, Service};
 use crate::target::Target;
@@ -68,6 +68,11 @@ pub(super) const LISTENER: Shape = Shape {
             Kind::Integer(1, 1_000_000),
             "Most connections; what comes then is reset",
         ).default("10000"),
+        key(
+            "connections-per-address",
+            Kind::Integer(1, 1_000_000),
+            "Most connections of one address (an IPv6 /64). Default: half of `connections`, 100 at least",
+        ),
         key("backlog", Kind::Integer(1, 65_535), "Most connections that wait to be accepted").default("1024"),
         key("connect-timeout", Kind::Time, "How long connecting to the server may take").default("5 s"),
         key(
@@ -108,6 +113,10 @@ pub(super) fn read(reader: &mut Reader, table: &Table<'_>, registries: &Registri
         service,
         connection: connection(reader, table, registries),
         max_connections: reader.integer(table, "connections").unwrap_or_default() as usize,
+        max_per_address: reader
+            .integer(table, "connections-per-address")
+            .unwrap_or_else(|| per_address(reader.integer(table, "connections")))
+            as usize,
         backlog: reader.integer(table, "backlog").unwrap_or_default() as usize,
         connect_timeout: duration(reader, table, "connect-timeout"),
         retries: reader.integer(table, "retries").unwrap_or_default() as u32,

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ropewalk_algorithms::Registries;
+use ropewalk_engine::SECOND;
 use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source, system_reason};
 use ropewalk_settings::read::{Reader, Table, Value, document};
 use ropewalk_settings::schema::schema_of;
@@ -32,6 +33,20 @@ const LARGEST_FILE: u64 = 1 << 20;
 const MOST_LISTENERS: usize = 256;
 
 // What gateway and proxy have alike.
+const MEMORY: Field = key(
+    "memory",
+    Kind::Bytes(1 << 20, 1 << 40),
+    "While connections hold more, those that make no progress are reset; if none stalls, new ones",
+)
+.default("1 GiB")
+.restart();
+const STALLED: Field = key(
+    "stalled",
+    Kind::TimeWithin(SECOND, 24 * 3600 * SECOND),
+    "A connection is reset whose far end takes nothing of what waits for it for so long",
+)
+.default("15 min")
+.restart();
 const DRAIN: Field = key("drain", Kind::Time, "How long connections may go on after SIGTERM").default("30 s");
 const METRICS: Field = key("metrics", Kind::Socket, "Address and port for Prometheus, on loopback").restart();
 const PAGE: Field =
@@ -62,13 +77,8 @@ const GATEWAY: Shape = Shape {
         )
         .default("1024")
         .restart(),
-        key(
-            "memory",
-            Kind::Bytes(1 << 20, 1 << 40),
-            "While connections hold more, those that make no progress are reset; if none stalls, new ones",
-        )
-        .default("1 GiB")
-        .restart(),
+        MEMORY,
+        STALLED,
         key(
             "status",
             Kind::Text,
@@ -204,11 +214,17 @@ fn gateway(reader: &mut Reader, table: &Table<'_>) -> Settings {
         endpoint,
         drain: duration(reader, table, "drain"),
         memory: reader.bytes(table, "memory").unwrap_or_default(),
+        stalled: duration(reader, table, "stalled"),
         status: status(reader, table, "gateway"),
         metrics: table.get("metrics").and_then(|value| loopback(reader, value)),
         page: page(reader, table),
         fixed: table.fixed(),
     }
+}
+
+/// Most connections of one address, where nothing is said of them.
+fn per_address(connections: Option<u64>) -> u64 {
+    (connections.unwrap_or_default() / 2).max(100)
 }
 
 /// A time; none, where it is wrong.
@@ -330,11 +346,11 @@ mod tests {
 
     #[test]
     fn every_key_is_heard() {
-        let text = "[gateway]\ncores = 2\ndrain = '5 s'\nconnections = 7\nhalf-open = 8\nmemory = '2 MiB'\n\
+        let text = "[gateway]\ncores = 2\ndrain = '5 s'\nconnections = 7\nhalf-open = 8\nmemory = '2 MiB'\nstalled = '3 min'\n\
             status = '/run/x'\nmetrics = '127.0.0.1:9464'\npage = '127.0.0.1:1'\npage-token = 'TOKEN'\n[[listener]]\nname = 'web'\nlisten = '192.0.2.1:443'\n\
             to = '127.0.0.1:8443'\naddresses = ['198.51.100.1']\nannounce = false\nscheduler = 'ecf(beta=0.5)'\n\
             congestion = 'olia'\nmultipath = false\nchecksum = true\nsend-buffer = '8 KiB'\nreceive-buffer = '1 MiB'\n\
-            subflows = 3\nconnections = 5\nbacklog = 6\nconnect-timeout = '2 s'\nretries = 1\n\
+            subflows = 3\nconnections = 5\nconnections-per-address = 4\nbacklog = 6\nconnect-timeout = '2 s'\nretries = 1\n\
             keep-alive = '6 s'\nuser-timeout = '9 s'\nproxy-protocol = 'v2'\n";
         let folder = tempfile::tempdir().unwrap();
         crate::secret::write(&folder.path().join("TOKEN"), b"0123456789abcdef\n", 0o600).unwrap();
@@ -367,7 +383,8 @@ mod tests {
             (connection.send_buffer, connection.receive_buffer.max),
             (BufferConfig::fixed(8 << 10), 1 << 20)
         );
-        assert_eq!((listener.max_connections, listener.backlog), (5, 6));
+        assert_eq!((listener.max_connections, listener.max_per_address, listener.backlog), (5, 4, 6));
+        assert_eq!(settings.stalled, Duration::from_secs(180));
         assert_eq!(listener.connect_timeout, Duration::from_secs(2));
         let tcp = &connection.tcp;
         assert_eq!((tcp.keep_alive.idle, tcp.keep_alive.interval), (Some(6_000_000_000), 1_000_000_000));

@@ -13,7 +13,10 @@ use ropewalk_settings::shape::{Kind, Shape, key, required};
 use ropewalk_settings::written::Written;
 use toml::de::DeTable;
 
-use super::{DRAIN, METRICS, PAGE, PAGE_TOKEN, duration, loopback, open, page, socket, status};
+use super::{
+    DRAIN, MEMORY, METRICS, PAGE, PAGE_TOKEN, STALLED, duration, loopback, open, page, per_address, socket,
+    status,
+};
 use crate::convert::Cookie;
 use crate::proxy::policy::{Policies, Policy, PolicyError, Rule};
 use crate::proxy::{Access, Config, Gateway, IpNet, MOST_READY, OpeningLink, Rates, Via, captive, users};
@@ -74,6 +77,13 @@ pub(super) const PROXY: Shape = Shape {
         key("connections", Kind::Integer(1, 1_000_000), "Most connections at a time")
             .default("4096")
             .restart(),
+        key(
+            "connections-per-address",
+            Kind::Integer(1, 1_000_000),
+            "Most connections of one address (an IPv6 /64). Default: half of `connections`, 100 at least; this host's own programs may have all",
+        ),
+        MEMORY,
+        STALLED,
         key("connect-timeout", Kind::Time, "How long opening a connection may take").default("15 s"),
         DRAIN,
         key(
@@ -454,6 +464,12 @@ fn proxy(reader: &mut Reader, table: &Table<'_>, via: Vec<Via>) -> Config {
         early_join: reader.choice(table, "join", &[("early", true), ("late", false)]).unwrap_or_default(),
         mtu: reader.integer(table, "mtu").map(|mtu| mtu as u32),
         most_flows: reader.integer(table, "connections").unwrap_or_default() as usize,
+        most_per_address: reader
+            .integer(table, "connections-per-address")
+            .unwrap_or_else(|| per_address(reader.integer(table, "connections")))
+            as usize,
+        memory: reader.bytes(table, "memory").unwrap_or_default(),
+        stalled: duration(reader, table, "stalled"),
         connect_timeout: duration(reader, table, "connect-timeout"),
         probe: table.get("probe").and_then(|value| socket(reader, value)),
         probe_budget: reader.bytes(table, "probe-budget").unwrap_or_default(),

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,6 +19,8 @@ use crate::carry::{ByteCounters, Lost, carry, carry_encrypted};
 use crate::convert::Converter;
 use crate::convert::server::{ErrorBudget, Granted, HANDSHAKE, Refusal};
 use crate::log;
+use crate::memory::{BEYOND_WINDOW, Progress};
+use crate::per_address::PerAddress;
 use crate::setup::gateway::Plan;
 use crate::target::Target;
 use crate::tls::Secure;
@@ -61,7 +63,7 @@ fn endpoints(listener: &Listener, plan: &Plan, own: SocketAddr) -> Vec<LocalEndp
 pub(super) fn start(state: &Arc<State>, listener: &Listener, plan: &Plan) -> io::Result<Running> {
     let listener = Arc::new(listener.clone());
     let errors = Arc::new(ErrorBudget::default());
-    let open = Arc::new(AtomicUsize::new(0));
+    let open = (Arc::new(AtomicUsize::new(0)), Arc::new(PerAddress::default()));
     let mut tasks = Vec::new();
     for socket in listener.sockets() {
         let mut connection = listener.connection.clone();
@@ -69,7 +71,7 @@ pub(super) fn start(state: &Arc<State>, listener: &Listener, plan: &Plan) -> io:
         let options = ListenOptions::new().config(connection).backlog(listener.backlog);
         let bound = MptcpListener::bind_with(&state.network, socket, &options)?;
         let accepting =
-            accept(Arc::clone(state), Arc::clone(&listener), bound, Arc::clone(&open), Arc::clone(&errors));
+            accept(Arc::clone(state), Arc::clone(&listener), bound, open.clone(), Arc::clone(&errors));
         tasks.push(tokio::spawn(accepting));
     }
     Ok(Running(tasks))
@@ -79,24 +81,33 @@ async fn accept(
     state: Arc<State>,
     listener: Arc<Listener>,
     bound: MptcpListener,
-    open: Arc<AtomicUsize>,
+    (open, by_address): (Arc<AtomicUsize>, Arc<PerAddress>),
     errors: Arc<ErrorBudget>,
 ) {
     while let Ok((stream, peer)) = bound.accept().await {
-        let is_over = state.over_memory.load(Ordering::Relaxed);
-        if is_over || open.load(Ordering::Relaxed) >= listener.max_connections {
-            state.counters.refused.fetch_add(1, Ordering::Relaxed);
-            let limit = if is_over { "memory" } else { "connections" };
-            tracing::debug!(target: "ropewalk::gateway", listener = listener.name, %peer, limit, "refused");
-            stream.abort();
-            continue;
-        }
+        let is_over = state.pressure.refuses(peer.ip());
+        let limit = match is_over {
+            true => Err("memory"),
+            false if open.load(Ordering::Relaxed) >= listener.max_connections => Err("connections"),
+            false => by_address.enter(peer.ip(), listener.max_per_address).ok_or("connections-per-address"),
+        };
+        let place = match limit {
+            Ok(place) => place,
+            Err(limit) => {
+                state.counters.refused.fetch_add(1, Ordering::Relaxed);
+                log::note("refused", peer, format_args!("listener {}: the limit `{limit}`", listener.name));
+                stream.abort();
+                continue;
+            }
+        };
+        // It is gone at worst.
+        let _ = stream.set_unsent_beyond_window(Some(BEYOND_WINDOW));
         open.fetch_add(1, Ordering::Relaxed);
         state.counters.accepted.fetch_add(1, Ordering::Relaxed);
         let (state, listener, open) = (Arc::clone(&state), Arc::clone(&listener), Arc::clone(&open));
         let errors = Arc::clone(&errors);
         tokio::spawn(async move {
-            let _open = Open(open);
+            let _open = (Open(open), place);
             match &listener.service {
                 Service::Forward(to) => forward(&state, &listener, stream, to).await,
                 Service::Convert(converter) => convert(&state, &listener, converter, stream, &errors).await,
@@ -140,23 +151,24 @@ async fn connect(listener: &Listener, to: &Target, client: &MptcpStream) -> io::
     }
 }
 
-fn flow(listener: &Listener, stream: Arc<MptcpStream>, to: Option<Target>) -> ForwardedConnection {
+fn flow(listener: &Listener, stream: Arc<MptcpStream>) -> ForwardedConnection {
     ForwardedConnection {
         listener: listener.name.clone(),
         stream,
-        to,
+        to: OnceLock::new(),
         uploaded: AtomicU64::new(0),
         downloaded: AtomicU64::new(0),
         since: Instant::now(),
-        progress: std::sync::Mutex::new((0, Instant::now())),
+        progress: Progress::default(),
     }
 }
 
 /// Forwards to the listener's server.
 async fn forward(state: &Arc<State>, listener: &Listener, stream: MptcpStream, to: &Target) {
     let peer = stream.peer_addr();
-    let entry = state.add(flow(listener, Arc::new(stream), Some(to.clone())));
+    let entry = state.add(flow(listener, Arc::new(stream)));
     let flow = &entry.flow;
+    let _ = flow.to.set(Some(to.clone()));
     match connect(listener, to, &flow.stream).await {
         Ok(backend) => relay(state, flow, None, backend).await,
         Err(error) => {
@@ -191,6 +203,8 @@ async fn convert(
     errors: &ErrorBudget,
 ) {
     let (peer, stream) = (stream.peer_addr(), Arc::new(stream));
+    let entry = state.add(flow(listener, Arc::clone(&stream)));
+    let flow = &entry.flow;
     let own = own_addresses();
     let (granted, secure) = match &converter.tls {
         None => (converter.serve(&mut &*stream, &own, errors).await, None),
@@ -202,12 +216,11 @@ async fn convert(
     };
     match granted {
         Ok(Granted::Connected(server, to)) => {
-            let entry = state.add(flow(listener, stream, Some(Target::Address(to))));
-            relay(state, &entry.flow, secure, server).await;
+            let _ = flow.to.set(Some(Target::Address(to)));
+            relay(state, flow, secure, server).await;
         }
         Ok(Granted::Datagrams) => {
-            let entry = state.add(flow(listener, stream, None));
-            let flow = &entry.flow;
+            let _ = flow.to.set(None);
             let carried = Carried { up: &flow.uploaded, down: &flow.downloaded };
             let (stream, list) = (&*flow.stream, &converter.datagrams);
             let done = match secure {
@@ -273,6 +286,6 @@ async fn relay(
     };
     let (up, down) = (flow.uploaded.load(Ordering::Relaxed), flow.downloaded.load(Ordering::Relaxed));
     let seconds = flow.since.elapsed().as_secs_f64();
-    let (listener, to) = (&flow.listener, flow.to.as_ref().map(ToString::to_string));
-    tracing::debug!(target: "ropewalk::gateway", listener, %peer, to, end, up, down, seconds, "ended");
+    let (listener, to) = (&flow.listener, flow.to.get());
+    tracing::debug!(target: "ropewalk::gateway", listener, %peer, ?to, end, up, down, seconds, "ended");
 }

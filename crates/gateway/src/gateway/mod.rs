@@ -1,7 +1,6 @@
 //! The gateway: accepts with the engine, forwards to TCP servers.
 
 mod listener;
-mod memory;
 mod metrics;
 mod proxy_protocol;
 mod snapshot;
@@ -10,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ropewalk_settings::diagnostic::InputError;
@@ -22,6 +21,7 @@ use tokio::time::Instant;
 
 use crate::convert::Converter;
 use crate::daemon::{self, End};
+use crate::memory::{self, Holder, Owner, Pressure, Progress};
 use crate::page::Page;
 use crate::setup::gateway::{Plan, TABLE};
 use crate::setup::{Change, Host, Installed, listing, settled_changes};
@@ -79,6 +79,8 @@ pub struct Listener {
     pub connection: ConnectionConfig,
     /// Most connections at a time; what comes then is reset.
     pub max_connections: usize,
+    /// Most connections of one address at a time.
+    pub max_per_address: usize,
     /// Most connections that wait to be accepted.
     pub backlog: usize,
     /// How long connecting to the server may take.
@@ -113,6 +115,8 @@ pub struct Settings {
     pub drain: Duration,
     /// While connections take more than so many bytes, those that make no progress are reset; without any, new ones.
     pub memory: u64,
+    /// How long data may wait for a far end that takes none of it.
+    pub stalled: Duration,
     /// The socket of [`crate::status`].
     pub status: Location,
     /// Where Prometheus asks for [`crate::metrics`].
@@ -157,27 +161,33 @@ pub struct ForwardedConnection {
     pub listener: String,
     /// The client's side.
     pub stream: Arc<MptcpStream>,
-    /// Where it is forwarded; `None`: datagrams, to several.
-    pub to: Option<Target>,
+    /// Where it is forwarded, once its client has said it; `None`: datagrams, to several.
+    pub to: OnceLock<Option<Target>>,
     /// Bytes from the client.
     pub uploaded: AtomicU64,
     /// Bytes to the client.
     pub downloaded: AtomicU64,
     /// When it was accepted.
     pub since: Instant,
-    /// Bytes both ways when they were last seen to have grown, and when that was.
-    progress: Mutex<(u64, Instant)>,
+    progress: Progress,
 }
 
-impl ForwardedConnection {
-    /// For how long nothing has moved, as often as it is asked.
+impl Holder for ForwardedConnection {
+    fn client(&self) -> IpAddr {
+        self.stream.peer_addr().ip()
+    }
+
+    fn stream(&self) -> &MptcpStream {
+        &self.stream
+    }
+
     fn stalled(&self, now: Instant) -> Duration {
         let moved = self.uploaded.load(Ordering::Relaxed) + self.downloaded.load(Ordering::Relaxed);
-        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        if moved > progress.0 {
-            *progress = (moved, now);
-        }
-        now.duration_since(progress.1)
+        self.progress.stalled(moved, now)
+    }
+
+    fn is_asking(&self) -> bool {
+        self.to.get().is_none()
     }
 }
 
@@ -211,7 +221,7 @@ pub struct State {
     flows: Mutex<BTreeMap<u64, Arc<ForwardedConnection>>>,
     next: AtomicU64,
     draining: AtomicBool,
-    over_memory: AtomicBool,
+    pressure: Pressure,
 }
 
 impl State {
@@ -223,7 +233,7 @@ impl State {
             flows: Mutex::default(),
             next: AtomicU64::new(1),
             draining: AtomicBool::new(false),
-            over_memory: AtomicBool::new(false),
+            pressure: Pressure::default(),
         }
     }
 
@@ -251,6 +261,22 @@ impl State {
         let flow = Arc::new(flow);
         self.lock().insert(number, Arc::clone(&flow));
         Entry { state: Arc::clone(self), number, flow }
+    }
+}
+
+impl Owner for State {
+    type Connection = ForwardedConnection;
+
+    fn connections(&self) -> Vec<Arc<ForwardedConnection>> {
+        self.lock().values().cloned().collect()
+    }
+
+    fn count_evicted(&self, count: u64) {
+        self.counters.evicted.fetch_add(count, Ordering::Relaxed);
+    }
+
+    fn pressure(&self) -> &Pressure {
+        &self.pressure
     }
 }
 
@@ -312,7 +338,7 @@ async fn serve(
     let state = Arc::new(State::new(network, installed.plan().clone()));
     let mut listeners = Listeners { installed, running: Vec::new() };
     let mut helpers = JoinSet::new();
-    helpers.spawn(memory::watch(Arc::clone(&state), settings.memory));
+    helpers.spawn(memory::watch(Arc::clone(&state), settings.memory, settings.stalled));
     helpers.spawn(crate::log::tell_noted());
     if let Some(socket) = settings.status.bind()? {
         let state = Arc::clone(&state);

@@ -66,7 +66,11 @@ fn connection(state: &State, number: u64, flow: &ForwardedConnection) -> Option<
         "number": number,
         "listener": flow.listener,
         "client": flow.stream.peer_addr().to_string(),
-        "to": flow.to.as_ref().map_or("datagrams".into(), |to| to.to_string()),
+        "to": match flow.to.get() {
+            Some(Some(to)) => to.to_string(),
+            Some(None) => "datagrams".into(),
+            None => "not said yet".into(),
+        },
         "age_s": flow.since.elapsed().as_secs_f64(),
         "bytes_up": flow.uploaded.load(Ordering::Relaxed),
         "bytes_down": flow.downloaded.load(Ordering::Relaxed),

@@ -83,6 +83,12 @@ pub struct Config {
     pub mtu: Option<u32>,
     /// Most connections at a time.
     pub most_flows: usize,
+    /// Most connections of one address at a time.
+    pub most_per_address: usize,
+    /// While connections take more than so many bytes, those that make no progress are reset.
+    pub memory: u64,
+    /// How long data may wait for a far end that takes none of it.
+    pub stalled: Duration,
     /// How long opening a connection may take.
     pub connect_timeout: Duration,
     /// Where links are probed; without it, where the last connection went to.

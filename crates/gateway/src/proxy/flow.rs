@@ -1,7 +1,7 @@
 //! Flows: the clients' connections that are relayed, as links and policies see them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use super::client::Client;
 use super::link::{Link, find};
 use super::policy::Plan;
 use super::remote::Opened;
+use crate::memory::{BEYOND_WINDOW, Holder, Progress};
 use crate::target::Target;
 use crate::tls::Secure;
 
@@ -42,6 +43,7 @@ pub struct ProxiedConnection {
     /// Bytes to the client.
     pub downloaded: AtomicU64,
     plan: Mutex<Plan>,
+    progress: Progress,
     looked: Mutex<Looked>,
     /// Links on which a subflow was established; it is opened again once if it is lost.
     had: Mutex<BTreeSet<usize>>,
@@ -175,6 +177,24 @@ impl ProxiedConnection {
     }
 }
 
+impl Holder for ProxiedConnection {
+    fn client(&self) -> IpAddr {
+        self.client.address.ip()
+    }
+
+    fn stream(&self) -> &MptcpStream {
+        &self.stream
+    }
+
+    fn stalled(&self, now: Instant) -> Duration {
+        self.progress.stalled(self.bytes(), now)
+    }
+
+    fn is_asking(&self) -> bool {
+        false
+    }
+}
+
 /// Tells links the path MTU that subflows have found.
 fn note_path_mtus(info: &StreamInfo, links: &[Arc<Link>]) {
     for one in info.subflows.iter().filter(|one| one.tcp.totals.delivered > 0) {
@@ -209,6 +229,8 @@ impl Flows {
         plan: Plan,
     ) -> Entry {
         let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+        // It is gone at worst.
+        let _ = stream.set_unsent_beyond_window(Some(BEYOND_WINDOW));
         let flow = Arc::new(ProxiedConnection {
             id,
             client,
@@ -222,6 +244,7 @@ impl Flows {
             uploaded: AtomicU64::new(0),
             downloaded: AtomicU64::new(0),
             plan: Mutex::new(plan),
+            progress: Progress::default(),
             looked: Mutex::default(),
             had: Mutex::default(),
         });

@@ -30,8 +30,7 @@ pub(super) async fn accept(server: Arc<Server>, listener: TcpListener) {
             log::note("refused: from no allowed network", peer, "");
             continue;
         }
-        // Beyond the limit the next client waits here, and the others in the kernel's backlog.
-        let Ok(place) = Arc::clone(&server.places).acquire_owned().await else { return };
+        let Some(place) = server.place(&client, peer).await else { continue };
         let server = Arc::clone(&server);
         let peer = Client::of(&client, peer);
         tokio::spawn(async move {

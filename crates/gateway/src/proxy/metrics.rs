@@ -14,6 +14,11 @@ pub(super) fn text(server: &Server) -> String {
         ("ropewalk_proxy_opened_total", "Connections opened for clients.", server.flows.total() as f64),
         ("ropewalk_proxy_failed_total", "Connections that couldn't be opened.", load(&server.failed)),
         ("ropewalk_proxy_lost_total", "Connections that ended by a reset.", load(&server.lost)),
+        (
+            "ropewalk_proxy_evicted_total",
+            "Connections that were reset because they made no progress.",
+            load(&server.evicted),
+        ),
     ] {
         text.single(name, Kind::Counter, help, value);
     }

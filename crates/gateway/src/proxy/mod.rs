@@ -5,6 +5,7 @@
 //! connection is plain TCP on the link that it was opened on.
 
 mod account;
+mod admission;
 pub(crate) mod captive;
 mod client;
 pub mod config;
@@ -252,6 +253,8 @@ impl Proxy {
         helpers.spawn(daemon::feed_watchdog());
         helpers.spawn(refill::refill(Arc::clone(&server)));
         helpers.spawn(crate::log::tell_noted());
+        let (memory, stalled) = (server.config().memory, server.config().stalled);
+        helpers.spawn(crate::memory::watch(Arc::clone(&server), memory, stalled));
         tells.serve(&server, &mut helpers);
         for socket in names {
             helpers.spawn(names::answer(Arc::clone(&server), socket));

@@ -13,7 +13,6 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
-use super::client::Client;
 use super::config::Config;
 use super::flow::{Flows, ProxiedConnection};
 use super::link::Link;
@@ -25,6 +24,8 @@ use super::resolvers::Resolvers;
 use super::usage::QuotaUsage;
 use crate::carry::{ByteCounters, Lost, carry, carry_encrypted, reset};
 use crate::guesses::Guesses;
+use crate::memory::Pressure;
+use crate::per_address::PerAddress;
 use crate::target::Target;
 use crate::udp::{associate::Association, relay::Carried};
 
@@ -40,6 +41,8 @@ pub struct Server {
     pub(super) config: Mutex<Arc<Config>>,
     /// Places for clients: `connections` of the configuration, whichever way they come.
     pub(super) places: Arc<Semaphore>,
+    /// Places by address.
+    pub(super) by_address: Arc<PerAddress>,
     /// The engine.
     pub network: Network,
     /// The uplinks.
@@ -60,10 +63,13 @@ pub struct Server {
     pub failed: AtomicU64,
     /// Connections that ended by a reset.
     pub lost: AtomicU64,
+    /// Connections that were reset because they made no progress.
+    pub evicted: AtomicU64,
+    pub(super) pressure: Pressure,
     /// When the log last warned that the gateway can't be used.
     pub(super) warned_of_gateway: Mutex<Option<Instant>>,
     /// Addresses with wrong passwords.
-    guesses: Guesses,
+    pub(super) guesses: Guesses,
     pub(super) draining: AtomicBool,
     /// Whether connections are to end.
     pub(super) stopping: watch::Sender<bool>,
@@ -80,6 +86,7 @@ impl Server {
     ) -> Server {
         Server {
             places: Arc::new(Semaphore::new(config.most_flows)),
+            by_address: Arc::default(),
             config: Mutex::new(Arc::new(config)),
             network,
             links: Mutex::new(Arc::new(links)),
@@ -91,6 +98,8 @@ impl Server {
             started,
             failed: AtomicU64::new(0),
             lost: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
+            pressure: Pressure::default(),
             warned_of_gateway: Mutex::default(),
             guesses: Guesses::default(),
             draining: AtomicBool::new(false),
@@ -116,19 +125,6 @@ impl Server {
     /// What it is told now.
     pub fn config(&self) -> Arc<Config> {
         Arc::clone(&self.config.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Whether a client may use the proxy, by the name and password that it gives. Wrong ones cost time.
-    pub(super) async fn knows(&self, client: Client, given: Option<(&str, &str)>) -> bool {
-        let config = self.config();
-        match given {
-            _ if config.access.users.is_empty() => true,
-            None => false,
-            Some((name, password)) => {
-                let is_right = || config.access.knows(name, password);
-                self.guesses.check(client.address, name, is_right).await
-            }
-        }
     }
 
     /// Follows another configuration, which needs no restart ([`Config::needs_restart`]).

@@ -40,6 +40,7 @@ pub async fn snapshot(server: Arc<Server>, before: Option<u64>) -> Value {
         "connections_opened": server.flows.total(),
         "connections_failed": server.failed.load(Ordering::Relaxed),
         "connections_lost": server.lost.load(Ordering::Relaxed),
+        "connections_evicted": server.evicted.load(Ordering::Relaxed),
         "mib": mib,
         "connections": connections,
     })

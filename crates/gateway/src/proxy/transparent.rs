@@ -60,7 +60,7 @@ pub(super) async fn accept(server: Arc<Server>, listener: TcpListener) {
             continue;
         };
         // The limit that clients of the SOCKS port count towards as well.
-        let Ok(place) = Arc::clone(&server.places).acquire_owned().await else { return };
+        let Some(place) = server.place(&client, peer).await else { continue };
         let server = Arc::clone(&server);
         tokio::spawn(async move {
             if let Err(error) = serve(&server, client, peer).await {

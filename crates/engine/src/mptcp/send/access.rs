@@ -261,6 +261,11 @@ impl<P: Payload> SendSide<P> {
         self.unsent_mark != u64::MAX
     }
 
+    /// Most bytes that are taken beyond the peer's window, or a quarter of the window if that is more.
+    pub fn set_beyond_window(&mut self, bytes: Option<u64>) {
+        self.beyond_window = bytes.unwrap_or(u64::MAX);
+    }
+
     /// Unsent bytes beyond which nothing is taken.
     pub fn set_unsent_mark(&mut self, bytes: Option<u64>) {
         self.unsent_mark = bytes.unwrap_or(u64::MAX);

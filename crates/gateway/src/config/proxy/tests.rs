@@ -21,7 +21,7 @@ fn every_key_is_heard() {
     let _ = ["a", "b"].map(|name| crate::tls::keys::generate(folder.path(), name).unwrap());
     let cookie = Cookie::generate(&folder.path().join("cookie")).unwrap();
     let text = "[proxy]\nlisten = '0.0.0.0:1080'\nusers = 'users'\nallow = ['10.0.0.0/8', '192.0.2.7']\npolicy = 'fastest'\n\
-        congestion = 'olia'\nopen-on = 'race'\njoin = 'late'\ntransparent = ['br-lan', 'br-dmz']\ntransparent-port = 99\nnames = 'system'\nmtu = 1400\nconnections = 7\n\
+        congestion = 'olia'\nopen-on = 'race'\njoin = 'late'\ntransparent = ['br-lan', 'br-dmz']\ntransparent-port = 99\nnames = 'system'\nmtu = 1400\nconnections = 7\nconnections-per-address = 5\nmemory = '3 MiB'\nstalled = '4 min'\n\
         connect-timeout = '3 s'\ndrain = '4 s'\nprobe = '192.0.2.1:443'\nprobe-budget = '2 KiB'\n\
         captive-check = 'http://a.net/204'\nusage = '/u'\nstatus = '/run/x'\nmetrics = '127.0.0.1:9465'\n\
         gateway = ['192.0.2.9:5124', 'two.example.org:5124']\ngateway-fallback = 'direct'\ngateway-cookie = 'cookie'\ngateway-ready = 3\ngateway-early = true\n\
@@ -46,6 +46,10 @@ fn every_key_is_heard() {
     assert_eq!(config.congestion, "olia");
     assert_eq!((config.transparent, config.transparent_port), (vec!["br-lan".into(), "br-dmz".into()], 99));
     assert!(!config.names_over_links);
+    assert_eq!(
+        (config.most_per_address, config.memory, config.stalled),
+        (5, 3 << 20, Duration::from_secs(240))
+    );
     assert_eq!((config.mtu, config.most_flows, config.probe_budget), (Some(1400), 7, 2048));
     assert_eq!((config.connect_timeout, config.drain), (Duration::from_secs(3), Duration::from_secs(4)));
     assert_eq!((config.usage, config.status), ("/u".into(), Location::Path("/run/x".into())));

@@ -1,0 +1,328 @@
+//! Memory is shared fairly: a few clients that read nothing keep nobody out. For gateway and proxy.
+//!
+//! What connections hold is summed up several times a second. Beyond three quarters of the limit those that have made no progress for
+//! two seconds are reset, beyond the limit those that have made none for half a second, until half of it is left: of the address that
+//! holds most first, and there the one that has stalled for longest. Idle connections stay, unless one address's take most of the
+//! limit. While too much is held all the same, new connections of addresses that hold more than their share are reset; beyond five
+//! quarters of the limit all new ones.
+//!
+//! Memory or not, a connection ends whose far end takes none of what waits for it for a quarter of an hour.
+
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ropewalk_tokio::MptcpStream;
+use tokio::time::Instant;
+
+use crate::log;
+
+/// What a stalled connection holds beyond what its client has asked for with its window: most that is taken from servers ahead of
+/// it, bytes.
+pub(crate) const BEYOND_WINDOW: u64 = 64 << 10;
+/// How often memory is looked at.
+const INTERVAL: Duration = Duration::from_millis(250);
+/// A connection has stalled after so long without progress: longer than most retransmission timeouts; and where the limit is
+/// exceeded.
+const STALLED: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(500));
+/// New connections are reset after so long beyond the limit.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How often it is told in the log.
+const TOLD: Duration = Duration::from_secs(60);
+/// What a connection takes without data: measured with two subflows, both ends' tasks included.
+const IDLE_CONNECTION: u64 = 24 << 10;
+
+/// When a connection's bytes were last seen to grow.
+#[derive(Debug)]
+pub(crate) struct Progress(Mutex<(u64, Instant)>);
+
+impl Default for Progress {
+    fn default() -> Progress {
+        Progress(Mutex::new((0, Instant::now())))
+    }
+}
+
+impl Progress {
+    /// For how long nothing has moved, as often as it is asked. `moved`: bytes so far.
+    pub fn stalled(&self, moved: u64, now: Instant) -> Duration {
+        let mut progress = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if moved > progress.0 {
+            *progress = (moved, now);
+        }
+        now.duration_since(progress.1)
+    }
+}
+
+/// A connection that takes memory.
+pub(crate) trait Holder {
+    /// Whose it is.
+    fn client(&self) -> IpAddr;
+    /// What it holds.
+    fn stream(&self) -> &MptcpStream;
+    /// For how long nothing has moved.
+    fn stalled(&self, now: Instant) -> Duration;
+    /// Whether its client hasn't said yet what it wants.
+    fn is_asking(&self) -> bool;
+}
+
+/// Whose memory it is.
+pub(crate) trait Owner: Send + Sync + 'static {
+    /// Its connections.
+    type Connection: Holder + Send + Sync;
+    /// Those that there are.
+    fn connections(&self) -> Vec<Arc<Self::Connection>>;
+    /// So many were reset.
+    fn count_evicted(&self, count: u64);
+    /// Whose new connections are reset.
+    fn pressure(&self) -> &Pressure;
+}
+
+/// Whose new connections are reset, since too much is held.
+#[derive(Debug, Default)]
+pub(crate) struct Pressure(Mutex<Refused>);
+
+#[derive(Debug, Default)]
+enum Refused {
+    #[default]
+    Nobody,
+    /// Those that hold more than their share.
+    Greedy(BTreeSet<IpAddr>),
+    All,
+}
+
+impl Pressure {
+    /// Whether a new connection is to be reset.
+    pub fn refuses(&self, client: IpAddr) -> bool {
+        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Refused::Nobody => false,
+            Refused::Greedy(greedy) => greedy.contains(&client),
+            Refused::All => true,
+        }
+    }
+
+    fn set(&self, refused: Refused) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = refused;
+    }
+}
+
+/// Whose new connections are to be reset, when these are held after all.
+fn refused(held: &[Held], limit: u64) -> Refused {
+    let used: u64 = held.iter().map(|one| one.bytes).sum();
+    if used <= limit {
+        return Refused::Nobody;
+    }
+    if used > limit / 4 * 5 {
+        return Refused::All;
+    }
+    let by_client = by_client(held);
+    let share = used / by_client.len().max(1) as u64;
+    Refused::Greedy(
+        by_client.into_iter().filter(|(_, bytes)| *bytes > share).map(|(client, _)| client).collect(),
+    )
+}
+
+fn by_client(held: &[Held]) -> BTreeMap<IpAddr, u64> {
+    let mut all = BTreeMap::new();
+    for one in held {
+        *all.entry(one.client).or_default() += one.bytes;
+    }
+    all
+}
+
+/// Memory that a connection takes now: its data that isn't acknowledged, not read, or out of order.
+fn memory_of(stream: &MptcpStream) -> u64 {
+    let held = stream.info().map_or(0, |info| {
+        let connection = &info.connection;
+        connection.write_seq.saturating_sub(connection.snd_una) + connection.ofo_bytes
+    });
+    IDLE_CONNECTION + held + stream.readable_bytes()
+}
+
+/// What is known of a connection.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    client: IpAddr,
+    bytes: u64,
+    stalled: Duration,
+    is_asking: bool,
+}
+
+/// Connections of which some are to end, by client: of each the one that has stalled for longest is the last.
+struct Candidates<'a> {
+    held: &'a [Held],
+    of_client: BTreeMap<IpAddr, Vec<usize>>,
+    /// Clients by what they hold, and by how long their first candidate has stalled.
+    clients: BinaryHeap<(u64, Duration, IpAddr)>,
+}
+
+impl<'a> Candidates<'a> {
+    fn new(
+        held: &'a [Held],
+        candidates: impl Iterator<Item = usize>,
+        by_client: &BTreeMap<IpAddr, u64>,
+    ) -> Self {
+        let mut of_client: BTreeMap<IpAddr, Vec<usize>> = BTreeMap::new();
+        candidates.for_each(|at| of_client.entry(held[at].client).or_default().push(at));
+        of_client.values_mut().for_each(|all| all.sort_by_key(|at| (held[*at].stalled, held[*at].bytes)));
+        let mut candidates = Candidates { held, of_client, clients: BinaryHeap::new() };
+        let clients: Vec<IpAddr> = candidates.of_client.keys().copied().collect();
+        clients.into_iter().for_each(|client| candidates.enter(client, by_client[&client]));
+        candidates
+    }
+
+    fn enter(&mut self, client: IpAddr, bytes: u64) {
+        if let Some(first) = self.of_client[&client].last() {
+            self.clients.push((bytes, self.held[*first].stalled, client));
+        }
+    }
+
+    /// The next of the client that holds most, if it holds more than `least`.
+    fn next(&mut self, by_client: &mut BTreeMap<IpAddr, u64>, least: u64) -> Option<usize> {
+        let (bytes, _, client) = self.clients.pop()?;
+        if bytes <= least {
+            return None;
+        }
+        let victim = self.of_client.get_mut(&client)?.pop()?;
+        let left = bytes - self.held[victim].bytes;
+        by_client.insert(client, left);
+        self.enter(client, left);
+        Some(victim)
+    }
+}
+
+/// Which connections are to end so that half of `limit` is held: indices, in order.
+fn victims(held: &[Held], limit: u64) -> Vec<usize> {
+    let mut used: u64 = held.iter().map(|one| one.bytes).sum();
+    if used <= limit / 4 * 3 {
+        return Vec::new();
+    }
+    let long = if used > limit { STALLED.1 } else { STALLED.0 };
+    let mut by_client = by_client(held);
+    let (stalled, idle): (Vec<usize>, Vec<usize>) = (0..held.len())
+        .filter(|at| held[*at].stalled >= long)
+        .partition(|at| held[*at].bytes > IDLE_CONNECTION || held[*at].is_asking);
+    let mut victims = Vec::new();
+    // Who sits on most of the memory with idle connections has some of them ended.
+    for (all, least) in [(stalled, 0), (idle, limit / 2)] {
+        let mut candidates = Candidates::new(held, all.into_iter(), &by_client);
+        while used > limit / 2
+            && let Some(victim) = candidates.next(&mut by_client, least)
+        {
+            used -= held[victim].bytes;
+            victims.push(victim);
+        }
+    }
+    victims
+}
+
+/// Sees to it that connections hold no more than a limit, until it is cancelled. `patience`: how long data may wait for a far end that
+/// takes none of it.
+pub(crate) async fn watch<O: Owner>(owner: Arc<O>, limit: u64, patience: Duration) {
+    let (mut told, mut untold, mut over_since) = (None::<Instant>, 0u64, None::<Instant>);
+    loop {
+        tokio::time::sleep(INTERVAL).await;
+        let now = Instant::now();
+        let all = owner.connections();
+        let held: Vec<Held> = all
+            .iter()
+            .map(|one| Held {
+                client: one.client(),
+                bytes: memory_of(one.stream()),
+                stalled: one.stalled(now),
+                is_asking: one.is_asking(),
+            })
+            .collect();
+        for (one, held) in all.iter().zip(&held) {
+            if held.bytes > IDLE_CONNECTION && held.stalled >= patience {
+                one.stream().reset();
+                owner.count_evicted(1);
+                log::note(
+                    "took nothing of what waited for it: reset",
+                    held.client,
+                    format_args!("{patience:?}"),
+                );
+            }
+        }
+        let used: u64 = held.iter().map(|one| one.bytes).sum();
+        let victims = victims(&held, limit);
+        victims.iter().for_each(|victim| all[*victim].stream().reset());
+        owner.count_evicted(victims.len() as u64);
+        let mut left: Vec<Held> = held.clone();
+        victims.iter().for_each(|victim| left[*victim].bytes = 0);
+        let mut refused = refused(&left, limit);
+        let after: u64 = left.iter().map(|one| one.bytes).sum();
+        over_since = (after > limit).then(|| over_since.unwrap_or(now));
+        if over_since.is_none_or(|since| now.duration_since(since) < PATIENCE) {
+            refused = Refused::Nobody;
+        }
+        if !matches!(refused, Refused::Nobody) {
+            let why = format_args!("{after} of {limit} bytes");
+            log::note("connections take more than the limit: new ones are reset", "", why);
+        }
+        owner.pressure().set(refused);
+        untold += victims.len() as u64;
+        if untold > 0 && told.is_none_or(|told| told.elapsed() >= TOLD) {
+            let client = victims.first().map(|victim| held[*victim].client.to_string());
+            tracing::warn!(
+                target: "ropewalk::memory", used, limit, connections = untold, client,
+                "memory is short: connections that made no progress were reset"
+            );
+            (told, untold) = (Some(now), 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn held(client: u8, bytes: u64, seconds: u64) -> Held {
+        Held {
+            client: [10, 0, 0, client].into(),
+            bytes,
+            stalled: Duration::from_secs(seconds),
+            is_asking: false,
+        }
+    }
+
+    #[test]
+    fn the_greediest_addresss_longest_stalled_end_first() {
+        let all = [
+            held(1, 10 * MIB, 3),
+            held(2, 20 * MIB, 60),
+            held(1, 15 * MIB, 50),
+            // It moves.
+            held(1, 30 * MIB, 0),
+            held(3, 5 * MIB, 600),
+        ];
+        // 55 MiB of the first address, 20 of the second, 5 of the third.
+        assert!(victims(&all, 107 * MIB).is_empty(), "no more than three quarters");
+        assert_eq!(victims(&all, 106 * MIB), [2, 0, 1]);
+        assert_eq!(victims(&all, 20 * MIB), [2, 0, 1, 4], "those that move stay");
+        let half = [held(1, 40 * MIB, 1), held(2, 30 * MIB, 1)];
+        assert!(victims(&half, 80 * MIB).is_empty(), "a second is short while there is room");
+        assert_eq!(victims(&half, 69 * MIB), [0]);
+    }
+
+    #[test]
+    fn connections_without_data_stay_unless_one_address_has_most() {
+        let all = [held(1, IDLE_CONNECTION, 900), held(2, 9 * MIB, 0)];
+        assert!(victims(&all, MIB).is_empty());
+        let mut many = vec![held(1, IDLE_CONNECTION, 900); 100];
+        many.extend((2..102).map(|client| held(client, IDLE_CONNECTION, 1000)));
+        let limit = 190 * IDLE_CONNECTION;
+        let ended = victims(&many, limit);
+        assert!(ended.iter().all(|victim| *victim < 100) && ended.len() == 5, "{ended:?}");
+        assert!(matches!(refused(&many, 200 * IDLE_CONNECTION), Refused::Nobody));
+        let Refused::Greedy(greedy) = refused(&many, limit) else { panic!("more than the limit") };
+        assert!(greedy.len() == 1 && greedy.contains(&IpAddr::from([10, 0, 0, 1])), "{greedy:?}");
+        assert!(matches!(refused(&many, 150 * IDLE_CONNECTION), Refused::All));
+        // Who hasn't said what it wants comes before.
+        many.iter_mut().skip(150).for_each(|one| one.is_asking = true);
+        let ended = victims(&many, limit);
+        assert!(ended.iter().take(50).all(|victim| *victim >= 150), "{ended:?}");
+    }
+}
