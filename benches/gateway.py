@@ -21,6 +21,8 @@ cut          200 MB through proxy and gateway, a link cut for good: every byte, 
 ssh          keystrokes over ssh through proxy and gateway, one of two links lossy: times of their echoes (openssh-server,
              socat)
 http3        HTTP/3 through SOCKS5's UDP ASSOCIATE (pip install aioquic)
+attack       strangers beside honest clients of gateway and proxy: SYN floods, joins, clients that read nothing, half TLS hellos,
+             wrong passwords, nonsense; handshake times, failures, log and memory
 cfs          the wget and curl experiments of the paper cfs-2019, with real curl through the gateway, every scheduler
 
 Without a row: completion, connections and latency.
@@ -45,6 +47,7 @@ import sys
 import tempfile
 import time
 
+import gateway_attack
 import gateway_cfs
 import gateway_pair
 import gateway_soak
@@ -213,7 +216,7 @@ def main():
     """Runs the rows of the command line."""
 
     all_rows = {"completion": completion, "connections": connections, "latency": latency, "soak": gateway_soak.soak}
-    all_rows |= gateway_pair.ROWS | {"cfs": gateway_cfs.cfs}
+    all_rows |= gateway_pair.ROWS | {"cfs": gateway_cfs.cfs, "attack": gateway_attack.attack}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", choices=[*all_rows, []], default=[])
     parser.add_argument(
@@ -234,6 +237,7 @@ def main():
     parser.add_argument("--packets", action="store_true", help="the soak tells the packets of downloads that fail (tcpdump)")
     parser.add_argument("--deaths", type=int, default=24, help="how often `switch` cuts a link")
     parser.add_argument("--idle", type=int, default=10_000, help="idle connections")
+    parser.add_argument("--seconds", type=float, default=20, help="how long each attack of `attack` lasts")
     parser.add_argument("--keys", type=int, default=200, help="keystrokes of each round of `ssh`")
     parser.add_argument("--json", metavar="FILE", help="also write what was measured to a file")
     options = parser.parse_args()
