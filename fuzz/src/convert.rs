@@ -1,4 +1,5 @@
-//! What the fuzz target of Convert messages (RFC 8803) checks. `cargo test -p ropewalk-gateway` replays its corpus.
+//! What the fuzz target of Convert messages (RFC 8803) checks. `cargo test -p ropewalk-gateway` replays its
+//! corpus.
 
 use ropewalk_gateway::convert::message::{LARGEST, Message};
 
@@ -8,8 +9,8 @@ pub type Check = fn(&[u8]);
 /// All of them by name.
 pub const CHECKS: [(&str, Check); 1] = [("convert_message", convert_message)];
 
-/// Any bytes as a message: what is read survives a round trip, what isn't has an answer that is a message, and an error
-/// stays one when more follows.
+/// Any bytes as a message: what is read survives a round trip, what isn't has an answer that is a message,
+/// and an error stays one when more follows.
 pub fn convert_message(data: &[u8]) {
     match Message::parse(data) {
         Ok(Some((message, len))) => {

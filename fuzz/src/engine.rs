@@ -1,7 +1,7 @@
-//! What the fuzz target of the engine checks: two endpoints with a Multipath TCP connection between them, and a network
-//! that does as the input says. It carries, drops, repeats and reorders packets, lets time pass, cuts a path, has the
-//! applications write, read and close, and sends packets of its own: real ones, with bytes of the input written over
-//! them. `cargo test -p ropewalk-engine` replays the corpus.
+//! What the fuzz target of the engine checks: two endpoints with a Multipath TCP connection between them, and
+//! a network that does as the input says. It carries, drops, repeats and reorders packets, lets time pass,
+//! cuts a path, has the applications write, read and close, and sends packets of its own: real ones, with
+//! bytes of the input written over them. `cargo test -p ropewalk-engine` replays the corpus.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -27,7 +27,8 @@ const PATHS: u8 = 2;
 const BUFFER: usize = 40_000;
 /// Most packets that an end says in one go: its window is some thirty.
 const MOST_AT_ONCE: usize = 1000;
-/// An end that has been silenced for longer may give up before it is heard again: the last SYN goes out after 63 seconds.
+/// An end that has been silenced for longer may give up before it is heard again: the last SYN goes out after
+/// 63 seconds.
 const PATIENCE: Nanos = 60_000 * MILLISECOND;
 
 /// Keys and numbers that are the same each time.

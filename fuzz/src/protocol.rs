@@ -1,4 +1,5 @@
-//! What the fuzz target of `ropewalk perf`'s protocol checks. `cargo test -p ropewalk-host` replays its corpus.
+//! What the fuzz target of `ropewalk perf`'s protocol checks. `cargo test -p ropewalk-host` replays its
+//! corpus.
 
 use ropewalk_host::perf::protocol::{Answer, Hello, Trailer};
 
@@ -8,7 +9,8 @@ pub type Check = fn(&[u8]);
 /// All of them by name.
 pub const CHECKS: [(&str, Check); 1] = [("perf_protocol", perf_protocol)];
 
-/// Any bytes as each message: what is read is written as it was read, and an error stays one when more follows.
+/// Any bytes as each message: what is read is written as it was read, and an error stays one when more
+/// follows.
 pub fn perf_protocol(data: &[u8]) {
     match Hello::parse(data) {
         Ok(Some((hello, len))) => assert_eq!(hello.encode(), data[..len]),

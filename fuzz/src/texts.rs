@@ -1,5 +1,6 @@
-//! What the fuzz targets of texts check, as [`checks`](super::checks) does for packets: measurements that `ropewalk
-//! advise` reads, and the scenarios and sweeps that people write. `cargo test -p ropewalk-lab` replays their corpora.
+//! What the fuzz targets of texts check, as [`checks`](super::checks) does for packets: measurements that
+//! `ropewalk advise` reads, and the scenarios and sweeps that people write. `cargo test -p ropewalk-lab`
+//! replays their corpora.
 
 use std::path::Path;
 

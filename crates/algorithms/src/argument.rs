@@ -15,7 +15,8 @@ pub fn algorithm<T: ?Sized>(registry: &Registry<T>, option: &str, text: &str) ->
     registry.parse(text).map_err(|error| refused(&error, option, text, &known))
 }
 
-/// What is wrong with an algorithm's text, and its place. A name that isn't known is held against those that are.
+/// What is wrong with an algorithm's text, and its place. A name that isn't known is held against those that
+/// are.
 fn refused(error: &SpecError, option: &str, text: &str, known: &[&str]) -> InputError {
     let source = Source::new(option, text);
     let wrong = text.get(error.span.0..error.span.1).unwrap_or_default();

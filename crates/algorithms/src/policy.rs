@@ -1,9 +1,12 @@
-//! Learned schedulers: what they observe, and networks from a file that run as schedulers in every world, as `policy:FILE`.
+//! Learned schedulers: what they observe, and networks from a file that run as schedulers in every world, as
+//! `policy:FILE`.
 //!
-//! The file is JSON: `{"format": 1, "paths": 2, "shift": [...], "scale": [...], "layers": [{"weights": [[...]], "bias": [...],
-//! "activation": "tanh"}, ...]}`. An observation ([`observe`]) goes through `log1p` where `"log": true`, has `shift` subtracted and is
-//! divided by `scale`; each layer is `activation(weights x + bias)`. The last one scores each path and, last, waiting; the highest
-//! score among what is possible is the action. `ropewalk.learn.export` writes such files.
+//! The file is JSON:
+//! `{"format": 1, "paths": 2, "shift": [...], "scale": [...], "layers": [{"weights": [[...]], "bias": [...], "activation": "tanh"}, ...]}`.
+//! An observation ([`observe`]) goes through `log1p` where `"log": true`, has `shift` subtracted and is
+//! divided by `scale`; each layer is `activation(weights x + bias)`. The last one scores each path and, last,
+//! waiting; the highest score among what is possible is the action. `ropewalk.learn.export` writes such
+//! files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -56,8 +59,8 @@ pub const PATH: [Feature; 20] = [
     ("since_progress", "s", 1e3),
 ];
 
-/// Fills an observation of a connection over so many paths, and which actions are possible: a path with room, or to wait. `begin`:
-/// when the workload starts.
+/// Fills an observation of a connection over so many paths, and which actions are possible: a path with room,
+/// or to wait. `begin`: when the workload starts.
 pub fn observe(view: &View<'_>, paths: usize, begin: u64, observation: &mut Vec<f32>, mask: &mut Vec<u8>) {
     observation.clear();
     mask.clear();
@@ -286,7 +289,8 @@ impl Scheduler for Learned {
     }
 }
 
-/// The scheduler that `policy:FILE` names, for so many paths; on the wire nobody knows how many there will be.
+/// The scheduler that `policy:FILE` names, for so many paths; on the wire nobody knows how many there will
+/// be.
 ///
 /// # Errors
 /// A file that can't be read, or isn't a policy for so many paths.

@@ -33,7 +33,8 @@ impl Registries {
         if text == "tcp" || text.starts_with("tcp:") { None } else { self.scheduler(text, paths).err() }
     }
 
-    /// Parses a scheduler's specification, for this number of paths. `policy:FILE` is a learned one ([`crate::policy`]).
+    /// Parses a scheduler's specification, for this number of paths. `policy:FILE` is a learned one
+    /// ([`crate::policy`]).
     ///
     /// # Errors
     /// As [`Registry::parse`]; also a parameter that names a path that doesn't exist.
@@ -62,7 +63,8 @@ impl Registries {
         }
     }
 
-    /// As [`Registries::scheduler`], for connections whose paths aren't known yet. A policy doesn't use paths beyond its own.
+    /// As [`Registries::scheduler`], for connections whose paths aren't known yet. A policy doesn't use paths
+    /// beyond its own.
     ///
     /// # Errors
     /// As [`Registry::parse`], and a policy's file that can't be used.

@@ -25,9 +25,10 @@ use crate::options::Common;
 
 /// What to use on your paths: plain TCP, or Multipath TCP with which scheduler
 ///
-/// Runs the candidates of `compare` in many plausible variants of your paths, as far apart as what is known of them allows, and
-/// recommends as `compare` names: Multipath TCP only where plain TCP is shown to be slower by more than 2 % on every path, in the
-/// mean, and where Multipath TCP is at most 5 % slower in nine of ten variants (`--certainty`).
+/// Runs the candidates of `compare` in many plausible variants of your paths, as far apart as what is known
+/// of them allows, and recommends as `compare` names: Multipath TCP only where plain TCP is shown to be
+/// slower by more than 2 % on every path, in the mean, and where Multipath TCP is at most 5 % slower in nine
+/// of ten variants (`--certainty`).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ropewalk advise
@@ -49,8 +50,10 @@ Measurements, told apart by what is in them, several per path:
   speedtest-cli, librespeed, flent        JSON, unpacked
   throughput per second, mahimahi         columns or NAME.up, NAME.down: a rate over time
 
-A rate is taken as `at least` unless something shows that the link was full: `iperf3 -P 8`, or `-u -b` with twice its rate.
-Each is joined with what --path or the scenario says of the path of that name, weighted by how sure both are; with a \
+A rate is taken as `at least` unless something shows that the link was full: `iperf3 -P 8`, or `-u -b` with \
+twice its rate.
+Each is joined with what --path or the scenario says of the path of that name, weighted by how sure both \
+are; with a \
 rate and a round-trip time they make a path of their own. Paths as in `ropewalk compare --help`.")]
 pub(crate) struct Options {
     #[command(flatten)]
@@ -58,22 +61,23 @@ pub(crate) struct Options {
     /// Measurements of a path; repeat it for each
     #[arg(long, value_name = "NAME=FILE,...")]
     measured: Vec<String>,
-    /// What you can run, and only that is named: Linux's own Multipath TCP, the kernel of multipath-tcp.org, a router with
-    /// OpenMPTCProuter (since 0.60, or up to 0.59, which has that kernel), Apple's or Android's phones, or Ropewalk's engine
-    /// [default: Linux's own where it is as fast, else Ropewalk's engine]
+    /// What you can run, and only that is named: Linux's own Multipath TCP, the kernel of multipath-tcp.org,
+    /// a router with OpenMPTCProuter (since 0.60, or up to 0.59, which has that kernel), Apple's or Android's
+    /// phones, or Ropewalk's engine [default: Linux's own where it is as fast, else Ropewalk's engine]
     #[arg(long = "for", value_name = "SYSTEM", value_parser = system())]
     system: Option<System>,
     /// What bytes on metered paths are worth, as in `compare`: 'a second is worth 5 MB of lte'
     #[arg(long, value_name = "TEXT")]
     value: Option<String>,
-    /// In which share of the plausible variants of your paths Multipath TCP must be at most 5 % slower than plain TCP on the best
+    /// In which share of the plausible variants of your paths Multipath TCP must be at most 5 % slower than
+    /// plain TCP on the best
     #[arg(long, value_name = "SHARE", default_value = "90 %", allow_hyphen_values = true)]
     certainty: String,
     /// Congestion control [default: the scenario's, else cubic]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// How much to run before candidates are ranked as it is then, as in `compare`. How sure the gain is, buffers, and where the
-    /// answer flips are tried in addition
+    /// How much to run before candidates are ranked as it is then, as in `compare`. How sure the gain is,
+    /// buffers, and where the answer flips are tried in addition
     #[arg(long, value_name = "TIME", default_value = "2.5s", allow_hyphen_values = true)]
     budget: String,
     /// First seed
@@ -82,8 +86,8 @@ pub(crate) struct Options {
     /// Threads [default: one per core]; the result doesn't depend on it
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// Test the advice on scenarios drawn at random, that measurements narrow it on pairs of links (200 at most), and how often their
-    /// ranges hold the truth (400 links at most)
+    /// Test the advice on scenarios drawn at random, that measurements narrow it on pairs of links (200 at
+    /// most), and how often their ranges hold the truth (400 links at most)
     #[arg(long, conflicts_with_all = ["paths", "scenario", "measured", "size", "schedulers", "direction"])]
     self_test: bool,
     /// How many of them
@@ -265,7 +269,8 @@ fn text(question: &Question, readings: &[Reading], answer: &Answer, to_type: &[S
     text += "\nWhere the answer flips\n";
     if let Some((name, ratio)) = &answer.ahead {
         let line = format!(
-            "nowhere that this could show: `{name}` takes {} on exactly these paths already; what decides is how sure that is",
+            "nowhere that this could show: `{name}` takes {} on exactly these paths already; what decides \
+             is how sure that is",
             change(*ratio)
         );
         text += &show::wrapped("  ", line.split(' ').map(String::from));
@@ -298,7 +303,8 @@ fn used_up(question: &Question, answer: &Answer, of: &NotShown) -> String {
         None => "More `--budget` would show it.".into(),
     };
     format!(
-        "The budget of {budget} was used up before it was shown that `{}` is faster than TCP on {}: it takes {} in the mean of {} \
+        "The budget of {budget} was used up before it was shown that `{}` is faster than TCP on {}: it \
+         takes {} in the mean of {} \
          runs. {needed}",
         of.label,
         answer.best_path,
@@ -338,7 +344,8 @@ fn reasons(question: &Question, answer: &Answer) -> Vec<(&'static str, String)> 
             format!("until more is shown: nothing is yet shown to be faster than {tcp}")
         }
         Recommended::NotSure => format!(
-            "Multipath TCP is faster in the mean (`compare`, which takes your paths to be exactly so, may name it), but slower by more \
+            "Multipath TCP is faster in the mean (`compare`, which takes your paths to be exactly so, may \
+             name it), but slower by more \
              than 5 % in too many of their plausible variants (`--certainty`, {certainty})"
         ),
     };
@@ -363,7 +370,8 @@ fn reasons(question: &Question, answer: &Answer) -> Vec<(&'static str, String)> 
     let faster = answer.sure.as_ref().map(|sure| {
         let runs = if sure.runs == 1 { "one run".into() } else { format!("the mean of {} runs", sure.runs) };
         format!(
-            "at most 5 % slower than {tcp} in {:.0} % of {} plausible variants of your paths, faster than TCP on every path in \
+            "at most 5 % slower than {tcp} in {:.0} % of {} plausible variants of your paths, faster than \
+             TCP on every path in \
              {:.0} %, by {runs} in each",
             sure.value() * 100.0,
             sure.variants,
@@ -404,7 +412,8 @@ fn would_change(answer: &Answer) -> String {
         return "no single quantity of a path would change this within what is plausible now".into();
     };
     format!(
-        "the {what} could change this: {side} {at}, `{to}` is better ({} to {} is plausible now). `{run}` over {path} tells \
+        "the {what} could change this: {side} {at}, `{to}` is better ({} to {} is plausible now). `{run}` \
+         over {path} tells \
          (`--measured {path}=FILE`)",
         now.0, now.1
     )
@@ -453,8 +462,10 @@ fn candidates(answer: &Answer, paths: &[&str]) -> String {
         ]);
     }
     let legend = format!(
-        "vs tcp: geometric mean of the ratios of runs in the same variant of your paths; faster in: so many of these \
-         single runs; % by path: of the bytes sent, by {}; duplicated by the scheduler, reinjected by the connection, \
+        "vs tcp: geometric mean of the ratios of runs in the same variant of your paths; faster in: so many \
+         of these \
+         single runs; % by path: of the bytes sent, by {}; duplicated by the scheduler, reinjected by the \
+         connection, \
          retransmitted by subflows: per run",
         paths.join("/")
     );

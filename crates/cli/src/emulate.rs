@@ -22,10 +22,13 @@ use crate::{compare, evidence};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "The program runs in a network namespace with one interface per path, addresses 10.127.0.2, \
-10.127.1.2, ...; the other side is 10.127.255.1. The engine of `ropewalk perf` may be on either side, behind TUN \
+10.127.1.2, ...; the other side is 10.127.255.1. The engine of `ropewalk perf` may be on either side, \
+behind TUN \
 devices of its own: as a server it is 10.126.0.2, as a client its i-th path goes over the i-th emulated one. \
-Everything is removed when the command ends, background processes included; the next `emulate` cleans up after one \
-that was killed. SIGTERM and SIGHUP end the command, and so does SIGINT if the program doesn't exit by itself; \
+Everything is removed when the command ends, background processes included; the next `emulate` cleans up \
+after one \
+that was killed. SIGTERM and SIGHUP end the command, and so does SIGINT if the program doesn't exit by \
+itself; \
 Ctrl-C goes to the program.
 
 The second example serves the current folder with examples/nginx.conf from this project's repository.
@@ -56,7 +59,8 @@ Examples:
 pub(crate) struct Options {
     #[command(flatten)]
     common: Common,
-    /// A command to start first, on the other side. Its output goes to standard error, or nowhere with --quiet or --json
+    /// A command to start first, on the other side. Its output goes to standard error, or nowhere with
+    /// --quiet or --json
     #[arg(long, value_name = "COMMAND")]
     peer: Option<String>,
     /// Seed of the links' randomness
@@ -86,7 +90,8 @@ impl Options {
         self.common.asks_for_transfers() || self.join.is_some() || self.open_on.is_some()
     }
 
-    /// Without a program, and with a scheduler, a size or a direction: a comparison, which makes such transfers.
+    /// Without a program, and with a scheduler, a size or a direction: a comparison, which makes such
+    /// transfers.
     pub(crate) fn as_comparison(&self) -> Option<compare::Options> {
         if !self.command.is_empty() || self.peer.is_some() || !self.asks_for_transfers() {
             return None;
@@ -98,7 +103,8 @@ impl Options {
 
 fn scenario_of(registries: &Registries, options: &Options) -> Result<Scenario, Failure> {
     if options.asks_for_transfers() {
-        let message = "--schedulers, --size, --direction, --join and --open-on are for transfers that Ropewalk makes: here the program decides";
+        let message = "--schedulers, --size, --direction, --join and --open-on are for transfers that \
+                       Ropewalk makes: here the program decides";
         return Err(Diagnostic::new(message)
             .help(
                 "leave the program and `--peer` out, or the options; `ropewalk perf` has options of its own",

@@ -9,7 +9,8 @@ pub(crate) use files::Pending;
 #[derive(Debug, Default, clap::Args)]
 #[group(skip)]
 pub(crate) struct Options {
-    /// Also write the packets at one end as a capture, with the scheduler's reasons as comments (pcapng, for Wireshark)
+    /// Also write the packets at one end as a capture, with the scheduler's reasons as comments (pcapng, for
+    /// Wireshark)
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
     /// Also write the log of one end (qlog 0.3, for qvis)

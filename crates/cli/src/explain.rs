@@ -33,7 +33,8 @@ pub(crate) struct Options {
     /// Congestion control [default: the scenario's, else cubic]
     #[arg(long)]
     congestion: Option<String>,
-    /// Seed: the run that `compare` does with it. Where changes repeat, or nothing is random, seeds start at different times
+    /// Seed: the run that `compare` does with it. Where changes repeat, or nothing is random, seeds start at
+    /// different times
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Also write the sender's packets as a capture, with the reasons as comments (pcapng, for Wireshark)

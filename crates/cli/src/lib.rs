@@ -35,8 +35,10 @@ pub use ropewalk_algorithms::Registries;
     name = "ropewalk",
     version,
     about = "Which Multipath TCP scheduler finishes your transfer first?",
-    long_about = "Multipath TCP in user space, with the published packet schedulers and congestion controls.\n\nStart with `ropewalk compare`.",
-    after_help = format!("{EXIT_CODES}\n`ropewalk emulate` ends with the exit code of the program that it runs.")
+    long_about = "Multipath TCP in user space, with the published packet schedulers and congestion \
+                  controls.\n\nStart with `ropewalk compare`.",
+    after_help = format!("{EXIT_CODES}\n`ropewalk emulate` ends with the exit code of the program that it \
+                          runs.")
 )]
 struct Arguments {
     #[command(subcommand)]

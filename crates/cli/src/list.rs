@@ -45,6 +45,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     }
     let text = text("Schedulers", &registries.schedulers)
         + &text("Congestion controls", &registries.congestion)
-        + "Parameters go in brackets, presets behind a colon: ecf(beta=0.5), blest:linux. `--json` lists them.\n";
+        + "Parameters go in brackets, presets behind a colon: ecf(beta=0.5), blest:linux. `--json` lists \
+           them.\n";
     output::print(&text)
 }

@@ -17,7 +17,8 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-/// Options of every command that runs transfers: the paths, what is sent, in which direction, and by which scheduler.
+/// Options of every command that runs transfers: the paths, what is sent, in which direction, and by which
+/// scheduler.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Common {
     /// A path of your own; repeat it for each. `ropewalk compare --help` says what it may hold
@@ -38,7 +39,8 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// The paths that are given, or the scenario, or else the default one; and what its file says of experiments.
+    /// The paths that are given, or the scenario, or else the default one; and what its file says of
+    /// experiments.
     pub(crate) fn load(&self, registries: &Registries) -> Result<(Scenario, Experiment), Failure> {
         let (mut scenario, experiment) = if self.paths.is_empty() {
             let loaded = load(registries, self.scenario.as_deref().unwrap_or(scenario::DEFAULT))?;
@@ -71,7 +73,8 @@ impl Common {
         self.schedulers.is_some() || !self.size.is_empty() || self.direction.is_some()
     }
 
-    /// The paths or the scenario, and the direction, to be typed again after a command's name: empty, or with a space before.
+    /// The paths or the scenario, and the direction, to be typed again after a command's name: empty, or with
+    /// a space before.
     pub(crate) fn links_again(&self) -> String {
         let paths = self.paths.iter().map(|path| format!(" --path {}", quoted(path)));
         let scenario = self.scenario.iter().map(|name| format!(" --scenario {}", quoted(name)));

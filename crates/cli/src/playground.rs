@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use crate::options::{self, Common};
 
-/// The engine for browsers, packed by gzip: its name beside the program, or in `lib/ropewalk` beside the program's folder.
+/// The engine for browsers, packed by gzip: its name beside the program, or in `lib/ropewalk` beside the
+/// program's folder.
 const ENGINE: &str = "ropewalk.wasm.gz";
 
 /// More than any engine has.
@@ -20,8 +21,8 @@ const LARGEST_ENGINE: Want = Want { most: 64 << 20, pipe: false };
 
 /// Write the laboratory as one HTML file, which compares schedulers in the browser
 ///
-/// It needs no network and no installation: it can be opened from a disk, sent by mail, or put on any web server. Paths, sizes and
-/// schedulers that are given are what it opens with.
+/// It needs no network and no installation: it can be opened from a disk, sent by mail, or put on any web
+/// server. Paths, sizes and schedulers that are given are what it opens with.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ropewalk playground
@@ -35,7 +36,8 @@ pub(crate) struct Options {
     /// The page's file
     #[arg(long, short, value_name = "FILE", default_value = "playground.html")]
     output: PathBuf,
-    /// The engine for browsers, packed by gzip [default: ropewalk.wasm.gz beside this program or in ../lib/ropewalk]
+    /// The engine for browsers, packed by gzip [default: ropewalk.wasm.gz beside this program or in
+    /// ../lib/ropewalk]
     #[arg(long, value_name = "FILE")]
     engine: Option<PathBuf>,
 }

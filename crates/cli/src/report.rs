@@ -9,8 +9,8 @@ use ropewalk_runner::folder;
 
 /// Make the page of a saved run
 ///
-/// One HTML file that needs no network. For a comparison: the verdict, the ranking, completion times, and traced runs drawn
-/// in time. For a sweep: which scheduler finishes first where, and by how much.
+/// One HTML file that needs no network. For a comparison: the verdict, the ranking, completion times, and
+/// traced runs drawn in time. For a sweep: which scheduler finishes first where, and by how much.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ropewalk compare --json --trace > run.json && ropewalk report run.json

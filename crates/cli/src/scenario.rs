@@ -9,7 +9,8 @@ use serde_json::json;
 /// List built-in scenarios, and check your own
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  ropewalk scenario show wifi-lte > mine.toml\n  ropewalk scenario check mine.toml"
+    after_help = "Examples:\n  ropewalk scenario show wifi-lte > mine.toml\n  ropewalk scenario check \
+                  mine.toml"
 )]
 pub(crate) struct Options {
     #[command(subcommand)]

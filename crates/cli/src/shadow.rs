@@ -25,7 +25,11 @@ const SECOND: f64 = 1e9;
 /// What other schedulers would have done with the last hour's flows
 #[derive(Debug, clap::Args)]
 #[command(
-    long_about = "What other schedulers would have done with the last hour's flows.\n\nEach flow that a running proxy carried is simulated again: over its links as they were recorded, at its time, with its size, by each scheduler at the sending end. It is a simulation, one flow at a time: flows don't compete, and a link's rate is what it carried. How well that fits is said: simulated times beside recorded ones.",
+    long_about = "What other schedulers would have done with the last hour's flows.\n\nEach flow that a \
+                  running proxy carried is simulated again: over its links as they were recorded, at its \
+                  time, with its size, by each scheduler at the sending end. It is a simulation, one flow \
+                  at a time: flows don't compete, and a link's rate is what it carried. How well that fits \
+                  is said: simulated times beside recorded ones.",
     after_help = "Examples:
   ropewalk shadow
   ropewalk shadow --last '10 min' --schedulers linux,blest,ropewalk
@@ -148,8 +152,10 @@ struct Report<'a> {
 
 /// What this can't tell.
 const LIMITS: [&str; 3] = [
-    "One flow at a time is simulated: flows that shared the links don't slow each other, but what they carried is in the rates.",
-    "A link's rate is what it carried when it was busy, its delay half of the least round trip, its loss that of probes.",
+    "One flow at a time is simulated: flows that shared the links don't slow each other, but what they \
+     carried is in the rates.",
+    "A link's rate is what it carried when it was busy, its delay half of the least round trip, its loss \
+     that of probes.",
     "The scheduler at the sending end is meant: of a download the server's or gateway's, not the proxy's.",
 ];
 
@@ -182,7 +188,8 @@ impl Report<'_> {
         let length = Duration::from_secs(self.seconds as u64);
         let (count, baseline) = (self.cases.len(), self.names[0]);
         let mut lines = vec![format!(
-            "{count} of {} flows of the last {}, simulated over the recorded links; the proxy's scheduler was {}",
+            "{count} of {} flows of the last {}, simulated over the recorded links; the proxy's scheduler \
+             was {}",
             self.all,
             ropewalk_settings::units::write_duration(length.as_nanos() as u64),
             self.schedulers_used(),

@@ -65,7 +65,8 @@ fn failure(error: Error) -> Failure {
         Error::Input(input) => Failure::Input(input),
         Error::Storage { error: JournalError::Io { path, reason }, kept, total } => {
             let reason = format!(
-                "{reason}; {kept} of {total} runs are finished and kept: run the same command again to continue"
+                "{reason}; {kept} of {total} runs are finished and kept: run the same command again to \
+                 continue"
             );
             Failure::Output { path, reason }
         }

@@ -1,4 +1,5 @@
-//! `ropewalk advise` as a process: that it agrees with `compare`, what it says of measurements, what it refuses.
+//! `ropewalk advise` as a process: that it agrees with `compare`, what it says of measurements, what it
+//! refuses.
 
 use std::process::{Command, Output};
 

@@ -1,5 +1,5 @@
-//! `ropewalk compare` as a process: what it says of runs that are few, alike, unfinished or failed; that threads
-//! change nothing.
+//! `ropewalk compare` as a process: what it says of runs that are few, alike, unfinished or failed; that
+//! threads change nothing.
 
 use std::process::{Command, Output};
 
@@ -215,7 +215,8 @@ fn runs_that_did_not_finish_are_in_no_ratio() {
 fn bulk_names_its_measure() {
     let folder = tempfile::tempdir().unwrap();
     let scenario = folder.path().join("bulk.toml");
-    let text = "[[path]]\nname = 'a'\nrate = '12 Mbit/s'\nrtt = '20 ms'\nqueue = '100 packets'\n[workload]\nkind = 'bulk'\nduration = '2 s'\n";
+    let text = "[[path]]\nname = 'a'\nrate = '12 Mbit/s'\nrtt = '20 ms'\nqueue = '100 \
+                packets'\n[workload]\nkind = 'bulk'\nduration = '2 s'\n";
     std::fs::write(&scenario, text).unwrap();
     let document = json(&[
         "compare",
@@ -374,7 +375,8 @@ fn what_to_do_next_names_the_same_links() {
     assert_eq!(output.status.code(), Some(2), "a name with a quotation mark is refused");
     let paths = ["--path", "a: 20 Mbit/s, 10 ms, 0.1 %", "--path", "b: 5 Mbit/s, 80 ms"];
     let text = good(&[&["compare"][..], &paths, &few].concat());
-    let again = "ropewalk advise --path 'a: 20 Mbit/s, 10 ms, 0.1 %' --path 'b: 5 Mbit/s, 80 ms' --direction upload \
+    let again = "ropewalk advise --path 'a: 20 Mbit/s, 10 ms, 0.1 %' --path 'b: 5 Mbit/s, 80 ms' \
+                 --direction upload \
                  --size '64 KiB,1 MiB'\n";
     assert!(text.contains(again), "{text}");
 }

@@ -1,5 +1,5 @@
-//! `ropewalk emulate` and `ropewalk compare --world emulated` as processes: what they leave behind however they end, what
-//! an ordinary user may do, and the evidence that they write.
+//! `ropewalk emulate` and `ropewalk compare --world emulated` as processes: what they leave behind however
+//! they end, what an ordinary user may do, and the evidence that they write.
 
 #[path = "../../host/tests/kernel/judges.rs"]
 mod judges;
@@ -38,8 +38,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// An emulator under way, as the leader of a group of its own as a shell starts it, with a program and a peer that have
-/// started others which left them.
+/// An emulator under way, as the leader of a group of its own as a shell starts it, with a program and a peer
+/// that have started others which left them.
 struct Running {
     emulator: Child,
     /// The namespaces of its ends, as /proc names them.
@@ -55,10 +55,12 @@ impl Running {
             let file = file.display();
             // The name appears when it is whole.
             format!(
-                "setsid sleep 300 & readlink /proc/self/ns/net > {file}.new; mv {file}.new {file}; sleep 300; true"
+                "setsid sleep 300 & readlink /proc/self/ns/net > {file}.new; mv {file}.new {file}; sleep \
+                 300; true"
             )
         });
-        // `nohup`, or a shell that put the tests into the background, has signals ignored, and children inherit that.
+        // `nohup`, or a shell that put the tests into the background, has signals ignored, and children
+        // inherit that.
         let mut command = Command::new("env");
         command.args(["--default-signal", ROPEWALK, "emulate", "--quiet", "--peer", &peer]).process_group(0);
         command.args(["--", "sh", "-c", &program]);
@@ -150,7 +152,8 @@ fn of_a_killed_emulator_the_devices_and_programs_go_at_once_and_the_rest_with_th
         let devices = || fs::read_to_string(format!("/proc/{pid}/net/dev")).unwrap_or_default();
         wait("the devices are gone", || devices().lines().skip(2).all(|line| line.trim().starts_with("lo:")));
     }
-    // What detached itself lives on, unless another emulator has started in the meantime, and holds the namespaces.
+    // What detached itself lives on, unless another emulator has started in the meantime, and holds the
+    // namespaces.
     let next = Command::new(ROPEWALK).args(["emulate", "--quiet", "--", "true"]).output().unwrap();
     assert!(next.status.success(), "{}", text(&next.stderr));
     wait("the namespaces are gone", || running.holders().is_empty());
@@ -192,13 +195,15 @@ fn a_killed_comparison_leaves_nothing() {
     wait("the namespaces are gone", || running.holders().is_empty());
 }
 
-/// A path's interface goes down in mid-run and comes back, or is removed. The transfer goes on over the other path.
+/// A path's interface goes down in mid-run and comes back, or is removed. The transfer goes on over the other
+/// path.
 #[test]
 fn an_interface_that_goes_down_ends_nothing() {
     if !permitted() {
         return;
     }
-    let routes = "ip route add default dev wifi src 10.127.0.2 table 100; ip route add default dev wifi src 10.127.0.2 metric 10";
+    let routes = "ip route add default dev wifi src 10.127.0.2 table 100; ip route add default dev wifi src \
+                  10.127.0.2 metric 10";
     for (stack, change) in [
         ("kernel", format!("ip link set dev wifi down; sleep 0.5; ip link set dev wifi up; {routes}")),
         (
@@ -208,7 +213,8 @@ fn an_interface_that_goes_down_ends_nothing() {
         ("engine --paths 2", "ip link delete dev wifi".to_string()),
     ] {
         let program = format!(
-            "{ROPEWALK} perf client 10.127.255.1 --stack {stack} --time 3 --reverse --json & sleep 1; {change}; wait $!"
+            "{ROPEWALK} perf client 10.127.255.1 --stack {stack} --time 3 --reverse --json & sleep 1; \
+             {change}; wait $!"
         );
         let peer = format!("{ROPEWALK} perf server --once");
         let mut command = Command::new("timeout");
@@ -296,7 +302,8 @@ fn socat_copies_a_file_as_the_help_says() {
         return;
     }
     let (output, copy, sent) = example(
-        // Without `fork` its listening socket is gone after the first connection, and the kernel takes no join.
+        // Without `fork` its listening socket is gone after the first connection, and the kernel takes no
+        // join.
         "mptcpize run socat -u FILE:FILE TCP-LISTEN:9000,fork",
         "mptcpize run socat -u TCP:10.127.255.1:9000 CREATE:copy",
     );
@@ -304,7 +311,8 @@ fn socat_copies_a_file_as_the_help_says() {
     assert!(copy.is_some_and(|copy| copy == sent), "the copy differs");
 }
 
-/// The command as an ordinary user, in a folder of theirs; `None`, having said why, where the machine doesn't allow it.
+/// The command as an ordinary user, in a folder of theirs; `None`, having said why, where the machine doesn't
+/// allow it.
 struct Ordinary {
     folder: tempfile::TempDir,
     program: PathBuf,
@@ -325,8 +333,8 @@ impl Ordinary {
         if is_root {
             ordinary.own_tun = !ordinary.may(&open_tun).ok()?;
             std::os::unix::fs::chown(ordinary.folder.path(), Some(Self::USER), Some(Self::USER)).unwrap();
-            // The build's folder may be closed to others, as `/root` is. What `setpriv` starts itself it finds all the
-            // same, with the capabilities that it still has.
+            // The build's folder may be closed to others, as `/root` is. What `setpriv` starts itself it
+            // finds all the same, with the capabilities that it still has.
             if !ordinary.may(&["sh", "-c", "exec \"$0\" --version", ROPEWALK]).ok()? {
                 ordinary.program = ordinary.folder.path().join("ropewalk");
                 fs::copy(ROPEWALK, &ordinary.program).unwrap();

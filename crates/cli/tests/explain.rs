@@ -1,5 +1,5 @@
-//! `ropewalk explain` over every scheduler that `ropewalk list` names: a sentence per decision with the path's name and
-//! numbers, and the same as JSON Lines.
+//! `ropewalk explain` over every scheduler that `ropewalk list` names: a sentence per decision with the
+//! path's name and numbers, and the same as JSON Lines.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! Bad input ends with code 2, its place and what is allowed; nothing is run and no file is begun. What `scenario` and
-//! `list` print.
+//! Bad input ends with code 2, its place and what is allowed; nothing is run and no file is begun. What
+//! `scenario` and `list` print.
 
 use std::path::Path;
 use std::process::{Command, Output};

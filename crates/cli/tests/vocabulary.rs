@@ -1,5 +1,6 @@
-//! `--path`, `--scenario`, `--schedulers`, `--size` and `--direction` mean the same in every command that runs transfers: each
-//! pair of a command and an option is tried with a value that it must take and with one that it must refuse, in words.
+//! `--path`, `--scenario`, `--schedulers`, `--size` and `--direction` mean the same in every command that
+//! runs transfers: each pair of a command and an option is tried with a value that it must take and with one
+//! that it must refuse, in words.
 
 use std::process::{Command, Output};
 

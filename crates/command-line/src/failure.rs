@@ -82,7 +82,8 @@ impl From<Diagnostic> for Failure {
 /// Parses a command line by `command`, a type's or what was made of it; the program's name first.
 ///
 /// # Errors
-/// The program's exit code, when what there is to say has been printed: an error, or the answer to `--help` or `--version`.
+/// The program's exit code, when what there is to say has been printed: an error, or the answer to `--help`
+/// or `--version`.
 pub fn parse<T: clap::Parser>(
     command: clap::Command,
     arguments: impl IntoIterator<Item = OsString>,

@@ -1,4 +1,5 @@
-//! What the programs' command lines share: why a command failed and its exit code, output to files, options, Ctrl-C.
+//! What the programs' command lines share: why a command failed and its exit code, output to files, options,
+//! Ctrl-C.
 #![forbid(unsafe_code)]
 
 mod failure;

@@ -1,5 +1,5 @@
-//! Output to standard output and to files. A file appears when it is complete, never half-written. What a killed process had
-//! written so far is removed when the next file in that folder begins.
+//! Output to standard output and to files. A file appears when it is complete, never half-written. What a
+//! killed process had written so far is removed when the next file in that folder begins.
 //!
 //! A symbolic link is followed, not replaced. A pipe, a device or `/dev/stdout` is written to, not replaced.
 
@@ -152,8 +152,8 @@ fn target(path: &Path) -> std::io::Result<Target> {
     }
 }
 
-/// Standard output or standard error, if either refers to this file. Opened again, the file would have a second
-/// position, and the two would overwrite each other.
+/// Standard output or standard error, if either refers to this file. Opened again, the file would have a
+/// second position, and the two would overwrite each other.
 #[cfg(unix)]
 fn standard(found: &Metadata) -> Option<File> {
     use std::os::fd::AsFd;

@@ -1,5 +1,6 @@
-//! A file's settings as options: each key that a command line may have becomes an option of its name, with its bounds and its default in
-//! its help. What is given is written as a file ([`Written`]), which the file's own reader reads.
+//! A file's settings as options: each key that a command line may have becomes an option of its name, with
+//! its bounds and its default in its help. What is given is written as a file ([`Written`]), which the file's
+//! own reader reads.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use ropewalk_settings::written::Written;
 
 /// The tables of a file whose keys are options.
 pub trait Tables {
-    /// Headers, as in `[proxy]` and `[[listener]]`, and the tables behind them. A table in two brackets is there even if no key of it is given.
+    /// Headers, as in `[proxy]` and `[[listener]]`, and the tables behind them. A table in two brackets is
+    /// there even if no key of it is given.
     const TABLES: &'static [(&'static str, &'static Shape)];
 }
 

@@ -10,8 +10,8 @@ use serde_json::json;
 
 /// What this host lacks for a gateway or a proxy, and what to do about it
 ///
-/// Looks at kernel, permissions, programs, firewall, clock, and, of each configuration, at addresses, routes, MTU, nftables' modules
-/// and the far end. Nothing is changed; to far ends connections are opened and closed.
+/// Looks at kernel, permissions, programs, firewall, clock, and, of each configuration, at addresses, routes,
+/// MTU, nftables' modules and the far end. Nothing is changed; to far ends connections are opened and closed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ropewalkd doctor

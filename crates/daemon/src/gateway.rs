@@ -15,8 +15,9 @@ use crate::show_preview;
 
 /// Multipath TCP before servers that have only TCP
 ///
-/// Accepts Multipath TCP and plain TCP with the engine, and forwards to a TCP server. The host's own address and port reach the
-/// engine through a TUN device, with rules of nftables that are removed at the end. CAP_NET_ADMIN is needed.
+/// Accepts Multipath TCP and plain TCP with the engine, and forwards to a TCP server. The host's own address
+/// and port reach the engine through a TUN device, with rules of nftables that are removed at the end.
+/// CAP_NET_ADMIN is needed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ropewalkd gateway --listen 192.0.2.1:443 --to 127.0.0.1:8443 --dry-run

@@ -21,9 +21,9 @@ use crate::template;
 
 /// Set up a service of systemd: its unit, its configuration and its key
 ///
-/// Writes the unit, a configuration with every key and what is given as options, and a key where TLS needs one. Files that options
-/// name (keys, certificates, users) are copied to /etc/ropewalk/keys. A configuration that is there isn't changed. The unit's user is
-/// made by systemd (DynamicUser).
+/// Writes the unit, a configuration with every key and what is given as options, and a key where TLS needs
+/// one. Files that options name (keys, certificates, users) are copied to /etc/ropewalk/keys. A configuration
+/// that is there isn't changed. The unit's user is made by systemd (DynamicUser).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ropewalkd install gateway --listen 192.0.2.1:5124 --convert internet
@@ -292,7 +292,8 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
             What::Proxy(one) => proxy(&mut service, one)?,
         };
         let opening = format!(
-            "# The configuration of `ropewalkd {kind}`. A key behind # has the value that it has without this file, or an\n\
+            "# The configuration of `ropewalkd {kind}`. A key behind # has the value that it has without \
+             this file, or an\n\
              # example in capitals. `ropewalkd {kind} --config {} --check` finds mistakes.\n",
             path.display()
         );

@@ -23,7 +23,8 @@ use ropewalk_gateway::setup::Preview;
     name = "ropewalkd",
     version,
     about = "Multipath TCP for ordinary programs",
-    long_about = "Multipath TCP for ordinary programs: the gateway stands before servers, the proxy before clients.\n\n`ropewalk advise` says which scheduler suits your links.",
+    long_about = "Multipath TCP for ordinary programs: the gateway stands before servers, the proxy before \
+                  clients.\n\n`ropewalk advise` says which scheduler suits your links.",
     after_help = EXIT_CODES
 )]
 struct Arguments {

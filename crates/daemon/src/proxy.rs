@@ -16,7 +16,12 @@ use crate::show_preview;
 /// Carry ordinary programs' connections over many networks
 #[derive(Debug, clap::Args)]
 #[command(
-    long_about = "Carry ordinary programs' connections over many networks.\n\nPrograms connect by SOCKS5 or HTTP (CONNECT, and requests for http:// URIs), all on one port. Outgoing connections are Multipath TCP over every --via, by the engine; TCP where the far end has no Multipath TCP. The kernel's part (a TUN device, a routing table and a masquerade for each uplink) is set up at the start and removed at the end; it needs CAP_NET_ADMIN. See docs/gateway.md.",
+    long_about = "Carry ordinary programs' connections over many networks.\n\nPrograms connect by SOCKS5 or \
+                  HTTP (CONNECT, and requests for http:// URIs), all on one port. Outgoing connections are \
+                  Multipath TCP over every --via, by the engine; TCP where the far end has no Multipath \
+                  TCP. The kernel's part (a TUN device, a routing table and a masquerade for each uplink) \
+                  is set up at the start and removed at the end; it needs CAP_NET_ADMIN. See \
+                  docs/gateway.md.",
     after_help = "Examples:
   ropewalkd proxy --via wlan0 --via wwan0,metered --dry-run
   ropewalkd proxy --via wlan0 --via wwan0,metered --policy save-metered \\
@@ -52,12 +57,15 @@ pub(crate) struct Options {
     /// Print the JSON Schema of the configuration's file
     #[arg(long)]
     schema: bool,
-    /// An uplink; repeat it for each. After the interface may follow `metered`, `backup` (used while no other works),
-    /// `gateway=ADDRESS`, `name=NAME` (two links of one interface need both), `price=NUMBER`, `rate=20Mbit/s` (the most each way; `16/1Mbit/s`: down and up), `quota=5GB/monthly@12`, `quota=2GB/weekly@mon` or `quota=500MB/daily`
+    /// An uplink; repeat it for each. After the interface may follow `metered`, `backup` (used while no other
+    /// works), `gateway=ADDRESS`, `name=NAME` (two links of one interface need both), `price=NUMBER`,
+    /// `rate=20Mbit/s` (the most each way; `16/1Mbit/s`: down and up), `quota=5GB/monthly@12`,
+    /// `quota=2GB/weekly@mon` or `quota=500MB/daily`
     #[arg(long, value_name = "INTERFACE[,...]")]
     via: Vec<String>,
-    /// A policy for some connections; repeat it, the first that fits decides. `port=22,5060-5061 then smallest-delay`,
-    /// `to=*.example.org,10.0.0.0/8 size=1MiB then save-metered`, `dscp=ef then redundant`
+    /// A policy for some connections; repeat it, the first that fits decides.
+    /// `port=22,5060-5061 then smallest-delay`, `to=*.example.org,10.0.0.0/8 size=1MiB then save-metered`,
+    /// `dscp=ef then redundant`
     #[arg(long = "rule", value_name = "RULE")]
     rules: Vec<String>,
     #[command(flatten)]

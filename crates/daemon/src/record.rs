@@ -9,7 +9,10 @@ use ropewalk_settings::name::bad_name;
 /// A running proxy's links over the last hour, as a scenario file
 #[derive(Debug, clap::Args)]
 #[command(
-    long_about = "A running proxy's links over the last hour, as a scenario file.\n\nThe proxy notes every second what each link carried, its delay, its loss and whether it worked. `ropewalk compare` and `ropewalk advise` replay the file: it repeats, and their runs start all over it. Rates are what the links carried when they were busy: an idle link's can't be known.",
+    long_about = "A running proxy's links over the last hour, as a scenario file.\n\nThe proxy notes every \
+                  second what each link carried, its delay, its loss and whether it worked. `ropewalk \
+                  compare` and `ropewalk advise` replay the file: it repeats, and their runs start all over \
+                  it. Rates are what the links carried when they were busy: an idle link's can't be known.",
     after_help = "Examples:
   ropewalkd record --output my-links.toml
   ropewalkd record --last '10 min' --output my-links.toml

@@ -16,10 +16,12 @@ use serde_json::Value;
   ropewalkd status --before 4000
   ropewalkd status --socket /run/ropewalk/gateway.sock --json")]
 pub(crate) struct Options {
-    /// The socket that `--status` of the proxy or gateway names [default: those in /run/ropewalk that are there]
+    /// The socket that `--status` of the proxy or gateway names [default: those in /run/ropewalk that are
+    /// there]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Tell of connections with a lower number, which are older: one answer has at most 1,000, the newest first
+    /// Tell of connections with a lower number, which are older: one answer has at most 1,000, the newest
+    /// first
     #[arg(long, value_name = "NUMBER")]
     before: Option<u64>,
     /// Ask again and again, so often
@@ -72,7 +74,8 @@ fn show_links(state: &Value) -> Vec<String> {
         let delay = if link["rtt_s"].is_null() { "unknown".into() } else { milliseconds(&link["rtt_s"]) };
         let lost = link["probes_lost"].as_f64().unwrap_or(0.0) * 100.0;
         let mut line = format!(
-            "  {} is {}: {} down, {} up, round trip {delay}, {lost:.1} % of probes lost, carried {} down, {} up",
+            "  {} is {}: {} down, {} up, round trip {delay}, {lost:.1} % of probes lost, carried {} down, \
+             {} up",
             text(&link["interface"]),
             text(&link["state"]),
             rate("rate_down_bits_per_s"),
@@ -105,7 +108,8 @@ fn show_paths(state: &Value) -> Vec<String> {
     let draining = if state["draining"] == true { ", draining" } else { "" };
     let number = |key: &str| text(&state[key]);
     lines.push(format!(
-        "connections: {}{draining}; accepted {}, refused {}, without progress when memory was short {}, server unreachable {}, lost by client {}, by server {}",
+        "connections: {}{draining}; accepted {}, refused {}, without progress when memory was short {}, \
+         server unreachable {}, lost by client {}, by server {}",
         number("connections_open"),
         number("connections_accepted"),
         number("connections_refused"),
@@ -133,7 +137,8 @@ fn show(state: &Value) -> String {
         let age = one["age_s"].as_f64().unwrap_or(0.0);
         let (up, down) = (bytes(&one["bytes_up"]), bytes(&one["bytes_down"]));
         lines.push(format!(
-            "\n{client} -> {to}: {kind}, {age:.0} s, {down} down, {up} up, scheduler {scheduler}, congestion control {congestion}"
+            "\n{client} -> {to}: {kind}, {age:.0} s, {down} down, {up} up, scheduler {scheduler}, \
+             congestion control {congestion}"
         ));
         if one["policy"].is_string() {
             let rule = one["rule"].as_u64().map_or("no rule fits".into(), |rule| format!("rule {rule}"));
@@ -151,7 +156,8 @@ fn show(state: &Value) -> String {
             let (srtt, cwnd) = (milliseconds(&subflow["srtt_s"]), text(&subflow["cwnd_segments"]));
             let (sent, again) = (bytes(&subflow["bytes_sent"]), bytes(&subflow["bytes_retransmitted"]));
             lines.push(format!(
-                "  {interface}  {local} -> {remote}  {is}{backup}  srtt {srtt}  cwnd {cwnd}  sent {sent}, {again} again"
+                "  {interface}  {local} -> {remote}  {is}{backup}  srtt {srtt}  cwnd {cwnd}  sent {sent}, \
+                 {again} again"
             ));
         }
         for decision in list(&one["decisions"]) {

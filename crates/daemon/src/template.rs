@@ -1,4 +1,5 @@
-//! A configuration's file to begin with: every key behind its summary, commented out but for those that are given.
+//! A configuration's file to begin with: every key behind its summary, commented out but for those that are
+//! given.
 
 use ropewalk_command_line::settings::placeholder;
 use ropewalk_settings::shape::{Field, Kind, Shape};
@@ -44,7 +45,8 @@ fn is_same(one: &Field, other: &Field) -> bool {
     (one.name, one.option) == (other.name, other.option)
 }
 
-/// Appends a table. `given` are the keys that it has; without any, a table of which there may be many is commented out as a whole.
+/// Appends a table. `given` are the keys that it has; without any, a table of which there may be many is
+/// commented out as a whole.
 pub(crate) fn table(text: &mut String, header: &str, shape: &Shape, given: &[(&Field, Vec<&str>)]) {
     let own: Vec<_> =
         given.iter().filter(|(field, _)| shape.fields.iter().any(|one| is_same(one, field))).collect();

@@ -1,9 +1,9 @@
 //! Nanoseconds per decision, for every scheduler and preset over a number of subflows.
 //!
-//! `cargo bench -p ropewalk-engine --bench schedulers`. A decision is taken over and over on sixteen states of
-//! one connection in mid-transfer: windows between empty and full, a chunk in flight for each segment. The
-//! rows of one scheduler over the number of subflows show that a decision costs O(subflows). On a busy machine
-//! the medians count.
+//! `cargo bench -p ropewalk-engine --bench schedulers`. A decision is taken over and over on sixteen states
+//! of one connection in mid-transfer: windows between empty and full, a chunk in flight for each segment. The
+//! rows of one scheduler over the number of subflows show that a decision costs O(subflows). On a busy
+//! machine the medians count.
 
 use ropewalk_engine::metrics::{SubflowMetrics, SubflowStatus};
 use ropewalk_engine::scheduler::{Chunk, Decision, Event, InFlight, Rationale, View, builtin};

@@ -1,5 +1,6 @@
-//! A congestion control of one's own, without a line changed in the engine: `steady` keeps a window that is worth a fixed rate,
-//! and halves it for a second after a loss. It is compared with `cubic` over a link of 20 Mbit/s with a short queue.
+//! A congestion control of one's own, without a line changed in the engine: `steady` keeps a window that is
+//! worth a fixed rate, and halves it for a second after a loss. It is compared with `cubic` over a link of 20
+//! Mbit/s with a short queue.
 //!
 //! ```text
 //! cargo run -p ropewalk-engine --example own-congestion-control

@@ -39,8 +39,8 @@ pub struct TcpConfig {
     /// ACKs sent at once at a connection's start (Linux's quick-ACK mode).
     pub quick_acks: u32,
     /// When ACKs leave, as in MPTCP 0.8x and 0.9x. An ACK for more than a segment leaves at once only if the
-    /// window that it offers isn't smaller than the last; otherwise it is delayed, until the application reads
-    /// (`__tcp_ack_snd_check`, `mptcp_cleanup_rbuf`): what is out of order at connection level makes it
+    /// window that it offers isn't smaller than the last; otherwise it is delayed, until the application
+    /// reads (`__tcp_ack_snd_check`, `mptcp_cleanup_rbuf`): what is out of order at connection level makes it
     /// smaller. And a full segment with PSH isn't acknowledged once all is read (Linux until 6.6).
     pub old_acks: bool,
     /// Largest first receive window, segments (Linux until 4.19: `tcp_default_init_rwnd`). Each segment that
@@ -337,9 +337,9 @@ pub struct PathManagerConfig {
     pub add_addr_accepted: u8,
     /// Our addresses.
     pub endpoints: Vec<LocalEndpoint>,
-    /// How long a connection that has lost its last subflow waits for another, and one that the application has closed, for the peer's
-    /// DATA_FIN, FIN, or DATA_ACK (`net.mptcp.close_timeout`, `net.ipv4.tcp_fin_timeout`; 60
-    /// s).
+    /// How long a connection that has lost its last subflow waits for another, and one that the application
+    /// has closed, for the peer's DATA_FIN, FIN, or DATA_ACK (`net.mptcp.close_timeout`,
+    /// `net.ipv4.tcp_fin_timeout`; 60 s).
     pub close_timeout: Nanos,
     /// Send the SYNs of joins with the third ACK of the connection, not after the peer's first DSS as Linux
     /// does. Their handshakes still end after that DSS (RFC 8684 3.1).
@@ -386,8 +386,8 @@ pub struct ConnectionConfig {
     /// subflow looks as full as before it (`mptcp_handle_options` of MPTCP 0.8x and 0.9x). Otherwise both
     /// count before anything is scheduled.
     pub data_ack_first: bool,
-    /// With `data_ack_first`: new data then also needs room in the subflow's own window, which is that of before
-    /// the segment (`mptcp_is_available` of MPTCP 0.8x).
+    /// With `data_ack_first`: new data then also needs room in the subflow's own window, which is that of
+    /// before the segment (`mptcp_is_available` of MPTCP 0.8x).
     pub subflow_windows: bool,
     /// DSNs on data have 32 bits (MPTCP 0.8x and 0.9x), which leaves 8 bytes more to each segment. RFC 8684
     /// 3.3.1 recommends 64.
@@ -464,8 +464,8 @@ impl ConnectionConfig {
     }
 
     /// How many bytes of payload fit into a send buffer of this size, which counts memory if
-    /// [`send_segment_memory`](Self::send_segment_memory) says so: then whole segments, and one is taken while
-    /// there is any space (`sk_stream_memory_free`).
+    /// [`send_segment_memory`](Self::send_segment_memory) says so: then whole segments, and one is taken
+    /// while there is any space (`sk_stream_memory_free`).
     pub(crate) fn send_payload(&self, buffer: u64) -> u64 {
         match self.send_segment_memory {
             0 => buffer,

@@ -1,7 +1,8 @@
 //! What an endpoint does as qlog: JSON text sequences (RFC 7464) by draft-ietf-quic-qlog-main-schema-14, one
-//! record at a time, so that a log can be read while it grows. Events are of a schema of its own, `mptcp:...`:
-//! QUIC's (draft-ietf-quic-qlog-quic-events-13) asks for packet headers and connection IDs, which TCP hasn't.
-//! Fields that mean the same are called as there. Times are milliseconds, numbers of 64 bits are text.
+//! record at a time, so that a log can be read while it grows. Events are of a schema of its own,
+//! `mptcp:...`: QUIC's (draft-ietf-quic-qlog-quic-events-13) asks for packet headers and connection IDs,
+//! which TCP hasn't. Fields that mean the same are called as there. Times are milliseconds, numbers of 64
+//! bits are text.
 //!
 #![doc = concat!("```\n", include_str!("../examples/qlog.rs"), "```")]
 

@@ -1,4 +1,5 @@
-//! Connection attempts that an endpoint refuses or ignores: addresses that are no host's, and MP_CAPABLE of an unknown version.
+//! Connection attempts that an endpoint refuses or ignores: addresses that are no host's, and MP_CAPABLE of
+//! an unknown version.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! A path that carries packets of 1280 bytes and drops larger ones without an ICMP message (RFC 4821). Both ends detect it, over
-//! IPv4 and IPv6, whichever end opened the connection.
+//! A path that carries packets of 1280 bytes and drops larger ones without an ICMP message (RFC 4821). Both
+//! ends detect it, over IPv4 and IPv6, whichever end opened the connection.
 
 use crate::common;
 
@@ -77,9 +77,9 @@ fn it_is_found_by_either_end_over_either_family() {
     });
 }
 
-/// After a slow handshake with a repeated SYN the first timeout is three seconds long (RFC 6298 5.7), and three of them would
-/// take 22 s with the tail loss probe before. Linux suspects the size at a timeout that comes three seconds or more after
-/// the first.
+/// After a slow handshake with a repeated SYN the first timeout is three seconds long (RFC 6298 5.7), and
+/// three of them would take 22 s with the tail loss probe before. Linux suspects the size at a timeout that
+/// comes three seconds or more after the first.
 #[test]
 fn long_timeouts_need_not_be_three() {
     each(|case, told| {

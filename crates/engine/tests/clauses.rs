@@ -55,8 +55,8 @@ fn tamper(net: &mut Net, mut change: impl FnMut(usize, &mut Segment<Bytes>) + 's
 }
 
 //= test RFC 8684 3.3.1-1 3.3.1-5 3.3.1-14 3.7-2
-/// Over two lossy paths each byte of a subflow always maps to the same byte of the stream, however often it is sent, and every
-/// segment carries its mapping.
+/// Over two lossy paths each byte of a subflow always maps to the same byte of the stream, however often it
+/// is sent, and every segment carries its mapping.
 #[test]
 fn a_mapping_covers_its_segment_and_never_changes() {
     let mut paths = two_paths();
@@ -150,7 +150,8 @@ fn a_failed_checksum_where_plain_tcp_is_no_way_out_is_a_reset_with_mp_fail() {
 }
 
 //= test RFC 8684 3.3.2-3
-/// The server doesn't read until its window is full. ACKs that advertise more, but have no DATA_ACK, change nothing.
+/// The server doesn't read until its window is full. ACKs that advertise more, but have no DATA_ACK, change
+/// nothing.
 #[test]
 fn a_window_without_a_data_ack_is_not_used() {
     let narrow = |config: &mut ConnectionConfig| config.receive_buffer = BufferConfig::fixed(64 << 10);
@@ -229,8 +230,8 @@ fn announcing(ids: &[u8]) -> Net {
 }
 
 //= test RFC 8684 3.4.1-2 3.4.1-9 3.4.1-10 3.4.1-12 3.4.2-2 3.4.2-5
-/// Two addresses with one id are announced as one. The join to it is refused silently, and isn't tried again, not even after
-/// the server has removed the address.
+/// Two addresses with one id are announced as one. The join to it is refused silently, and isn't tried again,
+/// not even after the server has removed the address.
 #[test]
 fn an_announced_address_that_refuses_is_left_alone() {
     let mut net = announcing(&[7, 7]);

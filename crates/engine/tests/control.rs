@@ -34,7 +34,8 @@ fn is_join(segment: &Segment<Bytes>) -> bool {
 }
 
 //= test RFC 8684 3.4.1-b 3.4.1-c
-/// The first two announcements are lost. There are three in all, and one echo with the same content but no HMAC.
+/// The first two announcements are lost. There are three in all, and one echo with the same content but no
+/// HMAC.
 #[test]
 fn an_announcement_is_repeated_until_its_echo() {
     let mut net = announcing(Some(4000));

@@ -1,4 +1,5 @@
-//! Data at connection level, RFC 8684 3.3: mappings, acknowledgements, windows, DATA_FIN, repetition, backups.
+//! Data at connection level, RFC 8684 3.3: mappings, acknowledgements, windows, DATA_FIN, repetition,
+//! backups.
 
 use crate::common;
 
@@ -88,8 +89,8 @@ fn numbers_are_sent_with_64_bits() {
 }
 
 //= test RFC 8684 3.3.2-1
-/// An end acknowledges with 32 bits until it has a mapping of the peer, then with as many bits as the peer's DSNs have. Segments
-/// stay within the MTU when the options grow.
+/// An end acknowledges with 32 bits until it has a mapping of the peer, then with as many bits as the peer's
+/// DSNs have. Segments stay within the MTU when the options grow.
 #[test]
 fn acknowledgements_are_as_long_as_the_peers_numbers() {
     for short in [false, true] {
@@ -187,7 +188,8 @@ fn altered_data_is_not_delivered() {
 }
 
 //= test RFC 8684 3.3.4-a 3.3.5-1 4-4
-/// Data never goes beyond the rightmost edge that DATA_ACK and window of any subflow gave, and all of that window is used.
+/// Data never goes beyond the rightmost edge that DATA_ACK and window of any subflow gave, and all of that
+/// window is used.
 #[test]
 fn the_window_counts_from_the_data_ack_and_the_rightmost_edge_is_used() {
     let narrow = |config: &mut ConnectionConfig| config.receive_buffer = BufferConfig::fixed(40_000);
@@ -222,7 +224,8 @@ fn the_window_counts_from_the_data_ack_and_the_rightmost_edge_is_used() {
 }
 
 //= test RFC 8684 3.3.5-1 4-4
-/// An old ACK, or an earlier one of another subflow, gives an edge further left, which doesn't shrink the window.
+/// An old ACK, or an earlier one of another subflow, gives an edge further left, which doesn't shrink the
+/// window.
 #[test]
 fn an_edge_further_left_takes_nothing_back() {
     let mut net = joined("roundrobin");
@@ -351,8 +354,8 @@ fn when_both_data_fins_are_acknowledged_every_subflow_is_closed() {
 }
 
 //= test RFC 8684 3.3.4-c 3.3.6-a 3.3.6-1
-/// The first path stops delivering. The second subflow is acknowledged at subflow level while the stream has a gap, data of the
-/// first is reinjected on the second, and the first keeps retransmitting it.
+/// The first path stops delivering. The second subflow is acknowledged at subflow level while the stream has
+/// a gap, data of the first is reinjected on the second, and the first keeps retransmitting it.
 #[test]
 fn a_gap_in_the_stream_stops_no_subflow() {
     let mut net = joined("roundrobin");
@@ -432,7 +435,8 @@ fn mp_prio_is_about_the_subflow_that_it_comes_on() {
 }
 
 //= test RFC 8684 3.7-6 3.7-7 3.3.1-8
-/// A middlebox strips the options of data on one of two subflows: that subflow is reset, and the connection continues.
+/// A middlebox strips the options of data on one of two subflows: that subflow is reset, and the connection
+/// continues.
 #[test]
 fn a_subflow_among_several_is_reset_where_a_lone_one_would_fall_back() {
     let mut net = joined("roundrobin");
@@ -454,9 +458,9 @@ fn a_subflow_among_several_is_reset_where_a_lone_one_would_fall_back() {
 }
 
 //= test RFC 8684 3.7-7
-/// A middlebox strips the options of what one side sends, in mid-stream and on the only subflow. The peer may not notice, and data
-/// that it reinjects for lack of DATA_ACKs would be taken for new bytes. So the subflow is reset, and no data without a
-/// mapping is delivered.
+/// A middlebox strips the options of what one side sends, in mid-stream and on the only subflow. The peer may
+/// not notice, and data that it reinjects for lack of DATA_ACKs would be taken for new bytes. So the subflow
+/// is reset, and no data without a mapping is delivered.
 #[test]
 fn a_lone_subflow_is_reset_when_its_mappings_vanish_in_mid_stream() {
     let mut net = Net::new("minrtt", "lia", one_path());

@@ -1,5 +1,5 @@
-//! A path stops delivering in mid-transfer while super-segments of many chunks are in flight. The other path takes over all
-//! their data, and the transfer continues at that path's full rate.
+//! A path stops delivering in mid-transfer while super-segments of many chunks are in flight. The other path
+//! takes over all their data, and the transfer continues at that path's full rate.
 
 use crate::common;
 
@@ -12,8 +12,8 @@ const DEATH: Nanos = 2 * SECOND;
 /// What a path carries in a second, with headers.
 const RATE: usize = 5_000_000;
 
-/// Sends over two paths, the second of which stops delivering. Returns the bytes that arrive in the first and in the second
-/// second after that, and the segments of the longest super-segment.
+/// Sends over two paths, the second of which stops delivering. Returns the bytes that arrive in the first and
+/// in the second second after that, and the segments of the longest super-segment.
 fn arrivals(scheduler: &str, max_segments: u32) -> ([usize; 2], usize) {
     let mut script = PathScript::clean(10);
     script.rate = Some(RATE as u64);
@@ -38,7 +38,8 @@ fn the_other_path_takes_over_all_that_super_segments_carried() {
         for max_segments in [1, 44] {
             let ([first, second], longest) = arrivals(entry.name, max_segments);
             let name = entry.name;
-            // `daps` follows its plan, without the dead path's share, until the second timeout makes that path stale.
+            // `daps` follows its plan, without the dead path's share, until the second timeout makes that
+            // path stale.
             let least = if name == "daps" { 0 } else { RATE / 2 };
             let uses_both = !["single", "redundant"].contains(&name);
             assert!(max_segments == 1 || !uses_both || longest > 40, "{name}: {longest} segments at most");
@@ -51,7 +52,8 @@ fn the_other_path_takes_over_all_that_super_segments_carried() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// `linux` hands a path 64 KB at a time, beyond its window: chunks are longer than the segments that carried them.
+/// `linux` hands a path 64 KB at a time, beyond its window: chunks are longer than the segments that carried
+/// them.
 #[test]
 fn chunks_of_many_segments_go_again_whole() {
     let mut fast = PathScript::clean(10);

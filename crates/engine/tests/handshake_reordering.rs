@@ -1,5 +1,5 @@
-//! Handshakes whose third ACK is lost or reordered (RFC 8684 3.1, 3.2): the connection stays Multipath TCP, its second
-//! subflow joins, and no byte is lost.
+//! Handshakes whose third ACK is lost or reordered (RFC 8684 3.1, 3.2): the connection stays Multipath TCP,
+//! its second subflow joins, and no byte is lost.
 
 use crate::common;
 

@@ -1,6 +1,6 @@
-//! The first comment of each algorithm's file has what a reader needs to check it: its source, the rule, the decisions where
-//! the source is silent, and every parameter with its default and range. The files are found by the registries, so that a
-//! new algorithm and a new parameter are tested once they are registered.
+//! The first comment of each algorithm's file has what a reader needs to check it: its source, the rule, the
+//! decisions where the source is silent, and every parameter with its default and range. The files are found
+//! by the registries, so that a new algorithm and a new parameter are tested once they are registered.
 
 use std::path::Path;
 

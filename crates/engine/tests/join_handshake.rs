@@ -283,7 +283,8 @@ fn an_early_join_over_a_faster_path_waits_for_the_keys() {
         join_times(&mut Net::new("roundrobin", "lia", vec![PathScript::clean(50), PathScript::clean(5)]));
     let mut net = early([50, 5]);
     let soon = join_times(&mut net);
-    // The DSS comes two round trips after the SYN; the SYN/ACK is there already, which saves a round trip of the second path.
+    // The DSS comes two round trips after the SYN; the SYN/ACK is there already, which saves a round trip of
+    // the second path.
     let third = |times: &[u64]| times.last().copied().unwrap_or(0);
     assert_eq!((soon.len(), third(&late) - third(&soon)), (3, 10), "{late:?} {soon:?}");
     assert_eq!(net.counter(1, "TcpOutRsts"), 0);

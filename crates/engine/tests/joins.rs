@@ -1,5 +1,5 @@
-//! Subflows that are opened and closed: what a join may do before it is authenticated, how many there may be, and slots that
-//! are used again.
+//! Subflows that are opened and closed: what a join may do before it is authenticated, how many there may be,
+//! and slots that are used again.
 
 use crate::common;
 
@@ -18,7 +18,8 @@ fn added(net: &Net, end: usize) -> usize {
     net.events.iter().filter(|(at, event)| *at == end && matches!(event, Event::SubflowAdded { .. })).count()
 }
 
-/// A third ACK with REMOVE_ADDR of the peer's address, but without MP_JOIN, from a sender that knows only the token.
+/// A third ACK with REMOVE_ADDR of the peer's address, but without MP_JOIN, from a sender that knows only the
+/// token.
 #[test]
 fn a_join_says_nothing_before_it_is_authenticated() {
     let mut net = two_paths();
@@ -71,7 +72,8 @@ fn a_limit_of_no_further_subflows_admits_none() {
     assert_eq!(added(&net, 1), 0);
 }
 
-/// A middlebox sets the length of a mapping to 0, which makes it look infinite. With two subflows it can't be.
+/// A middlebox sets the length of a mapping to 0, which makes it look infinite. With two subflows it can't
+/// be.
 #[test]
 fn an_infinite_mapping_among_several_subflows_costs_the_subflow() {
     let mut net = Net::new("roundrobin", "lia", vec![PathScript::clean(10), PathScript::clean(10)]);

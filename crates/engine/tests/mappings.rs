@@ -1,4 +1,5 @@
-//! Mappings that travel with their data (RFC 8684 3.3.1), through a middlebox that cuts segments and mixes up the parts.
+//! Mappings that travel with their data (RFC 8684 3.3.1), through a middlebox that cuts segments and mixes up
+//! the parts.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -29,7 +30,8 @@ fn cut(whole: &Segment<Bytes>, on_every_part: bool, dice: &mut SplitMix64) -> Ve
     parts
 }
 
-/// A transfer of which each data segment is cut; parts are lost, doubled and overtaken. Returns whether checksums were used.
+/// A transfer of which each data segment is cut; parts are lost, doubled and overtaken. Returns whether
+/// checksums were used.
 fn transfer(seed: u64, checksum: bool, on_every_part: bool, short_numbers: bool) -> bool {
     let mut net = Net::with(|config| config.checksum = checksum, "minrtt", "lia", vec![PathScript::clean(2)]);
     net.transfer_some(3_000);

@@ -1,4 +1,5 @@
-//! What an end does as in MPTCP 0.8x and 0.9x: `data_ack_first`, `subflow_windows`, `whole_segments`, `short_dsn`, `old_acks`.
+//! What an end does as in MPTCP 0.8x and 0.9x: `data_ack_first`, `subflow_windows`, `whole_segments`,
+//! `short_dsn`, `old_acks`.
 
 use crate::common::{Net, PathScript};
 use ropewalk_engine::config::{BufferConfig, ConnectionConfig};
@@ -11,8 +12,8 @@ fn net(adjust: impl FnOnce(&mut ConnectionConfig), window: u64) -> Net {
     Net::with(adjust, "minrtt:linux", "cubic", vec![PathScript::clean(5), PathScript::clean(50)])
 }
 
-/// Over 10 and 100 ms with a window of 32 KiB: at a DATA_ACK the fast subflow's own window is full, so that the segments for which
-/// there is room go to the slow one.
+/// Over 10 and 100 ms with a window of 32 KiB: at a DATA_ACK the fast subflow's own window is full, so that
+/// the segments for which there is room go to the slow one.
 #[test]
 fn a_data_ack_before_the_ack_sends_on_the_other_subflow() {
     let on_slow = |first: bool, by_window: bool| {

@@ -1,4 +1,5 @@
-//! What an application asks of an open connection and changes on it: readiness, options, listeners, information.
+//! What an application asks of an open connection and changes on it: readiness, options, listeners,
+//! information.
 
 use crate::common;
 

@@ -133,8 +133,8 @@ fn listeners_share_a_port_and_disturb_nobody() {
 }
 
 //= test RFC 9293 MUST-11
-/// A RST in SYN-RECEIVED: a listener keeps listening and reports nothing. An end that opened simultaneously with its peer
-/// reports the reset.
+/// A RST in SYN-RECEIVED: a listener keeps listening and reports nothing. An end that opened simultaneously
+/// with its peer reports the reset.
 #[test]
 fn a_half_open_connection_knows_who_opened_it() {
     let (client, server) = (address("192.0.2.1:9"), address("192.0.2.2:80"));
@@ -173,8 +173,8 @@ fn a_half_open_connection_knows_who_opened_it() {
 }
 
 //= test RFC 9293 MUST-10
-/// Two endpoints open to each other's address at once: one connection, in plain TCP (RFC 8684 knows no simultaneous
-/// opening of Multipath TCP: neither side listens), and every byte arrives both ways.
+/// Two endpoints open to each other's address at once: one connection, in plain TCP (RFC 8684 knows no
+/// simultaneous opening of Multipath TCP: neither side listens), and every byte arrives both ways.
 #[test]
 fn two_endpoints_open_at_once() {
     let (left, right) = (address("192.0.2.1:1000"), address("192.0.2.2:2000"));
@@ -399,7 +399,8 @@ fn without_the_option_in_the_syn_ack_a_client_is_plain() {
 }
 
 //= test RFC 8684 3.7-5 3.7-15 3.7-16
-/// The handshake passes, and then a middlebox strips all options: both ends continue without them, and no subflow joins.
+/// The handshake passes, and then a middlebox strips all options: both ends continue without them, and no
+/// subflow joins.
 #[test]
 fn without_options_after_the_handshake_both_ends_are_plain() {
     let mut net = Net::new("minrtt", "lia", vec![PathScript::clean(10), PathScript::clean(20)]);

@@ -85,7 +85,8 @@ fn options_stripped_anywhere_end_in_fallback_or_reset_but_never_in_a_stall_or_a_
     }
 }
 
-/// Plain TCP both ways at once, with losses: SACK blocks go with the data, and the packets stay within the MTU for it.
+/// Plain TCP both ways at once, with losses: SACK blocks go with the data, and the packets stay within the
+/// MTU for it.
 #[test]
 fn sack_beside_data_fits_the_path() {
     let mut net = Net::plain(vec![PathScript { loss: 0.03, ..PathScript::clean(10) }]);

@@ -1,5 +1,5 @@
-//! A path dies with data under way, and the other goes on: what the peer then holds out of order leaves room in its window for the memory
-//! that this takes beside its bytes, if the settings say so.
+//! A path dies with data under way, and the other goes on: what the peer then holds out of order leaves room
+//! in its window for the memory that this takes beside its bytes, if the settings say so.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,7 +13,8 @@ use ropewalk_engine::config::{BufferConfig, LINUX_SEGMENT_OVERHEAD};
 const MILLISECOND: Nanos = 1_000_000;
 const WINDOW: u64 = 256 << 10;
 
-/// Bytes sent beyond the first that the peer lacks, shortly after the first path has died: at most, before anything is reinjected.
+/// Bytes sent beyond the first that the peer lacks, shortly after the first path has died: at most, before
+/// anything is reinjected.
 fn sent_beyond_the_gap(overhead: u32) -> u64 {
     let mut script = PathScript::clean(5);
     script.rate = Some(10_000_000);

@@ -1,4 +1,5 @@
-//! Schedulers see the application's messages and the links' rates, and withdraw data that waits in a subflow's queue.
+//! Schedulers see the application's messages and the links' rates, and withdraw data that waits in a
+//! subflow's queue.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,7 +30,8 @@ fn entry(
     }
 }
 
-/// Queues all on the first subflow; once another has joined, takes back what waits there, and goes on by `minrtt`.
+/// Queues all on the first subflow; once another has joined, takes back what waits there, and goes on by
+/// `minrtt`.
 #[derive(Debug)]
 struct Regrets {
     inner: Box<dyn Scheduler>,

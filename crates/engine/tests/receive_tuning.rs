@@ -3,7 +3,8 @@
 use crate::common::{Net, PathScript, bytes};
 use ropewalk_engine::config::{BufferConfig, ReceiveTuning};
 
-/// Two links of 6 MB/s, and one at a second of round-trip time: milliseconds for 4 MB that are sent after a pause.
+/// Two links of 6 MB/s, and one at a second of round-trip time: milliseconds for 4 MB that are sent after a
+/// pause.
 fn milliseconds(tuning: ReceiveTuning, pause: u64) -> u64 {
     let rate = |delay| PathScript { rate: Some(6_000_000), ..PathScript::clean(delay) };
     let paths = vec![rate(8), rate(25), rate(480)];

@@ -366,7 +366,8 @@ fn nobody_is_penalised_for_being_slower_than_a_subflow_without_a_round_trip_time
         config.tcp.timestamps = false;
     };
     let mut net = Net::with(adjust, "minrtt", "lia", vec![PathScript::clean(10), PathScript::clean(97)]);
-    // The join's first SYN is lost: without timestamps the subflow has no round-trip time until it has carried data.
+    // The join's first SYN is lost: without timestamps the subflow has no round-trip time until it has
+    // carried data.
     let mut lost = false;
     net.tamper = Some(Box::new(move |_, segment| {
         let join = segment.flags.contains(Flags::SYN) && segment.tuple.src == client_address(1) && !lost;

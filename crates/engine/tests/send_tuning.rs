@@ -1,4 +1,5 @@
-//! What a growing send buffer follows (`send_tuning`), and a send buffer whose size counts memory (`send_segment_memory`).
+//! What a growing send buffer follows (`send_tuning`), and a send buffer whose size counts memory
+//! (`send_segment_memory`).
 
 use crate::common::{Net, PathScript, bytes};
 use ropewalk_engine::config::{BufferConfig, ConnectionConfig, SendTuning};
@@ -23,7 +24,8 @@ fn buffer(tuning: SendTuning) -> u64 {
     buffer
 }
 
-/// What the fast subflow's window carries in the slow one's round trip is ten times the window: the buffer is soon at its largest.
+/// What the fast subflow's window carries in the slow one's round trip is ten times the window: the buffer is
+/// soon at its largest.
 #[test]
 fn with_the_longest_round_trip_the_fast_subflows_part_is_larger() {
     let [own, longest] = [SendTuning::OwnWindow, SendTuning::LongestRoundTrip].map(buffer);
@@ -31,8 +33,8 @@ fn with_the_longest_round_trip_the_fast_subflows_part_is_larger() {
     assert!(longest <= 4 << 20);
 }
 
-/// Where a segment of 1420 bytes of payload takes 4352 bytes of memory, a buffer holds as many segments as begin in its size: at
-/// first, and after `set_send_buffer`.
+/// Where a segment of 1420 bytes of payload takes 4352 bytes of memory, a buffer holds as many segments as
+/// begin in its size: at first, and after `set_send_buffer`.
 #[test]
 fn a_buffer_that_counts_memory_holds_less_payload() {
     let with_memory = |memory| {

@@ -1,5 +1,5 @@
-//! Super-segments made of the application's writes: data of small writes is copied once, data of large writes never. Received data
-//! can be read as it arrived.
+//! Super-segments made of the application's writes: data of small writes is copied once, data of large writes
+//! never. Received data can be read as it arrived.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -53,8 +53,8 @@ impl Entropy for Steps {
 const TOTAL: usize = 8 << 20;
 const MAX_SEGMENTS: u32 = 44;
 
-/// Sends all in writes of `write` bytes, or of what fills super-segments of that. Returns the bytes that were copied for it, the
-/// (super-)segments with data and the largest one's bytes.
+/// Sends all in writes of `write` bytes, or of what fills super-segments of that. Returns the bytes that were
+/// copied for it, the (super-)segments with data and the largest one's bytes.
 fn copied(scheduler: &str, write: usize, is_aligned: bool) -> (usize, usize, usize) {
     JOINED.store(0, Ordering::Relaxed);
     let config = Arc::new(ConnectionConfig {

@@ -1,5 +1,5 @@
-//! Attacks by others and by the peer: forged joins and announcements, floods, segments from off the path. Existing connections are
-//! unaffected, and memory stays bounded.
+//! Attacks by others and by the peer: forged joins and announcements, floods, segments from off the path.
+//! Existing connections are unaffected, and memory stays bounded.
 
 use crate::common;
 
@@ -179,8 +179,8 @@ fn refusals_that_nobody_sends_do_not_pile_up() {
     assert_eq!(net.take(1).len(), 1024);
 }
 
-/// An attacker that saw the token but not the keys: each forged join is refused, its slot is freed, and the honest join still
-/// works.
+/// An attacker that saw the token but not the keys: each forged join is refused, its slot is freed, and the
+/// honest join still works.
 #[test]
 fn a_flood_of_joins_with_bad_hmacs_does_not_keep_the_honest_one_out() {
     let mut net = Net::new("minrtt", "lia", two_paths());
@@ -274,7 +274,8 @@ fn an_announcement_with_any_bit_changed_is_ignored() {
 
 //= test RFC 8684 3.4.1-4
 //= test RFC 8684 3.2-a
-/// The peer announces addresses without end. There are no more joins than the limits allow, and no more echoes than fit.
+/// The peer announces addresses without end. There are no more joins than the limits allow, and no more
+/// echoes than fit.
 #[test]
 fn a_flood_of_announcements_is_bounded() {
     let (mut net, log) = established_after_transfer();
@@ -433,8 +434,8 @@ fn data_beyond_the_window_is_not_kept() {
 }
 
 //= test RFC 7323 7-a
-/// The timestamps of connections that are opened at the same moment begin at different values, so that none tells how long
-/// the host has been up.
+/// The timestamps of connections that are opened at the same moment begin at different values, so that none
+/// tells how long the host has been up.
 #[test]
 fn timestamps_hide_the_hosts_clock() {
     let first_of_each = |port| {

@@ -1,5 +1,5 @@
-//! Memory of a connection in TIME-WAIT. A server that closes first often has several times more connections in TIME-WAIT than open
-//! ones, so they don't keep the queues that their transfers needed.
+//! Memory of a connection in TIME-WAIT. A server that closes first often has several times more connections
+//! in TIME-WAIT than open ones, so they don't keep the queues that their transfers needed.
 //!
 //! One test in a binary of its own: the counting allocator is global, and counts other threads too.
 
@@ -13,7 +13,8 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Bytes of memory that both endpoints hold once a connection has carried `len` bytes and closed: what dropping them frees.
+/// Bytes of memory that both endpoints hold once a connection has carried `len` bytes and closed: what
+/// dropping them frees.
 fn kept_after(len: usize) -> usize {
     let lossy = || PathScript { loss: 0.02, ..PathScript::clean(20) };
     let mut net = Net::new("minrtt", "lia", vec![lossy(), lossy()]);

@@ -1,5 +1,5 @@
-//! Memory that a peer can make the engine use with one-byte segments out of order, each in a large buffer of its own as a
-//! device driver delivers them.
+//! Memory that a peer can make the engine use with one-byte segments out of order, each in a large buffer of
+//! its own as a device driver delivers them.
 //!
 //! One test in a binary of its own: the counting allocator is global, and counts other threads too.
 

@@ -1,7 +1,7 @@
 //! Recordings of a run for other programs: pcapng for Wireshark, qlog for qvis.
 //!
-//! Both show one end, as a capture on that host would: packets when they are sent, and packets when they arrive. The
-//! caller passes packets as bytes, so simulated, emulated and real runs are written alike.
+//! Both show one end, as a capture on that host would: packets when they are sent, and packets when they
+//! arrive. The caller passes packets as bytes, so simulated, emulated and real runs are written alike.
 #![forbid(unsafe_code)]
 
 mod numbers;

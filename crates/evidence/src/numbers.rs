@@ -1,7 +1,8 @@
 //! Packet numbers for TCP, which has none: qlog pairs a packet with its acknowledgement by number.
 //!
-//! Packets are numbered from 0 in each direction of a subflow. A packet that takes sequence space is outstanding until an
-//! ACK or a SACK block covers it, or until the same bytes are sent again: then it counts as lost.
+//! Packets are numbered from 0 in each direction of a subflow. A packet that takes sequence space is
+//! outstanding until an ACK or a SACK block covers it, or until the same bytes are sent again: then it counts
+//! as lost.
 
 use ropewalk_wire::{Flags, Payload, Segment, Seq};
 
@@ -64,7 +65,8 @@ impl Half {
         Numbered { number, offset, lost }
     }
 
-    /// Processes a packet of the other direction. Returns the newly acknowledged numbers, as inclusive ranges.
+    /// Processes a packet of the other direction. Returns the newly acknowledged numbers, as inclusive
+    /// ranges.
     pub(crate) fn acknowledged<P: Payload>(&mut self, segment: &Segment<P>) -> Vec<[u64; 2]> {
         let Some(isn) = self.isn else { return Vec::new() };
         if !segment.flags.contains(Flags::ACK) {

@@ -1,10 +1,13 @@
-//! pcapng (draft-ietf-opsawg-pcapng): one section; an interface description block per path; an enhanced packet block
-//! per packet, with its direction in the flags word and its reason as comment. Times are in nanoseconds.
+//! pcapng (draft-ietf-opsawg-pcapng): one section; an interface description block per path; an enhanced
+//! packet block per packet, with its direction in the flags word and its reason as comment. Times are in
+//! nanoseconds.
 //!
-//! Packets have an Ethernet header, with addresses made up from the path's number. Raw IP would do without, but libpcap
-//! (1.10.3) refuses a second interface of that type: it compares its own number for it with the file's.
+//! Packets have an Ethernet header, with addresses made up from the path's number. Raw IP would do without,
+//! but libpcap (1.10.3) refuses a second interface of that type: it compares its own number for it with the
+//! file's.
 //!
-//! Always little-endian, and without machine-dependent fields: the same run gives the same bytes on any machine.
+//! Always little-endian, and without machine-dependent fields: the same run gives the same bytes on any
+//! machine.
 
 use std::borrow::Cow;
 use std::io::{self, Write};

@@ -1,10 +1,10 @@
-//! qlog 0.3 as JSON (draft-ietf-quic-qlog-main-schema-02), with the event names of its QUIC companion: the newest
-//! version that qvis reads.
+//! qlog 0.3 as JSON (draft-ietf-quic-qlog-main-schema-02), with the event names of its QUIC companion: the
+//! newest version that qvis reads.
 //!
-//! There is one trace. Every event has the `group_id` of its subflow, by which qvis splits it into connections. TCP has no
-//! packet numbers and no frames, so they are made here (see [`crate::numbers`]): payload is a `stream` frame at its
-//! offset in the subflow, and newly acknowledged data is an `ack` frame. Fields that QUIC's schema doesn't have are under
-//! `tcp`. Scheduler decisions are events `mptcp:decision`.
+//! There is one trace. Every event has the `group_id` of its subflow, by which qvis splits it into
+//! connections. TCP has no packet numbers and no frames, so they are made here (see [`crate::numbers`]):
+//! payload is a `stream` frame at its offset in the subflow, and newly acknowledged data is an `ack` frame.
+//! Fields that QUIC's schema doesn't have are under `tcp`. Scheduler decisions are events `mptcp:decision`.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -192,8 +192,8 @@ impl<W: Write> Qlog<W> {
         self.event(packet.at, &group, name, &data)
     }
 
-    /// Adds a sample of a subflow's metrics, if they have changed; `tuple` is that with which this end sends. Ignored for a
-    /// subflow that has sent nothing yet.
+    /// Adds a sample of a subflow's metrics, if they have changed; `tuple` is that with which this end sends.
+    /// Ignored for a subflow that has sent nothing yet.
     ///
     /// # Errors
     /// The writer's error.

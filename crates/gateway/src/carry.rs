@@ -1,7 +1,9 @@
-//! Bytes between a Multipath TCP stream and a TCP socket, both ways at once: the gateway's to its server, the proxy's to its client.
+//! Bytes between a Multipath TCP stream and a TCP socket, both ways at once: the gateway's to its server, the
+//! proxy's to its client.
 //!
-//! A side that closes is passed on as a half-close, and a side that resets as a reset, so that nobody takes the beginning of
-//! the data for all of it. Nothing is read that the other side hasn't room for, so that its window closes in turn.
+//! A side that closes is passed on as a half-close, and a side that resets as a reset, so that nobody takes
+//! the beginning of the data for all of it. Nothing is read that the other side hasn't room for, so that its
+//! window closes in turn.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -43,8 +45,8 @@ pub(crate) enum Lost {
     Socket(io::Error),
 }
 
-/// Carries both ways until both sides have closed, or one is lost: then the other is reset. `first` was read from the socket
-/// before.
+/// Carries both ways until both sides have closed, or one is lost: then the other is reset. `first` was read
+/// from the socket before.
 pub(crate) async fn carry(
     stream: &MptcpStream,
     socket: &mut TcpStream,
@@ -166,8 +168,8 @@ async fn write_pieces(socket: &mut WriteHalf<'_>, pieces: &mut Vec<Bytes>) -> io
     Ok(())
 }
 
-/// What a socket has, or as much of it as fills super-segments of the stream. Large pieces have memory that was used before: fresh
-/// pages cost more than the copy.
+/// What a socket has, or as much of it as fills super-segments of the stream. Large pieces have memory that
+/// was used before: fresh pages cost more than the copy.
 fn read_some(socket: &ReadHalf<'_>, stream: &MptcpStream) -> io::Result<Bytes> {
     POOL.with_borrow_mut(|pool| {
         let room = pool.room(PIECE / 4);
@@ -319,7 +321,8 @@ mod tests {
         assert!(matches!(done, Err(Lost::Socket(_))), "{done:?}");
     }
 
-    /// Whoever can forge segments closes the stream in the middle: without TLS's own sign of the end that is an error.
+    /// Whoever can forge segments closes the stream in the middle: without TLS's own sign of the end that is
+    /// an error.
     #[tokio::test]
     async fn the_end_of_the_stream_without_that_of_tls_is_no_end_of_the_data() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,9 @@
-//! What gateway and proxy can't do any more once they run, whoever takes them over: Landlock and seccomp, where the kernel has them.
+//! What gateway and proxy can't do any more once they run, whoever takes them over: Landlock and seccomp,
+//! where the kernel has them.
 //!
-//! Landlock (since Linux 5.13): files are written below a few folders only, and programs started from the system's only. seccomp:
-//! system calls that neither they nor `ip` and `nft` ever need fail with EPERM: tracing, mounting, modules, other namespaces.
-//! Both hold for the programs that they start, too.
+//! Landlock (since Linux 5.13): files are written below a few folders only, and programs started from the
+//! system's only. seccomp: system calls that neither they nor `ip` and `nft` ever need fail with EPERM:
+//! tracing, mounting, modules, other namespaces. Both hold for the programs that they start, too.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,8 +19,8 @@ const PROGRAMS: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/nix/st
 /// What has to be written besides what the configuration names: devices, and the network's sysctls.
 const WRITTEN: [&str; 2] = ["/dev", "/proc/sys/net"];
 
-/// Confines this thread and those that it starts from now on: files are written only below `folders`, which are made if they
-/// aren't there. What the kernel doesn't have is left out, and logged.
+/// Confines this thread and those that it starts from now on: files are written only below `folders`, which
+/// are made if they aren't there. What the kernel doesn't have is left out, and logged.
 pub(crate) fn confine(folders: &[PathBuf]) {
     for folder in folders {
         // What needs the folder says so.

@@ -6,8 +6,8 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Allows as many open files as the system does: each connection needs a socket, and the usual soft limit of 1,024 is for programs that
-/// use `select`.
+/// Allows as many open files as the system does: each connection needs a socket, and the usual soft limit of
+/// 1,024 is for programs that use `select`.
 pub(crate) fn raise_open_files() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));

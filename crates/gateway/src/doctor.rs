@@ -82,7 +82,8 @@ fn kernel() -> Finding {
         false => Finding::doubtful(
             WHAT,
             format!("Linux {release}, and Landlock isn't known to be on"),
-            "nothing has to be done: without it gateway and proxy aren't confined to the files that they need",
+            "nothing has to be done: without it gateway and proxy aren't confined to the files that they \
+             need",
         ),
     }
 }
@@ -174,7 +175,8 @@ fn rules(preview: &Preview) -> Option<Finding> {
         Err(error) => Finding::wrong(
             WHAT,
             error.to_string(),
-            "`modprobe -a nf_tables nft_chain_nat nft_masq nft_fib_inet nft_limit`, or a kernel that has them",
+            "`modprobe -a nf_tables nft_chain_nat nft_masq nft_fib_inet nft_limit`, or a kernel that has \
+             them",
         ),
     })
 }
@@ -309,7 +311,8 @@ pub fn proxy(config: &Config, path: &Path) -> Vec<Finding> {
                         if is_v6(**one) { reach.v6.is_some() } else { reach.v4.is_some() }
                     };
                     if let Some(address) = addresses.iter().find(has_way) {
-                        let to_do = "start the gateway there, and let its port through its firewall and its provider's";
+                        let to_do = "start the gateway there, and let its port through its firewall and its \
+                                     provider's";
                         findings.push(far_end(*address, Some(name), to_do));
                     }
                 }

@@ -1,4 +1,5 @@
-//! Wrong passwords cost time: after a few from an address, its next ones are looked at one by one, after a delay that doubles.
+//! Wrong passwords cost time: after a few from an address, its next ones are looked at one by one, after a
+//! delay that doubles.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -70,7 +71,8 @@ impl Guesses {
         guess.next = guess.next.max(now + delay(guess.wrong));
     }
 
-    /// Whether what a client gives is right, after the delay that its address has earned. `what` it is, for the log.
+    /// Whether what a client gives is right, after the delay that its address has earned. `what` it is, for
+    /// the log.
     pub async fn check(&self, client: SocketAddr, what: &str, is_right: impl FnOnce() -> bool) -> bool {
         let Some(wait) = self.wait(client.ip(), Instant::now()) else {
             log::note("refused unheard: too many wrong passwords or tokens from this address", client, what);

@@ -1,5 +1,5 @@
-//! Multipath TCP for ordinary programs. [`gateway`] is the server's side: it accepts Multipath TCP and plain TCP with the
-//! engine, and forwards to TCP servers beside it. [`proxy`] is the client's side.
+//! Multipath TCP for ordinary programs. [`gateway`] is the server's side: it accepts Multipath TCP and plain
+//! TCP with the engine, and forwards to TCP servers beside it. [`proxy`] is the client's side.
 //!
 //! Both stand on `ropewalk-tokio`; what the kernel has to be told is in [`setup`].
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
 //! Logs, on standard error: lines for people, or JSON for programs.
 //!
-//! What comes from clients can't write lines of its own, nor control a terminal. What they cause as often as they like is told once a
-//! minute.
+//! What comes from clients can't write lines of its own, nor control a terminal. What they cause as often as
+//! they like is told once a minute.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,7 +35,8 @@ fn fields() -> impl for<'writer> FormatFields<'writer> + Send + Sync + 'static {
     debug_fn(one).delimited(" ")
 }
 
-/// A text without line breaks, control characters, and characters that change the direction of others: those are escaped.
+/// A text without line breaks, control characters, and characters that change the direction of others: those
+/// are escaped.
 pub fn escape(text: &str) -> String {
     let is_harmful = |c: char| {
         c.is_control()
@@ -64,8 +65,8 @@ struct Noted {
     last: (String, String),
 }
 
-/// Warns of what a client did, and could do as often as it likes: at once the first time, later once a minute with how often it
-/// was. `what` is the kind. Whoever debugs sees each.
+/// Warns of what a client did, and could do as often as it likes: at once the first time, later once a minute
+/// with how often it was. `what` is the kind. Whoever debugs sees each.
 pub(crate) fn note(what: &'static str, client: impl fmt::Display, why: impl fmt::Display) {
     let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
     match noted.get_mut(what) {
@@ -99,7 +100,8 @@ fn tell(now: Instant) {
         let (times, (client, why)) = (std::mem::take(&mut known.untold), std::mem::take(&mut known.last));
         known.told = now;
         if times > 0 {
-            tracing::warn!(target: "ropewalk::clients", times, client, why, "{what}, in the last minute; the last");
+            tracing::warn!(target: "ropewalk::clients", times, client, why, "{what}, in the last minute; \
+                the last");
         }
         times > 0
     });

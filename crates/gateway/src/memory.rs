@@ -1,10 +1,11 @@
 //! Memory is shared fairly: a few clients that read nothing keep nobody out. For gateway and proxy.
 //!
-//! What connections hold is summed up several times a second. Beyond three quarters of the limit those that have made no progress for
-//! two seconds are reset, beyond the limit those that have made none for half a second, until half of it is left: of the address that
-//! holds most first, and there the one that has stalled for longest. Idle connections stay, unless one address's take most of the
-//! limit. While too much is held all the same, new connections of addresses that hold more than their share are reset; beyond five
-//! quarters of the limit all new ones.
+//! What connections hold is summed up several times a second. Beyond three quarters of the limit those that
+//! have made no progress for two seconds are reset, beyond the limit those that have made none for half a
+//! second, until half of it is left: of the address that holds most first, and there the one that has stalled
+//! for longest. Idle connections stay, unless one address's take most of the limit. While too much is held
+//! all the same, new connections of addresses that hold more than their share are reset; beyond five quarters
+//! of the limit all new ones.
 //!
 //! Memory or not, a connection ends whose far end takes none of what waits for it for a quarter of an hour.
 
@@ -18,13 +19,13 @@ use tokio::time::Instant;
 
 use crate::log;
 
-/// What a stalled connection holds beyond what its client has asked for with its window: most that is taken from servers ahead of
-/// it, bytes.
+/// What a stalled connection holds beyond what its client has asked for with its window: most that is taken
+/// from servers ahead of it, bytes.
 pub(crate) const BEYOND_WINDOW: u64 = 64 << 10;
 /// How often memory is looked at.
 const INTERVAL: Duration = Duration::from_millis(250);
-/// A connection has stalled after so long without progress: longer than most retransmission timeouts; and where the limit is
-/// exceeded.
+/// A connection has stalled after so long without progress: longer than most retransmission timeouts; and
+/// where the limit is exceeded.
 const STALLED: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(500));
 /// New connections are reset after so long beyond the limit.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -216,8 +217,8 @@ fn victims(held: &[Held], limit: u64) -> Vec<usize> {
     victims
 }
 
-/// Sees to it that connections hold no more than a limit, until it is cancelled. `patience`: how long data may wait for a far end that
-/// takes none of it.
+/// Sees to it that connections hold no more than a limit, until it is cancelled. `patience`: how long data
+/// may wait for a far end that takes none of it.
 pub(crate) async fn watch<O: Owner>(owner: Arc<O>, limit: u64, patience: Duration) {
     let (mut told, mut untold, mut over_since) = (None::<Instant>, 0u64, None::<Instant>);
     loop {

@@ -46,8 +46,8 @@ impl Text {
         self.value(name, &[], value);
     }
 
-    /// How many connections there are, by scheduler (the metric's name is `connections`), and what their subflows have carried, by
-    /// interface.
+    /// How many connections there are, by scheduler (the metric's name is `connections`), and what their
+    /// subflows have carried, by interface.
     pub fn streams<'a>(
         &mut self,
         connections: &str,

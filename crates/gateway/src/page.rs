@@ -1,6 +1,7 @@
 //! The status page: HTTP on a loopback address, or elsewhere for whoever has the token.
 //!
-//! On loopback without a token the `Host` of a request has to be an address or `localhost`. Wrong tokens cost time.
+//! On loopback without a token the `Host` of a request has to be an address or `localhost`. Wrong tokens cost
+//! time.
 
 use std::future::Future;
 use std::io;

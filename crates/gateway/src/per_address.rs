@@ -17,8 +17,8 @@ pub(crate) fn network_of(client: IpAddr) -> IpAddr {
 pub(crate) struct PerAddress(Mutex<BTreeMap<IpAddr, usize>>);
 
 impl PerAddress {
-    /// A place for a client, of which its address has `most`; `None` if they are taken. This host's own programs have as many as there
-    /// are.
+    /// A place for a client, of which its address has `most`; `None` if they are taken. This host's own
+    /// programs have as many as there are.
     pub fn enter(self: &Arc<PerAddress>, client: IpAddr, most: usize) -> Option<Place> {
         let network = network_of(client);
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);

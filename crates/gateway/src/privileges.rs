@@ -2,8 +2,8 @@
 
 use caps::{CapSet, Capability, CapsHashSet};
 
-/// Gives up every capability but CAP_NET_ADMIN, for this process and the programs that it runs. To be called before other
-/// threads are started.
+/// Gives up every capability but CAP_NET_ADMIN, for this process and the programs that it runs. To be called
+/// before other threads are started.
 pub fn keep_net_admin() {
     let kept = CapsHashSet::from([Capability::CAP_NET_ADMIN]);
     let mut all: Vec<Capability> = caps::all().into_iter().collect();

@@ -10,8 +10,8 @@ fn credentials() -> Option<PathBuf> {
     std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from)
 }
 
-/// A file as systemd gives it to a unit whose user can't read the file itself: with `LoadCredential=keys:/etc/ropewalk/keys` that is
-/// `keys_gateway.key` for `/etc/ropewalk/keys/gateway.key`.
+/// A file as systemd gives it to a unit whose user can't read the file itself: with
+/// `LoadCredential=keys:/etc/ropewalk/keys` that is `keys_gateway.key` for `/etc/ropewalk/keys/gateway.key`.
 fn credential(given: Option<PathBuf>, path: &Path) -> Option<PathBuf> {
     let (folder, name) = (path.parent()?.file_name()?.to_str()?, path.file_name()?.to_str()?);
     let file = given?.join(format!("{folder}_{name}"));

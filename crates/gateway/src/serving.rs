@@ -39,8 +39,8 @@ pub(crate) async fn bind(what: &str, address: SocketAddr) -> io::Result<TcpListe
     bound.map_err(|error| io::Error::new(error.kind(), format!("{what} at {address}: {error}")))
 }
 
-/// Whether a request names this host in a way that nobody else can choose: an address, or `localhost`. Else a page of the Internet
-/// could have its own name point here and read what is answered (DNS rebinding).
+/// Whether a request names this host in a way that nobody else can choose: an address, or `localhost`. Else a
+/// page of the Internet could have its own name point here and read what is answered (DNS rebinding).
 pub(crate) fn is_for_this_host<T>(request: &Request<T>) -> bool {
     let mut hosts = request.headers().get_all(HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };

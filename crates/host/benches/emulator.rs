@@ -1,9 +1,10 @@
 //! `cargo bench -p ropewalk-host --bench emulator`: what the emulator adds to what it is told to do.
 //!
-//! - A kernel TCP flow through a link of 10, 100 and 1000 Mbit/s: its share of what the line carries besides headers.
+//! - A kernel TCP flow through a link of 10, 100 and 1000 Mbit/s: its share of what the line carries besides
+//!   headers.
 //! - ping through a path of 8 ms: how far its round trips are from what was set.
-//! - A kernel TCP flow through devices and nothing between, and through links without limit or delay: their share of
-//!   veth's, in interleaved rounds.
+//! - A kernel TCP flow through devices and nothing between, and through links without limit or delay: their
+//!   share of veth's, in interleaved rounds.
 //!
 //! Arguments: `--rounds N` (default 5), `--seconds N` per flow (default 3).
 
@@ -70,8 +71,8 @@ fn flow(client: socket2::Socket, server: socket2::Socket, seconds: u64) -> Resul
     })
 }
 
-/// Two kernels and a path between them that does nothing, or what `links` say, for as long as `work` takes. It gets the
-/// client's and the server's namespace.
+/// Two kernels and a path between them that does nothing, or what `links` say, for as long as `work` takes.
+/// It gets the client's and the server's namespace.
 fn emulated<T>(
     links: Option<LinkSpec>,
     work: impl FnOnce(&Namespace, &Namespace) -> Result<T>,
@@ -149,9 +150,10 @@ fn rates(rounds: usize, seconds: u64) -> Result<()> {
     println!("{:>12} {:>24} {:>14}", "Mbit/s", "share (range)", "p99 late, us");
     for megabits in [10, 100, 1000] {
         let rate = megabits * 1_000_000;
-        // Two bandwidth-delay products of queue, 20 packets at least: an end that stands still for a round trip sends a
-        // whole window at once afterwards. If the queue takes one such product, the window is less than one after the
-        // loss (CUBIC keeps 0.7), for seconds; with two, the link is kept busy, and what is measured is the emulator.
+        // Two bandwidth-delay products of queue, 20 packets at least: an end that stands still for a round
+        // trip sends a whole window at once afterwards. If the queue takes one such product, the window is
+        // less than one after the loss (CUBIC keeps 0.7), for seconds; with two, the link is kept busy, and
+        // what is measured is the emulator.
         let queue = (2 * rate / 100 / 8 / 1500).max(20) as u32;
         let mut shares = Vec::new();
         let mut lateness: f64 = 0.0;

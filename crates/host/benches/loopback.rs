@@ -1,11 +1,12 @@
-//! `cargo bench -p ropewalk-host --bench loopback`: both ends in one process and no kernel, the engine beside smoltcp over
-//! its loopback device. Every packet is made in full, with its checksums, and read again with its checksums verified;
-//! the MTU, the buffers and the bytes are the same. Neither program looks at them. The engine's super-segments are cut into
-//! packets, and small packets coalesced into super-segments, in software, as for a device without offload.
+//! `cargo bench -p ropewalk-host --bench loopback`: both ends in one process and no kernel, the engine beside
+//! smoltcp over its loopback device. Every packet is made in full, with its checksums, and read again with
+//! its checksums verified; the MTU, the buffers and the bytes are the same. Neither program looks at them.
+//! The engine's super-segments are cut into packets, and small packets coalesced into super-segments, in
+//! software, as for a device without offload.
 //!
-//! Rounds are interleaved; the time is the thread's on the processor. Printed: the median with the range, and the share
-//! of smoltcp's. Arguments: `--rounds N` (default 15), `--megabytes N` (default 200), `--mtu N` (default 1500, 9000, 65535),
-//! `--only TEXT` (just the ways with this in their names).
+//! Rounds are interleaved; the time is the thread's on the processor. Printed: the median with the range, and
+//! the share of smoltcp's. Arguments: `--rounds N` (default 15), `--megabytes N` (default 200), `--mtu N`
+//! (default 1500, 9000, 65535), `--only TEXT` (just the ways with this in their names).
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -31,8 +32,8 @@ use smoltcp::socket::tcp;
 use smoltcp::time::Instant;
 use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
 
-/// Of either's buffers, for sending and for receiving: what smoltcp is fastest with. What the engine is given to send is
-/// as much, and lies still, as its ring does with smoltcp.
+/// Of either's buffers, for sending and for receiving: what smoltcp is fastest with. What the engine is given
+/// to send is as much, and lies still, as its ring does with smoltcp.
 const BUFFER: usize = 256 << 10;
 const PORT: u16 = 5000;
 /// Packets share buffers of so many bytes.
@@ -42,8 +43,8 @@ const SUPER: u32 = 44;
 /// Segments or super-segments that one end sends before the other has its turn.
 const TURN: usize = 3;
 
-/// A loopback device for smoltcp. Its own leaves checksums out, has an MTU of 65,535 bytes, and takes fresh memory for
-/// each packet; here packets' memory is used again, as the engine's is.
+/// A loopback device for smoltcp. Its own leaves checksums out, has an MTU of 65,535 bytes, and takes fresh
+/// memory for each packet; here packets' memory is used again, as the engine's is.
 struct Loopback {
     mtu: usize,
     queue: VecDeque<Vec<u8>>,

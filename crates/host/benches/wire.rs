@@ -1,11 +1,12 @@
-//! `cargo bench -p ropewalk-host --bench wire`: how fast the engine talks to this machine's kernel over a TUN device with
-//! segmentation offload, beside the kernel's own Multipath TCP over the same kind of device and kernel TCP over veth.
+//! `cargo bench -p ropewalk-host --bench wire`: how fast the engine talks to this machine's kernel over a TUN
+//! device with segmentation offload, beside the kernel's own Multipath TCP over the same kind of device and
+//! kernel TCP over veth.
 //!
-//! Rounds are interleaved, so that a busy minute falls on all alike. Printed: the median over rounds with the range, its
-//! share of the two yardsticks, and the CPU seconds of this process (both ends and the kernel's part) per 10^9 bytes.
-//! Then a thousand connections at once to the kernel, three times, each time in a process of its own so that its memory is
-//! nobody else's. The exit code is 1 if anything failed, or wasn't Multipath TCP.
-//! Arguments: `--rounds N` (default 5), `--megabytes N` (default 512).
+//! Rounds are interleaved, so that a busy minute falls on all alike. Printed: the median over rounds with the
+//! range, its share of the two yardsticks, and the CPU seconds of this process (both ends and the kernel's
+//! part) per 10^9 bytes. Then a thousand connections at once to the kernel, three times, each time in a
+//! process of its own so that its memory is nobody else's. The exit code is 1 if anything failed, or wasn't
+//! Multipath TCP. Arguments: `--rounds N` (default 5), `--megabytes N` (default 512).
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -176,8 +177,8 @@ fn memory(name: &str) -> u64 {
     line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0)
 }
 
-/// A thousand connections at once to the kernel, in this process. Prints how many failed, how many were plain TCP on either
-/// side, Jain's index over their rates, and KiB of memory per connection.
+/// A thousand connections at once to the kernel, in this process. Prints how many failed, how many were plain
+/// TCP on either side, Jain's index over their rates, and KiB of memory per connection.
 fn one_of_many() {
     let before = memory("VmRSS:");
     let request = Request { direction: Direction::Upload, bytes: BYTES };
@@ -229,7 +230,8 @@ fn many() -> bool {
                 sound = false;
                 let errors = String::from_utf8_lossy(&output.stderr);
                 println!(
-                    "\nround {round} of {COUNT} connections: failed ends, plain TCP, index, KiB: {text}{errors}"
+                    "\nround {round} of {COUNT} connections: failed ends, plain TCP, index, KiB: \
+                     {text}{errors}"
                 );
             }
         }
@@ -242,7 +244,9 @@ fn many() -> bool {
         (middle, values[0], values[values.len() - 1])
     });
     println!(
-        "\n{COUNT} connections at once, {} KiB each, engine -> kernel, {} of 3 rounds without a failure or a fallback: Jain's index {:.3} ({:.3} .. {:.3}), at most {:.0} ({:.0} .. {:.0}) KiB of memory per connection (both ends' threads)",
+        "\n{COUNT} connections at once, {} KiB each, engine -> kernel, {} of 3 rounds without a failure or \
+         a fallback: Jain's index {:.3} ({:.3} .. {:.3}), at most {:.0} ({:.0} .. {:.0}) KiB of memory per \
+         connection (both ends' threads)",
         BYTES >> 10,
         results[0].len(),
         index.0,

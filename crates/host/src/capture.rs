@@ -1,9 +1,10 @@
-//! A run in real time as evidence: what one end sends and receives, as a capture (pcapng), a log (qlog) or both, with
-//! the scheduler's reasons where that end is the engine (`trace_decisions` in its connections' settings).
+//! A run in real time as evidence: what one end sends and receives, as a capture (pcapng), a log (qlog) or
+//! both, with the scheduler's reasons where that end is the engine (`trace_decisions` in its connections'
+//! settings).
 //!
-//! Super-packets are written as the packets that they stand for, with the checksums that a device would fill in.
-//! A reason is known only after its packet has left, so that everything waits a little before it is written, in the
-//! order of time.
+//! Super-packets are written as the packets that they stand for, with the checksums that a device would fill
+//! in. A reason is known only after its packet has left, so that everything waits a little before it is
+//! written, in the order of time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
@@ -49,7 +50,8 @@ pub enum CaptureError {
     Qlog(io::Error),
 }
 
-/// Writes them; give it to [`crate::world::World::set_tap`], and [`Capture::finish`] a clone of it afterwards.
+/// Writes them; give it to [`crate::world::World::set_tap`], and [`Capture::finish`] a clone of it
+/// afterwards.
 pub struct Capture<W: Write + Send>(Arc<Mutex<Inner<W>>>);
 
 impl<W: Write + Send> Clone for Capture<W> {
@@ -86,7 +88,8 @@ struct Inner<W: Write> {
     connections: Connections,
 }
 
-/// The files. Each is `None` if it isn't wanted, once it is finished, and once it has failed; the other one continues.
+/// The files. Each is `None` if it isn't wanted, once it is finished, and once it has failed; the other one
+/// continues.
 struct Writers<W: Write> {
     pcap: Option<Pcap<W>>,
     qlog: Option<Qlog<W>>,

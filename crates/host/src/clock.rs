@@ -20,8 +20,9 @@ pub type Nanos = u64;
 const SPIN: Nanos = 60_000;
 /// The same where every moment counts: an idle virtual processor takes up to a millisecond to be woken.
 const LONG_SPIN: Nanos = 1_000_000;
-/// Over so long it is judged whether the long spin leaves anything to sleep. Linux stops a thread of real-time priority that
-/// doesn't sleep for a twentieth of each second (`sched_rt_runtime_us`), and all of that at once.
+/// Over so long it is judged whether the long spin leaves anything to sleep. Linux stops a thread of
+/// real-time priority that doesn't sleep for a twentieth of each second (`sched_rt_runtime_us`), and all of
+/// that at once.
 const JUDGED: Nanos = 20_000_000;
 
 /// The monotonic clock, from an origin of its own.
@@ -53,8 +54,8 @@ pub fn since_1970() -> Nanos {
     clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, |time| Duration::from(time).as_nanos() as Nanos)
 }
 
-/// Asks for real-time priority for the calling thread, so that other programs don't make it late; whether it was
-/// granted. An ordinary user isn't granted it: the lateness then shows how busy the machine was.
+/// Asks for real-time priority for the calling thread, so that other programs don't make it late; whether it
+/// was granted. An ordinary user isn't granted it: the lateness then shows how busy the machine was.
 pub fn request_real_time() -> bool {
     // SAFETY: it consists of integers. musl's has more fields than glibc's.
     let mut least: nix::libc::sched_param = unsafe { std::mem::zeroed() };
@@ -87,8 +88,9 @@ impl Waiter {
         Waiter { clock, spin: SPIN, lateness, judged_since: 0, slept: 0, is_tired: false }
     }
 
-    /// From now on it is on time at the cost of a processor that hardly sleeps. Where moments follow each other so closely
-    /// that it wouldn't sleep at all, the spin is short for part of the time: then the processor is awake anyway.
+    /// From now on it is on time at the cost of a processor that hardly sleeps. Where moments follow each
+    /// other so closely that it wouldn't sleep at all, the spin is short for part of the time: then the
+    /// processor is awake anyway.
     pub fn spin_long(&mut self) {
         self.spin = LONG_SPIN;
     }

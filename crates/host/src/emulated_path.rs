@@ -1,12 +1,14 @@
-//! One path of the real-time world: a modelled link in each direction, and when packets that have come through them are
-//! delivered.
+//! One path of the real-time world: a modelled link in each direction, and when packets that have come
+//! through them are delivered.
 //!
-//! A packet that leaves a link on its own is delivered when it arrives. Packets that follow each other closely are delivered
-//! together, at the next multiple of [`TOGETHER`], as a network card moderates its interrupts. Otherwise the thread would never
-//! sleep from some 200 Mbit/s on: it would take a core from the two ends, and with real-time priority the kernel would stop it
-//! for up to 50 ms in a second. The link isn't affected: every packet has its own place in the queue, arrival time and random
-//! draws. An engine answers each packet before it gets the next. So does a kernel, unless the link is so fast that this alone
-//! would fill a core: a kernel that gets several packets in one acknowledges them at once, and measures the path less often.
+//! A packet that leaves a link on its own is delivered when it arrives. Packets that follow each other
+//! closely are delivered together, at the next multiple of [`TOGETHER`], as a network card moderates its
+//! interrupts. Otherwise the thread would never sleep from some 200 Mbit/s on: it would take a core from the
+//! two ends, and with real-time priority the kernel would stop it for up to 50 ms in a second. The link isn't
+//! affected: every packet has its own place in the queue, arrival time and random draws. An engine answers
+//! each packet before it gets the next. So does a kernel, unless the link is so fast that this alone would
+//! fill a core: a kernel that gets several packets in one acknowledges them at once, and measures the path
+//! less often.
 
 use ropewalk_link::{Link, LinkSpec, LinkStats, Rate};
 
@@ -94,7 +96,8 @@ impl EmulatedPath {
         self.directions.as_ref()?[side].due()
     }
 
-    /// Whether it is time to deliver what has come through a link; [`Self::take`] is then to be called until `None`.
+    /// Whether it is time to deliver what has come through a link; [`Self::take`] is then to be called until
+    /// `None`.
     pub(crate) fn is_due(&self, side: usize, now: Nanos) -> bool {
         self.due(side).is_some_and(|due| due <= now)
     }

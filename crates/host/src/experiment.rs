@@ -1,5 +1,6 @@
-//! One measured transfer in real time: two ends, each the engine or a kernel, paths between them, and what both
-//! say afterwards. The interoperation tests, the emulated comparison and the benchmarks all go through here.
+//! One measured transfer in real time: two ends, each the engine or a kernel, paths between them, and what
+//! both say afterwards. The interoperation tests, the emulated comparison and the benchmarks all go through
+//! here.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -154,8 +155,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Time from connect to the last byte delivered at the receiver, per connection in the order of their start.
-    /// `None` for one that failed.
+    /// Time from connect to the last byte delivered at the receiver, per connection in the order of their
+    /// start. `None` for one that failed.
     pub fn completion_times(&self, download: bool) -> Vec<Option<Nanos>> {
         let receivers = if download { &self.client } else { &self.server };
         let mut starts: Vec<Nanos> = self.client.iter().map(|outcome| outcome.started).collect();

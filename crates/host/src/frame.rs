@@ -1,5 +1,6 @@
-//! Packets on their way through the emulator: a super-packet stays one buffer, and what travels through the links
-//! are its MTU-sized parts, as numbers. Parts that leave a link together are written as one super-packet again.
+//! Packets on their way through the emulator: a super-packet stays one buffer, and what travels through the
+//! links are its MTU-sized parts, as numbers. Parts that leave a link together are written as one
+//! super-packet again.
 //!
 //! A plain copy per MTU costs more than half of a core at 1 Gbit/s; descriptors cost next to nothing.
 

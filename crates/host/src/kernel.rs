@@ -1,6 +1,7 @@
 //! Sockets of the kernel's own Multipath TCP, in a namespace, and what the kernel says about them.
 //!
-//! Source: Linux `include/uapi/linux/mptcp.h`; RFC 8684's state comes from `getsockopt(SOL_MPTCP, MPTCP_INFO)`.
+//! Source: Linux `include/uapi/linux/mptcp.h`; RFC 8684's state comes from
+//! `getsockopt(SOL_MPTCP, MPTCP_INFO)`.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -28,7 +29,8 @@ const SUBFLOW_DATA_LEN: usize = 16;
 pub struct SocketConfig<'a> {
     /// Multipath TCP, or plain TCP.
     pub multipath: bool,
-    /// The congestion control by the kernel's name; `None`: the system's default, which no comparison should rest on.
+    /// The congestion control by the kernel's name; `None`: the system's default, which no comparison should
+    /// rest on.
     pub congestion: Option<&'a str>,
     /// Send buffer in bytes; `None` lets the kernel tune it.
     pub send_buffer: Option<usize>,
@@ -124,7 +126,8 @@ pub fn connect_here(
     Ok(socket)
 }
 
-/// The next connection of a listener's, if one comes in time: `accept` of a Multipath TCP socket heeds no timeout.
+/// The next connection of a listener's, if one comes in time: `accept` of a Multipath TCP socket heeds no
+/// timeout.
 ///
 /// # Errors
 /// If none comes, or the kernel refuses.
@@ -159,15 +162,16 @@ pub struct MptcpInfo {
     pub bytes_received: u64,
 }
 
-/// Asks the kernel; `None` when it says that this is plain TCP (a fallback completed at accept gives a TCP socket).
+/// Asks the kernel; `None` when it says that this is plain TCP (a fallback completed at accept gives a TCP
+/// socket).
 ///
 /// # Errors
 /// Any other refusal.
 pub fn info(socket: &Socket) -> io::Result<Option<MptcpInfo>> {
     let mut bytes = [0u8; 256];
     let mut len = bytes.len() as libc::socklen_t;
-    // SAFETY: the descriptor is open, and the kernel writes at most `len` bytes into `bytes`, which lives across
-    // the call.
+    // SAFETY: the descriptor is open, and the kernel writes at most `len` bytes into `bytes`, which lives
+    // across the call.
     let status = unsafe {
         libc::getsockopt(socket.as_raw_fd(), SOL_MPTCP, MPTCP_INFO, bytes.as_mut_ptr().cast(), &raw mut len)
     };
@@ -202,7 +206,8 @@ pub fn info(socket: &Socket) -> io::Result<Option<MptcpInfo>> {
 /// If the kernel doesn't say.
 pub fn unacknowledged(socket: &Socket) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: the descriptor is open, and the kernel writes one int into `bytes`, which lives across the call.
+    // SAFETY: the descriptor is open, and the kernel writes one int into `bytes`, which lives across the
+    // call.
     let status = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     if status != 0 {
         return Err(io::Error::last_os_error());
@@ -269,8 +274,8 @@ pub fn tcp_infos(socket: &Socket) -> io::Result<Vec<TcpInfo>> {
     bytes[..4].copy_from_slice(&(SUBFLOW_DATA_LEN as u32).to_ne_bytes());
     bytes[12..16].copy_from_slice(&(TCP_INFO_LEN as u32).to_ne_bytes());
     let mut len = bytes.len() as libc::socklen_t;
-    // SAFETY: the descriptor is open, and the kernel writes at most `len` bytes into `bytes`, which lives across
-    // the call.
+    // SAFETY: the descriptor is open, and the kernel writes at most `len` bytes into `bytes`, which lives
+    // across the call.
     let status = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

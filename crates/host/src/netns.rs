@@ -1,8 +1,8 @@
 //! Network namespaces that belong to this process and vanish with it.
 //!
-//! A namespace is held by a file descriptor and has no name in the file system, so that nothing is left behind
-//! by a crash or a SIGKILL: when the last descriptor and the last process in it are gone, the kernel removes it
-//! with every device in it.
+//! A namespace is held by a file descriptor and has no name in the file system, so that nothing is left
+//! behind by a crash or a SIGKILL: when the last descriptor and the last process in it are gone, the kernel
+//! removes it with every device in it.
 
 use std::fs::File;
 use std::io;
@@ -65,8 +65,8 @@ impl Namespace {
         self.fd.as_fd()
     }
 
-    /// Runs `work` on a thread of its own inside the namespace and waits for it. Descriptors that it opens (a TUN,
-    /// a socket) stay in the namespace and can be used from any thread afterwards.
+    /// Runs `work` on a thread of its own inside the namespace and waits for it. Descriptors that it opens (a
+    /// TUN, a socket) stay in the namespace and can be used from any thread afterwards.
     ///
     /// # Errors
     /// If the namespace can't be entered, or what `work` returns.
@@ -89,9 +89,10 @@ impl Namespace {
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         let fd = self.fd.as_raw_fd();
-        // SAFETY: between fork and exec only async-signal-safe calls are allowed: setns is one system call. The
-        // descriptor is open at that time, since the child has a copy of this process's table and the caller
-        // keeps the namespace alive until the command is spawned (else setns fails with EBADF, no more).
+        // SAFETY: between fork and exec only async-signal-safe calls are allowed: setns is one system call.
+        // The descriptor is open at that time, since the child has a copy of this process's table and the
+        // caller keeps the namespace alive until the command is spawned (else setns fails with EBADF, no
+        // more).
         unsafe {
             command.pre_exec(move || {
                 let fd = BorrowedFd::borrow_raw(fd);
@@ -141,7 +142,8 @@ impl Namespace {
     }
 }
 
-/// Ends a child and everything that it started, if it was spawned as the leader of a process group of its own.
+/// Ends a child and everything that it started, if it was spawned as the leader of a process group of its
+/// own.
 pub fn kill_group(child: &std::process::Child) {
     use nix::sys::signal::{Signal, killpg};
     // It may have ended by itself.
@@ -160,7 +162,8 @@ pub fn become_root_of_own_user_namespace() -> io::Result<()> {
     }
     unshare(CloneFlags::CLONE_NEWUSER).map_err(|error| {
         io::Error::other(format!(
-            "an unprivileged user namespace can't be made ({error}); run as root, or allow them (sysctl kernel.unprivileged_userns_clone=1)"
+            "an unprivileged user namespace can't be made ({error}); run as root, or allow them (sysctl \
+             kernel.unprivileged_userns_clone=1)"
         ))
     })?;
     std::fs::write("/proc/self/setgroups", "deny")?;

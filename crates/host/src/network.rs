@@ -1,8 +1,8 @@
 //! Namespaces wired for Multipath TCP: one TUN per path at each kernel end, addresses, a route per source,
 //! endpoints and limits of the kernel's path manager.
 //!
-//! The set-up is done by `ip`, the tool with which a user would do the same by hand; each command that failed is
-//! named in the error.
+//! The set-up is done by `ip`, the tool with which a user would do the same by hand; each command that failed
+//! is named in the error.
 //!
 //! | | IPv4 | IPv6 |
 //! |---|---|---|
@@ -173,8 +173,8 @@ impl KernelEnd {
         Ok(())
     }
 
-    /// Lets engines be in the namespace, behind TUN devices of their own (see [`crate::perf::device`]): the kernel forwards
-    /// for them, each of a client's addresses over a path of its own.
+    /// Lets engines be in the namespace, behind TUN devices of their own (see [`crate::perf::device`]): the
+    /// kernel forwards for them, each of a client's addresses over a path of its own.
     ///
     /// # Errors
     /// If forwarding or a route can't be set; the message names the command.

@@ -1,4 +1,5 @@
-//! Any programs behind emulated paths: one on each side, in network namespaces, with the kernel's Multipath TCP set up.
+//! Any programs behind emulated paths: one on each side, in network namespaces, with the kernel's Multipath
+//! TCP set up.
 
 use std::ffi::OsString;
 use std::io;
@@ -91,9 +92,10 @@ impl Drop for ChildGuard {
     }
 }
 
-/// Whether the kernel's routing tables (IPv4, IPv6) have a route to an engine's TUN device. The kernel doesn't list what
-/// the engine listens on. Once the route exists, packets wait in the device until the engine reads them. The device's
-/// existence isn't enough: it gets an IPv6 multicast route before its address.
+/// Whether the kernel's routing tables (IPv4, IPv6) have a route to an engine's TUN device. The kernel
+/// doesn't list what the engine listens on. Once the route exists, packets wait in the device until the
+/// engine reads them. The device's existence isn't enough: it gets an IPv6 multicast route before its
+/// address.
 fn has_engine_route(v4: &str, v6: &str) -> bool {
     let is_device =
         |word: &str| word.strip_prefix(DEVICE_PREFIX).is_some_and(|number| number.parse::<u8>().is_ok());

@@ -1,9 +1,10 @@
-//! Programs that would outlive the emulator that started them, and the namespaces with them: found and ended, a run's own
-//! at its end, a killed run's at the beginning of the next.
+//! Programs that would outlive the emulator that started them, and the namespaces with them: found and ended,
+//! a run's own at its end, a killed run's at the beginning of the next.
 //!
-//! A program has a mark in its environment, which whatever it starts inherits however it detaches itself: the emulator's
-//! process id, when that started, and the PID namespace in which the id is valid. Besides, the kernel kills the program
-//! itself as soon as the emulator dies (`PR_SET_PDEATHSIG`); what the program had started stays until the next run.
+//! A program has a mark in its environment, which whatever it starts inherits however it detaches itself: the
+//! emulator's process id, when that started, and the PID namespace in which the id is valid. Besides, the
+//! kernel kills the program itself as soon as the emulator dies (`PR_SET_PDEATHSIG`); what the program had
+//! started stays until the next run.
 //!
 //! Source: proc(5): `/proc/PID/stat`, `/proc/PID/environ`.
 
@@ -65,8 +66,8 @@ impl Mark {
     pub fn put(&self, command: &mut Command) {
         command.env(VARIABLE, self.text());
         let parent = Pid::from_raw(self.pid);
-        // SAFETY: between fork and exec only async-signal-safe calls are allowed: prctl and getppid are system calls, and
-        // an error from a number allocates nothing.
+        // SAFETY: between fork and exec only async-signal-safe calls are allowed: prctl and getppid are
+        // system calls, and an error from a number allocates nothing.
         unsafe {
             command.pre_exec(move || {
                 prctl::set_pdeathsig(Signal::SIGKILL)?;
@@ -82,11 +83,12 @@ impl Mark {
     }
 }
 
-/// Ends what emulators left that were killed; how many processes those were. To be called before this process enters a
-/// user namespace of its own: from there it may not look at them.
+/// Ends what emulators left that were killed; how many processes those were. To be called before this process
+/// enters a user namespace of its own: from there it may not look at them.
 pub fn clean() -> usize {
     let Ok(space) = space() else { return 0 };
-    // Whoever lives on among them and starts another emulator is not to lose the shell from which that is done.
+    // Whoever lives on among them and starts another emulator is not to lose the shell from which that is
+    // done.
     let home = std::env::var(VARIABLE).ok().and_then(|text| Mark::parse(&text));
     end(|mark| mark.space == space && Some(mark) != home.as_ref() && !mark.is_alive())
 }
@@ -146,7 +148,8 @@ extern "C" fn note(_: c_int) {
     TERMINATED.store(true, Ordering::Relaxed);
 }
 
-/// A flag that is set when someone asks this process to end (SIGTERM, SIGHUP), so that it can end others first.
+/// A flag that is set when someone asks this process to end (SIGTERM, SIGHUP), so that it can end others
+/// first.
 ///
 /// # Errors
 /// What the kernel refuses.
@@ -175,8 +178,9 @@ extern "C" fn note_interrupt(_: c_int, info: *mut siginfo_t, _: *mut c_void) {
     }
 }
 
-/// From now on SIGINT doesn't end this process; one that somebody sent (`kill -INT`) sets what is returned. Ctrl-C on a
-/// terminal doesn't: it reaches the programs in the foreground as well, and they know what it means to them.
+/// From now on SIGINT doesn't end this process; one that somebody sent (`kill -INT`) sets what is returned.
+/// Ctrl-C on a terminal doesn't: it reaches the programs in the foreground as well, and they know what it
+/// means to them.
 ///
 /// # Errors
 /// If the handler can't be set.

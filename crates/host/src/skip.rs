@@ -3,8 +3,8 @@
 use std::fmt::Display;
 use std::io::Write;
 
-/// Says that a test, or a part of it, is skipped and why: on standard error itself, since the test harness shows what a
-/// test prints only when it fails.
+/// Says that a test, or a part of it, is skipped and why: on standard error itself, since the test harness
+/// shows what a test prints only when it fails.
 ///
 /// # Panics
 /// With `ROPEWALK_NO_SKIP=1` in the environment, where nothing may be skipped.

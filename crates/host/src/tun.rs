@@ -46,8 +46,8 @@ mod tests {
                 }
             };
             assert!(packet.ends_with(b"hello!"));
-            // Swap the addresses and ports: with the checksums' sums unchanged, it is a valid answer, unless the
-            // UDP checksum was left to us; IPv4 allows none.
+            // Swap the addresses and ports: with the checksums' sums unchanged, it is a valid answer, unless
+            // the UDP checksum was left to us; IPv4 allows none.
             let (source, destination) = (packet[12..16].to_vec(), packet[16..20].to_vec());
             packet[12..16].copy_from_slice(&destination);
             packet[16..20].copy_from_slice(&source);

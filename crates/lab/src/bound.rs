@@ -1,18 +1,19 @@
 //! Lower bounds on a run's objective, for any scheduler.
 //!
-//! Time counts from the workload's connect. A path counts from the earliest moment that RFC 8684's handshakes allow
-//! (section 3.2). On the first path the client may send one round trip after its SYN, and may then start a join. On the
-//! join, the client may send data when it has the fourth ACK, two round trips of that path later; the server when it
-//! has the third, half a round trip earlier. A download's data waits for the request. From then on a path carries its links' capacity, by rate, trace and changes, less 40 bytes of
+//! Time counts from the workload's connect. A path counts from the earliest moment that RFC 8684's handshakes
+//! allow (section 3.2). On the first path the client may send one round trip after its SYN, and may then
+//! start a join. On the join, the client may send data when it has the fourth ACK, two round trips of that
+//! path later; the server when it has the third, half a round trip earlier. A download's data waits for the
+//! request. From then on a path carries its links' capacity, by rate, trace and changes, less 40 bytes of
 //! IPv4 and TCP header per packet and no option, and each byte takes the least delay that its links can have.
 //!
 //! - [`Bound::capacity`] stops there.
-//! - [`Bound::window`] adds that a path's window starts at its initial value and at most doubles in each of its
-//!   least round trips, for each connection.
+//! - [`Bound::window`] adds that a path's window starts at its initial value and at most doubles in each of
+//!   its least round trips, for each connection.
 //!
-//! Concurrent flows share the links: the k-th flow to end can't end before k flows' bytes have been carried, so the mean of
-//! their completion times has a bound too. Where no bound is known (the delay of frames at a constant rate, exchanges
-//! over links that change), there is none.
+//! Concurrent flows share the links: the k-th flow to end can't end before k flows' bytes have been carried,
+//! so the mean of their completion times has a bound too. Where no bound is known (the delay of frames at a
+//! constant rate, exchanges over links that change), there is none.
 
 use ropewalk_link::{ChangeAction, LinkSpec, Rate};
 use ropewalk_settings::units::Nanos;
@@ -188,7 +189,8 @@ impl<'a> Model<'a> {
         self.initial.saturating_mul(doubled).saturating_mul(way.mtu - HEADER)
     }
 
-    /// The first time, from the workload's start, at which this much can have arrived; `None` after a century.
+    /// The first time, from the workload's start, at which this much can have arrived; `None` after a
+    /// century.
     fn earliest(&self, bytes: u64, windows: bool) -> Option<Nanos> {
         let (mut low, mut high) = (0, 1_000_000_000u64);
         while self.delivered_by(high, windows) < bytes {
@@ -207,8 +209,8 @@ impl<'a> Model<'a> {
         Some(high)
     }
 
-    /// The least time of an exchange over open paths: the request takes the fastest path, the response all at once. `None`
-    /// over links whose rate varies.
+    /// The least time of an exchange over open paths: the request takes the fastest path, the response all at
+    /// once. `None` over links whose rate varies.
     fn exchange(&self, response: u64) -> Option<Nanos> {
         let least = |up: bool| {
             let delays = self.ways.iter().map(|way| {
@@ -245,8 +247,8 @@ fn crossing(link: &LinkSpec) -> Nanos {
     link.min_delay() + sending
 }
 
-/// Most payload that a link carries between two moments of the run, in full packets of `mtu`. A packet during which the rate
-/// changes may count at the faster rate: one more for each.
+/// Most payload that a link carries between two moments of the run, in full packets of `mtu`. A packet during
+/// which the rate changes may count at the faster rate: one more for each.
 fn payload(link: &LinkSpec, mtu: u64, from: Nanos, to: Nanos) -> u64 {
     let bytes = link.capacity_integral(from, to);
     if bytes == u64::MAX {
@@ -294,7 +296,8 @@ mod tests {
         let upload = bound(scenario.clone(), Mode::SinglePath(0));
         let expected = 0.020 + 2.0 * 40.0 * 8.0 / 12e6 + 0.100 + 0.010;
         assert!((upload.capacity - expected).abs() < 2e-6, "{upload:?}");
-        // 10 at once, 20 a round trip later, 40, and the last 30 after three round trips: those wait for their ACKs.
+        // 10 at once, 20 a round trip later, 40, and the last 30 after three round trips: those wait for
+        // their ACKs.
         assert!(
             upload.window > 0.020 + 3.0 * 0.020 + 0.010 && upload.window >= upload.capacity,
             "{upload:?}"

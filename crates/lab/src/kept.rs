@@ -1,4 +1,5 @@
-//! Finished runs that are kept, so that an interrupted command can continue. Where they are kept is the caller's.
+//! Finished runs that are kept, so that an interrupted command can continue. Where they are kept is the
+//! caller's.
 
 /// Where finished runs are kept.
 pub trait Kept<T> {

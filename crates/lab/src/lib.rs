@@ -1,5 +1,6 @@
-//! The laboratory: scenarios, experiments over many seeded runs, statistics, and tables. It opens no files and starts no threads: what
-//! it needs of both the caller hands in ([`ropewalk_settings::input::ReadFile`], [`parallel::Workers`]).
+//! The laboratory: scenarios, experiments over many seeded runs, statistics, and tables. It opens no files
+//! and starts no threads: what it needs of both the caller hands in ([`ropewalk_settings::input::ReadFile`],
+//! [`parallel::Workers`]).
 #![forbid(unsafe_code)]
 
 pub mod advise;

@@ -1,5 +1,5 @@
-//! The objective by which runs are ranked, for each kind of workload. `compare`, sweeps, reports and `advise` use it, and
-//! [`crate::bound`] is its lower bound.
+//! The objective by which runs are ranked, for each kind of workload. `compare`, sweeps, reports and `advise`
+//! use it, and [`crate::bound`] is its lower bound.
 
 use ropewalk_sim::{Outcome, RunResult, Workload};
 
@@ -7,14 +7,16 @@ use ropewalk_sim::{Outcome, RunResult, Workload};
 pub const OBJECTIVE: (&str, &str, &str) = (
     "objective_s",
     "s",
-    "what complete runs are ranked by: `fct_s` of flows and pages; the mean time of frames and exchanges; seconds per \
+    "what complete runs are ranked by: `fct_s` of flows and pages; the mean time of frames and exchanges; \
+     seconds per \
      10^6 bytes of bulk",
 );
 
 /// The objective of a workload. All are in seconds, and less is better.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Objective {
-    /// Flow completion time, from connect to the last byte: the mean over concurrent flows, or a whole page's.
+    /// Flow completion time, from connect to the last byte: the mean over concurrent flows, or a whole
+    /// page's.
     Completion,
     /// Delay of frames, from when the application has one to its last byte: the mean over the frames.
     FrameDelay,

@@ -61,8 +61,8 @@ impl OpeningPath {
         }
     }
 
-    /// The scenario with the path at the front on which connections open. `seed` is that of earlier connections, from which this is
-    /// found out; `tcp` and `multipath` are their schedulers.
+    /// The scenario with the path at the front on which connections open. `seed` is that of earlier
+    /// connections, from which this is found out; `tcp` and `multipath` are their schedulers.
     ///
     /// # Errors
     /// No path has the name.
@@ -124,7 +124,8 @@ pub fn open_on(scenario: &Scenario, path: usize) -> Scenario {
     copy
 }
 
-/// The path on which plain TCP (`tcp`) alone is fastest, by one run with this seed on each. A tie goes to the first.
+/// The path on which plain TCP (`tcp`) alone is fastest, by one run with this seed on each. A tie goes to the
+/// first.
 pub fn fastest_alone(
     scenario: &Scenario,
     tcp: &Spec<dyn Scheduler>,

@@ -20,8 +20,8 @@ impl Workers {
     pub const ONE: Workers = Workers { count: 1, start: |_, worker| worker() };
 }
 
-/// Does jobs 0 to `total - 1`, each on the first worker that is free, and returns their results in order. Once `stop` is set, or a
-/// job returns `None`, no other begins; jobs that weren't done have `None`.
+/// Does jobs 0 to `total - 1`, each on the first worker that is free, and returns their results in order.
+/// Once `stop` is set, or a job returns `None`, no other begins; jobs that weren't done have `None`.
 pub fn run_jobs<R: Send>(
     workers: Workers,
     total: usize,

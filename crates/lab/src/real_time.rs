@@ -49,7 +49,8 @@ impl Tally {
     /// One line.
     pub fn describe(&self) -> String {
         let mut text = format!(
-            "{} runs in real time; packets left their links at most {:.0} us late (p99 of the worst run); {} void runs repeated",
+            "{} runs in real time; packets left their links at most {:.0} us late (p99 of the worst run); \
+             {} void runs repeated",
             self.runs,
             self.lateness as f64 / 1e3,
             self.repeated

@@ -13,8 +13,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with these headings, of which the first `left` columns are aligned to the left. A heading may have
-    /// several lines.
+    /// A table with these headings, of which the first `left` columns are aligned to the left. A heading may
+    /// have several lines.
     pub fn new(left: usize, head: &[&str]) -> Self {
         Table {
             head: head.iter().map(|text| (*text).to_string()).collect(),

@@ -1,6 +1,6 @@
-//! Tidy tables: one row per run (or segment, or decision), one typed column per quantity, with names that need no quoting and
-//! end in the unit: `fct_s`, `goodput_bps`, `path_lte_rtt_s`. Parquet files and the Python package's Arrow tables are made from
-//! these.
+//! Tidy tables: one row per run (or segment, or decision), one typed column per quantity, with names that
+//! need no quoting and end in the unit: `fct_s`, `goodput_bps`, `path_lte_rtt_s`. Parquet files and the
+//! Python package's Arrow tables are made from these.
 
 use ropewalk_sim::{RunResult, Transmission};
 
@@ -176,7 +176,8 @@ fn seconds(nanos: u64) -> Option<f64> {
     Some(nanos as f64 / 1e9)
 }
 
-/// Every data segment of a run that recorded them: when it was sent, arrived and was acknowledged. `paths`: names.
+/// Every data segment of a run that recorded them: when it was sent, arrived and was acknowledged. `paths`:
+/// names.
 pub fn segments(result: &RunResult, paths: &[String]) -> Table {
     let mut table = Table::new(vec![
         Head::whole("connection", "", "connection of the workload, from 0"),

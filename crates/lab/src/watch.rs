@@ -1,4 +1,5 @@
-//! Runs that are watched: what a scheduler's panic interrupted is named, with its moment, and long runs report how far they are.
+//! Runs that are watched: what a scheduler's panic interrupted is named, with its moment, and long runs
+//! report how far they are.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -24,8 +25,8 @@ pub fn unless(stop: &AtomicBool) -> ControlFlow<()> {
     if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
-/// The same; `progress` is called from time to time with the number of bytes delivered, and says whether to go on. A run that
-/// doesn't ends where it is.
+/// The same; `progress` is called from time to time with the number of bytes delivered, and says whether to
+/// go on. A run that doesn't ends where it is.
 ///
 /// # Panics
 /// As the run does: what panics is a scheduler or a congestion control of one's own.

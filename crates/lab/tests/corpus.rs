@@ -1,4 +1,5 @@
-//! Replays the corpora of fuzz targets with the targets' own checks (see docs/fuzzing.md), and damages those of measurements.
+//! Replays the corpora of fuzz targets with the targets' own checks (see docs/fuzzing.md), and damages those
+//! of measurements.
 
 use std::sync::OnceLock;
 

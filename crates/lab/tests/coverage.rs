@@ -1,5 +1,6 @@
 //! Do the stated ranges hold the truth ([`ropewalk_lab::advise::coverage`])? 400 links with
-//! `cargo test --release -p ropewalk-lab --test all coverage -- --ignored --nocapture`, or by `ropewalk advise --self-test`.
+//! `cargo test --release -p ropewalk-lab --test all coverage -- --ignored --nocapture`, or by
+//! `ropewalk advise --self-test`.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -55,8 +56,9 @@ fn pairs() -> Range<u64> {
     from..to
 }
 
-/// 200 pairs take a CPU an hour. In parts: `PAIRS=0..50` of them, with a line of JSON for each appended to the file `LINES`. Pairs that
-/// are in that file are taken from there, so that `cat` joins what several machines have made.
+/// 200 pairs take a CPU an hour. In parts: `PAIRS=0..50` of them, with a line of JSON for each appended to
+/// the file `LINES`. Pairs that are in that file are taken from there, so that `cat` joins what several
+/// machines have made.
 #[test]
 #[ignore = "200 pairs take a CPU an hour"]
 fn advice_on_measured_pairs_is_near_the_best_in_hindsight() {

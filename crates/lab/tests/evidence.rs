@@ -1,5 +1,5 @@
-//! Captures and logs of whole simulated runs, judged by programs that aren't ours: tshark reads the capture; the log
-//! is held to what qvis asks of one.
+//! Captures and logs of whole simulated runs, judged by programs that aren't ours: tshark reads the capture;
+//! the log is held to what qvis asks of one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -289,8 +289,8 @@ fn the_same_run_gives_the_same_bytes_and_watching_changes_nothing() {
     assert_eq!(first.result.paths, plain.paths);
 }
 
-/// What qvis does with a log: the version must be one it knows, events must be in order, all of them or none with a
-/// group, and acknowledgements name packets that were sent.
+/// What qvis does with a log: the version must be one it knows, events must be in order, all of them or none
+/// with a group, and acknowledgements name packets that were sent.
 #[test]
 fn a_log_is_what_qvis_reads() {
     for (name, spec, subflows) in runs() {
@@ -310,7 +310,8 @@ fn a_log_is_what_qvis_reads() {
             last = time;
             let kind = event["name"].as_str().expect("a name");
             let group = event["group_id"].as_str().expect("a group");
-            // What sends is in its subflow's group, the first flight included; only waits are the connection's.
+            // What sends is in its subflow's group, the first flight included; only waits are the
+            // connection's.
             let waits = event["data"]["decision"] == "wait";
             assert!(
                 kind != "mptcp:decision" || waits || !group.starts_with("connection "),

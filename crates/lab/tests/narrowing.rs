@@ -1,5 +1,6 @@
 //! Measuring never makes advice worse ([`ropewalk_lab::advise::narrowing`]). A few links here; 200 with
-//! `cargo test --release -p ropewalk-lab --test all narrowing -- --ignored`, or by `ropewalk advise --self-test`.
+//! `cargo test --release -p ropewalk-lab --test all narrowing -- --ignored`, or by
+//! `ropewalk advise --self-test`.
 
 use std::sync::atomic::AtomicBool;
 

@@ -1,4 +1,5 @@
-//! The laboratory opens no files, starts no threads and asks no system: what it needs of them its caller hands in.
+//! The laboratory opens no files, starts no threads and asks no system: what it needs of them its caller
+//! hands in.
 
 use std::path::Path;
 

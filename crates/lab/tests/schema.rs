@@ -1,5 +1,5 @@
-//! The JSON Schema of scenario files says what the reader says: every scenario in the repository passes it, and of a list
-//! of bad files it refuses all that a schema can know of.
+//! The JSON Schema of scenario files says what the reader says: every scenario in the repository passes it,
+//! and of a list of bad files it refuses all that a schema can know of.
 
 use std::path::Path;
 
@@ -119,7 +119,8 @@ fn whatever_the_reader_takes_passes() {
         "changes = [{ at = '1 min', rate = '2Mbps' }]",
         "up = { rate = '1_000 kbit/s', delay = '10 ms ± 1 ms' }",
         "changes = [{ at = '15 s', every = '15 s', link = 'down', for = '100 ms' }]",
-        "changes = [{ at = '1 s', every = '4 s', rate = '2 Mbit/s' }, { at = '3 s', every = '4 s', rate = '9 Mbit/s' }]",
+        "changes = [{ at = '1 s', every = '4 s', rate = '2 Mbit/s' }, { at = '3 s', every = '4 s', rate = \
+         '9 Mbit/s' }]",
         "metered = true",
         "price = '2 EUR/GB'",
         "price = '$0.50 per GB'",
@@ -137,7 +138,8 @@ fn whatever_the_reader_takes_passes() {
         "preset = 'starlink'",
         "preset = 'dsl'\nrtt = '20 ms'\nup = { rate = '2 Mbit/s' }",
         "rate = '10 Mbit/s'\nrtt = '20 ms +-2 ms'\njitter-shape = 'normal'",
-        "rate = '10 Mbit/s'\nrtt = '20 ms'\n[[background]]\nkind = 'udp-on-off'\npath = 'a'\nrate = '1 Mbit/s'\n\
+        "rate = '10 Mbit/s'\nrtt = '20 ms'\n[[background]]\nkind = 'udp-on-off'\npath = 'a'\nrate = '1 \
+         Mbit/s'\n\
          on = '100 ms'\non-shape = 'exponential'\noff = '1 s'\noff-shape = 'pareto'",
     ] {
         assert_eq!(accepted(&format!("[[path]]\nname = 'a'\n{more}\n")), (true, true), "{more}");

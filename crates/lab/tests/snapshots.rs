@@ -1,10 +1,10 @@
-//! Every built-in scenario as a whole: what its runs give, to the last byte and packet, in `tests/snapshots`, one
-//! file per scenario.
+//! Every built-in scenario as a whole: what its runs give, to the last byte and packet, in `tests/snapshots`,
+//! one file per scenario.
 //!
 //! What a change of the engine or of a scenario does to results shows here first. If it is meant:
-//! `INSTA_UPDATE=always cargo test -p ropewalk-lab --test all snapshots`, and read the difference before it is committed.
-//! The digest is of every packet's headers, sent and arrived, with their moments; the bytes are the same in debug
-//! and release builds.
+//! `INSTA_UPDATE=always cargo test -p ropewalk-lab --test all snapshots`, and read the difference before it
+//! is committed. The digest is of every packet's headers, sent and arrived, with their moments; the bytes are
+//! the same in debug and release builds.
 
 #[path = "../../sim/tests/common/watch.rs"]
 mod watch;

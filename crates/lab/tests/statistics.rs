@@ -51,8 +51,8 @@ fn bootstrap_intervals_are_scipys_within_the_error_of_resampling() {
         ] {
             let found = found.unwrap();
             let expected = numbers(&sample[kind]);
-            // Of 2,000 resamples, an end at 2.5 % has a standard error of about 0.06 of the interval's length for a
-            // smooth statistic; medians jump from one value of a small sample to the next.
+            // Of 2,000 resamples, an end at 2.5 % has a standard error of about 0.06 of the interval's length
+            // for a smooth statistic; medians jump from one value of a small sample to the next.
             let length = expected[1] - expected[0];
             let allowed = length * if kind == "mean_interval" { 0.06 } else { 0.15 };
             for (end, expected) in [(found.0, expected[0]), (found.1, expected[1])] {

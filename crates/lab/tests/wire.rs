@@ -1,4 +1,5 @@
-//! The simulator's segments are the wire's own: every one of a run goes through bytes and back, and nothing changes.
+//! The simulator's segments are the wire's own: every one of a run goes through bytes and back, and nothing
+//! changes.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};

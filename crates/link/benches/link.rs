@@ -1,5 +1,5 @@
-//! Nanoseconds per packet: queue, send and deliver, kept 20 packets deep, as a simulator drives a link. Packets
-//! are of the size of a segment.
+//! Nanoseconds per packet: queue, send and deliver, kept 20 packets deep, as a simulator drives a link.
+//! Packets are of the size of a segment.
 
 use divan::{Bencher, black_box, counter::ItemsCount};
 use std::sync::Arc;

@@ -66,8 +66,8 @@ impl Stretch<'_> {
 
 impl LinkSpec {
     /// Bytes, each packet's `overhead` included, that a queue never empty could send after `from` and up to
-    /// `to`, rounded down; `u64::MAX` without limit. A packet that a change of rate or a loss of the link cuts
-    /// across moves the true figure by less than that packet.
+    /// `to`, rounded down; `u64::MAX` without limit. A packet that a change of rate or a loss of the link
+    /// cuts across moves the true figure by less than that packet.
     pub fn capacity_integral(&self, from: Nanos, to: Nanos) -> u64 {
         let mut units: Units = 0;
         self.stretches(from, to, |stretch| {
@@ -97,8 +97,8 @@ impl LinkSpec {
         end.map(|end| end.saturating_sub(start))
     }
 
-    /// The least one-way delay a packet can have, transmission not counted: over all changes of delay, and with
-    /// the luckiest jitter; 0 when the jitter has no lower end.
+    /// The least one-way delay a packet can have, transmission not counted: over all changes of delay, and
+    /// with the luckiest jitter; 0 when the jitter has no lower end.
     pub fn min_delay(&self) -> Nanos {
         let changed = self.changes.iter().filter_map(|change| match change.action {
             ChangeAction::Delay(delay) => Some(delay),

@@ -1,10 +1,11 @@
 //! Traces of cellular links, made rather than recorded, so that a scenario needs no data files. The model:
 //!
-//! - The logarithm of the rate is a first-order autoregressive process, stepped every millisecond and stationary
-//!   from the start: `x' = a x + sqrt(1 - a^2) z`, z standard normal, `a = exp(-1 ms / coherence)`; the rate is
-//!   proportional to `exp(sigma x)`. Lognormal marginals and an exponential autocorrelation are the usual model of
-//!   slow fading (Gudmundson, "Correlation Model for Shadow Fading in Mobile Radio Systems", Electronics Letters
-//!   27, 1991); what a cell's other users take is folded into it.
+//! - The logarithm of the rate is a first-order autoregressive process, stepped every millisecond and
+//!   stationary from the start: `x' = a x + sqrt(1 - a^2) z`, z standard normal,
+//!   `a = exp(-1 ms / coherence)`; the rate is proportional to `exp(sigma x)`. Lognormal marginals and an
+//!   exponential autocorrelation are the usual model of slow fading (Gudmundson, "Correlation Model for
+//!   Shadow Fading in Mobile Radio Systems", Electronics Letters 27, 1991); what a cell's other users take is
+//!   folded into it.
 //! - Outages (handovers, dead spots) come as an alternating renewal process: exponential times between them,
 //!   exponential lengths; the rate is 0 meanwhile.
 //! - The whole is scaled so that the trace's mean, outages included, is exactly the mean asked for (to one
@@ -21,7 +22,8 @@ use crate::trace::OPPORTUNITY_BYTES;
 pub struct Cellular {
     /// Mean rate over the trace, outages included, bits per second.
     pub mean_bps: u64,
-    /// Standard deviation of the rate's natural logarithm: 0 is a constant rate, 0.7 a factor of two either way.
+    /// Standard deviation of the rate's natural logarithm: 0 is a constant rate, 0.7 a factor of two either
+    /// way.
     pub sigma: f64,
     /// The time over which the rate's logarithm loses all but 1/e of its correlation.
     pub coherence: Nanos,
@@ -68,8 +70,8 @@ const MAX_OPPORTUNITIES: u128 = 20_000_000;
 impl RateTrace {
     /// A trace of `seconds` (at least 1) by the model, the same for the same arguments.
     ///
-    /// Parameters that are no numbers, or negative, count as 0; the trace has one opportunity at least, at its
-    /// end, and 20 million at most.
+    /// Parameters that are no numbers, or negative, count as 0; the trace has one opportunity at least, at
+    /// its end, and 20 million at most.
     pub fn cellular(model: &Cellular, seed: u64, seconds: u32) -> Self {
         let milliseconds = seconds.clamp(1, MAX_SECONDS) * 1000;
         let shape = rate_shape(model, seed, milliseconds);

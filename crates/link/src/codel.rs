@@ -1,6 +1,6 @@
-//! CoDel (RFC 8289, section 5's pseudo-code): a queue whose packets have waited longer than `target` for a whole
-//! `interval` loses one, then another after `interval / sqrt(count)`, until one waits less. With ECN, capable
-//! packets are marked instead, as Linux does; a packet marked is delivered, so it ends the round.
+//! CoDel (RFC 8289, section 5's pseudo-code): a queue whose packets have waited longer than `target` for a
+//! whole `interval` loses one, then another after `interval / sqrt(count)`, until one waits less. With ECN,
+//! capable packets are marked instead, as Linux does; a packet marked is delivered, so it ends the round.
 
 use crate::queue::{WaitQueue, Waiting};
 use crate::stats::LinkStats;
@@ -97,7 +97,8 @@ impl CoDel {
         (Some(first), now >= self.first_above_time)
     }
 
-    /// Signals congestion with the packet just taken: true if it was marked and is still there, false if dropped.
+    /// Signals congestion with the packet just taken: true if it was marked and is still there, false if
+    /// dropped.
     fn mark_or_drop<T: Packet>(&self, queue: &mut WaitQueue<T>, stats: &mut LinkStats) -> bool {
         if self.ecn
             && let Some(packet) = queue.started()
@@ -128,8 +129,8 @@ mod tests {
         CoDel::new(5 * MS, 100 * MS, ecn)
     }
 
-    /// A queue that never empties, served every millisecond, each packet having waited `sojourn`: the times (ms)
-    /// at which packets are dropped, or marked.
+    /// A queue that never empties, served every millisecond, each packet having waited `sojourn`: the times
+    /// (ms) at which packets are dropped, or marked.
     fn drops(codel: &mut CoDel, from: u64, to: u64, sojourn: Nanos, ect: bool) -> Vec<u64> {
         let mut stats = LinkStats::default();
         let mut times = Vec::new();

@@ -1,4 +1,5 @@
-//! Packets that have left the queue and haven't arrived. netem has them in its queue, so that its `limit` counts them.
+//! Packets that have left the queue and haven't arrived. netem has them in its queue, so that its `limit`
+//! counts them.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

@@ -1,5 +1,5 @@
-//! Loss, delay, jitter and duplication. They are drawn in the order in which packets leave the queue, each from a stream of
-//! its own, so that both implementations of a link draw the same values.
+//! Loss, delay, jitter and duplication. They are drawn in the order in which packets leave the queue, each
+//! from a stream of its own, so that both implementations of a link draw the same values.
 
 use crate::Nanos;
 use crate::jitter::JitterProcess;

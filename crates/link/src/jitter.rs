@@ -1,12 +1,14 @@
-//! Variation of the delay, with netem's meaning: each packet's delay is drawn on its own, about the link's delay.
+//! Variation of the delay, with netem's meaning: each packet's delay is drawn on its own, about the link's
+//! delay.
 //!
 //! - Uniform: in delay +- spread, every nanosecond alike.
-//! - Normal: standard deviation `spread`, by inverting the distribution function (Wichura, "Algorithm AS 241: The
-//!   Percentage Points of the Normal Distribution", Applied Statistics 37, 1988, routine PPND16): one draw per
-//!   packet whatever its value, and the same bits on every machine.
-//! - Pareto, shape 3: `X = U^(-1/3)`, capped at `CAP`, then shifted and scaled to mean 0 and standard deviation
-//!   `spread`. Netem's table caps at 4 spreads too, but scales by 4/3 before it does (mean -0.03, standard deviation
-//!   0.82 spreads); here the numbers are those the parameter promises, and the cap is where 4 spreads are reached.
+//! - Normal: standard deviation `spread`, by inverting the distribution function (Wichura, "Algorithm AS 241:
+//!   The Percentage Points of the Normal Distribution", Applied Statistics 37, 1988, routine PPND16): one
+//!   draw per packet whatever its value, and the same bits on every machine.
+//! - Pareto, shape 3: `X = U^(-1/3)`, capped at `CAP`, then shifted and scaled to mean 0 and standard
+//!   deviation `spread`. Netem's table caps at 4 spreads too, but scales by 4/3 before it does (mean -0.03,
+//!   standard deviation 0.82 spreads); here the numbers are those the parameter promises, and the cap is
+//!   where 4 spreads are reached.
 
 use crate::Nanos;
 use crate::random::Stream;

@@ -1,7 +1,8 @@
 //! The models of a path's one direction: rate or trace, delay, jitter, loss, queue, changes over time.
 //! Shared by the simulator and the emulator.
 //!
-//! A [`LinkSpec`] says what a link is, a [`Link`] is the machine: packets go in, and come out when they arrive.
+//! A [`LinkSpec`] says what a link is, a [`Link`] is the machine: packets go in, and come out when they
+//! arrive.
 //!
 //! ```
 //! use ropewalk_link::{Link, LinkSpec, Packet};

@@ -1,12 +1,13 @@
-//! A link: the machine that a [`LinkSpec`] describes. Packets go in at one end and come out at the other, later,
-//! perhaps twice or never. It has no clock: time is handed in, and never goes backwards.
+//! A link: the machine that a [`LinkSpec`] describes. Packets go in at one end and come out at the other,
+//! later, perhaps twice or never. It has no clock: time is handed in, and never goes backwards.
 //!
 //! Within one nanosecond, things happen in this order: a packet's last bit leaves; a scheduled change takes
-//! effect; the next packet starts to be sent; new packets are queued. A packet's rate, delay, jitter and loss are
-//! those in force when it starts to be sent.
+//! effect; the next packet starts to be sent; new packets are queued. A packet's rate, delay, jitter and loss
+//! are those in force when it starts to be sent.
 //!
 //! Two implementations give the same packets at the same times: `ahead` computes everything when a packet is
-//! queued, and serves links of constant rate with a drop-tail queue and no changes; `stepwise` serves the rest.
+//! queued, and serves links of constant rate with a drop-tail queue and no changes; `stepwise` serves the
+//! rest.
 
 use crate::precomputed::Precomputed;
 use crate::stats::LinkStats;
@@ -42,7 +43,8 @@ enum Machine<T> {
 }
 
 impl<T: Packet> Link<T> {
-    /// A link by `spec`. Its draws depend on `seed` and `stream` alone: give each link of a run its own stream.
+    /// A link by `spec`. Its draws depend on `seed` and `stream` alone: give each link of a run its own
+    /// stream.
     ///
     /// Any value is accepted: changes are put in order of time, probabilities beyond 0 to 1 are cut, a trace
     /// without opportunities or a rate of 0 never sends.
@@ -74,7 +76,8 @@ impl<T: Packet> Link<T> {
     }
 
     /// When [`poll`](Self::poll) is to be called next; `None`: not before another packet is handed in. It may
-    /// be for an internal step, with nothing to deliver. Calling earlier, or later, changes no packet's arrival.
+    /// be for an internal step, with nothing to deliver. Calling earlier, or later, changes no packet's
+    /// arrival.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Nanos> {
         match &self.machine {

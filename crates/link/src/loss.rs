@@ -1,7 +1,7 @@
 //! Random loss: independent (Bernoulli), or in bursts (Gilbert, BSTJ 1960; Elliott, BSTJ 1963; in the form of
-//! netem's `loss gemodel`). A packet is lost by the probability of the state the chain is in, then the chain steps.
-//! Unlike netem, which starts in the good state, the chain starts in its stationary distribution: a short transfer
-//! then sees the same expected loss as a long one.
+//! netem's `loss gemodel`). A packet is lost by the probability of the state the chain is in, then the chain
+//! steps. Unlike netem, which starts in the good state, the chain starts in its stationary distribution: a
+//! short transfer then sees the same expected loss as a long one.
 
 use crate::random::{Chance, Stream};
 use crate::spec::Loss;
@@ -122,7 +122,8 @@ mod tests {
         let share = f64::from(lost) / f64::from(n);
         // 0.01 / 0.26 of the packets meet the bad state: 3.846 % + 0.096 %.
         assert!((share / loss.mean() - 1.0).abs() < 0.03, "{share} {}", loss.mean());
-        // Losses of the bad state come in bursts of mean 1 / to_good = 4; lone losses of the good state shorten it.
+        // Losses of the bad state come in bursts of mean 1 / to_good = 4; lone losses of the good state
+        // shorten it.
         let length = f64::from(lost) / f64::from(bursts);
         assert!((3.5..4.1).contains(&length), "{length}");
     }

@@ -1,5 +1,6 @@
-//! A drop-tail link of constant rate that never changes. A packet's departure and arrival are computed when it is queued, so
-//! the only pending event is the next arrival. The queue holds only the times at which its packets start to be sent.
+//! A drop-tail link of constant rate that never changes. A packet's departure and arrival are computed when
+//! it is queued, so the only pending event is the next arrival. The queue holds only the times at which its
+//! packets start to be sent.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! The queue before a link: its limits, its ECN threshold, and its packets. The packet being sent is not in the queue, and a
-//! packet that finds the link free is sent whatever the limit is.
+//! The queue before a link: its limits, its ECN threshold, and its packets. The packet being sent is not in
+//! the queue, and a packet that finds the link free is sent whatever the limit is.
 
 use std::collections::VecDeque;
 
@@ -50,8 +50,9 @@ impl Admission {
     }
 }
 
-/// The packets that wait, in order. The packet being sent, if any, is before them until its last bit leaves, but isn't counted.
-/// Packets are large: their keys are stored separately, so that a packet is moved in and out once.
+/// The packets that wait, in order. The packet being sent, if any, is before them until its last bit leaves,
+/// but isn't counted. Packets are large: their keys are stored separately, so that a packet is moved in and
+/// out once.
 #[derive(Debug)]
 pub(crate) struct WaitQueue<T> {
     waiting: VecDeque<Waiting>,

@@ -1,6 +1,6 @@
-//! Random draws of a link: one PCG stream (O'Neill, "PCG: A Family of Simple Fast Space-Efficient Statistically
-//! Good Algorithms for Random Number Generation", HMC-CS-2014-0905; XSL-RR 128/64) for each thing that is drawn,
-//! so that a link with jitter loses the same packets as the same link without.
+//! Random draws of a link: one PCG stream (O'Neill, "PCG: A Family of Simple Fast Space-Efficient
+//! Statistically Good Algorithms for Random Number Generation", HMC-CS-2014-0905; XSL-RR 128/64) for each
+//! thing that is drawn, so that a link with jitter loses the same packets as the same link without.
 
 use rand_core::Rng;
 use rand_pcg::Pcg64;
@@ -20,7 +20,8 @@ pub(crate) struct Stream(Pcg64);
 
 impl Stream {
     pub(crate) fn new(seed: u64, stream: u64, purpose: Purpose) -> Self {
-        // PCG streams of equal state and neighbouring increments are correlated: the state is a hash of all three.
+        // PCG streams of equal state and neighbouring increments are correlated: the state is a hash of all
+        // three.
         let increment = (u128::from(stream) << 8) | purpose as u128;
         let mut hash = seed;
         let mut next = |word: u64| {

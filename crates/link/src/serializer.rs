@@ -1,8 +1,8 @@
 //! The constant-rate transmitter: when the last bit of each packet leaves.
 //!
-//! A packet of n bytes takes `8e9 n / rate` ns. The part below a nanosecond is carried from packet to packet as a
-//! numerator over the rate, so that a busy link keeps its rate for ever; times handed out are rounded up. Rounding
-//! up makes "the next packet found the link busy" (`now < free_at`) agree with the exact time.
+//! A packet of n bytes takes `8e9 n / rate` ns. The part below a nanosecond is carried from packet to packet
+//! as a numerator over the rate, so that a busy link keeps its rate for ever; times handed out are rounded
+//! up. Rounding up makes "the next packet found the link busy" (`now < free_at`) agree with the exact time.
 
 use crate::Nanos;
 

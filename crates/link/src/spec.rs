@@ -18,13 +18,14 @@ pub struct LinkSpec {
     pub loss: Loss,
     /// The queue before the link.
     pub queue: Queue,
-    /// Probability that a packet is delivered twice, 0 to 1. The copy takes no capacity; its jitter is its own.
+    /// Probability that a packet is delivered twice, 0 to 1. The copy takes no capacity; its jitter is its
+    /// own.
     pub duplicate: f64,
     /// Bytes added to each packet's IP length when its time on the link is counted (14 + 4 + 8 + 12 for
     /// Ethernet with preamble and gap); 0: rates count IP bytes.
     pub overhead: u32,
-    /// Whether a queue's limit in packets counts all that hasn't arrived yet, the packet being sent and those in transit
-    /// too: netem's `limit` where one qdisc has both the rate and the delay.
+    /// Whether a queue's limit in packets counts all that hasn't arrived yet, the packet being sent and those
+    /// in transit too: netem's `limit` where one qdisc has both the rate and the delay.
     pub limit_counts_transit: bool,
     /// What changes, and when; taken in order of time, those of one moment as listed.
     pub changes: Vec<Change>,
@@ -70,8 +71,8 @@ pub enum JitterShape {
     Uniform,
     /// Normal; unbounded, where netem's table ends at 4 spreads.
     Normal,
-    /// Pareto, shape 3, cut at 4 spreads as netem's table is, with mean 0 and standard deviation `spread` after
-    /// the cut (netem scales before it, and so gets 0.82 of the spread it is asked for).
+    /// Pareto, shape 3, cut at 4 spreads as netem's table is, with mean 0 and standard deviation `spread`
+    /// after the cut (netem scales before it, and so gets 0.82 of the spread it is asked for).
     Pareto,
 }
 
@@ -82,8 +83,8 @@ pub enum Loss {
     None,
     /// Each packet with this probability.
     Bernoulli(f64),
-    /// Gilbert-Elliott: a two-state chain stepped per packet, after its loss is drawn. It starts in either state
-    /// with its share in the long run.
+    /// Gilbert-Elliott: a two-state chain stepped per packet, after its loss is drawn. It starts in either
+    /// state with its share in the long run.
     GilbertElliott {
         /// P(good -> bad).
         to_bad: f64,
@@ -96,8 +97,8 @@ pub enum Loss {
     },
 }
 
-/// The queue before a link. Limits and thresholds don't count the packet being sent, and a packet that finds the
-/// link free never waits. ECN: ECN-capable packets are marked where the entry says.
+/// The queue before a link. Limits and thresholds don't count the packet being sent, and a packet that finds
+/// the link free never waits. ECN: ECN-capable packets are marked where the entry says.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Queue {
     /// Drop-tail, limit in packets.
@@ -151,7 +152,8 @@ impl Change {
     }
 }
 
-/// Changes in order of time, and those that repeat again and again; of one moment, in the order in which they were listed.
+/// Changes in order of time, and those that repeat again and again; of one moment, in the order in which they
+/// were listed.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     /// What is to come, the next one last.
@@ -184,15 +186,16 @@ impl Schedule {
 /// What changes.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ChangeAction {
-    /// A new rate, for packets that start to be sent from then on. The packet being sent ends at the old rate.
+    /// A new rate, for packets that start to be sent from then on. The packet being sent ends at the old
+    /// rate.
     Rate(Rate),
-    /// A new delay, for packets that leave the queue from then on. A shorter one lets them overtake those before,
-    /// unless the jitter keeps the order.
+    /// A new delay, for packets that leave the queue from then on. A shorter one lets them overtake those
+    /// before, unless the jitter keeps the order.
     Delay(Nanos),
     /// A new loss model.
     Loss(Loss),
-    /// The link loses its queue, the packet being sent, and all that is handed in until it is up. Whatever is in flight
-    /// arrives.
+    /// The link loses its queue, the packet being sent, and all that is handed in until it is up. Whatever is
+    /// in flight arrives.
     Down,
     /// The link works again.
     Up,

@@ -5,8 +5,9 @@ use crate::Nanos;
 /// Counters of one direction of a path, since its start. Every packet handed in, and every copy made, is in
 /// exactly one of: delivered, one of the drops, queued, in flight.
 ///
-/// A link that computes a packet's fate when it is queued counts its loss, copy, wait and busy time then; one that
-/// works in steps counts them when they happen. Once the link has delivered all it was given, both agree.
+/// A link that computes a packet's fate when it is queued counts its loss, copy, wait and busy time then; one
+/// that works in steps counts them when they happen. Once the link has delivered all it was given, both
+/// agree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkStats {
     /// Packets handed in.

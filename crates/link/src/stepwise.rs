@@ -1,10 +1,10 @@
-//! Any link, step by step: every packet is queued, sent and in flight, each at its time. Needed for CoDel, traces and
-//! scheduled changes; precomputed links are tested against it.
+//! Any link, step by step: every packet is queued, sent and in flight, each at its time. Needed for CoDel,
+//! traces and scheduled changes; precomputed links are tested against it.
 //!
-//! A link that goes down loses its queue, the packet being sent and whatever is handed in until it is up again;
-//! packets in flight arrive. A packet being sent when the rate changes is sent to its end at the rate it
-//! started with. A trace starts with the run, or when a change puts it in force. When the delay shrinks, packets
-//! overtake those before, as on a real change of route, unless the jitter keeps the order.
+//! A link that goes down loses its queue, the packet being sent and whatever is handed in until it is up
+//! again; packets in flight arrive. A packet being sent when the rate changes is sent to its end at the rate
+//! it started with. A trace starts with the run, or when a change puts it in force. When the delay shrinks,
+//! packets overtake those before, as on a real change of route, unless the jitter keeps the order.
 
 use crate::codel::CoDel;
 use crate::delay_line::DelayLine;
@@ -106,7 +106,8 @@ impl<T: Packet> Stepwise<T> {
         }
     }
 
-    /// Takes every step due by `now`, each at its own time: what leaves first, then changes, then what starts.
+    /// Takes every step due by `now`, each at its own time: what leaves first, then changes, then what
+    /// starts.
     pub(crate) fn advance(&mut self, now: Nanos) {
         loop {
             let departure = self.sending.as_ref().map_or(u64::MAX, |sending| sending.departure);
@@ -195,8 +196,8 @@ impl<T: Packet> Stepwise<T> {
         }
     }
 
-    /// The next arrival or step. A change is a step only when packets wait that it may let go sooner: otherwise it
-    /// takes effect when something else happens.
+    /// The next arrival or step. A change is a step only when packets wait that it may let go sooner:
+    /// otherwise it takes effect when something else happens.
     #[inline(never)]
     pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
         let step = match &self.sending {

@@ -1,5 +1,5 @@
-//! Recorded rates: the format of mahimahi (Netravali et al., USENIX ATC 2015): text, one integer per line, the
-//! millisecond at which 1500 bytes may leave.
+//! Recorded rates: the format of mahimahi (Netravali et al., USENIX ATC 2015): text, one integer per line,
+//! the millisecond at which 1500 bytes may leave.
 
 use crate::Nanos;
 use crate::spec::RateTrace;
@@ -24,8 +24,8 @@ pub struct TraceError {
 }
 
 impl RateTrace {
-    /// Reads mahimahi's format: one number of milliseconds per line, in order, the last above 0. Blank lines are
-    /// skipped.
+    /// Reads mahimahi's format: one number of milliseconds per line, in order, the last above 0. Blank lines
+    /// are skipped.
     pub fn parse(name: &str, text: &str) -> Result<Self, TraceError> {
         let error = |line: usize, found: String, expected: String| TraceError {
             name: name.to_owned(),
@@ -93,8 +93,8 @@ impl RateTrace {
         u64::from(self.opportunities[index]) * NANOS_PER_MILLI
     }
 
-    /// Periods before the first opportunity later than `time` from the trace's start, and its index. The trace
-    /// has a period.
+    /// Periods before the first opportunity later than `time` from the trace's start, and its index. The
+    /// trace has a period.
     pub(crate) fn first_after(&self, time: Nanos) -> (u64, usize) {
         let (cycle, within) = (time / self.period(), time % self.period());
         (cycle, self.opportunities.partition_point(|&o| u64::from(o) * NANOS_PER_MILLI <= within))

@@ -1,12 +1,12 @@
 //! Packets in flight, in order of (arrival, sequence number).
 //!
-//! Mostly packets arrive in the order of their departure: those are in a ring. From the first packet that is reordered until
-//! none is left, packets are in slots, and a sorted list says in which: a packet is inserted from the list's end, where
-//! jitter mostly puts it, and the next arrival is at its beginning.
+//! Mostly packets arrive in the order of their departure: those are in a ring. From the first packet that is
+//! reordered until none is left, packets are in slots, and a sorted list says in which: a packet is inserted
+//! from the list's end, where jitter mostly puts it, and the next arrival is at its beginning.
 //!
-//! A packet that overtakes `NEAR` others or more goes to a heap. While the heap isn't empty, every packet that is reordered
-//! goes there, and the list's last arrives later than all of them. So of packets with the same arrival the one in the list
-//! departed first, and only the heap needs sequence numbers.
+//! A packet that overtakes `NEAR` others or more goes to a heap. While the heap isn't empty, every packet
+//! that is reordered goes there, and the list's last arrives later than all of them. So of packets with the
+//! same arrival the one in the list departed first, and only the heap needs sequence numbers.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};

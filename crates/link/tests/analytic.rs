@@ -209,7 +209,8 @@ fn a_saturated_trace_carries_all_its_opportunities() {
 
 #[test]
 fn codel_keeps_a_standing_queue_near_its_target() {
-    // An additive-increase source over 20 ms each way at 12 Mbit/s: halves once a round trip when it sees loss.
+    // An additive-increase source over 20 ms each way at 12 Mbit/s: halves once a round trip when it sees
+    // loss.
     let run = |queue| {
         let mut forward: Link<Datagram> = Link::new(LinkSpec { queue, ..plain() }, 0, 0);
         let (mut window, mut next, mut expected, mut recover) = (10.0f64, 0u64, 0u64, 0u64);
@@ -332,8 +333,8 @@ fn nothing_is_due_when_nothing_is_inside() {
     assert_eq!(link.poll_timeout(), None);
 }
 
-/// netem's `limit`: of packets every millisecond over a fast link with a delay of 20 ms, as many are under way as it says, and
-/// the rest is dropped; a queue's own limit never fills.
+/// netem's `limit`: of packets every millisecond over a fast link with a delay of 20 ms, as many are under
+/// way as it says, and the rest is dropped; a queue's own limit never fills.
 #[test]
 fn a_limit_may_count_what_is_in_transit() {
     for (counts, dropped) in [(false, 0), (true, 50)] {

@@ -1,5 +1,5 @@
-//! What holds for any link: every packet is accounted for, polling doesn't disturb, a run repeats itself, and no
-//! link carries more than the integral of its rate.
+//! What holds for any link: every packet is accounted for, polling doesn't disturb, a run repeats itself, and
+//! no link carries more than the integral of its rate.
 
 use crate::common;
 
@@ -201,12 +201,14 @@ proptest! {
         run.arrivals.extend(std::iter::from_fn(|| run.link.poll_timed(until)));
         let carried = run.arrivals.iter().filter(|a| a.0 <= until).count() as u64 * u64::from(len);
         let capacity = spec.capacity_integral(0, until);
-        // A change of rate lets the packet being sent end at the old one; one of the link loses it, and what the
-        // source had not refilled when it came up. Opportunities at the very start of a trace are in doubt.
+        // A change of rate lets the packet being sent end at the old one; one of the link loses it, and what
+        // the source had not refilled when it came up. Opportunities at the very start of a trace are in
+        // doubt.
         let slack = u64::from(len) * (spec.changes.len() as u64 + 1) + 20 * 1500 * spec.changes.len() as u64;
         prop_assert!(carried <= capacity + slack, "{} {}", carried, capacity);
         let refill = 50_000_000 / 8 / 1000 * spec.changes.len() as u64;
-        // Meanwhile that packet ends at the old rate, as slow as any, and the new one, as fast as any, isn't used.
+        // Meanwhile that packet ends at the old rate, as slow as any, and the new one, as fast as any, isn't
+        // used.
         let constant = |rate: &Rate| if let Rate::Constant(rate) = rate { Some(*rate) } else { None };
         let later = spec.changes.iter().filter_map(|change| match &change.action {
             ChangeAction::Rate(rate) => constant(rate),

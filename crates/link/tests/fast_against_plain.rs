@@ -1,5 +1,5 @@
-//! The fast path gives what the plain one gives: the same packets at the same times, the same drops and counters,
-//! for any link both can serve and any traffic.
+//! The fast path gives what the plain one gives: the same packets at the same times, the same drops and
+//! counters, for any link both can serve and any traffic.
 
 use crate::common;
 
@@ -66,8 +66,8 @@ fn spec() -> impl Strategy<Value = LinkSpec> {
     )
 }
 
-/// Packets with the gap before each, as a share of the time one of 1500 bytes takes at the link's rate, so that
-/// links are idle, just busy and overloaded by turns; some gaps are that time exactly.
+/// Packets with the gap before each, as a share of the time one of 1500 bytes takes at the link's rate, so
+/// that links are idle, just busy and overloaded by turns; some gaps are that time exactly.
 fn traffic() -> impl Strategy<Value = Vec<(f64, u32, bool)>> {
     let gap = prop_oneof![3 => Just(0.0), 2 => Just(1.0), 3 => 0.0..2.0f64, 1 => 0.0..30.0f64];
     let len = prop_oneof![3 => Just(1500u32), 1 => Just(40), 1 => 0u32..65_536];

@@ -8,8 +8,8 @@ use nix::libc;
 /// Room for what the kernel tells of a connection's last handshake segment.
 const ROOM: usize = 256;
 
-/// The Diffserv code point (RFC 2474), 0 to 63, of the segment that completed an accepted connection's handshake.
-/// `IP_PKTOPTIONS` and `IPV6_2292PKTOPTIONS` tell it.
+/// The Diffserv code point (RFC 2474), 0 to 63, of the segment that completed an accepted connection's
+/// handshake. `IP_PKTOPTIONS` and `IPV6_2292PKTOPTIONS` tell it.
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -41,7 +41,8 @@ pub fn received(socket: BorrowedFd<'_>, v6: bool) -> io::Result<u8> {
     Ok(class >> 2)
 }
 
-/// The traffic class among control messages (`cmsg(3)`): each a length, a level, a type, and data, aligned to a word.
+/// The traffic class among control messages (`cmsg(3)`): each a length, a level, a type, and data, aligned to
+/// a word.
 fn traffic_class(mut bytes: &[u8], level: i32, kind: i32) -> Option<u8> {
     const WORD: usize = size_of::<usize>();
     const HEADER: usize = WORD + 8;

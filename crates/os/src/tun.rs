@@ -66,10 +66,11 @@ pub enum DeviceError {
 }
 
 impl DeviceError {
-    /// Classifies an error of [`Tun::receive`] or [`Tun::send`]; `None` for errors that say nothing about the device.
+    /// Classifies an error of [`Tun::receive`] or [`Tun::send`]; `None` for errors that say nothing about the
+    /// device.
     ///
-    /// Linux `drivers/net/tun.c` answers EIO for an interface that isn't up (write) or no longer registered (read), and
-    /// EBADFD once the interface is detached from the descriptor.
+    /// Linux `drivers/net/tun.c` answers EIO for an interface that isn't up (write) or no longer registered
+    /// (read), and EBADFD once the interface is detached from the descriptor.
     pub fn of(error: &io::Error) -> Option<DeviceError> {
         match error.raw_os_error()? {
             libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM => Some(DeviceError::Full),
@@ -100,9 +101,9 @@ impl Tun {
         Tun::open(name, offload, IFF_TUN_EXCL)
     }
 
-    /// As [`create`](Self::create), with `count` queues, so that several threads can serve the device. The kernel spreads
-    /// connections over the queues by a hash, and sends a connection's packets to the queue that last sent one for it. The
-    /// device is gone when the last queue is closed.
+    /// As [`create`](Self::create), with `count` queues, so that several threads can serve the device. The
+    /// kernel spreads connections over the queues by a hash, and sends a connection's packets to the queue
+    /// that last sent one for it. The device is gone when the last queue is closed.
     ///
     /// # Errors
     /// Those of [`create`](Self::create); a kernel takes 256 queues at most.
@@ -169,8 +170,8 @@ impl Tun {
         (&self.file).read(buffer)
     }
 
-    /// As [`receive`](Self::receive), to the end of a buffer. Its spare capacity needn't be initialised, which saves filling it with
-    /// zeros for each packet.
+    /// As [`receive`](Self::receive), to the end of a buffer. Its spare capacity needn't be initialised,
+    /// which saves filling it with zeros for each packet.
     ///
     /// # Errors
     /// As [`receive`](Self::receive).
@@ -205,8 +206,8 @@ impl AsFd for Tun {
     }
 }
 
-/// Brings the device up in the calling thread's network namespace, and gives the kernel's end of it an address. It is done
-/// by `ip`, the tool with which one would do the same by hand.
+/// Brings the device up in the calling thread's network namespace, and gives the kernel's end of it an
+/// address. It is done by `ip`, the tool with which one would do the same by hand.
 ///
 /// # Errors
 /// If `ip` can't be run, or refuses: the message has the command and what it said.

@@ -1,4 +1,5 @@
-//! Self-contained HTML pages: a frame of HTML, style, libraries and program from `web/`, and the document between them.
+//! Self-contained HTML pages: a frame of HTML, style, libraries and program from `web/`, and the document
+//! between them.
 #![forbid(unsafe_code)]
 
 use base64::Engine as _;
@@ -96,11 +97,13 @@ pub fn live_page(title: &str) -> String {
     })
 }
 
-/// The laboratory in a page. `engine`: its WebAssembly module, packed by gzip; `asked`: what its fields hold at first, by name.
+/// The laboratory in a page. `engine`: its WebAssembly module, packed by gzip; `asked`: what its fields hold
+/// at first, by name.
 pub fn playground(engine: &[u8], asked: &Value) -> String {
     let shared = PROGRAM.len() - 1;
     let engine = format!(
-        "<script type=\"text/plain\" id=\"worker\">{}</script>\n<script type=\"text/plain\" id=\"engine\">{}</script>",
+        "<script type=\"text/plain\" id=\"worker\">{}</script>\n<script type=\"text/plain\" \
+         id=\"engine\">{}</script>",
         as_script(WORKER),
         base64::engine::general_purpose::STANDARD.encode(engine)
     );
@@ -152,8 +155,8 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Text inside a `script` element must neither end it nor open a comment. Both sequences can only be inside strings
-/// (or comments) here, where a backslash before the second character changes nothing.
+/// Text inside a `script` element must neither end it nor open a comment. Both sequences can only be inside
+/// strings (or comments) here, where a backslash before the second character changes nothing.
 fn as_script(text: &str) -> String {
     text.replace("</", "<\\/").replace("<!--", "<\\!--")
 }

@@ -1,9 +1,9 @@
-//! The kernels as the yardstick: completion times of the out-of-tree Multipath TCP kernels, beside the simulator's with
-//! the host profile and the scheduler preset of the same version.
+//! The kernels as the yardstick: completion times of the out-of-tree Multipath TCP kernels, beside the
+//! simulator's with the host profile and the scheduler preset of the same version.
 //!
-//! A table is CSV with a head; lines that begin with `#` are remarks. Columns that are read: `kernel`, `variant`,
-//! `scheduler`, `cc`, `paths`, `size` (bytes) and `seconds`. Rows that differ in nothing else are runs of one cell, of
-//! which the median counts.
+//! A table is CSV with a head; lines that begin with `#` are remarks. Columns that are read: `kernel`,
+//! `variant`, `scheduler`, `cc`, `paths`, `size` (bytes) and `seconds`. Rows that differ in nothing else are
+//! runs of one cell, of which the median counts.
 
 use std::path::Path;
 
@@ -179,7 +179,8 @@ pub fn cell(measured: Measured) -> Option<Cell> {
     }
     text += &format!("[workload]\nkind = \"flow\"\nsize = \"{} B\"\n", measured.size);
     text += &format!("[experiment]\ncongestion = \"{congestion}\"\n[ends]\n");
-    // A packet from veth is in its sender's buffer. Plain TCP has no checksum, and without offload a linear buffer as well.
+    // A packet from veth is in its sender's buffer. Plain TCP has no checksum, and without offload a linear
+    // buffer as well.
     text += &format!("send-segment-memory = \"{memory} B\"\nreceive-segment-memory = \"{memory} B\"\n");
     text += match version {
         "3.14" => "host = \"linux-3.14\"\n",

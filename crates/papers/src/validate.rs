@@ -1,12 +1,12 @@
-//! Validation of the simulator: the same transfer over the same paths, simulated and with real packets in real time,
-//! and the ratio of the median completion times.
+//! Validation of the simulator: the same transfer over the same paths, simulated and with real packets in
+//! real time, and the ratio of the median completion times.
 //!
-//! Where nothing is random, the medians must be within 5 %. Elsewhere the 90 % interval of the ratio must lie within 0.9
-//! to 1.1; an interval that crosses a bound means "too few runs". Against the kernel, which is another implementation,
-//! 10 % is allowed everywhere.
+//! Where nothing is random, the medians must be within 5 %. Elsewhere the 90 % interval of the ratio must lie
+//! within 0.9 to 1.1; an interval that crosses a bound means "too few runs". Against the kernel, which is
+//! another implementation, 10 % is allowed everywhere.
 //!
-//! A seed means the same losses and the same jitter in both worlds. Each emulated run is therefore compared with the
-//! simulated run of its seed, and the interval comes from resampling such pairs.
+//! A seed means the same losses and the same jitter in both worlds. Each emulated run is therefore compared
+//! with the simulated run of its seed, and the interval comes from resampling such pairs.
 
 use std::sync::{Arc, Mutex};
 
@@ -107,10 +107,10 @@ const LATENESS: u64 = 50_000;
 
 /// The scenario with packets up to twice [`LATENESS`] late, in order, if nothing in it is random.
 ///
-/// Without that, ties to the nanosecond decide: packets of two paths arrive at the same time, gaps between ACKs repeat
-/// exactly, and two subflows have the same to flush. Over a trace, whose opportunities to send are whole milliseconds,
-/// many gaps are exactly the 2 ms that HyStart allows within a train, and an immediate ACK leaves with an opportunity
-/// that a real one just misses.
+/// Without that, ties to the nanosecond decide: packets of two paths arrive at the same time, gaps between
+/// ACKs repeat exactly, and two subflows have the same to flush. Over a trace, whose opportunities to send
+/// are whole milliseconds, many gaps are exactly the 2 ms that HyStart allows within a train, and an
+/// immediate ACK leaves with an opportunity that a real one just misses.
 fn with_lateness(scenario: &Scenario) -> Scenario {
     let mut late = scenario.clone();
     if is_random(scenario) {

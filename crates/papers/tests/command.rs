@@ -18,7 +18,8 @@ fn refused(folder: &Path, arguments: &[&str], expected: &[&str]) {
     }
 }
 
-/// The overview of the simulator's results isn't written over that of the results in real time, nor the other way round.
+/// The overview of the simulator's results isn't written over that of the results in real time, nor the other
+/// way round.
 #[test]
 fn an_overview_of_the_other_world_stays() {
     let here = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
-//! Questions for the browser's tests, with the answers of this machine's own code: a line of JSON each. Random scenarios with every kind of
-//! link, traffic, scheduler and congestion control, and texts that are refused: spoilt ones, and those of the laboratory's tests.
-//! `questions time` measures this machine instead: the clean case of the simulator's benchmark, in ms.
+//! Questions for the browser's tests, with the answers of this machine's own code: a line of JSON each.
+//! Random scenarios with every kind of link, traffic, scheduler and congestion control, and texts that are
+//! refused: spoilt ones, and those of the laboratory's tests. `questions time` measures this machine instead:
+//! the clean case of the simulator's benchmark, in ms.
 
 use std::time::Instant;
 
@@ -23,11 +24,13 @@ if !(\"spread\" in state) { state.spread = 0.0; }
 let best = ();
 let least = 0.0;
 for subflow in view.usable {
-    let arrives = sqrt(subflow.srtt + 1) + ln(subflow.in_flight + 1) * exp(-0.1 * subflow.window_space) + state.spread;
+    let arrives = sqrt(subflow.srtt + 1) + ln(subflow.in_flight + 1) * exp(-0.1 * subflow.window_space) + \
+    state.spread;
     if best == () || arrives < least { best = subflow; least = arrives; }
 }
 state.spread = state.spread * 0.9 + least / 7.0;
-if best != () && !best.available { wait_until(view.now + to_int(pow(least + 2.0, 1.5)) % (20 * MS) + MS) } else { best }";
+if best != () && !best.available { wait_until(view.now + to_int(pow(least + 2.0, 1.5)) % (20 * MS) + MS) } \
+else { best }";
 
 struct Random(Pcg64Mcg);
 
@@ -60,7 +63,8 @@ impl Random {
         text += &if self.chance(25) {
             let (variation, seed) = (self.between(0, 12), self.below(1000));
             format!(
-                "trace = {{ mean = \"{rate} Mbit/s\", variation = {}, outage-every = \"3 s\", seed = {seed} }}\n",
+                "trace = {{ mean = \"{rate} Mbit/s\", variation = {}, outage-every = \"3 s\", seed = {seed} \
+                 }}\n",
                 variation as f64 / 10.0
             )
         } else {
@@ -81,7 +85,9 @@ impl Random {
             match random.below(3) {
                 0 => format!("loss = \"{percent} %\""),
                 1 => format!("loss = \"{percent} % in bursts of {}\"", random.between(2, 6)),
-                _ => "loss = { to-bad = \"1 %\", to-good = \"30 %\", loss-good = \"0.1 %\", loss-bad = \"40 %\" }".into(),
+                _ => "loss = { to-bad = \"1 %\", to-good = \"30 %\", loss-good = \"0.1 %\", loss-bad = \"40 \
+                      %\" }"
+                    .into(),
             }
         });
         text += &self.perhaps(60, |random| match random.below(4) {
@@ -95,11 +101,19 @@ impl Random {
             let at = random.between(50, 1500);
             match random.below(3) {
                 0 => format!(
-                    "changes = [{{ at = \"{at} ms\", link = \"down\" }}, {{ at = \"{} ms\", link = \"up\" }}]",
+                    "changes = [{{ at = \"{at} ms\", link = \"down\" }}, {{ at = \"{} ms\", link = \"up\" \
+                     }}]",
                     at + 300
                 ),
-                1 => format!("changes = [{{ at = \"{at} ms\", rate = \"{} Mbit/s\" }}]", random.between(1, 50)),
-                _ => format!("changes = [{{ at = \"{at} ms\", every = \"2 s\", link = \"down\", for = \"100 ms\" }}]"),
+                1 => format!(
+                    "changes = [{{ at = \"{at} ms\", rate = \"{} Mbit/s\" \
+                              }}]",
+                    random.between(1, 50)
+                ),
+                _ => format!(
+                    "changes = [{{ at = \"{at} ms\", every = \"2 s\", link = \"down\", for = \"100 \
+                              ms\" }}]"
+                ),
             }
         });
         text
@@ -118,7 +132,9 @@ impl Random {
         text += "[workload]\n";
         text += &match self.below(8) {
             0 => format!("kind = \"web\"\nobjects = [\"{size} kB\", \"2 kB\", \"30 kB\"]\nconnections = 2\n"),
-            1 => "kind = \"cbr\"\nframe = \"4 kB\"\nrate = \"2 Mbit/s\"\nduration = \"1 s\"\ndeadline = \"150 ms\"\n".into(),
+            1 => "kind = \"cbr\"\nframe = \"4 kB\"\nrate = \"2 Mbit/s\"\nduration = \"1 s\"\ndeadline \
+                  = \"150 ms\"\n"
+                .into(),
             2 => "kind = \"bulk\"\nduration = \"700 ms\"\n".into(),
             3 => "kind = \"request-response\"\nresponse = \"20 kB\"\ncount = 5\nthink = \"10 ms\"\n".into(),
             4 => format!("kind = \"flows\"\ncount = 3\nsize = \"{size} kB\"\n"),
@@ -173,7 +189,8 @@ fn main() {
         }
         tell(&asked, true);
     }
-    let lines = "wifi: 50/20 Mbit/s, 30 ms +-6 ms, 0.5 %, queue 120 packets\nlte: 4g, price 2 EUR/GB, outage 100 ms every 15 s";
+    let lines = "wifi: 50/20 Mbit/s, 30 ms +-6 ms, 0.5 %, queue 120 packets\nlte: 4g, price 2 EUR/GB, \
+                 outage 100 ms every 15 s";
     for number in 0..SPOILT {
         let text = if number % 2 == 0 { lines } else { builtins()[number % builtins().len()].text };
         tell(&json!({ "links": random.spoil(text) }), false);
@@ -220,7 +237,8 @@ fn tell(asked: &Value, runs: bool) -> String {
 /// Runs of the clean case, ms each.
 #[expect(clippy::disallowed_methods, reason = "it measures this machine")]
 fn time() {
-    let asked = json!({ "links": "[[path]]\nname = \"left\"\nrate = \"100 Mbit/s\"\nrtt = \"20 ms\"\nqueue = \"500 packets\"\n\
+    let asked = json!({ "links": "[[path]]\nname = \"left\"\nrate = \"100 Mbit/s\"\nrtt = \"20 ms\"\nqueue \
+                                  = \"500 packets\"\n\
         [[path]]\nname = \"right\"\nrate = \"100 Mbit/s\"\nrtt = \"20 ms\"\nqueue = \"500 packets\"\n\
         [workload]\nkind = \"bulk\"\nduration = \"10 s\"\n\
         [ends]\nsend-buffer = \"16 MiB\"\nreceive-buffer = \"16 MiB\"\n", "schedulers": "minrtt" });

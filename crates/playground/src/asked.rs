@@ -294,7 +294,8 @@ mod tests {
         assert!(labels(Asked::default()).contains(&"mine".to_string()));
         let some = Asked { schedulers: "minrtt,blest".into(), ..Asked::default() };
         assert_eq!(labels(some), ["minrtt", "blest", "mine", "linux"]);
-        let file = "[[path]]\nname = \"a\"\nrate = \"5 Mbit/s\"\nrtt = \"20 ms\"\n[experiment]\nschedulers = [\"minrtt\"]\n";
+        let file = "[[path]]\nname = \"a\"\nrate = \"5 Mbit/s\"\nrtt = \"20 ms\"\n[experiment]\nschedulers \
+                    = [\"minrtt\"]\n";
         assert_eq!(labels(of(file)), ["minrtt", "mine", "linux"]);
         let command = with(Asked::default()).command().command;
         assert_eq!(command, "ropewalk compare  # without `mine`, which only the page has");

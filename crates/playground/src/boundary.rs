@@ -1,5 +1,6 @@
-//! The module as the page sees it: `input(n)` makes room for n bytes of a question and says where; `answer()` answers it, and says how
-//! many bytes the answer has; `output()` says where they are. After a trap, `output()` and `said()` give the panic's message.
+//! The module as the page sees it: `input(n)` makes room for n bytes of a question and says where; `answer()`
+//! answers it, and says how many bytes the answer has; `output()` says where they are. After a trap,
+//! `output()` and `said()` give the panic's message.
 //!
 //! The exported names are all that is unsafe here.
 #![allow(unsafe_code)]

@@ -1,4 +1,5 @@
-//! The links of the first field one by one: their numbers, for sliders, and lines changed by a slider or a measurement.
+//! The links of the first field one by one: their numbers, for sliders, and lines changed by a slider or a
+//! measurement.
 
 use ropewalk_lab::advise::measure;
 use ropewalk_lab::scenario;
@@ -35,7 +36,8 @@ pub(crate) fn numbers(path: &PathSpec) -> Value {
     })
 }
 
-/// What changes over time, where `--path` has words for it: outages, and other rates from a time on. Times in seconds.
+/// What changes over time, where `--path` has words for it: outages, and other rates from a time on. Times in
+/// seconds.
 fn changes(path: &PathSpec) -> Option<Vec<Value>> {
     let changes = &path.down.changes;
     let seconds = |nanos: u64| nanos as f64 / 1e9;
@@ -63,8 +65,8 @@ fn changes(path: &PathSpec) -> Option<Vec<Value>> {
     (path.up.changes == *changes).then_some(found)
 }
 
-/// A line with what a measurement's file says of its path, as `advise --measured` understands it. A recorded link is named as a trace:
-/// the page hands it in with the question.
+/// A line with what a measurement's file says of its path, as `advise --measured` understands it. A recorded
+/// link is named as a trace: the page hands it in with the question.
 pub(crate) fn measured(line: &str, name: &str, text: &str, read_file: ReadFile) -> Result<Value, InputError> {
     let found = measure::parse(name, text)?;
     let known = scenario::paths(&[line.to_string()], read_file).ok().and_then(|mut paths| paths.pop());

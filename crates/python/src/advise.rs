@@ -15,8 +15,8 @@ use ropewalk_sim::Direction;
 use crate::scenario::{Scenario, size};
 use crate::{control, errors};
 
-/// What to use on paths, as JSON. Without a scenario all paths are measured ones. `usual`: only paths were given, so that the usual
-/// workloads are meant. `measured`: files by path.
+/// What to use on paths, as JSON. Without a scenario all paths are measured ones. `usual`: only paths were
+/// given, so that the usual workloads are meant. `measured`: files by path.
 #[pyfunction]
 #[pyo3(signature = (scenario, usual, sizes, schedulers, measured, system, direction, value, certainty, congestion, budget, seed, jobs, progress))]
 #[expect(clippy::too_many_arguments, reason = "each is a parameter in Python")]

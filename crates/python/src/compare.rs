@@ -13,8 +13,8 @@ use crate::scheduler::{Own, registries, run};
 use crate::table::Table;
 use crate::{control, errors};
 
-/// Compares schedulers. `usual`: only paths were given, so that the usual workloads are meant. Returns the document (JSON), the
-/// table of runs, and the report's page.
+/// Compares schedulers. `usual`: only paths were given, so that the usual workloads are meant. Returns the
+/// document (JSON), the table of runs, and the report's page.
 #[pyfunction]
 #[pyo3(signature = (scenario, own, usual, sizes, schedulers, congestion, buffer, value, limit, runs, budget, seed, jobs, progress))]
 #[expect(clippy::too_many_arguments, reason = "each is a parameter in Python")]

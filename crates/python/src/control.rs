@@ -1,4 +1,5 @@
-//! Long work: the interpreter is released, Ctrl-C is heard, progress is told, and what a scheduler in Python raised comes out.
+//! Long work: the interpreter is released, Ctrl-C is heard, progress is told, and what a scheduler in Python
+//! raised comes out.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,7 +37,8 @@ impl Control {
     }
 }
 
-/// Does the work in a thread of its own while this one looks after signals. `progress` is called with what is done so far.
+/// Does the work in a thread of its own while this one looks after signals. `progress` is called with what is
+/// done so far.
 ///
 /// # Errors
 /// KeyboardInterrupt, what `progress` raises, and what a scheduler in Python raised.

@@ -1,8 +1,9 @@
-//! The native half of the Python package: the laboratory's functions on texts and tables, schedulers written in Python, and the
-//! simulations that a learning environment steps through. The package's own face is `python/ropewalk`.
+//! The native half of the Python package: the laboratory's functions on texts and tables, schedulers written
+//! in Python, and the simulations that a learning environment steps through. The package's own face is
+//! `python/ropewalk`.
 
-// `cargo test --lib` makes a test program of this crate too, although it has no tests. One that refers to pyo3 links libpython,
-// which many systems with Python don't have.
+// `cargo test --lib` makes a test program of this crate too, although it has no tests. One that refers to
+// pyo3 links libpython, which many systems with Python don't have.
 #![cfg(not(test))]
 
 mod advise;

@@ -58,8 +58,8 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Repeats a paper's experiments in the simulator; published beside measured, and a verdict per claim, as JSON. `state`: a file for
-/// finished runs.
+/// Repeats a paper's experiments in the simulator; published beside measured, and a verdict per claim, as
+/// JSON. `state`: a file for finished runs.
 #[pyfunction]
 #[pyo3(signature = (name, figure, runs, seed, jobs, state, build, progress))]
 #[expect(clippy::too_many_arguments, reason = "each is a parameter in Python")]

@@ -90,7 +90,8 @@ pub(crate) fn load(name_or_file: &str) -> PyResult<Scenario> {
     Ok(Scenario { loaded, folder: folder.map_or(PathBuf::new(), PathBuf::from) })
 }
 
-/// Checks a scenario's text: JSON of the same keys if it begins with `{`, else TOML. `name`: what it is called where its text doesn't say it.
+/// Checks a scenario's text: JSON of the same keys if it begins with `{`, else TOML. `name`: what it is
+/// called where its text doesn't say it.
 #[pyfunction]
 pub(crate) fn parse(text: &str, name: &str, folder: PathBuf) -> PyResult<Scenario> {
     let text = if text.trim_start().starts_with('{') {

@@ -20,7 +20,8 @@ use crate::control::Control;
 use crate::errors;
 use crate::view::{Subflow, View};
 
-/// A decision, made by the functions `Send`, `SendAt`, `Queue`, `Duplicate`, `Withdraw` and `Wait` of the package.
+/// A decision, made by the functions `Send`, `SendAt`, `Queue`, `Duplicate`, `Withdraw` and `Wait` of the
+/// package.
 #[pyclass(frozen, module = "ropewalk._native")]
 #[derive(Clone, Copy)]
 pub(crate) struct Decision(EngineDecision);
@@ -173,7 +174,8 @@ impl FromPython {
         } else {
             let kind = answer.get_type().name()?;
             return Err(PyTypeError::new_err(format!(
-                "select() returned {kind}; allowed: a subflow of the view, None (wait), or Send, SendAt, Queue, Duplicate, Withdraw, Wait"
+                "select() returned {kind}; allowed: a subflow of the view, None (wait), or Send, SendAt, \
+                 Queue, Duplicate, Withdraw, Wait"
             )));
         };
         if explaining && let Some(reason) = self.view.borrow_mut(py).reason.take() {
@@ -270,7 +272,8 @@ impl Scheduler for FromPython {
     }
 }
 
-/// Schedulers in Python by name: what the package hands over, a list of names and of callables that make an object.
+/// Schedulers in Python by name: what the package hands over, a list of names and of callables that make an
+/// object.
 pub(crate) type Own = Vec<(String, Py<PyAny>)>;
 
 /// A name for good. Registries have names that live as long as the program; each is kept once.
@@ -324,8 +327,8 @@ pub(crate) fn registries(own: &Own) -> PyResult<Registries> {
     Ok(registries)
 }
 
-/// Runs until the end, or until `control` says stop. What a scheduler in Python raises is handed to `control`. `first`: the seed of
-/// run 0.
+/// Runs until the end, or until `control` says stop. What a scheduler in Python raises is handed to
+/// `control`. `first`: the seed of run 0.
 pub(crate) fn run(spec: &RunSpec, first: u64, own: &[&str], control: &Control) -> RunResult {
     if own.contains(&spec.scheduler.entry.name) {
         // Attached for the whole run: a decision then costs no handshake with the interpreter.

@@ -141,7 +141,8 @@ impl Sweep {
         Ok(PyBytes::new(py, &Sweep::pack(&made)))
     }
 
-    /// The table of all runs, from what [`Sweep::make`] returned in pieces; and each scheduler's standing as JSON.
+    /// The table of all runs, from what [`Sweep::make`] returned in pieces; and each scheduler's standing as
+    /// JSON.
     fn table(&self, pieces: Vec<Vec<u8>>) -> PyResult<(Table, String)> {
         let mut runs = Vec::new();
         for piece in pieces {

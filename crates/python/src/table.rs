@@ -1,4 +1,5 @@
-//! Tables for Python: Arrow through the PyCapsule interface, so that pandas, Polars, PyArrow and DuckDB take them without a copy.
+//! Tables for Python: Arrow through the PyCapsule interface, so that pandas, Polars, PyArrow and DuckDB take
+//! them without a copy.
 
 use std::collections::HashMap;
 use std::ffi::CStr;

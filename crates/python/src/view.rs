@@ -1,5 +1,6 @@
-//! What a scheduler in Python sees: the fields and methods of the Rust trait's view, under the same names, read-only. The
-//! objects are made once per connection and refreshed before each decision, so they must not be kept.
+//! What a scheduler in Python sees: the fields and methods of the Rust trait's view, under the same names,
+//! read-only. The objects are made once per connection and refreshed before each decision, so they must not
+//! be kept.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
@@ -123,8 +124,8 @@ macro_rules! getters {
     };
 }
 
-// In Python all numbers are in one place, by the names that RFCs and Linux give them. The type stub, `_native.pyi`, has them too: a
-// test compares.
+// In Python all numbers are in one place, by the names that RFCs and Linux give them. The type stub,
+// `_native.pyi`, has them too: a test compares.
 getters! {
     own {
         backup: bool,
@@ -198,7 +199,8 @@ impl Chunk {
         self.0.sent_at
     }
 
-    /// What became of it on the subflow that it was last given to: "queued", "in flight", "lost" or "arrived".
+    /// What became of it on the subflow that it was last given to: "queued", "in flight", "lost" or
+    /// "arrived".
     #[getter]
     fn fate<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
         let word = match self.1 {
@@ -469,8 +471,8 @@ impl View {
         Ok(chunks.get(index).map(|(chunk, fate)| Chunk(*chunk, *fate)))
     }
 
-    /// The message that the byte at `offset` belongs to, as (first byte, end, deadline), if the application marked where it ends; only
-    /// for schedulers with `needs_chunks = True`.
+    /// The message that the byte at `offset` belongs to, as (first byte, end, deadline), if the application
+    /// marked where it ends; only for schedulers with `needs_chunks = True`.
     fn message(&self, offset: u64) -> Option<(u64, u64, Option<u64>)> {
         let index = self.messages.partition_point(|message| message.end <= offset);
         let found = self.messages.get(index).filter(|message| message.start <= offset)?;

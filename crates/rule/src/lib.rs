@@ -1,10 +1,12 @@
-//! Packet schedulers written as a rule in Rhai: a script that is evaluated for each decision. Its value is the decision: a subflow of
-//! the view (a segment on it), `send(subflow, bytes)`, `wait_until(time)`, or `()` to wait.
+//! Packet schedulers written as a rule in Rhai: a script that is evaluated for each decision. Its value is
+//! the decision: a subflow of the view (a segment on it), `send(subflow, bytes)`, `wait_until(time)`, or `()`
+//! to wait.
 //!
-//! It sees `view` ([`view`](mod@view)), the constant `MS`, and `state`, a map of its own for each connection. Every decision may take
-//! [`OPERATIONS`]. Whatever goes wrong ends the run, with the rule's line ([`run`]).
+//! It sees `view` ([`view`](mod@view)), the constant `MS`, and `state`, a map of its own for each connection.
+//! Every decision may take [`OPERATIONS`]. Whatever goes wrong ends the run, with the rule's line ([`run`]).
 //!
-//! Nothing in the language depends on the machine: no clock, no randomness, no files, no mathematics but `libm`'s.
+//! Nothing in the language depends on the machine: no clock, no randomness, no files, no mathematics but
+//! `libm`'s.
 #![forbid(unsafe_code)]
 
 mod language;
@@ -46,10 +48,10 @@ pub fn register(registries: &mut Registries, text: &str) -> Result<(), InputErro
         let source = Source::new("rule", text);
         let at = offset(text, error.position());
         let end = text[at..].chars().next().map_or(at, |letter| at + letter.len_utf8());
-        Diagnostic::new(error.err_type().to_string())
-            .at(&source, at..end)
-            .label("here")
-            .help("a rule's value is a subflow of `view.available`, `send(subflow, bytes)`, `wait_until(time)`, or `()`")
+        Diagnostic::new(error.err_type().to_string()).at(&source, at..end).label("here").help(
+            "a rule's value is a subflow of `view.available`, `send(subflow, bytes)`, \
+                   `wait_until(time)`, or `()`",
+        )
     })?;
     let rule = Arc::new(Rule { engine, script });
     let entry = Entry::<dyn Scheduler> {
@@ -98,8 +100,8 @@ fn fail(reason: String) {
     });
 }
 
-/// Runs to the end, as [`ropewalk_sim::run`] does. A rule that goes wrong ends its run: it has failed then, and the reason names the
-/// rule's line.
+/// Runs to the end, as [`ropewalk_sim::run`] does. A rule that goes wrong ends its run: it has failed then,
+/// and the reason names the rule's line.
 pub fn run(spec: &RunSpec) -> RunResult {
     if spec.scheduler.entry.name != NAME {
         return ropewalk_sim::run(spec);

@@ -74,7 +74,8 @@ impl Follower {
         let kind = value.type_name();
         let kind = if kind.contains("::") { "another value" } else { kind };
         let wrong = format!(
-            "the rule's value is of type {kind}; allowed: a subflow of the view, `send(subflow, bytes)`, `wait_until(time)`, or `()`"
+            "the rule's value is of type {kind}; allowed: a subflow of the view, `send(subflow, bytes)`, \
+             `wait_until(time)`, or `()`"
         );
         let decision = match value.clone().try_cast::<Subflow>() {
             Some(subflow) => Decision::Send { subflow: subflow.metrics().id, bytes: subflow.metrics().mss },

@@ -1,5 +1,5 @@
-//! Finished runs in a file, one line each, so that an interrupted command can continue. A run's key is a digest of
-//! everything that it depends on, the program included.
+//! Finished runs in a file, one line each, so that an interrupted command can continue. A run's key is a
+//! digest of everything that it depends on, the program included.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};

@@ -1,7 +1,7 @@
 //! Runs a scenario in the emulated world: real packets in real time, each end the engine or the Linux kernel.
 //!
-//! Background traffic and workloads other than flows of a size aren't supported and are refused. A run whose packets left
-//! the links too late (p99 above 0.3 ms) is void. It is counted, and repeated up to three times.
+//! Background traffic and workloads other than flows of a size aren't supported and are refused. A run whose
+//! packets left the links too late (p99 above 0.3 ms) is void. It is counted, and repeated up to three times.
 
 use std::sync::Mutex;
 
@@ -22,8 +22,8 @@ use ropewalk_sim::{
 /// How often a void run is repeated.
 const REPEATS: u32 = 3;
 
-/// TIME-WAIT of an engine's end, nanoseconds. Without it, the end would answer a retransmitted FIN with RST, which the
-/// peer takes for a failure. A run whose path is dead at the end takes that much longer.
+/// TIME-WAIT of an engine's end, nanoseconds. Without it, the end would answer a retransmitted FIN with RST,
+/// which the peer takes for a failure. A run whose path is dead at the end takes that much longer.
 const TIME_WAIT: u64 = 1_000_000_000;
 
 /// Why the emulated world can't run something.
@@ -206,7 +206,8 @@ pub fn run(spec: &RunSpec, ends: Ends, tally: &Mutex<Tally>) -> Result<RunResult
     }
 }
 
-/// Makes one run that is recorded, with every decision's reason. Recording takes time, so the run must not be ranked.
+/// Makes one run that is recorded, with every decision's reason. Recording takes time, so the run must not be
+/// ranked.
 ///
 /// # Errors
 /// The run can't be made: see [`EmulatedError`].
@@ -290,9 +291,9 @@ pub fn nothing(spec: &RunSpec) -> RunResult {
     RunResult { duration: spec.scenario.limit, ..RunResult::new(Outcome::TimeLimit) }
 }
 
-/// Checks that the emulated world can run `request`, and adapts it: runs are made one at a time; a kernel as sender keeps
-/// only its own scheduler; if the engine sends, a row for the kernel as sender is added where the kernel has the congestion
-/// control.
+/// Checks that the emulated world can run `request`, and adapts it: runs are made one at a time; a kernel as
+/// sender keeps only its own scheduler; if the engine sends, a row for the kernel as sender is added where
+/// the kernel has the congestion control.
 ///
 /// # Errors
 /// The request can't be run: see [`EmulatedError`].

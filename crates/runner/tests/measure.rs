@@ -1,5 +1,5 @@
-//! What a run is judged by is what the table's title says, for every kind of workload, in `compare`, in a sweep and
-//! on its page, with the bound in the same measure.
+//! What a run is judged by is what the table's title says, for every kind of workload, in `compare`, in a
+//! sweep and on its page, with the bound in the same measure.
 
 use std::sync::atomic::AtomicBool;
 
@@ -13,11 +13,12 @@ use ropewalk_sim::{Mode, Workload, networks};
 
 const MS: u64 = 1_000_000;
 
-/// A workload, how a scenario file says it, a part of its title, and what plain TCP takes for it over 12 Mbit/s and
-/// 20 ms of round-trip time, computed by hand: from, to.
+/// A workload, how a scenario file says it, a part of its title, and what plain TCP takes for it over 12
+/// Mbit/s and 20 ms of round-trip time, computed by hand: from, to.
 fn kinds() -> Vec<(Workload, &'static str, &'static str, (f64, f64))> {
     vec![
-        // Connect and request, 1.5 round trips; windows of 10 and 20 packets and the rest of 69, a packet each 1 ms.
+        // Connect and request, 1.5 round trips; windows of 10 and 20 packets and the rest of 69, a packet
+        // each 1 ms.
         (
             Workload::Flow { bytes: 100_000 },
             "kind = 'flow'\nsize = '100 kB'",
@@ -104,7 +105,8 @@ fn a_sweep_and_its_page_have_the_same_measure() {
         let name = format!("one{number}.toml");
         std::fs::write(place.path().join(&name), format!("{scenario}{text}\n")).unwrap();
         let design = format!(
-            "scenario = '{name}'\nschedulers = ['tcp:a']\nruns = 2\n[[vary]]\nparameter = 'path.a.rtt'\nvalues = ['20 ms']\n"
+            "scenario = '{name}'\nschedulers = ['tcp:a']\nruns = 2\n[[vary]]\nparameter = \
+             'path.a.rtt'\nvalues = ['20 ms']\n"
         );
         let design = sweep::parse(&Source::new("sweep.toml", design), place.path(), &registries).unwrap();
         let out = place.path().join(format!("out{number}"));

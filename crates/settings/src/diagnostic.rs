@@ -1,7 +1,8 @@
 //! Errors in input: where, what was found, what is allowed.
 //!
-//! A [`Diagnostic`] points into a [`Source`] (a file, or a command-line argument) by byte range. An [`InputError`] is one or
-//! more of them: all errors of a file are reported at once. `annotate-snippets`, rustc's renderer, draws them.
+//! A [`Diagnostic`] points into a [`Source`] (a file, or a command-line argument) by byte range. An
+//! [`InputError`] is one or more of them: all errors of a file are reported at once. `annotate-snippets`,
+//! rustc's renderer, draws them.
 
 use std::fmt;
 use std::ops::Range;

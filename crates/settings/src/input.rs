@@ -1,4 +1,5 @@
-//! Input files. What needs one is handed a [`ReadFile`]; programs hand in [`read`]. Endless files (`/dev/zero`) are refused.
+//! Input files. What needs one is handed a [`ReadFile`]; programs hand in [`read`]. Endless files
+//! (`/dev/zero`) are refused.
 
 use std::fs::File;
 use std::io::Read;

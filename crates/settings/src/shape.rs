@@ -1,5 +1,5 @@
-//! The contents of a file, as data: its tables, their keys, and what each value may be. The reader, its error messages and the
-//! JSON Schema are all made from it, so they agree.
+//! The contents of a file, as data: its tables, their keys, and what each value may be. The reader, its error
+//! messages and the JSON Schema are all made from it, so they agree.
 
 use serde_json::Value;
 
@@ -82,8 +82,8 @@ impl Kind {
     }
 }
 
-/// One key: all that is said of a setting. The reader, the command line, the JSON Schema and the tables in the documentation are made
-/// from it.
+/// One key: all that is said of a setting. The reader, the command line, the JSON Schema and the tables in
+/// the documentation are made from it.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
     /// Its name.

@@ -1,8 +1,8 @@
 //! Quantities with units: `20 ms`, `50 Mbit/s`, `64 KiB`, `100 packets`, `0.5 %`, `20 ms +-5 ms`.
 //!
-//! A number without a unit is refused, except `0`: a missing unit is how wrong factors of 8 or 1000 arise. Prefixes are
-//! those of the SI (k = 1000) and IEC 80000-13 (Ki = 1024). The writing functions give the shortest text that parses to
-//! the same value.
+//! A number without a unit is refused, except `0`: a missing unit is how wrong factors of 8 or 1000 arise.
+//! Prefixes are those of the SI (k = 1000) and IEC 80000-13 (Ki = 1024). The writing functions give the
+//! shortest text that parses to the same value.
 
 mod rate_unit;
 
@@ -133,7 +133,8 @@ pub const PROBABILITY: Dimension = Dimension {
 };
 
 impl Dimension {
-    /// The accepted syntax as a regular expression for the JSON Schema; `some`: not 0. It can't express ranges.
+    /// The accepted syntax as a regular expression for the JSON Schema; `some`: not 0. It can't express
+    /// ranges.
     pub fn pattern(&self, some: bool) -> String {
         let names = if self.is_rate() {
             rate_unit::PATTERN.to_string()

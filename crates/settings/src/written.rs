@@ -1,5 +1,5 @@
-//! Settings that are given as arguments, written as the file that would say the same: one reader reads both. Its errors are placed in
-//! the argument.
+//! Settings that are given as arguments, written as the file that would say the same: one reader reads both.
+//! Its errors are placed in the argument.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -62,8 +62,8 @@ impl Written {
         self.places.push((start..self.text.len(), Arc::clone(named.0), named.1));
     }
 
-    /// Writes a table that is given as one argument: `wlan0,metered,price=2.5`. The first word is the value of the key `first`, any
-    /// other is `key=value`; a key alone is `true`.
+    /// Writes a table that is given as one argument: `wlan0,metered,price=2.5`. The first word is the value
+    /// of the key `first`, any other is `key=value`; a key alone is `true`.
     pub fn inline(&mut self, header: &str, shape: &Shape, first: &str, source: &Arc<Source>) {
         let start = self.text.len();
         self.table(header);
@@ -79,8 +79,8 @@ impl Written {
         self.places.push((start..self.text.len(), Arc::clone(source), 0..source.text.len()));
     }
 
-    /// Writes a table of one argument: `port=22,5060-5061 size=1MiB then redundant`. What follows `then` is the value of `last`; commas
-    /// part a list.
+    /// Writes a table of one argument: `port=22,5060-5061 size=1MiB then redundant`. What follows `then` is
+    /// the value of `last`; commas part a list.
     pub fn rule(&mut self, header: &str, shape: &Shape, last: &str, source: &Arc<Source>) {
         const THEN: &str = " then ";
         let start = self.text.len();

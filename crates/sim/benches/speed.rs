@@ -54,8 +54,8 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Many at once, each long enough for its handshake not to be most of it: `ROPEWALK_BENCH_KIB` each. Their slow starts
-/// overflow the queues, so that a seventh is sent again.
+/// Many at once, each long enough for its handshake not to be most of it: `ROPEWALK_BENCH_KIB` each. Their
+/// slow starts overflow the queues, so that a seventh is sent again.
 fn many(count: u32) -> Scenario {
     let mut scenario = clean(0);
     scenario.workload = Workload::Flows { count, bytes: number("ROPEWALK_BENCH_KIB", 256) << 10 };
@@ -66,8 +66,8 @@ fn many(count: u32) -> Scenario {
     scenario
 }
 
-/// As much as possible on so many connections for four seconds (`ROPEWALK_BENCH_CROWD_MS`), each with a tenth of what the one
-/// of the clean case has: of the rate, of the queue, of the buffers.
+/// As much as possible on so many connections for four seconds (`ROPEWALK_BENCH_CROWD_MS`), each with a tenth
+/// of what the one of the clean case has: of the rate, of the queue, of the buffers.
 fn crowd(count: u32) -> Scenario {
     let mut scenario = clean(0);
     scenario.workload = Workload::Flows { count, bytes: 1 << 40 };
@@ -88,8 +88,8 @@ fn spec(scenario: Scenario, schedulers: &str, control: &str) -> RunSpec {
     RunSpec::new(scenario, scheduler, congestion)
 }
 
-/// How long the timed runs are, in virtual seconds: `ROPEWALK_BENCH_SECONDS`, for counting instructions in a short
-/// one.
+/// How long the timed runs are, in virtual seconds: `ROPEWALK_BENCH_SECONDS`, for counting instructions in a
+/// short one.
 fn seconds() -> u64 {
     number("ROPEWALK_BENCH_SECONDS", 60)
 }
@@ -128,8 +128,8 @@ fn measure(name: &str, spec: &RunSpec) {
     );
 }
 
-/// What a connection of two subflows keeps at both ends together when it has nothing to do: after it carried 64 KiB,
-/// with everything acknowledged. What the tables and queues of the endpoints grew to is in it.
+/// What a connection of two subflows keeps at both ends together when it has nothing to do: after it carried
+/// 64 KiB, with everything acknowledged. What the tables and queues of the endpoints grew to is in it.
 mod idle {
     use std::collections::VecDeque;
     use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -1,8 +1,8 @@
-//! The compact form of common segments: IPv4, timestamps, and either data with its mapping or an ACK with at most two SACK
-//! blocks. It takes a third of the memory.
+//! The compact form of common segments: IPv4, timestamps, and either data with its mapping or an ACK with at
+//! most two SACK blocks. It takes a third of the memory.
 //!
-//! A hundred thousand segments may be in flight. In this form they lie in the links' queues in order of arrival, and not
-//! each in an allocation of its own.
+//! A hundred thousand segments may be in flight. In this form they lie in the links' queues in order of
+//! arrival, and not each in an allocation of its own.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -38,8 +38,8 @@ pub(crate) struct CompactSegment {
     window: u16,
     flags: u8,
     shape: u8,
-    /// A mapping's DSN in halves and its SSN; without a payload up to two blocks. Last the DATA_ACK's high half, if it has
-    /// eight octets: beside those is room for one block only.
+    /// A mapping's DSN in halves and its SSN; without a payload up to two blocks. Last the DATA_ACK's high
+    /// half, if it has eight octets: beside those is room for one block only.
     rest: [u32; 4],
 }
 
@@ -197,8 +197,8 @@ impl CompactSegment {
     }
 }
 
-/// Octets of a segment's encoding before its payload: IPv4, TCP, timestamps, SACK; a DATA_ACK, with a mapping 14 more,
-/// padded, and 4 more if it has eight octets.
+/// Octets of a segment's encoding before its payload: IPv4, TCP, timestamps, SACK; a DATA_ACK, with a mapping
+/// 14 more, padded, and 4 more if it has eight octets.
 #[inline]
 fn header_len(shape: u8) -> u32 {
     let blocks = u32::from(shape >> BLOCKS);

@@ -10,11 +10,13 @@ use crate::check::SpecError;
 use crate::spec::{EndSpec, Mode, RunSpec, Scenario, Traffic};
 use crate::topology::client_address;
 
-/// What Linux's buffers start with, in bytes of payload: `tcp_wmem`'s second number. Receive buffers begin with half of
-/// `tcp_rmem`'s, since the other half is for what a packet takes beside its payload ([`crate::host::Host`]).
+/// What Linux's buffers start with, in bytes of payload: `tcp_wmem`'s second number. Receive buffers begin
+/// with half of `tcp_rmem`'s, since the other half is for what a packet takes beside its payload
+/// ([`crate::host::Host`]).
 const SEND_INITIAL: u64 = 16 << 10;
 
-/// What plain TCP offers at first, and opens beyond as today, unless more is said (`tcp_fixup_rcvbuf` until Linux 4.19).
+/// What plain TCP offers at first, and opens beyond as today, unless more is said (`tcp_fixup_rcvbuf` until
+/// Linux 4.19).
 const PLAIN_FIRST_WINDOW: u64 = 64 << 10;
 
 /// An endpoint of the workload: its paths are the scenario's.
@@ -56,7 +58,8 @@ fn payload(bytes: u64, per_mille: u64) -> u64 {
 }
 
 fn base(end: &EndSpec, spec: &RunSpec, multipath: bool) -> ConnectionConfig {
-    // Plain TCP has no DSS checksums, which make the kernel keep each segment in a linear buffer, and one round-trip time only.
+    // Plain TCP has no DSS checksums, which make the kernel keep each segment in a linear buffer, and one
+    // round-trip time only.
     let send_segment_memory = if multipath || !end.checksum { end.host.send_segment_memory } else { 0 };
     let send_tuning = if multipath { end.host.send_tuning } else { SendTuning::OwnWindow };
     let send_max = match send_segment_memory {
@@ -157,7 +160,8 @@ mod tests {
     use crate::networks;
     use crate::spec::RunSpec;
 
-    /// Plain TCP has no DSS checksums, which make Linux 3.14 keep each segment in a linear buffer, and one round-trip time only.
+    /// Plain TCP has no DSS checksums, which make Linux 3.14 keep each segment in a linear buffer, and one
+    /// round-trip time only.
     #[test]
     fn plain_tcp_on_an_old_host_sends_without_checksums_memory() {
         let mut scenario = networks::wifi_lte();

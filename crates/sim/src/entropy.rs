@@ -1,6 +1,6 @@
-//! Random streams, one for each purpose: PCG-XSL-RR-128/64 (M. O'Neill, "PCG: A Family of Simple Fast Space-Efficient
-//! Statistically Good Algorithms for Random Number Generation", HMC-CS-2014-0905), one stream per source and
-//! endpoint. Links have streams of their own (see `ropewalk_link`).
+//! Random streams, one for each purpose: PCG-XSL-RR-128/64 (M. O'Neill, "PCG: A Family of Simple Fast
+//! Space-Efficient Statistically Good Algorithms for Random Number Generation", HMC-CS-2014-0905), one stream
+//! per source and endpoint. Links have streams of their own (see `ropewalk_link`).
 //!
 //! A stream depends on the run's seed, on what it is for, and on nothing else: adding a background source, or
 //! comparing another scheduler, leaves every other stream's draws as they were.

@@ -1,11 +1,13 @@
 //! The event queue: one pending event per source, ordered by time and then by the source's number.
 //!
-//! A world has few sources of events (its links, its endpoints, one heap of timers), each with one pending event,
-//! however many packets are in flight. So their times are kept in an array, and the first is remembered. The array is
-//! searched when the first event moves to a later time, which is faster than a heap up to several dozen sources.
+//! A world has few sources of events (its links, its endpoints, one heap of timers), each with one pending
+//! event, however many packets are in flight. So their times are kept in an array, and the first is
+//! remembered. The array is searched when the first event moves to a later time, which is faster than a heap
+//! up to several dozen sources.
 //!
-//! Links have the lowest numbers, then endpoints, then the timers. So the order of simultaneous events doesn't depend
-//! on when each was scheduled, and [`crate::world::lookahead`] can find the same order without knowing that.
+//! Links have the lowest numbers, then endpoints, then the timers. So the order of simultaneous events
+//! doesn't depend on when each was scheduled, and [`crate::world::lookahead`] can find the same order without
+//! knowing that.
 
 use crate::Nanos;
 
@@ -15,7 +17,8 @@ const STEP: usize = 4;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct EventQueue {
-    /// By source, with some more so that their number is a multiple of [`STEP`]. [`Nanos::MAX`]: nothing is pending.
+    /// By source, with some more so that their number is a multiple of [`STEP`]. [`Nanos::MAX`]: nothing is
+    /// pending.
     at: Vec<Nanos>,
     /// The source of the next event, and when it is due.
     first: (Nanos, usize),
@@ -35,8 +38,8 @@ impl EventQueue {
         }
     }
 
-    /// As [`set`](Self::set), by the event loop for the source of the event that it has handled; returns whether this source is
-    /// the first now, so that the loop may go on with it.
+    /// As [`set`](Self::set), by the event loop for the source of the event that it has handled; returns
+    /// whether this source is the first now, so that the loop may go on with it.
     #[inline]
     pub(crate) fn set_and_check(&mut self, source: usize, at: Option<Nanos>) -> bool {
         if self.postpones_first(source, at) {
@@ -45,7 +48,8 @@ impl EventQueue {
         self.first.1 == source
     }
 
-    /// Sets when a source's next event is due; returns whether that postponed the earliest event, so that it has to be searched for again.
+    /// Sets when a source's next event is due; returns whether that postponed the earliest event, so that it
+    /// has to be searched for again.
     #[inline(always)]
     fn postpones_first(&mut self, source: usize, at: Option<Nanos>) -> bool {
         let at = at.unwrap_or(Nanos::MAX);

@@ -1,6 +1,6 @@
-//! Hosts of their day: what the TCP of an end does that differs from one system to another. A profile is a list of
-//! [`Line`]s, each a key of the scenario's `[ends]` with the value that the system has and the place where it says so.
-//! Any key can be set on its own as well.
+//! Hosts of their day: what the TCP of an end does that differs from one system to another. A profile is a
+//! list of [`Line`]s, each a key of the scenario's `[ends]` with the value that the system has and the place
+//! where it says so. Any key can be set on its own as well.
 
 use ropewalk_engine::config::{
     AckCounting, CwndConfig, LossDetection, ReceiveTuning, RecoveryConfig, RtoConfig, SendTuning, TcpConfig,
@@ -74,8 +74,9 @@ pub struct Host {
     pub idle_restart: bool,
     /// Tick of the clock for round-trip times; 0: none.
     pub rtt_tick: Nanos,
-    /// Segments that the first receive window offers; 0: 64 KiB. Where [`initial_receive_space`](Self::initial_receive_space) is no
-    /// more than 64 KiB this is Multipath TCP's alone, and plain TCP's is 64 KiB.
+    /// Segments that the first receive window offers; 0: 64 KiB. Where
+    /// [`initial_receive_space`](Self::initial_receive_space) is no more than 64 KiB this is Multipath TCP's
+    /// alone, and plain TCP's is 64 KiB.
     pub initial_receive_window: u32,
     /// What a growing receive buffer offers at most before anything was read, bytes of payload.
     pub initial_receive_space: u64,
@@ -85,7 +86,8 @@ pub struct Host {
     pub delayed_ack: Nanos,
     /// ACKs sent at once at a connection's start.
     pub quick_acks: u32,
-    /// ACKs leave as in MPTCP 0.8x and 0.9x: they wait while the window that they offer is smaller than the last.
+    /// ACKs leave as in MPTCP 0.8x and 0.9x: they wait while the window that they offer is smaller than the
+    /// last.
     pub old_acks: bool,
     /// How buffers are counted.
     pub counting: Counting,
@@ -93,10 +95,12 @@ pub struct Host {
     pub receive_tuning: ReceiveTuning,
     /// What the size of a growing send buffer follows.
     pub send_tuning: SendTuning,
-    /// 0: [`Self::counting`] says what the send buffer's size counts. Otherwise it counts memory, and this is the memory of one full
-    /// segment in the buffer, bytes.
+    /// 0: [`Self::counting`] says what the send buffer's size counts. Otherwise it counts memory, and this is
+    /// the memory of one full segment in the buffer, bytes.
     pub send_segment_memory: u32,
-    /// What [`ConnectionConfig::receive_segment_memory`](ropewalk_engine::config::ConnectionConfig::receive_segment_memory) is.
+    /// What
+    /// [`ConnectionConfig::receive_segment_memory`](ropewalk_engine::config::ConnectionConfig::receive_segment_memory)
+    /// is.
     pub receive_segment_memory: u32,
     /// What `cubic` means: the control's preset; empty: RFC 9438.
     pub cubic: &'static str,
@@ -139,9 +143,10 @@ impl Host {
 
     /// Linux 3.14.
     ///
-    /// Compared with `net/ipv4/tcp_cong.c` and `tcp_cubic.c` of MPTCP 0.89.4 (Linux 3.14; mingit/mstcpV0.89.4_linux at 14605ad4) and
-    /// with `tcp_input.c` and `tcp_output.c` of the fork's tree before it (Linux 3.12; multipath-tcp/mptcp_3.12.x at 1808ad3f and
-    /// 2ebb5143). What Linux 3.13 and 3.14 changed in these two files was not compared.
+    /// Compared with `net/ipv4/tcp_cong.c` and `tcp_cubic.c` of MPTCP 0.89.4 (Linux 3.14;
+    /// mingit/mstcpV0.89.4_linux at 14605ad4) and with `tcp_input.c` and `tcp_output.c` of the fork's tree
+    /// before it (Linux 3.12; multipath-tcp/mptcp_3.12.x at 1808ad3f and 2ebb5143). What Linux 3.13 and 3.14
+    /// changed in these two files was not compared.
     ///
     /// | line | compared with | where the engine differs |
     /// |---|---|---|
@@ -193,9 +198,9 @@ impl Host {
 
     /// Linux 4.19 with MPTCP 0.95.
     ///
-    /// Its TCP is that of today (RACK, PRR, `is_cwnd_limited` per window of data) but for CUBIC and what concerns buffers, which are
-    /// counted in memory, half of it window. Compared with MPTCP 0.95.2's completion times, and its `mptcp_sched.c`, `mptcp_ecf.c` and
-    /// `mptcp_blest.c`.
+    /// Its TCP is that of today (RACK, PRR, `is_cwnd_limited` per window of data) but for CUBIC and what
+    /// concerns buffers, which are counted in memory, half of it window. Compared with MPTCP 0.95.2's
+    /// completion times, and its `mptcp_sched.c`, `mptcp_ecf.c` and `mptcp_blest.c`.
     pub const LINUX_4_19: Host = Host {
         profile: HostProfile::Linux419,
         data_ack_first: true,
@@ -214,10 +219,11 @@ impl Host {
     /// ns-3.19 to ns-3.22.
     ///
     /// `ack-counting` and `loss-window` were compared with `TcpNewReno::NewAck` and `Retransmit` of ns-3.18's
-    /// `src/internet/model/tcp-newreno.cc` (talau/ns-3.18-wifi-queue-red at 5d2ccbab): each ACK that advances adds a segment below
-    /// the threshold, and the share of one above it, however much it acknowledges. Differences that have no line: `DupAck` sends
-    /// nothing new on the first two duplicates (`LimitedTransmit` is off; RFC 3042 is on here), and after a full ACK the window is at
-    /// most what is in flight and a segment. The other lines are from the names that they give, not compared.
+    /// `src/internet/model/tcp-newreno.cc` (talau/ns-3.18-wifi-queue-red at 5d2ccbab): each ACK that advances
+    /// adds a segment below the threshold, and the share of one above it, however much it acknowledges.
+    /// Differences that have no line: `DupAck` sends nothing new on the first two duplicates
+    /// (`LimitedTransmit` is off; RFC 3042 is on here), and after a full ACK the window is at most what is in
+    /// flight and a segment. The other lines are from the names that they give, not compared.
     pub const NS_3: Host = Host {
         profile: HostProfile::Ns3,
         tail_loss_probe: false,
@@ -265,8 +271,8 @@ impl Host {
         }
     }
 
-    /// Thousandths of the send buffer that are payload. A segment of 1448 bytes takes a buffer's head of 1024 bytes and its
-    /// descriptor of 256 beside its pages.
+    /// Thousandths of the send buffer that are payload. A segment of 1448 bytes takes a buffer's head of 1024
+    /// bytes and its descriptor of 256 beside its pages.
     pub(crate) fn send_share(&self) -> u64 {
         if self.counting == Counting::Payload { 1000 } else { 1000 * 1448 / (1448 + 1280) }
     }
@@ -313,13 +319,15 @@ pub const HOSTS: &[(&str, HostProfile, &[Line])] = &[
                 "path-manager",
                 "\"linux\"",
                 "\"ropewalk\"",
-                "no path manager closes a subflow whose path is silent; tcp_timer.c: tcp_write_timeout, tcp_retries2 = 15",
+                "no path manager closes a subflow whose path is silent; tcp_timer.c: tcp_write_timeout, \
+                 tcp_retries2 = 15",
             ),
             line(
                 "loss-detection",
                 "\"duplicate-acks\"",
                 "\"rack\"",
-                "tcp_input.c: tcp_time_to_recover, tcp_update_scoreboard, tcp_update_reordering; tcp_fack = 1",
+                "tcp_input.c: tcp_time_to_recover, tcp_update_scoreboard, tcp_update_reordering; tcp_fack = \
+                 1",
             ),
             line("early-retransmit", "true", "false", "tcp_early_retrans = 3 (ip-sysctl.txt)"),
             line(
@@ -366,7 +374,8 @@ pub const HOSTS: &[(&str, HostProfile, &[Line])] = &[
                 "initial-receive-window",
                 "20",
                 "0",
-                "tcp_output.c: tcp_default_init_rwnd, tcp_select_initial_window; tcp_input.c: tcp_grow_window",
+                "tcp_output.c: tcp_default_init_rwnd, tcp_select_initial_window; tcp_input.c: \
+                 tcp_grow_window",
             ),
             line(
                 "initial-receive-space",
@@ -390,20 +399,23 @@ pub const HOSTS: &[(&str, HostProfile, &[Line])] = &[
                 "receive-segment-memory",
                 "\"2304 B\"",
                 "\"0 B\"",
-                "tcp.h: tcp_space; a packet of 1,500 bytes in a network card's buffer of 2048, and 256 for the descriptor",
+                "tcp.h: tcp_space; a packet of 1,500 bytes in a network card's buffer of 2048, and 256 for \
+                 the descriptor",
             ),
             line("checksum", "true", "false", "mptcp_ctrl.c: sysctl_mptcp_checksum = 1"),
             line(
                 "send-segment-memory",
                 "\"4352 B\"",
                 "\"0 B\"",
-                "mptcp.h: mptcp_can_sg; tcp.c: sk_stream_alloc_skb: 4096 bytes in one piece, and 256 for the descriptor",
+                "mptcp.h: mptcp_can_sg; tcp.c: sk_stream_alloc_skb: 4096 bytes in one piece, and 256 for \
+                 the descriptor",
             ),
             line(
                 "send-tuning",
                 "\"longest-round-trip\"",
                 "\"own-window\"",
-                "mptcp_ctrl.c: mptcp_update_sndbuf; mptcp.h: mptcp_check_snd_buf; mptcp_output.c: mptcp_should_expand_sndbuf",
+                "mptcp_ctrl.c: mptcp_update_sndbuf; mptcp.h: mptcp_check_snd_buf; mptcp_output.c: \
+                 mptcp_should_expand_sndbuf",
             ),
             line("cubic", "\"linux-3.14\"", "\"rfc\"", "tcp_cubic.c: hystart_update, bictcp_clock"),
         ],
@@ -416,7 +428,8 @@ pub const HOSTS: &[(&str, HostProfile, &[Line])] = &[
                 "path-manager",
                 "\"linux\"",
                 "\"ropewalk\"",
-                "no path manager closes a subflow whose path is silent; tcp_timer.c: tcp_write_timeout, tcp_retries2 = 15",
+                "no path manager closes a subflow whose path is silent; tcp_timer.c: tcp_write_timeout, \
+                 tcp_retries2 = 15",
             ),
             line(
                 "data-ack",
@@ -520,8 +533,8 @@ mod tests {
         assert_eq!((Host::LINUX_6_18.send_share(), Host::LINUX_6_18.receive_share()), (1000, 1000));
     }
 
-    /// `SKB_TRUESIZE` as `sk_stream_alloc_skb` has it for a segment in a linear buffer: payload, MAX_TCP_HEADER and skb_shared_info,
-    /// rounded up to a power of two, and the `sk_buff`.
+    /// `SKB_TRUESIZE` as `sk_stream_alloc_skb` has it for a segment in a linear buffer: payload,
+    /// MAX_TCP_HEADER and skb_shared_info, rounded up to a power of two, and the `sk_buff`.
     #[test]
     fn a_segment_with_a_checksum_takes_a_page() {
         const MAX_TCP_HEADER: u32 = 128 + 128 + 48;
@@ -537,8 +550,8 @@ mod tests {
         assert_eq!((Host::LINUX_3_14.send_share(), Host::LINUX_3_14.receive_share()), (530, 500));
     }
 
-    /// `tcp_fixup_rcvbuf` of Linux 3.14: twice SKB_TRUESIZE(mss + MAX_TCP_HEADER) for each of 20 segments, four times where buffers
-    /// grow; `tcp_adv_win_scale` = 1 makes half of it window.
+    /// `tcp_fixup_rcvbuf` of Linux 3.14: twice SKB_TRUESIZE(mss + MAX_TCP_HEADER) for each of 20 segments,
+    /// four times where buffers grow; `tcp_adv_win_scale` = 1 makes half of it window.
     #[test]
     fn the_first_buffer_is_what_the_kernel_computes() {
         const SKB: u64 = 256 + 320;

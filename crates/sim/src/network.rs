@@ -52,7 +52,8 @@ impl Network {
         network
     }
 
-    /// The least delay of all links, if all deliver in order at times known beforehand, and each leads to a host.
+    /// The least delay of all links, if all deliver in order at times known beforehand, and each leads to a
+    /// host.
     pub(crate) fn lookahead(&self) -> Option<Nanos> {
         let direct = self.topology.next.iter().all(|hop| matches!(hop, Hop::Host(_)));
         let least = self.links.iter().map(|link| link.lookahead().unwrap_or(0)).min();

@@ -12,8 +12,9 @@ pub trait Middlebox: Send {
 
 /// Sees every segment of the workload where it is sent and where it arrives, as captures at both ends would.
 pub trait SegmentObserver: Send {
-    /// `from` sends a segment on the path with this index. `trace`: its index in [`crate::RunResult::segments`], if it
-    /// carries data in the workload's direction and segments are recorded.
+    /// `from` sends a segment on the path with this index. `trace`: its index in
+    /// [`crate::RunResult::segments`], if it carries data in the workload's direction and segments are
+    /// recorded.
     fn on_sent(
         &mut self,
         now: Nanos,

@@ -1,9 +1,10 @@
 //! What travels over a simulated link: the engine's segments, and the datagrams of background sources.
 //!
-//! Links move packets, and segments are large. So a packet is small: it holds its segment in a box, which the sending
-//! endpoint filled and the receiving one reads. Boxes come from a pool and return to it when a segment is delivered, so
-//! that nothing is allocated in steady state except for what links drop. With so many packets in flight that their boxes
-//! leave the cache before they arrive, a packet holds its segment as a [`CompactSegment`] instead.
+//! Links move packets, and segments are large. So a packet is small: it holds its segment in a box, which the
+//! sending endpoint filled and the receiving one reads. Boxes come from a pool and return to it when a
+//! segment is delivered, so that nothing is allocated in steady state except for what links drop. With so
+//! many packets in flight that their boxes leave the cache before they arrive, a packet holds its segment as
+//! a [`CompactSegment`] instead.
 
 use ropewalk_wire::{Ecn, Segment, SyntheticPayload};
 

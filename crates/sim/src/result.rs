@@ -130,7 +130,8 @@ pub struct OfoResult {
     pub max: u64,
     /// Sampled every 10 ms from the workload's start.
     pub samples: Vec<u32>,
-    /// Its maximum since the sample before, for each of these; the sample itself once 64 connections were opened.
+    /// Its maximum since the sample before, for each of these; the sample itself once 64 connections were
+    /// opened.
     pub peaks: Vec<u32>,
 }
 

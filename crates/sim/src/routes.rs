@@ -1,5 +1,6 @@
-//! The route table of [`crate::world::lookahead`]: from a path and ports to the subflow, for connections that affect no other.
-//! An entry is removed before it becomes wrong, so that a packet's subflow is known without reading the connection.
+//! The route table of [`crate::world::lookahead`]: from a path and ports to the subflow, for connections that
+//! affect no other. An entry is removed before it becomes wrong, so that a packet's subflow is known without
+//! reading the connection.
 
 use ropewalk_engine::endpoint::SubflowHandle;
 

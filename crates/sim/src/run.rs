@@ -7,7 +7,8 @@ use crate::result::{FlowResult, OfoResult, Outcome, PathResult, RunResult};
 use crate::spec::{HORIZON, RunSpec};
 use crate::world::World;
 
-/// Runs to the end. What can't be simulated (see [`RunSpec::check`]) gives [`Outcome::Failed`] with the reason.
+/// Runs to the end. What can't be simulated (see [`RunSpec::check`]) gives [`Outcome::Failed`] with the
+/// reason.
 pub fn run(spec: &RunSpec) -> RunResult {
     match World::new(spec) {
         Ok(world) => world.finish(),
@@ -65,7 +66,8 @@ impl World {
         }
     }
 
-    /// By path: the workload's packets in the direction of data that are queued or in flight. Removes them from the links.
+    /// By path: the workload's packets in the direction of data that are queued or in flight. Removes them
+    /// from the links.
     fn in_flight(&mut self, from: Side) -> Vec<u64> {
         let mut count = vec![0; self.scenario.paths.len()];
         let horizon = self.now.saturating_add(HORIZON);

@@ -1,4 +1,5 @@
-//! What is simulated: plain data. The lab parses it from text and validates it; a library user may fill it in.
+//! What is simulated: plain data. The lab parses it from text and validates it; a library user may fill it
+//! in.
 
 use std::sync::Arc;
 
@@ -37,8 +38,8 @@ pub struct Scenario {
     pub client: EndSpec,
     /// The server.
     pub server: EndSpec,
-    /// The run starts this long before the workload, so that background traffic reaches a steady state. Metrics start with
-    /// the workload.
+    /// The run starts this long before the workload, so that background traffic reaches a steady state.
+    /// Metrics start with the workload.
     pub warmup: Nanos,
     /// A run that isn't complete by then ends with [`Outcome::TimeLimit`](crate::Outcome::TimeLimit).
     pub limit: Nanos,
@@ -135,7 +136,8 @@ pub enum Traffic {
         bytes: u64,
         /// Idle time between flows.
         pause: Nanos,
-        /// How many, one after another; a run doesn't end before they have. 0: without end, and not waited for.
+        /// How many, one after another; a run doesn't end before they have. 0: without end, and not waited
+        /// for.
         times: u32,
         /// Fixed receive buffer of its hosts, bytes; none: as their system has it.
         receive_buffer: Option<u64>,
@@ -222,7 +224,8 @@ pub enum Workload {
         connections: u32,
         /// Bytes of a request.
         request: u32,
-        /// Whether a connection carries one object after another. `false`: each object has a connection of its own.
+        /// Whether a connection carries one object after another. `false`: each object has a connection of
+        /// its own.
         persistent: bool,
     },
     /// Frames at a constant rate; the metric is each frame's delay from its making to its last byte.
@@ -233,7 +236,8 @@ pub enum Workload {
         rate: u64,
         /// How long.
         duration: Nanos,
-        /// How long after its making a frame is of use: its deadline, which schedulers see. `None`: they see no frames.
+        /// How long after its making a frame is of use: its deadline, which schedulers see. `None`: they see
+        /// no frames.
         deadline: Option<Nanos>,
     },
     /// As much as possible for a time; the metric is goodput.
@@ -347,8 +351,8 @@ impl Default for EndSpec {
 /// What a client does about a link that falls silent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PathManager {
-    /// As `ropewalkd proxy`: it probes the link, leaves it after about a second without an answer, and opens subflows on it again
-    /// once a probe is answered.
+    /// As `ropewalkd proxy`: it probes the link, leaves it after about a second without an answer, and opens
+    /// subflows on it again once a probe is answered.
     #[default]
     Ropewalk,
     /// As Linux 6.18's in the kernel: subflows stay until they time out, and aren't opened again.

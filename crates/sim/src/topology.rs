@@ -85,7 +85,8 @@ pub(crate) fn background_server_address(source: usize) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(198, 18 | high & 1, low, 1))
 }
 
-/// Whether a link is up at this moment: what the latest of its changes up or down says, of simultaneous ones the last.
+/// Whether a link is up at this moment: what the latest of its changes up or down says, of simultaneous ones
+/// the last.
 fn up_at(link: &LinkSpec, at: Nanos) -> bool {
     let due = link.changes.iter().filter(|change| change.at <= at);
     let states = due.filter(|change| matches!(change.action, ChangeAction::Down | ChangeAction::Up));

@@ -1,7 +1,7 @@
 //! UDP on/off sources: packets at a constant rate while on, nothing while off.
 //!
-//! Times on and off are Pareto of shape 1.5 or exponential (blest-2016: Pareto on, exponential off); packet sizes are
-//! exponential, clipped to what a link carries. Nothing is sent in return.
+//! Times on and off are Pareto of shape 1.5 or exponential (blest-2016: Pareto on, exponential off); packet
+//! sizes are exponential, clipped to what a link carries. Nothing is sent in return.
 
 use rand_pcg::Pcg64;
 
@@ -27,7 +27,8 @@ pub(crate) struct UdpSource {
 }
 
 impl UdpSource {
-    /// `rate` bits per second while on, of packets of `mean_packet` bytes; times on and off, by mean and distribution.
+    /// `rate` bits per second while on, of packets of `mean_packet` bytes; times on and off, by mean and
+    /// distribution.
     pub(crate) fn new(
         rate: u64,
         mean_packet: u32,
@@ -113,8 +114,8 @@ mod tests {
 
     #[test]
     fn times_are_distributed_as_asked() {
-        // Of some 10,000 exponential silences of 0.1 s the longest is about 0.1 ln(10,000) = 0.9 s; of Pareto ones of
-        // shape 1.5 about 0.033 * 10,000^(2/3) = 15 s.
+        // Of some 10,000 exponential silences of 0.1 s the longest is about 0.1 ln(10,000) = 0.9 s; of Pareto
+        // ones of shape 1.5 about 0.033 * 10,000^(2/3) = 15 s.
         let (rate, _, silent) = watched(2000, Times::Exponential, Times::Exponential);
         assert!((rate - 500_000.0).abs() < 20_000.0, "{rate}");
         assert!((SECOND / 2..2 * SECOND).contains(&silent), "{silent}");

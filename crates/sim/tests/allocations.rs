@@ -1,5 +1,6 @@
-//! Nothing allocates per segment in steady state (ARCHITECTURE.md): memory that segments, packets and queues took while a
-//! transfer warmed up is used again. What is left are buffers of whole runs that double now and then.
+//! Nothing allocates per segment in steady state (ARCHITECTURE.md): memory that segments, packets and queues
+//! took while a transfer warmed up is used again. What is left are buffers of whole runs that double now and
+//! then.
 //!
 //! One test in a binary of its own: the counting allocator is global, and counts other threads too.
 

@@ -96,8 +96,8 @@ fn two_equal_paths_give_the_sum_to_three_percent() {
     }
 }
 
-/// The Linux kernel's own tests (`simult_flows.sh`): 16 MiB over 10 + 10 and 15 + 5 Mbit/s, netem's queue of 1000
-/// packets; rates count IP bytes.
+/// The Linux kernel's own tests (`simult_flows.sh`): 16 MiB over 10 + 10 and 15 + 5 Mbit/s, netem's queue of
+/// 1000 packets; rates count IP bytes.
 #[test]
 fn sixteen_mebibytes_take_what_the_kernels_tests_allow() {
     let mut slow = Vec::new();

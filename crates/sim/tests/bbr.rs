@@ -62,8 +62,8 @@ fn startup_takes_a_queue_of_about_a_bandwidth_delay_product_and_drain_empties_it
     assert!(srtt(1500, 2500) <= 40 + 20, "{} ms", srtt(1500, 2500));
 }
 
-/// Section 5.3.3.5.3: N round trips with loss rate p outside probing leave (1 - p)^N; with the pacing margin of 1 % and half of
-/// the round trips losing something, 60 rounds average about 0.8.
+/// Section 5.3.3.5.3: N round trips with loss rate p outside probing leave (1 - p)^N; with the pacing margin
+/// of 1 % and half of the round trips losing something, 60 rounds average about 0.8.
 #[test]
 fn random_loss_of_one_percent_costs_what_the_draft_says_and_cubic_more() {
     let mut scenario = link(200, 20);
@@ -114,7 +114,8 @@ fn two_subflows_over_two_links_fill_both() {
     assert!(both >= 0.9, "{both}\n{}", summary(&result));
 }
 
-/// Section 5.6.3: 20 Mbit/s are 2500 bytes in a millisecond, so that a quantum is two segments. cubic sends what an ACK admits.
+/// Section 5.6.3: 20 Mbit/s are 2500 bytes in a millisecond, so that a quantum is two segments. cubic sends
+/// what an ACK admits.
 #[test]
 fn what_leaves_is_paced_from_the_first_segment_on() {
     let recording = Recording { segments: true, ..Recording::default() };

@@ -1,5 +1,5 @@
-//! Many connections are processed in batches. The result is that of processing events in order of time: every number of the
-//! result, every counter of both ends.
+//! Many connections are processed in batches. The result is that of processing events in order of time: every
+//! number of the result, every counter of both ends.
 
 use crate::common;
 
@@ -10,7 +10,8 @@ use ropewalk_sim::{Direction, EndSpec, RunResult, RunSpec, Scenario, Side, Workl
 
 type Seen = (RunResult, [Vec<(String, u64)>; 2]);
 
-/// Result and counters of a run that is stopped at some times on the way, and how many events were handled in batches.
+/// Result and counters of a run that is stopped at some times on the way, and how many events were handled in
+/// batches.
 fn run(spec: &RunSpec, ahead: bool, stops: &[u64]) -> (Seen, u64) {
     let mut world = World::new(spec).expect("it can be simulated");
     if !ahead {

@@ -1,6 +1,6 @@
-//! Each algorithm beside its nearest relative, in a network in which the paper predicts that they part: where its
-//! segments go, or what comes of it. Differences of a few per cent are left to the statistics of `compare`; what is
-//! asked here holds with a wide margin.
+//! Each algorithm beside its nearest relative, in a network in which the paper predicts that they part: where
+//! its segments go, or what comes of it. Differences of a few per cent are left to the statistics of
+//! `compare`; what is asked here holds with a wide margin.
 
 use crate::common;
 
@@ -113,14 +113,15 @@ fn blest_keeps_a_narrow_window_free_where_minrtt_blocks_it() {
     });
     assert_eq!(of(&scenario, "minrtt(opportunistic=off)").totals.opportunistic_bytes, 0);
     assert_eq!(of(&scenario, "minrtt(penalise=off)").totals.penalisations, 0);
-    // The fork's estimate says the same here; ECF, which looks at the backlog only, does not where that is short.
+    // The fork's estimate says the same here; ECF, which looks at the backlog only, does not where that is
+    // short.
     scenario.server.send_buffer = 60_000;
     compare!(scenario, "blest:linux", "ecf", |blest, ecf| blest.totals.window_blocked * 2
         < ecf.totals.window_blocked);
 }
 
-/// mptcp_rcv_buf_optimization: the kernel's mechanisms also run when the send buffer, not the window, is the limit; the
-/// paper's wait for a full window, which doesn't come.
+/// mptcp_rcv_buf_optimization: the kernel's mechanisms also run when the send buffer, not the window, is the
+/// limit; the paper's wait for a full window, which doesn't come.
 #[test]
 fn the_kernels_mechanisms_run_when_the_send_buffer_is_the_limit() {
     let mut scenario = network(&[(10, 5, 20), (10, 200, 100)], flow(4 << 20));
@@ -152,7 +153,8 @@ fn linux_queues_bursts_where_minrtt_sends_segments() {
     });
 }
 
-/// blest-2016 Algorithm 1: the plan has the slow path carry what arrives later, so that less waits out of order.
+/// blest-2016 Algorithm 1: the plan has the slow path carry what arrives later, so that less waits out of
+/// order.
 #[test]
 fn daps_starts_the_slow_path_further_ahead_than_minrtt() {
     compare!(network(&[WIFI, LTE], flow(1 << 20)), "daps", "minrtt", |daps, minrtt| {
@@ -160,8 +162,8 @@ fn daps_starts_the_slow_path_further_ahead_than_minrtt() {
     });
 }
 
-/// The plan weighs delays only: with equal windows a path of four times the delay gets a quarter. Two-path DAPS gives
-/// it all that its window has room for (5g-2019 Algorithm 1).
+/// The plan weighs delays only: with equal windows a path of four times the delay gets a quarter. Two-path
+/// DAPS gives it all that its window has room for (5g-2019 Algorithm 1).
 #[test]
 fn daps_two_path_fills_the_slow_window_and_daps_does_not() {
     compare!(
@@ -182,8 +184,8 @@ fn start_on_second(result: &RunResult, response: u64) -> f64 {
     starts.values().sum::<u64>() as f64 / starts.len().max(1) as f64
 }
 
-/// 5g-2019 Algorithm 1: with both windows open, eta segments on the fast path, and then the slow one's turn; minrtt
-/// fills the fast window first.
+/// 5g-2019 Algorithm 1: with both windows open, eta segments on the fast path, and then the slow one's turn;
+/// minrtt fills the fast window first.
 #[test]
 fn daps_two_path_turns_to_the_slow_path_after_eta_segments() {
     let exchanges =
@@ -222,8 +224,8 @@ fn capacity_loses_less_than_minrtt() {
     holds(fewer, ("capacity", &capacity), ("minrtt", &minrtt));
 }
 
-/// 5g-2019 III.A: packets that would arrive out of order count against the buffer, and a delay constraint rules a
-/// path out; BLEST asks only whether the fast path would be blocked.
+/// 5g-2019 III.A: packets that would arrive out of order count against the buffer, and a delay constraint
+/// rules a path out; BLEST asks only whether the fast path would be blocked.
 #[test]
 fn cp_holds_the_slow_path_back_where_blest_admits_it() {
     let mut scenario = network(&[(10, 5, 100), (10, 60, 100)], flow(1 << 20));
@@ -253,8 +255,8 @@ fn hsr_and_lts_prefer_the_far_path_of_wide_window_and_minrtt_the_near_one() {
     compare!(near_and_far(), "lts", "minrtt", |lts, minrtt| lts.paths[0].bytes * 2 < minrtt.paths[0].bytes);
 }
 
-/// 5g-2019 III.A: the space of a window counts, whatever its round-trip time; divided by it, or where the rate counts,
-/// the near path has the better of it.
+/// 5g-2019 III.A: the space of a window counts, whatever its round-trip time; divided by it, or where the
+/// rate counts, the near path has the better of it.
 #[test]
 fn lws_gives_the_far_path_more_than_lts_and_hsr() {
     let exchanges =
@@ -341,8 +343,8 @@ fn lia_does_less_harm_to_a_rival_than_two_renos() {
     }
 }
 
-/// Khalili et al. 2012, NSDI 2011 2: how far traffic moves from the lossier path. Reno and EWTCP leave each subflow its
-/// own share; SEMICOUPLED and LIA move some; BALIA, OLIA and COUPLED, in this order, nearly all.
+/// Khalili et al. 2012, NSDI 2011 2: how far traffic moves from the lossier path. Reno and EWTCP leave each
+/// subflow its own share; SEMICOUPLED and LIA move some; BALIA, OLIA and COUPLED, in this order, nearly all.
 #[test]
 fn controls_differ_in_how_much_they_move_from_the_lossier_path() {
     let scenario = one_lossier();
@@ -368,8 +370,8 @@ fn cubic_refills_a_long_path_sooner_than_reno() {
     holds(cubic.paths[0].bytes * 4 > reno.paths[0].bytes * 5, ("cubic", &cubic), ("reno", &reno));
 }
 
-/// NSDI 2011 Eq. (1): no set of subflows may take more than TCP on its best path. LIA asks it of all together only, so
-/// that a near path of small window lets two far ones grow like two TCPs.
+/// NSDI 2011 Eq. (1): no set of subflows may take more than TCP on its best path. LIA asks it of all together
+/// only, so that a near path of small window lets two far ones grow like two TCPs.
 #[test]
 fn rtt_compensator_bounds_subsets_that_lia_does_not() {
     let mut scenario = network(&[(20, 40, 150), (20, 40, 150), (20, 1, 30)], BULK);
@@ -381,7 +383,8 @@ fn rtt_compensator_bounds_subsets_that_lia_does_not() {
     holds(far(&own) * 10 < far(&lia) * 9, ("rtt-compensator", &own), ("lia", &lia));
 }
 
-/// Brakmo and Peterson: a few segments queued, and no losses of one's own making but where slow start overshoots.
+/// Brakmo and Peterson: a few segments queued, and no losses of one's own making but where slow start
+/// overshoots.
 #[test]
 fn vegas_keeps_the_queue_short_that_reno_fills() {
     let scenario = network(&[(10, 10, 50), (10, 10, 50)], BULK);

@@ -1,9 +1,10 @@
-//! The shared contract of all algorithms over the whole engine: every registered scheduler and congestion control, with
-//! each of its presets, over several networks. A new one is under test the moment it is registered.
+//! The shared contract of all algorithms over the whole engine: every registered scheduler and congestion
+//! control, with each of its presets, over several networks. A new one is under test the moment it is
+//! registered.
 //!
-//! Every byte arrives, in a bounded time, on any network and after the death of any path; nothing is sent beyond a
-//! window; one path gives what `minrtt` gives; two alike share; the same run twice is the same run. What an algorithm
-//! declares as its exception (see [`Exception`]) is left out, by its rule's name.
+//! Every byte arrives, in a bounded time, on any network and after the death of any path; nothing is sent
+//! beyond a window; one path gives what `minrtt` gives; two alike share; the same run twice is the same run.
+//! What an algorithm declares as its exception (see [`Exception`]) is left out, by its rule's name.
 
 use crate::common;
 
@@ -278,8 +279,9 @@ fn every_decision_has_its_reason_in_numbers() {
     }
 }
 
-/// The kernel's scheduler tries only the subflow that flushes first, and waits when that one's send buffer is full
-/// (`sk_stream_memory_free`); a piece that is begun is handed over whole. What a slow path holds stays within that.
+/// The kernel's scheduler tries only the subflow that flushes first, and waits when that one's send buffer is
+/// full (`sk_stream_memory_free`); a piece that is begun is handed over whole. What a slow path holds stays
+/// within that.
 #[test]
 fn linux_fills_send_buffers_and_no_more() {
     let path = networks::path;

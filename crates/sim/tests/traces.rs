@@ -1,7 +1,8 @@
 //! Small simulations as a reader of packet traces sees them: every packet sent, in `tests/snapshots`.
 //!
-//! Time in milliseconds; `->` is the client's packet; numbers count from the first of their direction. A change
-//! that is meant: `INSTA_UPDATE=always cargo test -p ropewalk-sim --test all traces`, and read the difference.
+//! Time in milliseconds; `->` is the client's packet; numbers count from the first of their direction. A
+//! change that is meant: `INSTA_UPDATE=always cargo test -p ropewalk-sim --test all traces`, and read the
+//! difference.
 
 use crate::common;
 

@@ -1,5 +1,6 @@
-//! What a running gateway or proxy is asked over its status socket: whoever connects and sends a line gets one JSON value. The line
-//! says of what: `state`, `state before=NUMBER`, `recording`. The server is `ropewalk_gateway::status`.
+//! What a running gateway or proxy is asked over its status socket: whoever connects and sends a line gets
+//! one JSON value. The line says of what: `state`, `state before=NUMBER`, `recording`. The server is
+//! `ropewalk_gateway::status`.
 #![forbid(unsafe_code)]
 
 pub mod record;

@@ -1,9 +1,9 @@
 //! The last hour of a proxy as a scenario file: each link's rate, delay and loss over time.
 //!
-//! A proxy can't know what a link could have carried, only what it did. The rate is therefore the most that was carried within five
-//! seconds of a moment, where that is a good part of the link's usual most; in quieter times the last such rate holds. The
-//! delay is the least round-trip time that was seen around a moment, halved: queues are the simulator's to fill. The loss is
-//! that of probes.
+//! A proxy can't know what a link could have carried, only what it did. The rate is therefore the most that
+//! was carried within five seconds of a moment, where that is a good part of the link's usual most; in
+//! quieter times the last such rate holds. The delay is the least round-trip time that was seen around a
+//! moment, halved: queues are the simulator's to fill. The loss is that of probes.
 
 use std::fmt::Write as _;
 
@@ -205,8 +205,8 @@ impl Recording {
         self
     }
 
-    /// As a scenario file. The recording repeats; `compare` starts its runs all over it. Links that carried next to nothing,
-    /// and so have no rate, are left out and named.
+    /// As a scenario file. The recording repeats; `compare` starts its runs all over it. Links that carried
+    /// next to nothing, and so have no rate, are left out and named.
     ///
     /// # Errors
     /// If nothing is known of any link.

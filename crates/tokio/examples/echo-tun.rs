@@ -1,4 +1,5 @@
-//! An echo server on the engine, behind TUN devices: any TCP program of this machine can talk to it, Multipath TCP's too.
+//! An echo server on the engine, behind TUN devices: any TCP program of this machine can talk to it,
+//! Multipath TCP's too.
 //!
 //! As root, in a namespace of your own, so that nothing of the machine's is touched:
 //!

@@ -10,8 +10,8 @@
 //! cargo run -p ropewalk-tokio --example http -- get 10.126.0.2:80 /1000000
 //! ```
 //!
-//! `/` tells what the connection is, `/N` gives N bytes. The server has 10.126.0.2 behind the device `rope0`, the client
-//! 10.126.128.2 behind `rope128`; the kernel routes between them.
+//! `/` tells what the connection is, `/N` gives N bytes. The server has 10.126.0.2 behind the device `rope0`,
+//! the client 10.126.128.2 behind `rope128`; the kernel routes between them.
 
 use std::convert::Infallible;
 use std::io;

@@ -1,4 +1,5 @@
-//! The engine's time: tokio's clock as nanoseconds since the network was made, so that a paused runtime pauses it too.
+//! The engine's time: tokio's clock as nanoseconds since the network was made, so that a paused runtime
+//! pauses it too.
 
 use std::time::Duration;
 

@@ -13,8 +13,8 @@ pub use ropewalk_os::tun::{DeviceError, Offload};
 /// A device that carries IP packets, or one queue of it.
 ///
 /// With [`Offload::Segmentation`] each packet has a virtio header before it
-/// ([`VirtioNetHeader`](ropewalk_wire::virtio::VirtioNetHeader)), may be as long as 64 KiB, and its checksum may be left to
-/// whoever takes it. With [`Offload::None`] a packet is as it is on the wire.
+/// ([`VirtioNetHeader`](ropewalk_wire::virtio::VirtioNetHeader)), may be as long as 64 KiB, and its checksum
+/// may be left to whoever takes it. With [`Offload::None`] a packet is as it is on the wire.
 pub trait PacketDevice: Send + 'static {
     /// What it does for the engine.
     fn offload(&self) -> Offload;
@@ -22,10 +22,12 @@ pub trait PacketDevice: Send + 'static {
     /// Receives one packet. `pool` is memory that may be used for it.
     ///
     /// # Errors
-    /// Those that [`DeviceError::of`] knows mean that the path is down or gone; after any other the device isn't asked again.
+    /// Those that [`DeviceError::of`] knows mean that the path is down or gone; after any other the device
+    /// isn't asked again.
     fn poll_receive(&mut self, cx: &mut Context<'_>, pool: &mut Pool) -> Poll<io::Result<Bytes>>;
 
-    /// Sends one packet, given in pieces. It never waits: a packet that isn't taken is lost, as on any network.
+    /// Sends one packet, given in pieces. It never waits: a packet that isn't taken is lost, as on any
+    /// network.
     ///
     /// # Errors
     /// As [`poll_receive`](Self::poll_receive).

@@ -1,5 +1,6 @@
 //! Errors that aren't the engine's. Why a connection was lost says the engine's
-//! [`CloseReason`](ropewalk_engine::mptcp::CloseReason), which is the source of the [`io::Error`] that a stream returns.
+//! [`CloseReason`](ropewalk_engine::mptcp::CloseReason), which is the source of the [`io::Error`] that a
+//! stream returns.
 
 use std::io;
 

@@ -1,8 +1,8 @@
 //! Multipath TCP (RFC 8684) for tokio, on Ropewalk's user-space engine: no kernel support is needed.
 //!
-//! A [`Network`] owns devices that carry IP packets (TUN devices with segmentation offload, or anything that is a
-//! [`PacketDevice`]) and the tasks that drive the engine. On it [`MptcpListener`] and [`MptcpStream`] are used as tokio's
-//! `TcpListener` and `TcpStream` are.
+//! A [`Network`] owns devices that carry IP packets (TUN devices with segmentation offload, or anything that
+//! is a [`PacketDevice`]) and the tasks that drive the engine. On it [`MptcpListener`] and [`MptcpStream`]
+//! are used as tokio's `TcpListener` and `TcpStream` are.
 //!
 //! ```
 //! use ropewalk_tokio::{MemoryDevice, MptcpListener, MptcpStream, Network, Path};
@@ -32,9 +32,9 @@
 //! ```
 //!
 //! # Cores
-//! A network over devices of N queues has N shards, each with an endpoint of the engine, a queue of every device, and a driver
-//! of its own; connections belong to shards by a hash. Nothing polls: without packets, calls and due timers no
-//! driver runs. Timers are tokio's, which fire up to a millisecond late.
+//! A network over devices of N queues has N shards, each with an endpoint of the engine, a queue of every
+//! device, and a driver of its own; connections belong to shards by a hash. Nothing polls: without packets,
+//! calls and due timers no driver runs. Timers are tokio's, which fire up to a millisecond late.
 #![forbid(unsafe_code)]
 
 mod backlog;

@@ -67,8 +67,8 @@ impl MptcpListener {
         self.address
     }
 
-    /// The next connection and its peer's address. It can be called by several tasks, and no connection is lost if it is
-    /// cancelled.
+    /// The next connection and its peer's address. It can be called by several tasks, and no connection is
+    /// lost if it is cancelled.
     ///
     /// # Errors
     /// If the network has ended.

@@ -65,8 +65,9 @@ impl Path {
         Path { queues, addresses: vec![address], translation: None, mtu: 1500, backup: false }
     }
 
-    /// Makes a TUN device with offload, and `queues` queues, in the calling thread's network namespace. `address` is the
-    /// engine's; the kernel's end is for the caller to configure ([`bring_up`](ropewalk_os::tun::bring_up) does the usual).
+    /// Makes a TUN device with offload, and `queues` queues, in the calling thread's network namespace.
+    /// `address` is the engine's; the kernel's end is for the caller to configure
+    /// ([`bring_up`](ropewalk_os::tun::bring_up) does the usual).
     ///
     /// # Errors
     /// Those of [`Tun::create`]: mostly that CAP_NET_ADMIN is missing.
@@ -81,9 +82,10 @@ impl Path {
         self
     }
 
-    /// Peers know the path's first address as `public`: something before the device, such as the kernel with nftables,
-    /// translates one into the other. The engine then has the public address: listeners, announcements and
-    /// [`StreamInfo`](crate::StreamInfo) name it, and only packets on the device have the other.
+    /// Peers know the path's first address as `public`: something before the device, such as the kernel with
+    /// nftables, translates one into the other. The engine then has the public address: listeners,
+    /// announcements and [`StreamInfo`](crate::StreamInfo) name it, and only packets on the device have the
+    /// other.
     pub fn known_as(mut self, public: IpAddr) -> Path {
         if let Some(first) = self.addresses.first_mut() {
             self.translation = Some(Translation { device: *first, public });
@@ -112,11 +114,11 @@ pub enum Execution {
     /// As tasks of the runtime in which the network is made.
     #[default]
     Tasks,
-    /// Each on a thread and a single-threaded runtime of its own ([`Network::shard_runtime`]), which tasks of its connections
-    /// can share.
+    /// Each on a thread and a single-threaded runtime of its own ([`Network::shard_runtime`]), which tasks of
+    /// its connections can share.
     Threads,
-    /// Each in one of these runtimes, in turn. Two networks can share runtimes this way, or a network the runtimes of an
-    /// application that has one per core.
+    /// Each in one of these runtimes, in turn. Two networks can share runtimes this way, or a network the
+    /// runtimes of an application that has one per core.
     Runtimes(Vec<Handle>),
 }
 
@@ -137,8 +139,9 @@ impl NetworkBuilder {
         self
     }
 
-    /// Settings of connections for which nothing else is said ([`default_config`]). Where it has no endpoints for the path
-    /// manager, the paths' addresses are: clients open subflows from them, servers announce all but the first.
+    /// Settings of connections for which nothing else is said ([`default_config`]). Where it has no endpoints
+    /// for the path manager, the paths' addresses are: clients open subflows from them, servers announce all
+    /// but the first.
     pub fn config(mut self, config: ConnectionConfig) -> Self {
         self.config = config;
         self
@@ -151,8 +154,9 @@ impl NetworkBuilder {
     }
 
     /// Keeps what connections that were opened here found out about the paths to each peer, for an hour
-    /// ([`PathCache`](ropewalk_engine::PathCache)). A connection whose options name neither path nor address then opens where its
-    /// first data arrives earliest, once every path to the peer is known ([`Network::remembered_path`]).
+    /// ([`PathCache`](ropewalk_engine::PathCache)). A connection whose options name neither path nor address
+    /// then opens where its first data arrives earliest, once every path to the peer is known
+    /// ([`Network::remembered_path`]).
     pub fn remember_paths(mut self) -> Self {
         self.memory = Some(PathMemory::default());
         self
@@ -407,7 +411,8 @@ impl Inner {
 
 /// Devices, the engine behind them, and the tasks that move packets. Clones are the same network.
 ///
-/// The drivers end when every clone, stream and listener is gone and the last connection is closed, or with their runtime.
+/// The drivers end when every clone, stream and listener is gone and the last connection is closed, or with
+/// their runtime.
 #[derive(Clone, Debug)]
 pub struct Network {
     inner: Arc<Inner>,
@@ -450,8 +455,9 @@ impl Network {
         self.inner.shards.iter().for_each(|shard| shard.lock().endpoint.set_path_mtu(path, mtu));
     }
 
-    /// Gives the network a path while it runs: in the place of one that was [taken away](Self::take_path_away), or as its last. What
-    /// connections found out about paths is forgotten.
+    /// Gives the network a path while it runs: in the place of one that was
+    /// [taken away](Self::take_path_away), or as its last. What connections found out about paths is
+    /// forgotten.
     ///
     /// # Errors
     /// If there is such a path, the place isn't the next one, or the path has another number of queues.
@@ -485,7 +491,8 @@ impl Network {
         Ok(())
     }
 
-    /// Takes a path's device away. Subflows on it get nothing any more: leave it first ([`MptcpStream::remove_path`]).
+    /// Takes a path's device away. Subflows on it get nothing any more: leave it first
+    /// ([`MptcpStream::remove_path`]).
     ///
     /// [`MptcpStream::remove_path`]: crate::MptcpStream::remove_path
     pub fn take_path_away(&self, id: PathId) {
@@ -537,8 +544,8 @@ impl Network {
         self.inner.steering.noted()
     }
 
-    /// Waits until no connection is left, for at most `limit`. Returns whether that is so. Streams have to be dropped or
-    /// closed before.
+    /// Waits until no connection is left, for at most `limit`. Returns whether that is so. Streams have to be
+    /// dropped or closed before.
     pub async fn drain(&self, limit: Duration) -> bool {
         let deadline = tokio::time::Instant::now() + limit;
         while self.connections() > 0 {

@@ -17,8 +17,8 @@ use crate::error::unknown_algorithm;
 const SEND_BUFFER: BufferConfig = BufferConfig { initial: 16 << 10, max: 4 << 20 };
 const RECEIVE_BUFFER: BufferConfig = BufferConfig { initial: 128 << 10, max: 6 << 20 };
 
-/// The settings of a connection for which nothing else is said: Linux's, with Multipath TCP, 8 subflows at most, the
-/// scheduler `linux` and CUBIC, and a receive buffer that grows promptly.
+/// The settings of a connection for which nothing else is said: Linux's, with Multipath TCP, 8 subflows at
+/// most, the scheduler `linux` and CUBIC, and a receive buffer that grows promptly.
 pub fn default_config() -> ConnectionConfig {
     ConnectionConfig {
         tcp: TcpConfig::default(),
@@ -164,8 +164,9 @@ impl ConnectOptions {
         self
     }
 
-    /// Whether the SYNs of joins leave with the third ACK of the connection, or after the peer's first DSS as Linux's (the default).
-    /// Linux as the peer answers such a SYN, unless it overtakes the third ACK: then it is sent again after that DSS.
+    /// Whether the SYNs of joins leave with the third ACK of the connection, or after the peer's first DSS as
+    /// Linux's (the default). Linux as the peer answers such a SYN, unless it overtakes the third ACK: then
+    /// it is sent again after that DSS.
     pub fn early_join(mut self, early: bool) -> Self {
         self.early_join = Some(early);
         self

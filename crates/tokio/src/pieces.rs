@@ -40,8 +40,8 @@ impl Connection {
 }
 
 impl MptcpStream {
-    /// Reads what has come without a copy: appends pieces of at most `most` bytes together, and returns how many bytes, 0 at the end
-    /// of the stream.
+    /// Reads what has come without a copy: appends pieces of at most `most` bytes together, and returns how
+    /// many bytes, 0 at the end of the stream.
     ///
     /// # Errors
     /// As reading.
@@ -49,7 +49,8 @@ impl MptcpStream {
         std::future::poll_fn(|cx| self.connection.poll_read_pieces(cx, most, pieces)).await
     }
 
-    /// Reads what comes next without a copy, as it arrived: at most `most` bytes, empty at the end of the stream.
+    /// Reads what comes next without a copy, as it arrived: at most `most` bytes, empty at the end of the
+    /// stream.
     ///
     /// # Errors
     /// As reading.
@@ -73,15 +74,16 @@ impl MptcpStream {
         .await
     }
 
-    /// How many bytes, of at most `most`, [`write_bytes`](Self::write_bytes) should get next: those that fill super-segments. A
-    /// super-segment ends where a large piece does, and a segment that spans two of them is copied.
+    /// How many bytes, of at most `most`, [`write_bytes`](Self::write_bytes) should get next: those that fill
+    /// super-segments. A super-segment ends where a large piece does, and a segment that spans two of them is
+    /// copied.
     pub fn aligned_len(&self, most: usize) -> usize {
         let state = self.connection.shard().lock();
         state.endpoint.aligned_bytes(self.connection.id, most as u64, SUPER) as usize
     }
 
-    /// Writes a prefix of `data` without a copy, and returns its length. Large pieces are best: a segment that spans two of
-    /// them is copied.
+    /// Writes a prefix of `data` without a copy, and returns its length. Large pieces are best: a segment
+    /// that spans two of them is copied.
     ///
     /// # Errors
     /// As writing.

@@ -1,7 +1,7 @@
 //! A shard: an endpoint of the engine, a queue of each device, and the connections that belong to it.
 //!
-//! Streams call the engine themselves, under the shard's lock, and send what follows from it; the shard's driver receives and
-//! keeps the time. So a write that fits the windows is on the device when it returns.
+//! Streams call the engine themselves, under the shard's lock, and send what follows from it; the shard's
+//! driver receives and keeps the time. So a write that fits the windows is on the device when it returns.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -321,7 +321,8 @@ impl State {
                 match device.poll_receive(cx, pool) {
                     Poll::Ready(Ok(packet)) => self.on_packet(now, path, &packet),
                     Poll::Ready(Err(error)) => {
-                        // A device that is only down has nothing to read; any other error means that it was removed.
+                        // A device that is only down has nothing to read; any other error means that it was
+                        // removed.
                         self.queues[path].is_removed = true;
                         self.queues[path].on_result(Err(error));
                         self.queues[path].flag.set(PathState::Removed);
@@ -453,7 +454,8 @@ impl State {
         Ok((id, status))
     }
 
-    /// Keeps what a connection found out about its paths, once: when the peer has sent all, or the stream is dropped.
+    /// Keeps what a connection found out about its paths, once: when the peer has sent all, or the stream is
+    /// dropped.
     fn learn(&mut self, now: Nanos, id: ConnectionId) {
         let Some(memory) = &self.memory else { return };
         let peer = self.entries.get(id).and_then(|entry| entry.learns_of.take());

@@ -1,11 +1,12 @@
 //! Which shard a segment belongs to.
 //!
-//! A connection's first subflow belongs to the shard that a hash of its four-tuple names, so every shard knows without
-//! asking. A join names its connection by a token: a table has the shard of each token, and of each joined subflow whose
-//! hash names another shard than its connection's.
+//! A connection's first subflow belongs to the shard that a hash of its four-tuple names, so every shard
+//! knows without asking. A join names its connection by a token: a table has the shard of each token, and of
+//! each joined subflow whose hash names another shard than its connection's.
 //!
-//! The kernel sends a connection's packets to the queue that last sent one for it, so nearly every segment arrives at its
-//! shard. What doesn't (a first SYN, a join, a connection that was idle for long) is handed over.
+//! The kernel sends a connection's packets to the queue that last sent one for it, so nearly every segment
+//! arrives at its shard. What doesn't (a first SYN, a join, a connection that was idle for long) is handed
+//! over.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

@@ -48,8 +48,8 @@ impl Drop for Connection {
 
 /// A Multipath TCP connection, or a plain TCP one where the peer speaks nothing else.
 ///
-/// Dropping it closes it as the kernel closes a socket: what was written is still delivered, and data that nobody read
-/// resets the connection. It never blocks, and it leaks nothing when a task is aborted or panics.
+/// Dropping it closes it as the kernel closes a socket: what was written is still delivered, and data that
+/// nobody read resets the connection. It never blocks, and it leaks nothing when a task is aborted or panics.
 #[derive(Debug)]
 pub struct MptcpStream {
     pub(crate) connection: Arc<Connection>,
@@ -73,8 +73,9 @@ pub struct OwnedWriteHalf {
 #[error("the halves aren't of one stream")]
 pub struct ReuniteError(pub OwnedReadHalf, pub OwnedWriteHalf);
 
-/// What `fill` puts into a buffer of `len` bytes. Large writes get memory that was used before: fresh pages cost more than the copy.
-/// A small one could keep a whole chunk of it for as long as the peer doesn't acknowledge.
+/// What `fill` puts into a buffer of `len` bytes. Large writes get memory that was used before: fresh pages
+/// cost more than the copy. A small one could keep a whole chunk of it for as long as the peer doesn't
+/// acknowledge.
 fn copy(pool: &mut Pool, len: usize, fill: impl FnOnce(&mut BytesMut)) -> Bytes {
     if len < MAX_CONDENSED {
         let mut data = BytesMut::with_capacity(len);
@@ -254,8 +255,8 @@ impl MptcpStream {
     /// As [`connect`](Self::connect), with settings of its own.
     ///
     /// # Errors
-    /// Those of [`connect`](Self::connect), [`TimedOut`](io::ErrorKind::TimedOut) after the options' timeout, and
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) for an unknown algorithm.
+    /// Those of [`connect`](Self::connect), [`TimedOut`](io::ErrorKind::TimedOut) after the options' timeout,
+    /// and [`InvalidInput`](io::ErrorKind::InvalidInput) for an unknown algorithm.
     pub async fn connect_with(
         network: &Network,
         remote: SocketAddr,
@@ -293,7 +294,8 @@ impl MptcpStream {
         self.connection.info()
     }
 
-    /// Bytes that a read would return now. 0 also at the end of the stream, and once the connection is forgotten.
+    /// Bytes that a read would return now. 0 also at the end of the stream, and once the connection is
+    /// forgotten.
     pub fn readable_bytes(&self) -> u64 {
         self.connection.shard().lock().endpoint.readable_bytes(self.connection.id).unwrap_or(0)
     }
@@ -303,13 +305,15 @@ impl MptcpStream {
         self.connection.shard().lock().endpoint.writable_bytes(self.connection.id).unwrap_or(0)
     }
 
-    /// Throws the connection away (MP_FASTCLOSE), as [`abort`](Self::abort) does, for a stream that several tasks share.
+    /// Throws the connection away (MP_FASTCLOSE), as [`abort`](Self::abort) does, for a stream that several
+    /// tasks share.
     pub fn reset(&self) {
         let id = self.connection.id;
         self.connection.shard().call(|state, now| state.abort(now, id));
     }
 
-    /// Keeps the scheduler's last decisions for [`decisions`](Self::decisions), or doesn't. Each costs an allocation or two.
+    /// Keeps the scheduler's last decisions for [`decisions`](Self::decisions), or doesn't. Each costs an
+    /// allocation or two.
     ///
     /// # Errors
     /// As [`set_nodelay`](Self::set_nodelay).
@@ -332,7 +336,8 @@ impl MptcpStream {
         shard.call(|state, now| state.endpoint.add_path(now, id, path, local, remote, local_id));
     }
 
-    /// Takes a path away from the connection: its subflows are reset, REMOVE_ADDR is sent, data goes elsewhere.
+    /// Takes a path away from the connection: its subflows are reset, REMOVE_ADDR is sent, data goes
+    /// elsewhere.
     pub fn remove_path(&self, path: PathId) {
         let id = self.connection.id;
         self.connection.shard().call(|state, now| state.endpoint.remove_path(now, id, path));
@@ -344,7 +349,8 @@ impl MptcpStream {
         self.connection.shard().call(|state, now| state.endpoint.set_backup(now, id, path, backup));
     }
 
-    /// Closes our side (DATA_FIN), as `shutdown` of [`tokio::io::AsyncWriteExt`] does, through a shared reference.
+    /// Closes our side (DATA_FIN), as `shutdown` of [`tokio::io::AsyncWriteExt`] does, through a shared
+    /// reference.
     pub fn close_write(&self) {
         self.connection.shutdown();
     }
@@ -458,7 +464,8 @@ macro_rules! writes {
                 Poll::Ready(Ok(()))
             }
 
-            /// Closes our side (DATA_FIN); what was written is still delivered, and the peer's side stays open.
+            /// Closes our side (DATA_FIN); what was written is still delivered, and the peer's side stays
+            /// open.
             fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
                 self.connection.shutdown();
                 Poll::Ready(Ok(()))

@@ -9,9 +9,10 @@ use std::net::IpAddr;
 /// The one's-complement sum of `bytes` as big-endian 16-bit words, an odd last byte padded with
 /// zero; folded to 16 bits, not inverted.
 pub fn ones_complement(bytes: &[u8]) -> u16 {
-    // The sum doesn't depend on byte order (RFC 1071 section 2 B): words are added in native order and the result is swapped
-    // once. Four lanes, which the compiler vectorises, add whole 64-bit words (wrapping) and their upper halves. The
-    // difference is the sum of the lower halves. The halves' sums can't overflow below 2^32 words each.
+    // The sum doesn't depend on byte order (RFC 1071 section 2 B): words are added in native order and the
+    // result is swapped once. Four lanes, which the compiler vectorises, add whole 64-bit words (wrapping)
+    // and their upper halves. The difference is the sum of the lower halves. The halves' sums can't overflow
+    // below 2^32 words each.
     let (mut all, mut upper) = ([0u64; 4], [0u64; 4]);
     let (blocks, rest) = bytes.as_chunks::<128>();
     for block in blocks {

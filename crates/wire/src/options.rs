@@ -248,8 +248,8 @@ pub struct MpTcpRst {
 /// Options that established connections rarely carry.
 ///
 /// A new one is a field here, its length in [`padded_len`](Self::padded_len), and its reading and writing in
-/// `option_codec.rs`. `tests/common/mod.rs` generates it for the round trips, `fuzz/src/checks.rs` for the fuzzer, and
-/// `tests/scripts/segments.rs` of the engine gives it words in packet scripts.
+/// `option_codec.rs`. `tests/common/mod.rs` generates it for the round trips, `fuzz/src/checks.rs` for the
+/// fuzzer, and `tests/scripts/segments.rs` of the engine gives it words in packet scripts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RareOptions {
     /// Maximum segment size (RFC 9293 3.7.1).

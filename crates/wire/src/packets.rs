@@ -1,7 +1,7 @@
 //! GSO and GRO in software, on bytes, for devices without offload. The results are those of
 //! [`gso::split`](crate::gso::split) with [`crate::encode_into`], and of [`crate::parse()`] with
-//! [`gso::Merger`](crate::gso::Merger). But headers are built and parsed once per super-segment, and the receiving stack
-//! processes one super-segment instead of many packets.
+//! [`gso::Merger`](crate::gso::Merger). But headers are built and parsed once per super-segment, and the
+//! receiving stack processes one super-segment instead of many packets.
 
 use std::ops::Range;
 
@@ -27,7 +27,8 @@ const TCP_SEQUENCE: Range<usize> = 4..8;
 const TCP_FLAGS: usize = 13;
 const TCP_CHECKSUM: Range<usize> = TCP_CHECKSUM_OFFSET..TCP_CHECKSUM_OFFSET + 2;
 
-/// Payload bytes per packet above which packets aren't coalesced: copying them costs more than processing each.
+/// Payload bytes per packet above which packets aren't coalesced: copying them costs more than processing
+/// each.
 const MAX_COALESCED: usize = 4096;
 /// Bytes of a chunk of packet memory; super-segments share chunks.
 const CHUNK: usize = 4 * MAX_SUPER_PAYLOAD;
@@ -144,8 +145,8 @@ impl Coalescer {
         Coalescer { pending: None, pool: Pool::new(CHUNK) }
     }
 
-    /// Adds the packet at `range` of `bytes`. Passes to `deliver`, in order, the super-segment that it ends, and the packet
-    /// itself if no other can follow it.
+    /// Adds the packet at `range` of `bytes`. Passes to `deliver`, in order, the super-segment that it ends,
+    /// and the packet itself if no other can follow it.
     ///
     /// # Errors
     /// As [`crate::parse()`]. The pending super-segment is delivered first.
@@ -200,7 +201,8 @@ impl Coalescer {
 }
 
 impl SuperSegment {
-    /// Whether other packets may follow this one, with its payload at `data`; if so, where its TCP header begins.
+    /// Whether other packets may follow this one, with its payload at `data`; if so, where its TCP header
+    /// begins.
     fn can_start(packet: &[u8], segment: &Segment<Bytes>, data: &Range<usize>) -> Option<usize> {
         let (network, is_simple) = match packet[0] {
             0x45 => (IPV4_HEADER, true),
@@ -245,7 +247,8 @@ impl SuperSegment {
         }
     }
 
-    /// Flags and payload of `packet` if it continues this super-segment, by the rule of [`crate::gso::can_merge`].
+    /// Flags and payload of `packet` if it continues this super-segment, by the rule of
+    /// [`crate::gso::can_merge`].
     fn continuation<'a>(&self, packet: &'a [u8]) -> Option<(Flags, &'a [u8])> {
         let &SuperSegment { len, network, .. } = self;
         let payload = packet.get(len..)?;

@@ -25,8 +25,9 @@ pub trait Payload: Clone + Default + std::fmt::Debug + Send + 'static {
     /// Concatenates the pieces. A single piece is returned without a copy.
     fn join(pieces: &[Self]) -> Self;
 
-    /// Moves a small payload into memory of its own (Linux: `skb_condense`), for what may be held for long: packets share
-    /// memory ([`crate::pool`]), and one that is held keeps all of that memory from being used again.
+    /// Moves a small payload into memory of its own (Linux: `skb_condense`), for what may be held for long:
+    /// packets share memory ([`crate::pool`]), and one that is held keeps all of that memory from being used
+    /// again.
     fn condense(&mut self) {}
 
     /// The one's-complement sum of the bytes as 16-bit big-endian words (an odd last byte is padded

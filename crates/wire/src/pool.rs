@@ -1,12 +1,12 @@
-//! Reusable packet memory. Many packets share a chunk, which is filled from its start again once no packet in it is
-//! referenced.
+//! Reusable packet memory. Many packets share a chunk, which is filled from its start again once no packet in
+//! it is referenced.
 //!
-//! Fresh memory is expensive: the kernel zeroes each page and takes a page fault for it. With packets of 64 KiB that costs
-//! more than copy and checksum together. Recently used memory is also still in the cache.
+//! Fresh memory is expensive: the kernel zeroes each page and takes a page fault for it. With packets of 64
+//! KiB that costs more than copy and checksum together. Recently used memory is also still in the cache.
 //!
-//! A packet that is held keeps its whole chunk from being used again. So the engine condenses what it holds for long
-//! ([`Payload::condense`](crate::Payload::condense)): with chunks of 256 KiB, data that is held takes at most 16 times its own
-//! size, whatever sizes and orders a peer chooses.
+//! A packet that is held keeps its whole chunk from being used again. So the engine condenses what it holds
+//! for long ([`Payload::condense`](crate::Payload::condense)): with chunks of 256 KiB, data that is held
+//! takes at most 16 times its own size, whatever sizes and orders a peer chooses.
 
 use std::collections::VecDeque;
 
@@ -36,8 +36,8 @@ impl Pool {
         Pool { current: BytesMut::new(), used: VecDeque::new(), free: Vec::new(), chunk }
     }
 
-    /// A buffer with a capacity of at least `need` bytes. The caller splits off what it fills (`split`, `split_to`); bytes
-    /// left in it have no meaning.
+    /// A buffer with a capacity of at least `need` bytes. The caller splits off what it fills (`split`,
+    /// `split_to`); bytes left in it have no meaning.
     pub fn room(&mut self, need: usize) -> &mut BytesMut {
         if self.current.capacity() < need {
             self.next_chunk(need);

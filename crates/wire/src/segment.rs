@@ -111,8 +111,8 @@ impl PartialEq for FourTuple {
     }
 }
 
-/// Compares addresses. The derived `==` reads an IPv4 address in wider pieces than it was written in, which stalls if it
-/// was written just before.
+/// Compares addresses. The derived `==` reads an IPv4 address in wider pieces than it was written in, which
+/// stalls if it was written just before.
 #[inline]
 fn is_same(one: &IpAddr, other: &IpAddr) -> bool {
     match (one, other) {

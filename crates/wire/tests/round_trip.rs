@@ -177,7 +177,8 @@ proptest! {
             prop_assert_eq!(options(&packet), options(&segment));
             bytes.extend_from_slice(&packet.payload);
             // Through bytes and back, as on a real path.
-            let packet = parse(encoded(&packet, ChecksumMode::Full), ParseMode::Verify).expect("its own packet");
+            let packet = parse(encoded(&packet, ChecksumMode::Full), ParseMode::Verify).expect("its own \
+                packet");
             prop_assert_eq!(merger.push(packet), None);
         }
         prop_assert_eq!(&bytes[..], &segment.payload[..]);
@@ -188,8 +189,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Cut on bytes, a super-segment gives the packets that cutting the segment gives; coalesced on bytes, the super-segment
-    /// comes back.
+    /// Cut on bytes, a super-segment gives the packets that cutting the segment gives; coalesced on bytes,
+    /// the super-segment comes back.
     #[test]
     fn packets_at_once_equal_packets_one_by_one(mut segment in common::segment(9000), gso_size in 1u16..5000) {
         segment.gso_size = if segment.payload.len() > usize::from(gso_size) { gso_size } else { 0 };
@@ -218,7 +219,8 @@ proptest! {
         }
     }
 
-    /// Whatever comes between and whatever is damaged: each packet comes out as it would alone, and none that wouldn't.
+    /// Whatever comes between and whatever is damaged: each packet comes out as it would alone, and none that
+    /// wouldn't.
     #[test]
     fn coalescing_changes_nothing_but_the_number(
         mut segment in common::segment(3000),

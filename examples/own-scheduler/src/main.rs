@@ -1,6 +1,6 @@
-//! A scheduler of one's own, without a line changed in Ropewalk: `largest-window` sends on the available subflow
-//! with the largest congestion window, but not on those that have less than `least` segments of room. The program is the
-//! whole `ropewalk` command with one scheduler more:
+//! A scheduler of one's own, without a line changed in Ropewalk: `largest-window` sends on the available
+//! subflow with the largest congestion window, but not on those that have less than `least` segments of room.
+//! The program is the whole `ropewalk` command with one scheduler more:
 //!
 //! ```text
 //! cargo run --release -- compare --schedulers 'largest-window,largest-window(least=4),minrtt'
@@ -27,7 +27,8 @@ impl Scheduler for LargestWindow {
     }
 
     fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
-        // With nothing in flight nobody would wake a scheduler that waits: the engine would overrule it, and count that.
+        // With nothing in flight nobody would wake a scheduler that waits: the engine would overrule it, and
+        // count that.
         let idle = view.subflows.iter().all(|flow| flow.packets_out == 0);
         let roomy = view.available().filter(|flow| idle || flow.window_space() >= self.least);
         let widest = view.sendable().then(|| roomy.max_by_key(|flow| flow.cwnd)).flatten();

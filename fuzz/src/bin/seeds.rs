@@ -76,7 +76,8 @@ fn main() -> std::io::Result<()> {
             write("gso", &[&[0, 6], &draw[..]].concat())?;
         }
     }
-    // What happens to a connection: data carried both ways and closed; then the same with each other operation in between.
+    // What happens to a connection: data carried both ways and closed; then the same with each other
+    // operation in between.
     for operation in 0..16u8 {
         for end in [0, 16] {
             let operation = operation | end | (operation % 4) << 6;

@@ -51,7 +51,8 @@ pub(super) fn text(found: &SelfTest, narrowed: &Narrowing, ranges: &Coverage, se
     text += &format!("\n{}\n", table.render());
     let (pairs, (before, after)) = (narrowed.links.len(), narrowed.held());
     text += &format!(
-        "{pairs} pairs of links drawn at random, stated with errors as large as assumed; a ping and a transfer on each are added\n\n"
+        "{pairs} pairs of links drawn at random, stated with errors as large as assumed; a ping and a \
+         transfer on each are added\n\n"
     );
     for (head, part) in [
         ("true gain in the 90 % interval, stated", before),
@@ -63,7 +64,8 @@ pub(super) fn text(found: &SelfTest, narrowed: &Narrowing, ranges: &Coverage, se
     }
     text += &format!("  {:<38} {:.2} of that before\n", "mean width with measurements", narrowed.ratio());
     text += &format!(
-        "\n{} links drawn at random, each measured by the model of each tool: ranges of 90 % that hold the truth\n\n",
+        "\n{} links drawn at random, each measured by the model of each tool: ranges of 90 % that hold the \
+         truth\n\n",
         ranges.links.len()
     );
     let heads: Vec<&str> = std::iter::once("tool").chain(Quantity::ALL.map(Quantity::name)).collect();

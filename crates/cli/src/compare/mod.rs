@@ -35,12 +35,13 @@ pub(crate) const OPEN_ON: &str = "first";
 
 /// Rank schedulers on your paths
 ///
-/// Every scheduler runs on the same paths with the same seeds, until those that are as fast as the fastest are told from
-/// those that are slower. Without options: the built-in Wi-Fi + LTE scenario, four flow sizes, all schedulers.
+/// Every scheduler runs on the same paths with the same seeds, until those that are as fast as the fastest
+/// are told from those that are slower. Without options: the built-in Wi-Fi + LTE scenario, four flow sizes,
+/// all schedulers.
 ///
-/// The answer is a group: all that are equal within 2 %. One of them is named: plain TCP if it is among them, then Linux's own
-/// scheduler, then the default of Ropewalk's gateway and proxy, then the one that repeats the fewest bytes (to the per cent of
-/// what was delivered) and is the simplest.
+/// The answer is a group: all that are equal within 2 %. One of them is named: plain TCP if it is among them,
+/// then Linux's own scheduler, then the default of Ropewalk's gateway and proxy, then the one that repeats
+/// the fewest bytes (to the per cent of what was delivered) and is the simplest.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ropewalk compare
@@ -56,8 +57,10 @@ pub(crate) const OPEN_ON: &str = "first";
       --runs 3 --pcap run.pcapng   # one more run, watched
   ropewalk compare --json | jq '.rankings[0].rows[0]'
 
-A path is `name: rate, round-trip time [+-spread], loss`; the time is what ping shows, half of it each way. Also:
-`16/1 Mbit/s` (down/up), `up RATE`, `down RATE`, `queue LIMIT`, `jitter uniform|normal|pareto`, `reordering`, `trace \
+A path is `name: rate, round-trip time [+-spread], loss`; the time is what ping shows, half of it each way. \
+Also:
+`16/1 Mbit/s` (down/up), `up RATE`, `down RATE`, `queue LIMIT`, `jitter uniform|normal|pareto`, \
+`reordering`, `trace \
 FILE`, `mtu BYTES`, `backup`, `outage 100 ms every 15 s`, `10 Mbit/s at 5 s`, `metered`, `price 2 EUR/GB`. \
 A word stands for a link, and what is beside it replaces its parts: dsl, vdsl, cable, 4g, 5g, starlink, geo, \
 wifi (docs/links.md has their numbers).")]
@@ -67,8 +70,8 @@ pub(crate) struct Options {
     /// Congestion control [default: the scenario's, else cubic]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// How much to run before the answer is given as it is then: a second is 4 million simulated segments, about what two
-    /// cores do, so that it means the same runs on every machine
+    /// How much to run before the answer is given as it is then: a second is 4 million simulated segments,
+    /// about what two cores do, so that it means the same runs on every machine
     #[arg(
         long,
         value_name = "TIME",
@@ -77,21 +80,22 @@ pub(crate) struct Options {
         allow_hyphen_values = true
     )]
     budget: String,
-    /// So many seeded runs of each, instead of as many as it takes [default: the scenario's; with real packets 30]
+    /// So many seeded runs of each, instead of as many as it takes [default: the scenario's; with real
+    /// packets 30]
     #[arg(long, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     runs: Option<u32>,
     /// First seed
     #[arg(long, default_value_t = 1, allow_negative_numbers = true, value_parser = seed)]
     seed: u64,
-    /// The path on which connections open: first, best (where plain TCP is fastest), remember (what an earlier connection found
-    /// out), or its name
+    /// The path on which connections open: first, best (where plain TCP is fastest), remember (what an
+    /// earlier connection found out), or its name
     #[arg(long, value_name = "WORD|PATH", default_value = OPEN_ON)]
     open_on: String,
     /// When joins begin [default: as the scenario says, which is late]
     #[arg(long, value_enum)]
     join: Option<Join>,
-    /// Longest that a run may take, in simulated time from the workload's start [default: the scenario's; without one 60 s,
-    /// or ten times the least that the links allow]
+    /// Longest that a run may take, in simulated time from the workload's start [default: the scenario's;
+    /// without one 60 s, or ten times the least that the links allow]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     limit: Option<String>,
     /// Threads [default: one per core]; the result doesn't depend on it
@@ -100,11 +104,12 @@ pub(crate) struct Options {
     /// Send and receive buffer of both ends, fixed, 4 KiB to 4 GiB
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     buffer: Option<String>,
-    /// What bytes on metered paths are worth: 'a second is worth 5 MB of lte'. All of them count then; without it only those
-    /// that are sent again, at 5 MB to the second
+    /// What bytes on metered paths are worth: 'a second is worth 5 MB of lte'. All of them count then;
+    /// without it only those that are sent again, at 5 MB to the second
     #[arg(long, value_name = "TEXT")]
     value: Option<String>,
-    /// Where the transfers run: the simulator, or the emulator (real packets in real time; Linux, `ip`, /dev/net/tun)
+    /// Where the transfers run: the simulator, or the emulator (real packets in real time; Linux, `ip`,
+    /// /dev/net/tun)
     #[arg(long, default_value_t = World::Simulated, value_enum)]
     world: World,
     /// In the emulated world: who sends the data
@@ -113,7 +118,8 @@ pub(crate) struct Options {
     /// In the emulated world: who receives it
     #[arg(long, default_value_t = Stack::Engine, value_enum)]
     receiver: Stack,
-    /// A table for each size, with the spread, the shares of the paths and what was sent again, instead of one over all
+    /// A table for each size, with the spread, the shares of the paths and what was sent again, instead of
+    /// one over all
     #[arg(long, conflicts_with = "json")]
     details: bool,
     /// As JSON, which `ropewalk report` makes a page of
@@ -195,7 +201,8 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
     let stop = interrupt::flag();
     if options.evidence.any() && options.world != World::Emulated {
         return Err(Diagnostic::new(
-            "--pcap and --qlog are of packets in real time: give --world emulated, or see `ropewalk explain --pcap`",
+            "--pcap and --qlog are of packets in real time: give --world emulated, or see `ropewalk explain \
+             --pcap`",
         )
         .into());
     }

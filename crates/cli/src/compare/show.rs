@@ -115,7 +115,8 @@ fn unfinished(ranking: &Ranking, limit: f64) -> String {
     told.into_iter().map(line).collect()
 }
 
-/// The tables, what their columns mean, and the answer. `details`: a table for each workload, not one over all.
+/// The tables, what their columns mean, and the answer. `details`: a table for each workload, not one over
+/// all.
 pub(super) fn text(scenario: &Scenario, comparison: &Comparison, details: bool) -> String {
     let way = if scenario.direction == Direction::Upload { "upload" } else { "download" };
     let runs = match comparison.design {
@@ -286,10 +287,13 @@ fn legend(comparison: &Comparison) -> String {
     let versus = || rows().flat_map(|row| [row.versus_linux, row.versus_tcp]).flatten();
     let margin = MARGIN * 100.0;
     let mut lines = vec![
-        "mean: arithmetic, over the runs, and half of its 95 % interval; vs: geometric mean of the ratios of\nruns with the same seed".to_string(),
+        "mean: arithmetic, over the runs, and half of its 95 % interval; vs: geometric mean of the ratios \
+         of\nruns with the same seed"
+            .to_string(),
         "x link bound: mean over the least that the row's links allow".into(),
         format!(
-            "% by path: of the bytes sent, by {}; duplicated by the scheduler, reinjected by the\nconnection, retransmitted by subflows: per run",
+            "% by path: of the bytes sent, by {}; duplicated by the scheduler, reinjected by \
+             the\nconnection, retransmitted by subflows: per run",
             rows().next().map_or(String::new(), |row| {
                 row.paths.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join("/")
             })
@@ -304,7 +308,8 @@ fn legend(comparison: &Comparison) -> String {
         lines.insert(
             0,
             format!(
-                "1=  shown to be equal to the fastest within {margin:.0} %   ?  not decided   (..)  no significant difference\n(at 5 %, paired over seeds, corrected for the number of comparisons)"
+                "1=  shown to be equal to the fastest within {margin:.0} %   ?  not decided   (..)  no \
+                 significant difference\n(at 5 %, paired over seeds, corrected for the number of comparisons)"
             ),
         );
     }
@@ -319,7 +324,8 @@ fn legend(comparison: &Comparison) -> String {
     ) {
         let why = if comparison.random { "chance made no difference" } else { "nothing is random" };
         lines.push(format!(
-            "{why} where there is no interval: the runs are alike, and\ndifferences are of one course of events"
+            "{why} where there is no interval: the runs are alike, and\ndifferences are of one course of \
+             events"
         ));
     }
     if comparison.real_time.is_some() && rows().any(|row| row.label == real_time::KERNEL) {
@@ -354,7 +360,8 @@ pub(super) fn plot(request: &Request, comparison: &Comparison) -> String {
     let longest = runs.iter().map(|(_, _, result)| result.duration).max().unwrap_or(0);
     for (place, names, result) in &runs {
         text += &format!(
-            "\n{}, seed {}{}, in flight over time (sent again: r on its subflow, i reinjected, d duplicated)\n",
+            "\n{}, seed {}{}, in flight over time (sent again: r on its subflow, i reinjected, d \
+             duplicated)\n",
             place.scheduler,
             place.seed,
             // The time beneath is that of the part that was traced.
@@ -369,8 +376,8 @@ pub(super) fn plot(request: &Request, comparison: &Comparison) -> String {
     text
 }
 
-/// Places: `1=` for all that are equal to the fastest, `?` where that isn't decided. Who is slower over all workloads runs
-/// no more, and has a number.
+/// Places: `1=` for all that are equal to the fastest, `?` where that isn't decided. Who is slower over all
+/// workloads runs no more, and has a number.
 fn places(rows: &[Row], decision: Option<&Decision>) -> Vec<String> {
     let out = |row: &Row| {
         let stand = decision.and_then(|decision| decision.of(&row.label));

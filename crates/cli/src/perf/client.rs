@@ -38,7 +38,8 @@ const ECHO: u32 = 64;
       ropewalk perf client 10.127.255.1 --stack engine --paths 2 \\
       --scheduler ropewalk --join early --open-on race
 
-Exit code: 0 if every flow succeeded, 1 if not, 130 after Ctrl-C. What was measured until then is printed in any case.")]
+Exit code: 0 if every flow succeeded, 1 if not, 130 after Ctrl-C. What was measured until then is printed \
+in any case.")]
 pub(crate) struct Options {
     /// The server's name or address
     #[arg(value_name = "ADDRESS")]
@@ -72,12 +73,12 @@ pub(crate) struct Options {
     /// Congestion control of what is sent, by the sender's name for it [default: cubic]
     #[arg(long)]
     congestion: Option<String>,
-    /// When the engine's joins begin. An early one saves a round trip; a kernel as server answers it, unless it overtakes the
-    /// third ACK: then it is sent again
+    /// When the engine's joins begin. An early one saves a round trip; a kernel as server answers it, unless
+    /// it overtakes the third ACK: then it is sent again
     #[arg(long, value_enum, default_value = "late")]
     join: Join,
-    /// The path on which the engine's connections open: `first`, a path's number, or `race`: SYNs go out on all, and the first that
-    /// answers is it
+    /// The path on which the engine's connections open: `first`, a path's number, or `race`: SYNs go out on
+    /// all, and the first that answers is it
     #[arg(long, value_name = "PATH", default_value = "first")]
     open_on: String,
     /// Also measure round trips of 64 bytes, on a connection of their own
@@ -85,7 +86,8 @@ pub(crate) struct Options {
     latency: bool,
     #[command(flatten)]
     evidence: evidence::Options,
-    /// At the end, what the engine's endpoint counted, or what the kernel's counters rose by, by the kernel's names
+    /// At the end, what the engine's endpoint counted, or what the kernel's counters rose by, by the kernel's
+    /// names
     #[arg(long)]
     counters: bool,
     /// The result as one JSON value, units in the names, and nothing else
@@ -188,7 +190,8 @@ fn plan(registries: &Registries, options: &Options) -> Result<Plan, Failure> {
         texts.iter().map(|text| super::scheduler(registries, text)).collect::<Result<Vec<_>, _>>()?;
     if !schedulers.is_empty() && mode == Mode::Up && !options.stack.is_engine() {
         return Err(wrong(
-            "--scheduler is the engine's, and the sender here is the Linux kernel, which has its own scheduler: give --stack engine, or --reverse from an engine",
+            "--scheduler is the engine's, and the sender here is the Linux kernel, which has its own \
+             scheduler: give --stack engine, or --reverse from an engine",
         ));
     }
     let congestion = match &options.congestion {
@@ -209,7 +212,8 @@ fn plan(registries: &Registries, options: &Options) -> Result<Plan, Failure> {
     let served = mode.sends(false);
     if let Some(policy) = canonical.iter().find(|name| served && name.starts_with("policy:")) {
         return Err(wrong(format!(
-            "`{policy}` is a file here, and the server sends: give it to `ropewalk perf server --stack engine --scheduler policy:FILE`"
+            "`{policy}` is a file here, and the server sends: give it to `ropewalk perf server --stack \
+             engine --scheduler policy:FILE`"
         )));
     }
     if served && canonical.iter().chain(&controls).any(|name| name.len() > MOST_TEXT) {

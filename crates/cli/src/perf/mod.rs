@@ -27,7 +27,8 @@ use crate::options::{Stack, Switch};
 
 /// Buffers of the engine's connections: what 1 Gbit/s at 60 ms needs.
 const BUFFER: u64 = 8 << 20;
-/// TIME-WAIT, so that a retransmitted FIN is answered with an ACK and not with RST. Short, as no port is used twice.
+/// TIME-WAIT, so that a retransmitted FIN is answered with an ACK and not with RST. Short, as no port is used
+/// twice.
 const TIME_WAIT: u64 = 100_000_000;
 
 /// Throughput and latency between two endpoints, each the engine or the Linux kernel
@@ -53,17 +54,19 @@ enum Side {
 /// Which stack, and how it is reached.
 #[derive(Debug, Args)]
 struct StackOptions {
-    /// Whose Multipath TCP this end speaks: the Linux kernel's sockets, or the engine behind a TUN device of its own
+    /// Whose Multipath TCP this end speaks: the Linux kernel's sockets, or the engine behind a TUN device of
+    /// its own
     #[arg(long, default_value_t = Stack::Kernel, value_enum)]
     stack: Stack,
     /// Plain TCP instead of Multipath TCP
     #[arg(long)]
     tcp: bool,
-    /// The engine's own address on its TUN device, given once per path; the kernel's side of the device differs in the
-    /// last bit [default: 10.126.N.2]
+    /// The engine's own address on its TUN device, given once per path; the kernel's side of the device
+    /// differs in the last bit [default: 10.126.N.2]
     #[arg(long = "address", value_name = "IP")]
     addresses: Vec<IpAddr>,
-    /// Whether the engine tries smaller segments after repeated timeouts, in case a path drops large ones silently
+    /// Whether the engine tries smaller segments after repeated timeouts, in case a path drops large ones
+    /// silently
     #[arg(long, default_value_t = Switch::On, value_enum)]
     mtu_probing: Switch,
     /// How many TUN devices the engine gets, if no addresses are given
@@ -78,7 +81,8 @@ impl StackOptions {
 
     fn check(&self, evidence: &evidence::Options) -> Result<(), Failure> {
         if !self.is_engine() && evidence.any() {
-            let message = "--pcap and --qlog show the engine's end: give --stack engine, or see `ropewalk emulate --pcap`";
+            let message = "--pcap and --qlog show the engine's end: give --stack engine, or see `ropewalk \
+                           emulate --pcap`";
             return Err(Diagnostic::new(message).into());
         }
         output::can_write(&evidence.files())?;

@@ -120,7 +120,8 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Looks up the algorithms that a client asks for. It outlives the borrow of the registries, so it copies their entries.
+/// Looks up the algorithms that a client asks for. It outlives the borrow of the registries, so it copies
+/// their entries.
 fn resolver(registries: &Registries) -> engine::Resolve {
     let schedulers = copy("scheduler", &registries.schedulers);
     let controls = copy("congestion control", &registries.congestion);

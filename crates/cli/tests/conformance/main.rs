@@ -1,10 +1,10 @@
-//! docs/conformance.md is what the sources say: the requirements of the RFCs listed in this folder, with the places that
-//! bear their annotations. `UPDATE=1 cargo test -p ropewalk --test conformance` rewrites it.
+//! docs/conformance.md is what the sources say: the requirements of the RFCs listed in this folder, with the
+//! places that bear their annotations. `UPDATE=1 cargo test -p ropewalk --test conformance` rewrites it.
 //!
-//! An annotation is a comment of its own line: `//= RFC 9293 MUST-8`, with more ids after it if one place does more
-//! than one thing, and words for the reader after them; `//= test RFC 9293 MUST-8` above a test that fails when the
-//! statement is broken. What is done, or done in part, has a test; a line of the list that can't have one says why with
-//! `untested: ...`.
+//! An annotation is a comment of its own line: `//= RFC 9293 MUST-8`, with more ids after it if one place
+//! does more than one thing, and words for the reader after them; `//= test RFC 9293 MUST-8` above a test
+//! that fails when the statement is broken. What is done, or done in part, has a test; a line of the list
+//! that can't have one says why with `untested: ...`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -177,7 +177,8 @@ fn page(places: &Places) -> (String, Vec<String>) {
         "# Conformance\n\nWhat the RFCs of TCP and Multipath TCP ask of an endpoint with MUST or SHOULD: \
          search for the id. What is done is a link to the code, *t* to its test; what isn't, or only in \
          part, follows in words. What each id asks is in `crates/cli/tests/conformance/rfc*.txt`; \
-         `grep -rn 'RFC 9293 MUST-8' crates` shows the lines.\n\nIds of RFC 9293 are those of its Appendix B, \
+         `grep -rn 'RFC 9293 MUST-8' crates` shows the lines.\n\nIds of RFC 9293 are those of its Appendix \
+         B, \
          without what MAY be done. RFC 8684 has none: 3.4.1-9 is the ninth keyword in capitals of section \
          3.4.1, all of which are listed, and a letter marks what is stated without one. In the other \
          lists, which are ours, a letter marks each rule of a section.\n\nWritten by `UPDATE=1 cargo test \
@@ -205,7 +206,8 @@ fn page(places: &Places) -> (String, Vec<String>) {
         let done = all - no - partly - moot;
         let _ = writeln!(
             text,
-            "\n## {title}\n\n{all} statements: {done} done, {partly} in part, {no} not done, {moot} don't arise."
+            "\n## {title}\n\n{all} statements: {done} done, {partly} in part, {no} not done, {moot} don't \
+             arise."
         );
         wrong.extend(omissions(rfc, &requirements().collect::<Vec<_>>()));
         // A section's ids that are done, in a paragraph; the others as a list.
@@ -240,7 +242,8 @@ fn page(places: &Places) -> (String, Vec<String>) {
     (text, wrong)
 }
 
-/// What a list leaves out: numbers of RFC 9293's Appendix B, keywords of RFC 8684. Nothing is known of other RFCs.
+/// What a list leaves out: numbers of RFC 9293's Appendix B, keywords of RFC 8684. Nothing is known of other
+/// RFCs.
 fn omissions(rfc: &str, listed: &[&Requirement]) -> Vec<String> {
     let find = |id: &str| listed.iter().find(|requirement| requirement.id == id);
     if rfc == "9293" {
@@ -278,8 +281,9 @@ fn read_keywords(table: &str) -> Vec<(&str, Vec<&str>)> {
     rows.map(|(section, keywords)| (section, keywords.split(", ").collect())).collect()
 }
 
-/// The same from an RFC's text: sections begin at the margin with their number, and a keyword may be broken over two
-/// lines. The first heading of a number is the table of contents', if it is indented; so it doesn't count.
+/// The same from an RFC's text: sections begin at the margin with their number, and a keyword may be broken
+/// over two lines. The first heading of a number is the table of contents', if it is indented; so it doesn't
+/// count.
 fn count_keywords(text: &str) -> Vec<(String, Vec<String>)> {
     let heading = |line: &str| {
         let (number, title) = line.split_once(".  ")?;
@@ -385,14 +389,16 @@ fn the_page_is_what_the_sources_say() {
     let differs = there.lines().zip(fresh.lines()).find(|(old, new)| old != new);
     assert!(
         there == fresh,
-        "docs/conformance.md is stale; `UPDATE=1 cargo test -p ropewalk --test conformance` rewrites it.\n{differs:?}"
+        "docs/conformance.md is stale; `UPDATE=1 cargo test -p ropewalk --test conformance` rewrites \
+         it.\n{differs:?}"
     );
 }
 
 /// The table of keywords is what a copy of the text says, where there is one.
 #[test]
 fn keywords_are_counted() {
-    let made_up = "Contents\n   1.  One\n1.  One\n\n   A host MUST\n   NOT sleep and SHOULD eat; this is NOT RECOMMENDED\n\
+    let made_up = "Contents\n   1.  One\n1.  One\n\n   A host MUST\n   NOT sleep and SHOULD eat; this is \
+                   NOT RECOMMENDED\n\
         1.2.  Two\n   It must, it SHALL.\n3.  Empty\n   NOT REQUIRED\n";
     let owned = |rows: &[(&str, &[&str])]| -> Vec<(String, Vec<String>)> {
         rows.iter().map(|(s, k)| (s.to_string(), k.iter().map(|k| k.to_string()).collect())).collect()

@@ -1,5 +1,5 @@
-//! A host that speaks TCP by hand: it has a TUN device of its own in the server's namespace, and the kernel routes its
-//! packets to the engine.
+//! A host that speaks TCP by hand: it has a TUN device of its own in the server's namespace, and the kernel
+//! routes its packets to the engine.
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};

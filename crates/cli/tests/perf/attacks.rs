@@ -1,7 +1,8 @@
-//! Strangers and peers that want to cost memory, time or connections, beside honest clients; over IPv4 and IPv6. Each attack has the
-//! same bounds: what honest clients feel, and what the server spends.
+//! Strangers and peers that want to cost memory, time or connections, beside honest clients; over IPv4 and
+//! IPv6. Each attack has the same bounds: what honest clients feel, and what the server spends.
 //!
-//! `ROPEWALK_ATTACK_SECONDS=60 cargo test -p ropewalk --test perf -- attacks --nocapture` attacks for longer than the usual 0.4 seconds.
+//! `ROPEWALK_ATTACK_SECONDS=60 cargo test -p ropewalk --test perf -- attacks --nocapture` attacks for longer
+//! than the usual 0.4 seconds.
 
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Output, Stdio};
@@ -136,8 +137,8 @@ fn one_byte_segments_in_random_order(attacker: &mut Attacker, server: SocketAddr
     })
 }
 
-/// Lets the server's first window come in, and gives where it ends. On a busy machine the server's first segment may take some
-/// time.
+/// Lets the server's first window come in, and gives where it ends. On a busy machine the server's first
+/// segment may take some time.
 fn first_window(attacker: &Attacker, open: &Open) -> u32 {
     let mut end = 1;
     for _ in 0..100 {
@@ -170,7 +171,8 @@ fn one_byte_sack_blocks(attacker: &mut Attacker, server: SocketAddr, _: &Namespa
     })
 }
 
-/// The server shall believe in a faster path than there is (Savage et al., "TCP Congestion Control with a Misbehaving Receiver").
+/// The server shall believe in a faster path than there is (Savage et al., "TCP Congestion Control with a
+/// Misbehaving Receiver").
 fn optimistic_acks(attacker: &mut Attacker, server: SocketAddr, _: &Namespace) -> Step {
     let mut open = attacker.download(40_000, server);
     Box::new(move |attacker| {
@@ -207,7 +209,8 @@ fn guessed_tokens(_: &mut Attacker, server: SocketAddr, _: &Namespace) -> Step {
     })
 }
 
-/// Into a connection of the attacker's own: the tokens are right, and each second segment is a third ACK with a wrong HMAC.
+/// Into a connection of the attacker's own: the tokens are right, and each second segment is a third ACK with
+/// a wrong HMAC.
 fn wrong_hmacs(attacker: &mut Attacker, server: SocketAddr, _: &Namespace) -> Step {
     let (_, [_, key]) = attacker.connect_multipath(40_000, server);
     let token = ropewalk_engine::mptcp::Key::new(key).token;
@@ -251,7 +254,8 @@ fn honest_tuples(namespace: &Namespace, server: SocketAddr) -> Vec<FourTuple> {
     tuples
 }
 
-/// Segments that guess at the honest connections' sequence numbers, from those connections' own addresses and ports.
+/// Segments that guess at the honest connections' sequence numbers, from those connections' own addresses and
+/// ports.
 fn blind_segments(_: &mut Attacker, server: SocketAddr, namespace: &Namespace) -> Step {
     let guessed = honest_tuples(namespace, server);
     let mut tuples = guessed.into_iter().cycle();
@@ -476,7 +480,8 @@ fn under_each_attack(victim: Victim, family: Family) -> Vec<String> {
         let mut excess = None;
         for tried in 0..TRIES {
             if tried > 0 {
-                // What else this machine does changes: the next try is compared with the rate of its own moment.
+                // What else this machine does changes: the next try is compared with the rate of its own
+                // moment.
                 quiet = endure(&namespace, &mut attacker, server, &nothing);
             }
             let toll = endure(&namespace, &mut attacker, server, attack);
@@ -491,7 +496,8 @@ fn under_each_attack(victim: Victim, family: Family) -> Vec<String> {
     failures
 }
 
-/// Predictable numbers would let a stranger forge segments or join: none repeats, and none is near the one before (RFC 6528).
+/// Predictable numbers would let a stranger forge segments or join: none repeats, and none is near the one
+/// before (RFC 6528).
 #[test]
 fn a_gateway_gives_numbers_that_cannot_be_guessed() {
     let _alone = alone();
@@ -507,7 +513,8 @@ fn a_gateway_gives_numbers_that_cannot_be_guessed() {
             numbers.push(open.expected.0);
             keys.push(key);
         }
-        // A difference below a sixteenth of the space happens to an eighth of random ones; 24 of 63 are out of the question.
+        // A difference below a sixteenth of the space happens to an eighth of random ones; 24 of 63 are out
+        // of the question.
         let near =
             numbers.windows(2).filter(|pair| pair[1].wrapping_sub(pair[0]).wrapping_add(1 << 28) < 1 << 29);
         assert!(near.count() < 24, "{numbers:x?}");

@@ -1,5 +1,5 @@
-//! Faults of the machine beside a measurement: programs that are killed or stopped, addresses and disks that go. Nothing is
-//! left behind, and nothing hangs.
+//! Faults of the machine beside a measurement: programs that are killed or stopped, addresses and disks that
+//! go. Nothing is left behind, and nothing hangs.
 
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -104,14 +104,15 @@ fn a_stopped_engine_goes_on_where_it_was() {
     drop((server, kernel));
 }
 
-/// The address of one of two paths is deleted at the client, a kernel: the connection goes on over the other. The queues are
-/// long enough for the window's reductions not to show.
+/// The address of one of two paths is deleted at the client, a kernel: the connection goes on over the other.
+/// The queues are long enough for the window's reductions not to show.
 #[test]
 fn a_deleted_address_costs_its_path_and_no_more() {
     let _alone = alone();
     let Some(namespace) = namespace() else { return };
     let program = format!(
-        "{ROPEWALK} perf client 10.126.0.2 --time 4 --interval 0.5 --reverse --json & sleep 1.5; ip address del 10.127.1.2/32 dev lte; wait $!"
+        "{ROPEWALK} perf client 10.126.0.2 --time 4 --interval 0.5 --reverse --json & sleep 1.5; ip address \
+         del 10.127.1.2/32 dev lte; wait $!"
     );
     let peer = format!("{ROPEWALK} perf server --once --stack engine");
     let mut command = namespace.command("timeout");
@@ -134,7 +135,8 @@ fn a_deleted_address_costs_its_path_and_no_more() {
     assert!(rates[5..7].iter().all(|rate| *rate > 30.0), "the other path is full: {rates:.1?}");
 }
 
-/// A measurement whose capture doesn't fit on the disk: its result is printed, the file is left out, the error names it.
+/// A measurement whose capture doesn't fit on the disk: its result is printed, the file is left out, the
+/// error names it.
 #[test]
 fn a_full_disk_costs_the_capture_and_nothing_else() {
     let Some(namespace) = namespace() else { return };

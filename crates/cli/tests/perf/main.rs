@@ -358,8 +358,9 @@ fn kernel_and_engine_at_either_end_of_emulated_paths() {
     assert_eq!((&flow["upload"]["bytes"], &flow["download"]["bytes"]), (&million, &million), "{flow}");
 }
 
-/// One of two paths dies without a word while the engine sends super-segments: everything of theirs goes again on the other
-/// path, which is full a second later. The emulated comparisons can't show that, as their segments are single.
+/// One of two paths dies without a word while the engine sends super-segments: everything of theirs goes
+/// again on the other path, which is full a second later. The emulated comparisons can't show that, as their
+/// segments are single.
 #[test]
 fn a_path_that_dies_costs_its_share_and_no_more() {
     let _alone = alone();
@@ -369,7 +370,8 @@ fn a_path_that_dies_costs_its_share_and_no_more() {
     // The queue is long enough for the window's reductions not to show.
     let path = |name: &str, changes: &str| {
         format!(
-            "[[path]]\nname = \"{name}\"\nrate = \"40 Mbit/s\"\nrtt = \"20 ms\"\nqueue = \"200 packets\"\n{changes}\n"
+            "[[path]]\nname = \"{name}\"\nrate = \"40 Mbit/s\"\nrtt = \"20 ms\"\nqueue = \"200 \
+             packets\"\n{changes}\n"
         )
     };
     let dies = "changes = [{ at = \"2 s\", link = \"down\" }]";

@@ -1,5 +1,5 @@
-//! Control between a client of the kernel's and the gateway that a middlebox loses, forges or alters, and a client that moves to another
-//! address.
+//! Control between a client of the kernel's and the gateway that a middlebox loses, forges or alters, and a
+//! client that moves to another address.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -82,7 +82,8 @@ fn an_honest_join_gets_through_forged_ones() {
     let ids = FURTHER.map(|address| endpoint(&path, address, "subflow"));
     let mut before = 0;
     for address in gateways() {
-        // Before its SYN come others with its token, and before its third ACK theirs, from one who hasn't the keys.
+        // Before its SYN come others with its token, and before its third ACK theirs, from one who hasn't the
+        // keys.
         let forged = 1000..1100;
         let mut third_acks = Vec::new();
         path.set(Box::new(move |way, _, segment| {

@@ -1,5 +1,6 @@
-//! Starts, ends, and what comes between: two starts at once, a start while another drains, signals in mid-start, SIGKILL, and
-//! other programs that undo the set-up. After each a daemon serves or has exited with a reason, and nothing is left.
+//! Starts, ends, and what comes between: two starts at once, a start while another drains, signals in
+//! mid-start, SIGKILL, and other programs that undo the set-up. After each a daemon serves or has exited with
+//! a reason, and nothing is left.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -276,7 +277,8 @@ fn sequence(stage: &Stage, random: &mut Random, what: &str) {
                 events.push("hold a connection".into());
                 held.extend(stage.try_connect().ok());
             }
-            // What was to be restored is remembered in the rules: what a killed one left can't be known without them.
+            // What was to be restored is remembered in the rules: what a killed one left can't be known
+            // without them.
             (_, Some(_)) if daemons.iter_mut().flatten().all(|one| !is_killed(one)) => {
                 events.push("nft flush ruleset".into());
                 let _ = stage.server.check("nft", &["flush", "ruleset"]);

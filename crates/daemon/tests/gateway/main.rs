@@ -1,4 +1,5 @@
-//! `ropewalkd gateway` in network namespaces, with the kernel's Multipath TCP, curl and nginx as its clients and servers.
+//! `ropewalkd gateway` in network namespaces, with the kernel's Multipath TCP, curl and nginx as its clients
+//! and servers.
 #![cfg(target_os = "linux")]
 
 mod control;

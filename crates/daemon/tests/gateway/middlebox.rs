@@ -1,5 +1,5 @@
-//! A middlebox between a client of the kernel's and the gateway, which alters, strips, splits, merges, repeats or loses segments: IPv4
-//! and IPv6.
+//! A middlebox between a client of the kernel's and the gateway, which alters, strips, splits, merges,
+//! repeats or loses segments: IPv4 and IPv6.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -75,7 +75,8 @@ fn altered_data_is_never_delivered() {
                 if way == Way::Up && segment.flags.contains(Flags::SYN) {
                     client = Some(port);
                 }
-                // An earlier connection may still send: its mappings say nothing of which is this one's first.
+                // An earlier connection may still send: its mappings say nothing of which is this one's
+                // first.
                 if client != Some(port) {
                     return vec![segment];
                 }
@@ -84,8 +85,9 @@ fn altered_data_is_never_delivered() {
                     first = first.or(mapping);
                     data_segments += u32::from(segment.payload.len() > 100);
                 }
-                // Not of the first mapping: before a valid checksum Linux falls back to TCP, and takes what comes. Nor of the
-                // second: of that, too, Linux 6.18 delivered altered bytes in one of 20 runs on a busy machine.
+                // Not of the first mapping: before a valid checksum Linux falls back to TCP, and takes what
+                // comes. Nor of the second: of that, too, Linux 6.18 delivered altered bytes in one of 20
+                // runs on a busy machine.
                 if way == altered
                     && data_segments > 3
                     && mapping.is_some_and(|dsn| Some(dsn) != first)
@@ -100,13 +102,15 @@ fn altered_data_is_never_delivered() {
                 vec![segment]
             }));
             let errors = path.mib("MPTcpExtDataCsumErr");
-            // The client may be reset, or wait in vain: docs/threats.md, "Not held". The server gets an error, or what was sent.
+            // The client may be reset, or wait in vain: docs/threats.md, "Not held". The server gets an
+            // error, or what was sent.
             match path.echo(&backend, address, &data, SHORT) {
                 Ok(received) => {
                     let differs = received.iter().zip(&data).position(|(got, sent)| got != sent);
                     assert!(
                         received == data,
-                        "{address}, {altered:?}: altered data were delivered: {} bytes, the first that differs: {differs:?}",
+                        "{address}, {altered:?}: altered data were delivered: {} bytes, the first that \
+                         differs: {differs:?}",
                         received.len()
                     )
                 }

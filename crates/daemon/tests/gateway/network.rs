@@ -1,5 +1,5 @@
-//! Hosts as they are: several default routes and next hops, addresses of bridges, packets that arrive at any interface, and
-//! programs that change the network while a gateway runs. IPv4 and IPv6.
+//! Hosts as they are: several default routes and next hops, addresses of bridges, packets that arrive at any
+//! interface, and programs that change the network while a gateway runs. IPv4 and IPv6.
 
 use std::time::Duration;
 
@@ -38,7 +38,8 @@ fn stage() -> Option<Stage> {
 /// A gateway at all four addresses.
 fn gateway(stage: &Stage) -> Gateway {
     let text = format!(
-        "[gateway]\nstatus = 'none'\n[[listener]]\nlisten = '10.0.0.1:80'\naddresses = ['10.0.1.1', 'fd00:0::1', 'fd00:1::1']\n\
+        "[gateway]\nstatus = 'none'\n[[listener]]\nlisten = '10.0.0.1:80'\naddresses = ['10.0.1.1', \
+         'fd00:0::1', 'fd00:1::1']\n\
          to = '127.0.0.1:{BACKEND}'\n"
     );
     stage.start(&["gateway", "--config", &file(stage, &text)])
@@ -180,7 +181,8 @@ fn packets_for_an_address_may_arrive_at_any_interface() {
             ip(&stage.client, line);
         }
         let text = format!(
-            "[gateway]\nstatus = 'none'\n[[listener]]\nlisten = '198.51.100.6:80'\naddresses = ['fd51::6', '10.0.0.1']\nto = '127.0.0.1:{BACKEND}'\n"
+            "[gateway]\nstatus = 'none'\n[[listener]]\nlisten = '198.51.100.6:80'\naddresses = ['fd51::6', \
+             '10.0.0.1']\nto = '127.0.0.1:{BACKEND}'\n"
         );
         let gateway = stage.start(&["gateway", "--config", &file(&stage, &text)]);
         for (from, url) in [

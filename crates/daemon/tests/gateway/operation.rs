@@ -43,7 +43,8 @@ fn a_killed_gateway_resets_its_connections_and_serves_again() {
     server.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     assert!(matches!(server.read(&mut [0; 8]), Ok(0) | Err(_)));
     let second = stage.gateway(&[]);
-    // The client learns of it when it sends, and gives up after its kernel's time for new subflows, 60 s if nothing is said.
+    // The client learns of it when it sends, and gives up after its kernel's time for new subflows, 60 s if
+    // nothing is said.
     let clock = Clock::start();
     while (&client).write_all(b"more").is_ok() {
         assert!(clock.now() < 10 * SECOND, "{}", second.log());
@@ -192,7 +193,8 @@ fn clients_that_vanish_are_freed() {
     std::thread::sleep(Duration::from_millis(2500));
     (&servers[0]).write_all(b"answer").unwrap();
     (&clients[0]).read_exact(&mut [0; 6]).unwrap();
-    let drop_all = "chain in { type filter hook input priority 0; policy drop; }; chain out { type filter hook output priority 0; policy drop; };";
+    let drop_all = "chain in { type filter hook input priority 0; policy drop; }; chain out { type filter \
+                    hook output priority 0; policy drop; };";
     stage.client.check("nft", &[&format!("table inet gone {{ {drop_all} }}")]).unwrap();
     let clock = Clock::start();
     servers[1].write_all(b"nobody acknowledges this").unwrap();

@@ -1,4 +1,5 @@
-//! A client of the kernel's and the gateway's host, and a middlebox between them that a test programs: IPv4 and IPv6.
+//! A client of the kernel's and the gateway's host, and a middlebox between them that a test programs: IPv4
+//! and IPv6.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -172,8 +173,8 @@ impl Path {
         Ok(socket)
     }
 
-    /// Sends `data` to a server that sends it back. What came back, or why it didn't; a stall is `WouldBlock`, bytes that weren't sent
-    /// `InvalidData`, whatever becomes of the connection.
+    /// Sends `data` to a server that sends it back. What came back, or why it didn't; a stall is
+    /// `WouldBlock`, bytes that weren't sent `InvalidData`, whatever becomes of the connection.
     pub fn echo(
         &self,
         backend: &TcpListener,
@@ -206,14 +207,16 @@ impl Path {
                         Ok(0) => break,
                         Ok(len) => {
                             received.extend_from_slice(&buffer[..len]);
-                            // Linux repeats data whose DATA_ACKs were stripped; after the fallback that is new data: docs/threats.md.
+                            // Linux repeats data whose DATA_ACKs were stripped; after the fallback that is
+                            // new data: docs/threats.md.
                             if !data.starts_with(&received) {
                                 let differs = received.iter().zip(data).position(|(got, sent)| got != sent);
                                 let told = format!("others than were sent, from {differs:?} on");
                                 return Err(io::Error::new(io::ErrorKind::InvalidData, told));
                             }
                         }
-                        // The gateway keeps a connection without a subflow for a while: the client may join again.
+                        // The gateway keeps a connection without a subflow for a while: the client may join
+                        // again.
                         Err(error)
                             if error.kind() == io::ErrorKind::WouldBlock
                                 && !failed.load(Ordering::Relaxed) => {}

@@ -24,7 +24,8 @@ pub fn pattern(len: usize) -> Vec<u8> {
     (0..len as u32).map(|at| (at.wrapping_mul(0x9e37_79b1) >> 24) as u8).collect()
 }
 
-/// A host with two interfaces, 10.0.0.1 and 10.0.1.1, and a client with an interface on each link, 10.0.0.2 and 10.0.1.2.
+/// A host with two interfaces, 10.0.0.1 and 10.0.1.1, and a client with an interface on each link, 10.0.0.2
+/// and 10.0.1.2.
 pub struct Stage {
     pub server: Namespace,
     pub client: Namespace,
@@ -261,6 +262,7 @@ pub fn file(stage: &Stage, text: &str) -> String {
 
 pub fn listener(port: u16, more: &str) -> String {
     format!(
-        "[[listener]]\nlisten = '10.0.0.1:{port}'\naddresses = ['10.0.1.1']\nto = '127.0.0.1:{BACKEND}'\n{more}\n"
+        "[[listener]]\nlisten = '10.0.0.1:{port}'\naddresses = ['10.0.1.1']\nto = \
+         '127.0.0.1:{BACKEND}'\n{more}\n"
     )
 }

@@ -7,9 +7,12 @@ use ropewalk_host::skip::skipped;
 
 use super::stage::*;
 
-/// A file system of its own: a device that anybody may open, a folder for the status socket, the program where anybody may run it.
-const MOUNTS: &str = "mount -t tmpfs none /dev/net && mknod -m 666 /dev/net/tun c 10 200 && mount -t tmpfs -o mode=755 none /run \
-     && mkdir /run/ropewalk && chown 65534:65534 /run/ropewalk && : > /run/program && mount --bind \"$PROGRAM\" /run/program";
+/// A file system of its own: a device that anybody may open, a folder for the status socket, the program
+/// where anybody may run it.
+const MOUNTS: &str = "mount -t tmpfs none /dev/net && mknod -m 666 /dev/net/tun c 10 200 && mount -t tmpfs \
+                      -o mode=755 none /run \
+     && mkdir /run/ropewalk && chown 65534:65534 /run/ropewalk && : > /run/program && mount \
+     --bind \"$PROGRAM\" /run/program";
 
 #[test]
 fn a_user_with_nothing_but_cap_net_admin_runs_it() {
@@ -43,7 +46,8 @@ fn a_user_with_nothing_but_cap_net_admin_runs_it() {
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o777)).unwrap();
     let settings = format!("[gateway]\nstatus = '/run/ropewalk/status'\n{}", listener(PORT, ""));
     let file = file(&stage, &settings);
-    let nothing_else = "--no-new-privs --bounding-set=-all,+net_admin --inh-caps=-all,+net_admin --ambient-caps=-all,+net_admin";
+    let nothing_else = "--no-new-privs --bounding-set=-all,+net_admin --inh-caps=-all,+net_admin \
+                        --ambient-caps=-all,+net_admin";
     let user = format!("setpriv --reuid 65534 --regid 65534 --clear-groups {nothing_else}");
     let mut command =
         shell(&format!("{MOUNTS} && exec {user} /run/program gateway --config {file} --log debug"));

@@ -99,7 +99,8 @@ fn datagrams_go_through_the_gateway_and_come_back() {
     let dns = Echo::start(&stage, &format!("{SERVER}:53"));
     one.send(0, address(53), query);
     assert_eq!(one.receive(address(53)), query, "{}", logs());
-    // A fragment is dropped, and so is what isn't in the gateway's list: what comes after them is answered first.
+    // A fragment is dropped, and so is what isn't in the gateway's list: what comes after them is answered
+    // first.
     let denied = Echo::start(&stage, &format!("{SERVER}:54"));
     one.send(1, address(53), b"a fragment");
     one.send(0, address(54), b"not listed");

@@ -46,7 +46,8 @@ impl Far {
 fn a_gateway_connects_to_servers_for_the_proxy() {
     let Some(stage) = Stage::new() else { return };
     let data = stage.serve("data", 6 * MIB);
-    // A server without Multipath TCP, and not the gateway's own address in the eyes of the list: it is named alone.
+    // A server without Multipath TCP, and not the gateway's own address in the eyes of the list: it is named
+    // alone.
     let _server = stage.nginx(false);
     let far = Far::start(&stage, &[&format!("{SERVER} 80"), "fd09::9 80"], &[]);
     let proxy =

@@ -92,7 +92,8 @@ fn a_killed_proxy_leaves_nothing_that_the_next_doesnt_remove() {
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A download during which the uplink that it was opened on is taken away by `cut`; returns the longest stall, seconds.
+/// A download during which the uplink that it was opened on is taken away by `cut`; returns the longest
+/// stall, seconds.
 fn interrupted(stage: &Stage, data: &[u8], cut: impl FnOnce()) -> f64 {
     let mut download = stage.download(&url("data"));
     download.read_until(|download| download.received.len() > data.len() / 4);
@@ -143,7 +144,8 @@ fn the_uplink_that_a_connection_was_opened_on_is_cut_and_comes_back() {
     });
 }
 
-/// How long links take to be left and used again: `cargo test -p ropewalk --test proxy -- --ignored --nocapture`.
+/// How long links take to be left and used again:
+/// `cargo test -p ropewalk --test proxy -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement of some minutes"]
 fn measure_how_fast_dead_links_are_left_and_used_again() {
@@ -178,7 +180,8 @@ fn a_captive_portal_is_no_link() {
     let data = stage.serve("data", 3 * MIB);
     let _server = stage.nginx(true);
     // Whoever asks over the first uplink gets the portal's page.
-    let portal = "table ip portal { chain pre { type nat hook prerouting priority dstnat; iifname \"down0\" tcp dport 80 redirect to :8080; }; }";
+    let portal = "table ip portal { chain pre { type nat hook prerouting priority dstnat; iifname \"down0\" \
+                  tcp dport 80 redirect to :8080; }; }";
     stage.web.check("nft", &[portal]).unwrap();
     let check = format!("http://{SERVER}/generate_204");
     let _proxy = stage.proxy(&["--json", "--captive-check", &check]);

@@ -1,5 +1,5 @@
-//! Networks as they are: default routes of every kind, that change while a proxy runs, links of different MTU, and programs that undo
-//! the set-up. IPv4 and IPv6.
+//! Networks as they are: default routes of every kind, that change while a proxy runs, links of different
+//! MTU, and programs that undo the set-up. IPv4 and IPv6.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -10,7 +10,8 @@ use ropewalk_host::clock::Clock;
 use super::stage::{self, PROXY, SERVER, Stage};
 use super::{MIB, SECOND, shares, url};
 
-/// Default routes over both uplinks. `{f}`: the family, `{0}` and `{1}`: the next hops, `{id}`: a number, `{n}`: a network.
+/// Default routes over both uplinks. `{f}`: the family, `{0}` and `{1}`: the next hops, `{id}`: a number,
+/// `{n}`: a network.
 const ROUTES: &[(&str, &[&str])] = &[
     ("ECMP", &["{f} route add default nexthop via {0} dev up0 weight 1 nexthop via {1} dev up1 weight 3"]),
     (
@@ -209,8 +210,8 @@ fn two_next_hops_on_one_interface_are_two_links() {
     }
 }
 
-/// Single packets leave both ends of an uplink, not what segmentation offload makes of several: the shaper's bucket holds no more
-/// than one.
+/// Single packets leave both ends of an uplink, not what segmentation offload makes of several: the shaper's
+/// bucket holds no more than one.
 fn single_packets(stage: &Stage, link: usize) {
     for (namespace, device) in [(&stage.van, "up"), (&stage.web, "down")] {
         let shape = format!("qdisc replace dev {device}{link} root tbf rate 40mbit burst 1600 latency 60ms");
@@ -229,7 +230,8 @@ fn narrow_path(stage: &Stage, link: usize, bytes: u32) {
     single_packets(stage, link);
     for (namespace, device) in [(&stage.van, "up"), (&stage.web, "down")] {
         let script = format!(
-            "table netdev narrow{link} {{ chain cut {{ type filter hook ingress device {device}{link} priority 0; meta length > {bytes} drop; }}; }}"
+            "table netdev narrow{link} {{ chain cut {{ type filter hook ingress device {device}{link} \
+             priority 0; meta length > {bytes} drop; }}; }}"
         );
         namespace.check("nft", &[&script]).unwrap();
     }
@@ -374,12 +376,15 @@ fn a_translator_that_loses_its_state_is_noticed_under_a_download() {
     let _proxy = stage.proxy(&["--json", "--verbose"]);
     let mut download = stage.download(&url("data"));
     download.read_until(|download| download.received.len() > data.len() / 16);
-    // From now on the server's packets to the subflow's port are lost, and those that come from it are of nobody it knows.
+    // From now on the server's packets to the subflow's port are lost, and those that come from it are of
+    // nobody it knows.
     let sockets = stage.web.check("ss", &["-Htn", "src", "10.9.9.9:80", "dst", "10.1.0.2"]).unwrap();
     let port = sockets.split_whitespace().last().and_then(|peer| peer.rsplit_once(':')).unwrap().1;
     let rules = format!(
-        "table ip rebound {{ chain out {{ type filter hook output priority 0; oifname \"down0\" tcp dport {port} tcp flags & rst == 0 drop; }}
-         chain in {{ type filter hook input priority 0; iifname \"down0\" tcp sport {port} reject with tcp reset; }}; }}"
+        "table ip rebound {{ chain out {{ type filter hook output priority 0; oifname \"down0\" tcp dport \
+         {port} tcp flags & rst == 0 drop; }}
+         chain in {{ type filter hook input priority 0; iifname \"down0\" tcp sport {port} reject with tcp \
+         reset; }}; }}"
     );
     let begin = download.now();
     stage.web.check("nft", &[&rules]).unwrap();

@@ -79,7 +79,8 @@ fn links_are_added_and_taken_away_by_sighup() {
     let mut download = stage.download(&url("data"));
     download.read_until(|download| download.received.len() > data.len() / 16);
     assert!(stage.received(1) < 100_000);
-    // A modem is plugged in; the download goes on over both. It comes first, and one that isn't there yet last.
+    // A modem is plugged in; the download goes on over both. It comes first, and one that isn't there yet
+    // last.
     let absent = "[[link]]\ninterface = 'up7'\n";
     let begin = download.now();
     reload(&format!("{other}{one}{absent}"), "configuration read again");
@@ -164,7 +165,8 @@ fn the_dscp_of_a_client_chooses_the_links() {
     let _proxy = stage.proxy(&[&["--json"][..], &rule].concat());
     for (mark, used) in [("cs0", 0), ("ef", 1)] {
         let rules = format!(
-            "table ip marks {{ chain out {{ type filter hook output priority mangle; tcp dport 1080 ip dscp set {mark}; }}; }}"
+            "table ip marks {{ chain out {{ type filter hook output priority mangle; tcp dport 1080 ip dscp \
+             set {mark}; }}; }}"
         );
         stage.van.check("nft", &[&rules]).unwrap();
         let start = [stage.received(0), stage.received(1)];

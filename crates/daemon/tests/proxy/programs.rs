@@ -12,7 +12,8 @@ use crate::{MIB, url};
 /// Objects of the page, a third of each kind.
 const OBJECTS: usize = 54;
 
-/// Writes a page with scripts, style sheets and images of 1 to 60 KiB, which says in its title how many of them it has got.
+/// Writes a page with scripts, style sheets and images of 1 to 60 KiB, which says in its title how many of
+/// them it has got.
 fn write_page(stage: &Stage) {
     let folder = stage.path().join("www");
     std::fs::create_dir_all(&folder).unwrap();

@@ -1,4 +1,5 @@
-//! Connections to the gateway that are ready for clients, and clients that are told early that they are connected.
+//! Connections to the gateway that are ready for clients, and clients that are told early that they are
+//! connected.
 
 use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
@@ -40,8 +41,10 @@ fn a_client_takes_a_connection_that_is_ready() {
         }
     }
     // A client's code point is kept: connections that are ready have none.
-    let mark = "table ip marks { chain out { type filter hook output priority mangle; tcp dport 1080 ip dscp set ef; }; }";
-    let seen = "table ip seen { chain in { type filter hook prerouting priority -400; tcp dport 5124 ip dscp ef counter; }; }";
+    let mark = "table ip marks { chain out { type filter hook output priority mangle; tcp dport 1080 ip \
+                dscp set ef; }; }";
+    let seen = "table ip seen { chain in { type filter hook prerouting priority -400; tcp dport 5124 ip \
+                dscp ef counter; }; }";
     stage.van.check("nft", &[mark]).unwrap();
     stage.web.check("nft", &[seen]).unwrap();
     download();
@@ -103,7 +106,8 @@ fn a_gateway_that_was_killed_is_used_again() {
     assert!(proxy.terminate().success() && far.gateway.terminate().success(), "{}", logs());
 }
 
-/// A connection that is ready is asked first, then one of its own: both together take no longer than `connect-timeout`.
+/// A connection that is ready is asked first, then one of its own: both together take no longer than
+/// `connect-timeout`.
 #[test]
 fn a_silent_gateway_costs_one_connect_timeout() {
     let Some(stage) = Stage::new() else { return };

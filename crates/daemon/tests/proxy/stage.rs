@@ -134,11 +134,13 @@ impl Stage {
         self.folder.path()
     }
 
-    /// nginx in the server's namespace, by the kernel's Multipath TCP or by TCP; it serves the folder's `www`.
+    /// nginx in the server's namespace, by the kernel's Multipath TCP or by TCP; it serves the folder's
+    /// `www`.
     pub fn nginx(&self, multipath: bool) -> Running {
         let folder = self.path().display();
         let configuration = format!(
-            "daemon off; master_process off; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log;\n\
+            "daemon off; master_process off; worker_processes 1; pid {folder}/pid; error_log \
+             {folder}/error.log;\n\
              events {{ worker_connections 512; }}\n\
              http {{ types {{ text/html html; text/css css; text/javascript js; image/svg+xml svg; }}\n\
              access_log off; client_body_temp_path {folder}/body; proxy_temp_path {folder}/p;\n\
@@ -287,7 +289,8 @@ impl Stage {
     /// Cuts an uplink without a sign of it: nothing gets through, and the devices stay up.
     pub fn cut(&self, link: usize) {
         let script = format!(
-            "table netdev cut{link} {{ chain cut {{ type filter hook ingress device down{link} priority 0; policy drop; }}; }}"
+            "table netdev cut{link} {{ chain cut {{ type filter hook ingress device down{link} priority 0; \
+             policy drop; }}; }}"
         );
         self.web.check("nft", &[&script]).unwrap();
         self.van.check("nft", &[&script.replace("device down", "device up")]).unwrap();

@@ -117,7 +117,8 @@ fn clients_of_the_proxy_are_held_to_little() {
     let Some(stage) = Stage::new() else { return };
     stage.serve("data", 20_000_000);
     let _server = stage.nginx(true);
-    let text = "[proxy]\nlisten = '0.0.0.0:1080'\nallow = ['10.0.0.0/8', '127.0.0.0/8']\nconnections-per-address = 4\nstalled = '3 s'\n\
+    let text = "[proxy]\nlisten = '0.0.0.0:1080'\nallow = ['10.0.0.0/8', \
+                '127.0.0.0/8']\nconnections-per-address = 4\nstalled = '3 s'\n\
         [[link]]\ninterface = 'up0'\n[[link]]\ninterface = 'up1'\n";
     let path = private(&stage, "proxy.toml", text);
     let proxy = stage.start(&["--config", &path]);

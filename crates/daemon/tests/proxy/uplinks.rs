@@ -1,4 +1,5 @@
-//! Uplinks through a day: addresses that are renewed, interfaces that vanish and come back, a host that is suspended.
+//! Uplinks through a day: addresses that are renewed, interfaces that vanish and come back, a host that is
+//! suspended.
 
 use std::time::Duration;
 

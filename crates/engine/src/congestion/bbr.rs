@@ -66,7 +66,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     presets: &[],
     exceptions: &[Exception {
         rule: "growth",
-        reason: "the least window is four segments (section 5.6.4.3), and the model grows it where the window isn't the limit",
+        reason: "the least window is four segments (section 5.6.4.3), and the model grows it where the \
+                 window isn't the limit",
     }],
     kernels: &[],
     compared_by_default: false,

@@ -32,7 +32,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     presets: &[],
     exceptions: &[Exception {
         rule: "ssthresh",
-        reason: "section 2.2 subtracts half of all windows, and leaves 1 segment when there are several subflows",
+        reason: "section 2.2 subtracts half of all windows, and leaves 1 segment when there are several \
+                 subflows",
     }],
     kernels: &[],
     compared_by_default: false,

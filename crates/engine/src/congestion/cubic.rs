@@ -43,8 +43,8 @@
 //!
 //! Parameters: `c` (0.4 segments per second^3; 0.001 to 10), `beta` (0.7, what a loss leaves; 0.1 to 0.95),
 //! `fast-convergence` (true), `reno-friendly` (true), `reno-alpha-one` (true; preset `linux`: false),
-//! `hystart` (true), `hystart-of` (`linux-6.18`; preset `linux-3.14`: `linux-3.14`, `linux-4.19`: `linux-4.19`), `least-rtt-ahead`
-//! (false; presets: true), `initial-five-percent` (false; presets: true).
+//! `hystart` (true), `hystart-of` (`linux-6.18`; preset `linux-3.14`: `linux-3.14`, `linux-4.19`:
+//! `linux-4.19`), `least-rtt-ahead` (false; presets: true), `initial-five-percent` (false; presets: true).
 
 #[cfg(test)]
 mod tests;
@@ -222,8 +222,8 @@ struct HyStartRule {
     tick: Nanos,
     part: Nanos,
     allows_bursts: bool,
-    /// The first [`LEAST_SAMPLES`] alone make the least of a round. And a round begins after an ACK was judged,
-    /// if that ACK is of more than what was in flight at the last one's start and the window limits.
+    /// The first [`LEAST_SAMPLES`] alone make the least of a round. And a round begins after an ACK was
+    /// judged, if that ACK is of more than what was in flight at the last one's start and the window limits.
     rounds_by_sequence: bool,
 }
 

@@ -188,7 +188,8 @@ pub trait CongestionControl: Debug + Send {
     fn on_ack(&mut self, subflows: &mut Subflows<'_>, ack: &Ack);
 
     /// Loss or ECN: the new slow start threshold, in segments, at least 2 unless the source says otherwise.
-    /// The engine sets it and reduces the window. This is a control's only word of a loss; the subflow's `totals` don't count it yet.
+    /// The engine sets it and reduces the window. This is a control's only word of a loss; the subflow's
+    /// `totals` don't count it yet.
     fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, cause: LossCause, now: Nanos) -> u32;
 
     /// The reduction turned out spurious; the engine restores `cwnd` and `ssthresh` itself.

@@ -74,7 +74,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     exceptions: &[
         Exception {
             rule: "ssthresh",
-            reason: "the draft's section 2 sets the least threshold to 1 segment when there are several subflows",
+            reason: "the draft's section 2 sets the least threshold to 1 segment when there are several \
+                     subflows",
         },
         Exception {
             rule: "single-path",

@@ -47,7 +47,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     presets: &[],
     exceptions: &[Exception {
         rule: "harmless",
-        reason: "the draft couples what is queued, not the increase: where nothing queues, each adds one per round trip",
+        reason: "the draft couples what is queued, not the increase: where nothing queues, each adds one \
+                 per round trip",
     }],
     kernels: &[Kernel::MultipathTcp],
     compared_by_default: false,

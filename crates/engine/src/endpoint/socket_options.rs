@@ -1,5 +1,5 @@
-//! Changes on a running endpoint, and on an open connection: what sockets have options for. Each holds from the call on; what was sent
-//! stays as it is.
+//! Changes on a running endpoint, and on an open connection: what sockets have options for. Each holds from
+//! the call on; what was sent stays as it is.
 
 use ropewalk_wire::Payload;
 
@@ -103,8 +103,9 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.set_option(now, id, SocketOption::UnsentLowWater(bytes))
     }
 
-    /// Sets how many bytes [`write`](Self::write) takes beyond what the peer's window admits, or a quarter of the window if that
-    /// is more: a peer that stops reading costs no more. `None`: only the send buffer counts, as in Linux.
+    /// Sets how many bytes [`write`](Self::write) takes beyond what the peer's window admits, or a quarter of
+    /// the window if that is more: a peer that stops reading costs no more. `None`: only the send buffer
+    /// counts, as in Linux.
     ///
     /// # Errors
     /// When the connection is forgotten.

@@ -60,9 +60,10 @@ impl<P: Payload> Connection<P> {
         self.send.closed() && matches!(state, Some(State::FinWait2 | State::TimeWait | State::Closed))
     }
 
-    /// The application has closed the connection, and nobody would notice any more if the peer never closes its side. In
-    /// FIN-WAIT-2 a connection is forgotten after a minute, as in Linux (`tcp_fin_timeout`); so is one whose DATA_FIN is never
-    /// acknowledged (`net.mptcp.close_timeout`). While anything else is unacknowledged, retransmission timeouts decide.
+    /// The application has closed the connection, and nobody would notice any more if the peer never closes
+    /// its side. In FIN-WAIT-2 a connection is forgotten after a minute, as in Linux (`tcp_fin_timeout`); so
+    /// is one whose DATA_FIN is never acknowledged (`net.mptcp.close_timeout`). While anything else is
+    /// unacknowledged, retransmission timeouts decide.
     #[cold]
     pub(super) fn on_orphan_timeout(&mut self, now: Nanos) {
         if self.closing.is_terminated() {

@@ -153,7 +153,8 @@ pub enum CloseReason {
     /// [`PathManagerConfig::close_timeout`](crate::config::PathManagerConfig::close_timeout).
     #[error("no subflow for too long")]
     NoSubflow,
-    /// The application had closed the connection, and the peer didn't close its side, or acknowledge our DATA_FIN, for as long.
+    /// The application had closed the connection, and the peer didn't close its side, or acknowledge our
+    /// DATA_FIN, for as long.
     #[error("the peer didn't close its side")]
     CloseTimeout,
     /// A middlebox changed data or options. The subflow was reset with MP_TCPRST's code 6.

@@ -5,11 +5,11 @@
 //!   number is made of the key. Segments that arrive before are kept, so that the client needn't retransmit
 //!   them.
 //! - Joins: RFC 8684 3.1 forbids to *establish* further subflows before a DSS has come, which shows that
-//!   options pass. A SYN establishes nothing, and the peer's token is known from its SYN/ACK: so the SYN leaves
-//!   with the third ACK, and the join's own third ACK, which completes it, waits for the DSS. This saves a
-//!   round trip of the first path. A server of this engine sends its first DSS with data, or for such a SYN. A
-//!   peer that gets the SYN before the keys can't answer it. Linux refuses it: it is sent again when the DSS
-//!   has come. This engine keeps it until the keys arrive.
+//!   options pass. A SYN establishes nothing, and the peer's token is known from its SYN/ACK: so the SYN
+//!   leaves with the third ACK, and the join's own third ACK, which completes it, waits for the DSS. This
+//!   saves a round trip of the first path. A server of this engine sends its first DSS with data, or for such
+//!   a SYN. A peer that gets the SYN before the keys can't answer it. Linux refuses it: it is sent again when
+//!   the DSS has come. This engine keeps it until the keys arrive.
 
 use ropewalk_wire::Segment;
 

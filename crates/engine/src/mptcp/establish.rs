@@ -173,7 +173,8 @@ impl<P: Payload> Connection<P> {
     }
 
     //= RFC 8684 3.1-10
-    /// The peer showed with a DATA_ACK or ADD_ADDR that it has both keys. At a client: what waits for that is done.
+    /// The peer showed with a DATA_ACK or ADD_ADDR that it has both keys. At a client: what waits for that is
+    /// done.
     #[cold]
     pub(super) fn on_confirmed(&mut self, now: Nanos) {
         self.handshake.confirm();
@@ -243,8 +244,9 @@ impl<P: Payload> Connection<P> {
 
     /// Keeps a segment with a DSS that came before the one that completes the handshake with both keys, if
     /// its ACK shows that its sender got our SYN/ACK, so that an attacker who guesses can't use up memory.
-    /// Returns false if it isn't such a segment. Data whose DSS has no mapping overtook nothing: Linux's client
-    /// sends it without its keys if it had a TCP Fast Open cookie for our address, and falls back (RFC 8684 3.7).
+    /// Returns false if it isn't such a segment. Data whose DSS has no mapping overtook nothing: Linux's
+    /// client sends it without its keys if it had a TCP Fast Open cookie for our address, and falls back (RFC
+    /// 8684 3.7).
     #[inline]
     pub(super) fn keep_early_data(&mut self, now: Nanos, index: usize, segment: &Segment<P>) -> bool {
         let lacks_keys = self.handshake.is_negotiating()

@@ -171,8 +171,8 @@ impl<P: Payload> Connection<P> {
         let untaken = subflow.tcp.first_untaken();
         let fallback = subflow.fallback_mut();
         let failed = fallback.held();
-        // Each byte of the subflow is the next byte of the stream from here on: what comes next can't lie before the stream's
-        // beginning, nor beyond a gap that nothing will fill.
+        // Each byte of the subflow is the next byte of the stream from here on: what comes next can't lie
+        // before the stream's beginning, nor beyond a gap that nothing will fill.
         let continues = base <= untaken && untaken - base <= self.receive.next();
         if failed.is_none() && !continues {
             self.refuse(now, index, CloseReason::Middlebox(Interference::InfiniteMapping));

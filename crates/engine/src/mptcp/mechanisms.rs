@@ -101,7 +101,8 @@ impl<P: Payload> Sending<'_, P> {
         if rule == Rule::Linux && self.send.unsent() == 0 && !self.send.is_full() {
             return;
         }
-        // The kernel's rule is once in the selected subflow's round-trip time, the paper's once in that for each carrier.
+        // The kernel's rule is once in the selected subflow's round-trip time, the paper's once in that for
+        // each carrier.
         let stamped = |index: usize| if rule == Rule::Linux { selected } else { index };
         let since_selected = self.scheduling.since_penalised(now, selected);
         for index in 0..self.subflows.metrics().len() {

@@ -1,11 +1,11 @@
-//! One Multipath TCP connection (RFC 8684, version 1): keys and joins, data sequence mappings, the connection-level
-//! send and receive sides, reinjection, the path manager, close and fallback. Plain TCP is the case of one
-//! subflow without options.
+//! One Multipath TCP connection (RFC 8684, version 1): keys and joins, data sequence mappings, the
+//! connection-level send and receive sides, reinjection, the path manager, close and fallback. Plain TCP is
+//! the case of one subflow without options.
 //!
 //! [`Connection`] wires types that own their fields: `Handshake`, `SubflowTable`, `PathManager`, `SendSide`,
-//! `ReceiveSide`, `Scheduling`, `Closing`, `Deadlines`, `EventQueue`. A rule that concerns several of them is a
-//! method of a type that borrows just these: `Sending` (what the scheduler's decisions touch), `Joining` (which
-//! subflows are opened, which addresses announced), `OptionWriter`. What concerns more is a method of
+//! `ReceiveSide`, `Scheduling`, `Closing`, `Deadlines`, `EventQueue`. A rule that concerns several of them is
+//! a method of a type that borrows just these: `Sending` (what the scheduler's decisions touch), `Joining`
+//! (which subflows are opened, which addresses announced), `OptionWriter`. What concerns more is a method of
 //! [`Connection`].
 
 mod addresses;

@@ -299,7 +299,8 @@ mod tests {
         assert_eq!(autotuning.opened(), 187_200 - 1448, "its own buffer is the limit");
     }
 
-    /// `__tcp_grow_window`: a segment of 1428 bytes in 4352 takes 2176 of the window. Then the window opens to half of the greatest.
+    /// `__tcp_grow_window`: a segment of 1428 bytes in 4352 takes 2176 of the window. Then the window opens
+    /// to half of the greatest.
     #[test]
     fn segments_that_take_more_than_they_bring_open_half_of_the_window() {
         let opened = |memory| {

@@ -80,14 +80,18 @@ impl Cfs {
         let Some((subflow, chunk)) = best else {
             rationale.say(|| {
                 let (left, with_room) = (view.in_flight.len(), view.available().count());
-                format!("nothing unsent; none of {with_room} subflows with room is faster than what carries the {left} chunks left")
+                format!(
+                    "nothing unsent; none of {with_room} subflows with room is faster than what carries \
+                         the {left} chunks left"
+                )
             });
             return Decision::Wait { until: None };
         };
         rationale.say(|| {
             let slow = view.subflows.get(chunk.last.index()).map_or(0, |carrier| carrier.rtt.smoothed);
             format!(
-                "nothing unsent: {} at {} repeats data at {} that {} carries at {}; the older copy comes first \
+                "nothing unsent: {} at {} repeats data at {} that {} carries at {}; the older copy comes \
+                 first \
                  with probability {:.2}",
                 Subflow(subflow.id),
                 Ms(subflow.rtt.smoothed),

@@ -49,12 +49,14 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     ],
     presets: &[Preset {
         name: "linux",
-        summary: "the paper's kernel module: an order of packets, whatever their size, that join the subflows' queues",
+        summary: "the paper's kernel module: an order of packets, whatever their size, that join the \
+                  subflows' queues",
         values: &[("quantum", 4.0), ("horizon", 60_000.0), ("plan", 1.0), ("opportunistic", PAPER as f64)],
     }],
     exceptions: &[Exception {
         rule: "cwnd",
-        reason: "preset `linux`: the kernel module puts a slot into the queue of a subflow whose window is full",
+        reason: "preset `linux`: the kernel module puts a slot into the queue of a subflow whose window is \
+                 full",
     }],
     kernels: &[],
     compared_by_default: true,

@@ -32,8 +32,9 @@
 //! Parameters: `beta` (0.25; 0 to 4). `at-least-one` (false): k/CWND counts as 1 at least, which for short
 //! flows keeps ECF waiting. `arithmetic` (`paper`, `linux`, `linux-64-bits` or `linux-payload`; default
 //! `paper`, preset `linux`: `linux`): that of the out-of-tree Linux module as written (memory for payload, 32
-//! bits), without overflow, or with payload as well; see [`linux`]. `segment-memory` (2304 bytes; 1 to 65536): what a segment takes in that
-//! kernel's buffers. `opportunistic` and `penalise` (default `off`; preset `linux`: `linux`).
+//! bits), without overflow, or with payload as well; see [`linux`]. `segment-memory` (2304 bytes; 1 to
+//! 65536): what a segment takes in that kernel's buffers. `opportunistic` and `penalise` (default `off`;
+//! preset `linux`: `linux`).
 
 mod linux;
 
@@ -238,7 +239,8 @@ mod tests {
         }
     }
 
-    /// delta = 2 5 ms; x + 10 segments against 60 ms of them, each of the unsent counting its memory: 10 (x + 10,000) < 600,000 ms.
+    /// delta = 2 5 ms; x + 10 segments against 60 ms of them, each of the unsent counting its memory: 10 (x +
+    /// 10,000) < 600,000 ms.
     #[test]
     fn preset_linux_counts_memory_and_overflows() {
         let chosen = |text: &str, k| {

@@ -106,7 +106,8 @@ impl Scheduler for ForwardPrediction {
                 rationale.say(|| {
                     let left = Kib(view.unsent.min(view.room()));
                     format!(
-                        "wait for {fast}: before a segment on {id} arrives, {} could be delivered, and {left} are left",
+                        "wait for {fast}: before a segment on {id} arrives, {} could be delivered, and \
+                         {left} are left",
                         Kib(ahead)
                     )
                 });

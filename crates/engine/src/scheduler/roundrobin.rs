@@ -10,9 +10,8 @@
 //! turn it is, beyond its cwnd, and the scheduler waits while that queue is full. The paper doesn't specify
 //! it.
 //!
-//! Parameters: `quota` (1 segment; 1 to 255), `cwnd-limited` (true), `one-more` (false; preset `mptcp-0.95`: true): see
-//! [`super::mechanisms`]. `opportunistic` and `penalise` (default
-//! `off`).
+//! Parameters: `quota` (1 segment; 1 to 255), `cwnd-limited` (true), `one-more` (false; preset `mptcp-0.95`:
+//! true): see [`super::mechanisms`]. `opportunistic` and `penalise` (default `off`).
 
 use super::mechanisms::{
     OFF, has_room_for_one_more, one_more, opportunistic, penalise, send_or_queue, with_mechanisms,
@@ -117,7 +116,8 @@ impl Scheduler for RoundRobin {
             return send_or_queue(subflow);
         }
         if self.cwnd_limited {
-            // Nothing is queued ahead, and the kernel's module leaves the subflow's own window out of account.
+            // Nothing is queued ahead, and the kernel's module leaves the subflow's own window out of
+            // account.
             let has_room =
                 |subflow: &SubflowMetrics| subflow.ca_state != CaState::Loss && subflow.window_space() > 0;
             let Some(subflow) = self.next(view, has_room) else {

@@ -62,8 +62,8 @@ impl<P: Payload> Tcb<P> {
             && self.sender.is_ack_in_flight(&self.common, segment.ack)
     }
 
-    /// Whether a segment passes [`check_segment`](Self::check_segment) as a data segment or an ACK of a subflow
-    /// that is open both ways.
+    /// Whether a segment passes [`check_segment`](Self::check_segment) as a data segment or an ACK of a
+    /// subflow that is open both ways.
     pub(crate) fn may_accept(&self, segment: &Segment<P>) -> bool {
         let position = self.receiver.position(&self.common, segment.seq);
         let is_old = self.common.negotiated.timestamps && self.receiver.timestamp_age(segment) > 0;

@@ -72,7 +72,8 @@ counters! {
     "TCPSYNChallenge" syn_challenge: "SYNs answered with one",
     "TCPACKSkippedChallenge" challenges_skipped: "Challenge ACKs that the rate limit kept back",
     "TCPACKSkippedSeq" ack_skipped_seq: "ACKs of segments outside the window that the rate limit kept back",
-    "TCPACKSkippedPAWS" ack_skipped_paws: "ACKs of segments with an old timestamp that the rate limit kept back",
+    "TCPACKSkippedPAWS" ack_skipped_paws: "ACKs of segments with an old timestamp that the rate limit kept \
+                                           back",
     "PAWSEstab" paws_drops: "Segments dropped for an old timestamp",
     "TCPAbortOnTimeout" abort_on_timeout: "Connections given up after too many timeouts",
     "TCPMTUPFail" mtu_fail: "Times that a black hole was suspected",

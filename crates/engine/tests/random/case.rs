@@ -1,5 +1,5 @@
-//! A case: the network, the settings of both ends, and the operations with their times. The case's number determines all of
-//! it, so that the number reproduces a failure.
+//! A case: the network, the settings of both ends, and the operations with their times. The case's number
+//! determines all of it, so that the number reproduces a failure.
 
 use std::sync::OnceLock;
 
@@ -292,9 +292,10 @@ impl Case {
         self.ops.iter().map(written).sum()
     }
 
-    /// The time that the transfer may take after the last operation while any path delivers. All that can add up is
-    /// added up: every byte over the slowest path; a round trip and a delayed ACK for each window of the smallest
-    /// size; a timeout for each packet that is lost, with the doublings it may meet; what the readers take.
+    /// The time that the transfer may take after the last operation while any path delivers. All that can add
+    /// up is added up: every byte over the slowest path; a round trip and a delayed ACK for each window of
+    /// the smallest size; a timeout for each packet that is lost, with the doublings it may meet; what the
+    /// readers take.
     pub fn bound(&self) -> Nanos {
         let bytes = self.bytes();
         let slowest = self.paths.iter().map(|path| path.rate).min().unwrap_or(1);
@@ -306,8 +307,8 @@ impl Case {
             .min()
             .unwrap_or(1)
             .max(500);
-        // Where short segments are held back, or a subflow's own buffer is as small as the window, a window of a segment
-        // and a half goes in halves, each of which waits for a delayed ACK.
+        // Where short segments are held back, or a subflow's own buffer is as small as the window, a window
+        // of a segment and a half goes in halves, each of which waits for a delayed ACK.
         let halves = |side: &Side| side.nagle || matches!(side.scheduler, "linux" | "otias");
         let (window, wait) = match self.sides.iter().any(halves) {
             true => ((window / 2).max(500), 250 * MILLISECOND),
@@ -329,9 +330,9 @@ impl Case {
         bytes * SECOND / slowest + rounds * (self.rtt() + wait) + losses * 4 * timeout + readers + 5 * SECOND
     }
 
-    /// How long a transfer may take longer because of outages of `starved` in all. By the end of an outage the retransmission
-    /// timeout is as long as the outage, and each further loss doubles it, up to 120 s. So many losses in a row are allowed for
-    /// that more are less likely than one in 100,000.
+    /// How long a transfer may take longer because of outages of `starved` in all. By the end of an outage
+    /// the retransmission timeout is as long as the outage, and each further loss doubles it, up to 120 s. So
+    /// many losses in a row are allowed for that more are less likely than one in 100,000.
     pub fn after_outage(&self, starved: Nanos) -> Nanos {
         let loss = self.paths.iter().map(|path| path.loss).fold(0.0, f64::max);
         let (mut total, mut wait, mut likelihood) = (4 * starved, 2 * starved, loss);

@@ -1,7 +1,8 @@
-//! Random operations over random networks. A case is a network, the settings of two endpoints and the operations;
-//! judges check every segment and every state. `ROPEWALK_CASES=6000 cargo test --release -p ropewalk-engine --test
-//! random` runs that many cases; `ROPEWALK_HUNT=all` lists what fails, each made as simple as it can be, and
-//! `ROPEWALK_HUNT=17` shows every packet of case 17.
+//! Random operations over random networks. A case is a network, the settings of two endpoints and the
+//! operations; judges check every segment and every state.
+//! `ROPEWALK_CASES=6000 cargo test --release -p ropewalk-engine --test random` runs that many cases;
+//! `ROPEWALK_HUNT=all` lists what fails, each made as simple as it can be, and `ROPEWALK_HUNT=17` shows every
+//! packet of case 17.
 
 mod case;
 mod fault;
@@ -40,11 +41,12 @@ fn try_case(case: &Case) -> Result<Report, Verdict> {
     Ok(first)
 }
 
-/// Cases beyond the usual number that are always run. They cover a super-segment that grows at a piece that another subflow has
-/// delivered meanwhile, the smaller window of a repeated segment, a SYN/ACK that answers the first of several SYNs, a checksum
-/// that fails during a join, a buffer of less than two segments, MP_FAIL on an ACK at the right edge of the window, a timeout without
-/// SACK after data beyond a gap, options that vanish while a join is half-open, a DATA_FIN lost three times after an outage, and a mapping
-/// around an earlier one.
+/// Cases beyond the usual number that are always run. They cover a super-segment that grows at a piece that
+/// another subflow has delivered meanwhile, the smaller window of a repeated segment, a SYN/ACK that answers
+/// the first of several SYNs, a checksum that fails during a join, a buffer of less than two segments,
+/// MP_FAIL on an ACK at the right edge of the window, a timeout without SACK after data beyond a gap, options
+/// that vanish while a join is half-open, a DATA_FIN lost three times after an outage, and a mapping around
+/// an earlier one.
 const KEPT: [u64; 11] = [2111, 3816, 4093, 7246, 7311, 8285, 11_359, 14_140, 19_250, 19_311, 32_662];
 
 fn cases() -> u64 {

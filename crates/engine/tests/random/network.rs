@@ -61,9 +61,9 @@ impl Path {
         (0..copies).map(|_| departure + case.delay + dice.range(0, case.jitter + 1)).collect()
     }
 
-    /// What a resegmenting middlebox makes of a packet and of one that it held back: segments with a checksum on
-    /// their mapping, or with options that are rare, pass as they are; of the others some are cut in two, each part with
-    /// the same options, and some wait for the next, to become one with it.
+    /// What a resegmenting middlebox makes of a packet and of one that it held back: segments with a checksum
+    /// on their mapping, or with options that are rare, pass as they are; of the others some are cut in two,
+    /// each part with the same options, and some wait for the next, to become one with it.
     pub fn resegment(
         &mut self,
         from: usize,
@@ -124,8 +124,8 @@ impl Path {
         self.is_touched |= had;
     }
 
-    /// Alters a byte under a DSS checksum, at most once in a mapping: two changes could cancel in the sum. `start` is
-    /// the sequence number at which the mapping starts.
+    /// Alters a byte under a DSS checksum, at most once in a mapping: two changes could cancel in the sum.
+    /// `start` is the sequence number at which the mapping starts.
     pub fn flip(
         &mut self,
         from: usize,

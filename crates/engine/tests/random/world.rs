@@ -1,5 +1,5 @@
-//! Two endpoints with their applications over the case's network. Events are in order of time and number, and all draws are from
-//! the case's seed.
+//! Two endpoints with their applications over the case's network. Events are in order of time and number, and
+//! all draws are from the case's seed.
 
 mod apps;
 

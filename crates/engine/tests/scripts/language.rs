@@ -257,7 +257,8 @@ mod tests {
     #[test]
     fn statements_are_read_with_times_ranges_and_options() {
         let script = parse(
-            "option mptcp=on\n0 < S 0:0(0) win 100 <mss 1000,nop,sackOK> // first\n+0.1~0.2 > @1 [ect0] P. 1:11(10) ack 1 <...>\n",
+            "option mptcp=on\n0 < S 0:0(0) win 100 <mss 1000,nop,sackOK> // first\n+0.1~0.2 > @1 [ect0] P. \
+             1:11(10) ack 1 <...>\n",
         )
         .expect("a script");
         assert_eq!(script.options["mptcp"], "on");

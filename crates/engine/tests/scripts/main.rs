@@ -1,5 +1,5 @@
-//! Packet scripts: segments with times in, segments with times out, against an [`Endpoint`] in virtual time. See
-//! `docs/packet-scripts.md`.
+//! Packet scripts: segments with times in, segments with times out, against an [`Endpoint`] in virtual time.
+//! See `docs/packet-scripts.md`.
 //!
 //! [`Endpoint`]: ropewalk_engine::endpoint::Endpoint
 
@@ -68,8 +68,8 @@ fn every_script_holds() {
     );
 }
 
-/// A script of a known defect begins with `// fails: TEXT`; the text is part of the failure. When the defect is mended the
-/// script moves to the others.
+/// A script of a known defect begins with `// fails: TEXT`; the text is part of the failure. When the defect
+/// is mended the script moves to the others.
 #[test]
 fn known_defects_still_fail_as_stated() {
     let folder = folder().join(KNOWN_DEFECTS);

@@ -27,47 +27,85 @@ pub(super) const LISTENER: Shape = Shape {
     summary: "Where clients connect, and where they are forwarded",
     fields: &[
         required("listen", Kind::Socket, "Address of this host, and port: `192.0.2.1:443`"),
-        key("to", Kind::Text, "Address or name, and port, of the TCP server: `127.0.0.1:8443`").value("HOST:PORT"),
+        key(
+            "to",
+            Kind::Text,
+            "Address or name, and port, of the TCP server: \
+                               `127.0.0.1:8443`",
+        )
+        .value("HOST:PORT"),
         key(
             "convert",
             Kind::Texts,
-            "Instead of `to`: clients name their servers (RFC 8803), within this: `internet 80,443`, `10.0.0.0/8`",
-        ).value("NETWORK [PORTS]"),
+            "Instead of `to`: clients name their servers (RFC 8803), within this: `internet 80,443`, \
+             `10.0.0.0/8`",
+        )
+        .value("NETWORK [PORTS]"),
         key(
             "udp",
             Kind::Texts,
-            "With `convert`: where clients may send datagrams (SOCKS5's UDP ASSOCIATE), as in `internet 53,443`",
-        ).value("NETWORK [PORTS]"),
+            "With `convert`: where clients may send datagrams (SOCKS5's UDP ASSOCIATE), as in `internet \
+             53,443`",
+        )
+        .value("NETWORK [PORTS]"),
         key(
             "key",
             Kind::File,
             "With `convert` and `proxies`: this gateway's key for TLS, mode 0600 (`ropewalkd keys pair`)",
         ),
-        key("proxies", Kind::Texts, "With `key`: the certificates of the proxies that are accepted").option("proxy").value("FILE"),
+        key(
+            "proxies",
+            Kind::Texts,
+            "With `key`: the certificates of the proxies that are \
+                                     accepted",
+        )
+        .option("proxy")
+        .value("FILE"),
         key(
             "cookie",
             Kind::File,
-            "With `convert`: a file with what clients have to show, 16 to 128 bytes as hexadecimal digits, mode 0600",
+            "With `convert`: a file with what clients have to show, 16 to 128 bytes as hexadecimal digits, \
+             mode 0600",
         ),
         key("name", Kind::Text, "Its name in logs and metrics. Default: what `listen` says").value("NAME"),
-        key("addresses", Kind::Texts, "Further addresses of this host for the same port").option("address").value("ADDRESS"),
         key(
-            "announce",
-            Kind::Switch,
-            "Whether clients are told the other addresses (ADD_ADDR)",
-        ).default("true"),
-        key("scheduler", Kind::Text, "Packet scheduler, `ropewalk list` names them").default(PRODUCT_DEFAULT).value("NAME"),
+            "addresses",
+            Kind::Texts,
+            "Further addresses of this host for the same \
+                                       port",
+        )
+        .option("address")
+        .value("ADDRESS"),
+        key("announce", Kind::Switch, "Whether clients are told the other addresses (ADD_ADDR)")
+            .default("true"),
+        key(
+            "scheduler",
+            Kind::Text,
+            "Packet scheduler, `ropewalk list` names \
+                                      them",
+        )
+        .default(PRODUCT_DEFAULT)
+        .value("NAME"),
         key("congestion", Kind::Text, "Congestion control").default("cubic").value("NAME"),
         key("multipath", Kind::Switch, "Multipath TCP, or plain TCP only").default("true"),
         key("checksum", Kind::Switch, "Whether DSS checksums are required of clients").default("false"),
-        key("send-buffer", Kind::Bytes(4 << 10, LARGEST_BUFFER), "To which the send buffer may grow").default("4 MiB"),
-        key("receive-buffer", Kind::Bytes(4 << 10, LARGEST_BUFFER), "To which the receive buffer may grow").default("6 MiB"),
-        key("subflows", Kind::Integer(0, 8), "Most joins of a connection").default("8"),
         key(
-            "connections",
-            Kind::Integer(1, 1_000_000),
-            "Most connections; what comes then is reset",
-        ).default("10000"),
+            "send-buffer",
+            Kind::Bytes(4 << 10, LARGEST_BUFFER),
+            "To which the send buffer may \
+            grow",
+        )
+        .default("4 MiB"),
+        key(
+            "receive-buffer",
+            Kind::Bytes(4 << 10, LARGEST_BUFFER),
+            "To which the receive buffer may \
+            grow",
+        )
+        .default("6 MiB"),
+        key("subflows", Kind::Integer(0, 8), "Most joins of a connection").default("8"),
+        key("connections", Kind::Integer(1, 1_000_000), "Most connections; what comes then is reset")
+            .default("10000"),
         key(
             "connections-per-address",
             Kind::Integer(1, 1_000_000),
@@ -79,22 +117,23 @@ pub(super) const LISTENER: Shape = Shape {
             "retries",
             Kind::Integer(0, 10),
             "How often a server that refuses is tried again, after a second each",
-        ).default("0"),
+        )
+        .default("0"),
         key(
             "keep-alive",
             Kind::TimeWithin(SECOND, 24 * 3600 * SECOND),
-            "How long a client may be silent before it is probed; without an answer for as long its subflows are closed, and for as long again it may open others",
-        ).default("60 s"),
+            "How long a client may be silent before it is probed; without an answer for as long its \
+             subflows are closed, and for as long again it may open others",
+        )
+        .default("60 s"),
         key(
             "user-timeout",
             Kind::Time,
-            "How long data may stay unacknowledged, also by a client that reads nothing, before the connection is reset. Default: 15 timeouts of the retransmission",
+            "How long data may stay unacknowledged, also by a client that reads nothing, before the \
+             connection is reset. Default: 15 timeouts of the retransmission",
         ),
-        key(
-            "proxy-protocol",
-            Kind::Choice(&["none", "v1", "v2"]),
-            "Tells the server who the client is",
-        ).default("none"),
+        key("proxy-protocol", Kind::Choice(&["none", "v1", "v2"]), "Tells the server who the client is")
+            .default("none"),
     ],
 };
 

@@ -1,4 +1,5 @@
-//! The configuration: one TOML file. Errors have the file, the line and the column, what was found and what is allowed.
+//! The configuration: one TOML file. Errors have the file, the line and the column, what was found and what
+//! is allowed.
 
 mod listener;
 pub mod proxy;
@@ -54,7 +55,8 @@ const PAGE: Field =
 const PAGE_TOKEN: Field = key(
     "page-token",
     Kind::File,
-    "A file with what `?token=` of its address has to be, mode 0600 (`ropewalkd keys cookie`); needed beyond loopback",
+    "A file with what `?token=` of its address has to be, mode 0600 (`ropewalkd keys cookie`); needed \
+     beyond loopback",
 )
 .restart();
 
@@ -175,7 +177,8 @@ fn settings(
         }
     }
     if tables.is_empty() {
-        let help = "as in:\n[[listener]]\nlisten = \"192.0.2.1:443\"\nto = \"127.0.0.1:8443\"\nor --listen 192.0.2.1:443 --to 127.0.0.1:8443";
+        let help = "as in:\n[[listener]]\nlisten = \"192.0.2.1:443\"\nto = \"127.0.0.1:8443\"\nor --listen \
+                    192.0.2.1:443 --to 127.0.0.1:8443";
         reader.wrong(first_line, "a gateway needs a listener", "no `[[listener]]` in this file", help);
     } else if tables.len() > MOST_LISTENERS {
         let message = format!("{} listeners: at most {MOST_LISTENERS} are allowed", tables.len());
@@ -266,7 +269,8 @@ fn token(reader: &mut Reader, value: &Value<'_>) -> Option<String> {
         crate::secret::ReadError::Unreadable(error) => format!("can't read the page's token: {error}"),
         crate::secret::ReadError::Exposed(mode) => {
             format!(
-                "others can read the page's token (mode {mode:o}): `chmod 600` it, and make a new one if somebody has"
+                "others can read the page's token (mode {mode:o}): `chmod 600` it, and make a new one if \
+                 somebody has"
             )
         }
     };
@@ -312,7 +316,8 @@ mod tests {
         let path = folder.path().join("cookie");
         Cookie::generate(&path).unwrap();
         let text = format!(
-            "[[listener]]\nlisten = '192.0.2.1:5124'\nconvert = ['internet 80,443', '10.0.0.0/8']\nudp = ['internet 53']\ncookie = '{}'\n\
+            "[[listener]]\nlisten = '192.0.2.1:5124'\nconvert = ['internet 80,443', '10.0.0.0/8']\nudp = \
+             ['internet 53']\ncookie = '{}'\n\
              connect-timeout = '2 s'\n",
             path.display()
         );
@@ -332,7 +337,8 @@ mod tests {
             assert!(error.contains("`key` and `proxies` go together"), "{place}: {error}");
         }
         // Names of files are relative to the configuration's folder, wherever the gateway was started.
-        let relative = "[gateway]\nstatus = 'sock'\n[[listener]]\nlisten = '192.0.2.1:5124'\nconvert = ['internet']\ncookie = 'cookie'\n\
+        let relative = "[gateway]\nstatus = 'sock'\n[[listener]]\nlisten = '192.0.2.1:5124'\nconvert = \
+                        ['internet']\ncookie = 'cookie'\n\
             key = 'gateway.key'\nproxies = ['proxy.pub']\n";
         let file = folder.path().join("gateway.toml");
         std::fs::write(&file, relative).unwrap();
@@ -346,11 +352,16 @@ mod tests {
 
     #[test]
     fn every_key_is_heard() {
-        let text = "[gateway]\ncores = 2\ndrain = '5 s'\nconnections = 7\nhalf-open = 8\nmemory = '2 MiB'\nstalled = '3 min'\n\
-            status = '/run/x'\nmetrics = '127.0.0.1:9464'\npage = '127.0.0.1:1'\npage-token = 'TOKEN'\n[[listener]]\nname = 'web'\nlisten = '192.0.2.1:443'\n\
-            to = '127.0.0.1:8443'\naddresses = ['198.51.100.1']\nannounce = false\nscheduler = 'ecf(beta=0.5)'\n\
-            congestion = 'olia'\nmultipath = false\nchecksum = true\nsend-buffer = '8 KiB'\nreceive-buffer = '1 MiB'\n\
-            subflows = 3\nconnections = 5\nconnections-per-address = 4\nbacklog = 6\nconnect-timeout = '2 s'\nretries = 1\n\
+        let text = "[gateway]\ncores = 2\ndrain = '5 s'\nconnections = 7\nhalf-open = 8\nmemory = '2 \
+                    MiB'\nstalled = '3 min'\n\
+            status = '/run/x'\nmetrics = '127.0.0.1:9464'\npage = '127.0.0.1:1'\npage-token = \
+            'TOKEN'\n[[listener]]\nname = 'web'\nlisten = '192.0.2.1:443'\n\
+            to = '127.0.0.1:8443'\naddresses = ['198.51.100.1']\nannounce = false\nscheduler = \
+            'ecf(beta=0.5)'\n\
+            congestion = 'olia'\nmultipath = false\nchecksum = true\nsend-buffer = '8 KiB'\nreceive-buffer \
+            = '1 MiB'\n\
+            subflows = 3\nconnections = 5\nconnections-per-address = 4\nbacklog = 6\nconnect-timeout = '2 \
+            s'\nretries = 1\n\
             keep-alive = '6 s'\nuser-timeout = '9 s'\nproxy-protocol = 'v2'\n";
         let folder = tempfile::tempdir().unwrap();
         crate::secret::write(&folder.path().join("TOKEN"), b"0123456789abcdef\n", 0o600).unwrap();
@@ -462,7 +473,8 @@ mod tests {
             (&format!("{LISTENER}{LISTENER}"), "g.toml:5:1: two listeners at 192.0.2.1:443"),
             (
                 &format!(
-                    "{LISTENER}name = 'a'\n[[listener]]\nname = 'a'\nlisten = '192.0.2.1:80'\nto = '127.0.0.1:1'\n"
+                    "{LISTENER}name = 'a'\n[[listener]]\nname = 'a'\nlisten = '192.0.2.1:80'\nto = \
+                     '127.0.0.1:1'\n"
                 ),
                 "two listeners are named `a`",
             ),

@@ -35,7 +35,10 @@ pub(super) const PROXY: Shape = Shape {
         key(
             "policy",
             Kind::Text,
-            "How connections use the links where no rule fits: fastest, redundant, save-metered, active-standby, smallest-delay, priority, `load-balance 70:30` (a share for each link), or a scheduler's name; past the gateway with `direct` before it; perhaps limited, as in `redundant over wlan0,wwan0`",
+            "How connections use the links where no rule fits: fastest, redundant, save-metered, \
+             active-standby, smallest-delay, priority, `load-balance 70:30` (a share for each link), or a \
+             scheduler's name; past the gateway with `direct` before it; perhaps limited, as in `redundant \
+             over wlan0,wwan0`",
         )
         .default("fastest")
         .value("POLICY"),
@@ -59,13 +62,19 @@ pub(super) const PROXY: Shape = Shape {
         )
         .value("INTERFACE")
         .restart(),
-        key("transparent-port", Kind::Integer(1, 65_535), "The port to which they are redirected, and queries of names with them")
-            .default("1081")
-            .restart(),
+        key(
+            "transparent-port",
+            Kind::Integer(1, 65_535),
+            "The port to which they are redirected, and \
+                                                           queries of names with them",
+        )
+        .default("1081")
+        .restart(),
         key(
             "names",
             Kind::Choice(&["links", "system"]),
-            "How queries of the DNS travel that would leave by a link: over any that works, or by the kernel's routes",
+            "How queries of the DNS travel that would leave by a link: over any that works, or by the \
+             kernel's routes",
         )
         .default("links")
         .restart(),
@@ -80,7 +89,8 @@ pub(super) const PROXY: Shape = Shape {
         key(
             "connections-per-address",
             Kind::Integer(1, 1_000_000),
-            "Most connections of one address (an IPv6 /64). Default: half of `connections`, 100 at least; this host's own programs may have all",
+            "Most connections of one address (an IPv6 /64). Default: half of `connections`, 100 at least; \
+             this host's own programs may have all",
         ),
         MEMORY,
         STALLED,
@@ -102,13 +112,15 @@ pub(super) const PROXY: Shape = Shape {
         key(
             "gateway",
             Kind::Texts,
-            "Gateways that connect to servers for the proxy (RFC 8803), by address or name, with port: everything goes to the first that works",
+            "Gateways that connect to servers for the proxy (RFC 8803), by address or name, with port: \
+             everything goes to the first that works",
         )
         .value("HOST:PORT"),
         key(
             "gateway-fallback",
             Kind::Choice(&["none", "direct"]),
-            "Where connections go while no gateway can be reached: nowhere, or to their servers, over one link each where these have no Multipath TCP",
+            "Where connections go while no gateway can be reached: nowhere, or to their servers, over one \
+             link each where these have no Multipath TCP",
         )
         .default("none"),
         key(
@@ -178,7 +190,8 @@ pub(super) const LINK: Shape = Shape {
         key(
             "quota",
             Kind::Text,
-            "Most that it carries in a period: `5GB/monthly@12`, `2GB/weekly@mon`, `500MB/daily`. Default: none",
+            "Most that it carries in a period: `5GB/monthly@12`, `2GB/weekly@mon`, `500MB/daily`. Default: \
+             none",
         ),
     ],
 };
@@ -190,7 +203,8 @@ pub(super) const RULE: Shape = Shape {
         required(
             "policy",
             Kind::Text,
-            "What follows: `redundant`, `save-metered over wlan0,wwan0`. On a command line `port=22 then redundant`",
+            "What follows: `redundant`, `save-metered over wlan0,wwan0`. On a command line `port=22 then \
+             redundant`",
         ),
         key("to", Kind::Texts, "Destinations: addresses, networks, names, `*.example.org`. Default: all"),
         key("port", Kind::Texts, "Ports: `22`, `5060-5061`. Default: all"),
@@ -240,7 +254,8 @@ pub fn parse(source: &Arc<Source>, folder: &Path) -> Result<Config, InputError> 
     document(source, folder, config)
 }
 
-/// Reads what a command line says: options by the names of their keys, each link with what belongs to it, and rules.
+/// Reads what a command line says: options by the names of their keys, each link with what belongs to it, and
+/// rules.
 ///
 /// # Errors
 /// All mistakes in it.

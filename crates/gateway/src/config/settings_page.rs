@@ -6,8 +6,10 @@ use ropewalk_settings::shape::{Kind, Shape};
 
 const OPENING: &str = "# Settings of gateway and proxy
 
-Every key of both files, and the option that says the same on the command line. This page is made from the code (`UPDATE=1 cargo test -p
-ropewalk-gateway --lib settings_page`). *Restart*: a reload (SIGHUP) refuses another value. [gateway.md](gateway.md) says what to use
+Every key of both files, and the option that says the same on the command line. This page is made from the \
+code (`UPDATE=1 cargo test -p
+ropewalk-gateway --lib settings_page`). *Restart*: a reload (SIGHUP) refuses another value. \
+[gateway.md](gateway.md) says what to use
 them for.
 ";
 
@@ -63,7 +65,10 @@ fn the_settings_page_says_what_the_code_does() {
     page.push_str(&table("[proxy]", &super::proxy::PROXY, true));
     page.push_str(&table("[[link]]", &super::proxy::LINK, false));
     page.push_str(&table("[[rule]]", &super::proxy::RULE, false));
-    page.push_str("\nOn the command line a link is one `--via`: `--via wlan0,metered,price=2.5`; a rule is one `--rule`: `--rule 'port=22 then redundant'`.\n");
+    page.push_str(
+        "\nOn the command line a link is one `--via`: `--via wlan0,metered,price=2.5`; a rule is \
+                   one `--rule`: `--rule 'port=22 then redundant'`.\n",
+    );
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(path, &page).unwrap();

@@ -35,7 +35,8 @@ pub enum CookieError {
     #[error("others can read the cookie (mode {0:o}): `chmod 600` it, and make a new one if somebody has")]
     Exposed(u32),
     /// Not hexadecimal digits of the right number.
-    #[error("the cookie's file has {0}; expected {least} to {most} bytes as hexadecimal digits, a multiple of 4 bytes", least = BYTES.start(), most = BYTES.end())]
+    #[error("the cookie's file has {0}; expected {least} to {most} bytes as hexadecimal digits, a multiple \
+             of 4 bytes", least = BYTES.start(), most = BYTES.end())]
     Format(String),
 }
 

@@ -72,7 +72,8 @@ impl Destination {
     }
 }
 
-/// Whether an address is reachable from anywhere (the registries of RFC 6890): not private, shared, for documentation, ...
+/// Whether an address is reachable from anywhere (the registries of RFC 6890): not private, shared, for
+/// documentation, ...
 fn is_global(ip: IpAddr) -> bool {
     const LOCAL: [&str; 21] = [
         "0.0.0.0/8",
@@ -115,8 +116,8 @@ impl Destinations {
         self.0.is_empty()
     }
 
-    /// Whether a connection to a server is allowed. `own`: this host's addresses, which only an entry for the address alone allows,
-    /// so that a wide network doesn't open the host's own services.
+    /// Whether a connection to a server is allowed. `own`: this host's addresses, which only an entry for the
+    /// address alone allows, so that a wide network doesn't open the host's own services.
     pub fn allow(&self, peer: SocketAddr, own: &[IpAddr]) -> bool {
         let is_own = own.contains(&peer.ip());
         super::message::is_connectable(peer)

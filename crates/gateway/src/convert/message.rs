@@ -1,4 +1,5 @@
-//! Convert messages (RFC 8803, section 6): a fixed header of four bytes, then TLVs. Lengths are in words of 32 bits.
+//! Convert messages (RFC 8803, section 6): a fixed header of four bytes, then TLVs. Lengths are in words of
+//! 32 bits.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -10,7 +11,8 @@ pub const MAGIC: u16 = 0x2263;
 pub const WORD: usize = 4;
 /// Most bytes of a message.
 pub const LARGEST: usize = 255 * WORD;
-/// The type of the TLV with which a Ropewalk proxy asks for datagrams instead of a connection: of the range for private use.
+/// The type of the TLV with which a Ropewalk proxy asks for datagrams instead of a connection: of the range
+/// for private use.
 pub const DATAGRAMS: u8 = 192;
 
 /// A TCP option that a client wants in the SYN to the server (section 6.2.5).

@@ -25,7 +25,8 @@ const CLOSING: Duration = Duration::from_secs(5);
 const ERRORS_PER_SECOND: f64 = 100.0;
 /// The TCP option for which there is a conversion service: Multipath TCP.
 const MULTIPATH: u8 = 30;
-/// Options that a converter ignores in a request (sections 7.1 to 7.3): end of list, no-operation, MSS, window scale, SACK.
+/// Options that a converter ignores in a request (sections 7.1 to 7.3): end of list, no-operation, MSS,
+/// window scale, SACK.
 const IGNORED: [u8; 5] = [0, 1, 2, 3, 5];
 
 /// A listener's settings.
@@ -149,7 +150,8 @@ impl ErrorBudget {
     }
 }
 
-/// Reads a message after its first byte, which is in `received`, and nothing that follows it. What was read is kept there.
+/// Reads a message after its first byte, which is in `received`, and nothing that follows it. What was read
+/// is kept there.
 async fn read(client: &mut (impl AsyncRead + Unpin), received: &mut Vec<u8>) -> Result<Message, Refusal> {
     received.resize(WORD, 0);
     client.read_exact(&mut received[1..]).await?;

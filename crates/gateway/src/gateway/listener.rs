@@ -40,7 +40,8 @@ impl Running {
     }
 }
 
-/// The addresses that clients of a socket may use, for the path manager: all but the socket's own are announced.
+/// The addresses that clients of a socket may use, for the path manager: all but the socket's own are
+/// announced.
 fn endpoints(listener: &Listener, plan: &Plan, own: SocketAddr) -> Vec<LocalEndpoint> {
     let all = listener.sockets().zip(1..).filter_map(|(socket, id)| {
         let path = plan.uplinks.iter().position(|uplink| uplink.public.address == socket.ip())?;

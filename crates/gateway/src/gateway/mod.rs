@@ -113,7 +113,8 @@ pub struct Settings {
     pub endpoint: EndpointConfig,
     /// How long connections may go on after SIGTERM.
     pub drain: Duration,
-    /// While connections take more than so many bytes, those that make no progress are reset; without any, new ones.
+    /// While connections take more than so many bytes, those that make no progress are reset; without any,
+    /// new ones.
     pub memory: u64,
     /// How long data may wait for a far end that takes none of it.
     pub stalled: Duration,
@@ -206,7 +207,8 @@ pub struct Counters {
     pub client_lost: AtomicU64,
     /// Connections that servers reset.
     pub backend_lost: AtomicU64,
-    /// Requests of clients (RFC 8803) that were refused: no cookie, a destination that isn't listed, no message at all.
+    /// Requests of clients (RFC 8803) that were refused: no cookie, a destination that isn't listed, no
+    /// message at all.
     pub denied: AtomicU64,
 }
 
@@ -378,7 +380,8 @@ async fn serve(
             _ = hung_up.recv() => {}
         }
         let Some(reload) = reload else {
-            tracing::warn!(target: "ropewalk::gateway", "SIGHUP: there is no configuration file to read again");
+            tracing::warn!(target: "ropewalk::gateway", "SIGHUP: there is no configuration file to read \
+                                                         again");
             continue;
         };
         let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
@@ -430,8 +433,8 @@ struct Listeners {
 }
 
 impl Listeners {
-    /// Starts, stops and restarts listeners until they are these. A listener that stays as it is isn't touched, and
-    /// connections go on in any case.
+    /// Starts, stops and restarts listeners until they are these. A listener that stays as it is isn't
+    /// touched, and connections go on in any case.
     async fn change(&mut self, state: &Arc<State>, wanted: &[Listener]) -> io::Result<()> {
         let is_same = |one: &Listener, other: &Listener| format!("{one:?}") == format!("{other:?}");
         let mut kept = Vec::new();
@@ -494,7 +497,8 @@ impl Listeners {
         match self.installed.keep(&host, rules) {
             Ok(()) => self.tell(state),
             Err(error) => {
-                tracing::warn!(target: "ropewalk::gateway", %error, "the set-up can't follow the host's network");
+                tracing::warn!(target: "ropewalk::gateway", %error, "the set-up can't follow the host's \
+                    network");
             }
         }
         Ok(())

@@ -1,4 +1,5 @@
-//! What tells a server who the client is: the PROXY protocol, as HAProxy's `proxy-protocol.txt` has it (versions 1 and 2).
+//! What tells a server who the client is: the PROXY protocol, as HAProxy's `proxy-protocol.txt` has it
+//! (versions 1 and 2).
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 use super::{ForwardedConnection, State};
 use crate::status::{newest, stream};
 
-/// The gateway's state, with the newest connections, of those with a number below `before`. It takes a fifth of a second, in which
-/// the schedulers are watched.
+/// The gateway's state, with the newest connections, of those with a number below `before`. It takes a fifth
+/// of a second, in which the schedulers are watched.
 pub async fn snapshot(state: Arc<State>, before: Option<u64>) -> Value {
     let flows = state.flows();
     let (told, older) = newest(&flows, before, |(number, _)| *number);

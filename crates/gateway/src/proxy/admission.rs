@@ -1,4 +1,5 @@
-//! Which clients are served: by their passwords, by how many connections their addresses have, and by what those take.
+//! Which clients are served: by their passwords, by how many connections their addresses have, and by what
+//! those take.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Whether a link leads to the Internet or to a captive portal: a page that answers 204, as operating systems ask for.
+//! Whether a link leads to the Internet or to a captive portal: a page that answers 204, as operating systems
+//! ask for.
 
 use std::io;
 use std::net::SocketAddr;

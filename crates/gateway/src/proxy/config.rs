@@ -32,7 +32,8 @@ impl Access {
         self.allow.is_empty() || self.allow.iter().any(|network| network.contains(&client))
     }
 
-    /// Whether a name and password are known. How long it takes doesn't depend on how much of a password is right.
+    /// Whether a name and password are known. How long it takes doesn't depend on how much of a password is
+    /// right.
     pub fn knows(&self, name: &str, password: &str) -> bool {
         use sha2::{Digest, Sha256};
         let digest = |text: &str| Sha256::digest(text.as_bytes());
@@ -42,7 +43,8 @@ impl Access {
     }
 }
 
-/// The link on which a connection opens, of those that don't stand by. Where the links' order is the policy, the first.
+/// The link on which a connection opens, of those that don't stand by. Where the links' order is the policy,
+/// the first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OpeningLink {
     /// The one with the least round-trip time of probes.
@@ -119,7 +121,8 @@ pub struct Config {
 pub enum ConfigError {
     /// Anybody could use it.
     #[error(
-        "{0} can be reached by others: name users or allowed networks (`users`, `allow`), so that this is no open proxy, or listen on 127.0.0.1"
+        "{0} can be reached by others: name users or allowed networks (`users`, `allow`), so that this is \
+         no open proxy, or listen on 127.0.0.1"
     )]
     OpenProxy(SocketAddr),
     /// No uplink.

@@ -1,8 +1,8 @@
 //! Opening connections: the best link first, the next after a moment without an answer. No link is needed.
 //!
-//! The order and the pause are those of RFC 8305, with links in the place of address families alone. Links that are tried at once
-//! race: each attempt is a connection of its own, with its own key (RFC 8684 3.1). The first SYN/ACK wins; the other SYN/ACKs are
-//! answered with RST (RFC 9293 3.10.7.1), and their links joined.
+//! The order and the pause are those of RFC 8305, with links in the place of address families alone. Links
+//! that are tried at once race: each attempt is a connection of its own, with its own key (RFC 8684 3.1). The
+//! first SYN/ACK wins; the other SYN/ACKs are answered with RST (RFC 9293 3.10.7.1), and their links joined.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -34,8 +34,8 @@ fn is_own(address: IpAddr) -> bool {
     address.is_loopback() || address.is_unspecified()
 }
 
-/// Opens a connection to one of `addresses`. `links` are those that it may be opened on, the best first; the first `at_once` of them
-/// are tried without a pause between.
+/// Opens a connection to one of `addresses`. `links` are those that it may be opened on, the best first; the
+/// first `at_once` of them are tried without a pause between.
 ///
 /// # Errors
 /// The first attempt's, or that no link is there.

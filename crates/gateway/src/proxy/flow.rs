@@ -78,8 +78,8 @@ impl ProxiedConnection {
         self.secure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Asks the far end whether it is still there: one that has forgotten the connection, since it was restarted, answers with a reset.
-    /// Who only receives would never learn of it.
+    /// Asks the far end whether it is still there: one that has forgotten the connection, since it was
+    /// restarted, answers with a reset. Who only receives would never learn of it.
     pub(super) fn ask(&self) {
         self.ask_after(&mut self.looked(), ASK_AFTER);
     }
@@ -120,9 +120,9 @@ impl ProxiedConnection {
         self.uploaded.load(Ordering::Relaxed) + self.downloaded.load(Ordering::Relaxed)
     }
 
-    /// Gives links their roles: subflows are opened, closed, and made backups or not (MP_PRIO). The last subflow stays until there
-    /// is another. `reopen`: subflows that are missing are opened again, though the plan had them. A plain TCP connection
-    /// can't move.
+    /// Gives links their roles: subflows are opened, closed, and made backups or not (MP_PRIO). The last
+    /// subflow stays until there is another. `reopen`: subflows that are missing are opened again, though the
+    /// plan had them. A plain TCP connection can't move.
     pub(super) fn apply(&self, plan: Plan, links: &[Arc<Link>], reopen: bool) {
         let mut kept = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(info) = self.stream.info() else { return };

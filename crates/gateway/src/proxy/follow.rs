@@ -48,7 +48,8 @@ impl Watches {
     }
 }
 
-/// Follows the uplinks' addresses and routes, and the configuration, and watches the links, until what is set up can't be repaired.
+/// Follows the uplinks' addresses and routes, and the configuration, and watches the links, until what is set
+/// up can't be repaired.
 pub(super) async fn follow(
     server: &Arc<Server>,
     uplinks: &mut Uplinks,

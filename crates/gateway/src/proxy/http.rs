@@ -1,4 +1,5 @@
-//! HTTP proxying, by `hyper`: CONNECT (RFC 9110 9.3.6), and requests for `http://` URIs (absolute-form, RFC 9112 3.2.2).
+//! HTTP proxying, by `hyper`: CONNECT (RFC 9110 9.3.6), and requests for `http://` URIs (absolute-form, RFC
+//! 9112 3.2.2).
 
 use std::convert::Infallible;
 use std::io;

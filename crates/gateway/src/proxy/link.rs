@@ -293,8 +293,8 @@ impl Link {
         }
     }
 
-    /// The largest IP packet that is sent on it, and that far ends are to send, bytes. What was found of the path holds for ten
-    /// minutes (RFC 8201, section 5.3).
+    /// The largest IP packet that is sent on it, and that far ends are to send, bytes. What was found of the
+    /// path holds for ten minutes (RFC 8201, section 5.3).
     pub fn mtu(&self) -> u32 {
         let known = self.known();
         let found = known.path_mtu.filter(|(_, at)| at.elapsed() < PATH_MTU_AGE).map(|(mtu, _)| mtu);

@@ -1,8 +1,8 @@
 //! The client's side: SOCKS5 and HTTP CONNECT in, Multipath TCP out over chosen uplinks.
 //!
-//! The engine opens connections behind TUN devices, one per uplink ([`uplinks`]). A connection is opened on the best
-//! link and joined by the others; no link is needed more than another. Where the far end has no Multipath TCP, the
-//! connection is plain TCP on the link that it was opened on.
+//! The engine opens connections behind TUN devices, one per uplink ([`uplinks`]). A connection is opened on
+//! the best link and joined by the others; no link is needed more than another. Where the far end has no
+//! Multipath TCP, the connection is plain TCP on the link that it was opened on.
 
 mod account;
 mod admission;
@@ -191,7 +191,8 @@ impl Proxy {
     /// Sets the kernel up and listens.
     ///
     /// # Errors
-    /// If the configuration can't be used, CAP_NET_ADMIN is missing, or the address is in use. What was done is undone.
+    /// If the configuration can't be used, CAP_NET_ADMIN is missing, or the address is in use. What was done
+    /// is undone.
     pub async fn start(config: Config) -> io::Result<Proxy> {
         config.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let start = Instant::now();
@@ -245,8 +246,8 @@ impl Proxy {
         &self.server
     }
 
-    /// Serves clients until SIGTERM or SIGINT, lets their connections end, and removes the set-up. SIGHUP has the configuration
-    /// read again. An error says why it can't go on.
+    /// Serves clients until SIGTERM or SIGINT, lets their connections end, and removes the set-up. SIGHUP has
+    /// the configuration read again. An error says why it can't go on.
     async fn run(self, end: &mut End, hung_up: &mut Signal, reload: Option<Reload<'_>>) -> io::Result<()> {
         let Proxy { server, listener, transparent, names, tells, mut uplinks, changes } = self;
         let mut helpers = JoinSet::new();

@@ -1,9 +1,9 @@
-//! Queries of the DNS by UDP that would leave by an uplink: nftables hands them over here, and they are asked over any link that
-//! works ([`super::resolvers`]). They are those of this host's programs, its resolver among them, and with `transparent` those of the
-//! hosts behind it.
+//! Queries of the DNS by UDP that would leave by an uplink: nftables hands them over here, and they are asked
+//! over any link that works ([`super::resolvers`]). They are those of this host's programs, its resolver
+//! among them, and with `transparent` those of the hosts behind it.
 //!
-//! The kernel's transparent sockets (TPROXY) keep the resolver's address: answers come from it. Its port would need a privilege more
-//! (CAP_NET_BIND_SERVICE), so nftables sets it.
+//! The kernel's transparent sockets (TPROXY) keep the resolver's address: answers come from it. Its port
+//! would need a privilege more (CAP_NET_BIND_SERVICE), so nftables sets it.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};

@@ -186,7 +186,8 @@ impl Server {
         Err(first_error.unwrap_or_else(|| late("the gateway doesn't answer the request")))
     }
 
-    /// Warns in the log that the gateway can't be used: at most once a minute, since each client's connection fails then.
+    /// Warns in the log that the gateway can't be used: at most once a minute, since each client's connection
+    /// fails then.
     fn warn_of_gateway(&self, gateway: &Gateway, error: &io::Error) {
         let mut warned = self.warned_of_gateway.lock().unwrap_or_else(PoisonError::into_inner);
         if warned.is_none_or(|at| at.elapsed() >= WARN_INTERVAL) {
@@ -195,7 +196,8 @@ impl Server {
         }
     }
 
-    /// Asks the gateway for a server over a connection that is ready; `None` if there is none, or it is of no use.
+    /// Asks the gateway for a server over a connection that is ready; `None` if there is none, or it is of no
+    /// use.
     async fn ask_ready(
         &self,
         gateway: &Gateway,

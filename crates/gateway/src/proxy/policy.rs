@@ -1,8 +1,9 @@
-//! Which links a connection uses, and how: the steering modes of ATSSS (3GPP TS 23.501, 5.32.8) and every scheduler.
+//! Which links a connection uses, and how: the steering modes of ATSSS (3GPP TS 23.501, 5.32.8) and every
+//! scheduler.
 //!
 //! A policy gives each link of a connection a role: active, standby (a backup subflow, RFC 8684 3.3.8, which
-//! both ends leave alone while an active one works), or none. What this end sends is scheduled by the policy's scheduler;
-//! what the far end sends, by its own, which heeds the roles.
+//! both ends leave alone while an active one works), or none. What this end sends is scheduled by the
+//! policy's scheduler; what the far end sends, by its own, which heeds the roles.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -91,7 +92,8 @@ pub enum PolicyError {
     Shares(String),
     /// Neither a mode nor a scheduler.
     #[error(
-        "{0}; or one of fastest, redundant, save-metered, active-standby, smallest-delay, priority and load-balance 70:30"
+        "{0}; or one of fastest, redundant, save-metered, active-standby, smallest-delay, priority and \
+         load-balance 70:30"
     )]
     Mode(#[from] SpecError),
     /// A name that is no uplink's.
@@ -400,7 +402,8 @@ pub fn plan(policy: &Policy, links: &[Arc<Link>], v6: bool, old: Option<&Plan>) 
     };
     let mut roles: Vec<Role> =
         usable.iter().map(|link| Role { link: link.index, backup: !is_active(link) }).collect();
-    // A connection is opened on the nearest, unless the order is the point. Links that no probe has measured come behind.
+    // A connection is opened on the nearest, unless the order is the point. Links that no probe has measured
+    // come behind.
     let by_delay = !policy.mode.is_ordered();
     let rtt = |role: &Role| find(links, role.link).and_then(|link| link.known().rtt);
     let delay = |role: &Role| by_delay.then(|| rtt(role).unwrap_or(Duration::MAX));

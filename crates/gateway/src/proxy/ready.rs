@@ -1,5 +1,6 @@
-//! Connections to the gateway that are kept ready: a client that takes one waits for no handshake, neither of TCP nor of TLS, and finds
-//! the other links joined or about to be. The gateway drops what has asked for nothing within a minute, so they are replaced before.
+//! Connections to the gateway that are kept ready: a client that takes one waits for no handshake, neither of
+//! TCP nor of TLS, and finds the other links joined or about to be. The gateway drops what has asked for
+//! nothing within a minute, so they are replaced before.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

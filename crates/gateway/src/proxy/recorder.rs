@@ -1,4 +1,5 @@
-//! The last hour of each link, second by second, and of the flows: for the status page, `ropewalkd record` and `ropewalk shadow`.
+//! The last hour of each link, second by second, and of the flows: for the status page, `ropewalkd record`
+//! and `ropewalk shadow`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -38,8 +38,8 @@ pub struct Gateway {
     pub tls: Option<Connector>,
     /// How many connections to it are kept ready for clients, so that these needn't wait for handshakes.
     pub ready: usize,
-    /// Clients are told that they are connected before the server has answered: their first data goes with the request. Where a server
-    /// refuses, such a client is reset.
+    /// Clients are told that they are connected before the server has answered: their first data goes with
+    /// the request. Where a server refuses, such a client is reset.
     pub early: bool,
 }
 
@@ -106,7 +106,8 @@ impl Gateway {
         }
     }
 
-    /// Its addresses, one at least: a name is looked up again each minute. While that fails, those that are known hold.
+    /// Its addresses, one at least: a name is looked up again each minute. While that fails, those that are
+    /// known hold.
     pub(super) async fn addresses(&self, server: &Server) -> io::Result<Vec<SocketAddr>> {
         if let Target::Address(address) = self.target {
             return Ok(vec![address]);
@@ -141,8 +142,8 @@ impl Gateway {
         }
     }
 
-    /// Has the gateway do something; the stream is reset if it doesn't. For a connection with `early` it is only asked: see
-    /// [`until_answered`].
+    /// Has the gateway do something; the stream is reset if it doesn't. For a connection with `early` it is
+    /// only asked: see [`until_answered`].
     pub(super) async fn ask(&self, opened: &mut Opened, wish: Wish) -> io::Result<()> {
         // The gateway looks at the certificate after the handshake, so that its refusal comes here.
         let done = match opened {
@@ -168,7 +169,8 @@ impl Gateway {
     }
 }
 
-/// Carries what a client sends until the gateway has answered that its server is there. `first` was read from the client before.
+/// Carries what a client sends until the gateway has answered that its server is there. `first` was read from
+/// the client before.
 pub(super) async fn until_answered<S: AsyncRead + AsyncWrite + Unpin>(
     far: &mut S,
     client: &mut TcpStream,

@@ -1,8 +1,9 @@
-//! Asking resolvers over the links: over each in turn until one answers, by UDP and at last by TCP. A cut link, or a resolver that
-//! only one network has, is no outage.
+//! Asking resolvers over the links: over each in turn until one answers, by UDP and at last by TCP. A cut
+//! link, or a resolver that only one network has, is no outage.
 //!
-//! A query goes to the resolver that it is for, over the link that answered for it last; after a moment over the next link, and when
-//! none is left, to the other resolvers of this host. What has just been silent comes last.
+//! A query goes to the resolver that it is for, over the link that answered for it last; after a moment over
+//! the next link, and when none is left, to the other resolvers of this host. What has just been silent comes
+//! last.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -33,7 +34,8 @@ const SILENT: Duration = Duration::from_secs(30);
 const MOST_ATTEMPTS: usize = 16;
 /// Most pairs of resolver and link that are remembered.
 const MOST_KNOWN: usize = 256;
-/// Where programs on Linux keep the addresses of resolvers, those of systemd-resolved, OpenWrt and dnsmasq included.
+/// Where programs on Linux keep the addresses of resolvers, those of systemd-resolved, OpenWrt and dnsmasq
+/// included.
 const FILES: [&str; 3] =
     ["/run/systemd/resolve/resolv.conf", "/tmp/resolv.conf.d/resolv.conf.auto", "/etc/resolv.conf"];
 /// Their port.
@@ -170,7 +172,8 @@ impl Attempt {
     }
 }
 
-/// Makes attempts one after another until one is answered. An answer that a resolver has failed is kept until all have.
+/// Makes attempts one after another until one is answered. An answer that a resolver has failed is kept until
+/// all have.
 async fn try_all(
     resolvers: &Resolvers,
     network: &Network,

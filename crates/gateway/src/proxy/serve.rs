@@ -147,7 +147,8 @@ impl Server {
         Ok(())
     }
 
-    /// A target's addresses. Where the system's resolver has none, as without a default route of the kernel's, the links are asked.
+    /// A target's addresses. Where the system's resolver has none, as without a default route of the
+    /// kernel's, the links are asked.
     pub(super) async fn resolve(&self, target: &Target) -> io::Result<Vec<SocketAddr>> {
         let error = match (target.resolve().await, target) {
             (Err(error), Target::Name(..)) if self.config().names_over_links => error,
@@ -162,7 +163,8 @@ impl Server {
         }
     }
 
-    /// How a connection is to use the links as they are. `address`: the server's; `v6`: whether the connection itself goes over IPv6.
+    /// How a connection is to use the links as they are. `address`: the server's; `v6`: whether the
+    /// connection itself goes over IPv6.
     pub(super) fn plan(
         &self,
         target: &Target,
@@ -216,7 +218,8 @@ impl Server {
         flow.apply(plan, &self.links(), reopen);
     }
 
-    /// Has all flows follow their policies with the links as they are. `reopen`: see [`ProxiedConnection::apply`].
+    /// Has all flows follow their policies with the links as they are. `reopen`: see
+    /// [`ProxiedConnection::apply`].
     pub(super) fn apply_policies(&self, reopen: bool) {
         for flow in self.flows.all() {
             self.apply(&flow, reopen && flow.since.elapsed() >= REOPEN);
@@ -236,8 +239,8 @@ impl Server {
         self.flows.all().iter().for_each(|flow| flow.ask());
     }
 
-    /// Data has stopped on a link that works: asks the far ends of the flows on it. An address translator on the way may have lost
-    /// its state.
+    /// Data has stopped on a link that works: asks the far ends of the flows on it. An address translator on
+    /// the way may have lost its state.
     pub(super) fn ask_peers_on(&self, link: &Link) {
         self.flows.all().iter().filter(|flow| flow.is_on(link)).for_each(|flow| flow.ask_soon());
     }
@@ -258,8 +261,8 @@ impl Server {
         }
     }
 
-    /// Where a link is probed, in turn, and whether silence tells of the link: one of them has answered before. A link that hasn't been
-    /// seen working tries what answers over others, which it needn't reach.
+    /// Where a link is probed, in turn, and whether silence tells of the link: one of them has answered
+    /// before. A link that hasn't been seen working tries what answers over others, which it needn't reach.
     pub(super) fn probe_targets(&self, link: &Link) -> (Vec<SocketAddr>, bool) {
         let config = self.config();
         let has_route = |target: &SocketAddr| link.has_route(target.is_ipv6());
@@ -280,7 +283,8 @@ impl Server {
         (targets, is_telling)
     }
 
-    /// What checks for captive portals say together: where no link passes, the check is wrong, or the page is gone.
+    /// What checks for captive portals say together: where no link passes, the check is wrong, or the page is
+    /// gone.
     pub(super) fn judge_captive_checks(&self) {
         let links = self.links();
         let alive = || links.iter().filter(|link| link.known().reach.any() && link.known().alive);

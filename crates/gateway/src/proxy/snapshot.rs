@@ -16,8 +16,8 @@ use crate::status::{newest, stream};
 /// Seconds of the links' past that are told.
 const PAST: usize = 120;
 
-/// The proxy's state, with the newest connections, of those with a number below `before`. It takes a fifth of a second, in which the
-/// schedulers are watched.
+/// The proxy's state, with the newest connections, of those with a number below `before`. It takes a fifth of
+/// a second, in which the schedulers are watched.
 pub async fn snapshot(server: Arc<Server>, before: Option<u64>) -> Value {
     let flows = server.flows.all();
     let (told, older) = newest(&flows, before, |flow| flow.id);

@@ -108,7 +108,8 @@ pub(super) async fn serve(server: &Server, client: TcpStream, peer: Client) -> i
     }
     match server.open(peer, target).await {
         Ok(entry) => {
-            // The address on the uplink is the masquerade's, which nobody knows: RFC 1928 has zeroes for that.
+            // The address on the uplink is the masquerade's, which nobody knows: RFC 1928 has zeroes for
+            // that.
             let bound = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
             let client = protocol.reply_success(bound).await.map_err(other)?;
             let done = server.relay(client, Bytes::new(), &entry.flow).await;

@@ -1,5 +1,5 @@
-//! Programs that know nothing of the proxy: nftables redirects their connections here, and the kernel tells where they
-//! wanted to go.
+//! Programs that know nothing of the proxy: nftables redirects their connections here, and the kernel tells
+//! where they wanted to go.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};

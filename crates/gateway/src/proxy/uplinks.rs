@@ -1,10 +1,11 @@
 //! What the kernel has to do for the proxy: one routing table, one rule and one masquerade for each uplink.
 //!
-//! The engine has one source address per uplink, behind a TUN device. The kernel forwards its packets: a rule sends each source
-//! address to the uplink's own routing table, and nftables masquerades it there. The engine's addresses are never the
-//! kernel's, so that no RST of the kernel answers for them.
+//! The engine has one source address per uplink, behind a TUN device. The kernel forwards its packets: a rule
+//! sends each source address to the uplink's own routing table, and nftables masquerades it there. The
+//! engine's addresses are never the kernel's, so that no RST of the kernel answers for them.
 //!
-//! Nothing is left when the proxy ends: [`Uplinks::remove`] undoes it, and what a killed proxy has left is removed by the next.
+//! Nothing is left when the proxy ends: [`Uplinks::remove`] undoes it, and what a killed proxy has left is
+//! removed by the next.
 
 mod ruleset;
 
@@ -167,7 +168,8 @@ impl Uplinks {
         if self.v6 { &[false, true] } else { &[false] }
     }
 
-    /// The steps of the set-up in order, each with what undoes it. The uplinks' routes aren't among them: they follow the network.
+    /// The steps of the set-up in order, each with what undoes it. The uplinks' routes aren't among them:
+    /// they follow the network.
     pub fn steps(&self) -> Vec<(Step, Vec<Step>)> {
         let mut steps = Vec::new();
         if self.taken.names {
@@ -238,7 +240,8 @@ impl Uplinks {
         preview
     }
 
-    /// Sysctls beyond the proxy's own devices that aren't what they have to be. Interfaces may come later: theirs then.
+    /// Sysctls beyond the proxy's own devices that aren't what they have to be. Interfaces may come later:
+    /// theirs then.
     fn needed_changes(&self) -> Vec<Change> {
         let mut needed = Vec::new();
         for Uplink { interface, .. } in self.uplinks.values() {
@@ -301,7 +304,8 @@ impl Uplinks {
         Ok(true)
     }
 
-    /// Whether an uplink's table has its routes: the kernel removes them with the interface, which may be back already.
+    /// Whether an uplink's table has its routes: the kernel removes them with the interface, which may be
+    /// back already.
     fn has_routes(&self, link: usize, reach: Reach, host: &Host) -> bool {
         let Some(Uplink { interface, .. }) = self.uplinks.get(&link) else { return false };
         [(false, reach.v4), (true, reach.v6.filter(|_| self.v6))]
@@ -329,8 +333,8 @@ impl Uplinks {
         Ok(())
     }
 
-    /// Sets what interfaces that have come since need, and repairs what another program undid. `rules`: what nftables lists now,
-    /// if it was asked.
+    /// Sets what interfaces that have come since need, and repairs what another program undid. `rules`: what
+    /// nftables lists now, if it was asked.
     ///
     /// # Errors
     /// The first step that fails. The next call tries again.
@@ -367,7 +371,8 @@ impl Uplinks {
         {
             self.taken.names = false;
             if check(self).is_ok() {
-                tracing::warn!(target: "ropewalk::setup", %error, "names are looked up by the kernel's routes alone");
+                tracing::warn!(target: "ropewalk::setup", %error, "names are looked up by the kernel's \
+                    routes alone");
             } else {
                 self.taken.names = true;
             }
@@ -424,8 +429,8 @@ impl Uplinks {
         Ok(())
     }
 
-    /// Takes in what a configuration that was read again says: these uplinks, by the numbers of their devices. Devices of those that
-    /// are new have to be there.
+    /// Takes in what a configuration that was read again says: these uplinks, by the numbers of their
+    /// devices. Devices of those that are new have to be there.
     ///
     /// # Errors
     /// If a step fails.
@@ -512,7 +517,8 @@ mod tests {
             "iifname \"eth1\" fib daddr type != local meta l4proto tcp redirect to :1081",
             "iifname \"eth2\" fib daddr type != local udp dport 53 meta mark set 0x726f7065",
             "meta mark 0x726f7065 meta nfproto ipv4 udp dport 53 tproxy ip to 127.0.0.1:1081 accept",
-            "oifname { \"wlan0\", \"wwan0.7\" } ip saddr != 198.19.200.0/21 udp dport 53 meta mark set 0x726f7065",
+            "oifname { \"wlan0\", \"wwan0.7\" } ip saddr != 198.19.200.0/21 udp dport 53 meta mark set \
+             0x726f7065",
             "ip -4 rule add priority 5263 fwmark 0x726f7065 lookup 5263 protocol 212",
             "ip -4 route replace local default dev lo table 5263 proto 212",
         ] {

@@ -32,7 +32,8 @@ pub enum UsersError {
         error: io::Error,
     },
     /// Others can read it.
-    #[error("{}: others can read these passwords (mode {mode:o}): `chmod 600` it, and change them if somebody has", file.display())]
+    #[error("{}: others can read these passwords (mode {mode:o}): `chmod 600` it, and change them if \
+             somebody has", file.display())]
     Exposed {
         /// The file.
         file: PathBuf,

@@ -1,8 +1,9 @@
 //! Watching links: a dead one is left, a recovered one is used again, a captive portal isn't the Internet.
 //!
-//! A probe is a TCP handshake over the link with a destination that answers: the one of `--probe`, else in turn the last
-//! that answered over this link and the gateways. It takes the data's way, address translation included. Whatever is received over a link says that
-//! it lives, so that a link with traffic needs no probe. A budget limits the others.
+//! A probe is a TCP handshake over the link with a destination that answers: the one of `--probe`, else in
+//! turn the last that answered over this link and the gateways. It takes the data's way, address translation
+//! included. Whatever is received over a link says that it lives, so that a link with traffic needs no probe.
+//! A budget limits the others.
 //!
 //! | | when |
 //! |---|---|
@@ -321,7 +322,8 @@ fn captive_check(server: &Arc<Server>, link: &Arc<Link>, last: &mut Option<Insta
             Err(error) => {
                 server.judge_captive_checks();
                 if is_first && link.known().captive {
-                    tracing::warn!(link = link.name, %error, "no answer to the captive check: the link isn't used");
+                    tracing::warn!(link = link.name, %error, "no answer to the captive check: the link \
+                        isn't used");
                 } else {
                     tracing::debug!(link = link.name, %error, "no answer to the captive check");
                 }

@@ -8,8 +8,8 @@ use super::policy::{Mode, Plan, Policy};
 use super::serve::Server;
 
 impl Server {
-    /// The policy that a flow follows, the number of its rule (from 1; none: what holds for the rest), and what it makes of
-    /// each link.
+    /// The policy that a flow follows, the number of its rule (from 1; none: what holds for the rest), and
+    /// what it makes of each link.
     pub fn why(&self, flow: &ProxiedConnection) -> (String, Option<usize>, Vec<Value>) {
         let config = self.config();
         let address = flow.stream.peer_addr();

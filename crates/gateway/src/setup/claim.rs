@@ -1,7 +1,8 @@
-//! Whose set-up it is: one gateway and one proxy run in a network namespace. Their TUN devices say so, since the kernel gives a
-//! name to one process only.
+//! Whose set-up it is: one gateway and one proxy run in a network namespace. Their TUN devices say so, since
+//! the kernel gives a name to one process only.
 //!
-//! Who ends its connections first (SIGTERM) marks its device. The next one waits for its end, and sets up on clean ground.
+//! Who ends its connections first (SIGTERM) marks its device. The next one waits for its end, and sets up on
+//! clean ground.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,8 +21,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The alias (`ip link`) of the device of one whose connections are ending.
 const DRAINING: &str = "draining";
 
-/// Keeps the first device taken until what was set up is removed. Programs that are started inherit it: what one of them still does
-/// for a killed process is done before the next one takes the device.
+/// Keeps the first device taken until what was set up is removed. Programs that are started inherit it: what
+/// one of them still does for a killed process is done before the next one takes the device.
 #[derive(Debug)]
 pub struct Claim {
     _descriptor: OwnedFd,
@@ -53,7 +54,8 @@ fn is_draining(device: &str) -> bool {
         .is_ok_and(|text| text.contains(&format!("alias {DRAINING}")))
 }
 
-/// Makes TUN devices of these names with so many queues each. `what` they are for has each of the names taken by one of its kind only.
+/// Makes TUN devices of these names with so many queues each. `what` they are for has each of the names taken
+/// by one of its kind only.
 ///
 /// # Errors
 /// If another of the kind runs in this network namespace, or CAP_NET_ADMIN is missing.
@@ -84,7 +86,8 @@ pub async fn take(what: &str, devices: &[&str], queues: usize) -> io::Result<(Ve
         }
         if is_draining(&device) {
             if !std::mem::replace(&mut was_draining, true) {
-                tracing::info!(target: "ropewalk::setup", device, "an earlier {what} lets its connections end: waiting");
+                tracing::info!(target: "ropewalk::setup", device, "an earlier {what} lets its connections \
+                    end: waiting");
             }
             since = Instant::now();
         } else if since.elapsed() >= PATIENCE {

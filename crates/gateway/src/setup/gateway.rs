@@ -1,8 +1,9 @@
 //! The gateway's set-up: for each public address a TUN device, behind which the engine has it.
 //!
-//! nftables gives packets for a listener's address and port the engine's address, and answers the public one. It does so
-//! packet by packet (`notrack`): connection tracking would call a subflow's data invalid where it fits the connection's
-//! window and not the subflow's, and its table could be filled. Multipath TCP's options pass as they are.
+//! nftables gives packets for a listener's address and port the engine's address, and answers the public one.
+//! It does so packet by packet (`notrack`): connection tracking would call a subflow's data invalid where it
+//! fits the connection's window and not the subflow's, and its table could be filled. Multipath TCP's options
+//! pass as they are.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -77,7 +78,8 @@ impl Forwarding {
     pub(super) fn key(&self) -> String {
         match self.v6 {
             false => format!("net/ipv4/conf/{}/forwarding", self.interface),
-            // Since Linux 6.17 one interface may forward without making the host a router, which ignores router advertisements.
+            // Since Linux 6.17 one interface may forward without making the host a router, which ignores
+            // router advertisements.
             true => format!("net/ipv6/conf/{}/force_forwarding", self.interface),
         }
     }
@@ -150,7 +152,8 @@ impl Plan {
         let plan = Plan { uplinks, queues, forwarding: BTreeSet::new() };
         if plan.has_family(true) && !is_forwarding("all", true) && !has_force_forwarding() {
             return Err(io::Error::other(
-                "IPv6 forwarding is off: `sysctl -w net.ipv6.conf.all.forwarding=1` (and accept_ra=2 on interfaces that have \
+                "IPv6 forwarding is off: `sysctl -w net.ipv6.conf.all.forwarding=1` (and accept_ra=2 on \
+                 interfaces that have \
                  their routes from router advertisements)",
             ));
         }
@@ -161,8 +164,8 @@ impl Plan {
         self.uplinks.iter().any(|uplink| uplink.public.address.is_ipv6() == v6)
     }
 
-    /// The plan for the host as it is now. Where this plan has switched forwarding on, it stays so, unless the host forwards
-    /// by now.
+    /// The plan for the host as it is now. Where this plan has switched forwarding on, it stays so, unless
+    /// the host forwards by now.
     pub(super) fn as_of(&self, host: &Host) -> Plan {
         let mut plan = self.clone();
         plan.forwarding.clear();
@@ -214,8 +217,8 @@ impl Plan {
         self.uplinks.iter().flat_map(of)
     }
 
-    /// Answers leave through the interface that has the address. The main table does that for a host with one uplink, and
-    /// for the uplink of its default route.
+    /// Answers leave through the interface that has the address. The main table does that for a host with one
+    /// uplink, and for the uplink of its default route.
     fn route_answers(&mut self, host: &Host) {
         let is_alone = self.uplinks.len() < 2;
         for (uplink, priority) in self.uplinks.iter_mut().zip(GATEWAY_TABLES) {
@@ -309,8 +312,8 @@ impl Plan {
         text
     }
 
-    /// Makes the devices and everything else. An earlier gateway that lets its connections end is waited for, what a killed one
-    /// left is removed, and the plan made anew without it.
+    /// Makes the devices and everything else. An earlier gateway that lets its connections end is waited for,
+    /// what a killed one left is removed, and the plan made anew without it.
     ///
     /// # Errors
     /// If another gateway runs, or a step fails: what was done is undone.
@@ -324,7 +327,8 @@ impl Plan {
         if clean(TABLE, PROTOCOL) {
             tracing::info!(target: "ropewalk::setup", "removed what an earlier gateway had left");
         }
-        // After the devices were taken, and what was left is gone: only now the host is as this gateway finds it.
+        // After the devices were taken, and what was left is gone: only now the host is as this gateway finds
+        // it.
         let plan = Plan::new(&self.sockets().collect::<Vec<_>>(), self.queues)?;
         Ok((Installed::new(plan, claim)?, paths))
     }
@@ -346,7 +350,8 @@ impl Uplink {
         if self.public.address.is_ipv6() { "ip6" } else { "ip" }
     }
 
-    /// The rules that give packets the engine's address: TCP first, then the routers' word that a packet was too big.
+    /// The rules that give packets the engine's address: TCP first, then the routers' word that a packet was
+    /// too big.
     fn to_engine(&self) -> Vec<String> {
         let (family, public, engine) = (self.family(), self.public.address, self.engine);
         if self.ports.is_empty() {

@@ -1,4 +1,5 @@
-//! What the host has: interfaces, addresses, default routes and routing rules, as the kernel tells by netlink.
+//! What the host has: interfaces, addresses, default routes and routing rules, as the kernel tells by
+//! netlink.
 
 use std::io;
 use std::net::IpAddr;
@@ -202,8 +203,8 @@ impl Host {
         self.addresses.iter().find(fits).map(|known| known.address)
     }
 
-    /// The interface of the main table's best default route: with several, as DHCP leaves them on a host with two uplinks,
-    /// the others are not used. `None` for a route with several next hops.
+    /// The interface of the main table's best default route: with several, as DHCP leaves them on a host with
+    /// two uplinks, the others are not used. `None` for a route with several next hops.
     pub fn default_interface(&self, v6: bool) -> Option<&str> {
         let main = self.defaults.iter().filter(|route| route.v6 == v6 && route.table == MAIN);
         match main.min_by_key(|route| route.metric)?.hops[..] {
@@ -221,9 +222,9 @@ impl Host {
         self.rules.iter().find(of_address).map(|rule| rule.table)
     }
 
-    /// How an interface reaches the rest of the world: by its default route in the table that a rule names for its address or for
-    /// itself, else in the main table, else in any other; of several, that of the least metric. A route with several next hops
-    /// counts for each of their interfaces.
+    /// How an interface reaches the rest of the world: by its default route in the table that a rule names
+    /// for its address or for itself, else in the main table, else in any other; of several, that of the
+    /// least metric. A route with several next hops counts for each of their interfaces.
     pub fn default_route(&self, interface: &str, v6: bool) -> Option<Route> {
         let index = self.interface(interface)?.index;
         let address = self.global_address(interface, v6);
@@ -245,8 +246,8 @@ impl Host {
         found.min_by_key(|(rank, metric, _)| (*rank, *metric)).map(|(.., route)| route)
     }
 
-    /// The largest IP packet that an interface and its default routes take, bytes, in one family. Router advertisements and
-    /// routes (`mtu`) may lower the interface's.
+    /// The largest IP packet that an interface and its default routes take, bytes, in one family. Router
+    /// advertisements and routes (`mtu`) may lower the interface's.
     pub fn mtu(&self, interface: &str, v6: bool) -> u32 {
         let Some(found) = self.interface(interface) else { return u32::MAX };
         let advertised = || read_sysctl(&format!("net/ipv6/conf/{interface}/mtu"))?.parse().ok();
@@ -279,7 +280,8 @@ impl Host {
         self.locals.contains(&(table, v6))
     }
 
-    /// Whether there is a rule of this priority that names this table, for packets that arrive at this interface.
+    /// Whether there is a rule of this priority that names this table, for packets that arrive at this
+    /// interface.
     pub fn has_rule(&self, priority: u32, table: u32, v6: bool, arriving: Option<&str>) -> bool {
         let is_it = |rule: &Rule| {
             (rule.v6, rule.priority, rule.table) == (v6, priority, table)
@@ -450,7 +452,8 @@ pub fn is_forwarding(interface: &str, v6: bool) -> bool {
     }
 }
 
-/// Whether an interface may forward IPv6 without making the host a router, which ignores router advertisements: since Linux 6.17.
+/// Whether an interface may forward IPv6 without making the host a router, which ignores router
+/// advertisements: since Linux 6.17.
 pub fn has_force_forwarding() -> bool {
     std::path::Path::new("/proc/sys/net/ipv6/conf/lo/force_forwarding").exists()
 }

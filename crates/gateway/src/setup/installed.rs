@@ -1,5 +1,6 @@
-//! A gateway's set-up as it was carried out. Other programs may undo parts of it (`nft flush ruleset`, a firewall that is
-//! restarted, `sysctl -w net.ipv4.ip_forward=0`, a DHCP client that flushes routes): it is kept as it has to be.
+//! A gateway's set-up as it was carried out. Other programs may undo parts of it (`nft flush ruleset`, a
+//! firewall that is restarted, `sysctl -w net.ipv4.ip_forward=0`, a DHCP client that flushes routes): it is
+//! kept as it has to be.
 
 use std::io;
 use std::net::SocketAddr;
@@ -67,7 +68,8 @@ impl Installed {
         Ok(())
     }
 
-    /// Follows the host's network, and repairs what another program undid. `rules`: what nftables lists now, if it was asked.
+    /// Follows the host's network, and repairs what another program undid. `rules`: what nftables lists now,
+    /// if it was asked.
     ///
     /// # Errors
     /// The first step that fails. The next call tries again.

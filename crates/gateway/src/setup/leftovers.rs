@@ -7,16 +7,16 @@ use super::{Step, run};
 /// How the comment of a rule begins that remembers a sysctl; `KEY=VALUE` follows.
 const WAS: &str = "was ";
 
-/// A chain of nftables that remembers what sysctls were, by key, before they were changed. No packet passes it. It goes with
-/// the network namespace, as the changes do.
+/// A chain of nftables that remembers what sysctls were, by key, before they were changed. No packet passes
+/// it. It goes with the network namespace, as the changes do.
 pub fn remember<'a>(old: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let line = |(key, value): (&str, &str)| format!("    continue comment \"{WAS}{key}={value}\"\n");
     let lines: String = old.into_iter().map(line).collect();
     if lines.is_empty() { lines } else { format!("  chain changed_sysctls {{\n{lines}  }}\n") }
 }
 
-/// Removes a table of nftables with what else this program made: rules and routes of a routing protocol number, sysctls that
-/// it changed. Returns whether there was anything.
+/// Removes a table of nftables with what else this program made: rules and routes of a routing protocol
+/// number, sysctls that it changed. Returns whether there was anything.
 pub fn clean(table: &str, protocol: u8) -> bool {
     let mut found = false;
     if let Ok(text) = run("nft", &["-j", "list", "table", "inet", table], None) {

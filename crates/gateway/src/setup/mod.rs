@@ -1,9 +1,9 @@
-//! What the kernel is told: TUN devices, nftables, policy routing. Every step can be shown before it is done, and is undone
-//! at the end.
+//! What the kernel is told: TUN devices, nftables, policy routing. Every step can be shown before it is done,
+//! and is undone at the end.
 //!
-//! The steps are done by `ip` and `nft`, the tools with which one would do the same by hand. What they make has names of its
-//! own (a table of nftables, a routing protocol number), so that what a killed process left is found and removed. What the
-//! kernel has is read by netlink ([`Host`]).
+//! The steps are done by `ip` and `nft`, the tools with which one would do the same by hand. What they make
+//! has names of its own (a table of nftables, a routing protocol number), so that what a killed process left
+//! is found and removed. What the kernel has is read by netlink ([`Host`]).
 
 pub mod claim;
 pub mod gateway;
@@ -25,12 +25,14 @@ pub use leftovers::{clean, remember};
 pub use netlink::{Change, settled_changes};
 pub use preview::Preview;
 
-/// Routing tables of the proxy's uplinks. The priority of an uplink's rule is the same number: before the main table (32766).
+/// Routing tables of the proxy's uplinks. The priority of an uplink's rule is the same number: before the
+/// main table (32766).
 pub const PROXY_TABLES: Range<u32> = 5_200..5_264;
 /// The same of the gateway's addresses.
 pub const GATEWAY_TABLES: Range<u32> = 7_100..7_164;
 
-/// A gateway and a proxy may run beside each other: what one switches on and guards has to pass the other's packets.
+/// A gateway and a proxy may run beside each other: what one switches on and guards has to pass the other's
+/// packets.
 const TO_OTHERS: &str = "oifname != \"rope-gw*\" oifname != \"ropeproxy*\"";
 
 /// Whether an interface is a TUN device of a gateway or a proxy.
@@ -107,7 +109,8 @@ impl Step {
                 let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
                 run(program, &arguments, input.as_deref()).map(drop)
             }
-            // In a container /proc/sys can't be written, and what is asked for may have been set from outside.
+            // In a container /proc/sys can't be written, and what is asked for may have been set from
+            // outside.
             Step::Sysctl { key, value } if read_sysctl(key).as_deref() == Some(value) => Ok(()),
             Step::Sysctl { key, value } => {
                 std::fs::write(format!("/proc/sys/{key}"), value).map_err(|error| {
@@ -140,7 +143,8 @@ impl fmt::Display for Step {
     }
 }
 
-/// The rules of a table of nftables as `nft` lists them, without what they counted; `None` if there is no such table.
+/// The rules of a table of nftables as `nft` lists them, without what they counted; `None` if there is no
+/// such table.
 pub(crate) fn listing(table: &str) -> Option<String> {
     run("nft", &["-s", "list", "table", "inet", table], None).ok()
 }

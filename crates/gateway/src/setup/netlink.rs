@@ -18,8 +18,9 @@ use nix::sys::time::{TimeVal, TimeValLike};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
-/// Links, addresses, routes and rules of both families, and the sysctls of interfaces (`RTNLGRP_...` of linux/rtnetlink.h): LINK,
-/// IPV4_IFADDR, IPV4_ROUTE, IPV4_RULE, IPV6_IFADDR, IPV6_ROUTE, IPV6_RULE, IPV4_NETCONF, IPV6_NETCONF.
+/// Links, addresses, routes and rules of both families, and the sysctls of interfaces (`RTNLGRP_...` of
+/// linux/rtnetlink.h): LINK, IPV4_IFADDR, IPV4_ROUTE, IPV4_RULE, IPV6_IFADDR, IPV6_ROUTE, IPV6_RULE,
+/// IPV4_NETCONF, IPV6_NETCONF.
 const ROUTE_GROUPS: [u32; 9] = [1, 5, 7, 8, 9, 11, 19, 24, 25];
 /// nftables' rules (`NFNLGRP_NFTABLES`).
 const RULE_GROUPS: [u32; 1] = [7];
@@ -28,8 +29,8 @@ const ATTEMPTS: usize = 3;
 /// How long the kernel may take to answer, seconds.
 const PATIENCE: i64 = 5;
 
-/// All objects of a kind, in the calling thread's network namespace. `is_wanted` is asked with a message's bytes after the
-/// netlink header, before they are decoded.
+/// All objects of a kind, in the calling thread's network namespace. `is_wanted` is asked with a message's
+/// bytes after the netlink header, before they are decoded.
 pub(super) fn dump(
     request: &RouteNetlinkMessage,
     is_wanted: impl Fn(&[u8]) -> bool,
@@ -91,7 +92,8 @@ const INTERVAL: Duration = Duration::from_secs(5);
 /// Messages of one change come together.
 const SETTLE: Duration = Duration::from_millis(20);
 
-/// Changes in the calling thread's network namespace. `None`: there was none for long, and it is time to look all the same.
+/// Changes in the calling thread's network namespace. `None`: there was none for long, and it is time to look
+/// all the same.
 pub fn settled_changes() -> mpsc::Receiver<Option<Change>> {
     let (sender, receiver) = mpsc::channel(1);
     let changes = Changes::subscribe();

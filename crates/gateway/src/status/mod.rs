@@ -1,5 +1,6 @@
-//! The state of a running gateway or proxy, over a Unix socket: whoever connects and sends a line gets one JSON value. The line
-//! says of what: `state`, `state before=NUMBER`, `recording`. The file's permissions say who may (0600).
+//! The state of a running gateway or proxy, over a Unix socket: whoever connects and sends a line gets one
+//! JSON value. The line says of what: `state`, `state before=NUMBER`, `recording`. The file's permissions say
+//! who may (0600).
 
 pub(crate) mod stream;
 
@@ -28,7 +29,8 @@ const ASKED: Duration = Duration::from_millis(500);
 /// Where the socket is made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Location {
-    /// Where nothing else is said. If it can't be made there, a warning says why, and the program runs without it.
+    /// Where nothing else is said. If it can't be made there, a warning says why, and the program runs
+    /// without it.
     Default(PathBuf),
     /// Where the configuration says.
     Path(PathBuf),
@@ -37,7 +39,8 @@ pub enum Location {
 }
 
 impl Location {
-    /// That of a proxy or gateway for which nothing is said: in the runtime directory that systemd made for it, or in `/run/ropewalk`.
+    /// That of a proxy or gateway for which nothing is said: in the runtime directory that systemd made for
+    /// it, or in `/run/ropewalk`.
     pub fn default_of(kind: &str) -> Location {
         // systemd separates several by colons.
         let directory = std::env::var_os("RUNTIME_DIRECTORY")
@@ -156,8 +159,8 @@ impl Server {
     }
 }
 
-/// Of `all` connections, in the order of their numbers, those that one answer tells of, the newest with a number below `before`; and
-/// how many older ones there are.
+/// Of `all` connections, in the order of their numbers, those that one answer tells of, the newest with a
+/// number below `before`; and how many older ones there are.
 pub(crate) fn newest<T>(all: &[T], before: Option<u64>, number: impl Fn(&T) -> u64) -> (&[T], usize) {
     let end = before.map_or(all.len(), |before| all.partition_point(|one| number(one) < before));
     let begin = end.saturating_sub(MOST_CONNECTIONS);

@@ -1,4 +1,5 @@
-//! Keys and certificates in files: PEM. A key's file has its certificate as well, and only its owner may read it.
+//! Keys and certificates in files: PEM. A key's file has its certificate as well, and only its owner may read
+//! it.
 
 use std::io;
 use std::path::{Path, PathBuf};

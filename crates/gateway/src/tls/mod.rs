@@ -1,7 +1,7 @@
 //! TLS 1.3 between a proxy and its gateway, over the Multipath TCP stream, by `rustls`.
 //!
-//! Each side has a key of its own and the other's certificate ([`keys`]), and accepts no other (`pinned`): no authority, no
-//! names, and no clock, which a router may not have.
+//! Each side has a key of its own and the other's certificate ([`keys`]), and accepts no other (`pinned`): no
+//! authority, no names, and no clock, which a router may not have.
 
 pub mod keys;
 mod pinned;

@@ -1,4 +1,5 @@
-//! Accepts the certificates that it was given, and no other. Who shows one has to sign with its key, as always in TLS 1.3.
+//! Accepts the certificates that it was given, and no other. Who shows one has to sign with its key, as
+//! always in TLS 1.3.
 
 use std::sync::Arc;
 

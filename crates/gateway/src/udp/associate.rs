@@ -67,7 +67,8 @@ pub struct Association {
 }
 
 impl Association {
-    /// Carries datagrams until the client closes the connection by which it asked, or the stream to the gateway is lost.
+    /// Carries datagrams until the client closes the connection by which it asked, or the stream to the
+    /// gateway is lost.
     ///
     /// # Errors
     /// If the stream is lost.

@@ -80,7 +80,8 @@ pub async fn relay<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         let mut frames = Frames::new(reader);
         while let Some((peer, data)) = frames.next().await? {
             if !destinations.allow(peer, own) {
-                tracing::debug!(target: "ropewalk::gateway", %peer, "a datagram to a destination that isn't in the list");
+                tracing::debug!(target: "ropewalk::gateway", %peer, "a datagram to a destination that isn't \
+                    in the list");
                 continue;
             }
             let Some(socket) = (if peer.is_ipv6() { v6.as_ref() } else { Some(&v4) }) else { continue };

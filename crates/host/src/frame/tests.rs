@@ -90,8 +90,8 @@ fn streamed(at: u64) -> u8 {
     (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
-/// Super-segments of two subflows as Linux sends them: one mapping over the whole, or over more than what is sent
-/// now; and repeats of parts of them, cut elsewhere, with the mapping of the first time.
+/// Super-segments of two subflows as Linux sends them: one mapping over the whole, or over more than what is
+/// sent now; and repeats of parts of them, cut elsewhere, with the mapping of the first time.
 fn sent(dice: &mut Dice, isn: u32, first_dsn: u64) -> Vec<Segment<Bytes>> {
     let v6 = dice.once_in(2);
     let (mut ssns, mut dsn) = ([1u32; 2], first_dsn);
@@ -152,8 +152,8 @@ fn sent(dice: &mut Dice, isn: u32, first_dsn: u64) -> Vec<Segment<Bytes>> {
     all
 }
 
-/// What a device was given, as the packets that its kernel makes of it: cut on bytes, by the rules of the virtio header
-/// and of TCP, with nothing of what made it.
+/// What a device was given, as the packets that its kernel makes of it: cut on bytes, by the rules of the
+/// virtio header and of TCP, with nothing of what made it.
 fn cut(vnet: VirtioNetHeader, packet: &[u8]) -> Vec<Segment<Bytes>> {
     assert_eq!(vnet.flags, VirtioNetHeader::NEEDS_CSUM);
     let v6 = packet[0] >> 4 == 6;
@@ -209,9 +209,9 @@ fn written(piece: &Piece) -> (VirtioNetHeader, Vec<u8>) {
     (vnet, packet)
 }
 
-/// Super-packets cut for a link that loses, doubles, reorders and marks, and joined from what comes together: a
-/// receiver sees the very packets that a card would have made of the super-packets, and every byte where its
-/// mapping says.
+/// Super-packets cut for a link that loses, doubles, reorders and marks, and joined from what comes together:
+/// a receiver sees the very packets that a card would have made of the super-packets, and every byte where
+/// its mapping says.
 #[test]
 fn what_arrives_in_any_order_is_what_was_sent_with_its_mappings() {
     let mut joined = 0;

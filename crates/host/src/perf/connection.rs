@@ -1,5 +1,6 @@
-//! One flow of a measurement, without I/O: bytes and the time go in, bytes and what was measured come out. The kernel's
-//! sockets and the engine's connections are driven by the same code, so that they are measured alike.
+//! One flow of a measurement, without I/O: bytes and the time go in, bytes and what was measured come out.
+//! The kernel's sockets and the engine's connections are driven by the same code, so that they are measured
+//! alike.
 
 mod measured;
 
@@ -433,7 +434,8 @@ impl TestConnection {
         }
     }
 
-    /// Whether the next output may be the trailer: [`TestConnection::update_stack_info`] has to be called before.
+    /// Whether the next output may be the trailer: [`TestConnection::update_stack_info`] has to be called
+    /// before.
     pub fn is_trailer_due(&self, now: Nanos) -> bool {
         let sending = self.sends() && self.left_to_send(now) > 0;
         !self.client

@@ -1,9 +1,10 @@
-//! The engine as a host of its own beside this machine's kernel: a TUN device per path in the current network namespace,
-//! with the kernel at its one end and the engine at the other.
+//! The engine as a host of its own beside this machine's kernel: a TUN device per path in the current network
+//! namespace, with the kernel at its one end and the engine at the other.
 //!
-//! Addresses come in pairs that differ in their last bit (RFC 3021): the engine has one, the kernel the other. Unless
-//! they are given they are 10.126.N.2 and .3 (fd72:6f70:65:7eN::2 and ::3), N from 0 for servers, from 128 for clients,
-//! the first that is free. Devices are named `ropeN` and vanish with the process.
+//! Addresses come in pairs that differ in their last bit (RFC 3021): the engine has one, the kernel the
+//! other. Unless they are given they are 10.126.N.2 and .3 (fd72:6f70:65:7eN::2 and ::3), N from 0 for
+//! servers, from 128 for clients, the first that is free. Devices are named `ropeN` and vanish with the
+//! process.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -75,7 +76,8 @@ fn create() -> io::Result<Tun> {
                 return Err(io::Error::new(
                     error.kind(),
                     format!(
-                        "{error}: the engine needs a TUN device, and CAP_NET_ADMIN to make one. Run this as root, in a namespace of your own (unshare -rn), or inside `ropewalk emulate`"
+                        "{error}: the engine needs a TUN device, and CAP_NET_ADMIN to make one. Run this as \
+                         root, in a namespace of your own (unshare -rn), or inside `ropewalk emulate`"
                     ),
                 ));
             }

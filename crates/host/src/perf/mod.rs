@@ -1,8 +1,8 @@
 //! Throughput and latency between two endpoints, each the engine or a kernel.
 //!
-//! Every flow is a connection of its own, whose first bytes say what is wanted ([`protocol`]); [`connection`] is what both
-//! sides do, without I/O; [`sockets`] drives it on the kernel's sockets, a thread per flow, and [`engine`] on the
-//! engine's connections, behind the TUN devices of [`device`].
+//! Every flow is a connection of its own, whose first bytes say what is wanted ([`protocol`]); [`connection`]
+//! is what both sides do, without I/O; [`sockets`] drives it on the kernel's sockets, a thread per flow, and
+//! [`engine`] on the engine's connections, behind the TUN devices of [`device`].
 
 pub mod connection;
 pub mod device;

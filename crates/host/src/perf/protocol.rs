@@ -1,5 +1,5 @@
-//! What the two ends of a measurement say to each other: a hello at the start of each flow, an answer, and, as the last
-//! bytes of the server's stream, a trailer with what it counted. Numbers are big-endian.
+//! What the two ends of a measurement say to each other: a hello at the start of each flow, an answer, and,
+//! as the last bytes of the server's stream, a trailer with what it counted. Numbers are big-endian.
 //!
 //! | hello | | answer | | trailer | |
 //! |---|---|---|---|---|---|

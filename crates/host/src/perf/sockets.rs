@@ -31,8 +31,8 @@ const TURNS: usize = 16;
 /// The stop flag is looked at this often at least, milliseconds.
 const PATIENCE: u16 = 50;
 
-/// Connections at a server that haven't said what they want, each with its thread. Beyond that the oldest is given up for
-/// the newest.
+/// Connections at a server that haven't said what they want, each with its thread. Beyond that the oldest is
+/// given up for the newest.
 const MOST_PENDING: usize = 256;
 /// Connections that a server accepts before it looks after the others.
 const ACCEPTS: usize = 64;
@@ -348,7 +348,8 @@ fn allowed() -> String {
 fn refusal(hello: &Hello, socket: &Socket) -> Option<String> {
     if !hello.scheduler.is_empty() {
         return Some(format!(
-            "scheduler `{}` was asked for, but the server sends with the Linux kernel's stack, which has its own: start it with --stack engine, or leave --scheduler away",
+            "scheduler `{}` was asked for, but the server sends with the Linux kernel's stack, which has \
+             its own: start it with --stack engine, or leave --scheduler away",
             hello.scheduler
         ));
     }
@@ -388,8 +389,8 @@ struct Worker<'scope> {
     admission: Arc<Admission>,
 }
 
-/// Gives up the connections that have been silent for longest if there are too many of them. Workers are in order of
-/// their start.
+/// Gives up the connections that have been silent for longest if there are too many of them. Workers are in
+/// order of their start.
 fn limit_pending(workers: &[Worker<'_>]) {
     let silent = |worker: &&Worker<'_>| {
         let admission = &worker.admission;
@@ -401,8 +402,8 @@ fn limit_pending(workers: &[Worker<'_>]) {
     }
 }
 
-/// Listens; `ready` gets the address. Returns at the stop flag, or when `once` is over; then with the kernel's counters'
-/// rise.
+/// Listens; `ready` gets the address. Returns at the stop flag, or when `once` is over; then with the
+/// kernel's counters' rise.
 ///
 /// # Errors
 /// If the address can't be listened on.

@@ -1,9 +1,10 @@
-//! The program that both worlds run to measure: a client asks for bytes, or brings them, and every byte is checked.
+//! The program that both worlds run to measure: a client asks for bytes, or brings them, and every byte is
+//! checked.
 //!
-//! A request is 16 bytes: `rope`, version 1, direction (0 upload, 1 download), two zeros, and the number of bytes as
-//! a 64-bit big-endian number. In an upload the client's bytes follow, and the server closes when it has them; in a
-//! download the server's bytes follow, and it closes after them. The bytes are those of [`pattern`], so that either
-//! side can find each one's offset in the stream.
+//! A request is 16 bytes: `rope`, version 1, direction (0 upload, 1 download), two zeros, and the number of
+//! bytes as a 64-bit big-endian number. In an upload the client's bytes follow, and the server closes when it
+//! has them; in a download the server's bytes follow, and it closes after them. The bytes are those of
+//! [`pattern`], so that either side can find each one's offset in the stream.
 
 mod engine;
 mod socket;
@@ -167,7 +168,8 @@ pub fn check(pattern: &[u8], received: u64, found: &[u8]) -> Result<(), Transfer
     Err(TransferError::WrongBytes(describe_wrong(pattern, received, found)))
 }
 
-/// Tells which bytes of `found`, read after `received` of the stream, are wrong, and where in the stream they belong.
+/// Tells which bytes of `found`, read after `received` of the stream, are wrong, and where in the stream they
+/// belong.
 fn describe_wrong(pattern: &[u8], received: u64, found: &[u8]) -> String {
     let start = (received % PERIOD as u64) as usize;
     let differ = |at: &usize| found[*at] != pattern[start + at];

@@ -17,7 +17,8 @@ pub struct SocketTransfer {
     pub clock: Clock,
     /// A sender waits for so many subflows (a second at most) before its bulk.
     pub subflows: usize,
-    /// A receiver stops reading after so many bytes of the stream: closing the socket then aborts the connection.
+    /// A receiver stops reading after so many bytes of the stream: closing the socket then aborts the
+    /// connection.
     pub abort_after: Option<u64>,
 }
 

@@ -39,7 +39,8 @@ impl World {
                     let bytes = match read(tun, &mut self.received) {
                         Ok(Some(bytes)) => bytes,
                         Ok(None) => break,
-                        // A device that is only down has nothing to read; any other error means that it was removed.
+                        // A device that is only down has nothing to read; any other error means that it was
+                        // removed.
                         Err(error) if DeviceError::of(&error).is_some() => {
                             self.on_device_change(from, path, DeviceState::Removed);
                             break;

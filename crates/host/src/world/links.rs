@@ -74,9 +74,9 @@ impl World {
         held.map_or(Ok(()), |piece| self.arrive(1 - side, piece))
     }
 
-    /// A packet has come through the links from `side`. Each end receives it by itself, and an engine may answer before the
-    /// next, as in the simulator: what has come by the moment would else be acknowledged at once, and ACKs are the
-    /// sender's clock.
+    /// A packet has come through the links from `side`. Each end receives it by itself, and an engine may
+    /// answer before the next, as in the simulator: what has come by the moment would else be acknowledged at
+    /// once, and ACKs are the sender's clock.
     fn leave(&mut self, side: usize, held: &mut Option<Piece>, piece: Piece) -> io::Result<()> {
         let to = 1 - side;
         if matches!(self.ends[to], End::Kernel(_)) && self.paths[usize::from(piece.path)].joins(side) {

@@ -1,5 +1,5 @@
-//! The real-time world: two ends, each the engine or a kernel, and paths between them that are modelled links or
-//! nothing at all. One thread moves every packet.
+//! The real-time world: two ends, each the engine or a kernel, and paths between them that are modelled links
+//! or nothing at all. One thread moves every packet.
 //!
 //! With the engine at one end and no links this is the wire; with links it is the emulator.
 
@@ -75,10 +75,11 @@ pub enum End {
 
 /// Where packets can be watched.
 pub trait Tap: Send {
-    /// A packet (or super-packet) enters (`leaves` false) or leaves path `piece.path`; `up` is from client to server.
+    /// A packet (or super-packet) enters (`leaves` false) or leaves path `piece.path`; `up` is from client to
+    /// server.
     fn on_packet(&mut self, now: Nanos, up: bool, leaves: bool, piece: &Piece);
-    /// The engine at an end decided something, or something happened to one of its connections; its endpoint can be
-    /// looked at.
+    /// The engine at an end decided something, or something happened to one of its connections; its endpoint
+    /// can be looked at.
     fn on_event(
         &mut self,
         _now: Nanos,
@@ -117,8 +118,8 @@ pub struct World {
     devices: [Vec<DeviceState>; 2],
     shared: Vec<[Link<Piece>; 2]>,
     lateness: Histogram<u64>,
-    /// Memory for what devices deliver, and for what the engine's segments become: what is left in a buffer of the first
-    /// needn't be zeroed again.
+    /// Memory for what devices deliver, and for what the engine's segments become: what is left in a buffer
+    /// of the first needn't be zeroed again.
     received: Pool,
     made: Pool,
     stop: Arc<AtomicBool>,
@@ -169,7 +170,8 @@ impl World {
         }
     }
 
-    /// Puts modelled links between the ends. Streams of random numbers are numbered as the simulator numbers them.
+    /// Puts modelled links between the ends. Streams of random numbers are numbered as the simulator numbers
+    /// them.
     pub fn emulate(&mut self, paths: &[PathLinks], shared: &[[LinkSpec; 2]], seed: u64) {
         self.waiter.spin_long();
         for (at, (path, spec)) in self.paths.iter_mut().zip(paths).enumerate() {
@@ -246,8 +248,8 @@ impl World {
         self.paths.get(path)?.stats()
     }
 
-    /// Runs until the stop flag is set, `until` comes, or every program of the engine's ends is done (and there is
-    /// one).
+    /// Runs until the stop flag is set, `until` comes, or every program of the engine's ends is done (and
+    /// there is one).
     ///
     /// # Errors
     /// If a device fails.

@@ -1,5 +1,5 @@
-//! Things that go wrong on the way: altered payload, a path that is cut and comes back, options that vanish in
-//! mid-stream.
+//! Things that go wrong on the way: altered payload, a path that is cut and comes back, options that vanish
+//! in mid-stream.
 
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
@@ -37,7 +37,8 @@ fn links() -> Vec<PathLinks> {
     ]
 }
 
-/// Counts the payload bytes that come out of path 0 in one direction: before the cut, while it lasts, and afterwards.
+/// Counts the payload bytes that come out of path 0 in one direction: before the cut, while it lasts, and
+/// afterwards.
 #[derive(Clone, Default)]
 struct Watch {
     up: bool,
@@ -79,7 +80,8 @@ fn a_path_is_cut_and_restored() {
     }
 }
 
-/// Changes one bit of the payload of the `nth` data packet on path 0 in one direction, with a right TCP checksum.
+/// Changes one bit of the payload of the `nth` data packet on path 0 in one direction, with a right TCP
+/// checksum.
 struct Flip {
     up: bool,
     nth: u32,
@@ -117,7 +119,8 @@ fn payload_altered_under_checksum_is_never_delivered() {
             case.kernel.checksum = true;
             let report = run(case);
             let name = format!("engine {engine:?}, {way:?}");
-            // The subflow whose data was altered is reset with MP_FAIL, and the bytes come again over the other.
+            // The subflow whose data was altered is reset with MP_FAIL, and the bytes come again over the
+            // other.
             let kernel_receives = up == (engine == Side::Client);
             let (judge, other) = match kernel_receives {
                 true => (&report.counters, &report.engine_counters),
@@ -197,9 +200,9 @@ fn options_that_vanish_while_the_kernel_sends_end_the_connection() {
         let (stage, socket) = vanish(engine);
         // How long the kernel keeps a connection whose last subflow was reset, seconds: a minute by default.
         stage.kernel.sysctl("net.mptcp.close_timeout", "1").unwrap();
-        // The kernel goes on as before and would repeat what nobody acknowledges to it at the connection's level: taken
-        // for plain TCP, that would be bytes twice.
-        // The connection may be gone before all is written.
+        // The kernel goes on as before and would repeat what nobody acknowledges to it at the connection's
+        // level: taken for plain TCP, that would be bytes twice. The connection may be gone before all is
+        // written.
         let _ = (&socket).write_all(&pattern()[..65_521]);
         stage.wait(&case, |seen| {
             seen.closed || seen.events.iter().any(|event| matches!(event, Event::Reset { .. }))

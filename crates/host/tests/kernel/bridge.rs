@@ -1,5 +1,6 @@
-//! iperf3 over the engine: the kernel's iperf3 speaks Multipath TCP to an engine, which hands each connection's stream to
-//! an ordinary iperf3 server over a local TCP socket of the kernel's, and back. Both directions.
+//! iperf3 over the engine: the kernel's iperf3 speaks Multipath TCP to an engine, which hands each
+//! connection's stream to an ordinary iperf3 server over a local TCP socket of the kernel's, and back. Both
+//! directions.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};

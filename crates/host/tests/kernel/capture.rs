@@ -1,6 +1,6 @@
-//! Whole emulated runs as captures and logs, at the engine's end and at the kernel's: tshark finds no malformed packet
-//! and no expert error, etherparse reads every packet and agrees with its checksums, and the engine's packets bear the
-//! scheduler's reason.
+//! Whole emulated runs as captures and logs, at the engine's end and at the kernel's: tshark finds no
+//! malformed packet and no expert error, etherparse reads every packet and agrees with its checksums, and the
+//! engine's packets bear the scheduler's reason.
 
 use std::fs::File;
 use std::io::BufWriter;

@@ -1,5 +1,5 @@
-//! Control between the engine and the kernel: addresses announced and withdrawn (RFC 8684 3.4), FASTCLOSE (3.5), backup
-//! subflows (3.3.8).
+//! Control between the engine and the kernel: addresses announced and withdrawn (RFC 8684 3.4), FASTCLOSE
+//! (3.5), backup subflows (3.3.8).
 
 use std::net::Ipv4Addr;
 

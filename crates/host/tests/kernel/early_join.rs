@@ -1,5 +1,5 @@
-//! Joins whose SYN leaves with the third ACK of the connection, before the kernel's first DSS (RFC 8684 3.1): what a kernel
-//! does with a SYN that comes after its keys, and with one that comes before them.
+//! Joins whose SYN leaves with the third ACK of the connection, before the kernel's first DSS (RFC 8684 3.1):
+//! what a kernel does with a SYN that comes after its keys, and with one that comes before them.
 
 use std::sync::{Arc, Mutex};
 
@@ -84,8 +84,8 @@ fn the_kernel_answers_an_early_join_that_comes_after_its_keys() {
     }
 }
 
-/// Over a faster path the SYN overtakes the keys. The kernel knows no connection of that token yet and resets it (RFC 8684 3.2);
-/// the join is opened again after its first DSS.
+/// Over a faster path the SYN overtakes the keys. The kernel knows no connection of that token yet and resets
+/// it (RFC 8684 3.2); the join is opened again after its first DSS.
 #[test]
 fn the_kernel_refuses_a_join_that_overtakes_its_keys_and_gets_it_again() {
     need_kernel!();

@@ -21,8 +21,8 @@ fn rules(hook: &str, matches: &str) -> Vec<String> {
 struct Strip {
     what: &'static str,
     rules: Vec<String>,
-    /// The counters that must rise: the kernel's, and the engine's by the same names. Who was never asked for Multipath TCP
-    /// has nothing to count.
+    /// The counters that must rise: the kernel's, and the engine's by the same names. Who was never asked for
+    /// Multipath TCP has nothing to count.
     kernel: Option<&'static str>,
     engine: Option<&'static str>,
 }

@@ -1,4 +1,5 @@
-//! One connection with a subflow over IPv4 and one over IPv6: the other family's address is announced (RFC 8684 3.4.1).
+//! One connection with a subflow over IPv4 and one over IPv6: the other family's address is announced (RFC
+//! 8684 3.4.1).
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,5 +1,5 @@
-//! One side closes its sending direction first, and data goes on flowing the other way (RFC 8684 3.3.3): whoever is the
-//! engine, whoever opened the connection, whoever closes first.
+//! One side closes its sending direction first, and data goes on flowing the other way (RFC 8684 3.3.3):
+//! whoever is the engine, whoever opened the connection, whoever closes first.
 
 use std::net::Shutdown;
 

@@ -172,12 +172,14 @@ pub const ERRORS: [&str; 38] = [
     "FallbackFailed",
 ];
 
-/// What a test allows whose senders fill narrow windows, or move from one path to another: Linux's receiver drops a segment
-/// now and then that it takes to be outside its window at the connection's level, and it comes again. Two kernels do it to
-/// each other as well: docs/wire.md has the command and what is known of the cause.
+/// What a test allows whose senders fill narrow windows, or move from one path to another: Linux's receiver
+/// drops a segment now and then that it takes to be outside its window at the connection's level, and it
+/// comes again. Two kernels do it to each other as well: docs/wire.md has the command and what is known of
+/// the cause.
 pub const OUTSIDE_THE_WINDOW: [&str; 1] = ["NoDSSInWindow"];
 
-/// None of the kernel's counters of what must not happen in a sound connection has risen, but for those allowed.
+/// None of the kernel's counters of what must not happen in a sound connection has risen, but for those
+/// allowed.
 pub fn assert_no_errors_but(case: &str, counters: &[(String, u64)], allowed: &[&str]) {
     for name in ERRORS.iter().filter(|name| !allowed.contains(name)) {
         assert_eq!(counter(counters, name), 0, "{case}: {name} in {counters:?}");

@@ -1,4 +1,5 @@
-//! Independent judges of captures and logs: etherparse, tshark, a reader of JSON. The command's tests use them too.
+//! Independent judges of captures and logs: etherparse, tshark, a reader of JSON. The command's tests use
+//! them too.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -37,8 +38,8 @@ pub struct Opinion {
     pub reasons: usize,
 }
 
-/// tshark's opinion of a capture of `count` packets, with no malformed packet, no wrong checksum and no expert error;
-/// `None`, having said so, where it isn't installed.
+/// tshark's opinion of a capture of `count` packets, with no malformed packet, no wrong checksum and no
+/// expert error; `None`, having said so, where it isn't installed.
 pub fn tshark(name: &str, file: &Path, count: usize) -> Option<Opinion> {
     if Command::new("tshark").arg("--version").output().is_err() {
         ropewalk_host::skip::skipped("tshark isn't installed; etherparse judges alone");

@@ -1,5 +1,6 @@
-//! The matrix once more where every path loses one packet in a hundred and packets overtake each other: one, two and four
-//! subflows, IPv6, checksums, announced addresses, half-close; the engine at either end, data either way.
+//! The matrix once more where every path loses one packet in a hundred and packets overtake each other: one,
+//! two and four subflows, IPv6, checksums, announced addresses, half-close; the engine at either end, data
+//! either way.
 
 use std::net::{Ipv4Addr, Shutdown};
 
@@ -22,9 +23,9 @@ const MS: u64 = 1_000_000;
 /// A second address of the server's, behind the same paths.
 const SECOND: Ipv4Addr = Ipv4Addr::new(10, 127, 254, 1);
 
-/// Paths of 20 Mbit/s. Loss begins when handshakes are over, since one that loses a packet takes longer than a sender
-/// waits for its subflows; `transfers` has those. From then on the delay goes up and down, and at each step down packets
-/// overtake those before.
+/// Paths of 20 Mbit/s. Loss begins when handshakes are over, since one that loses a packet takes longer than
+/// a sender waits for its subflows; `transfers` has those. From then on the delay goes up and down, and at
+/// each step down packets overtake those before.
 fn links(paths: usize) -> Option<Vec<PathLinks>> {
     let mut link = LinkSpec::plain(20_000_000, 3 * MS, 200);
     let begin = 100 * MS;
@@ -141,8 +142,8 @@ fn either_side_closes_its_sending_side_first() {
     }
 }
 
-/// A Linux server that gets any other segment before those with MP_CAPABLE falls back, whoever the client is: docs/wire.md.
-/// Otherwise Multipath TCP holds, with checksums as without.
+/// A Linux server that gets any other segment before those with MP_CAPABLE falls back, whoever the client is:
+/// docs/wire.md. Otherwise Multipath TCP holds, with checksums as without.
 #[test]
 fn checksums_hold_where_the_first_packets_overtake_each_other() {
     need_kernel!();

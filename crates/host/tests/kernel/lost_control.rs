@@ -1,5 +1,6 @@
-//! Control options that nobody repeats, and that get lost: REMOVE_ADDR (RFC 8684 3.4.2), MP_PRIO (3.3.8), MP_FASTCLOSE (3.5).
-//! Sent by the engine and by the kernel: data goes on, and what each keeps of the other ends.
+//! Control options that nobody repeats, and that get lost: REMOVE_ADDR (RFC 8684 3.4.2), MP_PRIO (3.3.8),
+//! MP_FASTCLOSE (3.5). Sent by the engine and by the kernel: data goes on, and what each keeps of the other
+//! ends.
 
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
@@ -81,8 +82,8 @@ fn endpoint(stage: &Stage) -> String {
     line.split_whitespace().nth(2).expect("its number").to_string()
 }
 
-/// The address of the second path is withdrawn. With a path that is dead at that time, the RST of its subflow is lost as well: what comes
-/// on the subflow later is answered with RST.
+/// The address of the second path is withdrawn. With a path that is dead at that time, the RST of its subflow
+/// is lost as well: what comes on the subflow later is answered with RST.
 #[test]
 fn a_lost_remove_addr_leaves_no_subflow_behind() {
     need_kernel!();
@@ -173,8 +174,8 @@ fn a_lost_mp_prio_changes_nothing() {
     }
 }
 
-/// The subflows of the one that hears nothing end as soon as it sends: its segments are answered with RST. A minute later by default
-/// the connection does (`net.mptcp.close_timeout`).
+/// The subflows of the one that hears nothing end as soon as it sends: its segments are answered with RST. A
+/// minute later by default the connection does (`net.mptcp.close_timeout`).
 #[test]
 fn a_lost_fastclose_ends_the_connection_all_the_same() {
     need_kernel!();

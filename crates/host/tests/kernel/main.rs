@@ -1,8 +1,8 @@
 //! The engine against the Linux kernel of this machine, over TUN devices in namespaces made for the purpose.
 //!
-//! Each test asserts on both sides that Multipath TCP held to the end with the expected number of subflows (or fell
-//! back where the test takes the options away), that every byte is right, and what the kernel counted. Where a
-//! machine lacks a feature, the test says that it is skipped, and why.
+//! Each test asserts on both sides that Multipath TCP held to the end with the expected number of subflows
+//! (or fell back where the test takes the options away), that every byte is right, and what the kernel
+//! counted. Where a machine lacks a feature, the test says that it is skipped, and why.
 
 mod breakage;
 mod bridge;

@@ -1,5 +1,6 @@
-//! A hop of 1280 bytes behind a kernel that routes: "packet too big" makes the engine's segments on that subflow smaller
-//! (RFC 1191, RFC 8201); where the message is lost, the black hole is found by timeouts (RFC 4821).
+//! A hop of 1280 bytes behind a kernel that routes: "packet too big" makes the engine's segments on that
+//! subflow smaller (RFC 1191, RFC 8201); where the message is lost, the black hole is found by timeouts (RFC
+//! 4821).
 
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
@@ -14,8 +15,8 @@ use crate::need_kernel;
 use crate::stage::{self, Order, Setup, Stage};
 
 const BYTES: u64 = 4 << 20;
-/// On the narrow link. Each end knows the other one's: over IPv6 they would else find them two seconds late, as the link is
-/// new, and each timeout would be a long one.
+/// On the narrow link. Each end knows the other one's: over IPv6 they would else find them two seconds late,
+/// as the link is new, and each timeout would be a long one.
 const GATEWAY: &str = "02:00:00:00:00:01";
 const NEAR: &str = "02:00:00:00:00:02";
 

@@ -1,5 +1,5 @@
-//! MP_PRIO in mid-life (RFC 8684 3.3.8), sent by either: the receiver stops sending on the subflow and goes on there when
-//! it is told so. And what `ss` shows of the subflows meanwhile.
+//! MP_PRIO in mid-life (RFC 8684 3.3.8), sent by either: the receiver stops sending on the subflow and goes
+//! on there when it is told so. And what `ss` shows of the subflows meanwhile.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,5 +1,5 @@
-//! Real programs over the engine: curl from the kernel fetches from and sends to an engine that answers HTTP; the engine
-//! fetches from nginx. `mptcpize` makes their sockets Multipath TCP.
+//! Real programs over the engine: curl from the kernel fetches from and sends to an engine that answers HTTP;
+//! the engine fetches from nginx. `mptcpize` makes their sockets Multipath TCP.
 
 use std::path::PathBuf;
 use std::process::{Child, Stdio};

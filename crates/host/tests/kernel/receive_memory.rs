@@ -1,8 +1,9 @@
 //! A kernel's receiver whose memory is full of data that it can't deliver yet.
 //!
-//! The window that a kernel offers counts bytes, and supposes that each takes as much memory as those before did. Data after a gap that
-//! comes in smaller segments takes more. Once that is more than the connection's receive buffer, Linux (6.18 here) leaves
-//! everything that comes on the subflows, also what fills the gap: nothing that a peer may send ends that.
+//! The window that a kernel offers counts bytes, and supposes that each takes as much memory as those before
+//! did. Data after a gap that comes in smaller segments takes more. Once that is more than the connection's
+//! receive buffer, Linux (6.18 here) leaves everything that comes on the subflows, also what fills the gap:
+//! nothing that a peer may send ends that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +18,8 @@ use crate::harness::{Case, OUTSIDE_THE_WINDOW, run};
 use crate::need_kernel;
 
 const MIB: u64 = 1 << 20;
-/// Data that path 0 carries before, bytes: enough for the second subflow to be joined, and little enough that few segments are lost.
+/// Data that path 0 carries before, bytes: enough for the second subflow to be joined, and little enough that
+/// few segments are lost.
 const PASSED: u64 = 2000;
 /// For how long path 0 loses all data, nanoseconds.
 const OUTAGE: u64 = 1_500_000_000;

@@ -1,5 +1,5 @@
-//! A world that moves packets while the test's own code acts on the kernel's side: an engine that talks by a script, a
-//! kernel with a namespace to run programs in, and what went over which path.
+//! A world that moves packets while the test's own code acts on the kernel's side: an engine that talks by a
+//! script, a kernel with a namespace to run programs in, and what went over which path.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};

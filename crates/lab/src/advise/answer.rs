@@ -10,8 +10,8 @@ use crate::compare::{Decision, Standing};
 /// A buffer's size.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Buffer {
-    /// The least that is as good as the best size: shown to be equal to it within the margin of `compare`, or likely. Bytes,
-    /// for sending and for receiving.
+    /// The least that is as good as the best size: shown to be equal to it within the margin of `compare`, or
+    /// likely. Bytes, for sending and for receiving.
     pub bytes: u64,
     /// Whether that is shown.
     pub shown: bool,
@@ -89,11 +89,13 @@ pub struct Answer {
     pub versus_tcp: Gain,
     /// The same by what was stated alone; none without measurements.
     pub stated: Option<Gain>,
-    /// Against the kernel's own scheduler, with its first subflow on the first path; none if that is recommended.
+    /// Against the kernel's own scheduler, with its first subflow on the first path; none if that is
+    /// recommended.
     pub versus_own: Option<(String, Gain)>,
     /// In which share of the plausible variants Multipath TCP is no mistake, if it is faster in the mean.
     pub sure: Option<Share>,
-    /// Multipath TCP that is faster in the mean, but not in enough of the variants; its gain over what is recommended.
+    /// Multipath TCP that is faster in the mean, but not in enough of the variants; its gain over what is
+    /// recommended.
     pub unsure: Option<(String, Gain)>,
     /// What the budget didn't suffice to show.
     pub not_shown: Option<NotShown>,

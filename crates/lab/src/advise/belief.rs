@@ -1,8 +1,9 @@
-//! What is known of the paths, and how well: each quantity is a value and the standard deviation of its logarithm.
-//! Worlds are drawn from it by a Latin hypercube in the normal quantiles, so that few worlds cover it evenly.
+//! What is known of the paths, and how well: each quantity is a value and the standard deviation of its
+//! logarithm. Worlds are drawn from it by a Latin hypercube in the normal quantiles, so that few worlds cover
+//! it evenly.
 //!
-//! Defaults for what is only stated, not measured: rate 0.2 (a fifth up or down), round-trip time 0.15, loss and queue
-//! 0.7 (a factor of two).
+//! Defaults for what is only stated, not measured: rate 0.2 (a fifth up or down), round-trip time 0.15, loss
+//! and queue 0.7 (a factor of two).
 
 use std::sync::Arc;
 
@@ -72,7 +73,8 @@ pub fn worlds(scenario: &Scenario, doubts: &[Doubt], count: usize, seed: u64) ->
         .collect()
 }
 
-/// Moves a path by these standard normal draws (rate, round-trip time, loss, queue); a trace starts at `phase`.
+/// Moves a path by these standard normal draws (rate, round-trip time, loss, queue); a trace starts at
+/// `phase`.
 pub fn perturb(path: &mut PathSpec, doubt: &Doubt, normal: [f64; QUANTITIES], phase: f64) {
     let rates = doubt.rate.map(|sd| libm::exp(sd * normal[0]));
     let rtt = libm::exp(doubt.rtt * normal[1]);
@@ -86,8 +88,8 @@ pub fn perturb(path: &mut PathSpec, doubt: &Doubt, normal: [f64; QUANTITIES], ph
     }
 }
 
-/// Multiplies a link's rate; of a trace, the time of every opportunity is divided by it, and the trace starts at
-/// `phase` of its period.
+/// Multiplies a link's rate; of a trace, the time of every opportunity is divided by it, and the trace starts
+/// at `phase` of its period.
 pub fn scale_rate(link: &mut LinkSpec, factor: f64, phase: f64) {
     match &link.rate {
         Rate::Constant(u64::MAX) => {}

@@ -1,5 +1,6 @@
-//! How sure it is that Multipath TCP is no mistake: not in the mean over all plausible variants of the paths, of which the user has
-//! one, but in how many of them. What it is held against is what would be used instead: plain TCP on the path that is best for it.
+//! How sure it is that Multipath TCP is no mistake: not in the mean over all plausible variants of the paths,
+//! of which the user has one, but in how many of them. What it is held against is what would be used instead:
+//! plain TCP on the path that is best for it.
 
 use super::question::Question;
 use super::run::{Candidate, Execution};
@@ -55,7 +56,8 @@ impl Share {
         libm::log(1.0 + TOLERANCE)
     }
 
-    /// Whether these variants, none of which chose it, show that it is faster by more than the margin in the mean.
+    /// Whether these variants, none of which chose it, show that it is faster by more than the margin in the
+    /// mean.
     pub(super) fn shows_a_gain(&self) -> bool {
         let n = self.gaps.len();
         if n < 2 {
@@ -66,16 +68,17 @@ impl Share {
         stats::mean(&self.gaps) + quantile * error < -libm::log(1.0 + compare::MARGIN)
     }
 
-    /// Whether more variants are unlikely to bring it to the other side of `certainty`: so far from it is the share by chance in
-    /// one of a hundred cases at most (two and a half standard deviations).
+    /// Whether more variants are unlikely to bring it to the other side of `certainty`: so far from it is the
+    /// share by chance in one of a hundred cases at most (two and a half standard deviations).
     fn is_settled(&self, certainty: f64) -> bool {
         let (n, safe) = (f64::from(self.variants), f64::from(self.safe));
         (safe - n * certainty).abs() > 2.5 * libm::sqrt(n * certainty * (1.0 - certainty))
     }
 }
 
-/// In how many of the variants `chosen` is faster than plain TCP on every path, and not slower than `instead`, by the mean of the
-/// logarithms; `cost`: the segments of a run of all of them. None if it was stopped.
+/// In how many of the variants `chosen` is faster than plain TCP on every path, and not slower than
+/// `instead`, by the mean of the logarithms; `cost`: the segments of a run of all of them. None if it was
+/// stopped.
 pub(super) fn share(
     question: &Question,
     request: &Request,

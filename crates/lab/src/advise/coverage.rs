@@ -1,10 +1,12 @@
-//! Do the stated ranges hold the truth? Links are drawn at random; each tool's model measures them; what `--path` states of them is off
-//! by as much as [`Doubt::default`] says. A range of 90 % should hold the truth in 85 to 97 % of the links, for each tool and quantity.
+//! Do the stated ranges hold the truth? Links are drawn at random; each tool's model measures them; what
+//! `--path` states of them is off by as much as [`Doubt::default`] says. A range of 90 % should hold the
+//! truth in 85 to 97 % of the links, for each tool and quantity.
 //!
-//! Links: 1 to 200 Mbit/s down, up a twentieth to all of that, 8 to 250 ms, queues of half to six bandwidth-delay products (all uniform
-//! in the logarithm); on half of them normal jitter of up to a tenth of the round trip, on half a loss of 0.01 to 3 %. TCP's flows are
-//! simulated for ten seconds; pings, datagrams and their losses are drawn. Between the measurement and its use a link changes: its rate
-//! by 5 %, its round-trip time by 2 % (standard deviations of the logarithm).
+//! Links: 1 to 200 Mbit/s down, up a twentieth to all of that, 8 to 250 ms, queues of half to six
+//! bandwidth-delay products (all uniform in the logarithm); on half of them normal jitter of up to a tenth of
+//! the round trip, on half a loss of 0.01 to 3 %. TCP's flows are simulated for ten seconds; pings, datagrams
+//! and their losses are drawn. Between the measurement and its use a link changes: its rate by 5 %, its
+//! round-trip time by 2 % (standard deviations of the logarithm).
 
 use std::sync::Arc;
 
@@ -89,7 +91,8 @@ pub struct Link {
     pub ranges: Vec<Range>,
 }
 
-/// A tool, and for each quantity how many ranges held the truth, of so many; none where the tool says nothing of it.
+/// A tool, and for each quantity how many ranges held the truth, of so many; none where the tool says nothing
+/// of it.
 pub type Row = (String, [Option<(usize, usize)>; 4]);
 
 /// How it went.
@@ -211,7 +214,8 @@ fn mtr(trips: &[Option<f64>]) -> String {
     let Some(of) = stats::Summary::of(&some) else { return String::new() };
     let lost = (1.0 - some.len() as f64 / trips.len() as f64) * 100.0;
     format!(
-        "HOST: x   Loss%   Snt   Last   Avg  Best  Wrst StDev\n  1.|-- y  {lost:.1}%  {}  {:.1}  {:.1}  {:.1}  {:.1}  {:.1}\n",
+        "HOST: x   Loss%   Snt   Last   Avg  Best  Wrst StDev\n  1.|-- \
+         y  {lost:.1}%  {}  {:.1}  {:.1}  {:.1}  {:.1}  {:.1}\n",
         trips.len(),
         of.mean,
         of.mean,
@@ -399,7 +403,8 @@ fn link(registries: &Registries, number: u64) -> Result<Link, SpecError> {
     Ok(Link { path: text, ranges })
 }
 
-/// Measures so many links; what is in the store isn't run again. Calls `each` with every one. None if it was stopped.
+/// Measures so many links; what is in the store isn't run again. Calls `each` with every one. None if it was
+/// stopped.
 ///
 /// # Errors
 /// If `single` or `cubic` isn't registered.

@@ -127,7 +127,8 @@ fn kernel_name(scheduler: &str) -> &str {
     }
 }
 
-/// Its settings are UCI's section `network.globals`, and `multipath` of each interface; /etc/init.d/mptcp applies them.
+/// Its settings are UCI's section `network.globals`, and `multipath` of each interface; /etc/init.d/mptcp
+/// applies them.
 fn router_lines(question: &Question, answer: &Answer) -> Vec<String> {
     let scheduler = kernel_name(answer.use_this.scheduler.entry.name);
     let tcp = answer.use_this.is_tcp();

@@ -1,8 +1,10 @@
-//! How much is simulated for an answer, in segments, so that it comes within four times the budget: in 10 s on two cores by default.
+//! How much is simulated for an answer, in segments, so that it comes within four times the budget: in 10 s
+//! on two cores by default.
 //!
-//! Of the budget's segments the races have all (with measurements half for each of the two contests), and an eighth each for the path
-//! that is opened first and for the paths as they are stated. How sure the gain is may take as many again, turning points half of
-//! that, buffers a third. Flows so long that the first runs of all candidates would take more are cut.
+//! Of the budget's segments the races have all (with measurements half for each of the two contests), and an
+//! eighth each for the path that is opened first and for the paths as they are stated. How sure the gain is
+//! may take as many again, turning points half of that, buffers a third. Flows so long that the first runs of
+//! all candidates would take more are cut.
 
 use ropewalk_sim::{Scenario, Workload};
 
@@ -21,7 +23,8 @@ pub(super) const AS_STATED: u64 = 8;
 /// One part in so many goes to turning points.
 pub(super) const FLIPS_SHARE: u64 = 2;
 
-/// A run has at most one part in so many of the budget, with and without measurements: the first eight of thirty candidates take most of it.
+/// A run has at most one part in so many of the budget, with and without measurements: the first eight of
+/// thirty candidates take most of it.
 const RUNS: u64 = 320;
 
 /// What the least run takes, segments: shorter ones say little of long flows.
@@ -90,7 +93,8 @@ pub(super) fn segments(workload: &Workload, scenario: &Scenario) -> u64 {
     bytes / SEGMENT + 1
 }
 
-/// The same workloads with at most so many segments in all: the longest are cut to their beginnings. The second value: whether any was.
+/// The same workloads with at most so many segments in all: the longest are cut to their beginnings. The
+/// second value: whether any was.
 pub(super) fn cut(workloads: &[Workload], scenario: &Scenario, most: u64) -> (Vec<Workload>, bool) {
     let sizes: Vec<u64> = workloads.iter().map(|workload| segments(workload, scenario)).collect();
     let mut sorted = sizes.clone();

@@ -1,5 +1,6 @@
-//! Where the answer would flip: one quantity at a time is moved away from its value, up and down, until someone else is
-//! faster by more than 2 % and the paired test agrees; then the turning point is closed in on.
+//! Where the answer would flip: one quantity at a time is moved away from its value, up and down, until
+//! someone else is faster by more than 2 % and the paired test agrees; then the turning point is closed in
+//! on.
 
 use std::sync::Arc;
 
@@ -186,8 +187,8 @@ pub(super) enum Turning {
     Ahead(String, f64),
 }
 
-/// The scenario with as much of its flow as the budget suffices for, how many of the candidates are watched, and whether the flow is
-/// whole. The first of them are the chosen one, plain TCP, and the system's own.
+/// The scenario with as much of its flow as the budget suffices for, how many of the candidates are watched,
+/// and whether the flow is whole. The first of them are the chosen one, plain TCP, and the system's own.
 fn affordable(question: &Question, candidates: usize, axes: &[Axis]) -> (Scenario, usize, bool) {
     let mut scenario = question.scenario.clone();
     let Design::Race { segments } = question.effort.design else { return (scenario, candidates, true) };
@@ -288,7 +289,8 @@ mod tests {
         let base =
             scenario::default_around(vec![path("a: 50 Mbit/s, 20 ms"), path("b: 10 Mbit/s, 60 ms, 1 %")]);
         let found = axes(&base);
-        // Per path: rate and time both ways, loss upwards, and downwards where there is some; the size both ways.
+        // Per path: rate and time both ways, loss upwards, and downwards where there is some; the size both
+        // ways.
         assert_eq!(found.len(), 5 + 6 + 2);
         for axis in found {
             let moved = axis.moved(&base, axis.ladder(&base)[1]);

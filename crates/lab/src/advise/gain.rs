@@ -14,8 +14,8 @@ pub struct Gain {
 }
 
 impl Gain {
-    /// From the logarithms, one per variant. Ends are the order statistics at (n + 1) p, which hold a further draw from
-    /// the same variants with the probability they say.
+    /// From the logarithms, one per variant. Ends are the order statistics at (n + 1) p, which hold a further
+    /// draw from the same variants with the probability they say.
     pub(super) fn of(logs: &[f64]) -> Self {
         let sorted = stats::sorted(logs);
         let at = |p: f64| {
@@ -32,8 +32,9 @@ impl Gain {
 }
 
 impl Gain {
-    /// After measuring, a gain must be plausible by what was known before as well: an interval with what both leave. Where that
-    /// is less than a quarter of the narrower one, what was stated contradicts what was measured, and doesn't count.
+    /// After measuring, a gain must be plausible by what was known before as well: an interval with what both
+    /// leave. Where that is less than a quarter of the narrower one, what was stated contradicts what was
+    /// measured, and doesn't count.
     #[must_use]
     pub fn narrowed_by(self, before: &Gain) -> Self {
         let low = self.interval.0.max(before.interval.0);

@@ -13,7 +13,8 @@ use crate::stats;
 /// How many of those that aren't slower are watched for turning points.
 const WATCHED: usize = 4;
 
-/// The fastest within reach that isn't plain TCP, if the budget was used up before it was shown to be faster than that.
+/// The fastest within reach that isn't plain TCP, if the budget was used up before it was shown to be faster
+/// than that.
 pub(super) fn not_shown(
     question: &Question,
     found: &Contest,

@@ -1,6 +1,7 @@
-//! Which scheduler for my paths? The candidates and the race of [`crate::compare`], each run in another plausible variant of
-//! the paths, drawn from what is known of them and how well ([`belief`]). Multipath is recommended only if plain TCP on every
-//! path is shown to be slower; a scheduler other than the kernel's own only if that one is.
+//! Which scheduler for my paths? The candidates and the race of [`crate::compare`], each run in another
+//! plausible variant of the paths, drawn from what is known of them and how well ([`belief`]). Multipath is
+//! recommended only if plain TCP on every path is shown to be slower; a scheduler other than the kernel's own
+//! only if that one is.
 
 mod answer;
 mod ask;

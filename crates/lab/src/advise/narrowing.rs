@@ -1,9 +1,10 @@
 //! Do measurements narrow? Pairs of links are drawn at random. What is stated of them is off by as much as
-//! [`Doubt::default`] says; then a ping and a transfer on the true links are added. The interval of the gain over plausible
-//! variants must not get wider, and must hold the truth as often as it says.
+//! [`Doubt::default`] says; then a ping and a transfer on the true links are added. The interval of the gain
+//! over plausible variants must not get wider, and must hold the truth as often as it says.
 //!
-//! Links: 4 to 60 Mbit/s, 10 to 150 ms, loss of 0.02 to 1 % (all uniform in the logarithm), normal jitter of a tenth of the
-//! round trip. The gain is `minrtt`'s time over that of plain TCP on the first path, for 1 MiB.
+//! Links: 4 to 60 Mbit/s, 10 to 150 ms, loss of 0.02 to 1 % (all uniform in the logarithm), normal jitter of
+//! a tenth of the round trip. The gain is `minrtt`'s time over that of plain TCP on the first path, for 1
+//! MiB.
 
 use std::sync::Arc;
 
@@ -248,7 +249,8 @@ fn pair(registries: &Registries, number: u64) -> Result<Links, SpecError> {
     })
 }
 
-/// Tests so many pairs; what is in the store isn't run again. Calls `each` with every one. None if it was stopped.
+/// Tests so many pairs; what is in the store isn't run again. Calls `each` with every one. None if it was
+/// stopped.
 ///
 /// # Errors
 /// If `minrtt` or `cubic` isn't registered.

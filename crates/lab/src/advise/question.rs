@@ -6,7 +6,8 @@ use super::belief::Doubt;
 use super::effort::{self, Effort};
 use crate::compare::{Design, System, Worth};
 
-/// In which share of the plausible variants Multipath TCP must be at most 5 % slower, unless the user says otherwise.
+/// In which share of the plausible variants Multipath TCP must be at most 5 % slower, unless the user says
+/// otherwise.
 pub const CERTAINTY: f64 = 0.9;
 
 /// What is asked.
@@ -20,7 +21,8 @@ pub struct Question {
     pub schedulers: Vec<String>,
     /// How well each path is known.
     pub doubts: Vec<Doubt>,
-    /// The paths as they were stated, before measurements; none if there are none, or a path is known by them alone.
+    /// The paths as they were stated, before measurements; none if there are none, or a path is known by them
+    /// alone.
     pub stated: Option<Scenario>,
     /// The congestion control.
     pub congestion: String,
@@ -28,7 +30,8 @@ pub struct Question {
     pub system: System,
     /// What bytes cost.
     pub worth: Worth,
-    /// In which share of the plausible variants Multipath TCP must be at most 5 % slower than plain TCP on the best path.
+    /// In which share of the plausible variants Multipath TCP must be at most 5 % slower than plain TCP on
+    /// the best path.
     pub certainty: f64,
     /// How much to run.
     pub effort: Effort,

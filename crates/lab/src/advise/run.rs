@@ -1,4 +1,5 @@
-//! Runs candidates over worlds and seeds on all cores. Every candidate meets the same worlds with the same seeds.
+//! Runs candidates over worlds and seeds on all cores. Every candidate meets the same worlds with the same
+//! seeds.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -22,8 +23,8 @@ pub struct Candidate {
     pub congestion: Spec<dyn CongestionControl>,
     /// Multipath, or plain TCP on a path.
     pub mode: Mode,
-    /// The path of a Multipath TCP connection's first subflow; the others are joined once that is established. Plain TCP has it,
-    /// too: those with the same one meet the same losses with the same seed.
+    /// The path of a Multipath TCP connection's first subflow; the others are joined once that is
+    /// established. Plain TCP has it, too: those with the same one meet the same losses with the same seed.
     pub opens_on: usize,
 }
 
@@ -85,8 +86,8 @@ impl std::fmt::Debug for Execution<'_> {
     }
 }
 
-/// The same world with its connections opened on this path: a connection opens on the first. Links draw their losses and jitter by
-/// their place, so plain TCP is compared in the same order.
+/// The same world with its connections opened on this path: a connection opens on the first. Links draw their
+/// losses and jitter by their place, so plain TCP is compared in the same order.
 pub(super) fn opened_on(world: &Arc<Scenario>, path: usize) -> Arc<Scenario> {
     if path == 0 {
         return Arc::clone(world);

@@ -1,4 +1,5 @@
-//! The search: the candidates of `compare`, raced as `compare` races them, over plausible variants of the paths.
+//! The search: the candidates of `compare`, raced as `compare` races them, over plausible variants of the
+//! paths.
 
 use std::sync::Arc;
 
@@ -88,7 +89,8 @@ impl Contest {
         self.candidates.iter().position(|one| one.label == label)
     }
 
-    /// Who would be named if there were no plain TCP, if it is faster than this one by more than the margin in the mean.
+    /// Who would be named if there were no plain TCP, if it is faster than this one by more than the margin
+    /// in the mean.
     fn instead(&self, tcp: usize, scores: &[Vec<f64>]) -> Option<usize> {
         let who = self.place(&self.multipath.as_ref()?.0).filter(|who| !self.candidates[*who].is_tcp())?;
         let gaps: Vec<f64> = scores[who].iter().zip(&scores[tcp]).map(|(a, b)| a - b).collect();
@@ -101,8 +103,8 @@ impl Contest {
     }
 }
 
-/// What was named on what was known before: the path that is opened first, the candidate's label, and that of who would be named if there
-/// were no plain TCP.
+/// What was named on what was known before: the path that is opened first, the candidate's label, and that of
+/// who would be named if there were no plain TCP.
 type Incumbent<'a> = Option<(usize, Option<&'a str>, Option<&'a str>)>;
 
 /// The race. What was named before stays unless it is shown to be slower. None if it was stopped.
@@ -195,8 +197,8 @@ fn contest(
     Ok(Some(Contest { candidates, request, raced, all, decision, multipath, opens_on: best }))
 }
 
-/// Of those that aren't shown to be slower over the variants: who is shown to be slower on the paths as they are stated, where
-/// `compare` runs them. None if it was stopped.
+/// Of those that aren't shown to be slower over the variants: who is shown to be slower on the paths as they
+/// are stated, where `compare` runs them. None if it was stopped.
 fn slower_as_stated(
     question: &Question,
     request: &Request,
@@ -281,8 +283,8 @@ pub fn advise(
         .unwrap_or(0);
     let named = decision.named.as_ref().and_then(|(label, _)| found.place(label));
     let mut chosen = named.unwrap_or(fastest_tcp);
-    // Better in the mean isn't enough: the user's paths are one of the variants. Nor is it too little if only the budget was used up
-    // before it was shown.
+    // Better in the mean isn't enough: the user's paths are one of the variants. Nor is it too little if only
+    // the budget was used up before it was shown.
     let mut decision = decision.clone();
     let (mut sure, mut unsure) = (None, None);
     let is_multipath = !candidates[chosen].is_tcp();

@@ -1,13 +1,14 @@
-//! The advisor against scenarios that it was not built on: each has a truth, drawn at random, and what is seen of it,
-//! which is off by as much as [`Doubt::default`] says. Advice on what is seen is held against the truth.
+//! The advisor against scenarios that it was not built on: each has a truth, drawn at random, and what is
+//! seen of it, which is off by as much as [`Doubt::default`] says. Advice on what is seen is held against the
+//! truth.
 //!
-//! Truths: two or three paths, 2 to 200 Mbit/s and 10 to 400 ms (both uniform in the logarithm), jitter up to a fifth of
-//! the round trip on half of them, loss of 0.01 to 2 % on half of them, queues of half to eight bandwidth-delay
-//! products, downloads of 64 KiB to 4 MiB. A truth is written as `--path` reads it, so that any of them can be looked at
-//! with `ropewalk compare`.
+//! Truths: two or three paths, 2 to 200 Mbit/s and 10 to 400 ms (both uniform in the logarithm), jitter up to
+//! a fifth of the round trip on half of them, loss of 0.01 to 2 % on half of them, queues of half to eight
+//! bandwidth-delay products, downloads of 64 KiB to 4 MiB. A truth is written as `--path` reads it, so that
+//! any of them can be looked at with `ropewalk compare`.
 //!
-//! Regret is measured against hindsight: the least time among all schedulers, opened on any path, and plain TCP on every path,
-//! over the same seeds of the truth.
+//! Regret is measured against hindsight: the least time among all schedulers, opened on any path, and plain
+//! TCP on every path, over the same seeds of the truth.
 
 use std::sync::Arc;
 
@@ -32,8 +33,8 @@ use crate::{scenario, stats};
 /// Seeded runs of everyone in a truth.
 const TRUTH_SEEDS: usize = 10;
 
-/// Further ones of those that may be the fastest, of plain TCP and of what is recommended: one loss at a flow's end makes a run three
-/// times as long, and decides a mean of ten.
+/// Further ones of those that may be the fastest, of plain TCP and of what is recommended: one loss at a
+/// flow's end makes a run three times as long, and decides a mean of ten.
 const MORE_SEEDS: usize = 90;
 
 /// How many of the schedulers may be the fastest.
@@ -208,8 +209,9 @@ pub fn self_test(
     Ok(Some(found))
 }
 
-/// Tests the advisor on pairs of links with these numbers, each measured by `ping -c 30` and `iperf3 -R` of ten seconds, with the effort
-/// given. Pairs are spread over the threads; `each` is called with every one as it is done.
+/// Tests the advisor on pairs of links with these numbers, each measured by `ping -c 30` and `iperf3 -R` of
+/// ten seconds, with the effort given. Pairs are spread over the threads; `each` is called with every one as
+/// it is done.
 ///
 /// # Errors
 /// As [`self_test`].
@@ -323,7 +325,8 @@ fn case(
     }))
 }
 
-/// Those that run on, with their places among all: plain TCP, the last three, and of the others those with the least means.
+/// Those that run on, with their places among all: plain TCP, the last three, and of the others those with
+/// the least means.
 fn may_be_fastest(all: Vec<Candidate>, first: &Times) -> Vec<(usize, Candidate)> {
     let named = all.len() - 3;
     let mut order: Vec<usize> = (0..named).filter(|who| !all[*who].is_tcp()).collect();

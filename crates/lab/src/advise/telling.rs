@@ -1,5 +1,5 @@
-//! Which measurement would change the answer: the quantity of a path on which the gain depends most over the plausible variants, and
-//! the value at which it would be another's.
+//! Which measurement would change the answer: the quantity of a path on which the gain depends most over the
+//! plausible variants, and the value at which it would be another's.
 
 use ropewalk_link::Queue;
 use ropewalk_settings::units;
@@ -109,8 +109,8 @@ impl Measurable {
     }
 }
 
-/// From the variants in which it was looked at how sure the gain is. `is_named`: it was sure enough; `other`: what the answer is on the
-/// other side.
+/// From the variants in which it was looked at how sure the gain is. `is_named`: it was sure enough; `other`:
+/// what the answer is on the other side.
 pub(super) fn in_variants(
     question: &Question,
     share: &Share,
@@ -130,7 +130,8 @@ pub(super) fn in_variants(
             let sd = quantity.doubt(&question.doubts[index], direction);
             let Some(line) = line(&values, &share.gaps).filter(|_| sd > 0.0) else { continue };
             let now = libm::log(quantity.of(path, direction));
-            // Where the candidate is no mistake with just the certainty asked for, by what chance and the other quantities leave.
+            // Where the candidate is no mistake with just the certainty asked for, by what chance and the
+            // other quantities leave.
             let gap = stats::mean(&share.gaps) - Share::tolerance() + sure * line.rest;
             let at = stats::mean(&values) - gap / line.slope;
             let is_best = best.as_ref().is_none_or(|(of, _)| line.explained > *of);

@@ -67,7 +67,8 @@ pub struct Ask {
     pub usual: bool,
     /// Flow sizes, instead of the scenario's workload.
     pub sizes: Vec<u64>,
-    /// Schedulers; none: those that are compared by default, `all`: every one. `tcp` may be among them; plain TCP always runs.
+    /// Schedulers; none: those that are compared by default, `all`: every one. `tcp` may be among them; plain
+    /// TCP always runs.
     pub schedulers: Option<Vec<String>>,
     /// Congestion control; none: the scenario's, else cubic.
     pub congestion: Option<String>,

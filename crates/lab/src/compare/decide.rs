@@ -1,9 +1,9 @@
-//! Groups first: those equal to the fastest within a margin, those shown to be slower, and the undecided. Then one
-//! of those that aren't slower is named, by a rule that chance has no part in.
+//! Groups first: those equal to the fastest within a margin, those shown to be slower, and the undecided.
+//! Then one of those that aren't slower is named, by a rule that chance has no part in.
 //!
-//! Each candidate is held against the one with the least mean, on the logarithms of runs with the same seed. Intervals
-//! are t-intervals whose level is shared among all pairs of candidates and all looks (Bonferroni): with 95 % certainty
-//! none of the statements is wrong, whichever the fastest is.
+//! Each candidate is held against the one with the least mean, on the logarithms of runs with the same seed.
+//! Intervals are t-intervals whose level is shared among all pairs of candidates and all looks (Bonferroni):
+//! with 95 % certainty none of the statements is wrong, whichever the fastest is.
 
 use super::system::{Merit, System, is_tcp};
 use super::versus::FEW;
@@ -65,8 +65,8 @@ pub struct Stand {
 }
 
 impl Stand {
-    /// Whether it counts as equal: shown to be, or likely, with a mean within the margin. One that isn't shown to be slower
-    /// because its runs vary too much doesn't.
+    /// Whether it counts as equal: shown to be, or likely, with a mean within the margin. One that isn't
+    /// shown to be slower because its runs vary too much doesn't.
     pub fn is_as_good(&self) -> bool {
         match self.standing {
             Standing::Equal => true,
@@ -82,7 +82,8 @@ fn level(candidates: usize, looks: u32) -> f64 {
     1.0 - ERROR / pairs / f64::from(looks) / 2.0
 }
 
-/// Whether `slow` is shown to be slower than `fast`, by however little, with the certainty of all other statements.
+/// Whether `slow` is shown to be slower than `fast`, by however little, with the certainty of all other
+/// statements.
 pub(crate) fn shown_slower(scores: &[Vec<f64>], slow: usize, fast: usize, looks: u32, random: bool) -> bool {
     let gaps: Vec<f64> = scores[slow].iter().zip(&scores[fast]).map(|(a, b)| a - b).collect();
     let mean = stats::mean(&gaps);
@@ -93,8 +94,8 @@ pub(crate) fn shown_slower(scores: &[Vec<f64>], slow: usize, fast: usize, looks:
     mean > quantile * stats::standard_deviation(&gaps) / libm::sqrt(gaps.len() as f64)
 }
 
-/// How many runs it would probably take to show that `slow` is slower than `fast`, if they go on to differ as they have. None where
-/// too little is known, or `fast` isn't faster.
+/// How many runs it would probably take to show that `slow` is slower than `fast`, if they go on to differ as
+/// they have. None where too little is known, or `fast` isn't faster.
 pub(crate) fn runs_to_show(scores: &[Vec<f64>], slow: usize, fast: usize, looks: u32) -> Option<u32> {
     let gaps: Vec<f64> = scores[slow].iter().zip(&scores[fast]).map(|(a, b)| a - b).collect();
     let mean = stats::mean(&gaps);
@@ -106,8 +107,8 @@ pub(crate) fn runs_to_show(scores: &[Vec<f64>], slow: usize, fast: usize, looks:
     Some(((runs * runs).ceil() as u32).max(gaps.len() as u32 + 1))
 }
 
-/// Everyone against the one with the least mean among those that aren't `out` and have the most runs. `scores`: logarithms
-/// by candidate and seed.
+/// Everyone against the one with the least mean among those that aren't `out` and have the most runs.
+/// `scores`: logarithms by candidate and seed.
 pub(crate) fn standings(
     scores: &[Vec<f64>],
     unfinished: &[bool],
@@ -191,17 +192,19 @@ pub(crate) struct Cost {
 pub(crate) struct Known<'a> {
     /// What the user can run.
     pub system: System,
-    /// Who was named on what was known before: it stays unless it is shown to be slower than the fastest, or plain TCP isn't
-    /// shown to be slower than it.
+    /// Who was named on what was known before: it stays unless it is shown to be slower than the fastest, or
+    /// plain TCP isn't shown to be slower than it.
     pub incumbent: Option<&'a str>,
-    /// In a race over plausible variants: who is shown to be slower on the paths as they are stated. They aren't named.
+    /// In a race over plausible variants: who is shown to be slower on the paths as they are stated. They
+    /// aren't named.
     pub slower_as_stated: &'a [String],
 }
 
-/// Names one. Plain TCP unless the fastest is shown to be better by more than the margin on every path: Multipath TCP has to
-/// prove itself. Then, of those that are as good as the fastest and shown to be faster than plain TCP, the one that `system`
-/// has; then the default of Ropewalk's gateway and proxy; then the one that repeats the fewest bytes (to the per cent) and,
-/// of these, the first in the list of schedulers, which has the simple ones first.
+/// Names one. Plain TCP unless the fastest is shown to be better by more than the margin on every path:
+/// Multipath TCP has to prove itself. Then, of those that are as good as the fastest and shown to be faster
+/// than plain TCP, the one that `system` has; then the default of Ropewalk's gateway and proxy; then the one
+/// that repeats the fewest bytes (to the per cent) and, of these, the first in the list of schedulers, which
+/// has the simple ones first.
 ///
 /// `is_slower(slow, fast)` says what is shown of two.
 pub(crate) fn name(

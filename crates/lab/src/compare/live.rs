@@ -1,5 +1,5 @@
-//! A comparison whose runs are made elsewhere: one asks for them, hands them in as they end, in any order, and may look at the answer at
-//! any time. At its end the answer is that of [`super::compare`].
+//! A comparison whose runs are made elsewhere: one asks for them, hands them in as they end, in any order,
+//! and may look at the answer at any time. At its end the answer is that of [`super::compare`].
 
 use ropewalk_sim::{RunResult, RunSpec};
 
@@ -49,8 +49,8 @@ impl Live {
         self.race.round().map_or_else(Vec::new, |round| (0..round.len()).map(|at| round.job(at)).collect())
     }
 
-    /// Takes the run of one of [`Live::jobs`], by its place. True if it was the round's last: then there are others, or it has ended.
-    /// A run that isn't asked for, or is there already, changes nothing.
+    /// Takes the run of one of [`Live::jobs`], by its place. True if it was the round's last: then there are
+    /// others, or it has ended. A run that isn't asked for, or is there already, changes nothing.
     pub fn take(&mut self, place: usize, run: Run) -> bool {
         let Some(cell @ None) = self.cells.get_mut(place) else { return false };
         self.done += if matches!(self.request.design, Design::Fixed(_)) { 1 } else { run.cost() };

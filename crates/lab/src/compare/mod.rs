@@ -1,4 +1,5 @@
-//! `compare`: every candidate on the same paths with the same seeds, ranked by what its workload is judged by.
+//! `compare`: every candidate on the same paths with the same seeds, ranked by what its workload is judged
+//! by.
 
 pub mod ask;
 mod decide;
@@ -90,7 +91,8 @@ impl Request {
         }
     }
 
-    /// The very run that a comparison did: the workload's place, the run's number from 0, the candidate's place.
+    /// The very run that a comparison did: the workload's place, the run's number from 0, the candidate's
+    /// place.
     ///
     /// # Panics
     /// If there is no such workload or candidate.
@@ -98,8 +100,8 @@ impl Request {
         self.run_of(self.scenario_with(&self.workloads[workload]), number, who)
     }
 
-    /// A limit within which every healthy run ends: the scenario's, and ten times the least that the links of any
-    /// candidate allow where that is more; a day at most.
+    /// A limit within which every healthy run ends: the scenario's, and ten times the least that the links of
+    /// any candidate allow where that is more; a day at most.
     pub fn ample_limit(&self) -> Nanos {
         const SECOND: Nanos = 1_000_000_000;
         let mut limit = self.scenario.limit;
@@ -195,10 +197,11 @@ pub fn lasting(seconds: f64) -> String {
     ropewalk_settings::units::write_duration((seconds * 1e9).round() as Nanos)
 }
 
-/// Shift of a run's start. Without randomness, runs differ in the phase at which they start: spread over a round trip,
-/// or, where a link follows a trace, over the trace. (Not where something else changes at a set time: the start stays
-/// by it.) Where changes repeat, and none happens once, runs start all over the longest period, with randomness too. `runs`:
-/// how many there will be; 0 if that isn't known, then any first 2^n of them are spread evenly.
+/// Shift of a run's start. Without randomness, runs differ in the phase at which they start: spread over a
+/// round trip, or, where a link follows a trace, over the trace. (Not where something else changes at a set
+/// time: the start stays by it.) Where changes repeat, and none happens once, runs start all over the longest
+/// period, with randomness too. `runs`: how many there will be; 0 if that isn't known, then any first 2^n of
+/// them are spread evenly.
 pub fn start_phase(scenario: &Scenario, number: u32, runs: u32) -> Nanos {
     let changes = || scenario::links(scenario).flat_map(|link| &link.changes);
     let once = changes().any(|change| change.every.is_none());
@@ -232,8 +235,8 @@ pub fn usual_workloads() -> Vec<Workload> {
     ]
 }
 
-/// Runs everything. `done` is called with each run: with 1, or in a race with its share of the budget; `stop` ends early. The
-/// result doesn't depend on `jobs`.
+/// Runs everything. `done` is called with each run: with 1, or in a race with its share of the budget; `stop`
+/// ends early. The result doesn't depend on `jobs`.
 pub fn compare(
     request: &Request,
     run: impl Fn(&RunSpec) -> RunResult + Sync,
@@ -336,12 +339,14 @@ fn rests_on(scenario: &Scenario, longest: f64) -> Option<String> {
     let lasts =
         if lasts == Nanos::MAX { "for good".into() } else { format!("for {}", units::write_duration(lasts)) };
     Some(format!(
-        "This rests on the path manager: {} is down {lasts}, and with `ends.path-manager = \"{name}\"` {how}; try `\"{other}\"`",
+        "This rests on the path manager: {} is down {lasts}, and with `ends.path-manager = \"{name}\"` \
+         {how}; try `\"{other}\"`",
         path.name
     ))
 }
 
-/// What the runs say of the request's candidates; none without runs. `limit`: seconds that an unfinished run counts as.
+/// What the runs say of the request's candidates; none without runs. `limit`: seconds that an unfinished run
+/// counts as.
 pub(crate) fn conclude(
     request: &Request,
     raced: &Raced,

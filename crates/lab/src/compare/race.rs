@@ -1,8 +1,9 @@
-//! Runs where they decide. All candidates run the same seeds, round by round. After each round those that are shown to
-//! be slower by more than the margin run no more; it ends when none is left to separate, or the budget is used up.
+//! Runs where they decide. All candidates run the same seeds, round by round. After each round those that are
+//! shown to be slower by more than the margin run no more; it ends when none is left to separate, or the
+//! budget is used up.
 //!
-//! The budget is given as a time but counted in segments, [`PER_SECOND`] to the second, so that the same command does
-//! the same runs on every machine.
+//! The budget is given as a time but counted in segments, [`PER_SECOND`] to the second, so that the same
+//! command does the same runs on every machine.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -116,8 +117,8 @@ impl Raced {
     }
 }
 
-/// Runs it on `jobs`. `one` does a run by workload, number and candidate; `done` is called with what each was worth of the budget
-/// (with a fixed number: 1). The result doesn't depend on the threads.
+/// Runs it on `jobs`. `one` does a run by workload, number and candidate; `done` is called with what each was
+/// worth of the budget (with a fixed number: 1). The result doesn't depend on the threads.
 pub(crate) fn race(
     plan: Plan,
     jobs: Workers,
@@ -235,7 +236,8 @@ impl Race {
         self.round = Some(Round { workloads, active, numbers: self.from..to });
     }
 
-    /// Takes the round's runs, in their order. Where some are missing the race is interrupted, and only numbers are kept that all have.
+    /// Takes the round's runs, in their order. Where some are missing the race is interrupted, and only
+    /// numbers are kept that all have.
     pub(crate) fn take(&mut self, cells: Vec<Option<Run>>) {
         let Some(round) = self.round.take() else { return };
         if !self.raced.add(&round, cells) {
@@ -294,7 +296,8 @@ fn affordable(raced: &Raced, active: &[usize], from: u32, wanted: u32, budget: u
 }
 
 impl Run {
-    /// What it counts against a budget, in segments: those that carried its bytes, and what setting it up costs.
+    /// What it counts against a budget, in segments: those that carried its bytes, and what setting it up
+    /// costs.
     pub fn cost(&self) -> u64 {
         SETUP + (self.paths.iter().map(|part| part.bytes).sum::<f64>() / SEGMENT) as u64
     }

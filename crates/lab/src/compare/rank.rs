@@ -59,7 +59,8 @@ pub struct Run {
     pub cost: f64,
     /// Frames that missed their deadline, a share of all ([`objective::late_frames`]).
     pub late_frames: Option<f64>,
-    /// Payload delivered over the time that it took, bits per second; of a run that didn't finish, until its end.
+    /// Payload delivered over the time that it took, bits per second; of a run that didn't finish, until its
+    /// end.
     pub goodput: f64,
     /// Segments retransmitted.
     pub retransmissions: u64,
@@ -127,8 +128,8 @@ impl Run {
         }
     }
 
-    /// What it is judged by: the logarithm of its measure, with what its bytes are worth. A run that didn't finish counts
-    /// as `limit`.
+    /// What it is judged by: the logarithm of its measure, with what its bytes are worth. A run that didn't
+    /// finish counts as `limit`.
     pub(crate) fn log(&self, limit: f64) -> f64 {
         libm::log(self.seconds.unwrap_or(limit)) + libm::log1p(self.cost)
     }
@@ -147,16 +148,16 @@ pub struct Row {
     pub runs: u32,
     /// Each run, by seed.
     pub each: Vec<Run>,
-    /// Arithmetic mean of the measure, seconds. A run that didn't finish counts as the limit here, and here only: it
-    /// gives the row its place. Of a candidate with fewer runs than the fastest: the fastest's mean times the ratio of
-    /// both over the seeds that they share, since seeds differ.
+    /// Arithmetic mean of the measure, seconds. A run that didn't finish counts as the limit here, and here
+    /// only: it gives the row its place. Of a candidate with fewer runs than the fastest: the fastest's mean
+    /// times the ratio of both over the seeds that they share, since seeds differ.
     pub mean: f64,
     /// Median; none if it falls on runs that didn't finish.
     pub p50: Option<f64>,
     /// 95th percentile, as the median.
     pub p95: Option<f64>,
-    /// 95 % bootstrap interval of the mean; none with fewer runs than [`FEW`] (without randomness: fewer that differ), or
-    /// runs that didn't finish.
+    /// 95 % bootstrap interval of the mean; none with fewer runs than [`FEW`] (without randomness: fewer that
+    /// differ), or runs that didn't finish.
     pub interval: Option<(f64, f64)>,
     /// Against `linux`; none for itself.
     pub versus_linux: Option<Versus>,
@@ -168,7 +169,8 @@ pub struct Row {
     pub duplicated: f64,
     /// The same, by what repeated them.
     pub repeats: Repeats,
-    /// Frames that missed their deadline, a share of all: mean over the runs; none where frames have no deadline.
+    /// Frames that missed their deadline, a share of all: mean over the runs; none where frames have no
+    /// deadline.
     pub late_frames: Option<f64>,
     /// Mean goodput, bits per second.
     pub goodput: f64,
@@ -277,8 +279,8 @@ impl Row {
         (!reasons.is_empty()).then(|| each.collect::<Vec<_>>().join("; "))
     }
 
-    /// The mean over the least that the links allow, and over what windows starting small allow; none where runs
-    /// didn't finish.
+    /// The mean over the least that the links allow, and over what windows starting small allow; none where
+    /// runs didn't finish.
     pub fn over_bound(&self) -> Option<(f64, f64)> {
         self.bound
             .filter(|bound| bound.capacity > 0.0 && self.unfinished() == 0)

@@ -1,5 +1,5 @@
-//! What a user can run: the systems that have Multipath TCP and their schedulers, and by which rule one of several equal
-//! candidates is named.
+//! What a user can run: the systems that have Multipath TCP and their schedulers, and by which rule one of
+//! several equal candidates is named.
 
 use ropewalk_engine::scheduler;
 use ropewalk_sim::Mode;
@@ -14,21 +14,21 @@ pub enum System {
     Here,
     /// Linux's own Multipath TCP: up to 6.18 its one scheduler is `default` (net/mptcp/sched.c).
     Linux,
-    /// The kernel of multipath-tcp.org, 0.96 on Linux 5.4: net/mptcp/mptcp_{sched,rr,redundant,blest,ecf}.c. Its `default` is
-    /// the lowest round-trip time first.
+    /// The kernel of multipath-tcp.org, 0.96 on Linux 5.4: net/mptcp/mptcp_{sched,rr,redundant,blest,ecf}.c.
+    /// Its `default` is the lowest round-trip time first.
     OtherKernel,
-    /// A router with OpenMPTCProuter 0.60 or later, with Linux 6.x. From 6.6 on (0.61) its images also have `bpf_burst`, the
-    /// same as `default`, and `bpf_first`, `bpf_bkup`, `bpf_red`, `bpf_rr`, since 0.62 `bpf_minrtt` (openmptcprouter-feeds,
-    /// openmptcprouter-full/Makefile). The last three ignore congestion windows and are not what `redundant`, `roundrobin` and
-    /// `minrtt` are here.
+    /// A router with OpenMPTCProuter 0.60 or later, with Linux 6.x. From 6.6 on (0.61) its images also have
+    /// `bpf_burst`, the same as `default`, and `bpf_first`, `bpf_bkup`, `bpf_red`, `bpf_rr`, since 0.62
+    /// `bpf_minrtt` (openmptcprouter-feeds, openmptcprouter-full/Makefile). The last three ignore congestion
+    /// windows and are not what `redundant`, `roundrobin` and `minrtt` are here.
     Router,
     /// A router with OpenMPTCProuter up to 0.59, which has the kernel of multipath-tcp.org (Linux 5.4).
     OldRouter,
-    /// An iPhone or a Mac. Applications ask for Multipath TCP; the system chooses subflows for what it sends (xnu,
-    /// bsd/netinet/mptcp.c), and the server for what it receives.
+    /// An iPhone or a Mac. Applications ask for Multipath TCP; the system chooses subflows for what it sends
+    /// (xnu, bsd/netinet/mptcp.c), and the server for what it receives.
     Apple,
-    /// An Android phone: its kernels are built without Multipath TCP (kernel/common, arch/arm64/configs/gki_defconfig of
-    /// android14-6.1).
+    /// An Android phone: its kernels are built without Multipath TCP (kernel/common,
+    /// arch/arm64/configs/gki_defconfig of android14-6.1).
     Android,
     /// Ropewalk's engine.
     Ropewalk,

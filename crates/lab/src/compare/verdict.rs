@@ -1,5 +1,5 @@
-//! The answer in a few lines: which candidates are equal, what they gain, which one is named and why, and why the runs
-//! ended. It claims what the intervals and the corrected comparisons bear out.
+//! The answer in a few lines: which candidates are equal, what they gain, which one is named and why, and why
+//! the runs ended. It claims what the intervals and the corrected comparisons bear out.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,8 @@ pub struct Headline {
     pub matters: Option<String>,
     /// Why the runs ended, and what else a reader must know; a sentence each.
     pub notes: Vec<String>,
-    /// Names by what was shown of them: `fastest` or `equal`, `likely` (equal, but not shown), `open`, `slower`.
+    /// Names by what was shown of them: `fastest` or `equal`, `likely` (equal, but not shown), `open`,
+    /// `slower`.
     pub groups: Vec<(&'static str, Vec<String>)>,
 }
 
@@ -149,7 +150,8 @@ fn group(comparison: &Comparison, decision: &Decision, single: &impl Fn(&str) ->
             format!("{some} of {all} schedulers are likely equal within {margin}{gain}.")
         }
         (some, guessed) => format!(
-            "{some} of {all} schedulers are equal within {margin} (of {guessed} that is likely, but not shown){gain}."
+            "{some} of {all} schedulers are equal within {margin} (of {guessed} that is likely, but not \
+             shown){gain}."
         ),
     }
 }
@@ -196,7 +198,8 @@ fn matters(rankings: &[Ranking]) -> Option<String> {
     let (least, most) = (spreads.first()?, spreads.last()?);
     (spreads.len() > 1 && most.0 >= 1.0).then(|| {
         format!(
-            "The choice matters most with {}, where the slowest scheduler takes {:.0} % longer than the fastest, and least \
+            "The choice matters most with {}, where the slowest scheduler takes {:.0} % longer than the \
+             fastest, and least \
              with {} ({:.0} %).",
             most.1, most.0, least.1, least.0
         )
@@ -257,8 +260,8 @@ pub struct Overall {
     pub told: bool,
 }
 
-/// How one candidate stands against another over all workloads, by what `pick` says of each; none where a run didn't finish or
-/// there is nothing to compare.
+/// How one candidate stands against another over all workloads, by what `pick` says of each; none where a run
+/// didn't finish or there is nothing to compare.
 pub fn overall(rankings: &[Ranking], label: &str, pick: fn(&Row) -> Option<Versus>) -> Option<Overall> {
     let mut all = Vec::with_capacity(rankings.len());
     for ranking in rankings {
@@ -271,7 +274,8 @@ pub fn overall(rankings: &[Ranking], label: &str, pick: fn(&Row) -> Option<Versu
     }
     let mean = stats::mean(&logs);
     let certain = all.iter().all(|versus| matches!(versus, Versus::Ratio { finding: Finding::Alike, .. }));
-    // Each ranking's comparisons are corrected among themselves. Taking the best of the rankings needs one more correction.
+    // Each ranking's comparisons are corrected among themselves. Taking the best of the rankings needs one
+    // more correction.
     let told = certain || told_in_any(&all, mean < 0.0, rankings.len());
     (!logs.is_empty()).then(|| Overall { ratio: libm::exp(mean), told })
 }

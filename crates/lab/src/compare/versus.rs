@@ -1,5 +1,5 @@
-//! One candidate against another over the same seeds: a ratio, and what may be said of it. Comparisons with the same
-//! candidate are a family, corrected for their number with Holm's method.
+//! One candidate against another over the same seeds: a ratio, and what may be said of it. Comparisons with
+//! the same candidate are a family, corrected for their number with Holm's method.
 
 use std::collections::BTreeSet;
 
@@ -19,8 +19,8 @@ pub enum Finding {
         /// Of no difference.
         p: f64,
     },
-    /// All pairs have the same ratio, or nothing is random and fewer than [`FEW`] pairs differ from one another: much the
-    /// same course of events again and again, which no test says anything of.
+    /// All pairs have the same ratio, or nothing is random and fewer than [`FEW`] pairs differ from one
+    /// another: much the same course of events again and again, which no test says anything of.
     Alike,
     /// Fewer runs than [`FEW`].
     TooFew,
@@ -63,9 +63,9 @@ impl Versus {
     }
 }
 
-/// Of a test on the pairs, uncorrected. The greater of the bootstrap's and the t-test's, which errs where pairs are few;
-/// where no resample was on the other side of 1, the bootstrap has reached the least that it can say, and the t-test
-/// alone goes on.
+/// Of a test on the pairs, uncorrected. The greater of the bootstrap's and the t-test's, which errs where
+/// pairs are few; where no resample was on the other side of 1, the bootstrap has reached the least that it
+/// can say, and the t-test alone goes on.
 fn raw(ratio: &Ratio) -> f64 {
     if ratio.p <= 1.0 / stats::RESAMPLES as f64 { ratio.t_p } else { ratio.p.max(ratio.t_p) }
 }

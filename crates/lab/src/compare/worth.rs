@@ -1,8 +1,8 @@
 //! What bytes on metered paths cost, in the user's time: `a second is worth 5 MB of lte`.
 //!
-//! A run's time grows by the time that its bytes are worth. Unless the user says what a second is worth, only bytes that were
-//! sent a second time count: they must earn their place, at [`USUAL`] bytes to the second. If the user says it, all bytes on
-//! metered paths do.
+//! A run's time grows by the time that its bytes are worth. Unless the user says what a second is worth, only
+//! bytes that were sent a second time count: they must earn their place, at [`USUAL`] bytes to the second. If
+//! the user says it, all bytes on metered paths do.
 
 use ropewalk_settings::units::{self, UnitError};
 use ropewalk_sim::{PathSpec, RunResult};

@@ -1,8 +1,8 @@
-//! Recordings of a simulated run: the packets at the data's sender, with the scheduler's reasons, as a capture (pcapng) or
-//! a log (qlog).
+//! Recordings of a simulated run: the packets at the data's sender, with the scheduler's reasons, as a
+//! capture (pcapng) or a log (qlog).
 //!
-//! The capture shows what `tcpdump` on that host would, without competing flows. Payload, which the simulator doesn't have,
-//! is zeros, and DSS checksums are of these.
+//! The capture shows what `tcpdump` on that host would, without competing flows. Payload, which the simulator
+//! doesn't have, is zeros, and DSS checksums are of these.
 
 mod reasons;
 
@@ -96,8 +96,8 @@ impl SegmentObserver for Collector {
     }
 }
 
-/// Runs `spec` and records the packets at the data's sender, with segments, decisions and samples. Recording doesn't
-/// change the run.
+/// Runs `spec` and records the packets at the data's sender, with segments, decisions and samples. Recording
+/// doesn't change the run.
 ///
 /// # Errors
 /// The specification can't be simulated.
@@ -196,7 +196,8 @@ impl Evidence {
         };
         let mut qlog = Qlog::new(writer, &self.title, vantage, &self.paths)?;
         let mut beside = OtherEvents::new(&self.result);
-        // A decision comes before the data that it sends: of each path's first data the subflow is known in advance.
+        // A decision comes before the data that it sends: of each path's first data the subflow is known in
+        // advance.
         for seen in &self.seen {
             if let Some(trace) = seen.trace.and_then(|trace| self.result.segments.get(trace as usize)) {
                 beside.subflows.entry((trace.connection, seen.path)).or_insert(seen.segment.tuple);

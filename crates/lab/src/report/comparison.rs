@@ -155,7 +155,8 @@ fn world(real_time: Option<RealTime>) -> Value {
     })
 }
 
-/// What wasn't measured is null: with real packets a path's bytes are the links', and a kernel doesn't report everything.
+/// What wasn't measured is null: with real packets a path's bytes are the links', and a kernel doesn't report
+/// everything.
 fn row(row: &Row, comparison: &Comparison) -> Value {
     let limit = comparison.limit;
     let real = comparison.real_time;

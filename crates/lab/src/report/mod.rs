@@ -1,7 +1,7 @@
 //! The report: one self-contained HTML page about a comparison or a sweep.
 //!
-//! A page is one JSON document, put into a frame of HTML, style and program that lives in `web/`. The same document
-//! is what `compare --json` prints, so that a saved run makes the same page later.
+//! A page is one JSON document, put into a frame of HTML, style and program that lives in `web/`. The same
+//! document is what `compare --json` prints, so that a saved run makes the same page later.
 
 mod columns;
 pub mod comparison;

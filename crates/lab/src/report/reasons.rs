@@ -1,7 +1,7 @@
 //! Schedulers' reasons in few characters: the words once, the numbers for each.
 //!
-//! `wifi has the least srtt with room, 28.9 ms` differs from its neighbours in a number. The words are kept as
-//! a template in which `#1` stands for a number with one decimal; the page puts them together again.
+//! `wifi has the least srtt with room, 28.9 ms` differs from its neighbours in a number. The words are kept
+//! as a template in which `#1` stands for a number with one decimal; the page puts them together again.
 
 use std::collections::HashMap;
 
@@ -49,8 +49,8 @@ impl Reasons {
     }
 }
 
-/// Takes numbers out. A `#` of the text itself is doubled. A number that would not come back as it was (leading
-/// zeros, too many digits) stays in the words.
+/// Takes numbers out. A `#` of the text itself is doubled. A number that would not come back as it was
+/// (leading zeros, too many digits) stays in the words.
 fn split(reason: &str) -> (String, Vec<i64>) {
     let (mut template, mut numbers) = (String::new(), Vec::new());
     let mut rest = reason;

@@ -1,5 +1,5 @@
-//! One run's trace for the rope view: each data segment from sent to acknowledged with the scheduler's reason, the
-//! waits between, and the sender's numbers over time.
+//! One run's trace for the rope view: each data segment from sent to acknowledged with the scheduler's
+//! reason, the waits between, and the sender's numbers over time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -64,9 +64,9 @@ impl Default for Budget {
     }
 }
 
-/// Runs again, traced, what the report shows: for each workload the run that is the winner's median, for the winner,
-/// `linux`, plain TCP on the best path and as many others as the budget has room for. `take` gets each with the names
-/// of its paths.
+/// Runs again, traced, what the report shows: for each workload the run that is the winner's median, for the
+/// winner, `linux`, plain TCP on the best path and as many others as the budget has room for. `take` gets
+/// each with the names of its paths.
 pub fn trace(
     request: &Request,
     comparison: &Comparison,
@@ -158,7 +158,8 @@ fn lasts(scenario: &Scenario, seconds: f64) -> u64 {
     }
 }
 
-/// Labels, those that a reader looks for first: the fastest, schedulers of one's own, and what they are measured against.
+/// Labels, those that a reader looks for first: the fastest, schedulers of one's own, and what they are
+/// measured against.
 fn order(ranking: &Ranking) -> Vec<&str> {
     let mut order: Vec<&str> = Vec::new();
     let first = ranking.rows.first().map(|row| row.label.as_str());
@@ -260,7 +261,8 @@ fn kind(transmission: Transmission) -> i64 {
     }
 }
 
-/// A run with more segments than a page draws: of each path and kind every so many are kept, of what is rare all.
+/// A run with more segments than a page draws: of each path and kind every so many are kept, of what is rare
+/// all.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Thinned {
     /// By kind: so many segments are meant by one that is kept.
@@ -354,7 +356,8 @@ struct Wait {
     reason: usize,
 }
 
-/// Waits, each until the next decision of its connection; those that follow one another with the same reason are one.
+/// Waits, each until the next decision of its connection; those that follow one another with the same reason
+/// are one.
 fn waits(decisions: &[DecisionTrace], end: u64, reasons: &mut Reasons) -> Vec<Wait> {
     let mut waits: Vec<Wait> = Vec::new();
     let mut open: BTreeMap<u32, usize> = BTreeMap::new();
@@ -380,7 +383,8 @@ fn waits(decisions: &[DecisionTrace], end: u64, reasons: &mut Reasons) -> Vec<Wa
     waits
 }
 
-/// The shortest wait that is shown: a quarter of the least srtt, at least 1 ms. Shorter ones are gaps of the ACK clock.
+/// The shortest wait that is shown: a quarter of the least srtt, at least 1 ms. Shorter ones are gaps of the
+/// ACK clock.
 fn least_wait(result: &RunResult) -> u64 {
     let srtt = result.samples.iter().flat_map(|sample| &sample.subflows).map(|subflow| subflow.srtt);
     (srtt.filter(|srtt| *srtt > 0).min().unwrap_or(0) / 4).max(1_000_000)
@@ -404,8 +408,8 @@ fn idle(waits: &[Wait], segments: &[SegmentTrace], least: u64) -> Vec<Wait> {
     idle
 }
 
-/// cwnd, ssthresh, srtt and packets in flight by connection and path, and the send window left; of a thinned run also
-/// what the receiver has, which then doesn't follow from the segments.
+/// cwnd, ssthresh, srtt and packets in flight by connection and path, and the send window left; of a thinned
+/// run also what the receiver has, which then doesn't follow from the segments.
 fn samples(result: &RunResult, paths: usize, receiver: bool) -> Value {
     let connections: BTreeSet<u32> =
         result.samples.iter().map(|sample| sample.connection).filter(|c| *c < MOST_SAMPLED).collect();

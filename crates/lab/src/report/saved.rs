@@ -49,7 +49,8 @@ pub fn parse(name: &str, text: &str) -> Result<Value, Diagnostic> {
     if document.get("papers").is_some_and(Value::is_array) {
         return Err(Diagnostic::new(format!("{name}: a paper's run, whose page is written as it is run"))
             .help(
-                "`ropewalk-papers reproduce run NAME --report FILE` writes it; what is finished isn't run again",
+                "`ropewalk-papers reproduce run NAME --report FILE` writes it; what is finished isn't run \
+                 again",
             ));
     }
     match document.get("format").and_then(Value::as_u64) {

@@ -231,8 +231,10 @@ mod tests {
         let document = document(&Origin::default(), &sweep());
         assert_eq!(
             document["verdict"],
-            "`ecf` is the closest to the best over all 3 points, 3.2 % behind it on average; `linux` takes 23 % longer. \
-             It has the least mean at 2 of them, and no significant difference from the least at 2. At one point plain \
+            "`ecf` is the closest to the best over all 3 points, 3.2 % behind it on average; `linux` takes \
+             23 % longer. \
+             It has the least mean at 2 of them, and no significant difference from the least at 2. At one \
+             point plain \
              TCP on one path is better than every scheduler."
         );
     }

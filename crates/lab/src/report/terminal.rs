@@ -22,7 +22,8 @@ fn padded(text: &str, width: usize) -> String {
     format!("{text}{}", " ".repeat(width.saturating_sub(text.width())))
 }
 
-/// Each candidate's runs as a box: the line from the least to the most, the box the middle half, the bar the median.
+/// Each candidate's runs as a box: the line from the least to the most, the box the middle half, the bar the
+/// median.
 pub fn boxes(ranking: &Ranking) -> String {
     let all: Vec<f64> = ranking.rows.iter().flat_map(Row::times).collect();
     let all = stats::sorted(&all);
@@ -50,8 +51,8 @@ pub fn boxes(ranking: &Ranking) -> String {
     text
 }
 
-/// A run in time: for each path how much was in flight, and below it where segments were sent again: `r` on the
-/// same subflow, `i` reinjected, `d` duplicated. All plots of `until` nanoseconds have one scale.
+/// A run in time: for each path how much was in flight, and below it where segments were sent again: `r` on
+/// the same subflow, `i` reinjected, `d` duplicated. All plots of `until` nanoseconds have one scale.
 pub fn timelines(names: &[String], result: &RunResult, until: u64) -> String {
     let until = until.max(1);
     let each = (until as f64 / COLUMNS as f64).max(1.0);

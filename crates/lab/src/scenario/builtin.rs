@@ -1,4 +1,5 @@
-//! The built-in scenarios: TOML files of `scenarios/`, compiled in. A new one is a new file plus one line here.
+//! The built-in scenarios: TOML files of `scenarios/`, compiled in. A new one is a new file plus one line
+//! here.
 
 use std::path::Path;
 

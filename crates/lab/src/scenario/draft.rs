@@ -1,5 +1,5 @@
-//! A partly specified link; the rest comes from the level above or from defaults. Both the scenario file and `--path` fill it
-//! in.
+//! A partly specified link; the rest comes from the level above or from defaults. Both the scenario file and
+//! `--path` fill it in.
 
 use std::sync::Arc;
 

@@ -1,10 +1,11 @@
 //! Paths on the command line: `wifi: 50 Mbit/s, 20 ms +-5 ms, 0.5 %`.
 //!
-//! A name and a colon, then clauses in any order, separated by commas: a rate, a round-trip time (as `ping` shows
-//! it; half of it each way), a loss; and, by keyword, `up RATE`, `down RATE`, `queue LIMIT`, `jitter SHAPE`,
-//! `reordering`, `trace FILE`, `mtu BYTES`, `backup`, `outage TIME every TIME`, `metered`, `price PER GB`. The first three may have
-//! the words that a file has for them: `rate 50 Mbit/s`, `rtt 20 ms`, `loss 0.5 %`. `10 Mbit/s at 5 s` is a rate from then on; there may
-//! be several of these, and several outages. A word such as `dsl` stands for a whole link ([`preset`]); what is given beside it
+//! A name and a colon, then clauses in any order, separated by commas: a rate, a round-trip time (as `ping`
+//! shows it; half of it each way), a loss; and, by keyword, `up RATE`, `down RATE`, `queue LIMIT`,
+//! `jitter SHAPE`, `reordering`, `trace FILE`, `mtu BYTES`, `backup`, `outage TIME every TIME`, `metered`,
+//! `price PER GB`. The first three may have the words that a file has for them: `rate 50 Mbit/s`,
+//! `rtt 20 ms`, `loss 0.5 %`. `10 Mbit/s at 5 s` is a rate from then on; there may be several of these, and
+//! several outages. A word such as `dsl` stands for a whole link ([`preset`]); what is given beside it
 //! replaces that part.
 
 use std::ops::Range;
@@ -425,7 +426,8 @@ mod tests {
     #[test]
     fn changes_may_be_several() {
         let lte = path(
-            "lte: 40/9 Mbit/s, 55 ms, outage 2 s at 5 s, 10 Mbit/s at 3 s, rate 2 MB/s at 8 s, outage 1 s at 9 s",
+            "lte: 40/9 Mbit/s, 55 ms, outage 2 s at 5 s, 10 Mbit/s at 3 s, rate 2 MB/s at 8 s, outage 1 s \
+             at 9 s",
         );
         let changes = lte.unwrap().down.changes;
         let seconds: Vec<_> = changes.iter().map(|change| change.at / 1_000_000_000).collect();

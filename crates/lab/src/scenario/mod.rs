@@ -62,7 +62,8 @@ pub struct Experiment {
     pub schedulers: Vec<String>,
     /// Seeded runs of each.
     pub runs: Option<u32>,
-    /// The limit that the file sets; none: the default, which may be too short for what `compare` is asked for.
+    /// The limit that the file sets; none: the default, which may be too short for what `compare` is asked
+    /// for.
     pub limit: Option<Nanos>,
 }
 

@@ -21,16 +21,24 @@ pub fn queue(text: &str) -> Result<QueueDraft, UnitError> {
     } else if units::is_size(unit) {
         units::bytes(text).map(|limit| QueueDraft::Bytes { limit, ecn_threshold: None })
     } else {
-        units::packets(text).map(|limit| QueueDraft::Packets { limit, ecn_threshold: None }).map_err(|mut error| {
-            error.message = match error.message.as_str() {
-                "a number of packets needs a unit" => "a queue's limit needs a unit".into(),
-                "expected a number of packets" => "expected a queue's limit".into(),
-                _ if error.message.contains("is not a unit") => format!("`{unit}` is not a unit of a queue's limit"),
-                other => other.into(),
-            };
-            error.help = "allowed: packets (`100 packets`), a size (`64 KiB`), a time at the link's rate (`200 ms`), `codel`".into();
-            error
-        })
+        units::packets(text).map(|limit| QueueDraft::Packets { limit, ecn_threshold: None }).map_err(
+            |mut error| {
+                error.message = match error.message.as_str() {
+                    "a number of packets needs a unit" => "a queue's limit needs a unit".into(),
+                    "expected a number of packets" => "expected a queue's limit".into(),
+                    _ if error.message.contains("is not a unit") => format!(
+                        "`{unit}` is not a unit of a \
+                    queue's limit"
+                    ),
+                    other => other.into(),
+                };
+                error.help =
+                    "allowed: packets (`100 packets`), a size (`64 KiB`), a time at the link's rate \
+                          (`200 ms`), `codel`"
+                        .into();
+                error
+            },
+        )
     }?;
     let empty = match draft {
         QueueDraft::Packets { limit, .. } => limit == 0,

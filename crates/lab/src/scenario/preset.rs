@@ -1,5 +1,5 @@
-//! Links as they are: what a word such as `dsl` or `starlink` stands for in a path. Anything that is given beside it
-//! replaces that part of it. docs/links.md has the sources.
+//! Links as they are: what a word such as `dsl` or `starlink` stands for in a path. Anything that is given
+//! beside it replaces that part of it. docs/links.md has the sources.
 
 /// A kind of link.
 #[derive(Clone, Copy, Debug)]
@@ -17,12 +17,14 @@ pub const PRESETS: &[Preset] = &[
     Preset {
         name: "dsl",
         link: "16/1 Mbit/s, 30 ms, queue 300 packets",
-        source: "an ADSL2+ tariff; first hop 19 ms with interleaving (kralo, 2023), 10 ms to a server in the country",
+        source: "an ADSL2+ tariff; first hop 19 ms with interleaving (kralo, 2023), 10 ms to a server in \
+                 the country",
     },
     Preset {
         name: "vdsl",
         link: "50/10 Mbit/s, 15 ms",
-        source: "a VDSL2 tariff; first hop 4 ms with vectoring (kralo, 2023), 10 ms to a server in the country",
+        source: "a VDSL2 tariff; first hop 4 ms with vectoring (kralo, 2023), 10 ms to a server in the \
+                 country",
     },
     Preset {
         name: "cable",
@@ -32,7 +34,8 @@ pub const PRESETS: &[Preset] = &[
     Preset {
         name: "4g",
         link: "31/14 Mbit/s, 93 ms +-16 ms, queue 400 packets",
-        source: "mean of the six 4G profiles with good signal of ERRANT (Trevisan et al., Computer Networks 2020)",
+        source: "mean of the six 4G profiles with good signal of ERRANT (Trevisan et al., Computer Networks \
+                 2020)",
     },
     Preset {
         name: "5g",
@@ -42,7 +45,8 @@ pub const PRESETS: &[Preset] = &[
     Preset {
         name: "starlink",
         link: "178/17 Mbit/s, 50 ms +-10 ms, outage 100 ms every 15 s",
-        source: "Michel et al., A First Look at Starlink Performance (IMC 2022); reconfiguration every 15 s: Mohan et al. (WWW 2024)",
+        source: "Michel et al., A First Look at Starlink Performance (IMC 2022); reconfiguration every 15 \
+                 s: Mohan et al. (WWW 2024)",
     },
     Preset {
         name: "geo",
@@ -52,7 +56,8 @@ pub const PRESETS: &[Preset] = &[
     Preset {
         name: "wifi",
         link: "50/20 Mbit/s, 30 ms +-6 ms, 0.5 %, queue 120 packets",
-        source: "a Wi-Fi hop of 20 ms at the median (Pei et al., INFOCOM 2016), 10 ms to a server in the country",
+        source: "a Wi-Fi hop of 20 ms at the median (Pei et al., INFOCOM 2016), 10 ms to a server in the \
+                 country",
     },
 ];
 

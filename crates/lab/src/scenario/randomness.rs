@@ -9,8 +9,8 @@ pub(crate) fn links(scenario: &Scenario) -> impl Iterator<Item = &LinkSpec> {
     paths.chain(scenario.bottlenecks.iter().flat_map(|link| [&link.up, &link.down]))
 }
 
-/// Whether a run of the scenario draws random numbers: jitter, duplicates, loss (from the start or by a scheduled
-/// change), or background traffic at random times. If not, runs with different seeds are the same.
+/// Whether a run of the scenario draws random numbers: jitter, duplicates, loss (from the start or by a
+/// scheduled change), or background traffic at random times. If not, runs with different seeds are the same.
 pub fn is_random(scenario: &Scenario) -> bool {
     let traffic = |traffic: &Traffic| match traffic {
         Traffic::TcpLimited { .. } | Traffic::UdpOnOff { .. } => true,

@@ -5,8 +5,8 @@ use ropewalk_settings::input::ReadFile;
 
 use super::inline::{Property, mtu_with_unit, path_with};
 
-/// A path's text with a clause in place of the one about the same thing, or at its end. A rate also takes the place of `up`, `down`
-/// and `trace`.
+/// A path's text with a clause in place of the one about the same thing, or at its end. A rate also takes the
+/// place of `up`, `down` and `trace`.
 pub fn with_clause(text: &str, clause: &str) -> String {
     let Some((name, rest)) = text.split_once(':') else { return text.into() };
     let property = |of: &str| Property::of(of).map(|(property, _)| property);
@@ -94,7 +94,8 @@ mod tests {
     fn a_path_is_the_same_in_a_file() {
         let registries = ropewalk_algorithms::Registries::builtin();
         for text in [
-            "wifi: 50 Mbit/s, 20 ms +-5 ms, jitter normal, 0.5 %, up 10 Mbit/s, queue 100 packets, reordering",
+            "wifi: 50 Mbit/s, 20 ms +-5 ms, jitter normal, 0.5 %, up 10 Mbit/s, queue 100 packets, \
+             reordering",
             "dsl: 16/1 Mbit/s, 30 ms, mtu 1400 B, backup, price 2 EUR/GB",
             "sky: starlink, down 90 Mbit/s, metered",
             "lte: 40 Mbit/s, 55 ms, outage 2 s at 5 s every 30 s, 1 % in bursts of 5",

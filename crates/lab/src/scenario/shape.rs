@@ -1,5 +1,5 @@
-//! The contents of a scenario file, as data. The reader, its error messages and the JSON Schema are all made from it, so they
-//! agree.
+//! The contents of a scenario file, as data. The reader, its error messages and the JSON Schema are all made
+//! from it, so they agree.
 
 use ropewalk_settings::schema::{any_of, object, probability, quantity};
 use ropewalk_settings::shape::{Field, Kind, Shape, key, required};
@@ -38,16 +38,26 @@ macro_rules! link_fields {
     ($rate:expr; $($before:expr),*) => {
         &[
             $($before,)*
-            key("rate", $rate, "How fast packets leave the queue; of a path also down and up in one: `16/1 Mbit/s`. Either this or `trace`"),
-            key("trace", TRACE, "A recorded link (mahimahi format), relative to this file, or a generated one"),
+            key("rate", $rate, "How fast packets leave the queue; of a path also down and up in one: `16/1 \
+                                Mbit/s`. Either this or `trace`"),
+            key("trace", TRACE, "A recorded link (mahimahi format), relative to this file, or a generated \
+                                 one"),
             key("delay", Kind::TimeWithSpread, "One-way propagation delay, with its jitter: `10 ms +-2 ms`"),
-            key("jitter-shape", Kind::Choice(&["uniform", "normal", "pareto"]), "Distribution of the jitter; `+-` is the half-width of the uniform, the standard deviation of the others. Default: uniform"),
-            key("reordering", Kind::Switch, "Whether jitter may reorder packets, as netem's does without a rate. Default: false"),
+            key("jitter-shape", Kind::Choice(&["uniform", "normal", "pareto"]), "Distribution of the \
+                jitter; `+-` is the half-width of the uniform, the standard deviation of the others. \
+                Default: uniform"),
+            key("reordering", Kind::Switch, "Whether jitter may reorder packets, as netem's does without a \
+                                             rate. Default: false"),
             key("loss", LOSSES, "Random loss. Default: none"),
-            key("queue", QUEUE, "The queue before the link, in packets, bytes or time at the link's rate. Default: one bandwidth-delay product, at least 64 packets"),
-            key("netem-limit", Kind::Switch, "Whether a limit in packets counts all that hasn't arrived yet, as netem's `limit` does where it has rate and delay. Default: false"),
+            key("queue", QUEUE, "The queue before the link, in packets, bytes or time at the link's rate. \
+                                 Default: one bandwidth-delay product, at least 64 packets"),
+            key("netem-limit", Kind::Switch, "Whether a limit in packets counts all that hasn't arrived \
+                                              yet, as netem's `limit` does where it has rate and delay. \
+                                              Default: false"),
             key("duplicate", Kind::Probability, "Probability that a packet is delivered twice. Default: 0"),
-            key("overhead", Kind::BytesOrNone(1000), "Bytes added to each packet's IP length when the rate is counted (38 for Ethernet with preamble and gap). Default: 0 B"),
+            key("overhead", Kind::BytesOrNone(1000), "Bytes added to each packet's IP length when the rate \
+                                                      is counted (38 for Ethernet with preamble and gap). \
+                                                      Default: 0 B"),
             key("changes", Kind::Tables(&CHANGE), "Scheduled changes")
         ]
     };
@@ -67,7 +77,8 @@ pub const LINK: Shape = Shape {
 /// `[[path]]`.
 pub const PATH: Shape = Shape {
     name: "path",
-    summary: "A network of the client; keys of a link hold for both directions, `up` and `down` override them",
+    summary: "A network of the client; keys of a link hold for both directions, `up` and `down` override \
+              them",
     fields: link_fields!(
         Kind::Rates;
         required("name", Kind::Name, "Its name: letters, digits, `-`, `_`, `.`"),
@@ -161,7 +172,8 @@ pub const QUEUES: &[Shape] = &[
 /// The table that a trace may be.
 pub const GENERATOR: Shape = Shape {
     name: "trace",
-    summary: "A cellular-like trace from a seeded generator: the rate is a bounded random walk in its logarithm, with outages",
+    summary: "A cellular-like trace from a seeded generator: the rate is a bounded random walk in its \
+              logarithm, with outages",
     fields: &[
         required("mean", Kind::Rate, "Mean rate outside outages"),
         key(
@@ -206,7 +218,8 @@ pub const WORKLOADS: &[Shape] = &[
             key(
                 "persistent",
                 Kind::Switch,
-                "Whether a connection carries one object after another; `false`: each object has a connection of its own. Default: true",
+                "Whether a connection carries one object after another; `false`: each object has a \
+                 connection of its own. Default: true",
             ),
         ],
     },
@@ -312,7 +325,8 @@ pub const END: Shape = Shape {
         key(
             "host",
             Kind::Choice(&["linux-6.18", "linux-4.19", "linux-3.14", "ns-3"]),
-            "A system: the lines of its profile (docs/hosts.md); other keys replace its parts. Default: linux-6.18",
+            "A system: the lines of its profile (docs/hosts.md); other keys replace its parts. Default: \
+             linux-6.18",
         ),
         key("send-buffer", BUFFER, "Connection-level send buffer. Default: 4 MiB"),
         key("receive-buffer", BUFFER, "Connection-level receive buffer. Default: 6 MiB"),
@@ -329,18 +343,21 @@ pub const END: Shape = Shape {
         key(
             "path-manager",
             Kind::Choice(&["ropewalk", "linux"]),
-            "What the client does about a silent link: leaves it after a second and uses it again once it answers, as the proxy; \
+            "What the client does about a silent link: leaves it after a second and uses it again once it \
+             answers, as the proxy; \
              or keeps its subflows until they time out, as Linux. Default: ropewalk",
         ),
         key(
             "initial-threshold",
             Kind::Integer(0, 1_000_000),
-            "Slow start threshold of a new connection, segments, as the route's cache keeps it; 0: none. Default: 0",
+            "Slow start threshold of a new connection, segments, as the route's cache keeps it; 0: none. \
+             Default: 0",
         ),
         key(
             "loss-detection",
             Kind::Choice(&["rack", "duplicate-acks"]),
-            "How losses are found with SACK: by time, or by the duplicate ACK threshold with FACK. Default: rack",
+            "How losses are found with SACK: by time, or by the duplicate ACK threshold with FACK. Default: \
+             rack",
         ),
         key(
             "early-retransmit",
@@ -350,7 +367,8 @@ pub const END: Shape = Shape {
         key(
             "forward-retransmit",
             Kind::Switch,
-            "In recovery retransmit holes that aren't marked as lost, once nothing else is left (RFC 6675's NextSeg rule 3), with `duplicate-acks` only. Default: false",
+            "In recovery retransmit holes that aren't marked as lost, once nothing else is left (RFC 6675's \
+             NextSeg rule 3), with `duplicate-acks` only. Default: false",
         ),
         key("tail-loss-probe", Kind::Switch, "Tail loss probes (RFC 8985). Default: true"),
         key("undo", Kind::Switch, "F-RTO and undo of spurious retransmissions. Default: true"),
@@ -364,17 +382,20 @@ pub const END: Shape = Shape {
         key(
             "prr",
             Kind::Choice(&["conservative", "slow-start"]),
-            "Below the threshold PRR grows the window with ACKs that advance without a new loss, or with all. Default: conservative",
+            "Below the threshold PRR grows the window with ACKs that advance without a new loss, or with \
+             all. Default: conservative",
         ),
         key(
             "window-limit",
             Kind::Choice(&["per-window", "per-ack", "always"]),
-            "The window may grow if it was full in a window of data, or nearly so when the ACK came. Default: per-window",
+            "The window may grow if it was full in a window of data, or nearly so when the ACK came. \
+             Default: per-window",
         ),
         key(
             "ack-counting",
             Kind::Choice(&["segments", "one-in-avoidance", "one"]),
-            "What an additive increase counts of an ACK: its segments; one in congestion avoidance; one, in slow start too. Default: segments",
+            "What an additive increase counts of an ACK: its segments; one in congestion avoidance; one, in \
+             slow start too. Default: segments",
         ),
         key("idle-restart", Kind::Switch, "Restart the window after an idle time. Default: true"),
         key("rtt-tick", Kind::Time, "Tick of the clock for round-trip times. Default: 0 s, exact"),
@@ -393,12 +414,14 @@ pub const END: Shape = Shape {
         key(
             "acks",
             Kind::Choice(&["linux-6.18", "linux-3.14"]),
-            "When ACKs leave: in Linux 3.14 they wait while the window is smaller than the last, and PSH doesn't hasten them. Default: linux-6.18",
+            "When ACKs leave: in Linux 3.14 they wait while the window is smaller than the last, and PSH \
+             doesn't hasten them. Default: linux-6.18",
         ),
         key(
             "data-ack",
             Kind::Choice(&["with-ack", "first", "first-by-window"]),
-            "A DATA_ACK lets data be scheduled with its subflow's acknowledgement, before it, or before it with the subflow's own window as a limit. Default: with-ack",
+            "A DATA_ACK lets data be scheduled with its subflow's acknowledgement, before it, or before it \
+             with the subflow's own window as a limit. Default: with-ack",
         ),
         key(
             "whole-segments",
@@ -418,22 +441,26 @@ pub const END: Shape = Shape {
         key(
             "receive-tuning",
             Kind::Choice(&["longest", "longest-in-steps", "prompt"]),
-            "How a growing receive buffer follows what is read: once in the longest round trip, the same in Linux 3.13's steps, or up to four times in it. Default: longest",
+            "How a growing receive buffer follows what is read: once in the longest round trip, the same in \
+             Linux 3.13's steps, or up to four times in it. Default: longest",
         ),
         key(
             "receive-segment-memory",
             Kind::BytesOrNone(1 << 20),
-            "Memory of one full segment in the receive buffer; half of it is taken of the window. Default: 0 B, as much as its payload",
+            "Memory of one full segment in the receive buffer; half of it is taken of the window. Default: \
+             0 B, as much as its payload",
         ),
         key(
             "send-tuning",
             Kind::Choice(&["own-window", "longest-round-trip"]),
-            "What a growing send buffer of Multipath TCP follows: twice a subflow's window, or what that carries in the longest round trip. Default: own-window",
+            "What a growing send buffer of Multipath TCP follows: twice a subflow's window, or what that \
+             carries in the longest round trip. Default: own-window",
         ),
         key(
             "send-segment-memory",
             Kind::BytesOrNone(1 << 20),
-            "Memory of one full segment in the send buffer, whose size then counts memory, whatever `buffers` says; with checksums in that of Multipath TCP only. Default: 0 B, `buffers` decides",
+            "Memory of one full segment in the send buffer, whose size then counts memory, whatever \
+             `buffers` says; with checksums in that of Multipath TCP only. Default: 0 B, `buffers` decides",
         ),
         key(
             "cubic",
@@ -466,7 +493,8 @@ pub const FILE: Shape = Shape {
         key(
             "warmup",
             Kind::Time,
-            "The run starts this long before the workload does, so that background traffic settles. Default: 0 s",
+            "The run starts this long before the workload does, so that background traffic settles. \
+             Default: 0 s",
         ),
         key(
             "limit",

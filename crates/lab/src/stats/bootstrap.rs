@@ -80,8 +80,9 @@ pub fn median_interval(values: &[f64], seed: u64) -> Option<(f64, f64)> {
     Some((quantile(&medians, 0.025), quantile(&medians, 0.975)))
 }
 
-/// Ratio of the medians of the first and the second of each pair, and its interval at `level` (0.9: 90 %), pairs resampled
-/// whole: what both of a pair have in common doesn't widen it. No interval with fewer than two pairs.
+/// Ratio of the medians of the first and the second of each pair, and its interval at `level` (0.9: 90 %),
+/// pairs resampled whole: what both of a pair have in common doesn't widen it. No interval with fewer than
+/// two pairs.
 pub fn median_ratio(pairs: &[(f64, f64)], level: f64, seed: u64) -> Option<(f64, Option<(f64, f64)>)> {
     let of = |pairs: &[(f64, f64)]| {
         let median = |values: Vec<f64>| quantile(&sorted(&values), 0.5);

@@ -1,6 +1,6 @@
-//! Statistics: percentiles as R's type 7 (Hyndman and Fan 1996), percentile-bootstrap intervals, paired comparisons on
-//! the logarithm of the ratio, and Holm's correction (Holm 1979). Seeded: the same numbers give the same intervals.
-//! `tests/statistics.rs` holds all of it to scipy's results.
+//! Statistics: percentiles as R's type 7 (Hyndman and Fan 1996), percentile-bootstrap intervals, paired
+//! comparisons on the logarithm of the ratio, and Holm's correction (Holm 1979). Seeded: the same numbers
+//! give the same intervals. `tests/statistics.rs` holds all of it to scipy's results.
 
 mod bootstrap;
 mod describe;

@@ -1,5 +1,5 @@
-//! One candidate against another over the same seeds, on the logarithm of the ratio: what makes a run slow (a loss at
-//! a bad moment) is the same for both, and cancels.
+//! One candidate against another over the same seeds, on the logarithm of the ratio: what makes a run slow (a
+//! loss at a bad moment) is the same for both, and cancels.
 
 use super::bootstrap::{RESAMPLES, resampled_means};
 use super::describe::{mean, quantile, standard_deviation};

@@ -1,7 +1,8 @@
-//! Distributions of Student's t and of the normal, from `libm` alone, so that they are the same on every machine.
+//! Distributions of Student's t and of the normal, from `libm` alone, so that they are the same on every
+//! machine.
 
-/// The regularised incomplete beta function I_x(a, b), by its continued fraction (Abramowitz and Stegun 26.5.8) with
-/// Lentz's method.
+/// The regularised incomplete beta function I_x(a, b), by its continued fraction (Abramowitz and Stegun
+/// 26.5.8) with Lentz's method.
 fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;

@@ -1,6 +1,6 @@
-//! A varied parameter and its values: a list, or a range, which a grid divides into steps and a Latin hypercube samples.
-//! The ends of a range are plain numbers or quantities with units. Values between them are rounded to five significant
-//! digits, so that `0 %` to `3 %` in four steps gives 1 % and not 0.9999999 %.
+//! A varied parameter and its values: a list, or a range, which a grid divides into steps and a Latin
+//! hypercube samples. The ends of a range are plain numbers or quantities with units. Values between them are
+//! rounded to five significant digits, so that `0 %` to `3 %` in four steps gives 1 % and not 0.9999999 %.
 
 use ropewalk_settings::units;
 

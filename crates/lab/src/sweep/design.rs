@@ -511,7 +511,8 @@ mod tests {
             ("scenario = 'wifi-lte'\ndesign = 'latin-hypercube'", "needs `points`"),
             ("scenario = 'wifi-lte'\npoints = 5", "a grid has as many points"),
             (
-                "scenario = 'wifi-lte'\nruns = 1000000\nschedulers = ['minrtt', 'tcp']\n[[vary]]\nparameter = 'limit'\nfrom = '1 s'\nto = '9 s'\nsteps = 9",
+                "scenario = 'wifi-lte'\nruns = 1000000\nschedulers = ['minrtt', 'tcp']\n[[vary]]\nparameter \
+                 = 'limit'\nfrom = '1 s'\nto = '9 s'\nsteps = 9",
                 "27000000 runs",
             ),
         ] {

@@ -1,5 +1,5 @@
-//! The metrics that a sweep keeps of each run: columns of its table. One list has name, unit, meaning and source of each; the
-//! table, the manifest and the journal follow it.
+//! The metrics that a sweep keeps of each run: columns of its table. One list has name, unit, meaning and
+//! source of each; the table, the manifest and the journal follow it.
 
 use ropewalk_sim::{Outcome, PathResult, RunResult, Workload};
 

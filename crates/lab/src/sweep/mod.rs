@@ -1,5 +1,5 @@
-//! Sweeps: a scenario with some of its parameters varied, over a grid or a Latin hypercube, with many runs at each
-//! point.
+//! Sweeps: a scenario with some of its parameters varied, over a grid or a Latin hypercube, with many runs at
+//! each point.
 
 mod axis;
 pub mod columns;

@@ -184,7 +184,8 @@ pub fn manifest(design: &Design, command: &Command, id: &str, counts: Option<&Co
                 .map(|(run, reason)| json!({ "run": run, "reason": reason })).collect::<Vec<_>>(),
         })),
         "files": {
-            "runs.parquet": "one row per run: its point, scheduler, congestion control, seed, parameters and metrics",
+            "runs.parquet": "one row per run: its point, scheduler, congestion control, seed, parameters \
+                             and metrics",
             "journal": "finished runs, as they came; another start of the same sweep goes on from it",
         },
         "metrics": metrics,

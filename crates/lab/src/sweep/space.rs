@@ -1,7 +1,8 @@
 //! The points of a design, and the scenario at a point.
 //!
-//! Latin hypercube (McKay, Beckman, Conover 1979): with n points each axis is cut into n strata of equal width; every
-//! stratum holds one point, at a random place in it, and the strata of the axes are matched by random permutations.
+//! Latin hypercube (McKay, Beckman, Conover 1979): with n points each axis is cut into n strata of equal
+//! width; every stratum holds one point, at a random place in it, and the strata of the axes are matched by
+//! random permutations.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The scenarios of the arena as data: families with two varied quantities each. A grid takes every pair of levels; drawn
-//! cells lie anywhere between the first and the last level.
+//! The scenarios of the arena as data: families with two varied quantities each. A grid takes every pair of
+//! levels; drawn cells lie anywhere between the first and the last level.
 
 use std::sync::Arc;
 
@@ -220,8 +220,8 @@ pub const FAMILIES: &[Family] = &[
     },
 ];
 
-/// Rate in Mbit/s and round-trip time in ms, with 1 % of jitter: seeds differ, and no result hangs on two events of one
-/// moment.
+/// Rate in Mbit/s and round-trip time in ms, with 1 % of jitter: seeds differ, and no result hangs on two
+/// events of one moment.
 fn link(rate: f64, rtt: f64) -> String {
     format!("{rate:.4} Mbit/s, {rtt:.4} ms +-{:.4} ms", rtt / 100.0)
 }

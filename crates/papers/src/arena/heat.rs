@@ -87,7 +87,8 @@ pub fn svg(title: &str, maps: &[Map]) -> String {
         maps.chunks(COLUMNS).map(|band| band.iter().map(height).max().unwrap_or(0) + 14).collect();
     let (width, total) = (COLUMNS * WIDTH, 34 + bands.iter().sum::<usize>());
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {total}\" font-family=\"sans-serif\" font-size=\"11\">\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {total}\" \
+         font-family=\"sans-serif\" font-size=\"11\">\n\
          <rect width=\"{width}\" height=\"{total}\" fill=\"#fff\"/>\n\
          <text x=\"8\" y=\"20\" font-size=\"14\">{title}</text>\n"
     );
@@ -97,7 +98,8 @@ pub fn svg(title: &str, maps: &[Map]) -> String {
             let left = place * WIDTH + 8;
             let _ = writeln!(
                 out,
-                "<g transform=\"translate({left},{top})\">\n<title>{}</title>\n<text y=\"12\" font-weight=\"bold\">{}</text>\
+                "<g transform=\"translate({left},{top})\">\n<title>{}</title>\n<text y=\"12\" \
+                 font-weight=\"bold\">{}</text>\
                  <text y=\"26\" fill=\"#555\">across: {}</text><text y=\"39\" fill=\"#555\">down: {}</text>",
                 map.summary, map.family, map.axes.0, map.axes.1
             );
@@ -118,7 +120,8 @@ pub fn svg(title: &str, maps: &[Map]) -> String {
                     let x = LEFT + column * CELL;
                     let _ = writeln!(
                         out,
-                        "<rect x=\"{x}\" y=\"{y}\" width=\"{CELL}\" height=\"{ROW}\" fill=\"{}\" stroke=\"#fff\"/>\
+                        "<rect x=\"{x}\" y=\"{y}\" width=\"{CELL}\" height=\"{ROW}\" fill=\"{}\" \
+                         stroke=\"#fff\"/>\
                          <text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
                         colour(*ratio),
                         x + CELL / 2,

@@ -1,4 +1,5 @@
-//! The arena: every scheduler over a grid of scenarios, with the same seeds, against the best of the others in each cell.
+//! The arena: every scheduler over a grid of scenarios, with the same seeds, against the best of the others
+//! in each cell.
 
 mod families;
 mod heat;
@@ -64,8 +65,8 @@ pub struct CellResult {
     pub series: Vec<Series>,
     /// Plain TCP on each path, the one opened first at the front.
     pub tcp: Vec<Series>,
-    /// The pool of paths, by seed: when the deliveries of all plain TCPs, each alone and begun when it can be joined, add up to
-    /// the size. None of workloads that aren't one flow.
+    /// The pool of paths, by seed: when the deliveries of all plain TCPs, each alone and begun when it can be
+    /// joined, add up to the size. None of workloads that aren't one flow.
     pub pool: Vec<f64>,
     /// The same with all paths begun at once, as if no handshake came before a join.
     pub at_once: Vec<f64>,

@@ -145,9 +145,10 @@ fn delivered(result: &RunResult, start: Nanos) -> Vec<(Nanos, u64)> {
     curve
 }
 
-/// How much later than the first path each path begins in the pool of paths, such that a download over it begins as early as
-/// over a join. The SYN of a join leaves two round trips of the first path after its SYN (RFC 8684 3.1: a DSS has to come first);
-/// an early one leaves one round trip after it, and is completed when that DSS has come.
+/// How much later than the first path each path begins in the pool of paths, such that a download over it
+/// begins as early as over a join. The SYN of a join leaves two round trips of the first path after its SYN
+/// (RFC 8684 3.1: a DSS has to come first); an early one leaves one round trip after it, and is completed
+/// when that DSS has come.
 fn joins(scenario: &Scenario) -> Vec<Nanos> {
     let round_trip = |path: &PathSpec| path.up.min_delay() + path.down.min_delay();
     let first = round_trip(&scenario.paths[0]);

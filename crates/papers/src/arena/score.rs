@@ -1,5 +1,5 @@
-//! What the runs say of one entrant. The oracle is the best of the others in each cell, chosen on other seeds than those
-//! that it is judged by: else it would win by luck (the winner's curse).
+//! What the runs say of one entrant. The oracle is the best of the others in each cell, chosen on other seeds
+//! than those that it is judged by: else it would win by luck (the winner's curse).
 
 use ropewalk_lab::stats::{mean, quantile, sorted};
 
@@ -81,8 +81,8 @@ fn part(seconds: &[f64], odd: usize) -> Vec<f64> {
     if chosen.is_empty() { seconds.to_vec() } else { chosen }
 }
 
-/// The times of the best of these: on each half of the seeds those of the one that is best on the other half. Also who that
-/// is on the first half.
+/// The times of the best of these: on each half of the seeds those of the one that is best on the other half.
+/// Also who that is on the first half.
 fn cross_fit<'a>(field: &[(&'a str, &[f64])]) -> Option<(&'a str, Vec<f64>)> {
     let best =
         |odd: usize| field.iter().min_by(|a, b| mean(&part(a.1, odd)).total_cmp(&mean(&part(b.1, odd))));
@@ -127,7 +127,8 @@ fn harm(cells: &[CellScore], of: fn(&CellScore) -> Option<f64>) -> Option<Harm> 
     Some(Harm { cells: cells.iter().filter_map(of).filter(|ratio| *ratio > 1.03).count(), worst })
 }
 
-/// The score of an entrant over the cells of one half, or over all; `None` if there is nobody to compare it with.
+/// The score of an entrant over the cells of one half, or over all; `None` if there is nobody to compare it
+/// with.
 pub fn score(results: &Results, label: &str, half: Option<Half>) -> Option<Score> {
     let chosen: Vec<&CellResult> =
         results.cells.iter().filter(|cell| half.is_none_or(|half| cell.half == half)).collect();

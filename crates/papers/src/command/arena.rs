@@ -27,9 +27,12 @@ const QUICK: u32 = 4;
 /// Let all schedulers compete over a grid of scenarios
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Each cell of the grid is a scenario. All schedulers run in it with the same seeds. The oracle of a cell is the best of the \
-others there, chosen on other seeds than those that count. The grid has a half to tune on (dev) and one to judge by (test); \
-cells may also be drawn anew (drawn). A scheduler of your own takes part by its name, as in examples/own_scheduler.
+    after_help = "Each cell of the grid is a scenario. All schedulers run in it with the same seeds. The \
+                  oracle of a cell is the best of the \
+others there, chosen on other seeds than those that count. The grid has a half to tune on (dev) and one to \
+judge by (test); \
+cells may also be drawn anew (drawn). A scheduler of your own takes part by its name, as in \
+examples/own_scheduler.
 
 Examples:
   ropewalk-papers arena --quick
@@ -70,8 +73,8 @@ pub(crate) struct Options {
     /// The first run's seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The path on which connections open: first, best (where plain TCP is fastest), remember (what an earlier connection found
-    /// out), or its name
+    /// The path on which connections open: first, best (where plain TCP is fastest), remember (what an
+    /// earlier connection found out), or its name
     #[arg(long, value_name = "WORD|PATH", default_value = "first")]
     open_on: String,
     /// When joins begin

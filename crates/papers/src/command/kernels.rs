@@ -52,19 +52,22 @@ const MISSES: &[(&str, &str, &str, &str)] = &[
         "stock-2304",
         "",
         "roundrobin-b128",
-        "The window has half a segment to spare, so that which segment finds it full decides; the slow path carries 40 % here, 45 % there.",
+        "The window has half a segment to spare, so that which segment finds it full decides; the slow path \
+         carries 40 % here, 45 % there.",
     ),
     (
         "distro-headers-4352",
         "s1",
         "default-b128",
-        "More is repeated on the fast path than by the kernel, whose penalisations and repeats are two of a kind.",
+        "More is repeated on the fast path than by the kernel, whose penalisations and repeats are two of a \
+         kind.",
     ),
     (
         "distro-headers-4352",
         "s2",
         "default-b128",
-        "Without one of the mechanisms the kernel waits in each window for an ACK of a single segment on the slow path; here another ACK \
+        "Without one of the mechanisms the kernel waits in each window for an ACK of a single segment on \
+         the slow path; here another ACK \
          comes first. The cause isn't known. With both, less is repeated here.",
     ),
     (
@@ -77,27 +80,32 @@ const MISSES: &[(&str, &str, &str, &str)] = &[
         "redundant-fixed",
         "",
         "default-exact2",
-        "The segment beyond the window is queued when the window is filled at one moment; the kernel queues it in whichever push fills it.",
+        "The segment beyond the window is queued when the window is filled at one moment; the kernel queues \
+         it in whichever push fills it.",
     ),
     (
         "redundant-fixed",
         "s1",
         "redundant",
-        "The kernel's module repeats segments on the path that carried them: of 256 KiB 318 packets came over the fast path, not 187, and \
-         131 more take 32 ms there (of 1 MiB 959 for 727, of 4 MiB 3,170 for 2,905). Here a subflow carries each segment once.",
+        "The kernel's module repeats segments on the path that carried them: of 256 KiB 318 packets came \
+         over the fast path, not 187, and \
+         131 more take 32 ms there (of 1 MiB 959 for 727, of 4 MiB 3,170 for 2,905). Here a subflow carries \
+         each segment once.",
     ),
     (
         "redundant-fixed",
         "s1",
         "",
-        "The kernel's receive window opens at once, some 100 ms after the start, and the burst loses 50 to 70 segments; here it opens by \
+        "The kernel's receive window opens at once, some 100 ms after the start, and the burst loses 50 to \
+         70 segments; here it opens by \
          two segments for each that arrives.",
     ),
     (
         "redundant-fixed",
         "s2",
         "blest",
-        "BLEST waits by the size of the receive window, which grows otherwise in that kernel; its own runs differ by 4 %.",
+        "BLEST waits by the size of the receive window, which grows otherwise in that kernel; its own runs \
+         differ by 4 %.",
     ),
 ];
 
@@ -118,8 +126,8 @@ pub(crate) struct Output<'a> {
     pub markdown: Option<&'a PathBuf>,
 }
 
-/// Runs each cell and prints how far the simulator is from the kernel. `folder`: of tables; none: what comes with the
-/// program.
+/// Runs each cell and prints how far the simulator is from the kernel. `folder`: of tables; none: what comes
+/// with the program.
 pub(crate) fn run(registries: &Registries, folder: Option<&Path>, to: &Output<'_>) -> Result<(), Failure> {
     let measured = match folder {
         Some(folder) => kernels::read_folder(folder),
@@ -178,7 +186,8 @@ fn text(lines: &[Line], left_out: usize) -> String {
         ]);
     }
     format!(
-        "{}\nratio: ours over the kernel's median; * beyond 5 %, ** beyond 10 %; {left_out} rows have no counterpart\n\n{}",
+        "{}\nratio: ours over the kernel's median; * beyond 5 %, ** beyond 10 %; {left_out} rows have no \
+         counterpart\n\n{}",
         table.render(),
         summary.render()
     )
@@ -186,10 +195,14 @@ fn text(lines: &[Line], left_out: usize) -> String {
 
 fn markdown(lines: &[Line]) -> String {
     let mut text = String::from(
-        "# The simulator against the out-of-tree kernels\n\nMade by `ropewalk-papers validate --kernel-data --markdown docs/kernels.md`.\n\n\
-         Completion times of Linux 3.14 with MPTCP 0.89 and of Linux 4.19 with MPTCP 0.95, measured in virtual time \
-         (crates/papers/data/kernels.csv says how), beside those of the simulator with the host profile and the preset of the same \
-         version ([hosts.md](hosts.md)).\n\n| cells | number | within 5 % | within 10 % | ratios |\n|---|---:|---:|---:|---:|\n",
+        "# The simulator against the out-of-tree kernels\n\nMade by `ropewalk-papers validate --kernel-data \
+         --markdown docs/kernels.md`.\n\n\
+         Completion times of Linux 3.14 with MPTCP 0.89 and of Linux 4.19 with MPTCP 0.95, measured in \
+         virtual time \
+         (crates/papers/data/kernels.csv says how), beside those of the simulator with the host profile and \
+         the preset of the same \
+         version ([hosts.md](hosts.md)).\n\n| cells | number | within 5 % | within 10 % | ratios \
+         |\n|---|---:|---:|---:|---:|\n",
     );
     for group in agreement(lines) {
         let share = |count: usize| format!("{count} ({:.0} %)", 100.0 * count as f64 / group.cells as f64);
@@ -200,8 +213,10 @@ fn markdown(lines: &[Line]) -> String {
             group.words, group.cells
         );
     }
-    text += "\nratio: the simulator's time over the kernel's median. Names as in the table of measurements; beyond 5 %:\n\n\
-             | variant | paths | scheduler | size | kernel | simulated | ratio | why |\n|---|---|---|---:|---:|---:|---:|---|\n";
+    text += "\nratio: the simulator's time over the kernel's median. Names as in the table of measurements; \
+             beyond 5 %:\n\n\
+             | variant | paths | scheduler | size | kernel | simulated | ratio | why \
+             |\n|---|---|---|---:|---:|---:|---:|---|\n";
     for line in lines.iter().filter(|line| !line.is_within(0.05)) {
         let [_, variant, scheduler, _, paths] = &line.cell.measured.names;
         text += &format!(

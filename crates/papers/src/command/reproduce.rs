@@ -18,7 +18,9 @@ mod fit;
 /// The source papers' experiments: published beside measured, and a verdict per claim
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  ropewalk-papers reproduce list\n  ropewalk-papers reproduce run cfs-2019 --figure table2\n  ropewalk-papers reproduce run all\n  ropewalk-papers reproduce fit cfs-2019"
+    after_help = "Examples:\n  ropewalk-papers reproduce list\n  ropewalk-papers reproduce run cfs-2019 \
+                  --figure table2\n  ropewalk-papers reproduce run all\n  ropewalk-papers reproduce fit \
+                  cfs-2019"
 )]
 pub(crate) struct Options {
     #[command(subcommand)]
@@ -44,8 +46,10 @@ enum Action {
   ropewalk-papers reproduce run blest-2016 --world emulated
   ropewalk-papers reproduce run all --world emulated --runs 50
 
-Finished runs are kept in the folder of --state: call it again to go on after an interruption. Where --report names an overview \
-with results of other papers beside it (papers/NAME.json), these stay: so one paper is renewed without the others.")]
+Finished runs are kept in the folder of --state: call it again to go on after an interruption. Where \
+--report names an overview \
+with results of other papers beside it (papers/NAME.json), these stay: so one paper is renewed without the \
+others.")]
     Run(Run),
     /// Which of the settings that a paper leaves open explain its baseline's numbers
     #[command(after_help = "Examples:
@@ -54,15 +58,19 @@ with results of other papers beside it (papers/NAME.json), these stay: so one pa
   ropewalk-papers reproduce fit cfs-2019 --scenario-to fitted.toml
   ropewalk-papers reproduce fit cfs-2019 --self-test 40 --save fitted.toml
 
-The settings, their priors and what is fitted to what are in papers/NAME/open.toml. The rows of the scheduler that the paper is \
-about aren't looked at. What was tried is kept in the folder of --state: call it again to go on after an interruption.")]
+The settings, their priors and what is fitted to what are in papers/NAME/open.toml. The rows of the \
+scheduler that the paper is \
+about aren't looked at. What was tried is kept in the folder of --state: call it again to go on after an \
+interruption.")]
     Fit(fit::FitOptions),
-    /// Fill the notes of notes.toml in again and draw the figures anew, from the results beside an overview: nothing is run
+    /// Fill the notes of notes.toml in again and draw the figures anew, from the results beside an overview:
+    /// nothing is run
     #[command(after_help = "Examples:
   ropewalk-papers reproduce notes all --report docs/reproduction.md
   ropewalk-papers reproduce notes all --world emulated --report docs/reproduction-emulated.md
 
-A note that its results contradict is an error. Figures over time stay as they are: their points aren't in the tables.")]
+A note that its results contradict is an error. Figures over time stay as they are: their points aren't in \
+the tables.")]
     Notes(Notes),
     /// The lines of each host profile, where each comes from, and the difference that it makes
     #[command(after_help = "Examples:
@@ -84,8 +92,8 @@ A note that its results contradict is an error. Figures over time stay as they a
 // Not a doc comment: the help of `run` and `fit` would begin with it.
 #[derive(Debug, clap::Args)]
 struct Shared {
-    /// Threads [default: one per core; in real time one, where each run takes up to two cores and late packets make it void]; the
-    /// result doesn't depend on it
+    /// Threads [default: one per core; in real time one, where each run takes up to two cores and late
+    /// packets make it void]; the result doesn't depend on it
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     /// As JSON
@@ -106,8 +114,8 @@ struct Shared {
 struct Run {
     /// A paper's name, or `all`
     name: String,
-    /// Where: the simulator, or real packets in real time with the Linux kernel as receiver (Linux, `ip`, /dev/net/tun),
-    /// for the papers that measured on real machines
+    /// Where: the simulator, or real packets in real time with the Linux kernel as receiver (Linux, `ip`,
+    /// /dev/net/tun), for the papers that measured on real machines
     #[arg(long, default_value_t = ropewalk_command_line::options::World::Simulated, value_enum)]
     world: ropewalk_command_line::options::World,
     /// One figure or table only (see `ropewalk-papers reproduce list --json`)
@@ -119,9 +127,10 @@ struct Run {
     /// First seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the overview goes; a page, figures and a table of each paper go into a folder `papers` beside it, where other papers'
-    /// results stay. With .html at its end: all of it as one self-contained page [default: docs/reproduction.md for `all`, else reproduction-NAME.md; in the
-    /// emulated world with -emulated]
+    /// Where the overview goes; a page, figures and a table of each paper go into a folder `papers` beside
+    /// it, where other papers' results stay. With .html at its end: all of it as one self-contained page
+    /// [default: docs/reproduction.md for `all`, else reproduction-NAME.md; in the emulated world with
+    /// -emulated]
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     #[command(flatten)]
@@ -352,7 +361,8 @@ fn kept(outcomes: &[Outcome], report: &Path) -> Result<Vec<Entry>, Failure> {
     Ok(found)
 }
 
-/// Refuses to replace an overview of simulated results by one of results in real time, or the other way round.
+/// Refuses to replace an overview of simulated results by one of results in real time, or the other way
+/// round.
 fn refuse_other_world(report: &Path, wanted: World) -> Result<(), Failure> {
     let there = std::fs::read_to_string(report).ok().and_then(|text| reproduce::world_of_overview(&text));
     if there.is_none_or(|there| there == wanted) {

@@ -21,16 +21,23 @@ use crate::validate::{self, Cell, CellResult, Pairs, Trial, Verdict};
 /// Compare the simulator with real packets: the same transfers in both worlds
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "A cell is a scenario, a pair of ends and a scheduler. Its ratio is the median completion time with real packets in real \
-time over the simulated median. Leave the machine idle meanwhile: the emulator needs its processor on time. Real packets \
-are a little late; where nothing in a scenario is random, simulated packets are therefore up to 100 us late too.
+    after_help = "A cell is a scenario, a pair of ends and a scheduler. Its ratio is the median completion \
+                  time with real packets in real \
+time over the simulated median. Leave the machine idle meanwhile: the emulator needs its processor on time. \
+Real packets \
+are a little late; where nothing in a scenario is random, simulated packets are therefore up to 100 us late \
+too.
 
-Every cell gets --runs runs, each with the same seed in both worlds. Then cells whose interval crosses a bound take turns, one \
-run each, until they are decided, have --most-runs runs, or --minutes are over. With the defaults that takes at most half \
-an hour. Ctrl-C stops and prints the cells measured so far. Finished runs are kept in the folder of --state: run the same \
+Every cell gets --runs runs, each with the same seed in both worlds. Then cells whose interval crosses a \
+bound take turns, one \
+run each, until they are decided, have --most-runs runs, or --minutes are over. With the defaults that \
+takes at most half \
+an hour. Ctrl-C stops and prints the cells measured so far. Finished runs are kept in the folder of \
+--state: run the same \
 command again to continue.
 
-With --kernel-data nothing runs in real time: completion times of the out-of-tree kernels (MPTCP 0.89 and 0.95), measured in \
+With --kernel-data nothing runs in real time: completion times of the out-of-tree kernels (MPTCP 0.89 and \
+0.95), measured in \
 virtual time, stand beside those of the simulator with the host profile of the same version.
 
 Examples:
@@ -41,7 +48,8 @@ Examples:
   ropewalk-papers validate --kernel-data"
 )]
 pub(crate) struct Options {
-    /// A built-in scenario's name, or a scenario file; may be given several times [default: all built-in ones]
+    /// A built-in scenario's name, or a scenario file; may be given several times [default: all built-in
+    /// ones]
     #[arg(long = "scenario", value_name = "NAME|FILE")]
     scenarios: Vec<String>,
     /// Schedulers of the engine, separated by commas
@@ -71,7 +79,8 @@ pub(crate) struct Options {
     /// Leave out the real kernel at both ends
     #[arg(long)]
     no_kernel: bool,
-    /// Compare with kernels' completion times instead: those of a folder's .csv files, or else of the program's own table
+    /// Compare with kernels' completion times instead: those of a folder's .csv files, or else of the
+    /// program's own table
     #[arg(long, value_name = "FOLDER", num_args = 0..=1)]
     kernel_data: Option<Option<PathBuf>>,
     /// As JSON
@@ -170,7 +179,8 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     Ok(())
 }
 
-/// Makes the first runs of every cell, then more of the undecided ones. Interrupted, it returns complete cells only.
+/// Makes the first runs of every cell, then more of the undecided ones. Interrupted, it returns complete
+/// cells only.
 fn measure(
     cells: Vec<Cell>,
     bytes: u64,
@@ -280,8 +290,10 @@ fn text(lines: &[Line], left_out: &[String], bytes: u64, options: &Options, tall
         table.row(cells(line));
     }
     text += &table.render();
-    text += "\nratio: emulated median over simulated median; ends: the stack at both ends of the emulated paths\n";
-    text += "allowed: 5 % where nothing is random and the engine is at both ends, else the interval within 0.9 to 1.1\n";
+    text += "\nratio: emulated median over simulated median; ends: the stack at both ends of the emulated \
+             paths\n";
+    text += "allowed: 5 % where nothing is random and the engine is at both ends, else the interval within \
+             0.9 to 1.1\n";
     text += "simulated: where nothing is random, each packet is up to 100 us late, as real packets are\n";
     for failure in lines.iter().flat_map(Line::failures) {
         text += &format!("{failure}\n");

@@ -1,5 +1,5 @@
-//! Approximate Bayesian computation with populations that narrow (population Monte Carlo: Beaumont, Cornuet, Marin and
-//! Robert, Biometrika 96(4), 2009), over settings that are numbers in [0, 1] or choices.
+//! Approximate Bayesian computation with populations that narrow (population Monte Carlo: Beaumont, Cornuet,
+//! Marin and Robert, Biometrika 96(4), 2009), over settings that are numbers in [0, 1] or choices.
 
 use rand_core::Rng;
 use rand_pcg::Pcg64;
@@ -292,8 +292,8 @@ mod tests {
                 inside += u32::from((low..=high).contains(&truth[place]));
             }
         }
-        // 64 of 80 expected. Accepting what is near, not equal, widens the region: it errs on the safe side, never below
-        // 70 %.
+        // 64 of 80 expected. Accepting what is near, not equal, widens the region: it errs on the safe side,
+        // never below 70 %.
         assert!((56..80).contains(&inside), "{inside} of 80");
     }
 

@@ -1,5 +1,5 @@
-//! The axis of a figure's values: logarithmic for what is compared by ratios, with a place of its own for zero; linear for
-//! changes.
+//! The axis of a figure's values: logarithmic for what is compared by ratios, with a place of its own for
+//! zero; linear for changes.
 
 /// An axis: which values, and how many units of the drawing it is long.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -1,5 +1,5 @@
-//! A figure drawn: published points, the ruled setting and the fitted one with 95 % intervals. SVG that needs nothing
-//! else and is readable on light and dark pages.
+//! A figure drawn: published points, the ruled setting and the fitted one with 95 % intervals. SVG that needs
+//! nothing else and is readable on light and dark pages.
 
 use std::fmt::Write as _;
 
@@ -76,7 +76,8 @@ impl Chart {
         let y = |value: f64| top + INNER - axis.height(value);
         let x = |place: f64| LEFT + step * (place + 0.5);
         let mut text = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+             font-family=\"sans-serif\" \
              font-size=\"{FONT}\" fill=\"#718096\"><title>{}</title>\n",
             escape(&self.title)
         );
@@ -92,7 +93,8 @@ impl Chart {
             let at = y(tick);
             let _ = writeln!(
                 text,
-                "<path d=\"M{LEFT} {at:.1}H{}\" stroke=\"#a0aec0\" stroke-width=\".5\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{tick}</text>",
+                "<path d=\"M{LEFT} {at:.1}H{}\" stroke=\"#a0aec0\" stroke-width=\".5\"/><text x=\"{}\" \
+                 y=\"{:.1}\" text-anchor=\"end\">{tick}</text>",
                 WIDTH - RIGHT,
                 LEFT - 6.0,
                 at + 4.0
@@ -115,7 +117,8 @@ impl Chart {
             let at = LINE * (title.len() as f64 + line + 1.0);
             let _ = writeln!(
                 text,
-                "<circle cx=\"{along:.1}\" cy=\"{}\" r=\"4\" fill=\"{colour}\"/><text x=\"{:.1}\" y=\"{at}\">{}</text>",
+                "<circle cx=\"{along:.1}\" cy=\"{}\" r=\"4\" fill=\"{colour}\"/><text x=\"{:.1}\" \
+                 y=\"{at}\">{}</text>",
                 at - 4.0,
                 along + 8.0,
                 escape(label)
@@ -173,7 +176,8 @@ impl Chart {
             let _ = match curve.kind {
                 Kind::Published => writeln!(
                     text,
-                    "<circle cx=\"{at:.1}\" cy=\"{height:.1}\" r=\"5\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>"
+                    "<circle cx=\"{at:.1}\" cy=\"{height:.1}\" r=\"5\" fill=\"none\" stroke=\"{colour}\" \
+                     stroke-width=\"2\"/>"
                 ),
                 Kind::Ruled => {
                     writeln!(text, "<circle cx=\"{at:.1}\" cy=\"{height:.1}\" r=\"3\" fill=\"{colour}\"/>")

@@ -1,5 +1,5 @@
-//! What can be wrong in a paper's files without anything being run: a claim about a row that isn't there, a number of
-//! no cell, a scenario that can't be read.
+//! What can be wrong in a paper's files without anything being run: a claim about a row that isn't there, a
+//! number of no cell, a scenario that can't be read.
 
 use ropewalk_algorithms::Registries;
 
@@ -55,8 +55,9 @@ pub fn check(paper: &Paper, registries: &Registries) -> Vec<String> {
     wrong
 }
 
-/// Rows that are compared with others and differ from them in opportunistic retransmission or penalisation, without a
-/// reason. A scheduler that stands in with mechanisms of its own has its reason in the open setting.
+/// Rows that are compared with others and differ from them in opportunistic retransmission or penalisation,
+/// without a reason. A scheduler that stands in with mechanisms of its own has its reason in the open
+/// setting.
 fn confounded(paper: &Paper, variants: &[Variant], cells: &[Cell]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut firsts: Vec<((usize, usize, usize), _, &str)> = Vec::new();
@@ -77,7 +78,8 @@ fn confounded(paper: &Paper, variants: &[Variant], cells: &[Cell]) -> Vec<String
             None => firsts.push((place, own, &row.label)),
             Some((_, first, _)) if *first == own => {}
             Some((_, _, first)) => wrong.push(format!(
-                "{}: {} and {first} differ in opportunistic retransmission or penalisation, and no reason is given",
+                "{}: {} and {first} differ in opportunistic retransmission or penalisation, and no reason \
+                 is given",
                 figure.id, row.label
             )),
         }

@@ -16,7 +16,8 @@ pub struct Claim {
     /// Other figures that the same sentence is about: their cells count with the figure's.
     #[serde(default)]
     pub also: Vec<String>,
-    /// Figures of another reading of the same sentence, each instead of the figure: the best counts, and is named.
+    /// Figures of another reading of the same sentence, each instead of the figure: the best counts, and is
+    /// named.
     #[serde(default)]
     pub or: Vec<String>,
     /// How it is tested.

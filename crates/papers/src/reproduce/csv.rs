@@ -42,7 +42,8 @@ pub(super) fn table(outcome: &Outcome) -> String {
                     quoted(&column_line.label),
                     cell.metric.clone(),
                     unit(&cell.metric).into(),
-                    // Changes against a row are printed in per cent, and measured as what they are changes of.
+                    // Changes against a row are printed in per cent, and measured as what they are changes
+                    // of.
                     printed
                         .filter(|_| figure.against.is_none())
                         .map_or(String::new(), |printed| printed.value.to_string()),

@@ -1,4 +1,5 @@
-//! Results as the document of the HTML page: the grid of claims, and for each paper its figures, published beside measured.
+//! Results as the document of the HTML page: the grid of claims, and for each paper its figures, published
+//! beside measured.
 
 use ropewalk_lab::report::FORMAT;
 use ropewalk_lab::stats;

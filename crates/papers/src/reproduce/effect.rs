@@ -1,5 +1,6 @@
-//! One statistic per comparison: the ratio of two rows' means over paired seeds. Its interval and its p-value come from
-//! the same estimator: the linearised ratio of means (Cochran, Sampling Techniques, 6.4) with Student's t.
+//! One statistic per comparison: the ratio of two rows' means over paired seeds. Its interval and its p-value
+//! come from the same estimator: the linearised ratio of means (Cochran, Sampling Techniques, 6.4) with
+//! Student's t.
 
 use ropewalk_lab::stats;
 
@@ -89,8 +90,8 @@ impl Effect {
         (percent(self.log - half), percent(self.log + half))
     }
 
-    /// Whether it is too small to matter, and known to be: the whole 95 % interval lies within the margin, and no difference is
-    /// proved.
+    /// Whether it is too small to matter, and known to be: the whole 95 % interval lies within the margin,
+    /// and no difference is proved.
     pub(super) fn tied(&self) -> bool {
         let (low, high) = self.interval();
         !self.same && self.p() >= 0.05 && low >= -MARGIN && high <= MARGIN

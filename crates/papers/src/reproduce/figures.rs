@@ -1,5 +1,5 @@
-//! A paper's figures as charts. Those of runs are drawn from the table beside the page, so that they can be drawn anew without
-//! running anything.
+//! A paper's figures as charts. Those of runs are drawn from the table beside the page, so that they can be
+//! drawn anew without running anything.
 
 use super::chart::{Chart, Curve, Kind as Drawn};
 use super::csv::{self, Cells, Measured};
@@ -15,8 +15,8 @@ pub(super) fn path(paper: &Paper, world: World, figure: &str) -> String {
     format!("{}/{}-{figure}.svg", folder(world), paper.name)
 }
 
-/// The pictures of a paper's page, drawn from its table, by their path beside the overview: all but those over time, whose points
-/// aren't in the table.
+/// The pictures of a paper's page, drawn from its table, by their path beside the overview: all but those
+/// over time, whose points aren't in the table.
 ///
 /// # Errors
 /// A line of the table that isn't one.

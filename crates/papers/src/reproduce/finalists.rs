@@ -1,7 +1,9 @@
-//! Which of the nearest settings is named. The least distance alone may be luck. So of the settings that are as near as the nearest,
-//! within the noise of their runs, the one with the most weight in the prior is named. A setting within 10 % of the published numbers is
-//! near enough whatever the runs can tell apart: a model of a testbed, and a testbed from day to day, are no better. Where the paper gives
-//! orders, not numbers, there is no such margin. A setting that is farther than what was assumed explains nothing: it isn't named.
+//! Which of the nearest settings is named. The least distance alone may be luck. So of the settings that are
+//! as near as the nearest, within the noise of their runs, the one with the most weight in the prior is
+//! named. A setting within 10 % of the published numbers is near enough whatever the runs can tell apart: a
+//! model of a testbed, and a testbed from day to day, are no better. Where the paper gives orders, not
+//! numbers, there is no such margin. A setting that is farther than what was assumed explains nothing: it
+//! isn't named.
 
 use ropewalk_lab::stats;
 
@@ -36,8 +38,8 @@ impl Finalist {
         Finalist { distance: distance(&measured), without, prior, measured }
     }
 
-    /// Whether its distance can't be told apart from a nearer one's: the 95 % interval of the difference, by the jackknife over
-    /// the parts, contains 0. Or it is near enough.
+    /// Whether its distance can't be told apart from a nearer one's: the 95 % interval of the difference, by
+    /// the jackknife over the parts, contains 0. Or it is near enough.
     fn is_as_near_as(&self, nearest: &Finalist, enough: f64) -> bool {
         if self.distance <= enough {
             return true;
@@ -65,8 +67,8 @@ pub(super) struct Chosen {
     pub(super) equally_near: usize,
 }
 
-/// The most plausible of those that are as near as the nearest, or at a distance of `enough` at most, and no farther than `assumed`; of
-/// equally plausible ones the nearest.
+/// The most plausible of those that are as near as the nearest, or at a distance of `enough` at most, and no
+/// farther than `assumed`; of equally plausible ones the nearest.
 pub(super) fn choose(finalists: &[Finalist], enough: f64, assumed: f64) -> Option<Chosen> {
     let by_distance = |a: &usize, b: &usize| finalists[*a].distance.total_cmp(&finalists[*b].distance);
     let nearest = (0..finalists.len()).min_by(by_distance)?;

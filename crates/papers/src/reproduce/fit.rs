@@ -1,5 +1,6 @@
-//! `ropewalk-papers reproduce fit`: which of the settings that a paper leaves open explain its baseline's numbers. The rows of
-//! the scheduler that the paper is about, and the figures that are held out, aren't looked at.
+//! `ropewalk-papers reproduce fit`: which of the settings that a paper leaves open explain its baseline's
+//! numbers. The rows of the scheduler that the paper is about, and the figures that are held out, aren't
+//! looked at.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -190,8 +191,8 @@ impl<'a> Target<'a> {
         Ok(found)
     }
 
-    /// Root of the mean square: of the logarithm of measured over published, beyond half of the last printed digit; of
-    /// the logarithm of a ratio that should be below 1 and isn't.
+    /// Root of the mean square: of the logarithm of measured over published, beyond half of the last printed
+    /// digit; of the logarithm of a ratio that should be below 1 and isn't.
     pub(super) fn distance(&self, measured: &[f64], published: &[f64]) -> f64 {
         let mut squares = 0.0;
         for (place, value) in measured.iter().enumerate() {
@@ -308,7 +309,8 @@ pub fn fit(
         return Err(error);
     }
     let Some(mut found) = found else { return Ok(None) };
-    // So few runs favour whoever is lucky: the nearest settings run again, more often, and one of these counts.
+    // So few runs favour whoever is lucky: the nearest settings run again, more often, and one of these
+    // counts.
     let finalists = leaders(&found.tried, FINALISTS);
     let mut parts = Vec::new();
     for part in 0..AGAIN {

@@ -23,7 +23,8 @@ pub struct Difference {
     pub without: f64,
 }
 
-/// Where the differences are measured: losses, queues and unequal delays, so that every line has something to act on.
+/// Where the differences are measured: losses, queues and unequal delays, so that every line has something to
+/// act on.
 const NETWORK: &str = r#"
 limit = "600 s"
 [[path]]
@@ -46,7 +47,8 @@ think = "500 ms"
 "#;
 
 /// In words, for the page.
-const NETWORK_WORDS: &str = "6 responses of 1 MiB over one connection, 500 ms apart, `minrtt`, CUBIC; 25 Mbit/s, 50 ms +-10 ms with \
+const NETWORK_WORDS: &str = "6 responses of 1 MiB over one connection, 500 ms apart, `minrtt`, CUBIC; 25 \
+                             Mbit/s, 50 ms +-10 ms with \
     reordering and 1 % loss beside 10 Mbit/s, 130 ms +-5 ms";
 
 /// Mean time of all exchanges over seeds, with these lines in `[ends]`.
@@ -94,10 +96,12 @@ pub fn differences(runs: u32, registries: &Registries) -> Result<Vec<Difference>
     Ok(found)
 }
 
-/// A rule of the out-of-tree kernels: what it is, the key or parameter, the kernels, and a cell that shows it.
+/// A rule of the out-of-tree kernels: what it is, the key or parameter, the kernels, and a cell that shows
+/// it.
 const RULES: &[[&str; 4]] = &[
     [
-        "A DATA_ACK lets new data be scheduled before its segment's subflow acknowledgement; by 0.89 the subflow's own window counts too, and is still that of before",
+        "A DATA_ACK lets new data be scheduled before its segment's subflow acknowledgement; by 0.89 the \
+         subflow's own window counts too, and is still that of before",
         "`data-ack`",
         "0.89 (`first-by-window`), 0.95 (`first`)",
         "s1, 128 KiB, 2304 B, default: 2104; 2068, 1585",
@@ -127,7 +131,8 @@ const RULES: &[[&str; 4]] = &[
         "s2, 128 KiB, 4352 B, roundrobin: 12,036; 12,257, 8400",
     ],
     [
-        "The send buffer takes whole segments while there is any space, each with its memory: 2304 bytes, or 4352 where MAX_TCP_HEADER is 304 (wireless mesh and tunnels)",
+        "The send buffer takes whole segments while there is any space, each with its memory: 2304 bytes, \
+         or 4352 where MAX_TCP_HEADER is 304 (wireless mesh and tunnels)",
         "`send-segment-memory`",
         "0.89, 0.95",
         "s1, 128 KiB, plain: 1561 with 2304 B, 2611 with 4352; 1559, 2607",
@@ -179,15 +184,19 @@ const RULES: &[[&str; 4]] = &[
 /// The rules and the cells that show them.
 fn kernels_table() -> String {
     let mut text = String::from(
-        "\n## The out-of-tree kernels\n\nMPTCP 0.89 (`linux-3.14`) and 0.95 (`linux-4.19`) were run in virtual time; \
-         `ropewalk-papers validate --kernel-data` shows their completion times beside the simulator's. s1: 50 Mbit/s 20 ms and 20 Mbit/s \
-         60 ms; s2: 10 Mbit/s 10 ms and 10 Mbit/s 100 ms; 4 MiB where nothing else is said; the kernel's ms, then this simulator's with the rule and without it. `linux-6.18` has none of these rules.\n\n\
+        "\n## The out-of-tree kernels\n\nMPTCP 0.89 (`linux-3.14`) and 0.95 (`linux-4.19`) were run in \
+         virtual time; \
+         `ropewalk-papers validate --kernel-data` shows their completion times beside the simulator's. s1: \
+         50 Mbit/s 20 ms and 20 Mbit/s \
+         60 ms; s2: 10 Mbit/s 10 ms and 10 Mbit/s 100 ms; 4 MiB where nothing else is said; the kernel's \
+         ms, then this simulator's with the rule and without it. `linux-6.18` has none of these rules.\n\n\
          | rule | key or parameter | MPTCP | a cell that shows it |\n|---|---|---|---|\n",
     );
     for [rule, key, kernels, cell] in RULES {
         text += &format!("| {rule} | {key} | {kernels} | {cell} |\n");
     }
-    text += "\nPresets by version: default `minrtt:linux` (0.89, 0.95) and `minrtt:mptcp-0.94`; round robin `roundrobin` (0.89) and \
+    text += "\nPresets by version: default `minrtt:linux` (0.89, 0.95) and `minrtt:mptcp-0.94`; round robin \
+             `roundrobin` (0.89) and \
              `roundrobin:mptcp-0.95`; `redundant`, `blest:linux` and `ecf:linux` (0.95).\n";
     text
 }
@@ -210,7 +219,8 @@ pub fn hosts_page(found: &[Difference], runs: u32) -> String {
             match one.line {
                 None => {
                     text += &format!(
-                        "The whole profile: {:+.1} %.\n\n| key | value | source | alone | without it |\n|---|---|---|---:|---:|\n",
+                        "The whole profile: {:+.1} %.\n\n| key | value | source | alone | without it \
+                         |\n|---|---|---|---:|---:|\n",
                         one.alone
                     );
                 }
@@ -237,7 +247,8 @@ mod tests {
         scenario::parse(&source, "test", Path::new(""), &Registries::builtin()).unwrap().scenario.server
     }
 
-    /// A profile is its lines: each is a key of the scenario, each makes a difference, and together they are all of it.
+    /// A profile is its lines: each is a key of the scenario, each makes a difference, and together they are
+    /// all of it.
     #[test]
     fn a_profile_is_the_sum_of_its_lines() {
         for (name, profile, lines) in HOSTS {

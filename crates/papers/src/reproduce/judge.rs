@@ -1,6 +1,7 @@
-//! A verdict per claim. Each claim is a number of comparisons (cells); each cell agrees, has the direction only, is a tie (the
-//! same runs, or a difference known to be below the margin), or disagrees. A difference counts if its p-value, with Holm's correction over the claim's cells, is below
-//! 5 %. A claim is reproduced if three quarters of the cells that are no ties agree.
+//! A verdict per claim. Each claim is a number of comparisons (cells); each cell agrees, has the direction
+//! only, is a tie (the same runs, or a difference known to be below the margin), or disagrees. A difference
+//! counts if its p-value, with Holm's correction over the claim's cells, is below 5 %. A claim is reproduced
+//! if three quarters of the cells that are no ties agree.
 
 use ropewalk_lab::stats;
 use serde::{Deserialize, Serialize};
@@ -116,8 +117,8 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// The setting that the verdict comes from. If the ruled and the fitted setting have the same verdict, the one in which
-    /// more comparisons agree.
+    /// The setting that the verdict comes from. If the ruled and the fitted setting have the same verdict,
+    /// the one in which more comparisons agree.
     pub fn deciding(&self) -> Option<&InSetting> {
         let of = |name: &str| self.settings.iter().find(|setting| setting.variant == name);
         let (main, fitted) = (of(MAIN), of(FITTED));

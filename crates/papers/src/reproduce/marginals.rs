@@ -1,5 +1,5 @@
-//! What is known of each open setting after a fit, drawn: the share of each value, or of each tenth of a range, in the prior
-//! (outlined) and in the last population (filled).
+//! What is known of each open setting after a fit, drawn: the share of each value, or of each tenth of a
+//! range, in the prior (outlined) and in the last population (filled).
 
 use std::fmt::Write as _;
 
@@ -41,8 +41,10 @@ pub(super) fn svg(fit: &Fitted) -> String {
             let small = format!("font-size=\"{SMALL}\" text-anchor=\"middle\"");
             let _ = writeln!(
                 text,
-                "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{inner:.1}\" fill=\"#2b6cb0\"/><rect x=\"{x:.1}\" \
-                 y=\"{:.1}\" width=\"{width:.1}\" height=\"{outer:.1}\" fill=\"none\" stroke=\"#dd6b20\"/><text x=\"{middle:.1}\" \
+                "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{inner:.1}\" \
+                 fill=\"#2b6cb0\"/><rect x=\"{x:.1}\" \
+                 y=\"{:.1}\" width=\"{width:.1}\" height=\"{outer:.1}\" fill=\"none\" \
+                 stroke=\"#dd6b20\"/><text x=\"{middle:.1}\" \
                  y=\"{:.1}\" {small}>{:.0} %</text>",
                 base - inner,
                 base - outer,
@@ -61,8 +63,10 @@ pub(super) fn svg(fit: &Fitted) -> String {
         top = base + LINE * deepest as f64 + BELOW;
     }
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {top}\" font-family=\"sans-serif\" font-size=\"{FONT}\" \
-         fill=\"#718096\"><title>Open settings: prior and last population</title>\n<text x=\"8\" y=\"18\" font-size=\"14\">Open \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {top}\" font-family=\"sans-serif\" \
+         font-size=\"{FONT}\" \
+         fill=\"#718096\"><title>Open settings: prior and last population</title>\n<text x=\"8\" y=\"18\" \
+         font-size=\"14\">Open \
          settings: prior (outlined) and last population (filled, with its share)</text>\n{text}</svg>\n"
     )
 }

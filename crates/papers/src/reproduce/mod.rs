@@ -1,11 +1,12 @@
-//! The papers: each one's experiments as data (`papers/<name>/` at the root of the repository, compiled in), run,
-//! set beside the numbers that it prints, and its claims judged.
+//! The papers: each one's experiments as data (`papers/<name>/` at the root of the repository, compiled in),
+//! run, set beside the numbers that it prints, and its claims judged.
 //!
 //! - `paper.toml`: figures as grids of rows and columns, and the settings that the paper leaves open;
 //! - scenario files, whose keys rows, columns and settings change;
 //! - `published.csv`: every number that the paper prints;
 //! - `claims.toml`: its claims as tests, with tolerances that were fixed before the first run;
-//! - `open.toml`: the settings that the paper leaves open, each with a prior, and the figures that they are fitted to;
+//! - `open.toml`: the settings that the paper leaves open, each with a prior, and the figures that they are
+//!   fitted to;
 //! - `fitted.toml`: what `ropewalk-papers reproduce fit` found;
 //! - `notes.toml`: what was found, in words; numbers are references to results.
 
@@ -81,7 +82,8 @@ pub struct Paper {
     pub claims: Vec<Claim>,
     /// What it prints.
     pub published: Vec<Published>,
-    /// What was found, by claim; `summary` is about the whole paper, `real-summary` about its results in real time.
+    /// What was found, by claim; `summary` is about the whole paper, `real-summary` about its results in real
+    /// time.
     pub notes: BTreeMap<String, String>,
     /// What it leaves open, with priors.
     pub unknowns: Unknowns,
@@ -106,8 +108,8 @@ pub struct Plan {
     /// Runs of each in the settings that aren't the main one, if fewer.
     #[serde(default)]
     pub sweep_runs: Option<u32>,
-    /// Opportunistic retransmission and penalisation of all schedulers, unless a row says otherwise: `off`, `paper`, `linux`;
-    /// `linux, no penalisation` and `paper, no penalisation`.
+    /// Opportunistic retransmission and penalisation of all schedulers, unless a row says otherwise: `off`,
+    /// `paper`, `linux`; `linux, no penalisation` and `paper, no penalisation`.
     pub mechanisms: String,
     /// Decisions that hold for all of its figures.
     #[serde(default)]
@@ -212,8 +214,8 @@ pub struct Settings {
     /// Scenario file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scenario: Option<String>,
-    /// Keys of the scenario file: `path.wlan.loss`, `path.*.queue`, `workload.size`; `workload[web].persistent` where the workload's
-    /// kind is `web`.
+    /// Keys of the scenario file: `path.wlan.loss`, `path.*.queue`, `workload.size`;
+    /// `workload[web].persistent` where the workload's kind is `web`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub set: BTreeMap<String, toml::Value>,
     /// The path that the connection opens on.

@@ -1,5 +1,6 @@
-//! `notes.toml`: words about what was found. A number in them is a reference to a result, which the page fills in; a
-//! reference to a difference says which way it goes, and is an error once the result no longer does.
+//! `notes.toml`: words about what was found. A number in them is a reference to a result, which the page
+//! fills in; a reference to a difference says which way it goes, and is an error once the result no longer
+//! does.
 //!
 //! | reference | filled in |
 //! |---|---|
@@ -14,8 +15,9 @@
 //!
 //! `claim@figure` is a claim in that one of its readings, as assumed.
 //!
-//! `fitted:` before it: in the fitted setting. `connections of a page: one for each object:` before it: in that value of an open
-//! setting, as `paper.toml` names both. So a note says what an experiment shows, and is an error once it shows something else.
+//! `fitted:` before it: in the fitted setting. `connections of a page: one for each object:` before it: in
+//! that value of an open setting, as `paper.toml` names both. So a note says what an experiment shows, and is
+//! an error once it shows something else.
 //!
 //! A note's key is a claim's, or `summary`; `real-summary` is that of the results in real time.
 

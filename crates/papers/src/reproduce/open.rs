@@ -1,5 +1,5 @@
-//! `open.toml`: the settings that a paper leaves open, each with a prior, and which figures they are fitted to.
-//! `fitted.toml`: what the fit found.
+//! `open.toml`: the settings that a paper leaves open, each with a prior, and which figures they are fitted
+//! to. `fitted.toml`: what the fit found.
 
 use ropewalk_algorithms::Registries;
 use serde::{Deserialize, Serialize};
@@ -39,12 +39,14 @@ pub struct Unknowns {
     /// The settings.
     #[serde(default, rename = "setting")]
     pub settings: Vec<Unknown>,
-    /// What the paper leaves open in its own scheduler's rule: no row of the baseline can tell, so claims are named that do.
+    /// What the paper leaves open in its own scheduler's rule: no row of the baseline can tell, so claims are
+    /// named that do.
     #[serde(default, rename = "reading")]
     pub readings: Vec<Reading>,
 }
 
-/// A part of a scheduler's rule that the paper leaves open. It is judged in the fitted setting, by the claims named and by no other.
+/// A part of a scheduler's rule that the paper leaves open. It is judged in the fitted setting, by the claims
+/// named and by no other.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Reading {
@@ -59,7 +61,8 @@ pub struct Reading {
     /// Figures that it concerns besides those of the fitted setting.
     #[serde(default)]
     pub figures: Vec<String>,
-    /// Its values. Of those with which equally many comparisons agree the one of the most weight counts; of these the first.
+    /// Its values. Of those with which equally many comparisons agree the one of the most weight counts; of
+    /// these the first.
     pub values: Vec<Weighted>,
 }
 
@@ -322,8 +325,8 @@ pub struct Read {
 pub struct Choice {
     /// Settings that ran again.
     pub finalists: usize,
-    /// How many of these count as equally near: their runs can't tell their distance from the least, or they are within 10 % of the
-    /// published numbers.
+    /// How many of these count as equally near: their runs can't tell their distance from the least, or they
+    /// are within 10 % of the published numbers.
     pub equally_near: usize,
     /// Distance of the nearest.
     pub nearest: f64,
@@ -361,7 +364,8 @@ pub struct Tested {
     pub inside: (usize, usize),
     /// Mean distance of the best setting from the table that it was fitted to.
     pub fitted: f64,
-    /// Its mean distance from the cells that the fit doesn't see, and that of the setting as assumed; none if there are none.
+    /// Its mean distance from the cells that the fit doesn't see, and that of the setting as assumed; none if
+    /// there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_out: Option<(f64, f64)>,
 }
@@ -375,8 +379,10 @@ impl Tested {
             format!(", and {best:.3} from the cells that it didn't see (the setting as assumed: {ruled:.3})")
         });
         format!(
-            "The fitter's own test, `{}`, made {} tables from settings drawn from the priors. An open setting's true value is in the \
-             80 % region {inside} of {of} times ({share:.0} %). The best setting is {:.3} from its table on average{held_out}.",
+            "The fitter's own test, `{}`, made {} tables from settings drawn from the priors. An open \
+             setting's true value is in the \
+             80 % region {inside} of {of} times ({share:.0} %). The best setting is {:.3} from its table on \
+             average{held_out}.",
             self.command, self.known, self.fitted
         )
     }
@@ -449,7 +455,8 @@ mod tests {
     #[test]
     fn later_settings_lie_over_earlier_ones() {
         let text = "[[setting]]\nname = 'a'\nwhy = ''\nsource = ''\nvalues = [{ label = 'x', first = 'p' }]\n\
-                    [[setting]]\nname = 'b'\nwhy = ''\nsource = ''\nvalues = [{ label = 'y' }, { label = 'z', first = 'q' }]";
+                    [[setting]]\nname = 'b'\nwhy = ''\nsource = ''\nvalues = [{ label = 'y' }, { label = \
+                    'z', first = 'q' }]";
         let unknowns = parse(text).unwrap();
         assert_eq!(unknowns.apply(&[0.0, 0.0]).first.as_deref(), Some("p"));
         assert_eq!(unknowns.apply(&[0.0, 1.0]).first.as_deref(), Some("q"));

@@ -1,5 +1,5 @@
-//! The overview: a grid of verdicts, and each paper's claims. What it says of a paper is kept beside it as `papers/NAME.json`, so
-//! that one paper can be run again without the others.
+//! The overview: a grid of verdicts, and each paper's claims. What it says of a paper is kept beside it as
+//! `papers/NAME.json`, so that one paper can be run again without the others.
 
 use std::fmt::Write as _;
 
@@ -44,7 +44,8 @@ pub struct Line {
     pub verdict: Verdict,
     /// Comparisons that agree.
     pub agree: String,
-    /// Where the sentence has several readings: each one's figure, and comparisons that agree there as assumed.
+    /// Where the sentence has several readings: each one's figure, and comparisons that agree there as
+    /// assumed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub readings: Vec<(String, String)>,
 }
@@ -71,8 +72,8 @@ impl Entry {
         }
     }
 
-    /// How many comparisons of each claim agree, in the setting that its verdict comes from; and in each of its readings, as
-    /// `claim@figure`.
+    /// How many comparisons of each claim agree, in the setting that its verdict comes from; and in each of
+    /// its readings, as `claim@figure`.
     #[must_use]
     pub fn agreements(&self, paper: &Paper) -> Agreements {
         let mut counted = Agreements::new();
@@ -134,7 +135,8 @@ pub fn world_of(text: &str) -> Option<World> {
     [World::Simulated, World::Emulated].into_iter().find(|world| text.lines().next() == Some(title(*world)))
 }
 
-/// The overview of these papers, in the papers' usual order. `command` is what made it, if it isn't each paper's whole run.
+/// The overview of these papers, in the papers' usual order. `command` is what made it, if it isn't each
+/// paper's whole run.
 pub fn text(entries: &[Entry], world: World, command: Option<&str>) -> String {
     let real = world == World::Emulated;
     let mut entries: Vec<&Entry> = entries.iter().collect();
@@ -223,7 +225,8 @@ fn tally(entries: &[&Entry], world: World) -> String {
         World::Emulated => "",
     };
     format!(
-        "\n{} of the {testable} claims that can be tested are reproduced ({share:.0} %), {inferred} of them under an inferred setting.{why}\n",
+        "\n{} of the {testable} claims that can be tested are reproduced ({share:.0} %), {inferred} of them \
+         under an inferred setting.{why}\n",
         ruled + inferred
     )
 }
@@ -296,7 +299,8 @@ mod tests {
         let text = text(&entries, World::Simulated, None);
         let all = "| all | - | 1 | 1 | - | - | - | - | - | 2 |";
         assert!(text.contains(all) && text.contains("20 simulated runs, 3.0 s of computing"), "{text}");
-        let tally = "1 of the 2 claims that can be tested are reproduced (50 %), 1 of them under an inferred setting.";
+        let tally = "1 of the 2 claims that can be tested are reproduced (50 %), 1 of them under an \
+                     inferred setting.";
         assert!(text.contains(tally), "{text}");
         let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what}"));
         assert!(at("## [cfs-2019](papers/cfs-2019.md)") < at("## [kim-choi](papers/kim-choi.md)"));

@@ -1,5 +1,5 @@
-//! The pages: an overview with a grid of verdicts, and for each paper a page with its figures drawn, its claims and its
-//! numbers; what is too long for a page is a table beside it.
+//! The pages: an overview with a grid of verdicts, and for each paper a page with its figures drawn, its
+//! claims and its numbers; what is too long for a page is a table beside it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -24,8 +24,8 @@ const AGAIN: &str = "\n\nAgain: `";
 /// A page: where, beside the overview, and its text.
 type Page = (String, String);
 
-/// The overview's text, and the other files by their path beside it. Papers of `kept`, whose results are beside it already, have
-/// their lines in the overview as well.
+/// The overview's text, and the other files by their path beside it. Papers of `kept`, whose results are
+/// beside it already, have their lines in the overview as well.
 ///
 /// # Errors
 /// A note that refers to no result, or that its result contradicts.
@@ -90,7 +90,8 @@ pub(super) fn words_of(outcome: &Outcome, results: &Results, id: &str) -> Result
     }
 }
 
-/// A paper's page and entry with the words of its notes as they are now, filled in from the table beside them: nothing runs.
+/// A paper's page and entry with the words of its notes as they are now, filled in from the table beside
+/// them: nothing runs.
 ///
 /// # Errors
 /// A note that refers to no result, or that its result contradicts; a page that isn't that of the entry.

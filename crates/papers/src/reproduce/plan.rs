@@ -1,5 +1,5 @@
-//! From a paper's figures to runs: the main settings and, one at a time, each other value of an open one; every row
-//! with every column. What several figures share is run once.
+//! From a paper's figures to runs: the main settings and, one at a time, each other value of an open one;
+//! every row with every column. What several figures share is run once.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! How an open part of a scheduler's own rule is read. No row of the baseline can tell, so the paper's file names the claims that do;
-//! each value is run in the fitted setting, and judged by these claims alone. All others test it.
+//! How an open part of a scheduler's own rule is read. No row of the baseline can tell, so the paper's file
+//! names the claims that do; each value is run in the fitted setting, and judged by these claims alone. All
+//! others test it.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -24,7 +25,8 @@ impl Progress for Quiet<'_> {
     }
 }
 
-/// The fitted setting with each reading in turn, the earlier ones as they were read. None if it was told to stop.
+/// The fitted setting with each reading in turn, the earlier ones as they were read. None if it was told to
+/// stop.
 ///
 /// # Errors
 /// What in the paper's files can't be run.
@@ -126,7 +128,8 @@ mod tests {
         assert_eq!(best(&[], &[]), None);
     }
 
-    /// At 10 ms Multipath TCP is faster than plain TCP, unless it may hardly send: the claim that says so finds which it is.
+    /// At 10 ms Multipath TCP is faster than plain TCP, unless it may hardly send: the claim that says so
+    /// finds which it is.
     #[test]
     fn the_claim_that_is_named_finds_the_reading() {
         let mut paper = super::super::load("kim-choi").unwrap().unwrap();
@@ -136,8 +139,10 @@ mod tests {
         let claim = "id = 'named'\ntext = ''\nfigure = 'fig2'\n\
                      test = { kind = 'order', rows = ['MPTCP', 'SPTCP'], columns = 'all', ties = false }";
         paper.claims.push(toml::from_str(claim).unwrap());
-        let reading = "[[reading]]\nname = 'r'\nwhy = ''\nsource = ''\njudged-by = ['named']\nfigures = ['fig2']\n\
-                       values = [{ label = 'ten segments', replace = { minrtt = 'capacity(initial=20, delta=0.5)' } }, { label = 'as it is' }]";
+        let reading = "[[reading]]\nname = 'r'\nwhy = ''\nsource = ''\njudged-by = ['named']\nfigures = \
+                       ['fig2']\n\
+                       values = [{ label = 'ten segments', replace = { minrtt = 'capacity(initial=20, \
+                       delta=0.5)' } }, { label = 'as it is' }]";
         paper.unknowns.readings = super::super::open::parse(reading).unwrap().readings;
         struct Silent;
         impl Progress for Silent {

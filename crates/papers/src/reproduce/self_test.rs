@@ -1,6 +1,6 @@
-//! The fitter's own test on a paper: settings drawn from the priors make tables as if they were published, and each is
-//! fitted. It counts how often the truth lies in the 80 % region, and how well the best setting predicts the cells that the
-//! fit doesn't see.
+//! The fitter's own test on a paper: settings drawn from the priors make tables as if they were published,
+//! and each is fitted. It counts how often the truth lies in the 80 % region, and how well the best setting
+//! predicts the cells that the fit doesn't see.
 
 use std::sync::atomic::AtomicBool;
 
@@ -16,13 +16,16 @@ use super::open::Tested;
 /// What the fitter's own test found.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct SelfTest {
-    /// Settings that are numbers: how often the truth lies in the middle 80 % of the last population, and of how many.
+    /// Settings that are numbers: how often the truth lies in the middle 80 % of the last population, and of
+    /// how many.
     pub ranges: (usize, usize),
-    /// Settings that are choices: how often the truth is among the likeliest values that make up 80 %, and of how many.
+    /// Settings that are choices: how often the truth is among the likeliest values that make up 80 %, and of
+    /// how many.
     pub choices: (usize, usize),
     /// By known setting: the distance of the best setting from the table that it was fitted to.
     pub fitted: Vec<f64>,
-    /// By known setting: its distance from the cells that the fit doesn't see, and that of the setting as assumed.
+    /// By known setting: its distance from the cells that the fit doesn't see, and that of the setting as
+    /// assumed.
     pub held_out: Vec<(f64, f64)>,
 }
 

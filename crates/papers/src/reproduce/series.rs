@@ -1,5 +1,5 @@
-//! Measures over time: BLEST's lambda, a subflow's congestion window, the mean and deviation over equal bins of a
-//! sample every 10 ms, all runs together.
+//! Measures over time: BLEST's lambda, a subflow's congestion window, the mean and deviation over equal bins
+//! of a sample every 10 ms, all runs together.
 
 use ropewalk_sim::{RunResult, Sample};
 

@@ -1,5 +1,5 @@
-//! A scenario file with some of its keys changed: the change is made in the document, so that it is read and checked
-//! as any file is.
+//! A scenario file with some of its keys changed: the change is made in the document, so that it is read and
+//! checked as any file is.
 
 use std::path::Path;
 
@@ -38,7 +38,8 @@ pub(super) fn names_mechanisms(scheduler: &str) -> bool {
     scheduler.contains("opportunistic") || scheduler.contains("penalise")
 }
 
-/// A scheduler with both mechanisms by this rule; after it `, no penalisation` leaves opportunistic retransmission alone.
+/// A scheduler with both mechanisms by this rule; after it `, no penalisation` leaves opportunistic
+/// retransmission alone.
 pub(super) fn equip(scheduler: &str, mechanisms: &str) -> Result<String, SettingError> {
     let (opportunistic, penalise) = match mechanisms.strip_suffix(", no penalisation") {
         Some(rule) => (rule, "off"),
@@ -54,7 +55,8 @@ pub(super) fn equip(scheduler: &str, mechanisms: &str) -> Result<String, Setting
     })
 }
 
-/// The scenario that settings ask for, and its text. A key `workload[web].persistent` concerns workloads of the kind `web` only.
+/// The scenario that settings ask for, and its text. A key `workload[web].persistent` concerns workloads of
+/// the kind `web` only.
 ///
 /// # Errors
 /// No such file, key or path, or what the scenario's reader says.
@@ -95,7 +97,8 @@ pub(super) fn scenario(
         .map_err(|error| SettingError::Scenario(error.render(false)))
 }
 
-/// Changes one key; an empty text takes it out. Of an array of tables, `name` or a number (from 0) says which, `*` all.
+/// Changes one key; an empty text takes it out. Of an array of tables, `name` or a number (from 0) says
+/// which, `*` all.
 fn change(table: &mut Table, parts: &[&str], value: &Value) -> Result<(), KeyError> {
     let [first, rest @ ..] = parts else { return Ok(()) };
     if rest.is_empty() && value.as_str() == Some("") {

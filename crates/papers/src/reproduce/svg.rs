@@ -5,12 +5,14 @@ pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Letters that fit into so many units. A viewer may have any sans-serif font: this is the width of a wide one.
+/// Letters that fit into so many units. A viewer may have any sans-serif font: this is the width of a wide
+/// one.
 pub(super) fn letters(width: f64, font_size: f64) -> usize {
     (width / (font_size * 0.56)) as usize
 }
 
-/// Breaks text between words into lines of at most so many letters. A word that is longer is cut, and ends with an ellipsis.
+/// Breaks text between words into lines of at most so many letters. A word that is longer is cut, and ends
+/// with an ellipsis.
 pub(super) fn wrap(text: &str, most: usize) -> Vec<String> {
     let most = most.max(1);
     let mut lines: Vec<String> = Vec::new();

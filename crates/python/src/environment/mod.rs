@@ -1,7 +1,8 @@
 //! Simulations that stop at each decision, for learning: any number of them, stepped by threads of their own.
 //!
-//! A simulation is paused inside the event loop (`World::pause_on`), so that a step costs what the events up to the next decision
-//! cost, and no switch between threads. The arrays that a step fills belong to Python; they are bound once.
+//! A simulation is paused inside the event loop (`World::pause_on`), so that a step costs what the events up
+//! to the next decision cost, and no switch between threads. The arrays that a step fills belong to Python;
+//! they are bound once.
 
 mod episode;
 mod external;
@@ -191,7 +192,8 @@ impl Environments {
         self.collect(py)
     }
 
-    /// Steps the first environment alone: reward, terminated, truncated. Holds the interpreter: a step takes a microsecond or two.
+    /// Steps the first environment alone: reward, terminated, truncated. Holds the interpreter: a step takes
+    /// a microsecond or two.
     fn step_one(&self, py: Python<'_>, action: i64) -> PyResult<(f64, bool, bool)> {
         let Some(env) = self.threads.work.envs.first() else { return Ok((0.0, true, false)) };
         let mut env = lock(env);

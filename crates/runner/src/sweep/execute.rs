@@ -206,8 +206,8 @@ impl Session {
     }
 }
 
-/// Makes the runs that aren't in the session's journal yet, then writes the table. `stop` interrupts it; `progress` is
-/// called with its progress.
+/// Makes the runs that aren't in the session's journal yet, then writes the table. `stop` interrupts it;
+/// `progress` is called with its progress.
 ///
 /// # Errors
 /// See [`Error`]; finished runs are kept.

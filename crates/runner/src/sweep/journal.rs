@@ -1,9 +1,9 @@
 //! The journal of a sweep: one record per finished run, only ever appended to.
 //!
-//! A record is `RWLK`, the length of what follows the checksum (u32, little endian), the first 8 bytes of that part's
-//! SHA-256, and the part itself: 8 bytes that identify the sweep, then the run. A killed process leaves at most one
-//! incomplete record, which is dropped at the next start. After a damaged part the next complete record is found by its
-//! mark and checksum, so that damage costs only the runs that it touched.
+//! A record is `RWLK`, the length of what follows the checksum (u32, little endian), the first 8 bytes of
+//! that part's SHA-256, and the part itself: 8 bytes that identify the sweep, then the run. A killed process
+//! leaves at most one incomplete record, which is dropped at the next start. After a damaged part the next
+//! complete record is found by its mark and checksum, so that damage costs only the runs that it touched.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};

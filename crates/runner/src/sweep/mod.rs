@@ -1,6 +1,6 @@
-//! Sweeps in a folder. A finished run is a record in an append-only [`journal`]. When all runs are there, the table is made from it in
-//! order of the runs' numbers. So an interrupted sweep can continue, and the table's bytes depend neither on interruptions nor on the
-//! number of threads.
+//! Sweeps in a folder. A finished run is a record in an append-only [`journal`]. When all runs are there, the
+//! table is made from it in order of the runs' numbers. So an interrupted sweep can continue, and the table's
+//! bytes depend neither on interruptions nor on the number of threads.
 
 mod execute;
 pub mod journal;

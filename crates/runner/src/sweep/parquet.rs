@@ -1,6 +1,6 @@
-//! The table as Parquet: `runs.parquet`, one row per run, compressed with Snappy, which every reader has. Rows are in order of
-//! the run's number and row groups hold a fixed number of runs, so that the bytes depend on the sweep alone. The table is
-//! written under a temporary name and renamed when it is complete.
+//! The table as Parquet: `runs.parquet`, one row per run, compressed with Snappy, which every reader has.
+//! Rows are in order of the run's number and row groups hold a fixed number of runs, so that the bytes depend
+//! on the sweep alone. The table is written under a temporary name and renamed when it is complete.
 
 use std::fs::File;
 use std::io;

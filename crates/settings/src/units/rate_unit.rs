@@ -1,7 +1,8 @@
-//! Units of rates: `Mbit/s`, `Mbps`, `Mb/s`, `Mbits/sec`, `mbit`; of bytes `MB/s`, `MBps`, `MByte/s`, `MiB/s`.
+//! Units of rates: `Mbit/s`, `Mbps`, `Mb/s`, `Mbits/sec`, `mbit`; of bytes `MB/s`, `MBps`, `MByte/s`,
+//! `MiB/s`.
 //!
-//! Capitals make no difference, except one: `b` is a bit, `B` is a byte. Written all in capitals (`MBPS`) it may be either, and
-//! is refused. Prefixes are powers of 1000; with an `i` (`Mi`) of 1024.
+//! Capitals make no difference, except one: `b` is a bit, `B` is a byte. Written all in capitals (`MBPS`) it
+//! may be either, and is refused. Prefixes are powers of 1000; with an `i` (`Mi`) of 1024.
 
 /// What a unit counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,7 +57,8 @@ fn parts(unit: &str) -> Option<(f64, Counts, bool)> {
     Some((factor, counts, per_second))
 }
 
-/// Bits per second in one of this unit. Without `/s`, bits are meant to be per second, as `tc` writes them; bytes are a size.
+/// Bits per second in one of this unit. Without `/s`, bits are meant to be per second, as `tc` writes them;
+/// bytes are a size.
 pub(super) fn factor(unit: &str) -> Option<f64> {
     // A lone letter is not enough.
     match parts(unit)? {

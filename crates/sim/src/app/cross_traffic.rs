@@ -1,5 +1,5 @@
-//! Competing TCP: a flow that always has data, one whose application writes a packet now and then, or a flow of
-//! a size again and again.
+//! Competing TCP: a flow that always has data, one whose application writes a packet now and then, or a flow
+//! of a size again and again.
 
 use rand_pcg::Pcg64;
 

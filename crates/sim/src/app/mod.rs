@@ -1,7 +1,8 @@
 //! Applications, one file per workload.
 //!
-//! An application is both ends' programs in one object. It is notified of events and answers with actions, which the world
-//! performs in order. So it needs no access to the world, and a test drives one without a network.
+//! An application is both ends' programs in one object. It is notified of events and answers with actions,
+//! which the world performs in order. So it needs no access to the world, and a test drives one without a
+//! network.
 
 mod bulk;
 mod cbr;
@@ -127,8 +128,8 @@ pub(crate) trait App: Debug + Send {
     /// Whether all is done.
     fn done(&self) -> bool;
 
-    /// On how many connections the receiver may get data, up to `most` bytes in all on each, before the application acts or
-    /// is done.
+    /// On how many connections the receiver may get data, up to `most` bytes in all on each, before the
+    /// application acts or is done.
     fn independent_deliveries(&self, most: u64) -> u32 {
         let _ = most;
         0

@@ -1,10 +1,10 @@
 //! A web page: objects over a number of connections, request and response.
 //!
 //! Every connection opens at the start, and asks for the next object that nobody asked for yet when its last
-//! one has arrived. If they aren't persistent, it closes instead, and a new connection asks for the next object. An object's
-//! delay counts from its request to its last byte; the page's completion time from the first connect to the last object's
-//! last byte. In an upload the roles of the sizes change: the client sends the object, the server answers with as many bytes
-//! as a request has.
+//! one has arrived. If they aren't persistent, it closes instead, and a new connection asks for the next
+//! object. An object's delay counts from its request to its last byte; the page's completion time from the
+//! first connect to the last object's last byte. In an upload the roles of the sizes change: the client sends
+//! the object, the server answers with as many bytes as a request has.
 
 use super::{App, AppContext, Conn, Report};
 use crate::{Nanos, Side};

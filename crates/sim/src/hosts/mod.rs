@@ -1,5 +1,5 @@
-//! The endpoints of a run, and the state of the applications' connections: a client and a server for the workload, and
-//! another pair for all competing TCP traffic.
+//! The endpoints of a run, and the state of the applications' connections: a client and a server for the
+//! workload, and another pair for all competing TCP traffic.
 //!
 //! Applications write as much as they like: bytes for which the send buffer has no space wait here for
 //! [`Event::Writable`]. What arrives is read at once.
@@ -29,7 +29,8 @@ use crate::topology;
 use crate::topology::side_of;
 use crate::{Nanos, Side};
 
-/// The first port of clients, and of servers. Wireshark assigns no protocol to these, so that captures show TCP.
+/// The first port of clients, and of servers. Wireshark assigns no protocol to these, so that captures show
+/// TCP.
 const CLIENT_PORT: u16 = 40_000;
 pub(crate) const SERVER_PORT: u16 = 8_500;
 /// Connections per server port.
@@ -313,7 +314,8 @@ impl Hosts {
         }
     }
 
-    /// The workload's client leaves a path: its subflows there are reset, and data goes elsewhere. A connection keeps its last one.
+    /// The workload's client leaves a path: its subflows there are reset, and data goes elsewhere. A
+    /// connection keeps its last one.
     #[cold]
     pub(crate) fn leave_path(&mut self, now: Nanos, path: PathId) {
         for id in self.clients() {
@@ -370,7 +372,8 @@ impl Hosts {
         self.ends[end].has_event()
     }
 
-    /// Handles an endpoint's next event as a socket library would, and returns what it means for an application.
+    /// Handles an endpoint's next event as a socket library would, and returns what it means for an
+    /// application.
     #[inline]
     pub(crate) fn poll_app_event(
         &mut self,

@@ -1,5 +1,5 @@
-//! Serves the endpoints: their events go to the applications, the applications' actions to the endpoints, and segments to
-//! the links.
+//! Serves the endpoints: their events go to the applications, the applications' actions to the endpoints, and
+//! segments to the links.
 
 use ropewalk_engine::PathId;
 
@@ -26,7 +26,8 @@ impl World {
 
     /// Dispatches an endpoint's events and transmits its segments until it has neither.
     fn serve_endpoint(&mut self, end: usize) {
-        // In batches, connections aren't served in order of time: what all of them had queued at once isn't known.
+        // In batches, connections aren't served in order of time: what all of them had queued at once isn't
+        // known.
         if !self.many && end == self.network.data_from.other() as usize {
             let queued = self.hosts.end_ofo_bytes(end);
             self.network.meter.ofo_peak = self.network.meter.ofo_peak.max(queued);
@@ -60,7 +61,8 @@ impl World {
         }
     }
 
-    /// Notifies the applications of an endpoint's events; returns whether there were any. Mostly there are none.
+    /// Notifies the applications of an endpoint's events; returns whether there were any. Mostly there are
+    /// none.
     #[inline]
     pub(crate) fn dispatch_events(&mut self, end: usize) -> bool {
         let any = self.hosts.has_event(end);

@@ -1,7 +1,7 @@
 //! The event loop: the next event is handled, until the workload is complete or the limit is reached.
 //!
-//! Sources of events are the links and the endpoints' timeouts (one pending event each, see [`crate::event_queue`]), and
-//! one heap of timers for what happens seldom ([`timers`]).
+//! Sources of events are the links and the endpoints' timeouts (one pending event each, see
+//! [`crate::event_queue`]), and one heap of timers for what happens seldom ([`timers`]).
 
 mod endpoints;
 pub(crate) mod lookahead;
@@ -222,8 +222,8 @@ impl World {
         self.paused
     }
 
-    /// Asks the undecided schedulers again, at the same moment, and returns whether there were any. The run is paused again if one
-    /// of them still doesn't know.
+    /// Asks the undecided schedulers again, at the same moment, and returns whether there were any. The run
+    /// is paused again if one of them still doesn't know.
     pub fn resume(&mut self) -> bool {
         self.paused = false;
         for end in 0..2 {
@@ -287,13 +287,14 @@ impl World {
         Some(usize::from(cache.opening(self.now, topology::server_address(), paths)?.0))
     }
 
-    /// Every counter of one side's endpoint, by the kernel's names ([`ropewalk_engine::endpoint::Endpoint::mib`]).
+    /// Every counter of one side's endpoint, by the kernel's names
+    /// ([`ropewalk_engine::endpoint::Endpoint::mib`]).
     pub fn counters(&self, side: Side) -> Vec<(String, u64)> {
         self.hosts.counters(side)
     }
 
-    /// Runs until `until`, in time from the start of the run, or to the run's end if that is earlier. Returns whether the
-    /// run has ended.
+    /// Runs until `until`, in time from the start of the run, or to the run's end if that is earlier. Returns
+    /// whether the run has ended.
     pub fn run_until(&mut self, until: Nanos) -> bool {
         while self.outcome.is_none() && !self.paused {
             if self.many && self.run_batch(until) {

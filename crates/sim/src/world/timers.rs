@@ -1,5 +1,5 @@
-//! One heap of timers for what happens seldom: applications' wake-ups, datagram sources, samples, and packets of sources with an
-//! extra delay. Timers of the same time fire in the order in which they were set.
+//! One heap of timers for what happens seldom: applications' wake-ups, datagram sources, samples, and packets
+//! of sources with an extra delay. Timers of the same time fire in the order in which they were set.
 
 use std::cmp::Ordering;
 

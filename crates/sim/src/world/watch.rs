@@ -1,8 +1,10 @@
-//! The client's path manager, as `ropewalkd proxy` has it (crates/gateway/src/proxy/watch.rs): a link that falls silent is probed and
-//! left, and used again once a probe is answered. Only links that are down at times have one.
+//! The client's path manager, as `ropewalkd proxy` has it (crates/gateway/src/proxy/watch.rs): a link that
+//! falls silent is probed and left, and used again once a probe is answered. Only links that are down at
+//! times have one.
 //!
-//! A probe is not simulated as packets: it has no answer while the link is down in either direction. The moments are those of the
-//! proxy: 200 ms of silence, then three round-trip times, at least 500 ms and at most 3 s; on a dead link a probe every second.
+//! A probe is not simulated as packets: it has no answer while the link is down in either direction. The
+//! moments are those of the proxy: 200 ms of silence, then three round-trip times, at least 500 ms and at
+//! most 3 s; on a dead link a probe every second.
 
 use ropewalk_engine::PathId;
 use ropewalk_link::{Change, ChangeAction, LinkSpec};
@@ -157,8 +159,8 @@ fn first_long(path: &PathSpec) -> Option<(Nanos, Nanos)> {
     None
 }
 
-/// The first path whose link is down for so long that the client's path manager decides when it is used again: from when, and for
-/// how long; `u64::MAX`: for good.
+/// The first path whose link is down for so long that the client's path manager decides when it is used
+/// again: from when, and for how long; `u64::MAX`: for good.
 pub fn long_outage(scenario: &Scenario) -> Option<(&PathSpec, Nanos, Nanos)> {
     let of = |path| first_long(path).map(|(from, lasts)| (path, from, lasts));
     scenario.paths.iter().filter_map(of).min_by_key(|(_, from, _)| *from)

@@ -1,5 +1,5 @@
-//! A run as its ends see it: a digest of every packet with its moment, and on demand one line per packet that a
-//! person can read.
+//! A run as its ends see it: a digest of every packet with its moment, and on demand one line per packet that
+//! a person can read.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::fmt::Write as _;
@@ -69,7 +69,8 @@ struct Log {
     lines: String,
     /// By direction of a subflow: the first sequence number.
     isns: Vec<(FourTuple, u32)>,
-    /// By side and the client's port: the first data sequence number that it sent or that was acknowledged to it.
+    /// By side and the client's port: the first data sequence number that it sent or that was acknowledged to
+    /// it.
     bases: Vec<((Side, u16), u32)>,
 }
 

@@ -23,7 +23,8 @@ fn case(name: impl Into<String>, spec: RunSpec) -> Case {
     Case { name: name.into(), spec, middlebox: None, may_fail: false }
 }
 
-/// Removes the options of Multipath TCP from segments that a side sends over a path, from one with this index on.
+/// Removes the options of Multipath TCP from segments that a side sends over a path, from one with this index
+/// on.
 #[derive(Clone, Copy)]
 pub struct OptionStripper {
     from: u64,

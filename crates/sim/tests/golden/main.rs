@@ -1,13 +1,15 @@
 //! Golden simulations: digests of whole runs, which are the same on any machine and in any build.
 //!
-//! Each case has a line in a table: name, segments sent and arrived, digest of every packet, digest of the result,
-//! digest of both ends' counters. Result and counters come from a run without observers, as in experiments.
+//! Each case has a line in a table: name, segments sent and arrived, digest of every packet, digest of the
+//! result, digest of both ends' counters. Result and counters come from a run without observers, as in
+//! experiments.
 //!
-//! Nothing here reads a clock or needs a file at run time, so that this test can be compiled for wasm32 as it stands
-//! (`cargo test -p ropewalk-sim --test golden --target wasm32-wasip1` with a WASI runner such as Node's) and must find
-//! the same digests there. So far only native builds have been compared.
+//! Nothing here reads a clock or needs a file at run time, so that this test can be compiled for wasm32 as it
+//! stands (`cargo test -p ropewalk-sim --test golden --target wasm32-wasip1` with a WASI runner such as
+//! Node's) and must find the same digests there. So far only native builds have been compared.
 //!
-//! If behaviour changes on purpose, `UPDATE_GOLDEN=1 cargo test -p ropewalk-sim --test golden` writes the tables anew.
+//! If behaviour changes on purpose, `UPDATE_GOLDEN=1 cargo test -p ropewalk-sim --test golden` writes the
+//! tables anew.
 
 mod cases;
 #[path = "../common/mod.rs"]

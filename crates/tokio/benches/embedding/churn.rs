@@ -13,8 +13,8 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::{Failed, Options, cpu, memory};
 
 const EACH_SECOND: u64 = 1000;
-/// TIME-WAIT. With Linux's 60 s one client address can't open more than 470 connections a second to one server address:
-/// its 28,000 ports are all in TIME-WAIT.
+/// TIME-WAIT. With Linux's 60 s one client address can't open more than 470 connections a second to one
+/// server address: its 28,000 ports are all in TIME-WAIT.
 const TIME_WAIT: u64 = 1_000_000_000;
 
 pub fn run(options: &Options) -> Result<(), Failed> {
@@ -77,14 +77,17 @@ pub fn run(options: &Options) -> Result<(), Failed> {
         }
         let time = begin.elapsed().as_secs_f64();
         let used = cpu() - used;
-        let is_drained = client.drain(Duration::from_secs(70)).await && server.drain(Duration::from_secs(70)).await;
+        let is_drained =
+            client.drain(Duration::from_secs(70)).await && server.drain(Duration::from_secs(70)).await;
         let good = done.load(Ordering::Relaxed);
         let failures = failures.lock().map(|failures| failures.clone()).unwrap_or_default();
         let failed: u64 = failures.values().sum();
         // TIME-WAIT fills up first.
         let (early, late) = (sizes.get(2).copied().unwrap_or(0), sizes.last().copied().unwrap_or(0));
         println!(
-            "{good} connections in {time:.1} s ({:.0} each second), {failed} failed, {:.0} us of CPU time each (both ends); memory {early} KiB after 3 s, {late} KiB at the end; all gone afterwards: {is_drained}",
+            "{good} connections in {time:.1} s ({:.0} each second), {failed} failed, {:.0} us of CPU time \
+             each (both ends); memory {early} KiB after 3 s, {late} KiB at the end; all gone afterwards: \
+             {is_drained}",
             good as f64 / time,
             1e6 * used / good as f64
         );

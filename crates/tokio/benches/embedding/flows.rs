@@ -220,7 +220,8 @@ fn over_tun(
         }
         Ok::<_, Failed>(())
     };
-    // The application and its driver on one thread where there is one queue, on a thread per queue where there are more.
+    // The application and its driver on one thread where there is one queue, on a thread per queue where
+    // there are more.
     let execution = if queues == 1 { Execution::Tasks } else { Execution::Threads };
     runtime()?.block_on(work(execution))?;
     serving.join().map_err(|_| "the servers' thread panicked")??;
@@ -369,7 +370,8 @@ pub fn shards(options: &Options) -> Result<(), Failed> {
         ],
     )?;
     println!(
-        "two cores: {:.2} times one core's rate; by CPU time per byte, with both cores to themselves, {:.2} times",
+        "two cores: {:.2} times one core's rate; by CPU time per byte, with both cores to themselves, {:.2} \
+         times",
         ratio(&samples[1], &samples[0], |sample| sample.rate),
         2.0 / ratio(&samples[1], &samples[0], |sample| sample.cost)
     );
@@ -391,7 +393,8 @@ pub fn queues(options: &Options) -> Result<(), Failed> {
     )?;
     let cores = crate::median(samples[2].iter().map(|sample| sample.rate / 8.0 * sample.cost));
     println!(
-        "16 flows, two queues: {:.2} times one flow's rate, {:.2} times its CPU time per byte, {cores:.2} cores used",
+        "16 flows, two queues: {:.2} times one flow's rate, {:.2} times its CPU time per byte, {cores:.2} \
+         cores used",
         ratio(&samples[2], &samples[0], |sample| sample.rate),
         ratio(&samples[2], &samples[0], |sample| sample.cost)
     );

@@ -1,4 +1,5 @@
-//! Small HTTP responses: hyper on the engine, and hyper on the kernel's TCP, both behind the same kind of TUN device.
+//! Small HTTP responses: hyper on the engine, and hyper on the kernel's TCP, both behind the same kind of TUN
+//! device.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -88,7 +89,8 @@ fn client_end() -> Result<KernelEnd, Failed> {
     Ok(KernelEnd::new(Side::Client, &paths, Offload::Segmentation)?)
 }
 
-/// hyper on the engine, behind the client's device. Packets are the engine's own: one process is server and driver.
+/// hyper on the engine, behind the client's device. Packets are the engine's own: one process is server and
+/// driver.
 fn on_the_engine() -> Result<Sample, Failed> {
     let mut end = client_end()?;
     let tuns = std::mem::take(&mut end.tuns);
@@ -117,7 +119,8 @@ fn on_the_engine() -> Result<Sample, Failed> {
     Ok(sample)
 }
 
-/// hyper on the kernel's TCP in a namespace of its own; between the two devices packets are passed on as they are.
+/// hyper on the kernel's TCP in a namespace of its own; between the two devices packets are passed on as they
+/// are.
 fn on_the_kernel() -> Result<Sample, Failed> {
     let paths = [PathConfig { name: "path0".into(), mtu: 1500, backup: false }];
     let client = client_end()?;
@@ -173,7 +176,8 @@ pub fn run(options: &Options) -> Result<(), Failed> {
         ],
     )?;
     println!(
-        "the engine: {:.2} of the kernel's requests per second, {:.2} of its CPU time per request (clients included)",
+        "the engine: {:.2} of the kernel's requests per second, {:.2} of its CPU time per request (clients \
+         included)",
         ratio(&samples[1], &samples[0], |sample| sample.rate),
         ratio(&samples[1], &samples[0], |sample| sample.cost)
     );

@@ -15,7 +15,8 @@ pub fn run(_options: &Options) -> Result<(), Failed> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let [mut one, mut other] = MemoryDevice::pair(1);
-        let build = |device, host| Network::builder().path(Path::new(device, [10, 0, 0, host].into())).build();
+        let build =
+            |device, host| Network::builder().path(Path::new(device, [10, 0, 0, host].into())).build();
         let (server, client) = (build(one.remove(0), 1)?, build(other.remove(0), 2)?);
         let address: SocketAddr = ([10, 0, 0, 1], 80).into();
         let listener = MptcpListener::bind(&server, address)?;
@@ -39,7 +40,8 @@ pub fn run(_options: &Options) -> Result<(), Failed> {
         let polls = server.driver_counters().polls + client.driver_counters().polls - polls;
         let used = cpu() - used;
         println!(
-            "{CONNECTIONS} idle connections: {each:.2} KiB for both ends of each, {:.2} KiB for one; in {} s drivers ran {polls} times, and the process took {:.1} ms of CPU time",
+            "{CONNECTIONS} idle connections: {each:.2} KiB for both ends of each, {:.2} KiB for one; in {} \
+             s drivers ran {polls} times, and the process took {:.1} ms of CPU time",
             each / 2.0,
             WATCHED.as_secs(),
             1e3 * used

@@ -1,11 +1,11 @@
-//! `cargo bench -p ropewalk-tokio --bench embedding`: the engine through tokio beside the bare driver, beside itself on one
-//! core, and beside the kernel's TCP. docs/embedding.md has the table of what is expected.
+//! `cargo bench -p ropewalk-tokio --bench embedding`: the engine through tokio beside the bare driver, beside
+//! itself on one core, and beside the kernel's TCP. docs/embedding.md has the table of what is expected.
 //!
-//! What is compared runs in turns, so that a busy minute falls on all alike. Printed: medians over rounds with their ranges,
-//! and CPU time of this process, which a busy machine changes least.
-//! Arguments: rows to run (`one-flow`, `shards`, `queues`, `idle`, `churn`, `http`; without any: all), `--rounds N`
-//! (default 5), `--megabytes N` (default 512), `--seconds N` of the churn (default 10; the soak takes 300). The exit code is 1
-//! if anything failed.
+//! What is compared runs in turns, so that a busy minute falls on all alike. Printed: medians over rounds
+//! with their ranges, and CPU time of this process, which a busy machine changes least. Arguments: rows to
+//! run (`one-flow`, `shards`, `queues`, `idle`, `churn`, `http`; without any: all), `--rounds N` (default 5),
+//! `--megabytes N` (default 512), `--seconds N` of the churn (default 10; the soak takes 300). The exit code
+//! is 1 if anything failed.
 
 mod churn;
 mod flows;

@@ -65,8 +65,9 @@ impl MptcpStream {
         self.connection.set(|endpoint, now, id| endpoint.set_unsent_low_water(now, id, bytes))
     }
 
-    /// How many bytes writes take beyond what the peer's window admits, or a quarter of the window if that is more: a peer that stops
-    /// reading costs no more memory. `None` (the default): as much as the send buffer holds.
+    /// How many bytes writes take beyond what the peer's window admits, or a quarter of the window if that is
+    /// more: a peer that stops reading costs no more memory. `None` (the default): as much as the send buffer
+    /// holds.
     ///
     /// # Errors
     /// As [`set_nodelay`](Self::set_nodelay).
@@ -74,8 +75,8 @@ impl MptcpStream {
         self.connection.set(|endpoint, now, id| endpoint.set_unsent_beyond_window(now, id, bytes))
     }
 
-    /// Says that the next `bytes` bytes written are one message, and within which time it has to be delivered. Schedulers that ask
-    /// see it (XLINK's does); the peer doesn't.
+    /// Says that the next `bytes` bytes written are one message, and within which time it has to be
+    /// delivered. Schedulers that ask see it (XLINK's does); the peer doesn't.
     ///
     /// # Errors
     /// As [`set_nodelay`](Self::set_nodelay).

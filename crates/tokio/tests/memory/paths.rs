@@ -61,7 +61,8 @@ impl PacketDevice for Far {
     }
 }
 
-/// Server and client with paths of these delays, milliseconds each way. The server's first device sends `most` packets at most.
+/// Server and client with paths of these delays, milliseconds each way. The server's first device sends
+/// `most` packets at most.
 fn networks(delays: [u64; 2], most: usize) -> (Network, Network) {
     let mut builders =
         [Network::builder().config(config()), Network::builder().config(config()).remember_paths()];
@@ -126,7 +127,8 @@ async fn a_connection_opens_where_an_earlier_one_found_it_best() {
     assert_eq!(exchange(&listener, &client, &ConnectOptions::new().path(PathId(0))).await, PathId(0));
     let local = ConnectOptions::new().local(([10, 0, 0, 2], 0).into());
     assert_eq!(exchange(&listener, &client, &local).await, PathId(0));
-    // Other peers are other paths; what an hour has passed over is forgotten; a network that wasn't asked to remembers nothing.
+    // Other peers are other paths; what an hour has passed over is forgotten; a network that wasn't asked to
+    // remembers nothing.
     assert_eq!(client.remembered_path([10, 0, 9, 9].into(), paths()), None);
     assert_eq!(server.remembered_path(peer, paths()), None);
     sleep(Duration::from_secs(3700)).await;

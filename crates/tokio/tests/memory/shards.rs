@@ -9,7 +9,8 @@ use super::{assert_drained, config, networks, pattern, server_address};
 
 const CONNECTIONS: usize = 24;
 
-/// Each connection sends what it should, over every path; returns how many there were in each of the client's shards.
+/// Each connection sends what it should, over every path; returns how many there were in each of the client's
+/// shards.
 async fn exchange(server: &Network, client: &Network, paths: usize) -> Vec<usize> {
     let listener = MptcpListener::bind(server, server_address()).unwrap();
     let serving = tokio::spawn(async move {

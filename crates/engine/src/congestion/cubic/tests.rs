@@ -353,7 +353,8 @@ fn hystart_of_2014_ticks_in_milliseconds_and_ends_with_a_shorter_delay() {
 
 #[test]
 fn hystart_of_2014_judges_a_round_by_its_first_eight_samples() {
-    // Eight samples of 150 ms, then one of 100 ms, which is the least so far. The round begins after its first ACK.
+    // Eight samples of 150 ms, then one of 100 ms, which is the least so far. The round begins after its
+    // first ACK.
     let early = |round, j| if round == 1 || j >= 9 { 100 * MILLISECOND } else { 150 * MILLISECOND };
     assert_eq!(slow_start_exit("cubic:linux-3.14", 20, 3 * MILLISECOND, early), 40 + 9);
     let early = |round, j| if round == 1 || j >= 8 { 100 * MILLISECOND } else { 150 * MILLISECOND };

@@ -5,7 +5,8 @@
 //! no less than its srtt. F's RTT is (min + max)/2; n is the number of those in the linger time, rounded
 //! up. In initial slow start (ssthresh never set), n at most 16, F sends CWND (2^n - 1) segments, else
 //! (c + (n - 1)/2) n with c = max(CWND, ssthresh + 1). lambda, from 1.2 within [1.0, 1.3], goes up 0.04
-//! if the send window or the send buffer was full when a segment would have been sent, else down 0.01, at most once per least srtt of S.
+//! if the send window or the send buffer was full when a segment would have been sent, else down 0.01, at
+//! most once per least srtt of S.
 //!
 //! Rulings: "rounded up" is the module's quotient + 1; (n - 1)/2 is its integer division. The module calls
 //! its flag one of retransmissions, but sets it before it knows whether there will be one
@@ -68,7 +69,8 @@ impl BlestLinux {
         *seen
     }
 
-    /// What `fast` needs while a further segment lingers on `slow`, and what that leaves of the window, bytes.
+    /// What `fast` needs while a further segment lingers on `slow`, and what that leaves of the window,
+    /// bytes.
     fn weigh(&mut self, view: &View<'_>, fast: &SubflowMetrics, slow: &SubflowMetrics) -> (f64, f64) {
         let (seen_fast, seen_slow) = (self.observe(fast), self.observe(slow));
         self.correct(view.now, seen_slow);

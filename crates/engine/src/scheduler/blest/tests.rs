@@ -47,7 +47,8 @@ fn the_reason_has_the_numbers() {
     let scene = scene(3, 49_999);
     assert_eq!(
         scene.reason(&mut *build("blest(lambda=1.02)")),
-        "wait for {subflow 0}: {subflow 1} would hold 3.9 KiB of the 48.8 KiB window, 45.8 KiB is needed, lambda=1.02"
+        "wait for {subflow 0}: {subflow 1} would hold 3.9 KiB of the 48.8 KiB window, 45.8 KiB is needed, \
+         lambda=1.02"
     );
 }
 

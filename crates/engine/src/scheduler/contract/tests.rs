@@ -169,7 +169,8 @@ proptest! {
                 prop_assert!(is_exempt(&entry, rule), "{text} breaks `{rule}` {what}");
             }
             let sent = done.placements.len() as u64 + 100;
-            prop_assert!(done.decisions < sent * DECISIONS_PER_SEGMENT, "{text} was asked {} times", done.decisions);
+            prop_assert!(done.decisions < sent * DECISIONS_PER_SEGMENT, "{text} was asked {} \
+                times", done.decisions);
         }
     }
 }

@@ -184,8 +184,9 @@ impl<P: Payload> Receiver<P> {
     }
 
     //= RFC 7323 5.5-a
-    /// Whether the peer's clock may have passed half of its range since TS.Recent was set: then nothing is older than it. After
-    /// 24 days it may at 1000 ticks per second, after 36 minutes at Linux's fastest (`tcp_usec_ts`).
+    /// Whether the peer's clock may have passed half of its range since TS.Recent was set: then nothing is
+    /// older than it. After 24 days it may at 1000 ticks per second, after 36 minutes at Linux's fastest
+    /// (`tcp_usec_ts`).
     #[cold]
     pub fn is_ts_recent_outdated(&self, now: Nanos) -> bool {
         let ticks = self.ts_clock.ticks_per_second(self.ts_recent, self.ts_recent_at);

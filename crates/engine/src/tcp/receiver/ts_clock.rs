@@ -1,5 +1,5 @@
-//! How fast the peer's timestamp clock is seen to run (RFC 7323 5.4: from one tick per second to one per millisecond; Linux's
-//! `tcp_usec_ts`: one per microsecond).
+//! How fast the peer's timestamp clock is seen to run (RFC 7323 5.4: from one tick per second to one per
+//! millisecond; Linux's `tcp_usec_ts`: one per microsecond).
 
 use crate::{MILLISECOND, Nanos, SECOND};
 

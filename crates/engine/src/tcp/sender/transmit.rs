@@ -75,8 +75,9 @@ impl<P: Payload> Sender<P> {
         Some(self.retransmit_lost(common, cx, index))
     }
 
-    /// The first hole below the highest SACK that isn't marked as lost nor retransmitted, if the windows admit
-    /// it: nothing lost and nothing new is left to send (RFC 6675 4, NextSeg rule 3; `tcp_can_forward_retransmit`).
+    /// The first hole below the highest SACK that isn't marked as lost nor retransmitted, if the windows
+    /// admit it: nothing lost and nothing new is left to send (RFC 6675 4, NextSeg rule 3;
+    /// `tcp_can_forward_retransmit`).
     #[cold]
     pub fn next_forward(&mut self, common: &mut Common, cx: &mut Context<'_>) -> Option<DataSegment<P>> {
         let metrics = cx.own();

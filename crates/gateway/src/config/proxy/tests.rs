@@ -20,14 +20,19 @@ fn every_key_is_heard() {
     crate::secret::write(&folder.path().join("token"), b"0123456789abcdef\n", 0o600).unwrap();
     let _ = ["a", "b"].map(|name| crate::tls::keys::generate(folder.path(), name).unwrap());
     let cookie = Cookie::generate(&folder.path().join("cookie")).unwrap();
-    let text = "[proxy]\nlisten = '0.0.0.0:1080'\nusers = 'users'\nallow = ['10.0.0.0/8', '192.0.2.7']\npolicy = 'fastest'\n\
-        congestion = 'olia'\nopen-on = 'race'\njoin = 'late'\ntransparent = ['br-lan', 'br-dmz']\ntransparent-port = 99\nnames = 'system'\nmtu = 1400\nconnections = 7\nconnections-per-address = 5\nmemory = '3 MiB'\nstalled = '4 min'\n\
+    let text = "[proxy]\nlisten = '0.0.0.0:1080'\nusers = 'users'\nallow = ['10.0.0.0/8', \
+                '192.0.2.7']\npolicy = 'fastest'\n\
+        congestion = 'olia'\nopen-on = 'race'\njoin = 'late'\ntransparent = ['br-lan', \
+        'br-dmz']\ntransparent-port = 99\nnames = 'system'\nmtu = 1400\nconnections = \
+        7\nconnections-per-address = 5\nmemory = '3 MiB'\nstalled = '4 min'\n\
         connect-timeout = '3 s'\ndrain = '4 s'\nprobe = '192.0.2.1:443'\nprobe-budget = '2 KiB'\n\
         captive-check = 'http://a.net/204'\nusage = '/u'\nstatus = '/run/x'\nmetrics = '127.0.0.1:9465'\n\
-        gateway = ['192.0.2.9:5124', 'two.example.org:5124']\ngateway-fallback = 'direct'\ngateway-cookie = 'cookie'\ngateway-ready = 3\ngateway-early = true\n\
+        gateway = ['192.0.2.9:5124', 'two.example.org:5124']\ngateway-fallback = 'direct'\ngateway-cookie = \
+        'cookie'\ngateway-ready = 3\ngateway-early = true\n\
         page = '127.0.0.1:1'\npage-token = 'token'\n\
         gateway-key = 'a.key'\ngateway-certificate = ['b.pub']\n\
-        [[link]]\ninterface = 'wlan0'\nname = 'home'\nmetered = true\nbackup = true\ngateway = '192.0.2.1'\nprice = 2.5\n\
+        [[link]]\ninterface = 'wlan0'\nname = 'home'\nmetered = true\nbackup = true\ngateway = \
+        '192.0.2.1'\nprice = 2.5\n\
         rate = '20 Mbit/s'\nquota = '5GB/monthly@12'\n[[link]]\ninterface = 'wwan0'\n\
         [[rule]]\nto = ['*.example.org']\nport = ['22', '80-90']\nsize = '1 MiB'\ndscp = ['ef']\n\
         policy = 'redundant over home'\n";
@@ -111,7 +116,8 @@ fn each_mistake_has_its_place_and_what_is_allowed() {
         (proxy("gateway-ready = 1"), "p.toml:6:1: `gateway-ready` goes with `gateway`"),
         (
             proxy(
-                "gateway = ['a.net:1', 'b.net:1', 'c.net:1']\ngateway-key = 'k'\ngateway-certificate = ['c', 'd']",
+                "gateway = ['a.net:1', 'b.net:1', 'c.net:1']\ngateway-key = 'k'\ngateway-certificate = \
+                 ['c', 'd']",
             ),
             "p.toml:8:1: expected one certificate, or one for each gateway",
         ),

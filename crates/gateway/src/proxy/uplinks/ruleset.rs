@@ -9,7 +9,8 @@ use crate::setup::{guard, remember};
 const OWN: [(&str, &str); 2] = [("ip", "198.19.200.0/21"), ("ip6", "fd72:6f70:6577::/48")];
 
 impl Uplinks {
-    /// Rules against forwarding what isn't the engine's, where it was switched on. From elsewhere only answers pass to the engine.
+    /// Rules against forwarding what isn't the engine's, where it was switched on. From elsewhere only
+    /// answers pass to the engine.
     fn forwarding_guards(&self) -> String {
         let mut rules = format!("    oifname \"{DEVICE}*\" ct state != {{ established, related }} drop\n");
         for Change { key, .. } in self.changed.iter().filter(|change| change.key.ends_with("forwarding")) {
@@ -22,7 +23,8 @@ impl Uplinks {
         rules
     }
 
-    /// The nftables script: one masquerade for each uplink, its greatest rate, and what transparent mode redirects.
+    /// The nftables script: one masquerade for each uplink, its greatest rate, and what transparent mode
+    /// redirects.
     pub(super) fn nftables(&self) -> String {
         let (mut limits, mut forward, mut rules) = (String::new(), self.forwarding_guards(), String::new());
         for (&link, uplink) in &self.uplinks {
@@ -75,8 +77,8 @@ impl Uplinks {
         )
     }
 
-    /// What queries of the DNS are handed over: those that arrive, and those of this host that would leave by an uplink. Answers
-    /// get the port that the queries went to, before connection tracking sees them.
+    /// What queries of the DNS are handed over: those that arrive, and those of this host that would leave by
+    /// an uplink. Answers get the port that the queries went to, before connection tracking sees them.
     fn name_rules(&self) -> [String; 3] {
         let mut chains = <[String; 3]>::default();
         if !self.taken.names {
@@ -92,7 +94,8 @@ impl Uplinks {
             let (family, loopback) = if *v6 { ("ip6", "[::1]") } else { ("ip", "127.0.0.1") };
             let protocol = if *v6 { "ipv6" } else { "ipv4" };
             *arriving += &format!(
-                "    meta mark {MARK} meta nfproto {protocol} udp dport 53 tproxy {family} to {loopback}:{} accept\n",
+                "    meta mark {MARK} meta nfproto {protocol} udp dport 53 tproxy {family} to {loopback}:{} \
+                 accept\n",
                 self.taken.port
             );
         }

@@ -29,10 +29,11 @@ use crate::world::{App, HostEndpoint};
 const CHUNK: usize = 256 << 10;
 /// Bulk handed to a connection before the others have their turn.
 const TURNS: usize = 16;
-/// Connections at a server that haven't said what they want. Beyond that the oldest is given up for the newest, so that
-/// idle connections don't keep a client away that speaks at once.
+/// Connections at a server that haven't said what they want. Beyond that the oldest is given up for the
+/// newest, so that idle connections don't keep a client away that speaks at once.
 const MOST_PENDING: usize = 1024;
-/// A server with [`MOST_FLOWS`] flows gives up one on which nothing has moved for so long when another client comes.
+/// A server with [`MOST_FLOWS`] flows gives up one on which nothing has moved for so long when another client
+/// comes.
 const STALLED: Nanos = 3_000_000_000;
 
 /// A flow on a connection.
@@ -160,7 +161,8 @@ impl Perf {
         Perf { open, open_on, remote, ..Perf::new(Role::Client(progress), paths, local) }
     }
 
-    /// A connection is open. Those of the same flow on other paths are cancelled: they are joined from this one.
+    /// A connection is open. Those of the same flow on other paths are cancelled: they are joined from this
+    /// one.
     fn on_connected(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId) {
         let mut flows = self.flows.iter();
         let found = flows.find(|(key, active)| **key == id || active.racing.contains(&id));
@@ -292,7 +294,8 @@ impl Perf {
         self.wake_at(id, next.min(tick));
     }
 
-    /// Whether the stack's numbers are read regularly: from the start at a client, from its answer on at a server.
+    /// Whether the stack's numbers are read regularly: from the start at a client, from its answer on at a
+    /// server.
     fn is_watched(&self, id: ConnectionId) -> bool {
         let is_client = matches!(self.role, Role::Client(_));
         self.flows.get(&id).is_some_and(|active| is_client || active.flow.started_at().is_some())

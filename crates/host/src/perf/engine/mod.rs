@@ -38,8 +38,8 @@ pub type Algorithms = (Option<Spec<dyn Scheduler>>, Option<Spec<dyn CongestionCo
 pub enum OpenOn {
     /// This one, by its index.
     Path(usize),
-    /// The first that answers: SYNs go out on all, each of a connection of its own (RFC 8684 3.1). The others are cancelled, and their
-    /// paths joined.
+    /// The first that answers: SYNs go out on all, each of a connection of its own (RFC 8684 3.1). The others
+    /// are cancelled, and their paths joined.
     Race,
 }
 
@@ -77,7 +77,8 @@ fn endpoint(paths: usize) -> Box<HostEndpoint> {
     Box::new(Endpoint::new(config, OsEntropy::new()))
 }
 
-/// Runs a world until `over`, then lets connections send their last segments, and returns the endpoint's counters.
+/// Runs a world until `over`, then lets connections send their last segments, and returns the endpoint's
+/// counters.
 fn move_packets(
     mut world: World,
     side: usize,

@@ -1,5 +1,5 @@
-//! `curl -w '%{json}'`, or its variables as `name: value` or `name=value`: the TCP handshake is a round trip, and a transfer is at
-//! least the link's rate, since one short flow rarely fills it.
+//! `curl -w '%{json}'`, or its variables as `name: value` or `name=value`: the TCP handshake is a round trip,
+//! and a transfer is at least the link's rate, since one short flow rarely fills it.
 
 use ropewalk_sim::Direction;
 use serde_json::Value;

@@ -1,5 +1,5 @@
-//! flent's data files (JSON, unpacked): rates in Mbit/s and round trips in ms over time. Before and after the load the round trips
-//! are idle ones.
+//! flent's data files (JSON, unpacked): rates in Mbit/s and round trips in ms over time. Before and after the
+//! load the round trips are idle ones.
 
 use ropewalk_sim::Direction;
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! Files that people take for measurements and that aren't: each is named as what it is, with what to do instead.
+//! Files that people take for measurements and that aren't: each is named as what it is, with what to do
+//! instead.
 
 /// What the file is, if it is one of these.
 pub(super) fn named(name: &str, text: &str) -> Option<String> {
@@ -32,7 +33,8 @@ pub(super) fn named(name: &str, text: &str) -> Option<String> {
             "\n\r\r\n",
         ]) || ends(&[".pcap", ".pcapng"]) =>
         {
-            "is a packet capture: `tshark -r FILE -q -z io,stat,1` tells its rate over time, and `ping`, `iperf3` the link"
+            "is a packet capture: `tshark -r FILE -q -z io,stat,1` tells its rate over time, and `ping`, \
+             `iperf3` the link"
         }
         () if begins(&["%PDF", "\u{fffd}PNG", "\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{0}\u{10}JFIF", "GIF8"])
             || head.to_lowercase().starts_with("<!doctype html")
@@ -74,11 +76,31 @@ mod tests {
             ("a", b"\x0a\x0d\x0d\x0a\x1c\x00\x00\x00\x4d\x3c\x2b\x1a", "packet capture"),
             ("a", b"<!DOCTYPE html>\n<html><body>speed test</body></html>", "a page"),
             ("a", b"\x89PNG\r\n\x1a\n", "picture"),
-            ("a", b"  % Total    % Received % Xferd  Average Speed   Time\n    Dload  Upload\n100  100M", "curl's progress"),
-            ("a", b"12:00:00        IFACE   rxpck/s   txpck/s    rxkB/s    txkB/s\n12:00:01 eth0 1 1 1 1\n", "sar -n DEV"),
+            (
+                "a",
+                b"  % Total    % Received % Xferd  Average \
+                    Speed   Time\n    Dload  Upload\n100  100M",
+                "curl's progress",
+            ),
+            (
+                "a",
+                b"12:00:00        IFACE   rxpck/s   txpck/s    rxkB/s    txkB/s\n12:00:01 eth0 1 1 1 \
+                    1\n",
+                "sar -n DEV",
+            ),
             ("a", b"       eth0       \n KB/s in  KB/s out\n 2500.00    625.00\n", "ifstat"),
-            ("a", b"2: eth0: <UP> mtu 1500\n    link/ether 02:00\n    RX:  bytes packets\n    1 2\n    TX:  bytes\n", "ip -s link"),
-            ("a", b"qdisc fq_codel 0: dev eth0 root\n Sent 123 bytes 4 pkt\n backlog 0b 0p requeues 0\n", "tc -s qdisc"),
+            (
+                "a",
+                b"2: eth0: <UP> mtu 1500\n    link/ether 02:00\n    RX:  bytes packets\n    1 \
+                    2\n    TX:  bytes\n",
+                "ip -s link",
+            ),
+            (
+                "a",
+                b"qdisc fq_codel 0: dev eth0 root\n Sent 123 bytes 4 pkt\n backlog 0b 0p requeues \
+                    0\n",
+                "tc -s qdisc",
+            ),
         ] {
             let error = parse(name, &decode(bytes.to_vec())).unwrap_err();
             assert!(error.message.contains(word), "{word}: {}", error.message);

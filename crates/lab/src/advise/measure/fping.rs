@@ -1,4 +1,5 @@
-//! `fping -c` or `-C` with one host: `192.0.2.1 : [0], 64 bytes, 20.1 ms (20.1 avg, 0% loss)`, and its summary.
+//! `fping -c` or `-C` with one host: `192.0.2.1 : [0], 64 bytes, 20.1 ms (20.1 avg, 0% loss)`, and its
+//! summary.
 
 use super::{Counted, Input, Measured, MeasurementError, RoundTrip, positive, round_trips};
 

@@ -1,5 +1,5 @@
-//! `iperf3 --json`, run at the client: throughput and its direction, how it varied from second to second, and the round
-//! trips that the sender's kernel saw under load. Of UDP also the loss.
+//! `iperf3 --json`, run at the client: throughput and its direction, how it varied from second to second, and
+//! the round trips that the sender's kernel saw under load. Of UDP also the loss.
 
 use ropewalk_sim::Direction;
 use serde_json::Value;
@@ -10,11 +10,12 @@ use crate::stats;
 /// Seconds below which a transfer is mostly slow start.
 const SHORT: f64 = 2.0;
 
-/// Share of UDP's packets that a link loses by being too slow for them: what is lost beyond is the queue's, not the link's.
+/// Share of UDP's packets that a link loses by being too slow for them: what is lost beyond is the queue's,
+/// not the link's.
 const OVERLOAD: f64 = 0.05;
 
-/// Share of segments sent again from which one flow may be limited by losses instead of the link's rate, where its round-trip
-/// time isn't known.
+/// Share of segments sent again from which one flow may be limited by losses instead of the link's rate,
+/// where its round-trip time isn't known.
 const LOSSY: f64 = 0.005;
 
 /// Seconds from which their variation tells whether the link was full, and how much a full one varies.
@@ -93,7 +94,8 @@ impl Transfer {
         }
     }
 
-    /// Segments retransmitted, of so many. Congestion's losses are among them: the path's own are at most these.
+    /// Segments retransmitted, of so many. Congestion's losses are among them: the path's own are at most
+    /// these.
     fn retransmitted(&self) -> Option<(u64, u64)> {
         let sent = self.bytes.map(|bytes| (bytes / SEGMENT) as u64);
         self.retransmits.zip(sent.filter(|sent| *sent >= 100))
@@ -110,7 +112,8 @@ impl Transfer {
             let lost = share.unwrap_or(1.0 - self.bits / target);
             return (lost <= OVERLOAD).then(|| {
                 format!(
-                    "the rate is at least this: {} Mbit/s of UDP were sent, and arrived; `-u -b` with twice the link's rate \
+                    "the rate is at least this: {} Mbit/s of UDP were sent, and arrived; `-u -b` with twice \
+                     the link's rate \
                      would tell",
                     mbit(target)
                 )
@@ -131,7 +134,8 @@ impl Transfer {
         let queued = self.rtt.is_some_and(|rtt| rtt.mean > 1.3 * rtt.min);
         let (again, sent) = self.retransmitted()?;
         let share = again as f64 / sent as f64;
-        // Reno's rate with this share lost at random (Mathis et al. 1997): 1.22 segments per round trip over its root.
+        // Reno's rate with this share lost at random (Mathis et al. 1997): 1.22 segments per round trip over
+        // its root.
         let reno =
             |rtt: RoundTrip| 1.22 * SEGMENT * 8000.0 / rtt.min.max(0.01) / libm::sqrt(share.max(1e-12));
         let lossy = match self.rtt {
@@ -141,7 +145,8 @@ impl Transfer {
         };
         let lossy = lossy && !steady;
         (test.streams < 4 && !test.model_based && !queued && lossy).then(|| {
-            "the rate is at least this: losses may have limited the one flow; `-P 8` or `-u -b` with twice the link's rate \
+            "the rate is at least this: losses may have limited the one flow; `-P 8` or `-u -b` with twice \
+             the link's rate \
              would tell"
                 .into()
         })

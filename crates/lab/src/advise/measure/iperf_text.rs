@@ -1,5 +1,5 @@
-//! What iperf3 prints without `--json`, at the client or the server; iperf 2 likewise. The lines of the whole test count:
-//! `[SUM]` where there are several flows, the receiver's where there is one.
+//! What iperf3 prints without `--json`, at the client or the server; iperf 2 likewise. The lines of the whole
+//! test count: `[SUM]` where there are several flows, the receiver's where there is one.
 
 use ropewalk_settings::units;
 use ropewalk_sim::Direction;
@@ -164,7 +164,8 @@ iperf Done.
         let reverse =
             CLIENT.replace("[  5] local", "Reverse mode, remote host 192.0.2.1 is sending\n[  5] local");
         assert_eq!(read("f", &reverse).unwrap().rates[0].direction, Some(Direction::Download));
-        let error = "iperf3: error - unable to connect to server: Connection refused\n[  5]   0.00-1.00   sec  \
+        let error = "iperf3: error - unable to connect to server: Connection \
+                     refused\n[  5]   0.00-1.00   sec  \
                      2.25 MBytes  18.9 Mbits/sec\n";
         assert!(read("f", error).unwrap_err().message.contains("Connection refused"));
     }
@@ -201,7 +202,8 @@ iperf Done.
             CLIENT.replace("18.8 Mbits/sec", "2.25 MBytes/sec").replace("19.2 Mbits/sec", "2350 KBytes/sec");
         assert_eq!(read("f", &bytes).unwrap().rates[0].bits, 2.25 * 1_048_576.0 * 8.0);
         let several = "[ ID] Interval           Transfer     Bitrate         Retr
-[  5] local 10.0.0.7 port 1 connected to 192.0.2.1 port 5201\n[  7] local 10.0.0.7 port 2 connected to 192.0.2.1 port 5201
+[  5] local 10.0.0.7 port 1 connected to 192.0.2.1 port 5201\n[  7] local 10.0.0.7 port 2 connected to \
+192.0.2.1 port 5201
 [  5]   0.00-10.00  sec  11.9 MBytes  10.0 Mbits/sec    3             sender
 [  5]   0.00-10.00  sec  11.9 MBytes  10.0 Mbits/sec                  receiver
 [  7]   0.00-10.00  sec  11.9 MBytes  9.90 Mbits/sec    2             sender

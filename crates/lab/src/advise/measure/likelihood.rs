@@ -1,14 +1,16 @@
-//! What measurements make likely: loss after what was counted and retransmitted, and rates of which only the least is known.
+//! What measurements make likely: loss after what was counted and retransmitted, and rates of which only the
+//! least is known.
 
 use ropewalk_link::Loss;
 
 use super::Counted;
 
-/// What was stated of a path, or is taken of one of which only measurements are known: median of its loss and the standard
-/// deviation of the logarithm. Paths lose little: 95 % below 0.6 %.
+/// What was stated of a path, or is taken of one of which only measurements are known: median of its loss and
+/// the standard deviation of the logarithm. Paths lose little: 95 % below 0.6 %.
 pub(super) const USUAL_LOSS: (f64, f64) = (0.0005, 1.5);
 
-/// Two sources joined, each a value and the standard deviation of its logarithm: weighted by what each is sure of.
+/// Two sources joined, each a value and the standard deviation of its logarithm: weighted by what each is
+/// sure of.
 pub(super) fn join(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
     let (wa, wb) = (1.0 / (a.1 * a.1), 1.0 / (b.1 * b.1));
     let log = (wa * libm::log(a.0) + wb * libm::log(b.0)) / (wa + wb);
@@ -18,7 +20,8 @@ pub(super) fn join(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
 /// Standard deviation of the logarithm of a rate of which only the least is known.
 pub(super) const OPEN: f64 = 0.5;
 
-/// What is stated, joined with a rate that it is at least: the normal distribution of the logarithm, cut off below that.
+/// What is stated, joined with a rate that it is at least: the normal distribution of the logarithm, cut off
+/// below that.
 pub(super) fn raised(stated: (f64, f64), least: f64) -> (f64, f64) {
     let z = (libm::log(least) - libm::log(stated.0)) / stated.1;
     if z < -3.0 {
@@ -42,13 +45,14 @@ pub(super) struct Repeated {
     pub segments: u64,
     /// Of so many.
     pub sent: u64,
-    /// Those of them that its own congestion is likely to have cost, in segments: a few per loss of the congestion window.
+    /// Those of them that its own congestion is likely to have cost, in segments: a few per loss of the
+    /// congestion window.
     pub congestion: f64,
 }
 
 impl Repeated {
-    /// How likely that is with this loss. A part of the repeats is congestion's, and how large that part is isn't known: its
-    /// density falls as 1 / (1 + part / congestion)^2. The rest is Poisson's.
+    /// How likely that is with this loss. A part of the repeats is congestion's, and how large that part is
+    /// isn't known: its density falls as 1 / (1 + part / congestion)^2. The rest is Poisson's.
     fn likelihood(&self, loss: f64) -> f64 {
         const STEPS: usize = 80;
         let expected = self.sent as f64 * loss;
@@ -72,8 +76,8 @@ impl Repeated {
     }
 }
 
-/// The loss after what was counted (lost, of so many) and what was retransmitted, of which a part is congestion's: median
-/// and standard deviation of the logarithm. By summing over a grid of the logarithm.
+/// The loss after what was counted (lost, of so many) and what was retransmitted, of which a part is
+/// congestion's: median and standard deviation of the logarithm. By summing over a grid of the logarithm.
 pub(super) fn loss_after(prior: (f64, f64), counted: &[Counted], repeated: &[Repeated]) -> (f64, f64) {
     const STEPS: usize = 600;
     let (low, high) = (libm::log(1e-6), libm::log(0.5));
@@ -112,9 +116,9 @@ pub(in crate::advise) fn share(loss: &Loss) -> f64 {
     }
 }
 
-/// Several measurements of one quantity, each a value and the standard deviation of its logarithm: weighted by what each is
-/// sure of. Where they are further apart than that allows, the result is as much less sure (Birge's ratio); the second value
-/// says whether they contradict each other.
+/// Several measurements of one quantity, each a value and the standard deviation of its logarithm: weighted
+/// by what each is sure of. Where they are further apart than that allows, the result is as much less sure
+/// (Birge's ratio); the second value says whether they contradict each other.
 pub(super) fn combined(of: &[(f64, f64)]) -> Option<((f64, f64), bool)> {
     let (first, rest) = of.split_first()?;
     let (value, sd) = rest.iter().fold(*first, |all, one| join(all, *one));

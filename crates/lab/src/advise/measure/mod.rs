@@ -1,5 +1,6 @@
-//! Paths from measurements. Each format is a file of its own beside this one, with one line in `FORMATS`; which one a file is,
-//! is told by what is in it. Each gives what it can of a path (round-trip time, loss, rate, queue), and how well.
+//! Paths from measurements. Each format is a file of its own beside this one, with one line in `FORMATS`;
+//! which one a file is, is told by what is in it. Each gives what it can of a path (round-trip time, loss,
+//! rate, queue), and how well.
 
 mod curl;
 mod error;
@@ -256,12 +257,13 @@ fn documents(text: &str) -> Result<Vec<Value>, MeasurementError> {
         .collect())
 }
 
-/// Of how many times the usual spread an answer must be late to count as a spike, and the share of answers that may be.
+/// Of how many times the usual spread an answer must be late to count as a spike, and the share of answers
+/// that may be.
 const SPIKE: f64 = 8.0;
 const SPIKES: f64 = 0.1;
 
-/// Mean and standard deviation of these, if there are any. Single ones far above the rest are no jitter: they are told in the
-/// second value, and only the greatest counts them.
+/// Mean and standard deviation of these, if there are any. Single ones far above the rest are no jitter: they
+/// are told in the second value, and only the greatest counts them.
 fn round_trips(samples: &[f64], loaded: bool) -> Option<(RoundTrip, Option<String>)> {
     let all = stats::Summary::of(samples)?;
     let count = samples.len() as u64;
@@ -292,7 +294,8 @@ fn round_trips(samples: &[f64], loaded: bool) -> Option<(RoundTrip, Option<Strin
     let regular = apart.len() >= 3 && apart.iter().all(|apart| (apart / every - 1.0).abs() < 0.2);
     let rhythm = if regular { format!(", every {every:.0} answers") } else { String::new() };
     let note = format!(
-        "{} of {count} answers took {:.0} to {:.0} ms{rhythm}: changes over time, as of a handover or a scan, and no jitter",
+        "{} of {count} answers took {:.0} to {:.0} ms{rhythm}: changes over time, as of a handover or a \
+         scan, and no jitter",
         late.len(),
         late.iter().map(|at| samples[*at]).fold(f64::INFINITY, f64::min),
         all.max

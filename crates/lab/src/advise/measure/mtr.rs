@@ -1,5 +1,5 @@
-//! `mtr -r`, as text, JSON, CSV and XML: the last hop is the path's end. Loss on the way is what routers don't answer, not what they
-//! lose.
+//! `mtr -r`, as text, JSON, CSV and XML: the last hop is the path's end. Loss on the way is what routers
+//! don't answer, not what they lose.
 
 use serde_json::Value;
 
@@ -24,7 +24,8 @@ pub(super) fn read(input: &Input<'_>) -> Option<Result<Measured, MeasurementErro
     is_ours.then(|| found(input.text.lines().filter_map(hop).collect()))
 }
 
-/// `  8.|-- 192.0.2.1     2.0%   100   20.1  20.3  19.8  38.0   1.2`; of `--csv` what stands between its commas.
+/// `  8.|-- 192.0.2.1     2.0%   100   20.1  20.3  19.8  38.0   1.2`; of `--csv` what stands between its
+/// commas.
 fn hop(line: &str) -> Option<Hop> {
     if line.starts_with("MTR.") {
         let cells: Vec<&str> = line.split(',').collect();
@@ -148,7 +149,8 @@ HOST: laptop                      Loss%   Snt   Last   Avg  Best  Wrst StDev
             {"count":"2","host":"192.0.2.1","Loss%":10.0,"Snt":10,"Last":21.0,"Avg":20.6,"Best":19.8,"Wrst":38.0,"StDev":1.2}]}}"#;
         let found = parse("f", json).unwrap();
         assert_eq!(found.loss, Some(Counted { lost: 1, sent: 10, round_trip: true }));
-        let xml = "<?xml version=\"1.0\"?>\n<MTR SRC=\"a\" DST=\"192.0.2.1\" TESTS=\"100\">\n<HUB COUNT=\"1\" HOST=\"192.0.2.1\">
+        let xml = "<?xml version=\"1.0\"?>\n<MTR SRC=\"a\" DST=\"192.0.2.1\" TESTS=\"100\">\n<HUB \
+                   COUNT=\"1\" HOST=\"192.0.2.1\">
             <Loss>  1.0%</Loss>\n<Snt>   100</Snt>\n<Last>  20.1</Last>\n<Avg>  20.6</Avg>\n<Best>  19.8</Best>
             <Wrst>  38.0</Wrst>\n<StDev>   1.2</StDev>\n</HUB>\n</MTR>\n";
         let found = parse("f", xml).unwrap();

@@ -1,8 +1,9 @@
-//! Throughput over time in columns, as data sets of 5G and satellite links have it: CSV or separated by spaces, with or without
-//! names, Mbit/s or kbit/s, seconds or milliseconds, both directions. It becomes a trace: what the link carried at each moment.
+//! Throughput over time in columns, as data sets of 5G and satellite links have it: CSV or separated by
+//! spaces, with or without names, Mbit/s or kbit/s, seconds or milliseconds, both directions. It becomes a
+//! trace: what the link carried at each moment.
 //!
-//! Where nothing was carried the trace is silent, and where rows are missing for up to ten seconds, too. A longer gap is a pause of
-//! the recording: it is cut out.
+//! Where nothing was carried the trace is silent, and where rows are missing for up to ten seconds, too. A
+//! longer gap is a pause of the recording: it is cut out.
 
 use std::sync::Arc;
 
@@ -29,7 +30,8 @@ const PAUSE: f64 = 10.0;
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Column {
     Time,
-    /// Rate by direction (upwards, downwards; both in one: `None`), and bits per second of its unit, if that is known.
+    /// Rate by direction (upwards, downwards; both in one: `None`), and bits per second of its unit, if that
+    /// is known.
     Rate(Option<usize>, Option<f64>),
     Other,
 }
@@ -85,7 +87,8 @@ fn column(name: &str) -> Column {
     }
 }
 
-/// A moment in seconds: a number (seconds, or since 1970 in ms, us, ns), or a time of day at the end of a date.
+/// A moment in seconds: a number (seconds, or since 1970 in ms, us, ns), or a time of day at the end of a
+/// date.
 fn moment(cell: &str) -> Option<f64> {
     let cell = cell.trim().trim_matches('"');
     if let Some(number) = positive(cell) {

@@ -1,5 +1,5 @@
-//! `ping`, as iputils, BSD, busybox and Windows print it, in any language: the times of single answers, the count of those
-//! lost, and the summary line where the answers themselves are missing (`ping -q`).
+//! `ping`, as iputils, BSD, busybox and Windows print it, in any language: the times of single answers, the
+//! count of those lost, and the summary line where the answers themselves are missing (`ping -q`).
 
 use super::{Counted, Input, Measured, MeasurementError, RoundTrip, positive, round_trips};
 
@@ -9,7 +9,8 @@ pub(super) fn read(input: &Input<'_>) -> Option<Result<Measured, MeasurementErro
     (found.is_ok() || words.iter().any(|word| input.text.contains(word))).then_some(found)
 }
 
-/// Reads what ping printed. Several runs in one file are added up; without a summary, gaps in the answers' numbers are counted.
+/// Reads what ping printed. Several runs in one file are added up; without a summary, gaps in the answers'
+/// numbers are counted.
 ///
 /// # Errors
 /// What is missing.
@@ -63,8 +64,9 @@ pub fn parse(text: &str) -> Result<Measured, MeasurementError> {
     Ok(Measured { rtt, loss, notes, ..Measured::default() })
 }
 
-/// `64 bytes from ...: icmp_seq=1 ttl=55 time=23.4 ms`, `Antwort von ...: Bytes=32 Zeit<1ms TTL=55`: whatever the word, a number
-/// right behind `=` or `<` and before `ms`, or before what stands for it in front of `TTL=`.
+/// `64 bytes from ...: icmp_seq=1 ttl=55 time=23.4 ms`, `Antwort von ...: Bytes=32 Zeit<1ms TTL=55`: whatever
+/// the word, a number right behind `=` or `<` and before `ms`, or before what stands for it in front of
+/// `TTL=`.
 fn answer(line: &str) -> Option<f64> {
     let before = |at: usize| {
         let number = line[..at].trim_end();
@@ -115,7 +117,8 @@ impl Gaps {
             }
             _ => {
                 self.close();
-                // The first number is 1 with iputils, 0 with others; a log that begins later has lost its beginning.
+                // The first number is 1 with iputils, 0 with others; a log that begins later has lost its
+                // beginning.
                 let first = if number <= 10 { number.min(1) } else { number };
                 self.run = Some((first, number, 1));
             }
@@ -136,8 +139,9 @@ impl Gaps {
     }
 }
 
-/// `20 packets transmitted, 19 received, 5% packet loss`; `Gesendet = 4, Empfangen = 4, Verloren = 0 (0% Verlust)`: two counts
-/// whose difference the percentage confirms. Lost and sent.
+/// `20 packets transmitted, 19 received, 5% packet loss`;
+/// `Gesendet = 4, Empfangen = 4, Verloren = 0 (0% Verlust)`: two counts whose difference the percentage
+/// confirms. Lost and sent.
 fn counts(line: &str) -> Option<(u64, u64)> {
     let percentage = line.split_once('%');
     let before = percentage.map_or(line, |(before, _)| before);
@@ -235,18 +239,28 @@ rtt min/avg/max/mdev = 39.100/40.200/51.100/1.720 ms, pipe 4, ipg/ewma 12.012/40
     #[test]
     fn the_words_are_of_any_language() {
         let texts = [
-            "64 Bytes von 192.0.2.1: icmp_seq=1 ttl=55 Zeit=23.4 ms\n20 Pakete gesendet, 19 empfangen, 5% Paketverlust",
-            "64 octets de 192.0.2.1 : icmp_seq=1 ttl=55 temps=23.4 ms\n20 paquets transmis, 19 reçus, 5 % paquets perdus",
-            "64 bytes desde 192.0.2.1: icmp_seq=1 ttl=55 tiempo=23,4 ms\n20 paquetes transmitidos, 19 recibidos, 5% paquetes perdidos",
+            "64 Bytes von 192.0.2.1: icmp_seq=1 ttl=55 Zeit=23.4 ms\n20 Pakete gesendet, 19 empfangen, 5% \
+             Paketverlust",
+            "64 octets de 192.0.2.1 : icmp_seq=1 ttl=55 temps=23.4 ms\n20 paquets transmis, 19 reçus, 5 % \
+             paquets perdus",
+            "64 bytes desde 192.0.2.1: icmp_seq=1 ttl=55 tiempo=23,4 ms\n20 paquetes transmitidos, 19 \
+             recibidos, 5% paquetes perdidos",
             "来自 192.0.2.1 的回复: 字节=32 时间=23ms TTL=55\n数据包: 已发送 = 20，已接收 = 19，丢失 = 1 (5% 丢失)，",
-            "Antwort von 192.0.2.1: Bytes=32 Zeit=23ms TTL=55\n    Pakete: Gesendet = 20, Empfangen = 19, Verloren = 1\n    (5% Verlust),",
-            "64 bytes from 192.0.2.1: icmp_seq=0 ttl=57 time=23.4 ms\n20 packets transmitted, 19 packets received, 5.0% packet loss",
-            "Ответ от 192.0.2.1: число байт=32 время=23мс TTL=55\n    Пакетов: отправлено = 20, получено = 19, потеряно = 1\n    (5% потерь)",
+            "Antwort von 192.0.2.1: Bytes=32 Zeit=23ms TTL=55\n    Pakete: Gesendet = 20, Empfangen = 19, \
+             Verloren = 1\n    (5% Verlust),",
+            "64 bytes from 192.0.2.1: icmp_seq=0 ttl=57 time=23.4 ms\n20 packets transmitted, 19 packets \
+             received, 5.0% packet loss",
+            "Ответ от 192.0.2.1: число байт=32 время=23мс TTL=55\n    Пакетов: отправлено = 20, получено = \
+             19, потеряно = 1\n    (5% потерь)",
             "192.0.2.1 からの応答: バイト数 =32 時間 =23ms TTL=55\n    パケット数: 送信 = 20、受信 = 19、損失 = 1 (5% の損失)、",
-            "Respuesta desde 192.0.2.1: bytes=32 tiempo=23ms TTL=55\n    Paquetes: enviados = 20, recibidos = 19, perdidos = 1\n    (5% perdidos),",
-            "R\u{fffd}ponse de 192.0.2.1\u{a0}: octets=32 temps=23 ms TTL=55\n    Paquets\u{a0}: envoy\u{fffd}s = 20, re\u{fffd}us = 19, perdus = 1 (perte 5%),",
-            "\u{fffd}\u{fffd} 192.0.2.1: \u{fffd}=32 \u{fffd}=23\u{fffd}\u{fffd} TTL=55\n    \u{fffd}: \u{fffd} = 20, \u{fffd} = 19, \u{fffd} = 1\n    (5% \u{fffd})",
-            "Odpowiedź z 192.0.2.1: bajtów=32 czas=23ms TTL=55\n    Pakiety: Wysłane = 20, Odebrane = 19, Utracone = 1\n    (5% straty),",
+            "Respuesta desde 192.0.2.1: bytes=32 tiempo=23ms TTL=55\n    Paquetes: enviados = 20, recibidos \
+             = 19, perdidos = 1\n    (5% perdidos),",
+            "R\u{fffd}ponse de 192.0.2.1\u{a0}: octets=32 temps=23 ms TTL=55\n    Paquets\u{a0}: \
+             envoy\u{fffd}s = 20, re\u{fffd}us = 19, perdus = 1 (perte 5%),",
+            "\u{fffd}\u{fffd} 192.0.2.1: \u{fffd}=32 \u{fffd}=23\u{fffd}\u{fffd} \
+             TTL=55\n    \u{fffd}: \u{fffd} = 20, \u{fffd} = 19, \u{fffd} = 1\n    (5% \u{fffd})",
+            "Odpowiedź z 192.0.2.1: bajtów=32 czas=23ms TTL=55\n    Pakiety: Wysłane = 20, Odebrane = 19, \
+             Utracone = 1\n    (5% straty),",
         ];
         for text in &texts {
             let found = parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -261,8 +275,10 @@ rtt min/avg/max/mdev = 39.100/40.200/51.100/1.720 ms, pipe 4, ipg/ewma 12.012/40
 
     #[test]
     fn what_windows_counts_as_answers_are_not_all_round_trips() {
-        let text = "Reply from 192.0.2.1: bytes=32 time=14ms TTL=55\nReply from 10.0.0.7: Destination host unreachable.\n\
-                    Reply from 192.0.2.1: bytes=32 time=15ms TTL=55\n    Packets: Sent = 3, Received = 3, Lost = 0 (0% loss),\n";
+        let text = "Reply from 192.0.2.1: bytes=32 time=14ms TTL=55\nReply from 10.0.0.7: Destination host \
+                    unreachable.\n\
+                    Reply from 192.0.2.1: bytes=32 time=15ms TTL=55\n    Packets: Sent = 3, Received = 3, \
+                    Lost = 0 (0% loss),\n";
         assert_eq!(parse(text).unwrap().loss, lost(1, 3));
         let twice = "64 bytes from x: icmp_seq=1 time=20 ms\n64 bytes from x: icmp_seq=1 time=25 ms (DUP!)\n";
         assert_eq!(parse(twice).unwrap().rtt.unwrap().count, 1);
@@ -294,11 +310,13 @@ rtt min/avg/max/mdev = 39.100/40.200/51.100/1.720 ms, pipe 4, ipg/ewma 12.012/40
         let rtt = found.rtt.unwrap();
         assert_eq!((rtt.count, found.loss), (19, lost(1, 20)));
         assert!((rtt.mean - 44.6).abs() < 0.2 && rtt.min == 38.2, "{rtt:?}");
-        let quiet = "--- example.net ping statistics ---\n10 packets transmitted, 10 packets received, 0.0% packet \
+        let quiet = "--- example.net ping statistics ---\n10 packets transmitted, 10 packets received, 0.0% \
+                     packet \
                      loss\nround-trip min/avg/max/stddev = 11.5/12.0/13.5/0.6 ms\n";
         let rtt = parse(quiet).unwrap().rtt.unwrap();
         assert_eq!((rtt.min, rtt.mean, rtt.sd), (11.5, 12.0, 0.6));
-        let windows = "Reply from 192.0.2.1: bytes=32 time=14ms TTL=55\nReply from 192.0.2.1: bytes=32 time<1ms \
+        let windows = "Reply from 192.0.2.1: bytes=32 time=14ms TTL=55\nReply from 192.0.2.1: bytes=32 \
+                       time<1ms \
                        TTL=55\n    Packets: Sent = 4, Received = 2, Lost = 2 (50% loss),\n";
         let found = parse(windows).unwrap();
         assert_eq!((found.loss, found.rtt.unwrap().mean), (lost(2, 4), 7.5));

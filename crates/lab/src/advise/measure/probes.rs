@@ -1,5 +1,5 @@
-//! Round trips of other programs than ping: `traceroute` (the last hop counts), `tcping`, `twping` of OWAMP, PowerShell's
-//! `Test-Connection`, and the results of RIPE Atlas as JSON.
+//! Round trips of other programs than ping: `traceroute` (the last hop counts), `tcping`, `twping` of OWAMP,
+//! PowerShell's `Test-Connection`, and the results of RIPE Atlas as JSON.
 
 use super::{Counted, Input, Measured, MeasurementError, RoundTrip, number, positive, round_trips};
 
@@ -154,7 +154,8 @@ mod tests {
         assert_eq!(read(route), (39.99, 40.123, None));
         let silent = route.replace(" 3  192.0.2.1 (192.0.2.1)  40.123 ms  40.050 ms  39.990 ms", " 3  * * *");
         assert!(parse("f", &silent).unwrap_err().message.contains("not one answer"));
-        let windows = "Tracing route to 192.0.2.1 over a maximum of 30 hops\n\n  1     1 ms    <1 ms     1 ms  198.51.100.1
+        let windows = "Tracing route to 192.0.2.1 over a maximum of 30 hops\n\n  1     1 ms    <1 ms     1 \
+                       ms  198.51.100.1
   2    40 ms    41 ms    40 ms  192.0.2.1\n\nTrace complete.\n";
         assert_eq!(read(windows), (40.0, 41.0, None));
         let port = "Probing 192.0.2.1:443/tcp - Port is open - time=40.123ms

@@ -1,5 +1,6 @@
-//! What measurements say of a path, joined with what is stated of it. Each is a likelihood, weighted by how sure both are: the
-//! result is surer than either. Of a path that isn't known, the measurements are all there is.
+//! What measurements say of a path, joined with what is stated of it. Each is a likelihood, weighted by how
+//! sure both are: the result is surer than either. Of a path that isn't known, the measurements are all there
+//! is.
 
 use ropewalk_link::{Jitter, JitterShape, LinkSpec, Loss, Queue, Rate};
 use ropewalk_settings::diagnostic::Diagnostic;
@@ -188,8 +189,8 @@ impl Refined {
         }
     }
 
-    /// What the round trip grew by under load is the queue, in time at the rate it was filled at; where nothing shows that the
-    /// link was full, the queue is at least that.
+    /// What the round trip grew by under load is the queue, in time at the rate it was filled at; where
+    /// nothing shows that the link was full, the queue is at least that.
     fn queue(&mut self, measured: &[Measured], was_known: bool) {
         let idle = round_trips(measured).filter(|rtt| !rtt.loaded).map(|rtt| rtt.min).reduce(f64::min);
         let loaded = measured.iter().filter_map(|found| {
@@ -305,7 +306,8 @@ fn set_delay(path: &mut PathSpec, rtt_ms: f64) {
     (path.up.delay, path.down.delay) = (delay, delay);
 }
 
-/// Of single round trips; the variances of two halves add up. What is stated stays where it agrees within half as much.
+/// Of single round trips; the variances of two halves add up. What is stated stays where it agrees within
+/// half as much.
 fn set_jitter(path: &mut PathSpec, sd_ms: f64, was_known: bool) {
     let spread = (sd_ms.clamp(0.0, 30_000.0) * 1e6 / std::f64::consts::SQRT_2) as u64;
     // A uniform jitter's standard deviation is its spread over the root of three.

@@ -1,5 +1,6 @@
-//! `speedtest-cli --json` (bit/s), `librespeed-cli --json` (Mbit/s), and Ookla's `speedtest -f json` (bytes/s): several flows at once,
-//! so that the link was full. Likewise `fast --json` and the summary of `ndt7-client`.
+//! `speedtest-cli --json` (bit/s), `librespeed-cli --json` (Mbit/s), and Ookla's `speedtest -f json`
+//! (bytes/s): several flows at once, so that the link was full. Likewise `fast --json` and the summary of
+//! `ndt7-client`.
 
 use ropewalk_sim::Direction;
 use serde_json::Value;

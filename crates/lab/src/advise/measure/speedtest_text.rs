@@ -57,7 +57,8 @@ fn spread(text: &str) -> Option<super::RoundTrip> {
     times(before(text, "ms"), of("jitter:"), of("low:"), of("high:"))
 }
 
-/// `speedtest-cli --csv --csv-header`: `Server ID,Sponsor,Server Name,Timestamp,Distance,Ping,Download,Upload,Share,IP Address`.
+/// `speedtest-cli --csv --csv-header`:
+/// `Server ID,Sponsor,Server Name,Timestamp,Distance,Ping,Download,Upload,Share,IP Address`.
 fn csv(text: &str) -> Option<Result<Measured, MeasurementError>> {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
     let head: Vec<&str> = lines.next()?.split(',').map(str::trim).collect();

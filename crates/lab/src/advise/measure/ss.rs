@@ -1,9 +1,10 @@
-//! `ss -ti`: the kernel's own view of live TCP connections. From those that sent data: the least round-trip time, the
-//! best delivery rate, and the share of bytes that were retransmitted.
+//! `ss -ti`: the kernel's own view of live TCP connections. From those that sent data: the least round-trip
+//! time, the best delivery rate, and the share of bytes that were retransmitted.
 //!
-//! A delivery rate that was limited by the application, the receiver's window or the send buffer is a lower bound, so one that
-//! wasn't is preferred. Connections that received have none. Retransmissions count congestion's losses too: they are an upper
-//! bound of the path's own loss, and all that `ss` has. Loopback is left out; connections of several links are refused.
+//! A delivery rate that was limited by the application, the receiver's window or the send buffer is a lower
+//! bound, so one that wasn't is preferred. Connections that received have none. Retransmissions count
+//! congestion's losses too: they are an upper bound of the path's own loss, and all that `ss` has. Loopback
+//! is left out; connections of several links are refused.
 
 use super::{Input, Measured, MeasurementError, RoundTrip, Throughput, positive};
 
@@ -83,7 +84,9 @@ pub fn parse(text: &str) -> Result<Measured, MeasurementError> {
         (Some(bits), _) => vec![Throughput { bits, sd: 0.3, direction: None, at_least: false }],
         (None, Some(bits)) => {
             notes.push(
-                "the rate is at least this: the application, the receiver's window or the send buffer limited it".into(),
+                "the rate is at least this: the application, the receiver's window or the send buffer \
+                 limited it"
+                    .into(),
             );
             vec![Throughput { bits, sd: 0.5, direction: None, at_least: true }]
         }

@@ -69,7 +69,8 @@ pub(super) fn read_nuttcp(input: &Input<'_>) -> Option<Result<Measured, Measurem
     }))
 }
 
-/// `2026-01-01 12:00:09 (11.1 MB/s) - '/dev/null' saved [104857600/104857600]`: one short flow rarely fills a link.
+/// `2026-01-01 12:00:09 (11.1 MB/s) - '/dev/null' saved [104857600/104857600]`: one short flow rarely fills a
+/// link.
 pub(super) fn read_wget(input: &Input<'_>) -> Option<Result<Measured, MeasurementError>> {
     let saved: Vec<&str> =
         input.text.lines().filter(|line| line.contains("/s) - ") && line.contains('[')).collect();
@@ -173,7 +174,8 @@ mod tests {
 
     #[test]
     fn netperf_and_nuttcp() {
-        let text = "MIGRATED TCP STREAM TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to 192.0.2.1 () port 0 AF_INET : demo
+        let text = "MIGRATED TCP STREAM TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to 192.0.2.1 () port 0 \
+                    AF_INET : demo
 Recv   Send    Send
 Socket Socket  Message  Elapsed
 Size   Size    Size     Time     Throughput

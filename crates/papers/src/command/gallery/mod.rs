@@ -22,7 +22,8 @@ use ropewalk_sim::{Mode, Recording, RunResult, RunSpec, Scenario, Workload};
 /// Write the page of all algorithms, with where each wins and loses, and a picture of each
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  ropewalk-papers gallery --output docs/schedulers.md\n  ropewalk-papers gallery --rope docs\n\nThe pictures go to the folder `algorithms` beside the page."
+    after_help = "Examples:\n  ropewalk-papers gallery --output docs/schedulers.md\n  ropewalk-papers \
+                  gallery --rope docs\n\nThe pictures go to the folder `algorithms` beside the page."
 )]
 pub(crate) struct Options {
     /// The page's file [default: standard output, without pictures]
@@ -31,7 +32,8 @@ pub(crate) struct Options {
     /// Seeded runs of each
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=1000))]
     runs: u32,
-    /// Instead: two schedulers where the choice decides, one run each, as FOLDER/rope-light.svg and rope-dark.svg
+    /// Instead: two schedulers where the choice decides, one run each, as FOLDER/rope-light.svg and
+    /// rope-dark.svg
     #[arg(long, value_name = "FOLDER", conflicts_with = "output")]
     rope: Option<PathBuf>,
     /// As JSON: the page's text as one string
@@ -47,12 +49,17 @@ const OMITTED: &str = "## Omitted, because
 
 | name | source | omitted, because |
 |---|---|---|
-| STMS | Shi et al., USENIX ATC 2018 | its update of the gap isn't in the abstract, and the acknowledgements that a sender sees allow several |
-| DEMS | Guo et al., MobiCom 2017 | it needs to know where a chunk ends before it is written, and how far one-way delays differ; only the abstract was available |
+| STMS | Shi et al., USENIX ATC 2018 | its update of the gap isn't in the abstract, and the \
+acknowledgements that a sender sees allow several |
+| DEMS | Guo et al., MobiCom 2017 | it needs to know where a chunk ends before it is written, and how far \
+one-way delays differ; only the abstract was available |
 | MuSher | Saha et al., MobiCom 2019 | its search for the ratio of the traffic isn't in the abstract |
-| LATE | Yang et al., IEEE Trans. Wireless Communications, 2021 | its abstract says what `f2p-dps`'s summary says: windows, round-trip times and loss rates predict what a subflow sends meanwhile |
-| Peekaboo's stages | Wu et al., IEEE JSAC 38(10), 2020 | `peekaboo` has the bandit; how the paper fits its probability of the other action isn't in what could be read |
-| XLINK's priorities | Zheng et al., SIGCOMM 2021 | streams and video frames have no counterpart in one byte stream; a player's play time is `xlink`'s where the application declares deadlines |
+| LATE | Yang et al., IEEE Trans. Wireless Communications, 2021 | its abstract says what `f2p-dps`'s \
+summary says: windows, round-trip times and loss rates predict what a subflow sends meanwhile |
+| Peekaboo's stages | Wu et al., IEEE JSAC 38(10), 2020 | `peekaboo` has the bandit; how the paper fits its \
+probability of the other action isn't in what could be read |
+| XLINK's priorities | Zheng et al., SIGCOMM 2021 | streams and video frames have no counterpart in one \
+byte stream; a player's play time is `xlink`'s where the application declares deadlines |
 | MPVeno, MPTCPPW | 5g-2019 section I | named there without a definition |
 
 A rule that could only be guessed isn't implemented under its author's name.

@@ -1,5 +1,5 @@
-//! The gallery's pictures, as SVG: segments over paths, and windows over time. Plain text with whole numbers, so that
-//! the same run gives the same file.
+//! The gallery's pictures, as SVG: segments over paths, and windows over time. Plain text with whole numbers,
+//! so that the same run gives the same file.
 
 use std::fmt::Write;
 
@@ -34,7 +34,8 @@ fn escaped(text: &str) -> String {
 fn frame(title: &str, x: [String; 2], y: [String; 2], legend: &[(String, &str)], body: &str) -> String {
     let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
     let mut text = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+         font-family=\"sans-serif\" \
          font-size=\"11\">\n<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#fff\"/>\n\
          <path d=\"M{LEFT} {TOP}V{bottom}H{right}\" fill=\"none\" stroke=\"#888\"/>\n\
          <text x=\"{LEFT}\" y=\"15\" font-weight=\"bold\">{}</text>\n",

@@ -1,5 +1,6 @@
-//! The README's picture: two schedulers on the same two paths, where the choice decides. Each segment is a line from when
-//! it was sent to when it arrived; beneath, what the application has in order, and what waits in the out-of-order queue.
+//! The README's picture: two schedulers on the same two paths, where the choice decides. Each segment is a
+//! line from when it was sent to when it arrived; beneath, what the application has in order, and what waits
+//! in the out-of-order queue.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -113,7 +114,8 @@ pub(super) fn sentence(runs: &Runs) -> String {
     let [first, second] = [&runs.shown[0], &runs.shown[1]].map(|(name, result)| (name, seconds(result)));
     let longer = |a: f64, b: f64| format!("{:.0} % longer", (a / b - 1.0) * 100.0);
     format!(
-        "1 MiB over the same two paths ({}; {}) with buffers of 128 KiB: `{}` takes {:.0} ms, `{}` {}, which is {} than \
+        "1 MiB over the same two paths ({}; {}) with buffers of 128 KiB: `{}` takes {:.0} ms, `{}` {}, \
+         which is {} than \
          plain TCP on wifi alone.",
         PATHS[0],
         PATHS[1],
@@ -131,8 +133,10 @@ fn picture(runs: &Runs, colours: &Colours) -> String {
     let x = |at: u64| LEFT + at as f64 / end * (WIDTH - LEFT - RIGHT);
     let height = PANEL * runs.shown.len() as f64 + AXIS;
     let mut text = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"system-ui, sans-serif\" \
-         font-size=\"13\" fill=\"{}\">\n<title>{}</title>\n<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"{}\"/>\n",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+         font-family=\"system-ui, sans-serif\" \
+         font-size=\"13\" fill=\"{}\">\n<title>{}</title>\n<rect width=\"{WIDTH}\" height=\"{height}\" \
+         fill=\"{}\"/>\n",
         colours.ink,
         sentence(runs).replace('`', "").replace('<', "&lt;"),
         colours.paper
@@ -163,7 +167,8 @@ fn picture(runs: &Runs, colours: &Colours) -> String {
     for (colour, what) in legend {
         let _ = writeln!(
             text,
-            "<rect x=\"{at:.0}\" y=\"{:.0}\" width=\"12\" height=\"4\" fill=\"{colour}\"/><text x=\"{:.0}\" y=\"{:.0}\" \
+            "<rect x=\"{at:.0}\" y=\"{:.0}\" width=\"12\" height=\"4\" fill=\"{colour}\"/><text x=\"{:.0}\" \
+             y=\"{:.0}\" \
              fill=\"{}\" font-size=\"12\">{what}</text>",
             bottom + 27.0,
             at + 17.0,
@@ -190,7 +195,8 @@ fn panel(top: f64, name: &str, result: &RunResult, colours: &Colours, x: &impl F
         };
         let _ = writeln!(
             text,
-            "<rect x=\"{LEFT}\" y=\"{up:.0}\" width=\"{:.0}\" height=\"{LANE}\" fill=\"{}\"/><text x=\"{:.0}\" y=\"{:.0}\" \
+            "<rect x=\"{LEFT}\" y=\"{up:.0}\" width=\"{:.0}\" height=\"{LANE}\" fill=\"{}\"/><text \
+             x=\"{:.0}\" y=\"{:.0}\" \
              text-anchor=\"end\" fill=\"{}\">{path}</text>",
             right - LEFT,
             colours.lane,
@@ -215,7 +221,8 @@ fn panel(top: f64, name: &str, result: &RunResult, colours: &Colours, x: &impl F
             if !line.is_empty() {
                 let _ = writeln!(
                     text,
-                    "<path d=\"{line}\" stroke=\"{colour}\" stroke-width=\"1\" stroke-opacity=\".75\" fill=\"none\"/>"
+                    "<path d=\"{line}\" stroke=\"{colour}\" stroke-width=\"1\" stroke-opacity=\".75\" \
+                     fill=\"none\"/>"
                 );
             }
         }
@@ -242,7 +249,8 @@ fn panel(top: f64, name: &str, result: &RunResult, colours: &Colours, x: &impl F
     let _ = writeln!(
         text,
         "<path d=\"{area}Z\" fill=\"{}\" fill-opacity=\".7\"/>\n<path d=\"{}\" fill=\"none\" stroke=\"{}\" \
-         stroke-width=\"1.8\"/>\n<path d=\"M{LEFT} {down:.0}H{right}\" stroke=\"{}\" stroke-opacity=\".5\"/>\n\
+         stroke-width=\"1.8\"/>\n<path d=\"M{LEFT} {down:.0}H{right}\" stroke=\"{}\" \
+         stroke-opacity=\".5\"/>\n\
          <text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"end\" fill=\"{}\" font-size=\"12\">1 MiB</text>\n\
          <path d=\"M{end:.1} {:.0}V{down:.0}\" stroke=\"{}\" stroke-width=\"1.5\" stroke-dasharray=\"4 3\"/>",
         colours.queue,

@@ -27,7 +27,8 @@ pub(super) struct FitOptions {
     /// Seed of the search
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the result goes as papers/NAME/fitted.toml, for `reproduce run`; of a --self-test, beside what is fitted there
+    /// Where the result goes as papers/NAME/fitted.toml, for `reproduce run`; of a --self-test, beside what
+    /// is fitted there
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     /// Where the best setting goes as a scenario, for `compare --scenario`
@@ -36,7 +37,8 @@ pub(super) struct FitOptions {
     /// Test the fitter instead: make tables from so many settings drawn from the priors, and fit each
     #[arg(long, value_name = "SETTINGS")]
     self_test: Option<u16>,
-    /// Only find out how open parts of the scheduler's own rule are read, in the setting that is fitted already
+    /// Only find out how open parts of the scheduler's own rule are read, in the setting that is fitted
+    /// already
     #[arg(long, conflicts_with = "self_test")]
     readings: bool,
     #[command(flatten)]
@@ -154,7 +156,8 @@ fn self_test_text(known: u16, tested: &SelfTest, json: bool) -> String {
         return format!("{value:#}\n");
     }
     let mut text = format!(
-        "{known} known settings: the truth is in the 80 % region {} of {} times ({:.0} %): numbers {} of {}, choices {} of {}. The best setting is {:.3} from its table on average",
+        "{known} known settings: the truth is in the 80 % region {} of {} times ({:.0} %): numbers {} of \
+         {}, choices {} of {}. The best setting is {:.3} from its table on average",
         tested.ranges.0 + tested.choices.0,
         tested.ranges.1 + tested.choices.1,
         tested.coverage() * 100.0,
@@ -207,7 +210,8 @@ fn fit_text(fit: &Fit, took: Duration) -> String {
     }
     let fitted = &fit.fitted;
     format!(
-        "{}\n{}\nDistance {:.3} (as assumed {:.3}); {} of {} cells within 10 %, {} within 25 %. {:.1} % of the prior are as near as the last population. {} settings, {:.0} s.\n",
+        "{}\n{}\nDistance {:.3} (as assumed {:.3}); {} of {} cells within 10 %, {} within 25 %. {:.1} % of \
+         the prior are as near as the last population. {} settings, {:.0} s.\n",
         table.render(),
         cells.render(),
         fitted.distance,

@@ -179,7 +179,8 @@ fn each_column_has_the_order_of_its_published_numbers() {
 #[test]
 fn a_sentence_about_several_rows_is_one_claim() {
     let figure = figure(&["base", "a", "b"], &[("1", 1.0)]);
-    let test = "kind = \"change\"\nrow = \"a\"\nmore = [\"b\"]\nagainst = \"base\"\ncolumns = \"all\"\nbetween = [10, 30]";
+    let test = "kind = \"change\"\nrow = \"a\"\nmore = [\"b\"]\nagainst = \"base\"\ncolumns \
+                = \"all\"\nbetween = [10, 30]";
     assert_eq!(verdict(&figure, &grid(&[&[1.0], &[1.2], &[1.25]]), &[], test), Verdict::Reproduced);
     assert_ne!(verdict(&figure, &grid(&[&[1.0], &[1.2], &[1.0]]), &[], test), Verdict::Reproduced);
 }

@@ -1,4 +1,5 @@
-//! One batch: what arrives is collected, processed connection by connection, and what was sent enters the links.
+//! One batch: what arrives is collected, processed connection by connection, and what was sent enters the
+//! links.
 
 use ropewalk_engine::PathId;
 use ropewalk_engine::endpoint::SubflowHandle;
@@ -12,7 +13,8 @@ use crate::world::{MAX_EVENTS_PER_INSTANT, World};
 use crate::{Nanos, Side};
 
 impl Lookahead {
-    /// Collects what arrives before `end`, or before the first packet that can't be in a batch. Returns when that is.
+    /// Collects what arrives before `end`, or before the first packet that can't be in a batch. Returns when
+    /// that is.
     pub(super) fn collect_arrivals(&mut self, world: &World, mut end: Nanos) -> Nanos {
         let links = &world.network.links;
         let mut next = std::mem::take(&mut self.next);
@@ -83,8 +85,8 @@ impl Lookahead {
         }
     }
 
-    /// Collects the timeouts before `end`, or before the first of a connection that can't be in a batch. Returns when that
-    /// is.
+    /// Collects the timeouts before `end`, or before the first of a connection that can't be in a batch.
+    /// Returns when that is.
     pub(super) fn collect_timeouts(&mut self, world: &mut World, mut end: Nanos) -> Nanos {
         for side in SIDES {
             while let Some((at, subflow)) = world.hosts.end_mut(side as usize).take_timeout_before(end) {
@@ -229,8 +231,8 @@ impl Lookahead {
         SentRange { first: first as u32, count: (self.sent.len() - first) as u32 }
     }
 
-    /// Has all that was sent enter the links, in order of time. Returns how many events the batch had, and when the last
-    /// was.
+    /// Has all that was sent enter the links, in order of time. Returns how many events the batch had, and
+    /// when the last was.
     fn enqueue_sent(&mut self, world: &mut World) -> (u64, Nanos) {
         for (link, count) in self.on_links.iter().enumerate() {
             world.network.links[link].drop_upcoming(*count);

@@ -1,13 +1,13 @@
-//! Processes many connections one after another instead of strictly in order of time (conservative lookahead: Chandy and
-//! Misra, 1979).
+//! Processes many connections one after another instead of strictly in order of time (conservative lookahead:
+//! Chandy and Misra, 1979).
 //!
-//! Whatever arrives within the least delay of all links is in flight already. So a connection can be taken through all of
-//! its arrivals in that time at once, and then the next connection. With thousands of connections each is fetched into the
-//! processor's cache once per batch, and not once per packet.
+//! Whatever arrives within the least delay of all links is in flight already. So a connection can be taken
+//! through all of its arrivals in that time at once, and then the next connection. With thousands of
+//! connections each is fetched into the processor's cache once per batch, and not once per packet.
 //!
-//! The result is the same to the byte. A batch ends before any event that may affect more than one connection: a timer
-//! of the world, a handshake, a connection with losses or about to close. What the connections send is buffered, and
-//! enters the links in the order of sending when the batch is complete.
+//! The result is the same to the byte. A batch ends before any event that may affect more than one
+//! connection: a timer of the world, a handshake, a connection with losses or about to close. What the
+//! connections send is buffered, and enters the links in the order of sending when the batch is complete.
 
 mod batch;
 
@@ -37,7 +37,8 @@ const SIDES: [Side; 2] = [Side::Client, Side::Server];
 pub(crate) struct Lookahead {
     /// What enters a link arrives this much later, at the earliest.
     least_delay: Nanos,
-    /// How much time the next batch covers, at most. Shorter than the least delay after a timeout ended a batch early.
+    /// How much time the next batch covers, at most. Shorter than the least delay after a timeout ended a
+    /// batch early.
     reach: Nanos,
     /// Turns of the event loop until the next attempt.
     pause: u32,
@@ -217,8 +218,8 @@ impl World {
         true
     }
 
-    /// After a segment of the workload was processed outside of a batch: adds its connection to the route table, or
-    /// removes it.
+    /// After a segment of the workload was processed outside of a batch: adds its connection to the route
+    /// table, or removes it.
     #[inline(never)]
     pub(crate) fn update_routes(&mut self, side: Side, path: u16, tuple: &FourTuple) {
         let Some(ahead) = &mut self.lookahead else { return };
