@@ -1,5 +1,6 @@
-"""Do the ranges that `ropewalk advise` reads from real tools hold the truth? Links are drawn at random and emulated; each tool measures
-each of them.
+"""Count how often the ranges that `ropewalk advise` reads from real tools hold the truth.
+
+Links are drawn at random and emulated; each tool measures each of them.
 
     python3 real-tools.py ROPEWALK [LINKS]      as root, with ping, fping, mtr, irtt and iperf3; about 40 s for each link
 """
