@@ -21,8 +21,8 @@ cut          200 MB through proxy and gateway, a link cut for good: every byte, 
 ssh          keystrokes over ssh through proxy and gateway, one of two links lossy: times of their echoes (openssh-server,
              socat)
 http3        HTTP/3 through SOCKS5's UDP ASSOCIATE (pip install aioquic)
-attack       strangers beside honest clients of gateway and proxy: SYN floods, joins, clients that read nothing, half TLS hellos,
-             wrong passwords, nonsense; handshake times, failures, log and memory
+attack       strangers beside honest clients of gateway and proxy: SYN floods, joins, clients that read nothing, half TLS
+             hellos, wrong passwords, nonsense; handshake times, failures, log and memory
 cfs          the wget and curl experiments of the paper cfs-2019, with real curl through the gateway, every scheduler
 
 Without a row: completion, connections and latency.

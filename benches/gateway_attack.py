@@ -57,12 +57,12 @@ ATTACKS = {
     ),
     "bad joins": (
         "30,000 joins with guessed tokens, 5,000 a second",
-        COMMON + "end = time.monotonic() + 6\n"
-        "flood(5000, lambda: bytes([2, 4, 5, 180, 30, 12, 0, 1]) + draw.randbytes(8))",
+        COMMON + "end = time.monotonic() + 6\nflood(5000, lambda: bytes([2, 4, 5, 180, 30, 12, 0, 1]) + draw.randbytes(8))",
     ),
     "clients that stop reading": (
         "1,000 at a time that ask for 4 MiB and read nothing; who is reset comes again",
-        COMMON + """
+        COMMON
+        + """
 async def connect(client):
     # asyncio's own would ask the resolver about a protocol that it doesn't know.
     if (error := client.connect_ex(("10.0.0.1", 80))) not in (0, 115):
@@ -102,7 +102,8 @@ print(counts)
     ),
     "half TLS hellos": (
         "3,000 connections to the converter, with half a TLS hello each",
-        COMMON + """
+        COMMON
+        + """
 async def one(number):
     await asyncio.sleep(number / 1000)
     while time.monotonic() < end:
@@ -123,7 +124,8 @@ print(counts)
     ),
     "password guesser": (
         "100 connections at a time to the proxy, a wrong password each",
-        COMMON + """
+        COMMON
+        + """
 async def one(number):
     while time.monotonic() < end:
         try:
@@ -145,7 +147,8 @@ print(counts)
     ),
     "log filler": (
         "50 at a time that send 100 bytes of nonsense to the converter, again and again",
-        COMMON + """
+        COMMON
+        + """
 async def one(number):
     while time.monotonic() < end:
         try:
@@ -165,7 +168,7 @@ print(counts)
     ),
 }
 
-# Honest clients: connect by Multipath TCP, ask for a small file, compare; by the proxy as well. Prints the times of the handshakes.
+# Honest clients: connect by Multipath TCP, ask for a small file, compare; by the proxy as well. Prints handshake times.
 HONEST = """
 import json, socket, sys, time
 end, connects, failed, proxied = time.monotonic() + float(sys.argv[1]), [], [], []
@@ -277,7 +280,8 @@ def measure(pair, kinds, seconds, ropewalkd):
             metrics = subprocess.run(
                 pair.inside(pair.names[0], f"curl -sf http://127.0.0.1:{METRICS}/metrics"), capture_output=True, text=True
             ).stdout
-            told = {line.split()[0]: float(line.split()[1]) for line in metrics.splitlines() if line.startswith("ropewalk_gateway_")}
+            lines = [line.split() for line in metrics.splitlines() if line.startswith("ropewalk_gateway_")]
+            told = {words[0]: float(words[1]) for words in lines}
             with open(daemons[0].log) as file:
                 lines = file.read().splitlines()[-5:]
         finally:
@@ -325,7 +329,8 @@ def attack(_, options):
                     f"{gateway:.0f} and {proxy:.0f} MiB",
                 ]
             )
-    head = ["attack", "honest handshakes, p50 and p99", "honest clients that failed", "log in an hour", "memory, gateway and proxy"]
+    honest = ["honest handshakes, p50 and p99", "honest clients that failed"]
+    head = ["attack", *honest, "log in an hour", "memory, gateway and proxy"]
     table(head, rows)
     missed = [name for name, found in results.items() if found["failed"] or found["p99_ms"] > ASKED]
     print(f"asked: p99 below {ASKED} ms and no failure; missed: {', '.join(missed) or 'none'}")

@@ -2,7 +2,7 @@
 //! the decision: a subflow of the view (a segment on it), `send(subflow, bytes)`, `wait_until(time)`, or `()`
 //! to wait.
 //!
-//! It sees `view` ([`view`](mod@view)), the constant `MS`, and `state`, a map of its own for each connection.
+//! It sees `view` (the subflows), the constant `MS`, and `state`, a map of its own for each connection.
 //! Every decision may take [`OPERATIONS`]. Whatever goes wrong ends the run, with the rule's line ([`run`]).
 //!
 //! Nothing in the language depends on the machine: no clock, no randomness, no files, no mathematics but

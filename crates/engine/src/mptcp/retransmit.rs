@@ -46,7 +46,7 @@ impl<P: Payload> Sending<'_, P> {
             self.scheduling.unblock(now);
             outcome.wakes = true;
         }
-        if window.is_some() {
+        if window.is_some() && self.send.has_bound_beyond_window() {
             self.send.wake_writer(self.events);
         }
         let data = acked.min(self.send.written());

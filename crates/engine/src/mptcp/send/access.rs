@@ -261,6 +261,11 @@ impl<P: Payload> SendSide<P> {
         self.unsent_mark != u64::MAX
     }
 
+    /// Whether the peer's window bounds what is taken.
+    pub fn has_bound_beyond_window(&self) -> bool {
+        self.beyond_window != u64::MAX
+    }
+
     /// Most bytes that are taken beyond the peer's window, or a quarter of the window if that is more.
     pub fn set_beyond_window(&mut self, bytes: Option<u64>) {
         self.beyond_window = bytes.unwrap_or(u64::MAX);
