@@ -35,7 +35,7 @@ pub fn with_changes(text: &str, changes: &[String]) -> String {
 /// One `--path` as a scenario file has it.
 ///
 /// # Errors
-/// As [`path`].
+/// The part that isn't understood, and what is allowed.
 pub fn path_table(text: &str, read_file: ReadFile) -> Result<toml::Table, Diagnostic> {
     path_with(text, read_file)?;
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
