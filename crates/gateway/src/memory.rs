@@ -204,7 +204,7 @@ fn victims(held: &[Held], limit: u64) -> Vec<usize> {
         .filter(|at| held[*at].stalled >= long)
         .partition(|at| held[*at].bytes > IDLE_CONNECTION || held[*at].is_asking);
     let mut victims = Vec::new();
-    // Who sits on most of the memory with idle connections has some of them ended.
+    // Addresses that hold most of the memory with idle connections lose some of them.
     for (all, least) in [(stalled, 0), (idle, limit / 2)] {
         let mut candidates = Candidates::new(held, all.into_iter(), &by_client);
         while used > limit / 2
