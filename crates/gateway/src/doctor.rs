@@ -150,7 +150,9 @@ fn forwarded() -> Finding {
     };
     let chains = dropping_chains(&listing);
     let accept = |chain: &String| {
-        let rule = |way| format!("nft insert rule {chain} {way} '{{ \"rope-gw*\", \"ropeproxy*\" }}' accept");
+        let rule = |way| {
+            format!("nft insert rule {chain} {way} '{{ \"rope-gw*\", \"ropeproxy*\", \"rope-dg*\" }}' accept")
+        };
         format!("`{}; {}`", rule("iifname"), rule("oifname"))
     };
     match chains.as_slice() {

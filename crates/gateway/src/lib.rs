@@ -25,6 +25,7 @@ pub mod setup;
 pub mod status;
 mod target;
 pub mod tls;
+pub mod tunnel;
 pub mod udp;
 
 pub use tracing_subscriber::filter::LevelFilter;

@@ -11,7 +11,7 @@ use crate::url;
 
 const MIB: usize = 1 << 20;
 
-fn keys(folder: &str, more: &[&str]) {
+pub fn keys(folder: &str, more: &[&str]) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ropewalkd"));
     let output = command.args(["keys", "pair", folder]).args(more).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

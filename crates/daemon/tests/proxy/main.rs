@@ -10,6 +10,7 @@ mod programs;
 mod ready;
 mod stage;
 mod strangers;
+mod tunnel;
 mod uplinks;
 
 use stage::{PROXY, SERVER, Stage};

@@ -79,6 +79,14 @@ pub(super) const PROXY: Shape = Shape {
         .default("links")
         .restart(),
         key(
+            "datagrams",
+            Kind::Choice(&["gateway", "system"]),
+            "How what comes in by `transparent` interfaces and isn't TCP travels: through the gateway over all \
+             links, if it takes it (`udp`), or by the kernel's routes",
+        )
+        .default("gateway")
+        .restart(),
+        key(
             "mtu",
             Kind::Integer(576, 65_535),
             "Largest IP packet on every link, bytes. Default: what each interface takes",
@@ -470,6 +478,9 @@ fn proxy(reader: &mut Reader, table: &Table<'_>, via: Vec<Via>) -> Config {
         transparent_port: reader.integer(table, "transparent-port").unwrap_or_default() as u16,
         names_over_links: reader
             .choice(table, "names", &[("links", true), ("system", false)])
+            .unwrap_or(true),
+        datagrams_through_gateway: reader
+            .choice(table, "datagrams", &[("gateway", true), ("system", false)])
             .unwrap_or(true),
         congestion: table
             .get("congestion")

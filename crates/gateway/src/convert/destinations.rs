@@ -59,11 +59,14 @@ impl FromStr for Destination {
 impl Destination {
     fn has(&self, peer: SocketAddr) -> bool {
         let is_port = |(first, last): &(u16, u16)| (*first..=*last).contains(&peer.port());
-        let is_network = match self.network {
-            Some(network) => network.contains(&peer.ip()),
-            None => is_global(peer.ip()),
-        };
-        is_network && (self.ports.is_empty() || self.ports.iter().any(is_port))
+        self.has_address(peer.ip()) && (self.ports.is_empty() || self.ports.iter().any(is_port))
+    }
+
+    fn has_address(&self, address: IpAddr) -> bool {
+        match self.network {
+            Some(network) => network.contains(&address),
+            None => is_global(address),
+        }
     }
 
     /// Whether it names one address alone.
@@ -122,6 +125,13 @@ impl Destinations {
         let is_own = own.contains(&peer.ip());
         super::message::is_connectable(peer)
             && self.0.iter().any(|one| one.has(peer) && (!is_own || one.is_single()))
+    }
+
+    /// Whether an address is allowed with any port: for what has none, such as ICMP.
+    pub fn allow_address(&self, address: IpAddr, own: &[IpAddr]) -> bool {
+        let is_own = own.contains(&address);
+        super::message::is_connectable(SocketAddr::new(address, 1))
+            && self.0.iter().any(|one| one.has_address(address) && (!is_own || one.is_single()))
     }
 }
 

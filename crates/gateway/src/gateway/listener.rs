@@ -1,7 +1,7 @@
 //! A listener: accepts, connects to the server, forwards.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use super::{ForwardedConnection, Listener, Service, State};
+use super::{ForwardedConnection, Listener, Service, State, datagrams};
 use crate::carry::{ByteCounters, Lost, carry, carry_encrypted};
 use crate::convert::Converter;
 use crate::convert::server::{ErrorBudget, Granted, HANDSHAKE, Refusal};
@@ -22,6 +22,7 @@ use crate::log;
 use crate::memory::{BEYOND_WINDOW, Progress};
 use crate::per_address::PerAddress;
 use crate::setup::gateway::Plan;
+use crate::setup::own_addresses;
 use crate::target::Target;
 use crate::tls::Secure;
 use crate::udp::{self, relay::Carried};
@@ -74,6 +75,23 @@ pub(super) fn start(state: &Arc<State>, listener: &Listener, plan: &Plan) -> io:
         let accepting =
             accept(Arc::clone(state), Arc::clone(&listener), bound, open.clone(), Arc::clone(&errors));
         tasks.push(tokio::spawn(accepting));
+    }
+    if let Service::Convert(converter) = &listener.service
+        && let (Some(acceptor), true) = (&converter.tls, listener.has_tunnel())
+    {
+        let Some(far) = &state.far else {
+            tracing::warn!(target: "ropewalk::gateway", listener = listener.name, "datagrams need a restart");
+            return Ok(Running(tasks));
+        };
+        for socket in listener.sockets() {
+            match datagrams::listen(far, socket, acceptor, &converter.datagrams) {
+                Ok(listening) => tasks.push(tokio::spawn(listening)),
+                // TCP goes on; proxies carry what they can by streams.
+                Err(error) => {
+                    tracing::warn!(target: "ropewalk::gateway", %socket, %error, "no datagrams by QUIC");
+                }
+            }
+        }
     }
     Ok(Running(tasks))
 }
@@ -182,17 +200,6 @@ async fn forward(state: &Arc<State>, listener: &Listener, stream: MptcpStream, t
             flow.stream.reset();
         }
     }
-}
-
-/// This host's addresses.
-fn own_addresses() -> Vec<IpAddr> {
-    let Ok(all) = nix::ifaddrs::getifaddrs() else { return Vec::new() };
-    let of = |one: nix::ifaddrs::InterfaceAddress| {
-        let address = one.address?;
-        let v4 = address.as_sockaddr_in().map(|v4| IpAddr::from(v4.ip()));
-        v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::from(v6.ip())))
-    };
-    all.filter_map(of).collect()
 }
 
 /// Does what a client asks for (RFC 8803).

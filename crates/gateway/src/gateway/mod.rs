@@ -1,5 +1,6 @@
 //! The gateway: accepts with the engine, forwards to TCP servers.
 
+pub mod datagrams;
 mod listener;
 mod metrics;
 mod proxy_protocol;
@@ -13,7 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ropewalk_settings::diagnostic::InputError;
-use ropewalk_tokio::{ConnectionConfig, EndpointConfig, MptcpStream, Network};
+use ropewalk_tokio::{ConnectionConfig, EndpointConfig, MptcpStream, Network, Path};
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
@@ -27,6 +28,7 @@ use crate::setup::gateway::{Plan, TABLE};
 use crate::setup::{Change, Host, Installed, listing, settled_changes};
 use crate::status::Location;
 use crate::target::Target;
+use datagrams::Far;
 use snapshot::snapshot;
 
 pub use proxy_protocol::ProxyProtocol;
@@ -94,6 +96,14 @@ pub struct Listener {
 }
 
 impl Listener {
+    /// Whether proxies that it knows may send what isn't TCP.
+    pub fn has_tunnel(&self) -> bool {
+        match &self.service {
+            Service::Convert(converter) => converter.tls.is_some() && !converter.datagrams.is_empty(),
+            Service::Forward(_) => false,
+        }
+    }
+
     /// Every address and port of it.
     pub fn sockets(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         let port = self.listen.port();
@@ -147,7 +157,7 @@ impl Settings {
     /// # Errors
     /// As [`Plan::new`].
     pub fn plan(&self) -> io::Result<Plan> {
-        Plan::new(&self.sockets(), self.cores)
+        Plan::new(&self.sockets(), self.cores)?.with_tunnel(self.listeners.iter().any(Listener::has_tunnel))
     }
 
     fn sockets(&self) -> Vec<SocketAddr> {
@@ -219,6 +229,8 @@ pub struct State {
     pub network: Network,
     /// Since the start.
     pub counters: Counters,
+    /// The tunnels of proxies.
+    pub far: Option<Arc<Far>>,
     plan: Mutex<Plan>,
     flows: Mutex<BTreeMap<u64, Arc<ForwardedConnection>>>,
     next: AtomicU64,
@@ -227,9 +239,10 @@ pub struct State {
 }
 
 impl State {
-    fn new(network: Network, plan: Plan) -> State {
+    fn new(network: Network, plan: Plan, far: Option<Arc<Far>>) -> State {
         State {
             network,
+            far,
             counters: Counters::default(),
             plan: Mutex::new(plan),
             flows: Mutex::default(),
@@ -319,29 +332,41 @@ pub fn run(settings: &Settings, reload: Option<Reload<'_>>) -> io::Result<()> {
         let mut signals = (End::new()?, daemon::hang_up()?);
         // What another program undoes while it is set up is noticed, too.
         let changes = settled_changes();
-        let (installed, paths) = tokio::select! {
-            applied = plan.apply() => applied?,
+        let (installed, paths, far) = tokio::select! {
+            applied = set_up(&plan) => applied?,
             // It waited for an earlier one: nothing is set up.
             () = signals.0.wait() => return Ok(()),
         };
         let builder = paths.into_iter().fold(Network::builder(), |builder, path| builder.path(path));
         let network = builder.endpoint(settings.endpoint.clone()).build()?;
-        serve(settings, (installed, changes), network, &mut signals, reload).await
+        serve(settings, (installed, changes), (network, far), &mut signals, reload).await
     })
+}
+
+/// Makes the devices and everything else.
+async fn set_up(plan: &Plan) -> io::Result<(Installed, Vec<Path>, Option<Far>)> {
+    // The steps set it up; nobody else has it if nobody has the others.
+    let (devices, claim) = plan.take_devices().await?;
+    let far = if plan.tunnel { Some(Far::new()?) } else { None };
+    let (installed, paths) = plan.apply(devices, claim)?;
+    Ok((installed, paths, far))
 }
 
 async fn serve(
     settings: &Settings,
     (installed, mut changes): (Installed, Receiver<Option<Change>>),
-    network: Network,
+    (network, far): (Network, Option<Far>),
     (end, hung_up): &mut (End, Signal),
     reload: Option<Reload<'_>>,
 ) -> io::Result<()> {
-    let state = Arc::new(State::new(network, installed.plan().clone()));
+    let state = Arc::new(State::new(network, installed.plan().clone(), far.map(Arc::new)));
     let mut listeners = Listeners { installed, running: Vec::new() };
     let mut helpers = JoinSet::new();
     helpers.spawn(memory::watch(Arc::clone(&state), settings.memory, settings.stalled));
     helpers.spawn(crate::log::tell_noted());
+    if let Some(far) = &state.far {
+        helpers.spawn(Arc::clone(far).take_packets());
+    }
     if let Some(socket) = settings.status.bind()? {
         let state = Arc::clone(&state);
         helpers.spawn(socket.serve(move |word| snapshot(Arc::clone(&state), ropewalk_status::before(&word))));

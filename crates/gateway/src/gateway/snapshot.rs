@@ -43,6 +43,7 @@ pub async fn snapshot(state: Arc<State>, before: Option<u64>) -> Value {
         "kind": "gateway",
         "draining": state.is_draining(),
         "paths": paths,
+        "datagrams": state.far.iter().flat_map(|far| far.told()).collect::<Vec<_>>(),
         "connections_open": flows.len(),
         "connections_older": older,
         "connections_accepted": load(&counters.accepted),

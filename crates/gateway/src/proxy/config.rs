@@ -75,6 +75,8 @@ pub struct Config {
     pub transparent_port: u16,
     /// Whether queries of the DNS that would leave by a link are asked over any that works.
     pub names_over_links: bool,
+    /// Whether what isn't TCP goes through the gateway.
+    pub datagrams_through_gateway: bool,
     /// The congestion control of what is sent.
     pub congestion: String,
     /// Where connections open.
@@ -180,6 +182,12 @@ impl Config {
     /// Whether some link has a quota.
     pub fn has_quota(&self) -> bool {
         self.via.iter().any(|via| via.quota.is_some())
+    }
+
+    /// Whether there may be a tunnel for what isn't TCP.
+    pub fn has_tunnel(&self) -> bool {
+        let has_keys = self.gateways.iter().any(|gateway| gateway.tls.is_some());
+        self.datagrams_through_gateway && has_keys && !self.transparent.is_empty()
     }
 
     /// What differs from another configuration and can't be changed while the proxy runs.

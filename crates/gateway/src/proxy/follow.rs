@@ -9,6 +9,7 @@ use ropewalk_os::tun::Tun;
 use ropewalk_tokio::Offload;
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc::Receiver;
+use tokio::sync::watch as watch_channel;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
@@ -20,6 +21,7 @@ use super::uplinks::{self, MOST_LINKS, Uplinks};
 use super::via::Via;
 use super::{Reload, account, path, uplink, watch};
 use crate::setup::{Change, Host, listing};
+use crate::tunnel::Inner;
 
 /// How long connections may take to leave a link that is taken away.
 const LEAVING: Duration = Duration::from_secs(1);
@@ -54,6 +56,7 @@ pub(super) async fn follow(
     server: &Arc<Server>,
     uplinks: &mut Uplinks,
     mut changes: Receiver<Option<Change>>,
+    mut tunnel: watch_channel::Receiver<Option<Inner>>,
     hung_up: &mut Signal,
     reload: Option<Reload<'_>>,
 ) -> io::Error {
@@ -65,6 +68,15 @@ pub(super) async fn follow(
     loop {
         let change = tokio::select! {
             Some(change) = changes.recv() => change,
+            Ok(()) = tunnel.changed() => {
+                let inner = *tunnel.borrow_and_update();
+                match uplinks.set_tunnel(inner) {
+                    Ok(()) if inner.is_some() => tracing::info!("datagrams go through the gateway"),
+                    Ok(()) => tracing::warn!("no tunnel for datagrams: they follow the kernel's routes"),
+                    Err(error) => tracing::error!(%error, "datagrams can't be led into the tunnel"),
+                }
+                continue;
+            }
             _ = hung_up.recv() => {
                 match read_again(server, uplinks, &mut watches, reload).await {
                     Ok(()) => tracing::info!("configuration read again"),

@@ -117,6 +117,12 @@ impl Counters {
         }
     }
 
+    /// What QUIC has carried, its headers but for those of UDP and IP included.
+    pub(crate) fn count_datagrams(&self, sent: u64, received: u64) {
+        self.sent.fetch_add(sent, Ordering::Relaxed);
+        self.received.fetch_add(received, Ordering::Relaxed);
+    }
+
     pub(super) fn count_received(&self, bytes: u64) {
         self.received.fetch_add(bytes, Ordering::Relaxed);
         let now = self.now();

@@ -9,6 +9,7 @@ mod admission;
 pub(crate) mod captive;
 mod client;
 pub mod config;
+mod datagrams;
 mod dial;
 mod dns;
 pub mod flow;
@@ -63,6 +64,7 @@ use crate::daemon::{self, End};
 use crate::page::Page;
 use crate::setup::{Change, Host, Preview, claim, settled_changes};
 use crate::status;
+use crate::tunnel::{Device, NEAR_DEVICE};
 
 pub use ipnet::IpNet;
 
@@ -86,6 +88,7 @@ fn plan(config: &Config, host: &Host) -> (Uplinks, Vec<Reach>) {
         transparent: config.transparent.clone(),
         port: config.transparent_port,
         names: config.names_over_links,
+        datagrams: config.has_tunnel(),
     };
     (Uplinks::new(list, v6, taken), reach)
 }
@@ -134,6 +137,7 @@ pub struct Proxy {
     listener: TcpListener,
     transparent: Vec<TcpListener>,
     names: Vec<UdpSocket>,
+    tunnel: Option<Device>,
     tells: Tells,
     uplinks: Uplinks,
     changes: Receiver<Option<Change>>,
@@ -214,6 +218,7 @@ impl Proxy {
             builder = builder.path(path(&link, tun, uplinks.has_v6()));
             links.push(link);
         }
+        let tunnel = if config.has_tunnel() { Some(Device::create(NEAR_DEVICE)?) } else { None };
         uplinks.apply(claim)?;
         for (link, reach) in links.iter().zip(reach) {
             uplinks.update(link.index, reach, &host)?;
@@ -230,7 +235,7 @@ impl Proxy {
         let tells = Tells::open(&config).await?;
         let server = Server::new(config, network, links, usage, start);
         server.apply_mtus();
-        Ok(Proxy { server: Arc::new(server), listener, transparent, names, tells, uplinks, changes })
+        Ok(Proxy { server: Arc::new(server), listener, transparent, names, tunnel, tells, uplinks, changes })
     }
 
     /// Where clients connect.
@@ -249,7 +254,7 @@ impl Proxy {
     /// Serves clients until SIGTERM or SIGINT, lets their connections end, and removes the set-up. SIGHUP has
     /// the configuration read again. An error says why it can't go on.
     async fn run(self, end: &mut End, hung_up: &mut Signal, reload: Option<Reload<'_>>) -> io::Result<()> {
-        let Proxy { server, listener, transparent, names, tells, mut uplinks, changes } = self;
+        let Proxy { server, listener, transparent, names, tunnel, tells, mut uplinks, changes } = self;
         let mut helpers = JoinSet::new();
         helpers.spawn(daemon::feed_watchdog());
         helpers.spawn(refill::refill(Arc::clone(&server)));
@@ -260,6 +265,10 @@ impl Proxy {
         for socket in names {
             helpers.spawn(names::answer(Arc::clone(&server), socket));
         }
+        let (inner, told) = tokio::sync::watch::channel(None);
+        if let Some(device) = tunnel {
+            helpers.spawn(datagrams::run(Arc::clone(&server), Arc::new(device), inner));
+        }
         let mut accepting = JoinSet::new();
         for listener in transparent {
             accepting.spawn(transparent::accept(Arc::clone(&server), listener));
@@ -267,7 +276,7 @@ impl Proxy {
         accepting.spawn(inbound::accept(Arc::clone(&server), listener));
         daemon::ready();
         let gone = {
-            let mut following = pin!(follow::follow(&server, &mut uplinks, changes, hung_up, reload));
+            let mut following = pin!(follow::follow(&server, &mut uplinks, changes, told, hung_up, reload));
             let gone = tokio::select! {
                 error = &mut following => Some(error),
                 () = end.wait() => None,

@@ -27,6 +27,7 @@ use crate::guesses::Guesses;
 use crate::memory::Pressure;
 use crate::per_address::PerAddress;
 use crate::target::Target;
+use crate::tunnel::Seen;
 use crate::udp::{associate::Association, relay::Carried};
 
 /// How often it is looked whether flows have ended.
@@ -53,6 +54,8 @@ pub struct Server {
     pub(super) usage: Mutex<Option<QuotaUsage>>,
     /// Connections to the gateway that wait for clients.
     pub(super) ready: Ready,
+    /// What is seen of the tunnel for datagrams.
+    pub datagrams: Arc<Seen>,
     /// What is known of resolvers.
     pub(super) resolvers: Resolvers,
     /// What happened in the last hour.
@@ -93,6 +96,7 @@ impl Server {
             flows: Arc::default(),
             usage: Mutex::new(usage),
             ready: Ready::default(),
+            datagrams: Arc::default(),
             resolvers: Resolvers::default(),
             recorder: Recorder::default(),
             started,

@@ -35,6 +35,7 @@ pub async fn snapshot(server: Arc<Server>, before: Option<u64>) -> Value {
         "gateways": config.gateways.iter().map(gateway).collect::<Vec<_>>(),
         "rules": config.policies.rules.len(),
         "links": server.links().iter().map(|link| one(&server, link)).collect::<Vec<_>>(),
+        "datagrams": server.datagrams.told(|link| find(&server.links(), link).map(|link| link.name.clone())),
         "connections_open": flows.len(),
         "connections_older": older,
         "connections_opened": server.flows.total(),

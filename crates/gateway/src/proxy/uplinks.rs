@@ -8,6 +8,7 @@
 //! removed by the next.
 
 mod ruleset;
+mod tunnel;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,6 +23,7 @@ use crate::setup::{
     Host, PROXY_TABLES, Preview, Route, Step, Undo, clean, has_force_forwarding, listing, read_sysctl,
     repaired,
 };
+use crate::tunnel::Inner;
 
 /// Most uplinks.
 pub const MOST_LINKS: usize = 8;
@@ -123,6 +125,8 @@ pub struct Taken {
     pub port: u16,
     /// Whether queries of the DNS are handed over to the same port of UDP.
     pub names: bool,
+    /// Whether what isn't TCP may go through the tunnel, for which there is a device then.
+    pub datagrams: bool,
 }
 
 /// The set-up of all uplinks. Dropping it undoes what was done; the TUN devices go with their descriptors.
@@ -138,6 +142,8 @@ pub struct Uplinks {
     reach: BTreeMap<usize, Reach>,
     /// The rules, as nftables lists them.
     listing: Option<String>,
+    /// The addresses inside the tunnel, while there is one.
+    inner: Option<Inner>,
     undo: Undo,
     /// Given up last.
     claim: Option<Claim>,
@@ -154,6 +160,7 @@ impl Uplinks {
             changed: Vec::new(),
             reach: BTreeMap::new(),
             listing: None,
+            inner: None,
             undo: Undo::default(),
             claim: None,
         }
@@ -176,6 +183,9 @@ impl Uplinks {
             steps.extend(self.families().iter().flat_map(|v6| name_steps(*v6)));
         }
         steps.extend(self.uplinks.keys().flat_map(|link| self.link_steps(*link)));
+        if self.taken.datagrams {
+            steps.extend(tunnel::device_steps(self.tunnel_v6()).into_iter().map(|step| (step, vec![])));
+        }
         let restore = |change: &Change| {
             let set = Step::sysctl(change.key.clone(), change.needed);
             (set, vec![Step::sysctl(change.key.clone(), change.old.clone())])
@@ -255,6 +265,12 @@ impl Uplinks {
         }
         if self.v6 && !has_force_forwarding() {
             needed.push(("net/ipv6/conf/all/forwarding".into(), "1"));
+        }
+        for interface in self.taken.transparent.iter().filter(|_| self.taken.datagrams) {
+            needed.push((format!("net/ipv4/conf/{interface}/forwarding"), "1"));
+            if has_force_forwarding() {
+                needed.push((format!("net/ipv6/conf/{interface}/force_forwarding"), "1"));
+            }
         }
         let change = |(key, needed): (String, &'static str)| {
             let old = read_sysctl(&key)?;
@@ -348,6 +364,7 @@ impl Uplinks {
         if self.taken.names {
             self.keep_names(host)?;
         }
+        self.keep_tunnel(host)?;
         for change in self.needed_changes() {
             let step = Step::sysctl(change.key.clone(), change.needed);
             if self.changed.iter().any(|known| known.key == change.key) {
@@ -494,7 +511,12 @@ mod tests {
             gateway: None,
             rate: Some(Rates { down: 8_000_000, up: 1_600_000 }),
         };
-        let taken = Taken { transparent: vec!["eth1".into(), "eth2".into()], port: 1081, names: true };
+        let taken = Taken {
+            transparent: vec!["eth1".into(), "eth2".into()],
+            port: 1081,
+            names: true,
+            datagrams: false,
+        };
         Uplinks::new(vec![uplink("wlan0"), uplink("wwan0.7")], v6, taken)
     }
 
@@ -541,7 +563,7 @@ mod tests {
         let text = preview.to_text();
         let (setup, removal) = text.split_once("# at the end").unwrap();
         for needed in [
-            "meta nfproto ipv4 iifname \"wwan0.7\" oifname != \"rope-gw*\" oifname != \"ropeproxy*\" drop",
+            "meta nfproto ipv4 iifname \"wwan0.7\" oifname != \"rope-gw*\" oifname != \"ropeproxy*\" oifname",
             "oifname \"ropeproxy*\" ct state != { established, related } drop",
             "meta nfproto ipv6 iifname != \"rope-gw*\" iifname != \"ropeproxy*\" oifname != \"rope-gw*\"",
             "continue comment \"was net/ipv6/conf/wlan0/accept_ra=1\"",

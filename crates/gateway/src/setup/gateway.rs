@@ -20,6 +20,7 @@ use super::{
     GATEWAY_TABLES, Host, HostAddress, Interface, Preview, Route, Step, clean, guard, has_force_forwarding,
     is_forwarding, is_own_device, read_sysctl, remember,
 };
+use crate::tunnel::{FAR_DEVICE, Inner, MTU};
 
 /// The table of nftables.
 pub const TABLE: &str = "ropewalk_gateway";
@@ -94,6 +95,8 @@ pub struct Plan {
     pub queues: usize,
     /// Interfaces where forwarding has to be switched on: packets for an address may arrive at any.
     pub(super) forwarding: BTreeSet<Forwarding>,
+    /// Whether there is a tunnel for what isn't TCP.
+    pub tunnel: bool,
 }
 
 /// The i-th pair of addresses between the kernel and the engine.
@@ -149,7 +152,7 @@ impl Plan {
             let message = format!("{} addresses: {MOST_ADDRESSES} at most are possible", uplinks.len());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        let plan = Plan { uplinks, queues, forwarding: BTreeSet::new() };
+        let plan = Plan { uplinks, queues, forwarding: BTreeSet::new(), tunnel: false };
         if plan.has_family(true) && !is_forwarding("all", true) && !has_force_forwarding() {
             return Err(io::Error::other(
                 "IPv6 forwarding is off: `sysctl -w net.ipv6.conf.all.forwarding=1` (and accept_ra=2 on \
@@ -164,12 +167,26 @@ impl Plan {
         self.uplinks.iter().any(|uplink| uplink.public.address.is_ipv6() == v6)
     }
 
+    /// The same with a tunnel for what isn't TCP, or without.
+    ///
+    /// # Errors
+    /// If the host can't be asked.
+    pub fn with_tunnel(mut self, tunnel: bool) -> io::Result<Plan> {
+        self.tunnel = tunnel;
+        Ok(self.as_of(&Host::read()?))
+    }
+
+    /// Whether packets of a family are forwarded, for listeners or for the tunnel.
+    fn forwards(&self, v6: bool) -> bool {
+        self.has_family(v6) || self.tunnel && (!v6 || has_force_forwarding())
+    }
+
     /// The plan for the host as it is now. Where this plan has switched forwarding on, it stays so, unless
     /// the host forwards by now.
     pub(super) fn as_of(&self, host: &Host) -> Plan {
         let mut plan = self.clone();
         plan.forwarding.clear();
-        for v6 in [false, true].into_iter().filter(|v6| self.has_family(*v6)) {
+        for v6 in [false, true].into_iter().filter(|v6| self.forwards(*v6)) {
             let family = if v6 { "ipv6" } else { "ipv4" };
             if read_sysctl(&format!("net/{family}/conf/all/forwarding")).is_none_or(|value| value != "0") {
                 // An administrator, or Docker, may set single interfaces apart.
@@ -241,6 +258,7 @@ impl Plan {
             steps.extend(uplink.device_steps().into_iter().map(|step| (step, vec![])));
             steps.extend(uplink.routing_steps());
         }
+        steps.extend(self.tunnel_steps().into_iter().map(|step| (step, vec![])));
         // The rules guard and remember what is switched on, so they come first; they are removed last.
         steps.push((Step::ruleset(self.ruleset()), vec![Step::delete_table(TABLE)]));
         let off = |one: &Forwarding| (Step::sysctl(one.key(), "1"), vec![Step::sysctl(one.key(), "0")]);
@@ -293,6 +311,12 @@ impl Plan {
         }
         let _ = writeln!(text, "  }}\n  chain forwarded {{");
         let _ = writeln!(text, "    type filter hook forward priority filter; policy accept;");
+        if self.tunnel {
+            // Into the tunnel go answers, and from one proxy nothing goes to another.
+            let _ =
+                writeln!(text, "    oifname \"{FAR_DEVICE}\" ct state != {{ established, related }} drop");
+            let _ = writeln!(text, "    iifname \"{FAR_DEVICE}\" oifname \"{FAR_DEVICE}\" drop");
+        }
         for v6 in [false, true] {
             let guarded = self.forwarding.iter().filter(|one| one.v6 == v6);
             let guarded: Vec<String> = guarded.map(|one| format!("\"{}\"", one.interface)).collect();
@@ -306,19 +330,26 @@ impl Plan {
             let _ = writeln!(text, "    {}", uplink.to_public());
         }
         text.push_str("  }\n");
+        if self.tunnel {
+            let _ = writeln!(text, "  chain masqueraded {{");
+            let _ = writeln!(text, "    type nat hook postrouting priority srcnat; policy accept;");
+            for (family, network) in ["ip", "ip6"].iter().zip(Inner::NETWORKS) {
+                let _ = writeln!(text, "    {family} saddr {network} oifname != \"{FAR_DEVICE}\" masquerade");
+            }
+            text.push_str("  }\n");
+        }
         let keys: Vec<String> = self.forwarding.iter().map(Forwarding::key).collect();
         text += &remember(keys.iter().map(|key| (key.as_str(), "0")));
         text.push_str("}\n");
         text
     }
 
-    /// Makes the devices and everything else. An earlier gateway that lets its connections end is waited for,
-    /// what a killed one left is removed, and the plan made anew without it.
+    /// Sets up everything but the devices, which are there. What a killed gateway left is removed, and the plan
+    /// made anew without it.
     ///
     /// # Errors
-    /// If another gateway runs, or a step fails: what was done is undone.
-    pub async fn apply(&self) -> io::Result<(Installed, Vec<Path>)> {
-        let (devices, claim) = self.take_devices().await?;
+    /// If a step fails: what was done is undone.
+    pub fn apply(&self, devices: Vec<Vec<TunDevice>>, claim: Claim) -> io::Result<(Installed, Vec<Path>)> {
         let path = |(uplink, device): (&Uplink, _)| {
             let path = Path::with_queues(device, uplink.engine);
             path.known_as(uplink.public.address).mtu(uplink.public.mtu)
@@ -329,12 +360,37 @@ impl Plan {
         }
         // After the devices were taken, and what was left is gone: only now the host is as this gateway finds
         // it.
-        let plan = Plan::new(&self.sockets().collect::<Vec<_>>(), self.queues)?;
+        let plan = Plan::new(&self.sockets().collect::<Vec<_>>(), self.queues)?.with_tunnel(self.tunnel)?;
         Ok((Installed::new(plan, claim)?, paths))
     }
 
-    /// The devices, with their queues.
-    async fn take_devices(&self) -> io::Result<(Vec<Vec<TunDevice>>, Claim)> {
+    /// The steps of the tunnel's device. What hangs on it vanishes with the process.
+    pub(super) fn tunnel_steps(&self) -> Vec<Step> {
+        if !self.tunnel {
+            return Vec::new();
+        }
+        let (own, mut steps) = (Inner::of(0), Vec::new());
+        let has_v6 = std::path::Path::new("/proc/sys/net/ipv6").exists();
+        if has_v6 {
+            steps.push(Step::ip(&format!("link set dev {FAR_DEVICE} addrgenmode none")));
+        }
+        steps.push(Step::ip(&format!("link set dev {FAR_DEVICE} mtu {MTU} up")));
+        steps.push(Step::ip(&format!("address replace {}/16 dev {FAR_DEVICE}", own.v4)));
+        steps.push(Step::sysctl(format!("net/ipv4/conf/{FAR_DEVICE}/forwarding"), "1"));
+        if has_v6 && self.forwards(true) {
+            steps.push(Step::ip(&format!("address replace {}/64 dev {FAR_DEVICE} nodad", own.v6)));
+            if has_force_forwarding() {
+                steps.push(Step::sysctl(format!("net/ipv6/conf/{FAR_DEVICE}/force_forwarding"), "1"));
+            }
+        }
+        steps
+    }
+
+    /// Makes the devices, with their queues. An earlier gateway that lets its connections end is waited for.
+    ///
+    /// # Errors
+    /// If another gateway runs.
+    pub async fn take_devices(&self) -> io::Result<(Vec<Vec<TunDevice>>, Claim)> {
         let names: Vec<&str> = self.uplinks.iter().map(|uplink| uplink.device.as_str()).collect();
         let (devices, claim) = claim::take("gateway", &names, self.queues).await?;
         Ok((

@@ -3,11 +3,12 @@
 //! kept as it has to be.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::claim::{self, Claim};
 use super::gateway::{By, NEIGHBOURS, Plan, TABLE, Uplink};
 use super::{Host, Step, Undo, listing, read_sysctl, repaired};
+use crate::tunnel::Inner;
 
 /// The set-up. Dropping it removes it; the devices go with their descriptors.
 #[derive(Debug)]
@@ -104,6 +105,11 @@ impl Installed {
             let undo = was.routing_steps().into_iter().rev().flat_map(|(_, undo)| undo);
             undo.for_each(|step| drop(step.run()));
             uplink.routing_steps().iter().try_for_each(|(step, _)| step.run())?;
+        }
+        let own: IpAddr = Inner::of(0).v4.into();
+        if plan.tunnel && !host.addresses().iter().any(|known| known.address == own) {
+            repaired("the addresses of the tunnel's device");
+            plan.tunnel_steps().iter().try_for_each(Step::run)?;
         }
         for one in &plan.forwarding {
             keep_sysctl(&one.key(), old.forwarding.contains(one))?;

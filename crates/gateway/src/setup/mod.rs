@@ -15,9 +15,12 @@ mod preview;
 
 use std::fmt;
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::ops::Range;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+
+use crate::tunnel::DEVICES;
 
 pub use host::{Host, HostAddress, Interface, Route, has_force_forwarding, is_forwarding};
 pub use installed::Installed;
@@ -33,11 +36,11 @@ pub const GATEWAY_TABLES: Range<u32> = 7_100..7_164;
 
 /// A gateway and a proxy may run beside each other: what one switches on and guards has to pass the other's
 /// packets.
-const TO_OTHERS: &str = "oifname != \"rope-gw*\" oifname != \"ropeproxy*\"";
+const TO_OTHERS: &str = "oifname != \"rope-gw*\" oifname != \"ropeproxy*\" oifname != \"rope-dg*\"";
 
 /// Whether an interface is a TUN device of a gateway or a proxy.
 fn is_own_device(name: &str) -> bool {
-    name.starts_with("rope-gw") || name.starts_with("ropeproxy")
+    ["rope-gw", "ropeproxy", DEVICES].iter().any(|own| name.starts_with(own))
 }
 
 /// The rule that drops what was switched on for the engine and isn't for it. `from`: the interfaces.
@@ -141,6 +144,17 @@ impl fmt::Display for Step {
             Step::Sysctl { key, value } => write!(f, "sysctl -w {key}={value}"),
         }
     }
+}
+
+/// This host's addresses.
+pub(crate) fn own_addresses() -> Vec<IpAddr> {
+    let Ok(all) = nix::ifaddrs::getifaddrs() else { return Vec::new() };
+    let of = |one: nix::ifaddrs::InterfaceAddress| {
+        let address = one.address?;
+        let v4 = address.as_sockaddr_in().map(|v4| IpAddr::from(v4.ip()));
+        v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::from(v6.ip())))
+    };
+    all.filter_map(of).collect()
 }
 
 /// The rules of a table of nftables as `nft` lists them, without what they counted; `None` if there is no

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use ropewalk_tokio::MptcpStream;
+use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ServerConfig};
@@ -63,7 +64,7 @@ impl AsyncWrite for Shared {
 pub type Secure = TlsStream<Shared>;
 
 /// The name that a client gives; nobody looks at it.
-const NAME: &str = "ropewalk.invalid";
+pub(crate) const NAME: &str = "ropewalk.invalid";
 
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
@@ -129,6 +130,14 @@ impl Acceptor {
         Ok(Acceptor { config: Arc::new(config), fingerprint })
     }
 
+    /// TLS for another protocol over another carrier, with the same keys.
+    pub(crate) fn for_protocol(&self, name: &[u8]) -> ServerConfig {
+        let mut config = (*self.config).clone();
+        config.alpn_protocols = vec![name.to_vec()];
+        config.send_tls13_tickets = 0;
+        config
+    }
+
     /// Does the handshake with a proxy.
     ///
     /// # Errors
@@ -168,6 +177,14 @@ impl Connector {
             .with_custom_certificate_verifier(pinned)
             .with_client_auth_cert(vec![key.certificate], key.secret)?;
         Ok(Connector { config: Arc::new(config), fingerprint })
+    }
+
+    /// TLS for another protocol over another carrier, with the same keys.
+    pub(crate) fn for_protocol(&self, name: &[u8]) -> ClientConfig {
+        let mut config = (*self.config).clone();
+        config.alpn_protocols = vec![name.to_vec()];
+        config.resumption = Resumption::disabled();
+        config
     }
 
     /// Does the handshake with the gateway.

@@ -23,7 +23,7 @@ fn every_key_is_heard() {
     let text = "[proxy]\nlisten = '0.0.0.0:1080'\nusers = 'users'\nallow = ['10.0.0.0/8', \
                 '192.0.2.7']\npolicy = 'fastest'\n\
         congestion = 'olia'\nopen-on = 'race'\njoin = 'late'\ntransparent = ['br-lan', \
-        'br-dmz']\ntransparent-port = 99\nnames = 'system'\nmtu = 1400\nconnections = \
+        'br-dmz']\ntransparent-port = 99\nnames = 'system'\ndatagrams = 'system'\nmtu = 1400\nconnections = \
         7\nconnections-per-address = 5\nmemory = '3 MiB'\nstalled = '4 min'\n\
         connect-timeout = '3 s'\ndrain = '4 s'\nprobe = '192.0.2.1:443'\nprobe-budget = '2 KiB'\n\
         captive-check = 'http://a.net/204'\nusage = '/u'\nstatus = '/run/x'\nmetrics = '127.0.0.1:9465'\n\
@@ -50,7 +50,7 @@ fn every_key_is_heard() {
     assert_eq!(config.listen, ([0, 0, 0, 0], 1080).into());
     assert_eq!(config.congestion, "olia");
     assert_eq!((config.transparent, config.transparent_port), (vec!["br-lan".into(), "br-dmz".into()], 99));
-    assert!(!config.names_over_links);
+    assert!(!config.names_over_links && !config.datagrams_through_gateway);
     assert_eq!(
         (config.most_per_address, config.memory, config.stalled),
         (5, 3 << 20, Duration::from_secs(240))

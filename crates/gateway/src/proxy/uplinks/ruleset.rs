@@ -2,8 +2,10 @@
 
 use std::net::IpAddr;
 
+use super::tunnel::TUNNEL_MARK;
 use super::{Change, DEVICE, MARK, TABLE, Uplinks, engine_v4, engine_v6, pair};
 use crate::setup::{guard, remember};
+use crate::tunnel::NEAR_DEVICE;
 
 /// Everything that the proxy itself sends on its devices.
 const OWN: [(&str, &str); 2] = [("ip", "198.19.200.0/21"), ("ip6", "fd72:6f70:6577::/48")];
@@ -13,6 +15,11 @@ impl Uplinks {
     /// answers pass to the engine.
     fn forwarding_guards(&self) -> String {
         let mut rules = format!("    oifname \"{DEVICE}*\" ct state != {{ established, related }} drop\n");
+        if self.taken.datagrams {
+            // Out of the tunnel come answers, and into it goes what the networks behind the proxy send.
+            rules += &format!("    iifname \"{NEAR_DEVICE}\" ct state != {{ established, related }} drop\n");
+            rules += &format!("    oifname \"{NEAR_DEVICE}\" meta mark != {TUNNEL_MARK} drop\n");
+        }
         for Change { key, .. } in self.changed.iter().filter(|change| change.key.ends_with("forwarding")) {
             let from = match key.split('/').nth(3) {
                 Some("all") | None => "iifname != \"rope-gw*\" iifname != \"ropeproxy*\"".to_string(),
@@ -60,9 +67,13 @@ impl Uplinks {
             )
         };
         let redirect: String = self.taken.transparent.iter().map(redirect).collect();
-        let [queries, own_queries, answers] = self.name_rules();
+        let [mut queries, own_queries, answers] = self.name_rules();
+        queries += &self.tunnel_rules();
+        if self.inner.is_some() {
+            rules += &format!("    oifname \"{NEAR_DEVICE}\" masquerade\n");
+        }
         let chains = [
-            chain("queries", "type filter hook prerouting priority mangle", &queries),
+            chain("arriving", "type filter hook prerouting priority mangle", &queries),
             chain("answers", "type filter hook output priority raw", &answers),
             chain("own_queries", "type route hook output priority mangle", &own_queries),
             chain("prerouting", "type nat hook prerouting priority dstnat", &redirect),
@@ -75,6 +86,24 @@ impl Uplinks {
             chains.concat(),
             remember(old)
         )
+    }
+
+    /// What goes through the tunnel while there is one: the flows that the networks behind the proxy begin.
+    /// Those that began before keep to the addresses that they have got.
+    fn tunnel_rules(&self) -> String {
+        if self.inner.is_none() {
+            return String::new();
+        }
+        let of = |interface: &String| {
+            let taken = format!(
+                "    iifname \"{interface}\" fib daddr type != {{ local, broadcast, multicast }} meta l4proto != tcp"
+            );
+            format!(
+                "{taken} ct state new ct mark set {TUNNEL_MARK}\n{taken} ct mark {TUNNEL_MARK} meta mark set \
+                 {TUNNEL_MARK}\n"
+            )
+        };
+        self.taken.transparent.iter().map(of).collect()
     }
 
     /// What queries of the DNS are handed over: those that arrive, and those of this host that would leave by

@@ -1,0 +1,210 @@
+//! What isn't TCP, of a network behind the proxy: by the tunnel to the gateway, over both uplinks.
+
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, sleep};
+use std::time::Duration;
+
+use ropewalk_host::clock::Clock;
+use ropewalk_host::netns::Namespace;
+
+use crate::encrypted::keys;
+use crate::far::{Far, gateway};
+use crate::stage::{Running, SERVER, Stage, ip, wait_until};
+
+/// A server beyond the gateway, which has no route but to the gateway.
+const WORLD: &str = "10.3.0.2";
+
+/// The two ends of a pair, and a host behind the proxy.
+struct Pair {
+    stage: Stage,
+    lan: Namespace,
+    world: Namespace,
+    _far: Running,
+    _proxy: Running,
+}
+
+impl Pair {
+    /// `None`, and it is said, where there can be none. `udp`: what the gateway lets out.
+    fn start(udp: &str) -> Option<Pair> {
+        let stage = Stage::new()?;
+        let folder = stage.path().join("keys").display().to_string();
+        keys(&folder, &[]);
+        let file = |name: &str| format!("{folder}/{name}");
+        let lan = stage.neighbour();
+        for (namespace, line) in [
+            (&stage.van, "-6 address add fd02::1/64 dev lan0 nodad"),
+            (&lan, "-6 address add fd02::2/64 dev eth0 nodad"),
+            (&lan, "-6 route add default via fd02::1"),
+        ] {
+            ip(namespace, line).unwrap();
+        }
+        let world = world(&stage);
+        let (own, proxys) = (file("gateway.key"), file("proxy.pub"));
+        let allowed = format!("{SERVER} 80");
+        let far = gateway(
+            &stage,
+            &["--key", &own, "--proxy", &proxys, "--convert", &allowed, "--udp", udp, "--udp", "fd03::2"],
+        );
+        let (key, certificate) = (file("proxy.key"), file("gateway.pub"));
+        let proxy = stage.proxy(&[
+            "--json",
+            "--transparent",
+            "lan0",
+            "--gateway",
+            "10.1.0.1:5124",
+            "--gateway-key",
+            &key,
+            "--gateway-certificate",
+            &certificate,
+        ]);
+        let pair = Pair { stage, lan, world, _far: far, _proxy: proxy };
+        pair.wait_for_tunnel();
+        Some(pair)
+    }
+
+    fn wait_for_tunnel(&self) {
+        wait_until("the tunnel is there", || {
+            let log = self.stage.log();
+            log.contains("datagrams go through the gateway")
+                && log.matches("datagrams go over this link\"").count() >= 2
+        });
+    }
+
+    fn logs(&self) -> String {
+        format!("{} {}", self.stage.log(), Far::log(&self.stage))
+    }
+}
+
+fn world(stage: &Stage) -> Namespace {
+    use std::os::fd::AsRawFd;
+    let world = Namespace::new("world").unwrap();
+    let there = format!("/proc/{}/fd/{}", std::process::id(), world.fd().as_raw_fd());
+    for (namespace, line) in [
+        (&stage.web, "link add wan0 type veth peer name eth0"),
+        (&stage.web, &*format!("link set eth0 netns {there}")),
+        (&stage.web, "address add 10.3.0.1/24 dev wan0"),
+        (&stage.web, "-6 address add fd03::1/64 dev wan0 nodad"),
+        (&stage.web, "link set wan0 up"),
+        (&world, "address add 10.3.0.2/24 dev eth0"),
+        (&world, "-6 address add fd03::2/64 dev eth0 nodad"),
+        (&world, "link set eth0 up"),
+    ] {
+        ip(namespace, line).unwrap();
+    }
+    world
+}
+
+/// Answers what comes to a socket of the server's, until it is dropped.
+struct Echo {
+    stop: Arc<AtomicBool>,
+    answering: Option<JoinHandle<Vec<String>>>,
+}
+
+impl Echo {
+    fn start(namespace: &Namespace, address: &str) -> Echo {
+        let socket = namespace.run(|| UdpSocket::bind(address)).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let answering = std::thread::spawn(move || {
+            let (mut buffer, mut peers) = (vec![0; 1 << 16], Vec::new());
+            while !stopped.load(Ordering::Relaxed) {
+                let Ok((len, peer)) = socket.recv_from(&mut buffer) else { continue };
+                if !peers.contains(&peer.ip().to_string()) {
+                    peers.push(peer.ip().to_string());
+                }
+                let _ = socket.send_to(&buffer[..len], peer);
+            }
+            peers
+        });
+        Echo { stop, answering: Some(answering) }
+    }
+
+    /// Who has sent something.
+    fn peers(mut self) -> Vec<String> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.answering.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Sends `count` datagrams of 160 bytes, one each 20 ms, and returns when each came back, ms after it was sent.
+fn voice(lan: &Namespace, count: u32, mut at: impl FnMut(u32)) -> (Vec<Option<f64>>, f64) {
+    let socket = lan.run(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
+    socket.connect(format!("{WORLD}:4433")).unwrap();
+    let receiver = socket.try_clone().unwrap();
+    let clock = Arc::new(Clock::start());
+    let own = Arc::clone(&clock);
+    receiver.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let receiving = std::thread::spawn(move || {
+        let (mut times, mut buffer) = (vec![None; count as usize], [0; 2000]);
+        let (mut last, mut gap) = (None, 0);
+        while let Ok(len) = receiver.recv(&mut buffer) {
+            assert_eq!(len, 160);
+            let number = u32::from_be_bytes(*buffer.first_chunk().unwrap());
+            let sent = u64::from_be_bytes(buffer[4..12].try_into().unwrap());
+            let now = own.now();
+            assert!(times[number as usize].is_none(), "{number} came twice");
+            times[number as usize] = Some((now - sent) as f64 / 1e6);
+            gap = gap.max(last.map_or(0, |last| now - last));
+            last = Some(now);
+        }
+        (times, gap as f64 / 1e6)
+    });
+    let start = clock.now();
+    for number in 0..count {
+        at(number);
+        let due = start + u64::from(number) * 20_000_000;
+        sleep(Duration::from_nanos(due.saturating_sub(clock.now())));
+        let mut datagram = [0; 160];
+        datagram[..4].copy_from_slice(&number.to_be_bytes());
+        datagram[4..12].copy_from_slice(&clock.now().to_be_bytes());
+        let _ = socket.send(&datagram);
+    }
+    receiving.join().unwrap()
+}
+
+#[test]
+fn a_whole_network_is_heard_over_both_uplinks_while_one_is_cut() {
+    let Some(pair) = Pair::start(&format!("{WORLD} 4433")) else { return };
+    let Pair { stage, lan, world, .. } = &pair;
+    let echo = Echo::start(world, &format!("{WORLD}:4433"));
+    // Ping, in both families, with packets that are larger than the tunnel's.
+    for (address, size) in
+        [(WORLD, "56"), (WORLD, "1352"), (WORLD, "4000"), ("fd03::2", "56"), ("fd03::2", "3000")]
+    {
+        let output = lan.check("ping", &["-c", "3", "-i", "0.2", "-W", "2", "-s", size, address]);
+        assert!(output.is_ok(), "{address} {size}: {output:?}: {}", pair.logs());
+    }
+    // The network is told how large packets may be.
+    let output = lan.command("ping").args(["-c", "1", "-M", "do", "-s", "1472", WORLD]).output().unwrap();
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("mtu = 1380") || text.contains("mtu=1380"), "{text}");
+    // A call of 16 s, with a cut of 8 s in silence.
+    let (times, gap) = voice(lan, 800, |number| match number {
+        200 => stage.cut(0),
+        600 => stage.mend(0),
+        _ => {}
+    });
+    let late = times.iter().filter(|time| time.is_none_or(|time| time > 150.0)).count();
+    println!("voice: {late} of 800 lost or late, longest gap {gap:.1} ms");
+    assert!(late == 0 && gap < 150.0, "{late} lost or late, gap {gap} ms: {}", pair.logs());
+    // The server has seen the gateway alone.
+    assert_eq!(echo.peers(), ["10.3.0.1"], "{}", pair.logs());
+    // What the gateway doesn't let out isn't heard: another port, another server.
+    let other = Echo::start(world, &format!("{WORLD}:4434"));
+    let socket = lan.run(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
+    socket.send_to(b"hello", format!("{WORLD}:4434")).unwrap();
+    sleep(Duration::from_millis(500));
+    assert!(other.peers().is_empty());
+    let output = lan.check("ping", &["-c", "1", "-W", "1", SERVER]);
+    assert!(output.is_err(), "the gateway's own address isn't listed");
+}

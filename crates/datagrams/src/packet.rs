@@ -1,0 +1,128 @@
+//! What an IP packet tells: whose it is, and of which flow. Headers are read by `etherparse`.
+
+use std::net::IpAddr;
+
+use etherparse::{IpSlice, Ipv6ExtensionSlice};
+
+/// IP protocol numbers.
+pub mod protocol {
+    /// ICMP.
+    pub const ICMP: u8 = 1;
+    /// TCP.
+    pub const TCP: u8 = 6;
+    /// UDP.
+    pub const UDP: u8 = 17;
+    /// ICMP for IPv6.
+    pub const ICMPV6: u8 = 58;
+}
+
+/// Which packets belong together.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FlowKey {
+    /// From where.
+    pub source: IpAddr,
+    /// To where.
+    pub destination: IpAddr,
+    /// The IP protocol's number.
+    pub protocol: u8,
+    /// Ports of source and destination, where the protocol has such; of fragments only the first has them.
+    pub ports: Option<(u16, u16)>,
+}
+
+/// What a packet tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Summary {
+    /// Its flow.
+    pub flow: FlowKey,
+    /// Its DSCP.
+    pub dscp: u8,
+    /// Whether it is a fragment, but not the first.
+    pub is_later_fragment: bool,
+    /// Whether it begins a connection of QUIC: a long header of a version that has congestion control.
+    pub is_quic: bool,
+}
+
+/// Versions of QUIC (RFC 9000, RFC 9369).
+const VERSIONS: [u32; 2] = [1, 0x6b33_43cf];
+
+/// As RFC 9443 tells QUIC from STUN, DTLS and RTP, and a known version besides.
+fn is_quic(data: &[u8]) -> bool {
+    match data.first_chunk::<5>() {
+        Some([first, version @ ..]) => *first >= 0xc0 && VERSIONS.contains(&u32::from_be_bytes(*version)),
+        None => false,
+    }
+}
+
+/// Reads a packet's headers; `None` if it is no whole IP packet.
+pub fn inspect(packet: &[u8]) -> Option<Summary> {
+    let ip = IpSlice::from_slice(packet).ok()?;
+    let (dscp, offset) = match &ip {
+        IpSlice::Ipv4(v4) => (v4.header().dcp().value(), v4.header().fragments_offset().value()),
+        IpSlice::Ipv6(v6) => {
+            let fragment = v6.extensions().clone().into_iter().find_map(|one| match one {
+                Ipv6ExtensionSlice::Fragment(fragment) => Some(fragment.fragment_offset().value()),
+                _ => None,
+            });
+            (v6.header().traffic_class() >> 2, fragment.unwrap_or(0))
+        }
+    };
+    let payload = ip.payload();
+    let number = payload.ip_number.0;
+    let has_ports = offset == 0 && [protocol::TCP, protocol::UDP, 33, 132, 136].contains(&number);
+    let ports = match payload.payload.first_chunk::<4>() {
+        Some([a, b, c, d]) if has_ports => Some((u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d]))),
+        _ => None,
+    };
+    let flow =
+        FlowKey { source: ip.source_addr(), destination: ip.destination_addr(), protocol: number, ports };
+    let is_quic = number == protocol::UDP && ports.is_some() && payload.payload.get(8..).is_some_and(is_quic);
+    Some(Summary { flow, dscp, is_later_fragment: offset != 0, is_quic })
+}
+
+#[cfg(test)]
+mod tests {
+    use etherparse::PacketBuilder;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn built(v6: bool) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let builder = match v6 {
+            false => PacketBuilder::ipv4([192, 0, 2, 1], [198, 51, 100, 2], 64),
+            true => PacketBuilder::ipv6([1; 16], [2; 16], 64),
+        };
+        builder.udp(5060, 53).write(&mut bytes, b"text").unwrap();
+        bytes
+    }
+
+    #[test]
+    fn ports_are_those_of_udp_and_of_first_fragments() {
+        let v4 = inspect(&built(false)).unwrap();
+        assert_eq!(v4.flow.source.to_string(), "192.0.2.1");
+        assert_eq!((v4.flow.protocol, v4.flow.ports), (protocol::UDP, Some((5060, 53))));
+        let v6 = inspect(&built(true)).unwrap();
+        assert!(v6.flow.destination.is_ipv6() && v6.flow.ports == Some((5060, 53)));
+        // The first fragment (more follow), and the second.
+        for (field, ports, later) in [(0x2000u16, Some((5060, 53)), false), (0x0001, None, true)] {
+            let mut fragment = built(false);
+            fragment[6..8].copy_from_slice(&field.to_be_bytes());
+            let found = inspect(&fragment).unwrap();
+            assert_eq!((found.flow.ports, found.is_later_fragment), (ports, later));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_a_panic(
+            v6: bool, bytes in proptest::collection::vec(any::<u8>(), 0..120), at in 0..60usize, byte: u8,
+        ) {
+            let _ = inspect(&bytes);
+            let mut packet = built(v6);
+            let at = at % packet.len();
+            packet[at] = byte;
+            let _ = inspect(&packet);
+            let _ = inspect(&packet[..at]);
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! The receiving side: what a link has brought, packets that come twice, parts of packets, and flows that are
+//! kept in order.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::{Bytes, BytesMut};
+
+use crate::frame::{Data, Feedback, Parity, Place, TOLD, add_body, of_body};
+use crate::send::micros;
+use crate::{MILLISECOND, SECOND};
+
+/// How long a feedback waits for more.
+const FEEDBACK_PAUSE: u64 = 5 * MILLISECOND;
+/// Feedback doesn't wait beyond so many datagrams.
+const MANY: u32 = 32;
+/// Numbers of packets that are known.
+const WINDOW: usize = 1 << 16;
+/// Most packets of which parts are missing.
+const MOST_PARTIAL: usize = 256;
+/// Most flows that are kept in order, packets of one that wait, and bytes of all.
+const MOST_FLOWS: usize = 256;
+const MOST_WAITING: usize = 4096;
+const MOST_BYTES: usize = 8 << 20;
+/// How long a flow is remembered that sends nothing.
+const FLOW_AGE: u64 = 30 * SECOND;
+
+/// Datagrams of a link that are kept for parities.
+const KEPT: usize = 64;
+
+/// What a link has brought.
+#[derive(Debug, Default)]
+pub(crate) struct Receiving {
+    highest: Option<u32>,
+    bits: [u8; TOLD as usize / 8],
+    /// The time of sending and of arrival of the last datagram.
+    last: (u32, u32),
+    least_delay: Option<i32>,
+    bytes: u32,
+    /// The last datagrams: their numbers, and what they were.
+    kept: VecDeque<(u32, Bytes)>,
+    unreported: u32,
+    /// When feedback is due.
+    pub due: Option<u64>,
+    last_feedback: u64,
+}
+
+impl Receiving {
+    /// Notes a datagram.
+    pub fn note(&mut self, now: u64, number: u32, sent: u32, len: usize) {
+        let highest = *self.highest.get_or_insert(number);
+        let ahead = number.wrapping_sub(highest);
+        if ahead < 1 << 31 {
+            self.shift(ahead);
+            self.highest = Some(number);
+            self.set(0);
+        } else {
+            self.set(highest.wrapping_sub(number));
+        }
+        let arrived = micros(now);
+        self.last = (sent, arrived);
+        let delay = arrived.wrapping_sub(sent) as i32;
+        self.least_delay = Some(self.least_delay.map_or(delay, |least| least.min(delay)));
+        self.bytes = self.bytes.wrapping_add(len as u32);
+        self.unreported += 1;
+        let soonest = (self.last_feedback + FEEDBACK_PAUSE).max(now);
+        let due = if self.unreported >= MANY { now } else { soonest };
+        self.due = Some(self.due.map_or(due, |old| old.min(due)));
+    }
+
+    /// Keeps a datagram for the parity that may follow; an empty one of a probe.
+    pub fn keep(&mut self, number: u32, frame: Bytes) {
+        if self.kept.len() >= KEPT {
+            self.kept.pop_front();
+        }
+        self.kept.push_back((number, frame));
+    }
+
+    /// What a parity brings back: of its datagrams one alone has not come.
+    pub fn restore(&self, parity: &Parity) -> Option<Data> {
+        let is_of_it = |(number, _): &&(u32, Bytes)| number.wrapping_sub(parity.base) < parity.count.into();
+        let count = self.kept.iter().filter(is_of_it).count();
+        if count + 1 != usize::from(parity.count) {
+            return None;
+        }
+        let (mut len, mut body) = (parity.len, parity.body.to_vec());
+        for (_, frame) in self.kept.iter().filter(is_of_it) {
+            len ^= add_body(&mut body, frame);
+        }
+        of_body(body.get(..usize::from(len))?)
+    }
+
+    fn set(&mut self, back: u32) {
+        if let Some(byte) = self.bits.get_mut((back / 8) as usize) {
+            *byte |= 1 << (back % 8);
+        }
+    }
+
+    fn shift(&mut self, by: u32) {
+        if by >= TOLD {
+            self.bits = [0; TOLD as usize / 8];
+            return;
+        }
+        let (bytes, bits) = ((by / 8) as usize, by % 8);
+        for at in (0..self.bits.len()).rev() {
+            let low = at.checked_sub(bytes).map_or(0, |from| self.bits[from]);
+            let below = at.checked_sub(bytes + 1).map_or(0, |from| self.bits[from]);
+            self.bits[at] = if bits == 0 { low } else { low << bits | below >> (8 - bits) };
+        }
+    }
+
+    /// The feedback that is due.
+    pub fn take_feedback(&mut self, now: u64) -> Option<Feedback> {
+        if self.due.is_none_or(|due| due > now) {
+            return None;
+        }
+        self.due = None;
+        self.unreported = 0;
+        self.last_feedback = now;
+        let (echo, arrived) = self.last;
+        Some(Feedback {
+            highest: self.highest?,
+            echo,
+            arrived,
+            now: micros(now),
+            bytes: self.bytes,
+            least_delay: self.least_delay.take()? as u32,
+            bits: self.bits,
+        })
+    }
+}
+
+/// The numbers of packets that have come.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    highest: Option<u32>,
+    bits: Vec<u64>,
+}
+
+impl Default for Numbers {
+    fn default() -> Numbers {
+        Numbers { highest: None, bits: vec![0; WINDOW / 64] }
+    }
+}
+
+impl Numbers {
+    fn place(number: u32) -> (usize, u64) {
+        let at = number as usize % WINDOW;
+        (at / 64, 1 << (at % 64))
+    }
+
+    /// Whether a number has come. One that is too old has.
+    pub fn has(&self, number: u32) -> bool {
+        let Some(highest) = self.highest else { return false };
+        let ahead = number.wrapping_sub(highest);
+        if ahead != 0 && ahead < 1 << 31 {
+            return false;
+        }
+        let (word, bit) = Numbers::place(number);
+        highest.wrapping_sub(number) as usize >= WINDOW || self.bits[word] & bit != 0
+    }
+
+    /// Notes a number; returns whether it is new.
+    pub fn insert(&mut self, number: u32) -> bool {
+        if self.has(number) {
+            return false;
+        }
+        let highest = self.highest.unwrap_or(number.wrapping_sub(1));
+        let ahead = number.wrapping_sub(highest);
+        if ahead < 1 << 31 {
+            if ahead as usize >= WINDOW {
+                self.bits.fill(0);
+            } else {
+                for between in 1..=ahead {
+                    let (word, bit) = Numbers::place(highest.wrapping_add(between));
+                    self.bits[word] &= !bit;
+                }
+            }
+            self.highest = Some(number);
+        }
+        let (word, bit) = Numbers::place(number);
+        self.bits[word] |= bit;
+        true
+    }
+}
+
+/// A packet of which parts are missing.
+#[derive(Debug)]
+struct Partial {
+    since: u64,
+    parts: Vec<Option<Bytes>>,
+}
+
+/// A flow that is kept in order.
+#[derive(Debug)]
+struct Ordered {
+    next: u32,
+    /// What waits, and since when.
+    waiting: BTreeMap<u32, (Bytes, u64)>,
+    last: u64,
+}
+
+/// Puts packets together and flows in order.
+#[derive(Debug, Default)]
+pub(crate) struct Arrivals {
+    numbers: Numbers,
+    partial: BTreeMap<u32, Partial>,
+    flows: BTreeMap<u16, Ordered>,
+    waiting_bytes: usize,
+    /// How long a packet waits for one before it.
+    pub hold: u64,
+    pub repeated: u64,
+    pub skipped: u64,
+}
+
+/// `a` is before `b`, with numbers that wrap.
+fn is_before(a: u32, b: u32) -> bool {
+    a != b && b.wrapping_sub(a) < 1 << 31
+}
+
+impl Arrivals {
+    /// Takes what a datagram has; packets that are ready go to `deliver`.
+    pub fn take(&mut self, now: u64, data: Data, deliver: &mut impl FnMut(Bytes)) {
+        let Data { number, part, place, payload, .. } = data;
+        if self.numbers.has(number) {
+            self.repeated += 1;
+            return;
+        }
+        let packet = match part.count {
+            1 => payload,
+            count => {
+                if self.partial.len() >= MOST_PARTIAL && !self.partial.contains_key(&number) {
+                    let oldest =
+                        self.partial.iter().min_by_key(|(_, one)| one.since).map(|(number, _)| *number);
+                    oldest.map(|number| self.partial.remove(&number));
+                }
+                let partial = self
+                    .partial
+                    .entry(number)
+                    .or_insert_with(|| Partial { since: now, parts: vec![None; usize::from(count)] });
+                if partial.parts.len() != usize::from(count) {
+                    return;
+                }
+                let own = &mut partial.parts[usize::from(part.index)];
+                self.repeated += u64::from(own.is_some());
+                own.get_or_insert(payload);
+                if partial.parts.iter().any(Option::is_none) {
+                    return;
+                }
+                let whole = self.partial.remove(&number).into_iter().flat_map(|one| one.parts).flatten();
+                whole
+                    .fold(BytesMut::new(), |mut whole, part| {
+                        whole.extend_from_slice(&part);
+                        whole
+                    })
+                    .freeze()
+            }
+        };
+        self.numbers.insert(number);
+        match place {
+            None => deliver(packet),
+            Some(place) => self.order(now, place, packet, deliver),
+        }
+    }
+
+    fn order(&mut self, now: u64, place: Place, packet: Bytes, deliver: &mut impl FnMut(Bytes)) {
+        let Place { flow, number } = place;
+        if self.flows.len() >= MOST_FLOWS && !self.flows.contains_key(&flow) {
+            let idlest = self.flows.iter().min_by_key(|(_, one)| one.last).map(|(flow, _)| *flow);
+            idlest.into_iter().for_each(|flow| self.release_all(flow, deliver));
+        }
+        let first = if number < TOLD { 0 } else { number };
+        let new = || Ordered { next: first, waiting: BTreeMap::new(), last: now };
+        let one = self.flows.entry(flow).or_insert_with(new);
+        // Its number was used for another one.
+        if now.saturating_sub(one.last) > FLOW_AGE && one.waiting.is_empty() {
+            one.next = first;
+        }
+        one.last = now;
+        if number == one.next {
+            one.next = number.wrapping_add(1);
+            deliver(packet);
+            Arrivals::release(one, &mut self.waiting_bytes, deliver);
+        } else if is_before(number, one.next) {
+            // Late is better than never.
+            deliver(packet);
+        } else {
+            self.waiting_bytes += packet.len();
+            one.waiting.insert(number, (packet, now));
+            let is_full = one.waiting.len() > MOST_WAITING || number.wrapping_sub(one.next) > 1 << 20;
+            if is_full || self.waiting_bytes > MOST_BYTES {
+                self.release_all(flow, deliver);
+            }
+        }
+    }
+
+    /// What follows without a gap.
+    fn release(one: &mut Ordered, bytes: &mut usize, deliver: &mut impl FnMut(Bytes)) {
+        while let Some((packet, _)) = one.waiting.remove(&one.next) {
+            *bytes -= packet.len();
+            one.next = one.next.wrapping_add(1);
+            deliver(packet);
+        }
+    }
+
+    fn release_all(&mut self, flow: u16, deliver: &mut impl FnMut(Bytes)) {
+        let Some(mut one) = self.flows.remove(&flow) else { return };
+        let mut next = one.next;
+        for (number, (packet, _)) in std::mem::take(&mut one.waiting) {
+            self.waiting_bytes -= packet.len();
+            next = number.wrapping_add(1);
+            deliver(packet);
+        }
+        self.skipped += 1;
+        self.flows.insert(flow, Ordered { next, waiting: BTreeMap::new(), last: one.last });
+        if self.flows.len() > MOST_FLOWS {
+            self.flows.remove(&flow);
+        }
+    }
+
+    /// Goes on without what hasn't come in time.
+    pub fn on_timeout(&mut self, now: u64, deliver: &mut impl FnMut(Bytes)) {
+        let hold = self.hold;
+        for one in self.flows.values_mut() {
+            while let Some((number, since)) =
+                one.waiting.iter().next().map(|(number, (_, since))| (*number, *since))
+                && now >= since + hold
+            {
+                one.next = number;
+                self.skipped += 1;
+                Arrivals::release(one, &mut self.waiting_bytes, deliver);
+            }
+        }
+        self.flows.retain(|_, one| !one.waiting.is_empty() || now.saturating_sub(one.last) < FLOW_AGE);
+        self.partial.retain(|_, one| now.saturating_sub(one.since) < SECOND);
+    }
+
+    /// When something stops waiting.
+    pub fn next_timeout(&self) -> Option<u64> {
+        let waiting = self.flows.values().filter_map(|one| one.waiting.values().next());
+        waiting.map(|(_, since)| since + self.hold).min()
+    }
+}

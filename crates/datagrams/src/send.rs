@@ -1,0 +1,293 @@
+//! A link's sending side: what is on its way, what has arrived, what is lost, and whether the link is silent.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use crate::MILLISECOND;
+use crate::frame::{Data, Feedback, Frame, Parity, Part, Place, add_body};
+use crate::rate::{Rate, Report};
+
+/// Most datagrams of a link that are remembered.
+const MOST_SENT: usize = 8192;
+/// How long a datagram is remembered whose arrival is unknown.
+const KEPT: u64 = 1_000 * MILLISECOND;
+/// How long the receiver may keep a feedback back, and what timers are late by.
+const FEEDBACK_DELAY: u64 = 12 * MILLISECOND;
+/// How long after the last datagram of several a probe asks whether they have arrived.
+const TAIL: u64 = 10 * MILLISECOND;
+
+/// Datagrams that one parity is for, and how long it waits for so many.
+const GROUP: u8 = 12;
+const GROUP_PAUSE: u64 = 5 * MILLISECOND;
+/// The shares of lost packets between which parities are sent: fewer aren't worth it, and of more two are lost of
+/// most groups.
+const WORTH_PARITY: std::ops::Range<f64> = 0.0015..0.08;
+
+/// Datagrams that a parity is to be for.
+#[derive(Debug)]
+struct Group {
+    base: u32,
+    count: u8,
+    since: u64,
+    len: u16,
+    body: Vec<u8>,
+}
+
+/// A part of a packet, to be sent again if it is lost.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    pub number: u32,
+    pub part: Part,
+    pub place: Option<Place>,
+    pub payload: Bytes,
+    /// When it is of no use any more.
+    pub deadline: u64,
+}
+
+/// What was sent.
+#[derive(Debug)]
+struct Sent {
+    at: u64,
+    len: usize,
+    /// `None`: a probe, or what was already given up for lost.
+    piece: Option<Piece>,
+    is_settled: bool,
+}
+
+/// Microseconds, as frames have them.
+pub(crate) fn micros(now: u64) -> u32 {
+    (now / 1000) as u32
+}
+
+/// What a feedback brought.
+#[derive(Debug, Default)]
+pub(crate) struct Settled {
+    /// Numbers of packets that have arrived, wholly or in part.
+    pub arrived: Vec<(u32, Part)>,
+    /// What is lost.
+    pub lost: Vec<Piece>,
+}
+
+/// A link's sending side.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    pub rate: Rate,
+    /// The number of the first of `sent`.
+    first: u32,
+    sent: VecDeque<Sent>,
+    pub is_silent: bool,
+    /// When it fell silent.
+    silent_since: u64,
+    last_feedback: u64,
+    last_sent: u64,
+    last_probe: u64,
+    group: Option<Group>,
+    /// Since when nothing has been heard of what was sent.
+    unheard_since: Option<u64>,
+    pub lost: u64,
+    pub sent_datagrams: u64,
+    pub sent_bytes: u64,
+}
+
+impl Sending {
+    pub fn new(now: u64) -> Sending {
+        Sending {
+            rate: Rate::new(now),
+            first: 0,
+            sent: VecDeque::new(),
+            is_silent: true,
+            silent_since: now,
+            last_feedback: now,
+            last_sent: now,
+            last_probe: 0,
+            group: None,
+            unheard_since: None,
+            lost: 0,
+            sent_datagrams: 0,
+            sent_bytes: 0,
+        }
+    }
+
+    fn note(&mut self, now: u64, len: usize, piece: Option<Piece>) {
+        if self.sent.len() >= MOST_SENT {
+            self.forget_first();
+        }
+        self.sent.push_back(Sent { at: now, len, piece, is_settled: false });
+        self.unheard_since.get_or_insert(now);
+        self.last_sent = now;
+        self.sent_datagrams += 1;
+        self.sent_bytes += len as u64;
+        self.rate.on_sent(now, len);
+    }
+
+    fn forget_first(&mut self) {
+        if let Some(sent) = self.sent.pop_front() {
+            self.first = self.first.wrapping_add(1);
+            if !sent.is_settled {
+                self.rate.in_flight = self.rate.in_flight.saturating_sub(sent.len as u64);
+            }
+        }
+    }
+
+    fn next(&self) -> u32 {
+        self.first.wrapping_add(self.sent.len() as u32)
+    }
+
+    /// The datagram that carries a piece.
+    pub fn send(&mut self, now: u64, piece: Piece) -> Bytes {
+        let data = Data {
+            link_number: self.next(),
+            sent: micros(now),
+            number: piece.number,
+            part: piece.part,
+            place: piece.place,
+            payload: piece.payload.clone(),
+        };
+        let bytes = Frame::Data(data).encode();
+        self.add_to_group(now, &bytes);
+        self.note(now, bytes.len(), Some(piece));
+        bytes
+    }
+
+    /// What is sent next counts for the next parity. Probes' bodies are empty.
+    fn add_to_group(&mut self, now: u64, frame: &[u8]) {
+        let base = self.next();
+        if self.group.is_none() && !frame.is_empty() && WORTH_PARITY.contains(&self.rate.long_loss) {
+            self.group = Some(Group { base, count: 0, since: now, len: 0, body: Vec::new() });
+        }
+        if let Some(group) = &mut self.group {
+            group.count += 1;
+            if !frame.is_empty() {
+                group.len ^= add_body(&mut group.body, frame);
+            }
+        }
+    }
+
+    /// When a parity is due.
+    pub fn parity_at(&self) -> Option<u64> {
+        let group = self.group.as_ref()?;
+        Some(if group.count >= GROUP { group.since } else { group.since + GROUP_PAUSE })
+    }
+
+    /// The parity that is due. It is sent whether there is room or not.
+    pub fn take_parity(&mut self, now: u64) -> Option<Bytes> {
+        self.parity_at().filter(|at| *at <= now)?;
+        let Group { base, count, len, body, .. } = self.group.take()?;
+        let parity =
+            Parity { link_number: self.next(), sent: micros(now), base, count, len, body: body.into() };
+        let bytes = Frame::Parity(parity).encode();
+        self.note(now, bytes.len(), None);
+        Some(bytes)
+    }
+
+    pub fn probe(&mut self, now: u64) -> Bytes {
+        let bytes = Frame::Probe { link_number: self.next(), sent: micros(now) }.encode();
+        self.last_probe = now;
+        self.add_to_group(now, &[]);
+        self.note(now, bytes.len(), None);
+        bytes
+    }
+
+    /// Returns `None` for a feedback of what was never sent.
+    pub fn on_feedback(&mut self, now: u64, feedback: &Feedback) -> Option<Settled> {
+        let (next, mut settled) = (self.next(), Settled::default());
+        let ahead = next.wrapping_sub(feedback.highest);
+        if ahead == 0 || ahead > 1 << 31 {
+            return None;
+        }
+        let (mut newest, mut counts) = (None, (0, 0));
+        for (at, sent) in self.sent.iter_mut().enumerate() {
+            let number = self.first.wrapping_add(at as u32);
+            let back = feedback.highest.wrapping_sub(number);
+            if back > 1 << 31 {
+                break;
+            }
+            if !sent.is_settled && feedback.has(back) == Some(true) {
+                sent.is_settled = true;
+                self.rate.in_flight = self.rate.in_flight.saturating_sub(sent.len as u64);
+                counts.0 += 1;
+                settled.arrived.extend(sent.piece.take().map(|piece| (piece.number, piece.part)));
+                newest = Some(sent.at);
+            }
+        }
+        let held = feedback.now.wrapping_sub(feedback.arrived);
+        let rtt = micros(now).wrapping_sub(feedback.echo).wrapping_sub(held);
+        // As RACK (RFC 8985): what was sent well before something that has arrived is lost.
+        if let Some(newest) = newest {
+            let window = (self.rate.srtt.unwrap_or(0) / 8).clamp(4 * MILLISECOND, 20 * MILLISECOND);
+            for sent in self.sent.iter_mut().take_while(|sent| sent.at + window < newest) {
+                if !sent.is_settled {
+                    sent.is_settled = true;
+                    self.rate.in_flight = self.rate.in_flight.saturating_sub(sent.len as u64);
+                    counts.1 += 1;
+                    self.lost += 1;
+                    settled.lost.extend(sent.piece.take());
+                }
+            }
+            self.is_silent = false;
+            // A feedback tells of what was sent half a round trip ago.
+            self.unheard_since = self.sent.iter().find(|sent| sent.at > newest).map(|sent| sent.at);
+        }
+        self.last_feedback = now;
+        // A value that can't be is one of a far end that lies, or of a clock that jumped.
+        if rtt < 10_000_000 {
+            let delay = feedback.least_delay as i32;
+            let (arrived, bytes) = (feedback.arrived, feedback.bytes);
+            self.rate.on_feedback(now, &Report { rtt: u64::from(rtt) * 1000, arrived, bytes, delay, counts });
+        }
+        while self.sent.front().is_some_and(|sent| sent.is_settled) {
+            self.forget_first();
+        }
+        Some(settled)
+    }
+
+    /// How long after a datagram something should have been heard.
+    fn patience(&self) -> u64 {
+        match self.rate.srtt {
+            None => 300 * MILLISECOND,
+            Some(srtt) => {
+                srtt + (4 * self.rate.variance).clamp(5 * MILLISECOND, 150 * MILLISECOND) + FEEDBACK_DELAY
+            }
+        }
+    }
+
+    /// Looks at the clock: returns what was on a link that has fallen silent.
+    pub fn on_timeout(&mut self, now: u64) -> Vec<Piece> {
+        while self.sent.front().is_some_and(|sent| sent.is_settled || now.saturating_sub(sent.at) > KEPT) {
+            self.forget_first();
+        }
+        if self.is_silent || self.unheard_since.is_none_or(|since| now < since + self.patience()) {
+            return Vec::new();
+        }
+        self.is_silent = true;
+        self.silent_since = now;
+        // They may have arrived: a later feedback says so.
+        self.sent.iter().filter(|sent| !sent.is_settled).filter_map(|sent| sent.piece.clone()).collect()
+    }
+
+    /// When a probe is due, if traffic flows or not.
+    pub fn probe_at(&self, is_active: bool) -> u64 {
+        let last = self.last_sent.max(self.last_probe);
+        if self.is_silent {
+            let silent = self.last_probe.saturating_sub(self.silent_since);
+            let pause = match silent / MILLISECOND {
+                0..2_000 => 20,
+                2_000..10_000 => 100,
+                _ => 500,
+            };
+            return self.last_probe + pause * MILLISECOND;
+        }
+        match self.unheard_since {
+            // What was sent last has no follower that would tell.
+            Some(_) if self.last_probe < self.last_sent => last + TAIL,
+            _ if is_active => last + 50 * MILLISECOND,
+            _ => last + 2_000 * MILLISECOND,
+        }
+    }
+
+    /// When the link counts as silent, if nothing is heard.
+    pub fn silent_at(&self) -> Option<u64> {
+        self.unheard_since.filter(|_| !self.is_silent).map(|since| since + self.patience())
+    }
+}

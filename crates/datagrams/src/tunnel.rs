@@ -1,0 +1,481 @@
+//! One end of the tunnel.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+
+use crate::codel::CoDel;
+use crate::flow::{Class, Flows, patience};
+use crate::frame::{Data, Frame, FrameError, MOST_OVERHEAD, MOST_PARTS, Part};
+use crate::packet::{FlowKey, Summary};
+use crate::receive::{Arrivals, Numbers, Receiving};
+use crate::scheduler::{Choice, DatagramScheduler, LinkView, PacketView};
+use crate::send::{Piece, Sending};
+use crate::{MILLISECOND, SECOND};
+
+/// What a link has room for that is idle, bytes.
+const MTU: usize = 1400;
+/// Most links.
+pub const MOST_LINKS: usize = 16;
+/// How long traffic counts as flowing.
+const ACTIVE: u64 = SECOND;
+/// How much of the links' rates may wait of downloads at most, as time, and bytes at least. For long no more waits
+/// than CoDel lets.
+const QUEUE: u64 = 100 * MILLISECOND;
+const LEAST_QUEUE: usize = 256_000;
+/// Most packets that wait, of a class.
+const MOST_QUEUED: usize = 4096;
+/// How long a packet that isn't a download's may wait.
+const LONGEST_WAIT: u64 = 60 * MILLISECOND;
+/// What may be sent twice: bytes per second, the same as a share of the links' rates, and at once.
+const COPIES: f64 = 125_000.0;
+const COPIES_SHARE: f64 = 0.05;
+const COPIES_BURST: f64 = 32_000.0;
+/// Most repairs that wait.
+const MOST_REPAIRS: usize = 4096;
+
+/// What is said of a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkSettings {
+    /// The largest datagram that its carrier takes, bytes. Larger packets go in parts.
+    pub largest: usize,
+    /// It is used while no other works.
+    pub is_backup: bool,
+}
+
+#[derive(Debug)]
+struct Link {
+    settings: LinkSettings,
+    sending: Sending,
+    receiving: Receiving,
+}
+
+/// A packet that waits.
+#[derive(Debug)]
+struct Queued {
+    packet: Bytes,
+    flow: FlowKey,
+    since: u64,
+}
+
+/// What a link does.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LinkStats {
+    /// Its number.
+    pub link: usize,
+    /// Whether it is silent.
+    pub is_silent: bool,
+    /// Smoothed round-trip time, nanoseconds.
+    pub rtt: Option<u64>,
+    /// How long packets wait on it, nanoseconds.
+    pub queue: u64,
+    /// What it carries, bytes per second.
+    pub rate: u64,
+    /// Bytes that are on their way.
+    pub in_flight: u64,
+    /// Datagrams and bytes sent, and datagrams that were lost.
+    pub sent: (u64, u64, u64),
+}
+
+/// What has happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// Packets from this side.
+    pub packets: u64,
+    /// Packets to this side.
+    pub delivered: u64,
+    /// Packets that found no room in time.
+    pub dropped: u64,
+    /// Packets that were sent twice at once.
+    pub copied: u64,
+    /// Parts of packets that were sent again.
+    pub repaired: u64,
+    /// Packets that were brought back by a parity.
+    pub restored: u64,
+    /// Packets that arrived once more.
+    pub repeated: u64,
+    /// Gaps that were waited for in vain.
+    pub skipped: u64,
+    /// Datagrams that made no sense.
+    pub malformed: u64,
+}
+
+/// One end of the tunnel. Times are nanoseconds of one clock that never goes back.
+#[derive(Debug)]
+pub struct Tunnel {
+    scheduler: Box<dyn DatagramScheduler>,
+    links: BTreeMap<usize, Link>,
+    flows: Flows,
+    queues: [VecDeque<Queued>; 3],
+    queued_bytes: usize,
+    repairs: VecDeque<(Piece, usize)>,
+    outgoing: VecDeque<(usize, Bytes)>,
+    next_number: u32,
+    /// Packets that the far end has.
+    settled: Numbers,
+    arrivals: Arrivals,
+    deliver: VecDeque<Bytes>,
+    codel: CoDel,
+    copies: (f64, u64),
+    last_traffic: u64,
+    stats: Stats,
+}
+
+impl Tunnel {
+    /// A tunnel without links.
+    pub fn new(scheduler: Box<dyn DatagramScheduler>) -> Tunnel {
+        Tunnel {
+            scheduler,
+            links: BTreeMap::new(),
+            flows: Flows::default(),
+            queues: Default::default(),
+            queued_bytes: 0,
+            repairs: VecDeque::new(),
+            outgoing: VecDeque::new(),
+            next_number: 0,
+            settled: Numbers::default(),
+            arrivals: Arrivals::default(),
+            deliver: VecDeque::new(),
+            codel: CoDel::default(),
+            copies: (COPIES_BURST, 0),
+            last_traffic: 0,
+            stats: Stats::default(),
+        }
+    }
+
+    /// A link is connected, or something else is to hold of it. Links beyond [`MOST_LINKS`] aren't used.
+    pub fn set_link(&mut self, now: u64, link: usize, settings: LinkSettings) {
+        if let Some(known) = self.links.get_mut(&link) {
+            known.settings = settings;
+        } else if self.links.len() < MOST_LINKS {
+            let new = Link { settings, sending: Sending::new(now), receiving: Receiving::default() };
+            self.links.insert(link, new);
+        }
+    }
+
+    /// A link is connected no more. What was on it goes over the others.
+    pub fn remove_link(&mut self, now: u64, link: usize) {
+        if let Some(mut gone) = self.links.remove(&link) {
+            gone.sending.is_silent = false;
+            let lost = gone.sending.on_timeout(u64::MAX / 2);
+            self.repair(now, link, lost);
+        }
+    }
+
+    /// A packet for the far end.
+    pub fn on_packet(&mut self, now: u64, packet: Bytes, summary: &Summary) {
+        self.stats.packets += 1;
+        self.last_traffic = now;
+        let class = self.flows.note(now, summary, packet.len());
+        let is_full = self.queues[class as usize].len() >= MOST_QUEUED
+            || class == Class::Bulk && self.queued_bytes + packet.len() > self.most_queued();
+        if is_full {
+            self.stats.dropped += 1;
+            return;
+        }
+        if class == Class::Bulk {
+            self.queued_bytes += packet.len();
+        }
+        self.queues[class as usize].push_back(Queued { packet, flow: summary.flow, since: now });
+    }
+
+    fn most_queued(&self) -> usize {
+        let used = || self.links.values().filter(|link| !link.sending.is_silent);
+        let rates: f64 = used().map(|link| link.sending.rate.rate()).sum();
+        ((rates * QUEUE as f64 / SECOND as f64) as usize).max(LEAST_QUEUE)
+    }
+
+    /// A datagram that came over a link.
+    ///
+    /// # Errors
+    /// If it makes no sense; nothing comes of it.
+    pub fn on_datagram(&mut self, now: u64, link: usize, bytes: Bytes) -> Result<(), FrameError> {
+        let len = bytes.len();
+        let frame = Frame::decode(bytes.clone()).inspect_err(|_| self.stats.malformed += 1)?;
+        let Some(known) = self.links.get_mut(&link) else { return Ok(()) };
+        match frame {
+            Frame::Probe { link_number, sent } => {
+                known.receiving.note(now, link_number, sent, len);
+                known.receiving.keep(link_number, Bytes::new());
+            }
+            Frame::Parity(parity) => {
+                known.receiving.note(now, parity.link_number, parity.sent, len);
+                if let Some(data) = known.receiving.restore(&parity) {
+                    self.stats.restored += 1;
+                    self.take(now, data);
+                }
+            }
+            Frame::Data(data) => {
+                known.receiving.note(now, data.link_number, data.sent, len);
+                known.receiving.keep(data.link_number, bytes);
+                self.last_traffic = now;
+                self.take(now, data);
+            }
+            Frame::Feedback(feedback) => {
+                let Some(settled) = known.sending.on_feedback(now, &feedback) else { return Ok(()) };
+                for (number, part) in settled.arrived {
+                    if part.count == 1 {
+                        self.settled.insert(number);
+                    }
+                }
+                self.repair(now, link, settled.lost);
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, now: u64, data: Data) {
+        // A repair takes a round trip of the link by which it comes, after one of the other's.
+        let slowest = self.links.values().filter(|link| !link.sending.is_silent);
+        let slowest = slowest.filter_map(|link| link.sending.rate.srtt).max().unwrap_or(50 * MILLISECOND);
+        self.arrivals.hold = (slowest * 3 / 2 + 40 * MILLISECOND).min(250 * MILLISECOND);
+        let (deliver, delivered) = (&mut self.deliver, &mut self.stats.delivered);
+        self.arrivals.take(now, data, &mut |packet| {
+            *delivered += 1;
+            deliver.push_back(packet);
+        });
+    }
+
+    fn repair(&mut self, now: u64, link: usize, lost: Vec<Piece>) {
+        for piece in lost {
+            let is_there = piece.part.count == 1 && self.settled.has(piece.number);
+            if !is_there && piece.deadline > now && self.repairs.len() < MOST_REPAIRS {
+                self.repairs.push_back((piece, link));
+            }
+        }
+    }
+
+    /// A packet of the far end's, for this side.
+    pub fn poll_deliver(&mut self) -> Option<Bytes> {
+        self.deliver.pop_front()
+    }
+
+    /// What happens by itself.
+    pub fn on_timeout(&mut self, now: u64) {
+        let silent: Vec<(usize, Vec<Piece>)> =
+            self.links.iter_mut().map(|(link, known)| (*link, known.sending.on_timeout(now))).collect();
+        for (link, pieces) in silent {
+            // With one link there is nowhere else to go.
+            if self.links.values().any(|other| !other.sending.is_silent) {
+                self.repair(now, link, pieces);
+            }
+        }
+        let (deliver, delivered) = (&mut self.deliver, &mut self.stats.delivered);
+        self.arrivals.on_timeout(now, &mut |packet| {
+            *delivered += 1;
+            deliver.push_back(packet);
+        });
+    }
+
+    /// The next datagram, and the link that it goes over.
+    pub fn poll_transmit(&mut self, now: u64) -> Option<(usize, Bytes)> {
+        let is_active = now.saturating_sub(self.last_traffic) < ACTIVE;
+        for (link, known) in &mut self.links {
+            if let Some(feedback) = known.receiving.take_feedback(now) {
+                return Some((*link, Frame::Feedback(feedback).encode()));
+            }
+            if let Some(parity) = known.sending.take_parity(now) {
+                return Some((*link, parity));
+            }
+            if known.sending.probe_at(is_active) <= now {
+                return Some((*link, known.sending.probe(now)));
+            }
+        }
+        if self.outgoing.is_empty() {
+            self.send_repair(now);
+        }
+        if self.outgoing.is_empty() {
+            self.schedule(now);
+        }
+        if self.outgoing.is_empty() && self.queues[1].is_empty() && self.queues[2].is_empty() {
+            for link in self.links.values_mut() {
+                let rate = &mut link.sending.rate;
+                rate.was_idle |= rate.ready_at(now, MTU) == Some(now);
+            }
+        }
+        self.outgoing.pop_front()
+    }
+
+    fn views(&self, now: u64, len: usize) -> Vec<LinkView> {
+        let heard = || self.links.values().map(|link| &link.sending.rate).filter(|rate| rate.srtt.is_some());
+        let least = heard().min_by_key(|rate| rate.delay);
+        let view = |(link, known): (&usize, &Link)| {
+            let rate = &known.sending.rate;
+            let delay = match (least, rate.srtt) {
+                (Some(least), Some(_)) => {
+                    let more = rate.delay.wrapping_sub(least.delay).max(0) as u64;
+                    more * 1000 + least.least_rtt().unwrap_or(0) / 2
+                }
+                _ => SECOND,
+            };
+            LinkView {
+                link: *link,
+                is_silent: known.sending.is_silent,
+                is_backup: known.settings.is_backup,
+                delay,
+                wait: rate.ready_at(now, len).map(|at| at - now),
+                rate: (!rate.is_starting()).then(|| rate.rate() as u64),
+            }
+        };
+        self.links.iter().map(view).collect()
+    }
+
+    fn send_repair(&mut self, now: u64) {
+        while let Some((piece, from)) = self.repairs.pop_front() {
+            let is_there = piece.part.count == 1 && self.settled.has(piece.number);
+            if is_there || piece.deadline <= now {
+                continue;
+            }
+            let views = self.views(now, piece.payload.len());
+            // Not over the link that is silent; over the same one only if there is no other that is as fast.
+            let best =
+                views.iter().min_by_key(|one| (one.is_silent, one.is_backup, one.delay, one.link == from));
+            let Some(link) = best.map(|one| one.link) else { return };
+            self.stats.repaired += 1;
+            self.send(now, link, piece);
+            return;
+        }
+    }
+
+    fn send(&mut self, now: u64, link: usize, piece: Piece) {
+        if let Some(known) = self.links.get_mut(&link) {
+            self.outgoing.push_back((link, known.sending.send(now, piece)));
+        }
+    }
+
+    /// Lets the scheduler choose for the packets that wait first.
+    fn schedule(&mut self, now: u64) {
+        for class in [Class::Small, Class::Media, Class::Bulk] {
+            while let Some(first) = self.queues[class as usize].front() {
+                let (len, flow, waited) = (first.packet.len(), first.flow, now.saturating_sub(first.since));
+                if class != Class::Bulk && waited > LONGEST_WAIT {
+                    self.queues[class as usize].pop_front();
+                    self.stats.dropped += 1;
+                    continue;
+                }
+                let views = self.views(now, len);
+                if views.is_empty() {
+                    break;
+                }
+                let may_copy = self.may_copy(now, len);
+                let last_link = self.flows.link(&flow, now);
+                let packet = PacketView { class, len, last_link, waited, may_copy };
+                let choice = self.scheduler.choose(&views, &packet);
+                // A link without room could have carried more.
+                for view in views.iter().filter(|view| view.wait != Some(0) && class != Class::Small) {
+                    if let Some(known) = self.links.get_mut(&view.link) {
+                        known.sending.rate.is_backlogged = true;
+                    }
+                }
+                match choice {
+                    Choice::Wait => break,
+                    Choice::Send { .. } if class == Class::Bulk && self.codel.drops(now, waited) => {
+                        self.queues[class as usize].pop_front();
+                        self.queued_bytes -= len;
+                        self.stats.dropped += 1;
+                    }
+                    Choice::Send { link, copy } => {
+                        let Some(queued) = self.queues[class as usize].pop_front() else { break };
+                        if class == Class::Bulk {
+                            self.queued_bytes -= len;
+                        }
+                        self.flows.set_link(&flow, link);
+                        self.send_packet(now, class, &queued, (link, copy));
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn may_copy(&mut self, now: u64, len: usize) -> bool {
+        let rates: f64 = self.links.values().map(|link| link.sending.rate.rate()).sum();
+        let (left, since) = self.copies;
+        let earned = (rates * COPIES_SHARE).max(COPIES) * now.saturating_sub(since) as f64 / SECOND as f64;
+        self.copies = ((left + earned).min(COPIES_BURST), now);
+        self.copies.0 >= len as f64
+    }
+
+    fn send_packet(&mut self, now: u64, class: Class, queued: &Queued, (link, copy): (usize, Option<usize>)) {
+        let number = self.next_number;
+        self.next_number = number.wrapping_add(1);
+        let place = (class == Class::Bulk).then(|| self.flows.take_place(&queued.flow)).flatten();
+        let deadline = queued.since + patience(class);
+        let copy = copy.filter(|copy| *copy != link && self.links.contains_key(copy));
+        if copy.is_some() {
+            self.copies.0 -= queued.packet.len() as f64;
+            self.stats.copied += 1;
+        }
+        // Both have the same parts.
+        let of = |link: &usize| self.links.get(link).map(|known| known.settings.largest);
+        let largest = [Some(link), copy].iter().flatten().filter_map(of).min().unwrap_or(0);
+        let len = queued.packet.len();
+        let room = largest.saturating_sub(MOST_OVERHEAD).max(1);
+        let count = len.div_ceil(room).max(1);
+        if count > usize::from(MOST_PARTS) {
+            self.stats.dropped += 1;
+            return;
+        }
+        let each = len.div_ceil(count);
+        for link in [Some(link), copy].into_iter().flatten() {
+            for index in 0..count {
+                let payload = queued.packet.slice(index * each..len.min((index + 1) * each));
+                let part = Part { index: index as u8, count: count as u8 };
+                self.send(now, link, Piece { number, part, place, payload, deadline });
+            }
+        }
+    }
+
+    /// When [`Tunnel::on_timeout`] and [`Tunnel::poll_transmit`] are to be called next.
+    pub fn next_timeout(&self, now: u64) -> Option<u64> {
+        let is_active = now.saturating_sub(self.last_traffic) < ACTIVE;
+        let of_links = self.links.values().flat_map(|link| {
+            let (sending, receiving) = (&link.sending, &link.receiving);
+            [receiving.due, Some(sending.probe_at(is_active)), sending.silent_at(), sending.parity_at()]
+                .into_iter()
+                .flatten()
+        });
+        let waiting = self.queues.iter().filter_map(VecDeque::front).map(|first| first.packet.len()).max();
+        let room = waiting
+            .into_iter()
+            .flat_map(|len| self.links.values().filter_map(move |link| link.sending.rate.ready_at(now, len)));
+        // Where there is room and the packet waits all the same, something else has to happen first.
+        let room = room.filter(|at| *at > now);
+        // Those that wait in vain are dropped.
+        let waiting =
+            self.queues[..2].iter().filter_map(VecDeque::front).map(|one| one.since + LONGEST_WAIT + 1);
+        of_links.chain(room).chain(waiting).chain(self.arrivals.next_timeout()).min()
+    }
+
+    /// What has happened.
+    pub fn stats(&self) -> Stats {
+        Stats { repeated: self.arrivals.repeated, skipped: self.arrivals.skipped, ..self.stats }
+    }
+
+    /// Packets that wait for a link.
+    pub fn waiting(&self) -> usize {
+        self.queues.iter().map(VecDeque::len).sum()
+    }
+
+    /// Flows that are known.
+    pub fn flow_count(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// What the links do.
+    pub fn link_stats(&self) -> Vec<LinkStats> {
+        let of = |(link, known): (&usize, &Link)| {
+            let (sending, rate) = (&known.sending, &known.sending.rate);
+            LinkStats {
+                link: *link,
+                is_silent: sending.is_silent,
+                rtt: rate.srtt,
+                queue: rate.queue,
+                rate: rate.rate() as u64,
+                in_flight: rate.in_flight,
+                sent: (sending.sent_datagrams, sending.sent_bytes, sending.lost),
+            }
+        };
+        self.links.iter().map(of).collect()
+    }
+}

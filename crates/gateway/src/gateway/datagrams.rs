@@ -1,0 +1,297 @@
+//! The gateway's end: accepts the proxies that it knows, gives each an address inside the tunnel, and lets out
+//! what is the proxy's own and goes where the listener's list says.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use quinn::{Connection, Incoming};
+use ropewalk_datagrams::packet::{FlowKey, inspect, protocol};
+use rustls::pki_types::CertificateDer;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
+
+use crate::convert::Destinations;
+use crate::tls::Acceptor;
+use crate::tunnel::drive::{Event, MOST_EVENTS, drive, read};
+use crate::tunnel::{Device, FAR_DEVICE, Inner, MOST_LINKS, Seen, carrier};
+
+/// How long a proxy may take for its handshake and to say who it is.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Most connections of a listener, and from how many on whoever comes has to show that its address is its own.
+const MOST_CONNECTIONS: usize = 1024;
+const RETRY_FROM: usize = 64;
+/// Most connections of a proxy at a time: one for each link, and those that replace them.
+const MOST_OF_PROXY: usize = 2 * MOST_LINKS as usize;
+/// How often this host's addresses are asked for.
+const OWN_AGE: Duration = Duration::from_secs(5);
+
+/// Who a proxy is: the hash of its certificate.
+type Identity = [u8; 32];
+
+/// A proxy's tunnel.
+#[derive(Debug)]
+struct Session {
+    /// The proxy's number for this run.
+    id: [u8; 16],
+    events: mpsc::Sender<Event>,
+    task: AbortHandle,
+    connections: Arc<()>,
+    seen: Arc<Seen>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// All proxies' tunnels.
+#[derive(Debug, Default)]
+struct Known {
+    /// The proxies' numbers; they keep them.
+    numbers: BTreeMap<Identity, u16>,
+    sessions: BTreeMap<u16, Session>,
+}
+
+/// What all listeners share: the device, and the tunnels.
+#[derive(Debug)]
+pub struct Far {
+    device: Arc<Device>,
+    known: Mutex<Known>,
+}
+
+impl Far {
+    /// Makes the device.
+    ///
+    /// # Errors
+    /// If there can't be one.
+    pub fn new() -> io::Result<Far> {
+        Ok(Far { device: Arc::new(Device::create(FAR_DEVICE)?), known: Mutex::default() })
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is told of each proxy's tunnel.
+    pub fn told(&self) -> Vec<Value> {
+        let known = self.known();
+        let one = |(number, session): (&u16, &Session)| {
+            let told = session.seen.told(|link| Some(link.to_string()))?;
+            Some(json!({ "address": Inner::of(*number).v4, "tunnel": told }))
+        };
+        known.sessions.iter().filter_map(one).collect()
+    }
+
+    /// Hands packets of the device to the tunnels that they are for, until the future is dropped.
+    pub async fn take_packets(self: Arc<Far>) {
+        let mut packets = Vec::new();
+        loop {
+            if let Err(error) = self.device.receive(&mut packets, 64).await {
+                tracing::warn!(target: "ropewalk::gateway", %error, "no datagrams any more");
+                return;
+            }
+            let known = self.known();
+            for packet in packets.drain(..) {
+                let Some(summary) = inspect(&packet) else { continue };
+                let Some(number) = number_of(summary.flow.destination) else { continue };
+                if let Some(session) = known.sessions.get(&number) {
+                    // What there is no room for is lost.
+                    let _ = session.events.try_send(Event::Packet(packet));
+                }
+            }
+        }
+    }
+
+    /// The tunnel of a proxy: that of an earlier run ends.
+    fn session(
+        &self,
+        identity: Identity,
+        id: [u8; 16],
+        list: &Arc<Destinations>,
+    ) -> Option<(mpsc::Sender<Event>, Inner, Arc<()>)> {
+        let mut known = self.known();
+        let next = known.numbers.len() as u16 + 1;
+        let number = *known.numbers.entry(identity).or_insert(next);
+        let inner = Inner::of(number);
+        if known.sessions.get(&number).is_none_or(|session| session.id != id || session.task.is_finished()) {
+            let (events, heard) = mpsc::channel(MOST_EVENTS);
+            let seen = Arc::<Seen>::default();
+            let gate = Gate { inner, list: Arc::clone(list), own: Vec::new(), asked: None };
+            let task = tokio::spawn(drive(heard, Arc::clone(&self.device), Arc::clone(&seen), gate.admits()));
+            let task = task.abort_handle();
+            known.sessions.insert(number, Session { id, events, task, connections: Arc::default(), seen });
+        }
+        let session = known.sessions.get(&number)?;
+        let is_full = Arc::strong_count(&session.connections) > MOST_OF_PROXY;
+        (!is_full).then(|| (session.events.clone(), inner, Arc::clone(&session.connections)))
+    }
+}
+
+/// The number of the proxy that has an address inside the tunnel.
+fn number_of(address: IpAddr) -> Option<u16> {
+    let number = match address {
+        IpAddr::V4(v4) => u16::from_be_bytes([v4.octets()[2], v4.octets()[3]]),
+        IpAddr::V6(v6) => v6.segments()[7],
+    };
+    let number = number.wrapping_sub(1);
+    Inner::of(number).has(address).then_some(number)
+}
+
+/// What a proxy may send, and be sent.
+struct Gate {
+    inner: Inner,
+    list: Arc<Destinations>,
+    own: Vec<IpAddr>,
+    asked: Option<tokio::time::Instant>,
+}
+
+impl Gate {
+    fn admits(mut self) -> impl FnMut(&FlowKey, bool) -> bool {
+        move |flow, outward| match outward {
+            true => self.inner.receives(flow),
+            false => {
+                if self.asked.is_none_or(|asked| asked.elapsed() > OWN_AGE) {
+                    (self.own, self.asked) =
+                        (crate::setup::own_addresses(), Some(tokio::time::Instant::now()));
+                }
+                self.inner.sends(flow) && allows(&self.list, flow, &self.own)
+            }
+        }
+    }
+}
+
+/// Whether a packet may go where it wants. TCP has its own way; what has no ports goes where any port may be
+/// reached.
+fn allows(list: &Destinations, flow: &FlowKey, own: &[IpAddr]) -> bool {
+    match (flow.protocol, flow.ports) {
+        (protocol::TCP, _) => false,
+        (_, Some((_, port))) => list.allow(SocketAddr::new(flow.destination, port), own),
+        _ => list.allow_address(flow.destination, own),
+    }
+}
+
+/// Listens for proxies, until the future is dropped.
+///
+/// # Errors
+/// If it can't listen there.
+pub fn listen(
+    far: &Arc<Far>,
+    address: SocketAddr,
+    acceptor: &Acceptor,
+    list: &Destinations,
+) -> io::Result<impl Future<Output = ()> + Send + use<>> {
+    let endpoint = carrier::endpoint(address, Some(carrier::server(acceptor)?))?;
+    let (far, list) = (Arc::clone(far), Arc::new(list.clone()));
+    Ok(async move {
+        let mut tasks = JoinSet::new();
+        while let Some(incoming) = endpoint.accept().await {
+            while tasks.try_join_next().is_some() {}
+            let open = endpoint.open_connections();
+            if open >= MOST_CONNECTIONS {
+                incoming.refuse();
+            } else if open >= RETRY_FROM && incoming.may_retry() && !incoming.remote_address_validated() {
+                let _ = incoming.retry();
+            } else {
+                tasks.spawn(serve(Arc::clone(&far), incoming, Arc::clone(&list)));
+            }
+        }
+    })
+}
+
+/// Serves one connection: one link of a proxy.
+async fn serve(far: Arc<Far>, incoming: Incoming, list: Arc<Destinations>) {
+    let peer = incoming.remote_address();
+    match timeout(PATIENCE, greet(&far, incoming, &list)).await {
+        Ok(Ok((link, connection, events, _place))) => {
+            tracing::info!(target: "ropewalk::gateway", %peer, link, "datagrams");
+            read(link, connection, events).await;
+        }
+        Ok(Err(error)) => crate::log::note("denied", peer, format_args!("datagrams: {error}")),
+        Err(_) => tracing::debug!(target: "ropewalk::gateway", %peer, "no handshake for datagrams"),
+    }
+}
+
+async fn greet(
+    far: &Far,
+    incoming: Incoming,
+    list: &Arc<Destinations>,
+) -> io::Result<(usize, Connection, mpsc::Sender<Event>, Arc<()>)> {
+    let connection = incoming.accept()?.await?;
+    let (mut send, mut receive) = connection.accept_bi().await?;
+    let mut hello = [0; 17];
+    receive.read_exact(&mut hello).await.map_err(io::Error::other)?;
+    let [id @ .., link] = hello;
+    let refuse = |why: &'static str| {
+        connection.close(1u8.into(), why.as_bytes());
+        io::Error::new(io::ErrorKind::InvalidData, why)
+    };
+    if link >= MOST_LINKS {
+        return Err(refuse("a link with such a number can't be"));
+    }
+    let shown =
+        connection.peer_identity().and_then(|one| one.downcast::<Vec<CertificateDer<'static>>>().ok());
+    let identity = shown.as_ref().and_then(|all| all.first()).map(Sha256::digest);
+    let identity: Identity = identity.ok_or_else(|| refuse("no certificate"))?.into();
+    let session = far.session(identity, id, list);
+    let (events, inner, place) = session.ok_or_else(|| refuse("too many connections of this proxy"))?;
+    send.write_all(&inner.encode()).await?;
+    Ok((link.into(), connection, events, place))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_proxys_own_packets_to_what_is_listed_get_out() {
+        let list =
+            Destinations(["10.9.0.0/16 53,4433", "2001:db8::/32"].map(|one| one.parse().unwrap()).into());
+        let own = ["10.9.9.1".parse().unwrap()];
+        let flow = |to: &str, protocol, port: Option<u16>| FlowKey {
+            source: Inner::of(1).v4.into(),
+            destination: to.parse().unwrap(),
+            protocol,
+            ports: port.map(|port| (5060, port)),
+        };
+        let cases = [
+            (flow("10.9.9.9", protocol::UDP, Some(53)), true),
+            (flow("10.9.9.9", protocol::UDP, Some(54)), false),
+            (flow("10.9.9.9", protocol::ICMP, None), true),
+            (flow("10.9.9.1", protocol::ICMP, None), false),
+            (flow("10.9.9.1", protocol::UDP, Some(53)), false),
+            (flow("10.8.9.9", protocol::ICMP, None), false),
+            (flow("2001:db8::1", protocol::UDP, Some(1)), true),
+            (flow("127.0.0.1", protocol::ICMP, None), false),
+            (flow("10.9.9.9", protocol::TCP, Some(53)), false),
+        ];
+        for (flow, expected) in cases {
+            assert_eq!(allows(&list, &flow, &own), expected, "{flow:?}");
+        }
+        assert_eq!(number_of(Inner::of(7).v4.into()), Some(7));
+        assert_eq!(number_of(Inner::of(300).v6.into()), Some(300));
+        assert_eq!(number_of("198.19.0.8".parse().unwrap()), None);
+    }
+
+    #[test]
+    fn a_proxy_uses_its_own_address() {
+        let packet = |source: IpAddr| FlowKey {
+            source,
+            destination: "10.9.9.9".parse().unwrap(),
+            protocol: protocol::ICMP,
+            ports: None,
+        };
+        let list = Arc::new(Destinations(vec!["10.0.0.0/8".parse().unwrap()]));
+        let mut admits = Gate { inner: Inner::of(1), list, own: Vec::new(), asked: None }.admits();
+        assert!(admits(&packet(Inner::of(1).v4.into()), false));
+        for other in [Inner::of(2).v4.into(), Inner::of(0).v4.into(), IpAddr::from([192, 168, 1, 2])] {
+            assert!(!admits(&packet(other), false), "{other}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The proxy's end: a QUIC connection over each link, from the address by which TCP's subflows leave by it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn::Connection;
+use ropewalk_os::entropy::random;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+
+use super::link::{Link, LinkState};
+use super::remote::{Gateway, in_order};
+use super::serve::Server;
+use super::uplinks::kernel_address;
+use crate::tls::{Connector, NAME};
+use crate::tunnel::drive::{Event, MOST_EVENTS, drive, read};
+use crate::tunnel::{Device, Inner, MOST_LINKS, carrier};
+
+/// How long a gateway may take to be connected.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long until a link is tried again, and how often it is looked whether links have come or gone.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How long the tunnel may be without any link before packets follow the kernel's routes again.
+const LOST: Duration = Duration::from_secs(10);
+/// How often the log tells why a link isn't connected.
+const TELL_EVERY: u32 = 60;
+
+/// What the links' tasks share.
+#[derive(Debug)]
+struct Shared {
+    server: Arc<Server>,
+    session: [u8; 16],
+    events: mpsc::Sender<Event>,
+    /// The links that are connected, and the gateway that they are connected to.
+    connected: watch::Sender<BTreeMap<usize, (String, Inner)>>,
+}
+
+/// Runs the proxy's end. `inner` is told the addresses that the gateway gives it, while there is a tunnel.
+pub(super) async fn run(server: Arc<Server>, device: Arc<Device>, inner: watch::Sender<Option<Inner>>) {
+    let (events, heard) = mpsc::channel(MOST_EVENTS);
+    let mut session = [0; 16];
+    session[..8].copy_from_slice(&random().to_be_bytes());
+    session[8..].copy_from_slice(&random().to_be_bytes());
+    let connected = watch::Sender::new(BTreeMap::new());
+    let shared = Arc::new(Shared { server: Arc::clone(&server), session, events: events.clone(), connected });
+    let mut tasks = JoinSet::new();
+    let own = inner.subscribe();
+    let seen = Arc::clone(&server.datagrams);
+    let admits = move |flow: &_, outward: bool| {
+        let inner = *own.borrow();
+        inner.is_some_and(|inner| if outward { inner.sends(flow) } else { inner.receives(flow) })
+    };
+    tasks.spawn(drive(heard, Arc::clone(&device), seen, admits));
+    tasks.spawn(take_packets(device, events));
+    tasks.spawn(tell(shared.connected.subscribe(), inner));
+    let mut links: BTreeMap<usize, AbortHandle> = BTreeMap::new();
+    loop {
+        let all = server.links();
+        for link in all.iter().filter(|link| link.index < usize::from(MOST_LINKS)) {
+            let is_there = links.get(&link.index).is_some_and(|task| !task.is_finished());
+            if !is_there {
+                links.insert(link.index, tasks.spawn(follow(Arc::clone(&shared), Arc::clone(link))));
+            }
+        }
+        while tasks.try_join_next().is_some() {}
+        sleep(PAUSE).await;
+    }
+}
+
+async fn take_packets(device: Arc<Device>, events: mpsc::Sender<Event>) {
+    let mut packets = Vec::new();
+    while device.receive(&mut packets, 64).await.is_ok() {
+        for packet in packets.drain(..) {
+            // What there is no room for is lost.
+            let _ = events.try_send(Event::Packet(packet));
+        }
+    }
+}
+
+/// Tells the addresses inside the tunnel, as long as a link is connected.
+async fn tell(
+    mut connected: watch::Receiver<BTreeMap<usize, (String, Inner)>>,
+    inner: watch::Sender<Option<Inner>>,
+) {
+    loop {
+        let now = connected.borrow_and_update().values().next().map(|(_, inner)| *inner);
+        if now.is_none() && inner.borrow().is_some() {
+            // It may be back in a moment.
+            if timeout(LOST, connected.wait_for(|links| !links.is_empty())).await.is_ok() {
+                continue;
+            }
+        }
+        inner.send_if_modified(|told| std::mem::replace(told, now) != now);
+        if connected.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Whether a link is there for datagrams. One that seems dead is tried as well: probes of TCP say so.
+fn is_wanted(server: &Server, link: &Link) -> bool {
+    let is_listed = server.links().iter().any(|known| known.index == link.index && known.name == link.name);
+    is_listed && !matches!(link.state(), LinkState::NoRoute | LinkState::Captive | LinkState::QuotaSpent)
+}
+
+/// Keeps a link connected for as long as there is one of its number and name.
+async fn follow(shared: Arc<Shared>, link: Arc<Link>) {
+    let mut failures = 0;
+    while shared.server.links().iter().any(|known| Arc::ptr_eq(known, &link)) {
+        if !is_wanted(&shared.server, &link) {
+            sleep(PAUSE).await;
+            continue;
+        }
+        match connect(&shared, &link).await {
+            Ok((connection, gateway, inner)) => {
+                failures = 0;
+                tracing::info!(link = link.name, gateway, "datagrams go over this link");
+                shared.connected.send_modify(|all| drop(all.insert(link.index, (gateway, inner))));
+                carry(&shared, &link, &connection).await;
+                shared.connected.send_modify(|all| drop(all.remove(&link.index)));
+                tracing::info!(link = link.name, "datagrams go over this link no more");
+            }
+            Err(error) => {
+                if failures % TELL_EVERY == 0 {
+                    tracing::warn!(link = link.name, %error, "no datagrams over this link");
+                }
+                failures += 1;
+            }
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// Carries until the connection ends or the link isn't wanted any more.
+async fn carry(shared: &Shared, link: &Link, connection: &Connection) {
+    let reading = read(link.index, connection.clone(), shared.events.clone());
+    let watching = async {
+        let mut sent = (0, 0);
+        while is_wanted(&shared.server, link) {
+            let is_backup = link.via().backup;
+            let _ = shared.events.send(Event::Backup { link: link.index, is_backup }).await;
+            sleep(PAUSE).await;
+            let stats = connection.stats();
+            let now = (stats.udp_tx.bytes, stats.udp_rx.bytes);
+            link.counters.count_datagrams(now.0 - sent.0, now.1 - sent.1);
+            sent = now;
+        }
+    };
+    tokio::select! {
+        () = reading => {}
+        () = watching => {}
+    }
+    connection.close(0u8.into(), b"");
+    let down = Event::Down { link: link.index, connection: connection.stable_id() };
+    let _ = shared.events.send(down).await;
+}
+
+async fn connect(shared: &Shared, link: &Link) -> io::Result<(Connection, String, Inner)> {
+    let config = shared.server.config();
+    let none = || io::Error::new(io::ErrorKind::NotFound, "no gateway that has a key");
+    let with_keys = in_order(&config.gateways).into_iter().filter(|gateway| gateway.tls.is_some());
+    // All links lead to the same one.
+    let used = shared.connected.borrow().values().next().map(|(name, _)| name.clone());
+    let mut gateways =
+        with_keys.filter(|one| used.as_ref().is_none_or(|used| *used == one.target.to_string()));
+    let gateway = gateways.next().ok_or_else(none)?;
+    let Some(tls) = &gateway.tls else { return Err(none()) };
+    let address = address_for(&shared.server, link, &gateway).await?;
+    let connecting = handshake(shared, link, tls, address);
+    let (connection, inner) = match timeout(PATIENCE, connecting).await {
+        Ok(done) => done?,
+        Err(_) => {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, format!("{address} doesn't answer by UDP")));
+        }
+    };
+    Ok((connection, gateway.target.to_string(), inner))
+}
+
+/// The gateway's address that this link has a route to.
+async fn address_for(server: &Server, link: &Link, gateway: &Gateway) -> io::Result<SocketAddr> {
+    let all = gateway.addresses(server).await?;
+    let found = all.into_iter().find(|address| link.has_route(address.is_ipv6()));
+    found.ok_or_else(|| io::Error::new(io::ErrorKind::NetworkUnreachable, "no route to the gateway"))
+}
+
+async fn handshake(
+    shared: &Shared,
+    link: &Link,
+    tls: &Connector,
+    gateway: SocketAddr,
+) -> io::Result<(Connection, Inner)> {
+    let local = SocketAddr::new(kernel_address(link.index, gateway.is_ipv6()), 0);
+    let endpoint = carrier::endpoint(local, None)?;
+    let connecting = endpoint.connect_with(carrier::client(tls)?, gateway, NAME).map_err(io::Error::other)?;
+    let connection = connecting.await?;
+    let (mut send, mut receive) = connection.open_bi().await?;
+    send.write_all(&shared.session).await?;
+    send.write_all(&[link.index as u8]).await?;
+    let mut answer = [0; 20];
+    receive.read_exact(&mut answer).await.map_err(io::Error::other)?;
+    let refused = || io::Error::new(io::ErrorKind::InvalidData, "the gateway gives addresses that can't be");
+    Ok((connection, Inner::decode(answer).ok_or_else(refused)?))
+}

@@ -1,0 +1,119 @@
+//! QUIC connections that carry datagrams, by `quinn`. Only their encryption, their handshakes and their
+//! discovery of MTUs are wanted: how fast something is sent, and over which link, is decided before.
+
+use std::any::Any;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn::congestion::{Controller, ControllerFactory};
+use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn::{
+    AckFrequencyConfig, ClientConfig, EndpointConfig, IdleTimeout, MtuDiscoveryConfig, ServerConfig,
+    TransportConfig, VarInt,
+};
+use socket2::{Domain, Socket, Type};
+
+use crate::tls::{Acceptor, Connector};
+
+/// How long a connection without a sign of life goes on: a link that is cut for a moment needs no handshake.
+const IDLE: VarInt = VarInt::from_u32(30_000);
+/// Datagrams that wait, bytes: beyond, the oldest are dropped.
+const BUFFER: usize = 1 << 20;
+/// Handshakes that wait, and what each may have sent by then, bytes.
+const MOST_INCOMING: usize = 64;
+const INCOMING_BYTES: u64 = 16 << 10;
+/// Sockets' buffers, bytes.
+const SOCKET_BUFFER: usize = 4 << 20;
+
+/// Sends at once what it is given.
+#[derive(Clone, Copy, Debug)]
+struct Unlimited;
+
+impl Controller for Unlimited {
+    fn on_congestion_event(&mut self, _: std::time::Instant, _: std::time::Instant, _: bool, _: u64) {}
+
+    fn on_mtu_update(&mut self, _: u16) {}
+
+    fn window(&self) -> u64 {
+        1 << 30
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(*self)
+    }
+
+    fn initial_window(&self) -> u64 {
+        1 << 30
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+impl ControllerFactory for Unlimited {
+    fn build(self: Arc<Self>, _: std::time::Instant, _: u16) -> Box<dyn Controller> {
+        Box::new(Unlimited)
+    }
+}
+
+fn transport() -> Arc<TransportConfig> {
+    let mut mtu = MtuDiscoveryConfig::default();
+    mtu.black_hole_cooldown(Duration::from_secs(10)).interval(Duration::from_secs(120));
+    let mut acks = AckFrequencyConfig::default();
+    // The tunnel has feedback of its own.
+    acks.ack_eliciting_threshold(VarInt::from_u32(20)).max_ack_delay(Some(Duration::from_millis(40)));
+    let mut transport = TransportConfig::default();
+    transport
+        .congestion_controller_factory(Arc::new(Unlimited))
+        .datagram_receive_buffer_size(Some(BUFFER))
+        .datagram_send_buffer_size(BUFFER)
+        .max_concurrent_bidi_streams(VarInt::from_u32(1))
+        .max_concurrent_uni_streams(VarInt::from_u32(0))
+        .stream_receive_window(VarInt::from_u32(4096))
+        .receive_window(VarInt::from_u32(4096))
+        .max_idle_timeout(Some(IdleTimeout::from(IDLE)))
+        .ack_frequency_config(Some(acks))
+        .mtu_discovery_config(Some(mtu));
+    Arc::new(transport)
+}
+
+fn unusable(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
+    io::Error::other(error)
+}
+
+/// The proxy's side of TLS with a gateway.
+pub(crate) fn client(connector: &Connector) -> io::Result<ClientConfig> {
+    let crypto = QuicClientConfig::try_from(connector.for_protocol(super::PROTOCOL)).map_err(unusable)?;
+    let mut config = ClientConfig::new(Arc::new(crypto));
+    config.transport_config(transport());
+    Ok(config)
+}
+
+/// The gateway's side.
+pub(crate) fn server(acceptor: &Acceptor) -> io::Result<ServerConfig> {
+    let crypto = QuicServerConfig::try_from(acceptor.for_protocol(super::PROTOCOL)).map_err(unusable)?;
+    let mut config = ServerConfig::with_crypto(Arc::new(crypto));
+    config
+        .transport_config(transport())
+        .max_incoming(MOST_INCOMING)
+        .incoming_buffer_size(INCOMING_BYTES)
+        .incoming_buffer_size_total(INCOMING_BYTES * MOST_INCOMING as u64);
+    Ok(config)
+}
+
+/// An endpoint of QUIC at an address of this host.
+pub(crate) fn endpoint(address: SocketAddr, server: Option<ServerConfig>) -> io::Result<quinn::Endpoint> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    // As far as the system allows.
+    let _ = (socket.set_recv_buffer_size(SOCKET_BUFFER), socket.set_send_buffer_size(SOCKET_BUFFER));
+    socket.bind(&address.into())?;
+    let socket: UdpSocket = socket.into();
+    quinn::Endpoint::new(EndpointConfig::default(), server, socket, Arc::new(quinn::TokioRuntime))
+}

@@ -1,0 +1,39 @@
+//! What the fuzz target of the tunnel's datagrams checks. `cargo test -p ropewalk-datagrams` replays its corpus.
+
+use bytes::Bytes;
+use ropewalk_datagrams::packet::inspect;
+use ropewalk_datagrams::{Adaptive, LinkSettings, MILLISECOND, Tunnel, frame};
+
+/// A check.
+pub type Check = fn(&[u8]);
+
+/// All of them by name.
+pub const CHECKS: [(&str, Check); 1] = [("tunnel_datagrams", tunnel_datagrams)];
+
+/// Any bytes as datagrams of a far end, one after another, each behind its length: what is a frame is written
+/// again as it was, and a tunnel takes them without a panic and stays within its bounds.
+pub fn tunnel_datagrams(data: &[u8]) {
+    let mut tunnel = Tunnel::new(Box::new(Adaptive));
+    let (mut rest, mut now) = (data, 1_000 * MILLISECOND);
+    for link in 0..2 {
+        tunnel.set_link(now, link, LinkSettings { largest: 600, is_backup: false });
+    }
+    while let Some((len, more)) = rest.split_first() {
+        let (datagram, more) = more.split_at(usize::from(*len).min(more.len()));
+        rest = more;
+        frame::check(datagram);
+        now += u64::from(*len % 16) * MILLISECOND;
+        if let Some(summary) = inspect(datagram) {
+            tunnel.on_packet(now, Bytes::copy_from_slice(datagram), &summary);
+        }
+        let _ = tunnel.on_datagram(now, usize::from(*len % 2), Bytes::copy_from_slice(datagram));
+        tunnel.on_timeout(now);
+        let mut sent = 0;
+        while tunnel.poll_transmit(now).is_some() {
+            sent += 1;
+            assert!(sent < 100, "it never stops");
+        }
+        while tunnel.poll_deliver().is_some() {}
+        assert!(tunnel.next_timeout(now).is_some());
+    }
+}
