@@ -27,6 +27,7 @@ pub(super) fn find(
         workloads: request.workloads.len(),
         candidates: SIZES.len(),
         controls: Vec::new(),
+        rest: false,
         design,
         random: true,
         limit,

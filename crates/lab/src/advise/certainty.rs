@@ -102,6 +102,7 @@ pub(super) fn share(
             workloads: request.workloads.len(),
             candidates: compared.len(),
             controls: Vec::new(),
+            rest: false,
             design: Design::Fixed((look - from) * runs),
             random: true,
             limit,

@@ -224,6 +224,7 @@ fn slower_as_stated(
         workloads: request.workloads.len(),
         candidates: left.len(),
         controls: Vec::new(),
+        rest: false,
         design,
         random,
         limit,
@@ -430,7 +431,8 @@ fn run_all(
     let plan = Plan {
         workloads: request.workloads.len(),
         candidates: candidates.len(),
-        controls,
+        controls: vec![controls],
+        rest: false,
         design: request.design,
         random: true,
         limit: request.scenario.limit as f64 / 1e9,
@@ -448,7 +450,8 @@ fn only(request: &Request, raced: &Raced, who: &[usize]) -> (Request, Raced) {
     let mut request = request.clone();
     request.candidates = who.iter().map(|who| request.candidates[*who].clone()).collect();
     let of = |runs: &Vec<Vec<Run>>| who.iter().map(|who| runs[*who].clone()).collect();
-    let raced = Raced { runs: raced.runs.iter().map(of).collect(), ..raced.clone() };
+    let rested = who.iter().map(|who| raced.rested[*who]).collect();
+    let raced = Raced { runs: raced.runs.iter().map(of).collect(), rested, ..raced.clone() };
     (request, raced)
 }
 

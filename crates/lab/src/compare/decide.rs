@@ -25,6 +25,8 @@ pub enum Ended {
     Separated,
     /// Those that are left are shown to be equal within the margin.
     Equivalent,
+    /// Those that are left are shown to be equal, or known to within half of the margin.
+    Known,
     /// The budget is used up.
     Budget,
     /// Nothing is random: more runs would give the same results.
@@ -35,6 +37,10 @@ pub enum Ended {
 
 /// Looks at most.
 pub(super) const LOOKS: u32 = 16;
+
+/// What is known to within this needs no more runs: they would tell on which side of the margin it lies, by
+/// less than the margin itself.
+const PRECISE: f64 = MARGIN / 2.0;
 
 /// Of all statements together.
 const ERROR: f64 = 0.05;
@@ -62,9 +68,24 @@ pub struct Stand {
     pub ratio: f64,
     /// The interval of that, simultaneous with all others; none without randomness or with too few runs.
     pub interval: Option<(f64, f64)>,
+    /// Standard error of the ratio's logarithm; 0 without randomness or with fewer than two runs.
+    pub error: f64,
 }
 
 impl Stand {
+    /// Whether more runs would say little: it is shown to be equal or slower, or how it stands is known to
+    /// within half of the margin.
+    pub(super) fn is_known(&self) -> bool {
+        let precise = |(low, high): (f64, f64)| high <= low * (1.0 + PRECISE) * (1.0 + PRECISE);
+        self.standing != Standing::Open || self.interval.is_some_and(precise)
+    }
+
+    /// Whether what is said of it as a control (`10 % faster than linux`) is right to within the margin, with
+    /// 95 %.
+    pub(super) fn is_measured(&self) -> bool {
+        2.0 * self.error <= MARGIN
+    }
+
     /// Whether it counts as equal: shown to be, or likely, with a mean within the margin. One that isn't
     /// shown to be slower because its runs vary too much doesn't.
     pub fn is_as_good(&self) -> bool {
@@ -126,7 +147,7 @@ pub(crate) fn standings(
             let gaps: Vec<f64> = scores[who].iter().zip(&scores[first]).map(|(a, b)| a - b).collect();
             let (n, mean) = (gaps.len(), stats::mean(&gaps));
             let sd = stats::standard_deviation(&gaps);
-            let mut interval = None;
+            let (mut interval, mut error) = (None, 0.0);
             let (low, high) = if n < FEW {
                 (f64::NEG_INFINITY, f64::INFINITY)
             } else if !random {
@@ -135,7 +156,8 @@ pub(crate) fn standings(
                 if quantile.0 != n {
                     quantile = (n, stats::t_quantile(level, (n - 1) as f64));
                 }
-                let half = quantile.1 * sd / libm::sqrt(n as f64);
+                error = sd / libm::sqrt(n as f64);
+                let half = quantile.1 * error;
                 interval = (who != first).then(|| (libm::exp(mean - half), libm::exp(mean + half)));
                 (mean - half, mean + half)
             };
@@ -149,7 +171,7 @@ pub(crate) fn standings(
             } else {
                 Standing::Open
             };
-            Stand { standing, ratio: libm::exp(mean), interval }
+            Stand { standing, ratio: libm::exp(mean), interval, error }
         })
         .collect()
 }
@@ -282,6 +304,7 @@ impl Decision {
             Ended::Runs => format!("{} runs of each, as asked", comparison.runs),
             Ended::Separated => used("ended when all others were shown to be slower,"),
             Ended::Equivalent => used("ended when those left were shown to be equal,"),
+            Ended::Known => used("ended when each was shown to be equal or known to within 1 %,"),
             Ended::Budget => used("ended when the budget (`--budget`) was used up,"),
             Ended::Still => format!("{} runs of each, at different start times", comparison.runs),
             Ended::Interrupted => format!("interrupted after {} runs of each", self.runs),

@@ -34,6 +34,7 @@ pub use live::Live;
 pub use race::{Design, Job};
 pub(crate) use race::{Plan, Raced, race};
 pub use rank::{PathPart, Ranking, Repeats, Row, Run};
+use system::is_tcp;
 pub use system::{Merit, System};
 pub use verdict::{Headline, Overall, headline, overall, verdict};
 pub use versus::{FEW, Finding, Versus};
@@ -262,14 +263,15 @@ pub fn compare(
 
 /// The race that a request asks for.
 fn plan(request: &Request) -> Plan {
-    let is_control = |who: &usize| {
-        let candidate = &request.candidates[*who];
-        matches!(candidate.mode, Mode::SinglePath(_)) || candidate.scheduler.text == "linux"
+    let all = |is: fn(&Candidate) -> bool| -> Vec<usize> {
+        (0..request.candidates.len()).filter(|who| is(&request.candidates[*who])).collect()
     };
+    let is_linux = |one: &Candidate| !is_tcp(one) && one.scheduler.text == "linux";
     Plan {
         workloads: request.workloads.len(),
         candidates: request.candidates.len(),
-        controls: (0..request.candidates.len()).filter(is_control).collect(),
+        controls: vec![all(is_tcp), all(is_linux)],
+        rest: true,
         design: request.design,
         random: scenario::is_random(&request.scenario),
         limit: request.scenario.limit as f64 / 1e9,
@@ -356,7 +358,11 @@ pub(crate) fn conclude(
 ) -> Option<Decision> {
     let scores = raced.scores(limit);
     let runs = scores.iter().map(Vec::len).max().filter(|runs| *runs > 0)? as u32;
-    let out: Vec<bool> = scores.iter().map(|series| (series.len() as u32) < runs).collect();
+    let out: Vec<bool> = scores
+        .iter()
+        .zip(&raced.rested)
+        .map(|(series, rested)| (series.len() as u32) < runs && !rested)
+        .collect();
     let stands = standings(&scores, &raced.unfinished(), &out, request.design.looks(), random);
     let labels = request.candidates.iter().map(|candidate| candidate.label.clone());
     let delivered = |workload: &Workload| rank::describe_with_size(workload).1;

@@ -83,6 +83,7 @@ pub fn decision(of: &Decision) -> Value {
             Ended::Runs => "runs",
             Ended::Separated => "separated",
             Ended::Equivalent => "equivalent",
+            Ended::Known => "known",
             Ended::Budget => "budget",
             Ended::Still => "nothing-random",
             Ended::Interrupted => "interrupted",
