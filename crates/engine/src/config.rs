@@ -503,8 +503,10 @@ pub struct EndpointConfig {
     pub backlog: usize,
     /// Answer SYNs beyond the backlog with SYN cookies (RFC 4987 3.6; `net.ipv4.tcp_syncookies`).
     pub syn_cookies: bool,
-    /// Connections at most.
+    /// Connections at most. Those in TIME-WAIT count, and make room.
     pub max_connections: usize,
+    /// Connections in TIME-WAIT at most; beyond, the oldest ends (`net.ipv4.tcp_max_tw_buckets`).
+    pub max_time_wait: usize,
     /// Largest IP packet by path, bytes; a path beyond the list has `default_mtu`.
     pub path_mtus: Vec<u32>,
     /// Largest IP packet where nothing else is said.
@@ -531,6 +533,7 @@ impl Default for EndpointConfig {
             backlog: 4096,
             syn_cookies: true,
             max_connections: 1 << 20,
+            max_time_wait: 1 << 18,
             path_mtus: Vec::new(),
             default_mtu: 1500,
             local_ports: 32_768..=60_998,

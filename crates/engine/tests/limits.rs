@@ -132,6 +132,56 @@ fn connections_are_limited_in_both_directions() {
     assert_eq!(connect(&mut server), Err(ConnectError::TooMany));
 }
 
+/// A server that closes first: its connection is in TIME-WAIT afterwards.
+fn serve_and_close(server: &mut End, now: u64, number: u16) {
+    let answer = knock(server, now, number).expect("a SYN/ACK");
+    let mut third =
+        Segment::new(FourTuple::new(client(number), SERVER), Seq(101), answer.seq.plus(1), Flags::ACK);
+    third.window = 65_535;
+    server.on_segment(now, PathId(0), third);
+    let accepted = std::iter::from_fn(|| server.poll_event())
+        .find_map(|(id, event)| matches!(event, Event::Accepted { .. }).then_some(id));
+    server.close(now, accepted.expect("a connection"));
+    let fin = everything(server, now).pop().expect("a FIN");
+    assert!(fin.flags.contains(Flags::FIN), "{fin:?}");
+    let ours = Flags::FIN.with(Flags::ACK);
+    let mut last = Segment::new(FourTuple::new(client(number), SERVER), Seq(101), fin.seq.plus(1), ours);
+    last.window = 65_535;
+    server.on_segment(now, PathId(0), last);
+    assert_eq!(everything(server, now).len(), 1, "the FIN is acknowledged");
+    while server.poll_event().is_some() {}
+}
+
+/// Whoever lets a server close first has it keep connections in TIME-WAIT: they are limited in number, and
+/// keep nobody out.
+#[test]
+fn connections_in_time_wait_are_few_and_make_room() {
+    let mut server = listening(EndpointConfig { max_time_wait: 50, ..EndpointConfig::default() });
+    for number in 0..200 {
+        serve_and_close(&mut server, u64::from(number) * 1_000_000, number);
+        assert!(server.len() <= 50, "{number}: {}", server.len());
+    }
+    // The youngest are there; a segment of one that has ended is answered with RST.
+    for (number, is_there) in [(199, true), (150, true), (149, false)] {
+        let old = Segment::new(FourTuple::new(client(number), SERVER), Seq(103), Seq(7), Flags::ACK);
+        server.on_segment(SECOND, PathId(0), old);
+        let answers = everything(&mut server, SECOND);
+        let is_reset = answers.iter().any(|answer| answer.flags.contains(Flags::RST));
+        assert_eq!(is_reset, !is_there, "{number}: {answers:?}");
+    }
+    server.on_timeout(70 * SECOND);
+    let _ = everything(&mut server, 70 * SECOND);
+    assert_eq!(server.len(), 0, "they end by themselves");
+    // As many connections as there may be: those in TIME-WAIT make room, open ones don't.
+    let mut server = listening(EndpointConfig { max_connections: 10, ..EndpointConfig::default() });
+    (0..100).for_each(|number| serve_and_close(&mut server, SECOND, number));
+    for number in 100..110 {
+        let answer = knock(&mut server, SECOND, number).expect("a SYN/ACK");
+        assert!(enter(&mut server, SECOND, number, &answer));
+    }
+    assert_eq!((knock(&mut server, SECOND, 110), server.len()), (None, 10));
+}
+
 //= test RFC 9293 MUST-43 MUST-45
 #[test]
 fn a_four_tuple_is_one_connections() {

@@ -5,6 +5,7 @@
 mod batch;
 mod calls;
 mod deadlines;
+mod ending;
 mod errors;
 mod handles;
 mod keyed;
@@ -79,6 +80,8 @@ pub struct Endpoint<P: Payload, E: Entropy> {
     /// Connections that may have something to send.
     pending_tx: InlineQueue<u32>,
     deadlines: BinaryHeap<Reverse<(Nanos, u32)>>,
+    /// Connections in TIME-WAIT, the oldest first; some of them may be gone.
+    time_wait: VecDeque<ConnectionId>,
     events: InlineQueue<(ConnectionId, Event)>,
     /// Answers to segments of no connection.
     stateless: VecDeque<(PathId, Segment<P>)>,
@@ -112,6 +115,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             listeners: Vec::new(),
             pending_tx: InlineQueue::new(),
             deadlines: BinaryHeap::new(),
+            time_wait: VecDeque::new(),
             events: InlineQueue::new(),
             stateless: VecDeque::new(),
             isn_secret,
@@ -143,7 +147,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         if let Some(wrong) = [local.ip(), remote.ip()].into_iter().find(|address| !is_host(*address)) {
             return Err(ConnectError::NotAHost(wrong));
         }
-        if self.slots.len() - self.free.len() >= self.config.max_connections {
+        if !self.make_room(now) {
             return Err(ConnectError::TooMany);
         }
         //= RFC 9293 MUST-43 MUST-45
@@ -420,7 +424,9 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let slot = &mut self.slots[index as usize];
         let generation = slot.generation;
         let Some(connection) = slot.connection.as_mut() else { return };
+        let mut is_closed = false;
         while let Some(event) = connection.events.pop() {
+            is_closed |= matches!(event, Event::Closed);
             // Nobody has heard of it, and nobody need hear that it is gone.
             let is_unheard =
                 slot.half_open && matches!(event, Event::Reset { .. } | Event::SubflowRemoved { .. });
@@ -446,6 +452,9 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
         for (path, syn) in early {
             self.on_early_join(now, path, &syn);
+        }
+        if is_closed {
+            self.on_closed(now, ConnectionId { index, generation });
         }
     }
 
@@ -493,41 +502,6 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             slot.armed = at;
             self.push_deadline(at, index);
         }
-    }
-
-    /// A connection is over but for unread data: its addresses and its token are free for others.
-    #[cold]
-    fn release_addresses(&mut self, index: u32) {
-        let Some(connection) = self.slots[index as usize].connection.as_mut() else { return };
-        let token = connection.token();
-        for tuple in connection.subflows.retire_all() {
-            self.routes.remove(&tuple.reversed());
-        }
-        self.release_token(token, index);
-    }
-
-    fn release_token(&mut self, token: u32, index: u32) {
-        if self.tokens.get(&token) == Some(&index) {
-            self.tokens.remove(&token);
-        }
-    }
-
-    #[cold]
-    fn forget(&mut self, index: u32) {
-        let slot = &mut self.slots[index as usize];
-        let Some(connection) = slot.connection.take() else { return };
-        self.mib.retire(&connection);
-        self.ofo_bytes -= std::mem::take(&mut slot.ofo_bytes);
-        slot.armed = Nanos::MAX;
-        if slot.half_open {
-            slot.half_open = false;
-            self.half_open -= 1;
-        }
-        for (_, _, tuple) in connection.subflows.routes() {
-            self.routes.remove(&tuple);
-        }
-        self.release_token(connection.token(), index);
-        self.free.push(index);
     }
 
     #[cold]

@@ -49,7 +49,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             return;
         };
         let is_full = self.half_open >= self.config.backlog;
-        if self.len() >= self.config.max_connections || (is_full && !self.config.syn_cookies) {
+        if !self.make_room(now) || (is_full && !self.config.syn_cookies) {
             self.counters.listen_overflows += 1;
             return;
         }

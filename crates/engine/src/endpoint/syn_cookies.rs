@@ -164,7 +164,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             Some(_) => key(&self.isn_secret, &tuple, peer_isn, isn),
             None => self.fresh_key(),
         };
-        if self.len() >= self.config.max_connections || self.tokens.contains_key(&Key::new(key).token) {
+        if !self.make_room(now) || self.tokens.contains_key(&Key::new(key).token) {
             self.counters.listen_overflows += 1;
             return true;
         }

@@ -9,7 +9,7 @@ use super::stats::Event;
 use super::subflow::{Join, Subflow};
 use crate::metrics::SubflowStatus;
 use crate::scheduler;
-use crate::tcp::{Context, Outgoing, Tcb};
+use crate::tcp::{Context, Outgoing, State, Tcb};
 use crate::{Nanos, PathId, SubflowId};
 
 impl<P: Payload> Connection<P> {
@@ -20,6 +20,19 @@ impl<P: Payload> Connection<P> {
             subflow.tcp.become_closed();
             self.remove_if_finished(now, index);
             self.subflows.retire(index);
+        }
+    }
+
+    /// Ends the TIME-WAIT of all subflows.
+    #[cold]
+    pub(crate) fn end_time_wait(&mut self, now: Nanos) {
+        for index in 0..self.subflows.metrics().len() {
+            if let Some(subflow) = self.subflows.get_mut(index)
+                && subflow.tcp.state() == State::TimeWait
+            {
+                subflow.tcp.become_closed();
+                self.remove_if_finished(now, index);
+            }
         }
     }
 
