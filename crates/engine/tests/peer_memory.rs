@@ -65,3 +65,57 @@ fn what_the_peer_holds_out_of_order_leaves_room_for_its_memory() {
     assert!(memory <= WINDOW * 104 / 100, "{spared} bytes take {memory} of {WINDOW}");
     assert!(memory >= WINDOW * 9 / 10, "{spared} bytes take {memory} of {WINDOW}: it is used well");
 }
+
+/// How many bytes beyond the first that the peer lacks were under way on another subflow than this byte, at
+/// most; the peer's receive buffer has `window` bytes.
+fn beside_the_first(window: u64, overhead: u32) -> u64 {
+    let adjust = |config: &mut ropewalk_engine::config::ConnectionConfig| {
+        config.receive_buffer = BufferConfig::fixed(window);
+        config.peer_segment_overhead = overhead;
+    };
+    let paths = vec![PathScript::clean(5), PathScript::clean(8)];
+    let mut net = Net::with(adjust, "roundrobin", "cubic", paths);
+    // Of each byte range that was sent: its DSN, its length, the subflow's port.
+    let sent = Rc::new(std::cell::RefCell::new(Vec::new()));
+    let seen = Rc::clone(&sent);
+    net.tamper = Some(Box::new(move |from, segment| {
+        if let (0, Some(mapping)) = (from, segment.dss.and_then(|dss| dss.mapping))
+            && !segment.payload.is_empty()
+        {
+            seen.borrow_mut().push((mapping.dsn as u32, u32::from(mapping.len), segment.tuple.src_port));
+        }
+        true
+    }));
+    net.transfer_some(100_000);
+    net.pass(1_000);
+    let first = sent.borrow()[0].0;
+    let begin = net.received[1].len();
+    net.send(bytes(3, 1 << 20));
+    let (mut most, start) = (0, net.now);
+    for at in 1.. {
+        let lacking = net.received[1].len() as u32;
+        if net.received[1].len() >= begin + (1 << 20) {
+            break;
+        }
+        assert!(at < 100_000, "{lacking} bytes, and it doesn't go on");
+        net.run(start + at * MILLISECOND, |_| false);
+        let sent = sent.borrow();
+        let place = |dsn: u32| dsn.wrapping_sub(first);
+        let head =
+            sent.iter().rev().find(|(dsn, len, _)| place(*dsn) <= lacking && lacking < place(*dsn) + len);
+        if let Some((_, _, port)) = head {
+            let beside = sent.iter().filter(|(dsn, _, other)| place(*dsn) > lacking && other != port);
+            most = most.max(beside.map(|(_, len, _)| u64::from(*len)).sum());
+        }
+    }
+    most
+}
+
+/// A few segments out of order fill the memory of a peer with a window of a few segments: then it takes not
+/// even the one that it lacks.
+#[test]
+fn a_peer_with_a_small_window_gets_data_on_one_subflow_at_a_time() {
+    assert!(beside_the_first(14_000, 0) > 0);
+    assert_eq!(beside_the_first(14_000, LINUX_SEGMENT_OVERHEAD), 0);
+    assert!(beside_the_first(200_000, LINUX_SEGMENT_OVERHEAD) > 0, "a larger one on both");
+}

@@ -37,9 +37,7 @@ impl<P: Payload> Sending<'_, P> {
         if !self.scheduling.needs_schedule() {
             return None;
         }
-        if self.config.peer_segment_overhead > 0 {
-            self.reserve_window();
-        }
+        let only = if self.config.peer_segment_overhead > 0 { self.reserve_window() } else { None };
         let queues_ahead = self.scheduling.queues_ahead();
         let mut idle = 0;
         loop {
@@ -66,6 +64,9 @@ impl<P: Payload> Sending<'_, P> {
                     return None;
                 }
             }
+            if let Some(only) = only {
+                return self.send_on_only(now, only, max_segments);
+            }
             if self.scheduling.limits_queues() {
                 self.measure_queues();
             }
@@ -89,6 +90,15 @@ impl<P: Payload> Sending<'_, P> {
                 return self.stop_asking(now, decision, max_segments);
             }
         }
+    }
+
+    /// Sends on the only subflow that may get new data; the scheduler isn't asked.
+    #[cold]
+    fn send_on_only(&mut self, now: Nanos, subflow: SubflowId, max_segments: u32) -> Option<usize> {
+        let bytes = self.subflows.metrics()[subflow.index()].mss;
+        let assigned = self.apply(now, Decision::Send { subflow, bytes }, max_segments).0;
+        self.scheduling.set_needs_schedule(assigned.is_some());
+        assigned
     }
 
     /// The scheduler waits, or its decisions send nothing: it isn't asked again until something happens.

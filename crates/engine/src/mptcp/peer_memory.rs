@@ -1,19 +1,34 @@
 //! How much of the peer's window is left unused, for the memory that data out of order takes there
-//! ([`LINUX_SEGMENT_OVERHEAD`](crate::config::LINUX_SEGMENT_OVERHEAD) says why).
+//! ([`LINUX_SEGMENT_OVERHEAD`](crate::config::LINUX_SEGMENT_OVERHEAD) says why), and where nothing is left to
+//! leave: with a window of a few segments data goes on one subflow at a time.
 
 use ropewalk_wire::Payload;
 
 use super::sending::Sending;
+use crate::SubflowId;
 use crate::metrics::SubflowMetrics;
 use crate::scheduler::Chunk;
 
+/// A window of fewer segments is small.
+const FEW_SEGMENTS: u64 = 16;
+
 impl<P: Payload> Sending<'_, P> {
     /// Leaves room in the peer's window for the segments that it holds out of order, before new data is
-    /// scheduled. Reinjections aren't held back.
+    /// scheduled. Reinjections aren't held back. Returns the only subflow that may get new data, if the
+    /// peer's window was never more than a few segments: the one that carries the first byte that it lacks.
+    /// Data of others would be out of order, and a few segments of it can fill the peer's memory; then the
+    /// byte itself isn't taken any more.
     #[inline(never)]
-    pub fn reserve_window(&mut self) {
-        let held = if self.handshake.is_multipath() { self.held_out_of_order() } else { 0 };
+    pub fn reserve_window(&mut self) -> Option<SubflowId> {
+        if !self.handshake.is_multipath() {
+            self.send.reserve(0);
+            return None;
+        }
+        let held = self.held_out_of_order();
         self.send.reserve(held * u64::from(self.config.peer_segment_overhead));
+        let carrier = self.send.chunk_at(self.send.una())?.last;
+        let metrics = self.subflows.metrics().get(carrier.index()).filter(|metrics| metrics.usable())?;
+        (self.send.largest_window() < FEW_SEGMENTS * u64::from(metrics.mss)).then_some(carrier)
     }
 
     /// How many segments the peer holds beyond the first byte that it lacks, or will before that byte comes,

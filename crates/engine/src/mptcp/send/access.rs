@@ -266,6 +266,11 @@ impl<P: Payload> SendSide<P> {
         self.beyond_window != u64::MAX
     }
 
+    /// The largest window that the peer advertised, bytes.
+    pub fn largest_window(&self) -> u64 {
+        self.largest_window.max(self.window_end.saturating_sub(self.una))
+    }
+
     /// Most bytes that are taken beyond the peer's window, or a quarter of the window if that is more.
     pub fn set_beyond_window(&mut self, bytes: Option<u64>) {
         self.beyond_window = bytes.unwrap_or(u64::MAX);
