@@ -23,6 +23,8 @@ ssh          keystrokes over ssh through proxy and gateway, one of two links los
 http3        HTTP/3 through SOCKS5's UDP ASSOCIATE (pip install aioquic)
 attack       strangers beside honest clients of gateway and proxy: SYN floods, joins, clients that read nothing, half TLS
              hellos, wrong passwords, nonsense; handshake times, failures, log and memory
+chaos        honest clients for `--minutes`, while attacks, link changes, reloads, restarts and flushed rules come at random by
+             `--seed`: what was lost, what was left, and whether memory stays flat
 cfs          the wget and curl experiments of the paper cfs-2019, with real curl through the gateway, every scheduler
 
 Without a row: completion, connections and latency.
@@ -49,6 +51,7 @@ import time
 
 import gateway_attack
 import gateway_cfs
+import gateway_chaos
 import gateway_pair
 import gateway_soak
 from gateway_stage import BACKEND, KERNEL, OR_END, PAIR, ROOT, SIZES, Allowed, Pair, Workdir, end, percentile, ready, say, table
@@ -217,6 +220,7 @@ def main():
 
     all_rows = {"completion": completion, "connections": connections, "latency": latency, "soak": gateway_soak.soak}
     all_rows |= gateway_pair.ROWS | {"cfs": gateway_cfs.cfs, "attack": gateway_attack.attack}
+    all_rows |= {"chaos": gateway_chaos.chaos}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", choices=[*all_rows, []], default=[])
     parser.add_argument(
@@ -238,6 +242,7 @@ def main():
     parser.add_argument("--deaths", type=int, default=24, help="how often `switch` cuts a link")
     parser.add_argument("--idle", type=int, default=10_000, help="idle connections")
     parser.add_argument("--seconds", type=float, default=20, help="how long each attack of `attack` lasts")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="what happens in `chaos` [default: the time]")
     parser.add_argument("--keys", type=int, default=200, help="keystrokes of each round of `ssh`")
     parser.add_argument("--json", metavar="FILE", help="also write what was measured to a file")
     options = parser.parse_args()
@@ -249,7 +254,9 @@ def main():
     # Programs with thousands of connections inherit it.
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    needed = ["nginx", "haproxy", "mptcpize", "curl", "wrk", "ip", "taskset", "nstat", options.ropewalk, options.ropewalkd]
+    needed = ["nginx", "haproxy", "mptcpize", "curl", "wrk", "ip", "taskset", "nstat", options.ropewalkd]
+    # Some rows are of the daemon alone.
+    needed += [options.ropewalk] if not options.rows or set(options.rows) - {"attack", "chaos", "soak", "idle"} else []
     missing = [name for name in needed if not shutil.which(name)]
     if missing or os.geteuid() != 0:
         sys.exit(f"missing: {', '.join(missing)}" if missing else "run it as root: it makes network namespaces")

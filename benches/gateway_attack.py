@@ -24,7 +24,8 @@ ASKED = 20
 COMMON = """
 import asyncio, os, random, socket, struct, sys, time
 draw = random.Random(7)
-seconds = float(sys.argv[1])
+# How long it lasts, and the share of its clients or rate.
+seconds, share = map(float, sys.argv[1:3])
 end = time.monotonic() + seconds
 def checksum(data):
     data += b"\\0" * (len(data) % 2)
@@ -43,7 +44,7 @@ def flood(rate, options):
     raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
     begin, sent = time.monotonic(), 0
     while (now := time.monotonic()) < end:
-        for _ in range(int((now - begin) * rate) - sent):
+        for _ in range(int((now - begin) * rate * share) - sent):
             raw.sendto(syn(options()), ("10.0.0.1", 0))
             sent += 1
         time.sleep(0.002)
@@ -95,7 +96,7 @@ async def one(number):
                 await asyncio.sleep(0.5)
 counts = dict(opened=0, ended=0, refused=0)
 async def main():
-    await asyncio.gather(*(one(number) for number in range(1000)))
+    await asyncio.gather(*(one(number) for number in range(int(1000 * share))))
 asyncio.run(main())
 print(counts)
 """,
@@ -117,7 +118,7 @@ async def one(number):
             await asyncio.sleep(0.2)
 counts = dict(opened=0)
 async def main():
-    await asyncio.gather(*(one(number) for number in range(3000)))
+    await asyncio.gather(*(one(number) for number in range(int(3000 * share))))
 asyncio.run(main())
 print(counts)
 """,
@@ -140,7 +141,7 @@ async def one(number):
             await asyncio.sleep(0.1)
 counts = dict(guessed=0, heard=0)
 async def main():
-    await asyncio.gather(*(one(number) for number in range(100)))
+    await asyncio.gather(*(one(number) for number in range(int(100 * share))))
 asyncio.run(main())
 print(counts)
 """,
@@ -161,7 +162,7 @@ async def one(number):
             await asyncio.sleep(0.01)
 counts = dict(sent=0)
 async def main():
-    await asyncio.gather(*(one(number) for number in range(50)))
+    await asyncio.gather(*(one(number) for number in range(int(50 * share))))
 asyncio.run(main())
 print(counts)
 """,
@@ -268,7 +269,7 @@ def measure(pair, kinds, seconds, ropewalkd):
             attackers = []
             for kind in kinds:
                 side = pair.names[0 if kind == "password guesser" else 1]
-                line = ["nice", "-n", "10", sys.executable, "-c", ATTACKS[kind][1], str(seconds + 2)]
+                line = ["nice", "-n", "10", sys.executable, "-c", ATTACKS[kind][1], str(seconds + 2), "1"]
                 command = ["ip", "netns", "exec", side, *line]
                 attackers.append((kind, subprocess.Popen(command, stdout=subprocess.PIPE, text=True)))
             time.sleep(2)

@@ -8,13 +8,15 @@
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes};
-use ropewalk_tokio::{MAX_CONDENSED, MptcpStream, Pool};
+use ropewalk_tokio::{MptcpStream, Pool};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 
+use crate::memory::Pressure;
 use crate::tls::Secure;
 
 /// Most bytes that are read at a time.
@@ -27,13 +29,30 @@ thread_local! {
     static POOL: RefCell<Pool> = RefCell::new(Pool::new(PIECE));
 }
 
-/// ByteCounters of the bytes that were carried.
+/// What bytes are carried by: counters, and the memory there is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ByteCounters<'a> {
     /// From the stream to the socket.
     pub from_stream: &'a AtomicU64,
     /// From the socket to the stream.
     pub to_stream: &'a AtomicU64,
+    /// Whether memory is short.
+    pub pressure: &'a Pressure,
+}
+
+/// What a connection may hold of the data for its stream before more is read, while memory is short: those
+/// that are new can't be told yet from those that will stall.
+const WHILE_SHORT: u64 = 16 << 10;
+/// How long it waits then, at first and at most.
+const WAITS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+
+/// While memory is short, waits until most of what the stream holds is acknowledged.
+async fn spare_memory(stream: &MptcpStream, pressure: &Pressure) {
+    let mut wait = WAITS.0;
+    while pressure.is_short() && stream.held_bytes() >= WHILE_SHORT {
+        tokio::time::sleep(wait).await;
+        wait = (2 * wait).min(WAITS.1);
+    }
 }
 
 /// The side that was lost: it was reset, or can't be reached any more.
@@ -56,7 +75,7 @@ pub(crate) async fn carry(
     let done = {
         let (mut from_socket, mut to_socket) = socket.split();
         let outward = from_stream(stream, &mut to_socket, counters.from_stream);
-        let inward = to_stream(first, &mut from_socket, stream, counters.to_stream);
+        let inward = to_stream(first, &mut from_socket, stream, counters);
         tokio::try_join!(outward, inward).map(drop)
     };
     match &done {
@@ -100,6 +119,7 @@ pub(crate) async fn carry_encrypted(
             let mut buffer = vec![0; ENCRYPTED_PIECE];
             loop {
                 to_stream.flush().await.map_err(Lost::Stream)?;
+                spare_memory(stream, counters.pressure).await;
                 let len = from_socket.read(&mut buffer).await.map_err(Lost::Socket)?;
                 if len == 0 {
                     return to_stream.shutdown().await.map_err(Lost::Stream);
@@ -168,16 +188,24 @@ async fn write_pieces(socket: &mut WriteHalf<'_>, pieces: &mut Vec<Bytes>) -> io
     Ok(())
 }
 
-/// What a socket has, or as much of it as fills super-segments of the stream. Large pieces have memory that
-/// was used before: fresh pages cost more than the copy.
-fn read_some(socket: &ReadHalf<'_>, stream: &MptcpStream) -> io::Result<Bytes> {
+/// Most bytes that are read at first. A piece is held until its last byte is acknowledged: with clients that
+/// stop reading, large ones would take more memory than is counted.
+const FIRST_PIECES: u64 = 32 << 10;
+
+/// How many bytes are read next, of at most `space`.
+fn piece_of(space: usize, carried: u64, pressure: &Pressure) -> usize {
+    let most = if pressure.is_short() { WHILE_SHORT } else { FIRST_PIECES.max(carried / 4) };
+    space.min(most as usize)
+}
+
+/// What a socket has, at most so many bytes. Large pieces have memory that was used before: fresh pages cost
+/// more than the copy. Others would keep their chunk for as long as the peer doesn't acknowledge them.
+fn read_some(socket: &ReadHalf<'_>, most: usize) -> io::Result<Bytes> {
     POOL.with_borrow_mut(|pool| {
         let room = pool.room(PIECE / 4);
         room.clear();
-        let most = stream.aligned_len(room.capacity());
         match socket.try_read_buf(&mut (&mut *room).limit(most))? {
-            // It would keep its whole chunk for as long as the peer doesn't acknowledge it.
-            len if len < MAX_CONDENSED => Ok(Bytes::copy_from_slice(room)),
+            len if len < PIECE / 4 => Ok(Bytes::copy_from_slice(room)),
             _ => Ok(room.split().freeze()),
         }
     })
@@ -187,12 +215,16 @@ async fn to_stream(
     first: Bytes,
     socket: &mut ReadHalf<'_>,
     stream: &MptcpStream,
-    counter: &AtomicU64,
+    ByteCounters { to_stream: counter, pressure, .. }: ByteCounters<'_>,
 ) -> Result<(), Lost> {
     write(first, stream, counter).await?;
     loop {
         socket.readable().await.map_err(Lost::Socket)?;
-        match read_some(socket, stream) {
+        spare_memory(stream, pressure).await;
+        // No more than the stream takes: with clients that read nothing, the rest would be held here.
+        let space = stream.space().await.map_err(Lost::Stream)?;
+        let carried = counter.load(Ordering::Relaxed);
+        match read_some(socket, piece_of(space, carried, pressure)) {
             Ok(data) if data.is_empty() => {
                 stream.close_write();
                 return Ok(());
@@ -249,8 +281,8 @@ mod tests {
     #[tokio::test]
     async fn closing_is_passed_on_as_closing() {
         let Ends { _networks, mut far, stream, mut socket, mut near } = ends().await;
-        let (from_stream, to_stream) = (AtomicU64::new(0), AtomicU64::new(0));
-        let counters = ByteCounters { from_stream: &from_stream, to_stream: &to_stream };
+        let (from_stream, to_stream, pressure) = <(AtomicU64, AtomicU64, Pressure)>::default();
+        let counters = ByteCounters { from_stream: &from_stream, to_stream: &to_stream, pressure: &pressure };
         let carried = carry(&stream, &mut socket, Bytes::from_static(b"be"), counters);
         let programs = async {
             near.write_all(b"gin").await.unwrap();
@@ -273,8 +305,8 @@ mod tests {
     #[tokio::test]
     async fn every_byte_arrives_in_order() {
         let Ends { _networks, mut far, stream, mut socket, mut near } = ends().await;
-        let (from_stream, to_stream) = (AtomicU64::new(0), AtomicU64::new(0));
-        let counters = ByteCounters { from_stream: &from_stream, to_stream: &to_stream };
+        let (from_stream, to_stream, pressure) = <(AtomicU64, AtomicU64, Pressure)>::default();
+        let counters = ByteCounters { from_stream: &from_stream, to_stream: &to_stream, pressure: &pressure };
         let sent: Vec<u8> = (0..6_000_000u32).map(|at| (at.wrapping_mul(0x9e37_79b1) >> 24) as u8).collect();
         let carried = carry(&stream, &mut socket, Bytes::new(), counters);
         let programs = async {
@@ -302,11 +334,69 @@ mod tests {
         assert_eq!((from_stream.into_inner(), to_stream.into_inner()), (6_000_000, 6_000_000));
     }
 
+    /// While memory is short a connection holds little, and goes on.
+    #[tokio::test]
+    async fn while_memory_is_short_little_is_read_at_a_time() {
+        let Ends { _networks, mut far, stream, mut socket, mut near } = ends().await;
+        let (from_stream, to_stream, pressure) = <(AtomicU64, AtomicU64, Pressure)>::default();
+        pressure.set_short(true);
+        let counters = ByteCounters { from_stream: &from_stream, to_stream: &to_stream, pressure: &pressure };
+        let data = vec![7; 1 << 20];
+        let programs = async {
+            let watch = async {
+                let mut most = 0;
+                while to_stream.load(Ordering::Relaxed) < 1 << 20 {
+                    most = most.max(stream.held_bytes());
+                    tokio::task::yield_now().await;
+                }
+                most
+            };
+            let write = async {
+                near.write_all(&data).await.unwrap();
+                near.shutdown().await.unwrap();
+            };
+            let mut received = Vec::new();
+            let read = far.read_to_end(&mut received);
+            let (most, (), read) = tokio::join!(watch, write, read);
+            assert_eq!(read.unwrap(), 1 << 20);
+            assert!(most < 2 * WHILE_SHORT, "{most}");
+            far.shutdown().await.unwrap();
+        };
+        let (done, ()) = tokio::join!(carry(&stream, &mut socket, Bytes::new(), counters), programs);
+        done.unwrap();
+    }
+
+    /// A client reads nothing: what it doesn't take stays with the server's kernel, none of it here.
+    #[tokio::test]
+    async fn nothing_is_read_that_the_stream_does_not_take() {
+        let Ends { _networks, far: _far, stream, mut socket, mut near } = ends().await;
+        stream.set_unsent_beyond_window(Some(64 << 10)).unwrap();
+        let (from_stream, to_stream, pressure) = <(AtomicU64, AtomicU64, Pressure)>::default();
+        let counters = ByteCounters { from_stream: &from_stream, to_stream: &to_stream, pressure: &pressure };
+        let data = vec![7; 1 << 20];
+        let fill = async {
+            let mut sent = 0;
+            while let Ok(len) = tokio::time::timeout(Duration::from_millis(300), near.write(&data)).await {
+                sent += len.unwrap();
+            }
+            sent
+        };
+        let sent = tokio::select! {
+            done = carry(&stream, &mut socket, Bytes::new(), counters) => panic!("{done:?}"),
+            sent = fill => sent,
+        };
+        near.shutdown().await.unwrap();
+        let mut rest = Vec::new();
+        socket.read_to_end(&mut rest).await.unwrap();
+        assert!(rest.len() > 100_000, "{sent} bytes: too few to fill everything");
+        assert_eq!(sent - rest.len(), to_stream.into_inner() as usize, "of {sent} bytes");
+    }
+
     #[tokio::test]
     async fn a_reset_of_the_socket_is_no_end_of_the_data() {
         let Ends { _networks, mut far, stream, mut socket, mut near } = ends().await;
-        let (from_stream, to_stream) = (AtomicU64::new(0), AtomicU64::new(0));
-        let counters = ByteCounters { from_stream: &from_stream, to_stream: &to_stream };
+        let (from_stream, to_stream, pressure) = <(AtomicU64, AtomicU64, Pressure)>::default();
+        let counters = ByteCounters { from_stream: &from_stream, to_stream: &to_stream, pressure: &pressure };
         let carried = carry(&stream, &mut socket, Bytes::new(), counters);
         let programs = async {
             near.write_all(b"half").await.unwrap();
@@ -336,8 +426,8 @@ mod tests {
             connector.connect(std::sync::Arc::clone(&stream))
         );
         let (mut server, client) = (handshakes.0.unwrap(), handshakes.1.unwrap());
-        let (from_stream, to_stream) = (AtomicU64::new(0), AtomicU64::new(0));
-        let counters = ByteCounters { from_stream: &from_stream, to_stream: &to_stream };
+        let (from_stream, to_stream, pressure) = <(AtomicU64, AtomicU64, Pressure)>::default();
+        let counters = ByteCounters { from_stream: &from_stream, to_stream: &to_stream, pressure: &pressure };
         let carried = async {
             let done = carry_encrypted(client, &stream, &mut socket, Bytes::new(), counters).await;
             drop(socket);
@@ -362,8 +452,8 @@ mod tests {
     #[tokio::test]
     async fn a_reset_of_the_stream_is_no_end_of_the_data() {
         let Ends { _networks, mut far, stream, mut socket, mut near } = ends().await;
-        let (from_stream, to_stream) = (AtomicU64::new(0), AtomicU64::new(0));
-        let counters = ByteCounters { from_stream: &from_stream, to_stream: &to_stream };
+        let (from_stream, to_stream, pressure) = <(AtomicU64, AtomicU64, Pressure)>::default();
+        let counters = ByteCounters { from_stream: &from_stream, to_stream: &to_stream, pressure: &pressure };
         let mut half = [0; 4];
         let carried = async {
             let done = carry(&stream, &mut socket, Bytes::new(), counters).await;

@@ -1,16 +1,18 @@
 //! Memory is shared fairly: a few clients that read nothing keep nobody out. For gateway and proxy.
 //!
-//! What connections hold is summed up several times a second. Beyond three quarters of the limit those that
-//! have made no progress for two seconds are reset, beyond the limit those that have made none for half a
-//! second, until half of it is left: of the address that holds most first, and there the one that has stalled
-//! for longest. Idle connections stay, unless one address's take most of the limit. While too much is held
-//! all the same, new connections of addresses that hold more than their share are reset; beyond five quarters
-//! of the limit all new ones.
+//! What connections hold is summed up several times a second. Beyond half of the limit those that have made no
+//! progress for two seconds are reset, beyond three quarters those that have made none for half a second, until
+//! two fifths are left: of the address that holds most first, and there the one that has stalled for longest.
+//! Meanwhile each connection takes 16 KiB from its server at a time. Idle connections stay, unless one
+//! address's take most of the limit. While too much is held all the same, new connections of addresses that
+//! hold more than their share are reset; beyond five quarters of the limit all new ones. What the program
+//! takes without connections is part of the limit.
 //!
 //! Memory or not, a connection ends whose far end takes none of what waits for it for a quarter of an hour.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,16 +25,26 @@ use crate::log;
 /// from servers ahead of it, bytes.
 pub(crate) const BEYOND_WINDOW: u64 = 64 << 10;
 /// How often memory is looked at.
-const INTERVAL: Duration = Duration::from_millis(250);
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Most connections that are reset before others have their turn.
+const AT_ONCE: usize = 16;
 /// A connection has stalled after so long without progress: longer than most retransmission timeouts; and
-/// where the limit is exceeded.
+/// where three quarters of the limit are used.
 const STALLED: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(500));
-/// New connections are reset after so long beyond the limit.
+/// New connections are reset after so long beyond the limit, and memory is short for so long after each time.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How often it is told in the log.
 const TOLD: Duration = Duration::from_secs(60);
 /// What a connection takes without data: measured with two subflows, both ends' tasks included.
 const IDLE_CONNECTION: u64 = 24 << 10;
+
+/// What a connection in TIME-WAIT takes: measured.
+const TIME_WAIT: u64 = 6 << 10;
+
+/// Most connections in TIME-WAIT: a sixteenth of the limit is theirs, beside it.
+pub(crate) fn most_in_time_wait(limit: u64) -> usize {
+    (limit / 16 / TIME_WAIT).max(100) as usize
+}
 
 /// When a connection's bytes were last seen to grow.
 #[derive(Debug)]
@@ -79,9 +91,12 @@ pub(crate) trait Owner: Send + Sync + 'static {
     fn pressure(&self) -> &Pressure;
 }
 
-/// Whose new connections are reset, since too much is held.
+/// Whether memory is short, and whose new connections are reset since too much is held.
 #[derive(Debug, Default)]
-pub(crate) struct Pressure(Mutex<Refused>);
+pub(crate) struct Pressure {
+    is_short: AtomicBool,
+    refused: Mutex<Refused>,
+}
 
 #[derive(Debug, Default)]
 enum Refused {
@@ -95,7 +110,7 @@ enum Refused {
 impl Pressure {
     /// Whether a new connection is to be reset.
     pub fn refuses(&self, client: IpAddr) -> bool {
-        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*self.refused.lock().unwrap_or_else(PoisonError::into_inner) {
             Refused::Nobody => false,
             Refused::Greedy(greedy) => greedy.contains(&client),
             Refused::All => true,
@@ -103,7 +118,16 @@ impl Pressure {
     }
 
     fn set(&self, refused: Refused) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = refused;
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = refused;
+    }
+
+    /// Whether more than half of the limit is held, or was a moment ago: connections take little at a time.
+    pub fn is_short(&self) -> bool {
+        self.is_short.load(Ordering::Relaxed)
+    }
+
+    pub fn set_short(&self, is_short: bool) {
+        self.is_short.store(is_short, Ordering::Relaxed);
     }
 }
 
@@ -131,13 +155,16 @@ fn by_client(held: &[Held]) -> BTreeMap<IpAddr, u64> {
     all
 }
 
-/// Memory that a connection takes now: its data that isn't acknowledged, not read, or out of order.
+/// Memory that a connection takes now.
 fn memory_of(stream: &MptcpStream) -> u64 {
-    let held = stream.info().map_or(0, |info| {
-        let connection = &info.connection;
-        connection.write_seq.saturating_sub(connection.snd_una) + connection.ofo_bytes
-    });
-    IDLE_CONNECTION + held + stream.readable_bytes()
+    IDLE_CONNECTION + stream.held_bytes()
+}
+
+/// Memory that the program takes.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
 }
 
 /// What is known of a connection.
@@ -192,13 +219,13 @@ impl<'a> Candidates<'a> {
     }
 }
 
-/// Which connections are to end so that half of `limit` is held: indices, in order.
+/// Which connections are to end so that two fifths of `limit` are held: indices, in order.
 fn victims(held: &[Held], limit: u64) -> Vec<usize> {
     let mut used: u64 = held.iter().map(|one| one.bytes).sum();
-    if used <= limit / 4 * 3 {
+    if used <= limit / 2 {
         return Vec::new();
     }
-    let long = if used > limit { STALLED.1 } else { STALLED.0 };
+    let long = if used > limit / 4 * 3 { STALLED.1 } else { STALLED.0 };
     let mut by_client = by_client(held);
     let (stalled, idle): (Vec<usize>, Vec<usize>) = (0..held.len())
         .filter(|at| held[*at].stalled >= long)
@@ -207,7 +234,7 @@ fn victims(held: &[Held], limit: u64) -> Vec<usize> {
     // Addresses that hold most of the memory with idle connections lose some of them.
     for (all, least) in [(stalled, 0), (idle, limit / 2)] {
         let mut candidates = Candidates::new(held, all.into_iter(), &by_client);
-        while used > limit / 2
+        while used > limit / 5 * 2
             && let Some(victim) = candidates.next(&mut by_client, least)
         {
             used -= held[victim].bytes;
@@ -221,6 +248,8 @@ fn victims(held: &[Held], limit: u64) -> Vec<usize> {
 /// may wait for a far end that takes none of it.
 pub(crate) async fn watch<O: Owner>(owner: Arc<O>, limit: u64, patience: Duration) {
     let (mut told, mut untold, mut over_since) = (None::<Instant>, 0u64, None::<Instant>);
+    let mut short_since = None::<Instant>;
+    let limit = limit - resident().min(limit / 2);
     loop {
         tokio::time::sleep(INTERVAL).await;
         let now = Instant::now();
@@ -247,7 +276,10 @@ pub(crate) async fn watch<O: Owner>(owner: Arc<O>, limit: u64, patience: Duratio
         }
         let used: u64 = held.iter().map(|one| one.bytes).sum();
         let victims = victims(&held, limit);
-        victims.iter().for_each(|victim| all[*victim].stream().reset());
+        for some in victims.chunks(AT_ONCE) {
+            some.iter().for_each(|victim| all[*victim].stream().reset());
+            tokio::task::yield_now().await;
+        }
         owner.count_evicted(victims.len() as u64);
         let mut left: Vec<Held> = held.clone();
         victims.iter().for_each(|victim| left[*victim].bytes = 0);
@@ -262,6 +294,10 @@ pub(crate) async fn watch<O: Owner>(owner: Arc<O>, limit: u64, patience: Duratio
             log::note("connections take more than the limit: new ones are reset", "", why);
         }
         owner.pressure().set(refused);
+        if used > limit / 2 {
+            short_since = Some(now);
+        }
+        owner.pressure().set_short(short_since.is_some_and(|since| now.duration_since(since) < PATIENCE));
         untold += victims.len() as u64;
         if untold > 0 && told.is_none_or(|told| told.elapsed() >= TOLD) {
             let client = victims.first().map(|victim| held[*victim].client.to_string());
@@ -300,12 +336,13 @@ mod tests {
             held(3, 5 * MIB, 600),
         ];
         // 55 MiB of the first address, 20 of the second, 5 of the third.
-        assert!(victims(&all, 107 * MIB).is_empty(), "no more than three quarters");
+        assert!(victims(&all, 160 * MIB).is_empty(), "no more than half");
+        assert_eq!(victims(&all, 159 * MIB), [2, 0], "until two fifths are left");
         assert_eq!(victims(&all, 106 * MIB), [2, 0, 1]);
         assert_eq!(victims(&all, 20 * MIB), [2, 0, 1, 4], "those that move stay");
         let half = [held(1, 40 * MIB, 1), held(2, 30 * MIB, 1)];
-        assert!(victims(&half, 80 * MIB).is_empty(), "a second is short while there is room");
-        assert_eq!(victims(&half, 69 * MIB), [0]);
+        assert!(victims(&half, 94 * MIB).is_empty(), "a second is short while there is room");
+        assert_eq!(victims(&half, 93 * MIB), [0]);
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use tokio::net::{TcpSocket, TcpStream};
+
 /// How long looking a name up may take.
 const LOOKUP: Duration = Duration::from_secs(5);
 
@@ -69,6 +71,18 @@ impl Target {
         }
     }
 
+    /// Connects by TCP, to the first of its addresses that answers.
+    pub async fn connect(&self) -> io::Result<TcpStream> {
+        let mut failed = io::Error::from(io::ErrorKind::NotFound);
+        for address in self.resolve().await? {
+            match connect(address, address.ip().is_loopback()).await {
+                Ok(socket) => return Ok(socket),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+
     /// Its addresses, the families in turn (RFC 8305 4), without doubles.
     pub async fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
         let (name, port) = match self {
@@ -94,6 +108,20 @@ impl Target {
     }
 }
 
+/// The segments of a server on this host. Over loopback they would have 64 KB, and Linux sizes send buffers by
+/// segments: a connection whose client reads nothing then takes 2.6 MB of the kernel's memory. Where that
+/// is short everybody waits.
+const LOCAL_SEGMENT: u32 = 1460;
+
+/// Connects by TCP. `is_here`: to a server on this host.
+pub(crate) async fn connect(address: SocketAddr, is_here: bool) -> io::Result<TcpStream> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    if is_here {
+        socket2::SockRef::from(&socket).set_tcp_mss(LOCAL_SEGMENT)?;
+    }
+    socket.connect(address).await
+}
+
 /// The families in turn, beginning with the first address's.
 fn interleave(found: &[SocketAddr]) -> Vec<SocketAddr> {
     let first = found.first().is_some_and(SocketAddr::is_ipv6);
@@ -112,6 +140,26 @@ fn interleave(found: &[SocketAddr]) -> Vec<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::{Target, interleave};
+
+    /// The kernel's memory for a connection whose client reads nothing: what a server can write into it.
+    #[tokio::test]
+    async fn a_server_on_this_host_can_write_little_that_nobody_reads() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let target = Target::Address(listener.local_addr().unwrap());
+        let _client = target.connect().await.unwrap();
+        let (server, _) = listener.accept().await.unwrap();
+        let mut written = 0;
+        while server.writable().await.is_ok()
+            && let Ok(len) = server.try_write(&[7; 4096])
+        {
+            written += len;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        while let Ok(len) = server.try_write(&[7; 4096]) {
+            written += len;
+        }
+        assert!(written < 1 << 20, "{written} bytes");
+    }
 
     #[test]
     fn hosts_are_addresses_or_names() {

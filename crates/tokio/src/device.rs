@@ -26,6 +26,14 @@ pub trait PacketDevice: Send + 'static {
     /// isn't asked again.
     fn poll_receive(&mut self, cx: &mut Context<'_>, pool: &mut Pool) -> Poll<io::Result<Bytes>>;
 
+    /// Receives one packet that is there already, where it can be done without a task to be woken.
+    ///
+    /// # Errors
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is none; any other is seen by `poll_receive`, too.
+    fn try_receive(&mut self, _pool: &mut Pool) -> io::Result<Bytes> {
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
     /// Sends one packet, given in pieces. It never waits: a packet that isn't taken is lost, as on any
     /// network.
     ///
@@ -41,6 +49,10 @@ impl PacketDevice for Box<dyn PacketDevice> {
 
     fn poll_receive(&mut self, cx: &mut Context<'_>, pool: &mut Pool) -> Poll<io::Result<Bytes>> {
         (**self).poll_receive(cx, pool)
+    }
+
+    fn try_receive(&mut self, pool: &mut Pool) -> io::Result<Bytes> {
+        (**self).try_receive(pool)
     }
 
     fn send(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<()> {
@@ -112,6 +124,16 @@ impl PacketDevice for TunDevice {
                 Err(_would_block) => {}
             }
         }
+    }
+
+    fn try_receive(&mut self, pool: &mut Pool) -> io::Result<Bytes> {
+        let Registration::Registered(registered) = &self.tun else {
+            return Err(io::ErrorKind::WouldBlock.into());
+        };
+        let buffer = pool.room(BUFFER);
+        buffer.clear();
+        registered.get_ref().receive_to(buffer)?;
+        Ok(buffer.split().freeze())
     }
 
     fn send(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<()> {

@@ -6,7 +6,6 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use tokio::task::coop::poll_proceed;
 
-use crate::shard::SUPER;
 use crate::stream::{Connection, MptcpStream};
 
 impl Connection {
@@ -74,12 +73,16 @@ impl MptcpStream {
         .await
     }
 
-    /// How many bytes, of at most `most`, [`write_bytes`](Self::write_bytes) should get next: those that fill
-    /// super-segments. A super-segment ends where a large piece does, and a segment that spans two of them is
-    /// copied.
-    pub fn aligned_len(&self, most: usize) -> usize {
-        let state = self.connection.shard().lock();
-        state.endpoint.aligned_bytes(self.connection.id, most as u64, SUPER) as usize
+    /// Waits until data can be written, and returns how many bytes [`write_bytes`](Self::write_bytes) should
+    /// get next: no more than it takes, and as many as fill super-segments. A super-segment ends where a
+    /// large piece does, and a segment that spans two of them is copied.
+    ///
+    /// Who asks before reading from elsewhere holds nothing that the peer doesn't take.
+    ///
+    /// # Errors
+    /// As writing.
+    pub async fn space(&self) -> io::Result<usize> {
+        std::future::poll_fn(|cx| self.connection.poll_writable(cx)).await
     }
 
     /// Writes a prefix of `data` without a copy, and returns its length. Large pieces are best: a segment

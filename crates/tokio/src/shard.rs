@@ -26,6 +26,9 @@ use crate::steering::Steering;
 
 /// Packets received from one device before others have their turn.
 const BATCH: usize = 32;
+/// A call receives first what has waited for so long: among hundreds of tasks that are ready to run, the driver's
+/// turn comes late.
+const LATEST: Nanos = 1_000_000;
 /// Segments sent before devices have their turn again.
 const TRANSMITS: usize = 64;
 /// Most segments of a super-segment: 64 KiB of 1424 bytes, rounded down.
@@ -80,6 +83,8 @@ pub(crate) struct State {
     pub copies: Pool,
     /// When the driver wakes by itself.
     pub armed: Nanos,
+    /// When devices were last asked for packets.
+    received_at: Nanos,
     pub handovers: Vec<Handover>,
     /// To be woken once the lock is released.
     pub wakers: Vec<Waker>,
@@ -126,6 +131,7 @@ impl Shard {
                 packets: Packets::default(),
                 copies: Pool::new(4 * BUFFER),
                 armed: Nanos::MAX,
+                received_at: 0,
                 handovers: Vec::new(),
                 wakers: Vec::new(),
                 counters: DriverCounters::default(),
@@ -169,6 +175,9 @@ impl Shard {
     pub fn call<R>(&self, work: impl FnOnce(&mut State, Nanos) -> R) -> R {
         let mut state = self.lock();
         let now = state.clock.now();
+        if now >= state.received_at + LATEST {
+            state.receive_waiting(now);
+        }
         let result = work(&mut state, now);
         let more = state.transmit_and_notify(now);
         let needs_driver = more || state.next_deadline() < state.armed || !state.handovers.is_empty();
@@ -310,9 +319,27 @@ impl State {
         }
     }
 
+    /// Receives from every device what is there, in the driver's place.
+    #[inline(never)]
+    fn receive_waiting(&mut self, now: Nanos) {
+        self.received_at = now;
+        for path in 0..self.queues.len() {
+            for _ in 0..BATCH {
+                let Queue { device, pool, is_removed, .. } = &mut self.queues[path];
+                if *is_removed {
+                    break;
+                }
+                let Ok(packet) = device.try_receive(pool) else { break };
+                self.on_packet(now, path, &packet);
+            }
+            self.finish_coalescing(now, path);
+        }
+    }
+
     /// Receives from every device. Returns whether some device may have more.
     pub fn receive(&mut self, cx: &mut Context<'_>) -> bool {
         let mut more = false;
+        self.received_at = self.clock.now();
         for path in 0..self.queues.len() {
             let now = self.clock.now();
             let mut left = BATCH;
@@ -332,12 +359,17 @@ impl State {
                 left -= 1;
             }
             more |= left == 0;
-            if let Some(mut coalescer) = self.queues[path].coalescer.take() {
-                coalescer.finish(|segment| self.on_arrival(now, PathId(path as u16), segment));
-                self.queues[path].coalescer = Some(coalescer);
-            }
+            self.finish_coalescing(now, path);
         }
         more
+    }
+
+    /// For devices without offload: what was merged is taken.
+    fn finish_coalescing(&mut self, now: Nanos, path: usize) {
+        if let Some(mut coalescer) = self.queues[path].coalescer.take() {
+            coalescer.finish(|segment| self.on_arrival(now, PathId(path as u16), segment));
+            self.queues[path].coalescer = Some(coalescer);
+        }
     }
 
     fn on_event(&mut self, now: Nanos, id: ConnectionId, event: Event) {

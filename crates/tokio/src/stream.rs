@@ -165,31 +165,43 @@ impl Connection {
     ) -> Poll<io::Result<usize>> {
         let turn = ready!(poll_proceed(cx));
         let written = self.shard().call(|state, now| {
-            if let Some(error) = self.status.error() {
-                return Poll::Ready(Err(error));
-            }
-            if state.endpoint.is_writable(self.id) || state.endpoint.want_write(now, self.id) {
-                let Ok(space) = state.endpoint.writable_bytes(self.id) else {
-                    return Poll::Ready(Err(self.gone()));
-                };
-                let most = space.min(MOST_COPIED as u64);
-                let space = state.endpoint.aligned_bytes(self.id, most, SUPER) as usize;
-                let data = data(&mut state.copies, space);
-                let written = state.endpoint.write(now, self.id, data);
-                return Poll::Ready(written.map_err(|_| self.gone()));
-            }
-            match state.entries.get(self.id) {
-                Some(entry) => {
-                    register(&mut entry.writer, cx.waker());
-                    Poll::Pending
-                }
-                None => Poll::Ready(Err(self.gone())),
-            }
+            let space = ready!(self.poll_space(state, now, cx))?;
+            let data = data(&mut state.copies, space);
+            Poll::Ready(state.endpoint.write(now, self.id, data).map_err(|_| self.gone()))
         });
         if written.is_ready() {
             turn.made_progress();
         }
         written
+    }
+
+    /// How many bytes a write should have, once there is space.
+    fn poll_space(&self, state: &mut State, now: Nanos, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if let Some(error) = self.status.error() {
+            return Poll::Ready(Err(error));
+        }
+        if state.endpoint.is_writable(self.id) || state.endpoint.want_write(now, self.id) {
+            let space = state.endpoint.writable_bytes(self.id).map_err(|_| self.gone())?;
+            let most = space.min(MOST_COPIED as u64);
+            return Poll::Ready(Ok(state.endpoint.aligned_bytes(self.id, most, SUPER) as usize));
+        }
+        match state.entries.get(self.id) {
+            Some(entry) => {
+                register(&mut entry.writer, cx.waker());
+                Poll::Pending
+            }
+            None => Poll::Ready(Err(self.gone())),
+        }
+    }
+
+    /// As [`MptcpStream::space`].
+    pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let turn = ready!(poll_proceed(cx));
+        let space = self.shard().call(|state, now| self.poll_space(state, now, cx));
+        if space.is_ready() {
+            turn.made_progress();
+        }
+        space
     }
 
     fn poll_write(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
@@ -303,6 +315,11 @@ impl MptcpStream {
     /// Bytes that a write would take now. 0 also where writing fails.
     pub fn writable_bytes(&self) -> u64 {
         self.connection.shard().lock().endpoint.writable_bytes(self.connection.id).unwrap_or(0)
+    }
+
+    /// Bytes that it holds: written and not acknowledged, out of order, or not read yet.
+    pub fn held_bytes(&self) -> u64 {
+        self.connection.shard().lock().endpoint.held_bytes(self.connection.id)
     }
 
     /// Throws the connection away (MP_FASTCLOSE), as [`abort`](Self::abort) does, for a stream that several

@@ -16,6 +16,13 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.connection(id).map(|connection| connection.receive.ready()).ok_or(StreamError::Unknown)
     }
 
+    /// Data that a connection holds: written and not acknowledged, out of order, or not read yet. Bytes.
+    pub fn held_bytes(&self, id: ConnectionId) -> u64 {
+        self.connection(id).map_or(0, |one| {
+            one.send.written() - one.send.una() + one.receive.ofo_bytes() + one.receive.ready()
+        })
+    }
+
     /// Whether [`read`](Self::read) has an answer now: data, the end of the stream, or an error. Changes with
     /// segments received, timeouts and reads.
     pub fn is_readable(&self, id: ConnectionId) -> bool {

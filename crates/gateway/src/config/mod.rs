@@ -37,7 +37,7 @@ const MOST_LISTENERS: usize = 256;
 const MEMORY: Field = key(
     "memory",
     Kind::Bytes(1 << 20, 1 << 40),
-    "While connections hold more, those that make no progress are reset; if none stalls, new ones",
+    "From half of it on connections that make no progress are reset; beyond it new ones",
 )
 .default("1 GiB")
 .restart();
@@ -206,8 +206,10 @@ fn check_alone(reader: &mut Reader, table: &Table<'_>, listener: &Listener, othe
 }
 
 fn gateway(reader: &mut Reader, table: &Table<'_>) -> Settings {
+    let memory = reader.bytes(table, "memory").unwrap_or_default();
     let endpoint = EndpointConfig {
         max_connections: reader.integer(table, "connections").unwrap_or_default() as usize,
+        max_time_wait: crate::memory::most_in_time_wait(memory),
         backlog: reader.integer(table, "half-open").unwrap_or_default() as usize,
         ..EndpointConfig::default()
     };
@@ -216,7 +218,7 @@ fn gateway(reader: &mut Reader, table: &Table<'_>) -> Settings {
         cores: reader.integer(table, "cores").unwrap_or(1) as usize,
         endpoint,
         drain: duration(reader, table, "drain"),
-        memory: reader.bytes(table, "memory").unwrap_or_default(),
+        memory,
         stalled: duration(reader, table, "stalled"),
         status: status(reader, table, "gateway"),
         metrics: table.get("metrics").and_then(|value| loopback(reader, value)),

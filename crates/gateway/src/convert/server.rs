@@ -258,7 +258,7 @@ impl Converter {
             Asked::Datagrams => (Granted::Datagrams, Message::default()),
             Asked::Connect(peer, options) => {
                 let wants_multipath = options.iter().flatten().any(|option| option.kind == MULTIPATH);
-                let server = timeout(self.connect_timeout, connect(peer, wants_multipath)).await;
+                let server = timeout(self.connect_timeout, connect(peer, own, wants_multipath)).await;
                 let server = server.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
                 let server = server.map_err(|error| Refusal::Server(peer, error))?;
                 //= RFC 8803 6.2.6-a
@@ -274,14 +274,14 @@ impl Converter {
 
 //= RFC 8803 6.2.5-c 6.2.5-e
 /// Connects by TCP, or by the kernel's Multipath TCP where the client wants that and the kernel has it.
-async fn connect(peer: SocketAddr, multipath: bool) -> io::Result<TcpStream> {
+async fn connect(peer: SocketAddr, own: &[IpAddr], multipath: bool) -> io::Result<TcpStream> {
     if multipath
         && let Ok(socket) = Socket::new(Domain::for_address(peer), Type::STREAM, Some(Protocol::MPTCP))
     {
         socket.set_nonblocking(true)?;
         return TcpSocket::from_std_stream(socket.into()).connect(peer).await;
     }
-    TcpStream::connect(peer).await
+    crate::target::connect(peer, own.contains(&peer.ip())).await
 }
 
 #[cfg(test)]

@@ -148,8 +148,7 @@ impl Drop for Open {
 async fn connect(listener: &Listener, to: &Target, client: &MptcpStream) -> io::Result<TcpStream> {
     let mut retries = listener.retries;
     loop {
-        let connecting = async { TcpStream::connect(&to.resolve().await?[..]).await };
-        let connected = match timeout(listener.connect_timeout, connecting).await {
+        let connected = match timeout(listener.connect_timeout, to.connect()).await {
             Ok(connected) => connected,
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
         };
@@ -271,7 +270,8 @@ async fn relay(
     let peer = flow.stream.peer_addr();
     // Its segments are few and large; Nagle's algorithm would only delay the last.
     let _ = backend.set_nodelay(true);
-    let counters = ByteCounters { from_stream: &flow.uploaded, to_stream: &flow.downloaded };
+    let (from_stream, to_stream) = (&flow.uploaded, &flow.downloaded);
+    let counters = ByteCounters { from_stream, to_stream, pressure: &state.pressure };
     let carried = match secure {
         None => carry(&flow.stream, &mut backend, Bytes::new(), counters).await,
         Some(secure) => carry_encrypted(secure, &flow.stream, &mut backend, Bytes::new(), counters).await,

@@ -123,8 +123,8 @@ pub struct Settings {
     pub endpoint: EndpointConfig,
     /// How long connections may go on after SIGTERM.
     pub drain: Duration,
-    /// While connections take more than so many bytes, those that make no progress are reset; without any,
-    /// new ones.
+    /// Most bytes that this program should take: from half of it on connections that make no progress are
+    /// reset, beyond it new ones.
     pub memory: u64,
     /// How long data may wait for a far end that takes none of it.
     pub stalled: Duration,

@@ -89,7 +89,8 @@ pub struct Config {
     pub most_flows: usize,
     /// Most connections of one address at a time.
     pub most_per_address: usize,
-    /// While connections take more than so many bytes, those that make no progress are reset.
+    /// Most bytes that this program should take: from half of it on connections that make no progress are
+    /// reset.
     pub memory: u64,
     /// How long data may wait for a far end that takes none of it.
     pub stalled: Duration,

@@ -47,7 +47,7 @@ use std::sync::atomic::Ordering;
 
 use ropewalk_os::tun::Tun;
 use ropewalk_settings::diagnostic::InputError;
-use ropewalk_tokio::{Network, Path, TunDevice};
+use ropewalk_tokio::{EndpointConfig, Network, Path, TunDevice};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc::Receiver;
@@ -211,7 +211,9 @@ impl Proxy {
         let usage = if config.has_quota() { Some(QuotaUsage::open(&config.usage)?) } else { None };
         let host = Host::read()?;
         let (mut uplinks, reach) = plan(&config, &host);
-        let mut builder = Network::builder();
+        let max_time_wait = crate::memory::most_in_time_wait(config.memory);
+        let endpoint = EndpointConfig { max_time_wait, ..EndpointConfig::default() };
+        let mut builder = Network::builder().endpoint(endpoint);
         let mut links = Vec::new();
         for ((index, via), tun) in config.via.iter().enumerate().zip(tuns.into_iter().flatten().skip(1)) {
             let link = Arc::new(Link::new(index, via.clone(), start, config.captive_check.is_some()));

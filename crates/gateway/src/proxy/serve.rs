@@ -317,7 +317,8 @@ impl Server {
         // Its segments are few and large; Nagle's algorithm would only delay the last.
         let _ = client.set_nodelay(true);
         let mut stopping = self.stopping.subscribe();
-        let counters = ByteCounters { from_stream: &flow.downloaded, to_stream: &flow.uploaded };
+        let (from_stream, to_stream) = (&flow.downloaded, &flow.uploaded);
+        let counters = ByteCounters { from_stream, to_stream, pressure: &self.pressure };
         let carrying = async {
             let (mut secure, mut first) = (flow.take_secure(), first);
             if flow.is_early {
