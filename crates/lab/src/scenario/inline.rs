@@ -6,7 +6,7 @@
 //! `price PER GB`. The first three may have the words that a file has for them: `rate 50 Mbit/s`,
 //! `rtt 20 ms`, `loss 0.5 %`. `10 Mbit/s at 5 s` is a rate from then on; there may be several of these, and
 //! several outages. A word such as `dsl` stands for a whole link ([`preset`]); what is given beside it
-//! replaces that part.
+//! replaces that part (`starlink, outage none`).
 
 use std::ops::Range;
 use std::path::Path;
@@ -171,6 +171,14 @@ pub(super) fn path_with(text: &str, read_file: ReadFile) -> Result<PathSpec, Dia
         };
         if let Some((_, first)) = given.iter().find(|(before, _)| *before == what && !what.is_change()) {
             return second(format!("{} is given twice", what.name()), "give it once", first);
+        }
+        let outage = Property::Keyword("outage");
+        let is_none = |span: &Range<usize>| text[span.clone()].ends_with(phrase::NO_OUTAGE);
+        if what == outage
+            && let Some((_, first)) = given.iter().find(|(before, _)| *before == outage)
+            && (value == phrase::NO_OUTAGE || is_none(first))
+        {
+            return second("an outage beside `outage none`".into(), "one or the other", first);
         }
         let rates = [Property::Rate, Property::Keyword("trace")];
         if rates.contains(&what)
@@ -416,6 +424,9 @@ mod tests {
         let lte = path("lte: 40 Mbit/s, 55 ms, outage 100 ms every 15 s, price 2 EUR/GB").unwrap();
         assert_eq!((lte.up.changes.len(), lte.down.changes.len()), (2, 2));
         assert_eq!(lte.metered.unwrap().price, Some(2.0));
+        assert!(!path("sky: starlink").unwrap().down.changes.is_empty());
+        assert_eq!(path("sky: starlink, outage none").unwrap().down.changes, []);
+        assert_eq!(path("sky: outage none, starlink, 5 Mbit/s at 1 s").unwrap().down.changes.len(), 1);
         assert_eq!(path("lte: 40 Mbit/s, 55 ms, metered").unwrap().metered.unwrap().price, None);
         for text in ["a: 16/1 Mbit/s, 30 ms, up 2 Mbit/s", "a: up 2 Mbit/s, 16/1 Mbit/s, 30 ms"] {
             let error = path(text).unwrap_err();
@@ -527,6 +538,8 @@ mod tests {
             ("wifi: 50 Mbit/s, 20 ms, reordering", "`reordering` says how"),
             ("wifi: 50 Mbit/s, 20 ms +-50 %", "`%` is not a unit of time"),
             ("wifi: 50 Mbit/s, 20 ms, none of this", "is not understood"),
+            ("wifi: starlink, outage none, outage 1 s at 2 s", "beside `outage none`"),
+            ("wifi: starlink, outage 1 s at 2 s, outage none", "beside `outage none`"),
         ] {
             let error = path(text).unwrap_err();
             assert!(error.message.contains(message) && error.place.is_some(), "{text}: {error:?}");

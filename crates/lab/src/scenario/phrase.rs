@@ -154,15 +154,21 @@ pub fn rate_at(text: &str) -> Result<Change, UnitError> {
 /// Least time between two changes that repeat.
 pub const LEAST_PERIOD: u64 = 1_000_000;
 
-/// Down for a time, once or again and again: `500 ms at 3 s`, `100 ms every 15 s`.
-pub fn outage(text: &str) -> Result<[Change; 2], UnitError> {
+/// What says that a kind of link has no outage.
+pub const NO_OUTAGE: &str = "none";
+
+/// Down for a time, once or again and again: `500 ms at 3 s`, `100 ms every 15 s`. `none`: not at all.
+pub fn outage(text: &str) -> Result<Vec<Change>, UnitError> {
+    if text.trim() == NO_OUTAGE {
+        return Ok(Vec::new());
+    }
     let wrong = |message: &str, help: &str| UnitError {
         message: message.into(),
         span: 0..text.len(),
         label: format!("found `{}`", text.trim()),
         help: help.into(),
     };
-    let example = "as in `100 ms every 15 s`, `2 s at 5 s` or `2 s at 5 s every 30 s`";
+    let example = "as in `100 ms every 15 s`, `2 s at 5 s`, `2 s at 5 s every 30 s` or `none`";
     let part = |from: usize, to: usize| {
         units::duration(&text[from..to]).map_err(|mut error| {
             error.span = error.span.start + from..error.span.end + from;
@@ -183,7 +189,7 @@ pub fn outage(text: &str) -> Result<[Change; 2], UnitError> {
         return Err(wrong("an outage must last, and end before the next", example));
     }
     let change = |at, action| Change { at, action, every };
-    Ok([change(begin, ChangeAction::Down), change(begin.saturating_add(length), ChangeAction::Up)])
+    Ok(vec![change(begin, ChangeAction::Down), change(begin.saturating_add(length), ChangeAction::Up)])
 }
 
 #[cfg(test)]
@@ -226,13 +232,15 @@ mod tests {
 
     #[test]
     fn outages() {
-        let [down, up] = outage("100 ms every 15 s").unwrap();
+        let read = |text: &str| <[Change; 2]>::try_from(outage(text).unwrap()).unwrap();
+        let [down, up] = read("100 ms every 15 s");
         assert_eq!((down.at, down.every), (15_000_000_000, Some(15_000_000_000)));
         assert_eq!((up.at, &up.action), (15_100_000_000, &ChangeAction::Up));
-        let [down, _] = outage("2 s at 5 s").unwrap();
+        let [down, _] = read("2 s at 5 s");
         assert_eq!((down.at, down.every), (5_000_000_000, None));
-        let [down, _] = outage("2 s at 5 s every 30 s").unwrap();
+        let [down, _] = read("2 s at 5 s every 30 s");
         assert_eq!((down.at, down.every), (5_000_000_000, Some(30_000_000_000)));
+        assert_eq!(outage(" none"), Ok(Vec::new()));
         assert_eq!(outage("2 s").unwrap_err().message, "this outage has no time");
         assert_eq!(outage("2 s at 5").unwrap_err().span, 7..8);
         assert!(outage("2 s every 1 s").unwrap_err().message.contains("end before"));

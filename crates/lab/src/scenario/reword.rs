@@ -3,7 +3,9 @@
 use ropewalk_settings::diagnostic::Diagnostic;
 use ropewalk_settings::input::ReadFile;
 
-use super::inline::{Property, mtu_with_unit, path_with};
+use super::inline::{Property, drafts_of, mtu_with_unit, path_with};
+use super::phrase::NO_OUTAGE;
+use super::preset::preset;
 
 /// A path's text with a clause in place of the one about the same thing, or at its end. A rate also takes the
 /// place of `up`, `down` and `trace`.
@@ -23,12 +25,20 @@ pub fn with_clause(text: &str, clause: &str) -> String {
     format!("{}: {}", name.trim_end(), clauses.join(", "))
 }
 
-/// A path's text with these changes in place of its own.
+/// A path's text with these changes in place of its own, and of those of its kind of link.
 pub fn with_changes(text: &str, changes: &[String]) -> String {
     let Some((name, rest)) = text.split_once(':') else { return text.into() };
     let is_change = |given: &&str| Property::of(given).is_some_and(|(property, _)| property.is_change());
     let kept = rest.split(',').map(str::trim).filter(|given| !given.is_empty() && !is_change(given));
-    let clauses: Vec<&str> = kept.chain(changes.iter().map(String::as_str)).collect();
+    let mut clauses: Vec<&str> = kept.collect();
+    let changes_by_kind = clauses
+        .iter()
+        .find_map(|given| preset(given))
+        .is_some_and(|preset| drafts_of(preset).1.changes.is_some());
+    if changes.is_empty() && changes_by_kind {
+        clauses.push("outage none");
+    }
+    clauses.extend(changes.iter().map(String::as_str));
     format!("{}: {}", name.trim_end(), clauses.join(", "))
 }
 
@@ -41,6 +51,7 @@ pub fn path_table(text: &str, read_file: ReadFile) -> Result<toml::Table, Diagno
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
     let mut table = toml::Table::new();
     let mut changes: Vec<toml::Value> = Vec::new();
+    let mut changed = false;
     let mut set = |key: &str, value: toml::Value| drop(table.insert(key.into(), value));
     set("name", name.trim().into());
     for clause in rest.split(',').map(str::trim) {
@@ -62,6 +73,7 @@ pub fn path_table(text: &str, read_file: ReadFile) -> Result<toml::Table, Diagno
                 change.insert("rate".into(), rate.trim().into());
                 changes.push(change.into());
             }
+            Property::Keyword("outage") if value == NO_OUTAGE => changed = true,
             Property::Keyword("outage") => {
                 let (length, when) =
                     value.split_once(" at ").or(value.split_once(" every ")).unwrap_or((value, ""));
@@ -79,7 +91,7 @@ pub fn path_table(text: &str, read_file: ReadFile) -> Result<toml::Table, Diagno
             Property::Keyword(keyword) => set(keyword, value.into()),
         };
     }
-    if !changes.is_empty() {
+    if changed || !changes.is_empty() {
         set("changes", changes.into());
     }
     Ok(table)
@@ -100,6 +112,7 @@ mod tests {
             "sky: starlink, down 90 Mbit/s, metered",
             "lte: 40 Mbit/s, 55 ms, outage 2 s at 5 s every 30 s, 1 % in bursts of 5",
             "lte: 40 Mbit/s, 55 ms, outage 100 ms every 15 s",
+            "sky: starlink, outage none",
             "lte: 40 Mbit/s, 55 ms, outage 1 s at 3 s, none, queue codel",
             "lte: 40 Mbit/s, 55 ms, outage 1 s at 3 s, 5 Mbit/s at 4 s, outage 10 ms every 2 s",
             "lte: rate 5 MB/s, rtt 55 ms, loss 1 percent, mtu 1466, up 10mbit",
@@ -121,7 +134,9 @@ mod tests {
         let changes = ["10 Mbit/s at 1 s".to_string(), "outage 1 s at 4 s".into()];
         let changed = with_changes(text, &changes);
         assert_eq!(changed, "a: starlink, 40 ms, 10 Mbit/s at 1 s, outage 1 s at 4 s");
-        assert_eq!(with_changes(&changed, &[]), "a: starlink, 40 ms");
+        assert_eq!(with_changes(&changed, &[]), "a: starlink, 40 ms, outage none");
+        assert_eq!(with_changes("a: starlink, outage none", &changes[..1]), "a: starlink, 10 Mbit/s at 1 s");
+        assert_eq!(with_changes("a: dsl, outage 1 s at 2 s", &[]), "a: dsl");
     }
 
     #[test]
