@@ -7,7 +7,7 @@ async function through(bytes, stream) {
 /** The fields' names, as the engine has them. */
 const FIELDS = ['links', 'sizes', 'direction', 'schedulers', 'congestion', 'budget', 'seed', 'value', 'rule'];
 
-/** Text of files that is put into an address. */
+/** Text of files that is put into an address, bytes: `LONGEST_IN_ADDRESS` in crates/cli. */
 const LARGEST_IN_ADDRESS = 200_000;
 
 /** A question as the part of an address after `#`. */
@@ -17,7 +17,7 @@ async function toAddress(asked) {
   if (asked.files && JSON.stringify(asked.files).length <= LARGEST_IN_ADDRESS) given.files = asked.files;
   if (!Object.keys(given).length) return '';
   const packed = await through(new TextEncoder().encode(JSON.stringify(given)), new CompressionStream('deflate-raw'));
-  return btoa(String.fromCharCode(...packed)).replace(/\+/g, '-').replace(/\//g, '_').replace(/=+$/, '');
+  return btoa(Array.from(packed, (byte) => String.fromCharCode(byte)).join('')).replace(/\+/g, '-').replace(/\//g, '_').replace(/=+$/, '');
 }
 
 /** The question that an address has; none where it has none, or one that can't be read. */

@@ -154,7 +154,13 @@ class Laboratory {
     if (!turn.fresh || turn.looking || performance.now() - turn.looked < turn.pause) return;
     Object.assign(turn, { fresh: false, looking: true });
     const began = performance.now();
-    const answer = await this.judge.ask({ call: 'look' });
+    let answer;
+    try {
+      answer = await this.judge.ask({ call: 'look' });
+    } catch (trap) {
+      this.broke(turn, trap);
+      return;
+    }
     turn.looking = false;
     if (turn !== this.turn || turn.ended) return;
     this.hear.answer(answer, false);

@@ -68,12 +68,21 @@ function facts() {
   return list;
 }
 
-/** A way to the playground with this question. */
+/** A link to the playground, `before` what it says of it; `ask(question)` is what it opens with. */
+function againLink(before) {
+  const link = h('a', { href: 'playground.html' }, 'Change something and run again');
+  const ask = (asked) => toAddress(asked).then((address) => { link.href = `playground.html#${address}`; }, () => { /* this browser can't compress: the page opens with its own example */ });
+  return { place: h('p', { class: 'tools again' }, before, link, ...prose(': in `playground.html` beside this page, which `ropewalk playground` writes.')), ask };
+}
+
+/** A link to the playground with this question. */
 function again() {
   if (!doc.asked) return null;
-  const link = h('a', { href: 'playground.html' }, 'Change something and run again');
-  toAddress(doc.asked).then((address) => { link.href = `playground.html#${address}`; }, () => { /* this browser can't compress: the page opens with its own example */ });
-  return h('p', { class: 'tools' }, link, ...prose(': in `playground.html` beside this page, which `ropewalk playground` writes.'));
+  const { without, ...asked } = doc.asked;
+  const { place, ask } = againLink(null);
+  if (without) place.append(...prose(` It has no field for \`${without}\`.`));
+  ask(asked);
+  return place;
 }
 
 function originSection() {

@@ -93,6 +93,7 @@ function playgroundPage() {
   };
   const changed = (asked) => {
     clearTimeout(timer);
+    refuse([], 'file');
     place.dataset.state = 'running';
     timer = setTimeout(async () => {
       timer = 0;

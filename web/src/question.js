@@ -96,7 +96,7 @@ function questionForm(changed, engine) {
   /** A file dropped on a link changes that link; anywhere else it is a scenario, or a measurement of a new link. */
   const take = async (file, place) => {
     if (file.size > LARGEST_FILE) {
-      refuse([{ text: `error: \`${file.name}\` is larger than ${bytes(LARGEST_FILE)}` }]);
+      refuse([{ text: `error: \`${file.name}\` is larger than ${bytes(LARGEST_FILE)}` }], 'file');
       return;
     }
     const content = await file.text();
@@ -111,7 +111,7 @@ function questionForm(changed, engine) {
     const line = lines[where]?.trim() ? lines[where] : `${file.name.replace(/\..*$/, '').replace(/[^\w.-]/g, '-')}: `;
     const told = await engine({ call: 'measured', line, name: file.name, text: content });
     if (told.errors) {
-      refuse(told.errors);
+      refuse(told.errors, 'file');
       return;
     }
     if (told.attach) files = { ...files, [file.name]: content };
@@ -136,17 +136,24 @@ function questionForm(changed, engine) {
     for (const file of picker.files) await take(file);
     picker.value = '';
   } });
-  form.querySelector('.bar').append(h('label', {}, 'ping, iperf3, ss, trace, scenario: ', picker));
+  const saver = h('button', { type: 'button', onclick: async () => {
+    const told = await engine({ call: 'file', asked: asked() });
+    refuse(told.errors || [], 'file');
+    if (!told.errors) save('scenario.toml', 'application/toml', told.text);
+  } }, 'Save as scenario file');
+  form.querySelector('.bar').append(h('label', {}, 'ping, iperf3, ss, trace, scenario: ', picker), saver);
   return { form, asked, set, known, show: knobs.show, hear: rule.hear };
 }
 
 /** Largest file that is read, bytes. */
 const LARGEST_FILE = 16 << 20;
 
-/** Shows what isn't allowed; none: everything is. */
-function refuse(errors) {
+/** Shows what isn't allowed in a `file` or the question; none: everything is. What is said of a file stays when a question begins. */
+function refuse(errors, of = 'question') {
   const place = document.getElementById('refused');
+  if (!errors.length && place.dataset.of !== of) return;
+  place.dataset.of = of;
   place.hidden = !errors.length;
   place.textContent = errors.map((error) => error.text).join('\n\n');
-  document.getElementById('ask-links')?.setAttribute('aria-invalid', String(errors.length > 0));
+  document.getElementById('ask-links')?.setAttribute('aria-invalid', String(errors.length > 0 && of === 'question'));
 }

@@ -129,7 +129,7 @@ function winsOf(cells) {
   return [...wins].sort((a, b) => b[1] - a[1] || a[0] - b[0]);
 }
 
-function winnerMap(view) {
+function winnerMap(view, choose) {
   const legend = h('div', { class: 'legend' });
   const series = seriesOf();
   const axisName = (i) => doc.axes[i].name;
@@ -163,13 +163,13 @@ function winnerMap(view) {
       const bottom = along.turned ? along.height : 22;
       const fill = (cell) => d3.interpolateLab(colour('card'), colour(swatchOf(series, cell.winner)))(cell.sure ? 0.9 : 0.32);
       const label = (cell) => {
-        if (cell.winner === null) return 'nobody';
+        if (cell.winner === null) return 'none';
         const name = doc.runners[cell.winner];
         const most = Math.floor((each - 8) / (each < 60 ? 5.6 : 6.8)) - (cell.sure ? 0 : 2);
         const fits = name.length <= most ? name : `${name.slice(0, Math.max(2, most - 1))}…`;
         return `${cell.sure ? '' : '≈ '}${fits}\n${cell.gain === null ? '' : change(cell.gain)}`;
       };
-      return Plot.plot({
+      const map = Plot.plot({
         ...plotBase(width),
         height: ys.length * 46 + (view.y < 0 ? 12 : 34) + bottom + 30,
         marginLeft: left,
@@ -184,6 +184,9 @@ function winnerMap(view) {
           Plot.tip(cells, Plot.pointer({ x: 'x', y: 'y', fill: colour('card'), stroke: colour('line'), title: (cell) => `${words(cell)}\n${cell.said.scores.filter((score) => Number.isFinite(score.log)).sort((a, b) => a.log - b.log).slice(0, 6).map((score) => `${doc.runners[score.runner]}: ${change(Math.exp(score.log))} of the best`).join('\n')}` })),
         ],
       });
+      // The cell under the pointer.
+      map.addEventListener('click', () => { if (map.value) choose(map.value.points[0]); });
+      return map;
     },
   });
 }
@@ -314,9 +317,39 @@ function standingsChart() {
   });
 }
 
+/** What the playground is asked at a point: values as TOML has them, in other fields than the scenario's without quotation marks. */
+function questionAt(number) {
+  const { fields, values } = doc.questions;
+  const fill = (name, text) => values[number].reduce((said, value, axis) => said.replaceAll(`@${axis}@`, () => (name === 'links' ? value : value.replace(/^"|"$/g, ''))), text);
+  return Object.fromEntries(Object.entries(fields).map(([name, text]) => [name, fill(name, text)]));
+}
+
+/** Most points that are offered one by one. */
+const MOST_OFFERED = 500;
+
+/** The choice of a point to open in the playground. `show()` offers the points in view, `choose(point)` one of them. */
+function pointAgain(view) {
+  if (!doc.questions) return { place: null, show: () => {}, choose: () => {} };
+  const options = h('select', { 'aria-label': 'Point', onchange: () => ask(questionAt(Number(options.value))) });
+  const { place, ask } = againLink(h('label', {}, 'Point ', options, ' '));
+  const number = new Map(doc.points.map((point, i) => [point, i]));
+  const words = (i) => doc.questions.values[i].map((value, axis) => `${doc.axes[axis].name} ${signs(value.replace(/^"|"$/g, ''))}`).join(', ');
+  const choose = (point) => {
+    options.value = String(number.get(point));
+    ask(questionAt(number.get(point)));
+  };
+  const show = () => {
+    const points = view.points().slice(0, MOST_OFFERED);
+    options.replaceChildren(...points.map((point) => h('option', { value: number.get(point) }, words(number.get(point)))));
+    if (points.length) choose(points[0]);
+  };
+  return { place, show, choose };
+}
+
 function sweepPage() {
   const view = sweepState();
-  const map = winnerMap(view);
+  const point = pointAgain(view);
+  const map = winnerMap(view, point.choose);
   const along = alongAxis(view);
   const choose = h('div', { class: 'bar choose' });
   const select = (label, options, chosen, pick) => h('label', {}, label, h('b', { class: 'who' }, (options.find(([value]) => value === chosen) || ['', ''])[1]), h('select', { 'aria-label': label, onchange: (event) => { pick(Number(event.target.value)); refresh(); } },
@@ -330,6 +363,7 @@ function sweepPage() {
         : select(axis.name, [[-1, 'all'], ...view.axes[i].names.map((name, place) => [place, name])], view.slice[i], (place) => { view.slice[i] = place; }))),
       select('gain against', doc.runners.map((name, i) => [i, name]), view.against, (i) => { view.against = i; }));
     choose.replaceChildren(group);
+    point.show();
     map.redraw();
     along.redraw();
   };
@@ -337,7 +371,7 @@ function sweepPage() {
   return [
     h('p', { class: 'kicker' }, `${doc.title}: ${doc.summary}. ${count(doc.points.length, 'point')}, ${count(doc.runs, 'run')} of each candidate at each.`),
     ...answer(doc.headline),
-    section('map', 'Where each wins', 'Each cell is the candidate with the least mean completion time there, and its time against another’s. Choose what lies across and up; what isn’t shown is averaged (geometric means). ≈ : a tie.', choose, map, along),
+    section('map', 'Where each wins', 'Each cell is the candidate with the least mean completion time there, and its time against another’s. Choose what lies across and up; what isn’t shown is averaged (geometric means). ≈ : a tie.', choose, map, point.place, along),
     section('standings', 'Over all points', null, standingsChart()),
     originSection(),
   ];

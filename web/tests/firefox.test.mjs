@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { pathToFileURL } from 'node:url';
+import { askEngine } from './engine.mjs';
 import { firefox, whyNoFirefox } from './firefox.mjs';
 
 const file = `${process.env.PAGES}/playground.html`;
@@ -31,22 +32,7 @@ test('Firefox decides a question, with a rule of one’s own', { skip }, async (
     for (const name of ['minrtt', 'redundant', 'mine', 'linux', 'tcp a', 'tcp b']) assert.ok(rows.some((row) => row.includes(name)), name);
     const lines = readFileSync(`${process.env.PAGES}/questions.jsonl`, 'utf8').trim().split('\n').map((line) => JSON.parse(line)).filter((line) => line.made);
     const questions = lines.slice(0, 60).flatMap(({ asked }) => [{ call: 'prepare', asked }, { call: 'run', jobs: [[0, 0, 0], [0, 1, 0]] }]);
-    const answers = await page.evaluate(`(async (questions) => {
-      const packed = Uint8Array.from(atob(document.getElementById('engine').textContent), (c) => c.charCodeAt(0));
-      const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'));
-      const module = await WebAssembly.compile(await new Response(stream).arrayBuffer());
-      const worker = new Worker(URL.createObjectURL(new Blob([document.getElementById('worker').textContent])));
-      worker.postMessage({ module });
-      const answers = [];
-      return new Promise((end, fail) => {
-        worker.onmessage = ({ data }) => {
-          if (data.trap) fail(new Error(data.trap));
-          if (data.id !== undefined) answers.push(data.answer);
-          if (answers.length === questions.length) end(answers);
-        };
-        questions.forEach((question, id) => worker.postMessage({ id, question: JSON.stringify(question) }));
-      });
-    })(${JSON.stringify(questions)})`);
+    const answers = await page.evaluate(`(${askEngine})(${JSON.stringify(questions.map((question) => JSON.stringify(question)))})`);
     lines.slice(0, 60).forEach((line, i) => assert.equal(answers[i * 2 + 1], line.made, line.asked.links));
   } finally {
     assert.deepEqual(await page.close(), []);

@@ -4,6 +4,7 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { chromium } from 'playwright-core';
+import { askEngine } from './engine.mjs';
 
 const file = `${process.env.PAGES}/playground.html`;
 const skip = existsSync(file) ? false : 'there is no page: Rust has no target wasm32-unknown-unknown here';
@@ -158,7 +159,7 @@ test('outages and other rates are drawn as a line, which pointer and keyboard ed
   await settled(page);
   await card.locator('circle').focus();
   await page.keyboard.press('Delete');
-  await links('^a: starlink\n');
+  await links('^a: starlink, outage none\n');
   await done();
 });
 
@@ -186,6 +187,22 @@ test('measurements, traces and scenarios are taken from files', { skip }, async 
   await links('^\\[\\[path');
   await settled(page);
   assert.match(await page.locator('.facts').textContent(), /path only/);
+  // A measurement that is dropped on a link changes that link.
+  await fill(page, SMALL);
+  await settled(page);
+  const ping = '64 bytes from 192.0.2.1: icmp_seq=1 ttl=60 time=41.0 ms\n64 bytes from 192.0.2.1: icmp_seq=2 ttl=60 time=42.0 ms\n';
+  const dropped = await page.evaluateHandle((text) => { const data = new DataTransfer(); data.items.add(new File([text], 'ping.txt')); return data; }, ping);
+  await page.locator('.link').nth(1).dispatchEvent('drop', { dataTransfer: dropped });
+  await links('^a: 10 Mbit/s, 20 ms, 0.5 %\\nb: 5 Mbit/s, 4\\d');
+  // A question is saved as a scenario.
+  await fill(page, { links: 'a: starlink, outage none\nb: dsl' });
+  const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Save as scenario file' }).click()]);
+  assert.equal(download.suggestedFilename(), 'scenario.toml');
+  const saved = readFileSync(await download.path(), 'utf8');
+  assert.match(saved, /preset = "starlink"/);
+  await picker.setInputFiles(file('scenario.toml', 'text/plain', saved));
+  await page.waitForFunction((text) => document.getElementById('ask-links').value === text, saved);
+  await settled(page);
   await picker.setInputFiles(file('x.txt', 'text/plain', 'nothing of a kind'));
   await page.locator('#refused', { hasText: 'no measurement of a known kind' }).waitFor();
   await done();
@@ -248,6 +265,31 @@ test('a report opens the playground with its question', { skip }, async () => {
   await page.close();
 });
 
+test('a sweep opens the playground with one of its points', { skip }, async () => {
+  const page = await browser.newPage();
+  await page.goto(pathToFileURL(`${process.env.PAGES}/sweep.html`).href);
+  const link = page.locator('#map .again a');
+  const address = () => link.getAttribute('href');
+  await page.waitForFunction(() => /#./.test(document.querySelector('#map .again a').href));
+  const first = await address();
+  assert.equal(await page.locator('#map .again option').count(), 12);
+  // The choice of what is shown is the choice of points; a cell of the map is its first one.
+  await page.locator('#map select[aria-label="workload.size"]').selectOption({ label: '1 MiB' });
+  assert.equal(await page.locator('#map .again option').count(), 6);
+  const cell = await page.locator('#map figure svg g[aria-label="cell"] rect').last().boundingBox();
+  await page.mouse.click(cell.x + cell.width / 2, cell.y + cell.height / 2);
+  await page.waitForFunction((old) => document.querySelector('#map .again a').getAttribute('href') !== old, first);
+  const chosen = await page.locator('#map .again select').evaluate((select) => select.selectedOptions[0].textContent);
+  await link.click();
+  await page.waitForURL(/playground\.html#/);
+  await settled(page);
+  assert.equal(await page.inputValue('#ask-schedulers'), 'linux, minrtt, ecf');
+  const said = await page.inputValue('#ask-links');
+  for (const value of chosen.split(', ').map((words) => words.split(' ').slice(1).join(' ').replace(' ± ', ' +-'))) assert.ok(said.includes(`"${value}"`), `${value} in ${said}`);
+  assert.match(await page.locator('.facts').textContent(), /lte/);
+  await page.close();
+});
+
 test('many questions later the tab holds no more memory', { skip }, async () => {
   const { page, done } = await open();
   await settled(page);
@@ -274,29 +316,6 @@ test('many questions later the tab holds no more memory', { skip }, async () => 
   await done();
 });
 
-/** The page's own engine, in a worker of the test's. */
-async function ask(page, questions) {
-  return page.evaluate(async (all) => {
-    const packed = Uint8Array.from(atob(document.getElementById('engine').textContent), (c) => c.charCodeAt(0));
-    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'));
-    const module = await WebAssembly.compile(await new Response(stream).arrayBuffer());
-    const worker = new Worker(URL.createObjectURL(new Blob([document.getElementById('worker').textContent])));
-    worker.postMessage({ module });
-    const answers = [];
-    await new Promise((end, fail) => {
-      worker.onmessage = ({ data }) => {
-        if (data.ready) return;
-        if (data.trap) fail(new Error(`${data.trap} in ${all[data.id]}`));
-        answers.push(data.answer);
-        if (answers.length === all.length) end();
-      };
-      all.forEach((question, id) => worker.postMessage({ id, question }));
-    });
-    worker.terminate();
-    return answers;
-  }, questions.map((question) => JSON.stringify(question)));
-}
-
 test('native and in Chromium, runs and refusals are the same to the byte', { skip }, async () => {
   const { page, done } = await open();
   await settled(page);
@@ -304,8 +323,8 @@ test('native and in Chromium, runs and refusals are the same to the byte', { ski
   let [runs, refused] = [0, 0];
   for (let from = 0; from < lines.length; from += 50) {
     const some = lines.slice(from, from + 50);
-    const answers = await ask(page, some.flatMap(({ asked }) => [
-      { call: 'check', asked }, { call: 'prepare', asked }, { call: 'run', jobs: [[0, 0, 0], [0, 1, 0]] }]));
+    const answers = await page.evaluate(askEngine, some.flatMap(({ asked }) => [
+      { call: 'check', asked }, { call: 'prepare', asked }, { call: 'run', jobs: [[0, 0, 0], [0, 1, 0]] }]).map((question) => JSON.stringify(question)));
     some.forEach((line, i) => {
       assert.equal(answers[i * 3], line.checked, JSON.stringify(line.asked));
       refused += /^{"errors"/.test(line.checked);

@@ -1,13 +1,15 @@
 //! `ropewalk playground`.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use ropewalk_algorithms::Registries;
 use ropewalk_command_line::{Failure, output};
 use ropewalk_lab::scenario;
-use ropewalk_settings::diagnostic::Diagnostic;
-use ropewalk_settings::input::{self, Want};
+use ropewalk_settings::diagnostic::{Diagnostic, Source};
+use ropewalk_settings::input::{self, ReadError, Want};
 use serde_json::{Value, json};
 
 use crate::options::{self, Common};
@@ -15,6 +17,10 @@ use crate::options::{self, Common};
 /// The engine for browsers, packed by gzip: its name beside the program, or in `lib/ropewalk` beside the
 /// program's folder.
 const ENGINE: &str = "ropewalk.wasm.gz";
+
+/// Text of recorded links that the page puts into an address, bytes: `LARGEST_IN_ADDRESS` in
+/// web/src/address.js.
+pub(crate) const LONGEST_IN_ADDRESS: usize = 200_000;
 
 /// More than any engine has.
 const LARGEST_ENGINE: Want = Want { most: 64 << 20, pipe: false };
@@ -36,7 +42,7 @@ pub(crate) struct Options {
     /// The page's file
     #[arg(long, short, value_name = "FILE", default_value = "playground.html")]
     output: PathBuf,
-    /// The engine for browsers, packed by gzip [default: ropewalk.wasm.gz beside this program or in
+    /// The engine for browsers, packed by gzip [default: ropewalk.wasm.gz in this program's folder or in
     /// ../lib/ropewalk]
     #[arg(long, value_name = "FILE")]
     engine: Option<PathBuf>,
@@ -52,8 +58,10 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
             let folder = program.parent().unwrap_or(Path::new(""));
             let places = [folder.join(ENGINE), folder.join("../lib/ropewalk").join(ENGINE)];
             let found = places.into_iter().find(|file| file.exists()).ok_or_else(|| {
-                Diagnostic::new(format!("there is no engine for browsers (`{ENGINE}`) beside this program"))
-                    .help("`web/playground` in the source tree builds it; `--engine` names one")
+                Diagnostic::new(format!(
+                    "there is no engine for browsers (`{ENGINE}`) in this program's folder"
+                ))
+                .help("`web/playground` in the source tree builds it; `--engine` names one")
             })?;
             engine(&found)?
         }
@@ -86,11 +94,58 @@ pub(crate) fn asked(registries: &Registries, common: &Common) -> Result<Value, F
         None if common.paths.is_empty() => scenario::DEFAULT.into(),
         None => common.paths.join("\n"),
     };
+    let files = traces(registries, common);
     let direction = common.direction.as_ref().and_then(ValueEnum::to_possible_value);
-    Ok(json!({
+    let mut asked = json!({
         "links": links,
         "sizes": common.size.join(", "),
         "schedulers": common.schedulers.clone().unwrap_or_default(),
         "direction": direction.map_or(String::new(), |way| way.get_name().to_string()),
-    }))
+    });
+    if !files.is_empty() {
+        asked["files"] = json!(files);
+    }
+    Ok(asked)
+}
+
+thread_local! {
+    /// Files that the scenario at hand names.
+    static READ: RefCell<BTreeMap<PathBuf, String>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// Reads a file, and remembers it.
+fn remembering(path: &Path, want: Want) -> Result<Vec<u8>, ReadError> {
+    let bytes = input::read(path, want)?;
+    if let Ok(text) = String::from_utf8(bytes.clone()) {
+        READ.with_borrow_mut(|read| read.insert(path.to_path_buf(), text));
+    }
+    Ok(bytes)
+}
+
+/// The recorded links that the question names, each by the name it has there.
+fn traces(registries: &Registries, common: &Common) -> BTreeMap<String, String> {
+    READ.take();
+    let mut folder = PathBuf::new();
+    let mut links = String::new();
+    if let Some(name) = &common.scenario {
+        let loaded = options::load(registries, name).ok().filter(|_| Path::new(name).is_file());
+        let Some(loaded) = loaded else { return BTreeMap::new() };
+        folder = Path::new(name).parent().map(Path::to_path_buf).unwrap_or_default();
+        let registries = Registries { read_file: remembering, ..Registries::builtin() };
+        let source = Source::new(name.as_str(), loaded.text.as_str());
+        // What is wrong with it has been told.
+        let _ = scenario::parse(&source, "scenario", &folder, &registries);
+        links = loaded.text;
+    } else {
+        let _ = scenario::paths(&common.paths, remembering);
+    }
+    let name = |path: &Path| {
+        let whole = path.display().to_string();
+        let is_named = folder.as_os_str().is_empty() || links.contains(&whole);
+        match path.strip_prefix(&folder) {
+            Ok(within) if !is_named => within.display().to_string(),
+            _ => whole,
+        }
+    };
+    READ.take().into_iter().map(|(path, text)| (name(&path), text)).collect()
 }

@@ -11,8 +11,10 @@ use ropewalk_lab::report::Origin;
 use ropewalk_lab::scenario::{self, Experiment};
 use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source};
 use ropewalk_settings::input::{ReadError, Want};
+use ropewalk_settings::units;
 use ropewalk_sim::{Direction, Scenario};
 use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
 
 /// The fields, each as on the command line; empty: its default there.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -185,6 +187,55 @@ impl Asked {
         Ok((loaded.scenario, loaded.experiment))
     }
 
+    /// The question as a scenario file: its text as it is, where no other field says anything. A rule, the
+    /// budget and the seed have no place in one.
+    ///
+    /// # Errors
+    /// As [`Asked::request`].
+    pub fn file(&self) -> Result<String, InputError> {
+        self.request()?;
+        let known = |name: &str| scenario::builtins().iter().find(|known| known.name == name);
+        let text = match Links::of(&self.links) {
+            Links::Default => known(scenario::DEFAULT).map_or("", |known| known.text),
+            Links::BuiltIn(name) => known(name).map_or("", |known| known.text),
+            Links::File(text) => text,
+            Links::Paths(_) => "",
+        };
+        let given = [&self.sizes, &self.direction, &self.schedulers, &self.congestion];
+        if !text.is_empty() && given.iter().all(|text| filled(text).is_none()) {
+            return Ok(text.into());
+        }
+        let mut file: Table = text.parse().unwrap_or_default();
+        if let Links::Paths(paths) = Links::of(&self.links) {
+            let tables = paths.iter().map(|path| scenario::path_table(path, read_attached));
+            let tables = tables.map(|table| table.map(Value::from)).collect::<Result<Vec<_>, _>>()?;
+            let flow = [("kind", "flow"), ("size", "1 MiB")].map(|(key, text)| (key.into(), text.into()));
+            file.insert("path".into(), tables.into());
+            file.insert("workload".into(), Table::from_iter(flow).into());
+        }
+        if let Some(direction) = filled(&self.direction) {
+            file.insert("direction".into(), direction.into());
+        }
+        let mut experiment =
+            file.remove("experiment").and_then(|old| old.try_into().ok()).unwrap_or_default();
+        let mut set = |key: &str, value: Value| Table::insert(&mut experiment, key.into(), value);
+        let sizes = ask::sizes("--size", filled(&self.sizes), 1 << 40)?;
+        if !sizes.is_empty() {
+            let sizes: Vec<String> = sizes.into_iter().map(units::write_bytes).collect();
+            set("sizes", sizes.into());
+        }
+        if let Some(text) = filled(&self.schedulers) {
+            set("schedulers", ask::schedulers(ask::COMMAND_LINE.schedulers, text)?.into());
+        }
+        if let Some(text) = filled(&self.congestion) {
+            set("congestion", text.into());
+        }
+        if !experiment.is_empty() {
+            file.insert("experiment".into(), experiment.into());
+        }
+        Ok(file.to_string())
+    }
+
     /// The same error in the line of the field that it is about.
     fn in_its_line(&self, mut error: Diagnostic) -> Diagnostic {
         if let Some((source, _)) = &mut error.place
@@ -247,6 +298,31 @@ mod tests {
 
     fn refusal(asked: &Asked) -> String {
         asked.request().unwrap_err().render(false)
+    }
+
+    #[test]
+    fn a_question_is_a_file_that_asks_the_same() {
+        let asks = |asked: &Asked| {
+            let request = asked.request().unwrap_or_else(|error| panic!("{}", error.render(false)));
+            let candidates: Vec<String> = request.candidates.into_iter().map(|one| one.label).collect();
+            let congestion = request.congestion.text.clone();
+            (request.scenario.paths, request.scenario.direction, request.workloads, candidates, congestion)
+        };
+        let full = Asked {
+            sizes: "64 KiB, 1 MiB".into(),
+            direction: "upload".into(),
+            schedulers: "minrtt, ecf(beta=0.5)".into(),
+            congestion: "lia".into(),
+            ..of("home: dsl, outage 1 s at 2 s\n# a note\nsky: starlink, outage none, price 2 EUR/GB")
+        };
+        for asked in [full.clone(), Asked { links: "satellite-lte".into(), ..full }, of(""), of("wifi-lte")] {
+            let file = of(&asked.file().unwrap());
+            assert_eq!(asks(&file), asks(&asked), "{}", file.links);
+        }
+        let text = "# mine\n[[path]]\nname = 'a'\nrate = '5 Mbit/s'\nrtt = '20 ms'\n[workload]\nkind = 'flow'\n\
+                    size = '1 MiB'\n";
+        assert_eq!(of(text).file().unwrap(), text);
+        assert!(of("a: 5 parsecs").file().is_err());
     }
 
     #[test]

@@ -23,6 +23,8 @@ enum Call {
     About,
     /// Whether this can be compared, and how it is said on a command line.
     Check { asked: Asked },
+    /// The question as a scenario file.
+    File { asked: Asked },
     /// Begins a comparison, whose runs others make.
     Begin { asked: Asked },
     /// The runs to be made now, each `[workload, number, candidate]`.
@@ -84,6 +86,7 @@ impl Playground {
         let answer = match call {
             Call::About => self.about(),
             Call::Check { asked } => self.summary(&asked, &asked.request()?),
+            Call::File { asked } => json!({ "text": asked.file()? }),
             Call::Begin { asked } => {
                 let request = asked.request()?;
                 let summary = self.summary(&asked, &request);

@@ -2,14 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
+use ropewalk_algorithms::Registries;
 use ropewalk_lab::objective::OBJECTIVE;
 use ropewalk_lab::report::Origin;
 use ropewalk_lab::report::sweep::{Axis, Level, Point, Sweep};
-use ropewalk_settings::diagnostic::Diagnostic;
+use ropewalk_lab::scenario;
+use ropewalk_lab::sweep::{Overrides, Questions, parse_with};
+use ropewalk_settings::diagnostic::{Diagnostic, Source};
+use ropewalk_settings::input::no_files;
 use serde_json::Value;
 
 use crate::sweep::Files;
@@ -104,8 +108,29 @@ pub fn read(folder: &Path) -> Result<(Origin, Sweep), Diagnostic> {
         points: points.into_values().collect(),
         runs: whole("runs_per_point") as u32,
         seed: whole("seed"),
+        questions: questions(&text(&["sweep", "text"]), &text(&["scenario", "text"]), &schedulers)
+            .filter(|questions| questions.values.len() as u64 == whole("points")),
     };
     Ok((origin, sweep))
+}
+
+/// What the playground is asked at each point; none where that needs a file.
+fn questions(sweep: &str, scenario: &str, schedulers: &[String]) -> Option<Questions> {
+    let registries = Registries { read_file: no_files, ..Registries::builtin() };
+    let source = Source::new("scenario.toml", scenario);
+    let base = scenario::parse(&source, "scenario", Path::new(""), &registries).ok()?;
+    let given = |label: &String| match label.strip_prefix("tcp ") {
+        Some(path) => format!("tcp:{path}"),
+        None => label.clone(),
+    };
+    let overrides = Overrides {
+        base: Some((base, PathBuf::new())),
+        schedulers: Some(schedulers.iter().map(given).collect()),
+        ..Overrides::default()
+    };
+    let source = Source::new("sweep.toml", sweep);
+    let design = parse_with(&source, Path::new(""), &overrides, &registries).ok()?;
+    Questions::new(&design)
 }
 
 /// A level's number in its axis, which learns of it; a sampled axis has the value itself.

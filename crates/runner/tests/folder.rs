@@ -41,6 +41,11 @@ fn a_sweeps_folder_is_what_the_sweep_made() {
         assert_eq!(seconds.len(), 12);
         assert!((stats::mean(&seconds) - standing.mean).abs() < 1e-12, "{}", standing.scheduler);
     }
+    let questions = read.questions.as_ref().expect("nothing here needs a file");
+    assert_eq!(Some(questions), sweep::Questions::new(&design).as_ref());
+    let asked = questions.at(3).expect("a point");
+    assert!(asked["links"].contains("loss = \"2 %\"") && asked["links"].contains("size = \"96 KiB\""));
+    assert_eq!(asked["schedulers"], "linux, ecf");
     let document = report::sweep::document(&origin, &read);
     assert!(saved::parse("sweep.json", &document.to_string()).is_ok());
 }

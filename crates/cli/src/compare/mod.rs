@@ -62,8 +62,8 @@ Also:
 `16/1 Mbit/s` (down/up), `up RATE`, `down RATE`, `queue LIMIT`, `jitter uniform|normal|pareto`, \
 `reordering`, `trace \
 FILE`, `mtu BYTES`, `backup`, `outage 100 ms every 15 s`, `10 Mbit/s at 5 s`, `metered`, `price 2 EUR/GB`. \
-A word stands for a link, and what is beside it replaces its parts: dsl, vdsl, cable, 4g, 5g, starlink, geo, \
-wifi (docs/links.md has their numbers).")]
+A word stands for a link, and what is given with it replaces its parts (`starlink, outage none`): dsl, \
+vdsl, cable, 4g, 5g, starlink, geo, wifi (docs/links.md has their numbers).")]
 pub(crate) struct Options {
     #[command(flatten)]
     common: Common,
@@ -377,19 +377,29 @@ fn request(registries: &Registries, options: &Options) -> Result<Request, Failur
     Ok(ask.request(registries)?)
 }
 
-/// The question as the playground's fields have it; null where they have no place for it.
+/// The question as the playground's fields have it, and the options for which there is none (`without`). Null
+/// with real packets, and where traces are too long for an address.
 fn asked(registries: &Registries, options: &Options) -> Result<Value, Failure> {
-    let says_more = options.open_on != OPEN_ON
-        || options.join.is_some()
-        || options.limit.is_some()
-        || options.buffer.is_some()
-        || options.runs.is_some()
-        || options.world == World::Emulated;
-    let names_files = options.common.paths.iter().any(|path| path.contains("trace "));
-    if says_more || names_files {
+    if options.world == World::Emulated {
         return Ok(Value::Null);
     }
     let mut asked = playground::asked(registries, &options.common)?;
+    let traces = asked["files"].as_object().into_iter().flatten();
+    let length: usize = traces.map(|(_, text)| text.as_str().map_or(0, str::len)).sum();
+    if length > playground::LONGEST_IN_ADDRESS {
+        return Ok(Value::Null);
+    }
+    let without = [
+        ("--open-on", options.open_on != OPEN_ON),
+        ("--join", options.join.is_some()),
+        ("--limit", options.limit.is_some()),
+        ("--buffer", options.buffer.is_some()),
+        ("--runs", options.runs.is_some()),
+    ];
+    let without: Vec<&str> = without.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
+    if !without.is_empty() {
+        asked["without"] = without.join(", ").into();
+    }
     asked["congestion"] = options.congestion.clone().unwrap_or_default().into();
     asked["budget"] = options.budget.clone().into();
     asked["seed"] = options.seed.to_string().into();

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::Origin;
 use crate::stats;
+use crate::sweep::Questions;
 
 /// A parameter that was varied.
 #[derive(Clone, PartialEq, Debug)]
@@ -51,6 +52,8 @@ pub struct Sweep {
     pub runs: u32,
     /// First seed.
     pub seed: u64,
+    /// What the playground is asked at each point.
+    pub questions: Option<Questions>,
 }
 
 /// A point judged.
@@ -110,6 +113,10 @@ pub fn document(origin: &Origin, sweep: &Sweep) -> Value {
             }),
         })).collect::<Vec<_>>(),
         "runners": sweep.runners,
+        "questions": sweep.questions.as_ref().map(|questions| json!({
+            "fields": questions.fields,
+            "values": questions.values,
+        })),
         "points": sweep.points.iter().zip(&judged).map(|(point, judged)| json!({
             "at": point.at,
             "mean": judged.means,
@@ -209,6 +216,7 @@ mod tests {
             ],
             runs: 8,
             seed: 1,
+            questions: None,
         }
     }
 

@@ -7,6 +7,7 @@ mod design;
 mod make;
 pub mod metrics;
 pub mod output;
+mod question;
 mod space;
 mod summary;
 mod target;
@@ -14,6 +15,7 @@ mod target;
 pub use axis::{Axis, Dimension, Level};
 pub use design::{Design, Layout, Overrides, load, parse, parse_with};
 pub use make::{Maker, check, digest, id, in_memory};
+pub use question::Questions;
 pub use space::{Prepared, Runner, Space, describe, prepare};
 pub use summary::{Standing, Summary};
 

@@ -114,22 +114,11 @@ pub fn describe(design: &Design, levels: &[Level]) -> String {
 /// # Errors
 /// A value that the scenario or an algorithm doesn't allow.
 pub fn prepare(design: &Design, levels: &[Level], registries: &Registries) -> Result<Prepared, InputError> {
-    let settings = || {
-        let pairs = design.axes.iter().zip(levels);
-        pairs.flat_map(|(axis, level)| axis.targets.iter().map(move |target| (target, level)))
-    };
     let place = describe(design, levels);
     let wrong = |message: String| InputError::from(Diagnostic::new(message).help(format!("at {place}")));
-    let touched = settings().any(|(target, _)| matches!(target, Target::Scenario(_)));
+    let touched = settings(design, levels).any(|(target, _)| matches!(target, Target::Scenario(_)));
     let scenario = if touched {
-        let text = &design.base.text;
-        let mut document: toml::Table = text.parse().map_err(|error| wrong(format!("{error}")))?;
-        for (target, level) in settings() {
-            if let Target::Scenario(name) = target {
-                target::set(&mut document, name, level.value.clone())
-                    .map_err(|reason| wrong(format!("`{name}` can't be varied: {reason}")))?;
-            }
-        }
+        let document = document(design, levels).map_err(wrong)?;
         let source = Source::new(format!("{} with {place}", design.base_name), document.to_string());
         scenario::parse(&source, &design.base.scenario.name, &design.folder, registries)?.scenario
     } else {
@@ -137,15 +126,10 @@ pub fn prepare(design: &Design, levels: &[Level], registries: &Registries) -> Re
     };
     let mut runners = Vec::new();
     for congestion_label in &design.congestion {
-        let mut text = congestion_label.clone();
-        for (target, level) in settings() {
-            if let Target::Congestion(who, what) = target {
-                text = with_parameter(&text, who, what, &level.shown);
-            }
-        }
+        let text = congestion_text(design, levels, congestion_label);
         let congestion = registries.congestion.parse(&text).map_err(|error| wrong(error.message))?;
         for label in &design.schedulers {
-            let (mut text, mode, label) = match label.strip_prefix("tcp:") {
+            let (text, mode, label) = match label.strip_prefix("tcp:") {
                 None => (label.clone(), Mode::Multipath, label.clone()),
                 Some(path) => {
                     let index = scenario.paths.iter().position(|known| known.name == path);
@@ -153,11 +137,7 @@ pub fn prepare(design: &Design, levels: &[Level], registries: &Registries) -> Re
                     ("single".to_string(), Mode::SinglePath(index), format!("tcp {path}"))
                 }
             };
-            for (target, level) in settings() {
-                if let Target::Scheduler(who, what) = target {
-                    text = with_parameter(&text, who, what, &level.shown);
-                }
-            }
+            let text = scheduler_text(design, levels, &text);
             let scheduler =
                 registries.scheduler(&text, scenario.paths.len()).map_err(|error| wrong(error.message))?;
             let congestion_label = congestion_label.clone();
@@ -165,6 +145,40 @@ pub fn prepare(design: &Design, levels: &[Level], registries: &Registries) -> Re
         }
     }
     Ok(Prepared { scenario: Arc::new(scenario), runners })
+}
+
+/// What a point sets.
+fn settings<'a>(design: &'a Design, levels: &'a [Level]) -> impl Iterator<Item = (&'a Target, &'a Level)> {
+    let pairs = design.axes.iter().zip(levels);
+    pairs.flat_map(|(axis, level)| axis.targets.iter().map(move |target| (target, level)))
+}
+
+/// The scenario's file at a point; an error in words.
+pub(super) fn document(design: &Design, levels: &[Level]) -> Result<toml::Table, String> {
+    let mut document: toml::Table = design.base.text.parse().map_err(|error| format!("{error}"))?;
+    for (target, level) in settings(design, levels) {
+        if let Target::Scenario(name) = target {
+            target::set(&mut document, name, level.value.clone())
+                .map_err(|reason| format!("`{name}` can't be varied: {reason}"))?;
+        }
+    }
+    Ok(document)
+}
+
+/// A scheduler with a point's parameters.
+pub(super) fn scheduler_text(design: &Design, levels: &[Level], text: &str) -> String {
+    settings(design, levels).fold(text.to_string(), |text, (target, level)| match target {
+        Target::Scheduler(who, what) => with_parameter(&text, who, what, &level.shown),
+        _ => text,
+    })
+}
+
+/// A congestion control with a point's parameters.
+pub(super) fn congestion_text(design: &Design, levels: &[Level], text: &str) -> String {
+    settings(design, levels).fold(text.to_string(), |text, (target, level)| match target {
+        Target::Congestion(who, what) => with_parameter(&text, who, what, &level.shown),
+        _ => text,
+    })
 }
 
 /// `text` with a parameter set, if it names that algorithm.
