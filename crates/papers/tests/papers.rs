@@ -65,7 +65,7 @@ fn every_papers_files_are_in_order() {
 fn a_figure_runs_to_its_page() {
     let outcome = run("table2", 2, &Runs::none(), &Counter::default());
     let (overview, files) = reproduce::pages(std::slice::from_ref(&outcome), &[], "test").unwrap();
-    assert!(overview.contains("## [cfs-2019](papers/cfs-2019.md)"), "{overview}");
+    assert!(overview.contains("\n- [cfs-2019](papers/cfs-2019.md): "), "{overview}");
     let of = |name: &str| &files.iter().find(|(path, _)| path == name).unwrap().1;
     assert!(of("papers/cfs-2019.md").contains("CFS completes 128 KB 24 % earlier"));
     assert!(of("papers/cfs-2019.md").contains("| CFS | published | 1.11 | 1.64 |"));

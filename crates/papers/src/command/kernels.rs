@@ -215,18 +215,28 @@ fn markdown(lines: &[Line]) -> String {
     }
     text += "\nratio: the simulator's time over the kernel's median. Names as in the table of measurements; \
              beyond 5 %:\n\n\
-             | variant | paths | scheduler | size | kernel | simulated | ratio | why \
-             |\n|---|---|---|---:|---:|---:|---:|---|\n";
+             | variant | paths | scheduler | size, KiB | kernel, ms | simulated, ms | ratio | why \
+             |\n|---|---|---|---:|---:|---:|---:|---:|\n";
+    let mut reasons: Vec<&str> = Vec::new();
     for line in lines.iter().filter(|line| !line.is_within(0.05)) {
         let [_, variant, scheduler, _, paths] = &line.cell.measured.names;
+        let why = reason(line);
+        let number = reasons.iter().position(|known| *known == why).unwrap_or_else(|| {
+            reasons.push(why);
+            reasons.len() - 1
+        });
         text += &format!(
-            "| {variant} | {paths} | {scheduler} | {} KiB | {:.1} ms | {:.1} ms | {:.3} | {} |\n",
+            "| {variant} | {paths} | {scheduler} | {} | {:.1} | {:.1} | {:.3} | {} |\n",
             line.cell.measured.size / 1024,
             line.cell.kernel_ms(),
             line.ours,
             line.ratio(),
-            reason(line)
+            number + 1
         );
+    }
+    text += "\nWhy:\n\n";
+    for (number, why) in (1..).zip(reasons) {
+        text += &format!("{number}. {why}\n");
     }
     text
 }

@@ -171,17 +171,15 @@ pub fn text(entries: &[Entry], world: World, command: Option<&str>) -> String {
     }
     text += &grid(&entries, world);
     text += &tally(&entries, world);
+    text += "\n";
     for entry in &entries {
         let Entry { name, title, source, .. } = entry;
-        let _ = writeln!(text, "\n## [{name}]({}/{name}.md)\n\n*{title}*. {source}.\n", folder(world));
-        if let Some(summary) = &entry.summary {
-            let _ = writeln!(text, "{summary}\n");
-        }
-        let time = time(entry.computing);
         let _ = writeln!(
             text,
-            "`ropewalk-papers reproduce run {name}{world_option}`: {} runs, {time} of {}.",
+            "- [{name}]({}/{name}.md): *{title}*. {source}. {} runs, {} of {}.",
+            folder(world),
             entry.runs,
+            time(entry.computing),
             if real { "transfers" } else { "computing" }
         );
     }
@@ -303,7 +301,7 @@ mod tests {
                      inferred setting.";
         assert!(text.contains(tally), "{text}");
         let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what}"));
-        assert!(at("## [cfs-2019](papers/cfs-2019.md)") < at("## [kim-choi](papers/kim-choi.md)"));
+        assert!(at("- [cfs-2019](papers/cfs-2019.md)") < at("- [kim-choi](papers/kim-choi.md)"));
     }
 
     #[test]

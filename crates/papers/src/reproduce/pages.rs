@@ -262,7 +262,9 @@ fn fitted(outcome: &Outcome) -> String {
         text += "| setting | best | distance grows by, if it alone is changed |\n|---|---|---|\n";
         for value in &fit.values {
             let (least, most) = value.matters;
-            let _ = writeln!(text, "| {} | {} | {least:+.3} to {most:+.3} |", value.name, value.best);
+            let (least, most) = (format!("{least:+.3}"), format!("{most:+.3}"));
+            let range = if least == most { least } else { format!("{least} to {most}") };
+            let _ = writeln!(text, "| {} | {} | {range} |", value.name, value.best);
         }
         if fit.values.iter().any(|value| !value.marginal.is_empty()) {
             let _ = writeln!(
@@ -420,7 +422,9 @@ fn claims(
         let others: Vec<_> =
             judgement.settings.iter().filter(|it| ![MAIN, FITTED].contains(&it.variant.as_str())).collect();
         let holding = others.iter().filter(|setting| setting.verdict == Verdict::Reproduced).count();
-        let detail = |variant: &str| of(variant).map_or("-".into(), |setting| shortened(&setting.detail));
+        // How many there are stands before.
+        let few = |detail: &str| if detail.matches("; ").count() < 2 { detail.into() } else { String::new() };
+        let detail = |variant: &str| of(variant).map_or("-".into(), |setting| few(&setting.detail));
         let _ = writeln!(
             text,
             "| {} | {} ({}) | **{}** | {} | {} | {} | {} |",
@@ -492,8 +496,11 @@ fn numbers(outcome: &Outcome, figure: &Figure, grids: &[&Grid]) -> String {
                 found.map_or(String::new(), |number| self::number(number.value))
             })
             .collect();
+        // The row's name stands once.
+        let mut label = line.label.as_str();
         if printed.iter().any(|cell| !cell.is_empty()) {
-            let _ = writeln!(text, "| {} |{} {} |", line.label, setting("published"), printed.join(" | "));
+            let _ = writeln!(text, "| {label} |{} {} |", setting("published"), printed.join(" | "));
+            label = "";
         }
         for grid in [Some(main), fitted].into_iter().flatten() {
             let cells: Vec<String> = (0..figure.columns.len())
@@ -505,7 +512,8 @@ fn numbers(outcome: &Outcome, figure: &Figure, grids: &[&Grid]) -> String {
                     number(stats::mean(&values)) + &cut
                 })
                 .collect();
-            let _ = writeln!(text, "| {} |{} {} |", line.label, setting(&grid.variant), cells.join(" | "));
+            let _ = writeln!(text, "| {label} |{} {} |", setting(&grid.variant), cells.join(" | "));
+            label = "";
         }
     }
     text
