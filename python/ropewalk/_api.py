@@ -308,7 +308,7 @@ def advise(
 
 
 class Reproduction(dict[str, Any]):
-    """What `ropewalk-papers reproduce run NAME --json` prints: published beside measured, and a verdict per claim."""
+    """What `ropewalk-papers reproduce run NAME --json` prints: published and measured, and a verdict per claim."""
 
 
 def papers() -> dict[str, dict[str, Any]]:

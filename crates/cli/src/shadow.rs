@@ -29,7 +29,7 @@ const SECOND: f64 = 1e9;
                   running proxy carried is simulated again: over its links as they were recorded, at its \
                   time, with its size, by each scheduler at the sending end. It is a simulation, one flow \
                   at a time: flows don't compete, and a link's rate is what it carried. How well that fits \
-                  is said: simulated times beside recorded ones.",
+                  is said: simulated times next to recorded ones.",
     after_help = "Examples:
   ropewalk shadow
   ropewalk shadow --last '10 min' --schedulers linux,blest,ropewalk

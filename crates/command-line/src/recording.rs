@@ -78,7 +78,7 @@ pub fn sockets(named: Option<&PathBuf>) -> Result<Vec<PathBuf>, Failure> {
     let there = ropewalk_status::running();
     if there.is_empty() {
         return Err(Failure::other(format!(
-            "no proxy or gateway runs here: nobody listens at {}. One that was started with `--status PATH` \
+            "no proxy or gateway runs here: nothing listens at {}. One that was started with `--status PATH` \
              is asked with `--socket PATH`",
             ropewalk_status::DEFAULTS.join(", ")
         )));

@@ -246,7 +246,7 @@ fn service(reader: &mut Reader, table: &Table<'_>) -> Option<Service> {
                 "clients that name their servers have to show who they are: this would be an open proxy";
             let help =
                 "cookie = \"FILE\" (`ropewalkd keys cookie`), or `key` and `proxies` (`ropewalkd keys pair`)";
-            reader.wrong(table.place("convert"), message, "neither `cookie` nor `key` beside it", help);
+            reader.wrong(table.place("convert"), message, "neither `cookie` nor `key` is given", help);
             None
         }
     };

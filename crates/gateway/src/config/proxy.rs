@@ -188,7 +188,7 @@ pub(super) const LINK: Shape = Shape {
         key(
             "price",
             Kind::Number(0.0, 1e12),
-            "What it costs beside others, in any unit. Default: 1 if metered, else 0",
+            "Its cost compared with other links, in any unit. Default: 1 if metered, else 0",
         ),
         key(
             "rate",

@@ -27,7 +27,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// The source papers' experiments: published beside measured, and a verdict per claim
+    /// The source papers' experiments: published and measured, and a verdict per claim
     Reproduce(reproduce::Options),
     /// Let all schedulers compete over a grid of scenarios
     Arena(arena::Options),

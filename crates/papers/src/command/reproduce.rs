@@ -15,7 +15,7 @@ use crate::reproduce::{self, Entry, Outcome, Paper, Progress, Request, Runs, Ver
 
 mod fit;
 
-/// The source papers' experiments: published beside measured, and a verdict per claim
+/// The source papers' experiments: published and measured, and a verdict per claim
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  ropewalk-papers reproduce list\n  ropewalk-papers reproduce run cfs-2019 \
