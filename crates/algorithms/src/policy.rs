@@ -15,7 +15,7 @@ use ropewalk_engine::metrics::CaState;
 use ropewalk_engine::registry::{Entry, Registry, Spec, SpecError};
 use ropewalk_engine::scheduler::{Decision, Mechanisms, Rationale, Rule, Scheduler, View};
 use ropewalk_engine::{PathId, testing};
-use ropewalk_settings::input::{ReadFile, Want};
+use ropewalk_settings::input::{OpenFile, Opened, Want};
 use serde::Deserialize;
 
 /// Largest file, bytes.
@@ -297,11 +297,12 @@ impl Scheduler for Learned {
 pub fn scheduler(
     text: &str,
     file: &str,
-    read_file: ReadFile,
+    open_file: OpenFile,
     paths: Option<usize>,
 ) -> Result<Spec<dyn Scheduler>, SpecError> {
     let wrong = |message: String| SpecError { message, span: (0, text.len()) };
-    let bytes = read_file(Path::new(file), Want { most: LARGEST, pipe: true })
+    let bytes = open_file(Path::new(file), Want { most: LARGEST, pipe: true })
+        .and_then(Opened::whole)
         .map_err(|reason| wrong(format!("can't read the policy `{file}`: {reason}")))?;
     let policy = Policy::parse(&String::from_utf8_lossy(&bytes))
         .map_err(|reason| wrong(format!("`{file}` is no policy: {reason}")))?;

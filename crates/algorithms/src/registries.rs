@@ -3,7 +3,7 @@
 use ropewalk_engine::congestion::{self, CongestionControl};
 use ropewalk_engine::registry::{Registry, Spec, SpecError};
 use ropewalk_engine::scheduler::{self, Scheduler};
-use ropewalk_settings::input::{self, ReadFile};
+use ropewalk_settings::input::{self, OpenFile};
 
 use crate::policy;
 
@@ -15,7 +15,7 @@ pub struct Registries {
     /// Congestion controls.
     pub congestion: Registry<dyn CongestionControl>,
     /// How the files are read that a name or a scenario refers to.
-    pub read_file: ReadFile,
+    pub open_file: OpenFile,
 }
 
 impl Registries {
@@ -24,7 +24,7 @@ impl Registries {
         Registries {
             schedulers: scheduler::builtin(),
             congestion: congestion::builtin(),
-            read_file: input::read,
+            open_file: input::open,
         }
     }
 
@@ -40,7 +40,7 @@ impl Registries {
     /// As [`Registry::parse`]; also a parameter that names a path that doesn't exist.
     pub fn scheduler(&self, text: &str, paths: usize) -> Result<Spec<dyn Scheduler>, SpecError> {
         if let Some(file) = text.trim().strip_prefix("policy:") {
-            return policy::scheduler(text.trim(), file, self.read_file, Some(paths));
+            return policy::scheduler(text.trim(), file, self.open_file, Some(paths));
         }
         let spec = self.schedulers.parse(text)?;
         // The canonical text has every parameter that differs from the default.
@@ -70,7 +70,7 @@ impl Registries {
     /// As [`Registry::parse`], and a policy's file that can't be used.
     pub fn scheduler_on_wire(&self, text: &str) -> Result<Spec<dyn Scheduler>, SpecError> {
         match text.trim().strip_prefix("policy:") {
-            Some(file) => policy::scheduler(text.trim(), file, self.read_file, None),
+            Some(file) => policy::scheduler(text.trim(), file, self.open_file, None),
             None => self.schedulers.parse(text),
         }
     }

@@ -47,7 +47,7 @@ impl Common {
             (loaded.scenario, loaded.experiment)
         } else {
             (
-                scenario::default_around(scenario::paths(&self.paths, registries.read_file)?),
+                scenario::default_around(scenario::paths(&self.paths, registries.open_file)?),
                 Experiment::default(),
             )
         };

@@ -9,7 +9,7 @@ use ropewalk_algorithms::Registries;
 use ropewalk_command_line::{Failure, output};
 use ropewalk_lab::scenario;
 use ropewalk_settings::diagnostic::{Diagnostic, Source};
-use ropewalk_settings::input::{self, ReadError, Want};
+use ropewalk_settings::input::{self, Opened, ReadError, Want};
 use serde_json::{Value, json};
 
 use crate::options::{self, Common};
@@ -73,7 +73,9 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
 fn engine(file: &Path) -> Result<Vec<u8>, Failure> {
     let name = file.display();
     let refuse = |reason: String| Diagnostic::new(format!("can't use the engine `{name}`: {reason}"));
-    let bytes = input::read(file, LARGEST_ENGINE).map_err(|error| refuse(error.to_string()))?;
+    let bytes = input::open(file, LARGEST_ENGINE)
+        .and_then(Opened::whole)
+        .map_err(|error| refuse(error.to_string()))?;
     // What gzip's files begin with.
     if !bytes.starts_with(&[0x1f, 0x8b]) {
         return Err(refuse("it isn't packed by gzip".into()).help("as in `gzip -9 ropewalk.wasm`").into());
@@ -113,13 +115,13 @@ thread_local! {
     static READ: RefCell<BTreeMap<PathBuf, String>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// Reads a file, and remembers it.
-fn remembering(path: &Path, want: Want) -> Result<Vec<u8>, ReadError> {
-    let bytes = input::read(path, want)?;
+/// Opens a file, and remembers it.
+fn remembering(path: &Path, want: Want) -> Result<Opened, ReadError> {
+    let bytes = input::open(path, want)?.whole()?;
     if let Ok(text) = String::from_utf8(bytes.clone()) {
         READ.with_borrow_mut(|read| read.insert(path.to_path_buf(), text));
     }
-    Ok(bytes)
+    Ok(Opened::new(std::io::Cursor::new(bytes), want.most))
 }
 
 /// The recorded links that the question names, each by the name it has there.
@@ -131,7 +133,7 @@ fn traces(registries: &Registries, common: &Common) -> BTreeMap<String, String> 
         let loaded = options::load(registries, name).ok().filter(|_| Path::new(name).is_file());
         let Some(loaded) = loaded else { return BTreeMap::new() };
         folder = Path::new(name).parent().map(Path::to_path_buf).unwrap_or_default();
-        let registries = Registries { read_file: remembering, ..Registries::builtin() };
+        let registries = Registries { open_file: remembering, ..Registries::builtin() };
         let source = Source::new(name.as_str(), loaded.text.as_str());
         // What is wrong with it has been told.
         let _ = scenario::parse(&source, "scenario", &folder, &registries);

@@ -34,7 +34,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         let (origin, sweep) = folder::read(&options.run)?;
         sweep::document(&origin, &sweep)
     } else {
-        saved::read(&options.run, ropewalk_settings::input::read)?
+        saved::read(&options.run, ropewalk_settings::input::open)?
     };
     if options.json {
         return output::print(&format!("{document:#}\n"));

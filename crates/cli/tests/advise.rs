@@ -147,6 +147,57 @@ fn what_cannot_be_answered_is_refused_in_words() {
     );
 }
 
+/// With at most so much address space, KiB, and these lines on its standard input.
+#[cfg(target_os = "linux")]
+fn within(kib: u64, arguments: &[&str], lines: impl Iterator<Item = String>) -> Output {
+    use std::io::{BufWriter, Write};
+    use std::process::Stdio;
+
+    let mut child = Command::new("sh")
+        .args(["-c", &format!("ulimit -v {kib}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_ropewalk")])
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = BufWriter::new(child.stdin.take().unwrap());
+    // It may end before it has read everything.
+    let _ = lines.map(|line| input.write_all(line.as_bytes())).find(Result::is_err);
+    drop(input);
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn long_measurements_take_no_more_memory_than_short_ones() {
+    let base =
+        ["advise", "--path", "dsl: 16 Mbit/s, 30 ms", "--path", "lte: 20 Mbit/s, 45 ms", "--jobs", "1"];
+    let rest = ["--size", "16 KiB", "--budget", "20 ms", "--schedulers", "linux", "--json"];
+    let ask = |lines: &mut dyn Iterator<Item = String>| -> Value {
+        let arguments = [&base[..], &["--measured", "lte=/dev/stdin"], &rest].concat();
+        let output = within(240 << 10, &arguments, lines);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()["read"][0].clone()
+    };
+    let size = 250 << 20;
+    let ping = |number: u64| {
+        let ms = 44.0 + (number % 11) as f64 * 0.1;
+        format!(
+            "[1795776123.{:06}] 64 bytes from 192.0.2.1: icmp_seq={} ttl=57 time={ms:.1} ms\n",
+            number % 1_000_000,
+            number % 65_536
+        )
+    };
+    let read = ask(&mut (1..size / 76).map(ping));
+    let (low, high) = (read["rtt_ms"][0].as_f64().unwrap(), read["rtt_ms"][1].as_f64().unwrap());
+    assert!(low < 44.5 && 44.5 < high && high / low < 1.1, "{read:#}");
+    let rates = |at: u64| format!("{at},{}.25,5\n", 18 + at % 5);
+    let heading = std::iter::once("time,download_mbit_per_s,upload_mbit_per_s\n".to_string());
+    let read = ask(&mut heading.chain((0..size / 17).map(rates)));
+    assert!(read.to_string().contains("of its blocks of 10 s one in"), "{read:#}");
+}
+
 #[test]
 fn a_router_gets_its_own_lines_and_only_what_it_has() {
     let old = ["minrtt", "roundrobin", "redundant", "blest", "ecf"];

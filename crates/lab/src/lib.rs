@@ -1,5 +1,5 @@
 //! The laboratory: scenarios, experiments over many seeded runs, statistics, and tables. It opens no files
-//! and starts no threads: what it needs of both the caller hands in ([`ropewalk_settings::input::ReadFile`],
+//! and starts no threads: what it needs of both the caller hands in ([`ropewalk_settings::input::OpenFile`],
 //! [`parallel::Workers`]).
 #![forbid(unsafe_code)]
 

@@ -10,7 +10,7 @@ use ropewalk_lab::parallel::Workers;
 use ropewalk_lab::report::Origin;
 use ropewalk_lab::scenario::{self, Experiment};
 use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source};
-use ropewalk_settings::input::{ReadError, Want};
+use ropewalk_settings::input::{Opened, ReadError, Want};
 use ropewalk_settings::units;
 use ropewalk_sim::{Direction, Scenario};
 use serde::{Deserialize, Serialize};
@@ -47,13 +47,14 @@ thread_local! {
     static FILES: RefCell<BTreeMap<String, String>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// Reads one of the files that came with the question.
+/// Opens one of the files that came with the question.
 ///
 /// # Errors
 /// There is none of this name.
-pub(crate) fn read_attached(path: &Path, _: Want) -> Result<Vec<u8>, ReadError> {
+pub(crate) fn open_attached(path: &Path, want: Want) -> Result<Opened, ReadError> {
     let found = FILES.with_borrow(|files| files.get(&*path.to_string_lossy()).cloned());
-    found.map(String::into_bytes).ok_or(ReadError::NoFiles)
+    let found = found.ok_or(ReadError::NoFiles)?;
+    Ok(Opened::new(std::io::Cursor::new(found), want.most))
 }
 
 /// The file that a scenario's text is saved as.
@@ -107,7 +108,7 @@ impl Asked {
             }
             Links::Paths(paths) => {
                 usual = true;
-                let paths = scenario::paths(&paths, registries.read_file)
+                let paths = scenario::paths(&paths, registries.open_file)
                     .map_err(|error| InputError::from(self.in_its_line(error)))?;
                 (scenario::default_around(paths), Experiment::default())
             }
@@ -152,7 +153,7 @@ impl Asked {
 
     /// The built-in algorithms, and the rule. Files are those that came with the question.
     fn registries(&self) -> Result<Registries, InputError> {
-        let mut registries = Registries { read_file: read_attached, ..Registries::builtin() };
+        let mut registries = Registries { open_file: open_attached, ..Registries::builtin() };
         if self.has_rule() {
             ropewalk_rule::register(&mut registries, &self.rule)?;
         }
@@ -207,7 +208,7 @@ impl Asked {
         }
         let mut file: Table = text.parse().unwrap_or_default();
         if let Links::Paths(paths) = Links::of(&self.links) {
-            let tables = paths.iter().map(|path| scenario::path_table(path, read_attached));
+            let tables = paths.iter().map(|path| scenario::path_table(path, open_attached));
             let tables = tables.map(|table| table.map(Value::from)).collect::<Result<Vec<_>, _>>()?;
             let flow = [("kind", "flow"), ("size", "1 MiB")].map(|(key, text)| (key.into(), text.into()));
             file.insert("path".into(), tables.into());

@@ -5,7 +5,7 @@ use ropewalk_lab::advise::measure;
 use ropewalk_lab::scenario;
 use ropewalk_link::{Change, ChangeAction, LinkSpec, Loss, Queue, Rate};
 use ropewalk_settings::diagnostic::{Diagnostic, InputError};
-use ropewalk_settings::input::ReadFile;
+use ropewalk_settings::input::OpenFile;
 use ropewalk_settings::units;
 use ropewalk_sim::PathSpec;
 use serde_json::{Value, json};
@@ -67,9 +67,9 @@ fn changes(path: &PathSpec) -> Option<Vec<Value>> {
 
 /// A line with what a measurement's file says of its path, as `advise --measured` understands it. A recorded
 /// link is named as a trace: the page hands it in with the question.
-pub(crate) fn measured(line: &str, name: &str, text: &str, read_file: ReadFile) -> Result<Value, InputError> {
+pub(crate) fn measured(line: &str, name: &str, text: &str, open_file: OpenFile) -> Result<Value, InputError> {
     let found = measure::parse(name, text)?;
-    let known = scenario::paths(&[line.to_string()], read_file).ok().and_then(|mut paths| paths.pop());
+    let known = scenario::paths(&[line.to_string()], open_file).ok().and_then(|mut paths| paths.pop());
     let label = line.split(':').next().unwrap_or_default().trim();
     if found.traces.iter().any(Option::is_some) {
         if name.contains([',', '\n']) || name.trim() != name {

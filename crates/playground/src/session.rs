@@ -9,7 +9,7 @@ use ropewalk_settings::diagnostic::InputError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::asked::read_attached;
+use crate::asked::open_attached;
 use crate::{Asked, links};
 
 /// Segments of all traced runs together; the first two of each workload are traced whatever it is.
@@ -122,7 +122,7 @@ impl Playground {
                 }
                 json!({ "line": line })
             }
-            Call::Measured { line, name, text } => links::measured(&line, &name, &text, read_attached)?,
+            Call::Measured { line, name, text } => links::measured(&line, &name, &text, open_attached)?,
             // As text at once: there are many.
             Call::Run { jobs } => return Ok(self.make(jobs)),
         };

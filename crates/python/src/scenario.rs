@@ -108,7 +108,7 @@ pub(crate) fn parse(text: &str, name: &str, folder: PathBuf) -> PyResult<Scenari
 /// A path as `--path` has it, as JSON of a scenario's keys.
 #[pyfunction]
 pub(crate) fn path_table(text: &str) -> PyResult<String> {
-    let table = scenario::path_table(text, ropewalk_settings::input::read).map_err(errors::input)?;
+    let table = scenario::path_table(text, ropewalk_settings::input::open).map_err(errors::input)?;
     serde_json::to_string(&table).map_err(errors::other)
 }
 

@@ -23,7 +23,7 @@ fn registries(rule: &str) -> Registries {
 
 fn spec(registries: &Registries, scheduler: &str) -> RunSpec {
     let paths = ["a: 10 Mbit/s, 20 ms, 1 %", "b: 5 Mbit/s, 60 ms"].map(String::from);
-    let paths = scenario::paths(&paths, registries.read_file).unwrap();
+    let paths = scenario::paths(&paths, registries.open_file).unwrap();
     RunSpec {
         scenario: Arc::new(scenario::default_around(paths)),
         scheduler: registries.schedulers.parse(scheduler).unwrap(),

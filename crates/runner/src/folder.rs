@@ -116,7 +116,7 @@ pub fn read(folder: &Path) -> Result<(Origin, Sweep), Diagnostic> {
 
 /// What the playground is asked at each point; none where that needs a file.
 fn questions(sweep: &str, scenario: &str, schedulers: &[String]) -> Option<Questions> {
-    let registries = Registries { read_file: no_files, ..Registries::builtin() };
+    let registries = Registries { open_file: no_files, ..Registries::builtin() };
     let source = Source::new("scenario.toml", scenario);
     let base = scenario::parse(&source, "scenario", Path::new(""), &registries).ok()?;
     let given = |label: &String| match label.strip_prefix("tcp ") {

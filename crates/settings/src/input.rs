@@ -1,4 +1,4 @@
-//! Input files. What needs one is handed a [`ReadFile`]; programs hand in [`read`]. Endless files
+//! Input files. What needs one is handed an [`OpenFile`]; programs hand in [`open`]. Endless files
 //! (`/dev/zero`) are refused.
 
 use std::fs::File;
@@ -11,8 +11,8 @@ use crate::units::write_bytes;
 /// Most bytes that are read of a pipe or a device: these may have no end.
 const MOST_OF_A_PIPE: u64 = 256 << 20;
 
-/// How files are read: the file, and what is wanted of it.
-pub type ReadFile = fn(&Path, Want) -> Result<Vec<u8>, ReadError>;
+/// How files are opened: the file, and what is wanted of it.
+pub type OpenFile = fn(&Path, Want) -> Result<Opened, ReadError>;
 
 /// What is wanted of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,7 +29,7 @@ pub struct Want {
 pub enum ReadError {
     /// The system refuses.
     #[error("{}", system_reason(.0))]
-    System(#[from] std::io::Error),
+    System(#[source] std::io::Error),
     /// It is a folder.
     #[error("it is a folder")]
     Folder,
@@ -44,11 +44,58 @@ pub enum ReadError {
     NoFiles,
 }
 
-/// Reads a file from the file system.
+/// A file that is read. More bytes than are wanted end it with an error.
+pub struct Opened {
+    from: Box<dyn Read>,
+    most: u64,
+    left: u64,
+}
+
+impl std::fmt::Debug for Opened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Opened").field("most", &self.most).finish_non_exhaustive()
+    }
+}
+
+impl Opened {
+    /// Takes at most `most` bytes from this.
+    pub fn new(from: impl Read + 'static, most: u64) -> Self {
+        Opened { from: Box::new(from), most, left: most }
+    }
+
+    /// All of it.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn whole(mut self) -> Result<Vec<u8>, ReadError> {
+        let mut bytes = Vec::new();
+        self.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+impl Read for Opened {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.from.read(into)?;
+        match self.left.checked_sub(read as u64) {
+            Some(left) => self.left = left,
+            None => return Err(std::io::Error::other(ReadError::TooLarge(self.most))),
+        }
+        Ok(read)
+    }
+}
+
+impl From<std::io::Error> for ReadError {
+    fn from(error: std::io::Error) -> Self {
+        error.downcast().unwrap_or_else(ReadError::System)
+    }
+}
+
+/// Opens a file of the file system.
 ///
 /// # Errors
 /// See [`ReadError`].
-pub fn read(path: &Path, want: Want) -> Result<Vec<u8>, ReadError> {
+pub fn open(path: &Path, want: Want) -> Result<Opened, ReadError> {
     // Opening a pipe waits for its writer.
     let metadata = path.metadata()?;
     if metadata.is_dir() {
@@ -62,15 +109,13 @@ pub fn read(path: &Path, want: Want) -> Result<Vec<u8>, ReadError> {
     if file.metadata()?.len() > most {
         return Err(ReadError::TooLarge(most));
     }
-    let mut bytes = Vec::new();
-    file.take(most + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > most { Err(ReadError::TooLarge(most)) } else { Ok(bytes) }
+    Ok(Opened::new(file, most))
 }
 
-/// Reads nothing, for programs without files.
+/// Opens nothing, for programs without files.
 ///
 /// # Errors
 /// Always.
-pub fn no_files(_path: &Path, _want: Want) -> Result<Vec<u8>, ReadError> {
+pub fn no_files(_path: &Path, _want: Want) -> Result<Opened, ReadError> {
     Err(ReadError::NoFiles)
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use ropewalk_algorithms::Registries;
 use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source};
-use ropewalk_settings::input::ReadFile;
+use ropewalk_settings::input::OpenFile;
 use ropewalk_settings::name::bad_name;
 use ropewalk_settings::units;
 use ropewalk_sim::{Direction, Scenario, Workload};
@@ -63,7 +63,7 @@ impl Ask {
                 names.measured,
                 name,
                 files,
-                registries.read_file,
+                registries.open_file,
                 &mut scenario,
                 &mut doubts,
             )?);
@@ -156,7 +156,7 @@ fn measured(
     option: &str,
     name: &str,
     files: &[PathBuf],
-    read_file: ReadFile,
+    open_file: OpenFile,
     scenario: &mut Scenario,
     doubts: &mut Vec<Doubt>,
 ) -> Result<Files, InputError> {
@@ -164,7 +164,7 @@ fn measured(
         return Err(Diagnostic::new(format!("`{option}`: the name `{name}` can't be used: {reason}")).into());
     }
     let names = files.iter().map(|file| file.display().to_string());
-    let files = files.iter().map(|file| measure::read(file, read_file)).collect::<Result<Vec<_>, _>>()?;
+    let files = files.iter().map(|file| measure::read(file, open_file)).collect::<Result<Vec<_>, _>>()?;
     let place = scenario.paths.iter().position(|path| path.name == name);
     let known = place.map(|index| scenario.paths[index].clone());
     let Refined { path, doubt, notes } = measure::refine(name, known, &files)?;

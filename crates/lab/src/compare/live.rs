@@ -106,7 +106,7 @@ mod tests {
 
     fn request(paths: [&str; 2], runs: Option<u32>, budget: &str) -> Request {
         let registries = Registries::builtin();
-        let paths = scenario::paths(&paths.map(String::from), registries.read_file).unwrap();
+        let paths = scenario::paths(&paths.map(String::from), registries.open_file).unwrap();
         let ask = Ask {
             scenario: scenario::default_around(paths),
             experiment: scenario::Experiment::default(),

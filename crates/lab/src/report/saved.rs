@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ropewalk_settings::diagnostic::{Diagnostic, Source};
-use ropewalk_settings::input::{ReadFile, Want};
+use ropewalk_settings::input::{OpenFile, Opened, Want};
 use serde_json::Value;
 
 use super::FORMAT;
@@ -16,10 +16,11 @@ const LARGEST: u64 = 1 << 30;
 ///
 /// # Errors
 /// A file that can't be read, is no JSON, or is no run of this version.
-pub fn read(path: &Path, read_file: ReadFile) -> Result<Value, Diagnostic> {
+pub fn read(path: &Path, open_file: OpenFile) -> Result<Value, Diagnostic> {
     let name = path.display().to_string();
     let want = Want { most: LARGEST, pipe: true };
-    let bytes = read_file(path, want)
+    let bytes = open_file(path, want)
+        .and_then(Opened::whole)
         .map_err(|error| Diagnostic::new(format!("can't read the run `{name}`: {error}")))?;
     parse(&name, &scenario::text(&name, bytes)?)
 }

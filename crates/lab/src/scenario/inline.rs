@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use ropewalk_link::Rate;
 use ropewalk_settings::diagnostic::{Diagnostic, Source, nearest};
-use ropewalk_settings::input::{ReadFile, no_files};
+use ropewalk_settings::input::{OpenFile, no_files};
 use ropewalk_settings::name::bad_name;
 use ropewalk_settings::units::{self, UnitError};
 use ropewalk_sim::{Direction, EndSpec, Metered, PathSpec, Scenario, Workload};
@@ -98,12 +98,12 @@ impl Property {
     }
 }
 
-/// Parses the `--path` options: at most [`MOST_PATHS`], with different names. Traces are read by `read_file`.
+/// Parses the `--path` options: at most [`MOST_PATHS`], with different names. Traces are read by `open_file`.
 ///
 /// # Errors
 /// As [`path`]; also too many paths, or two of the same name.
-pub fn paths(texts: &[String], read_file: ReadFile) -> Result<Vec<PathSpec>, Diagnostic> {
-    let found = texts.iter().map(|text| path_with(text, read_file)).collect::<Result<Vec<_>, _>>()?;
+pub fn paths(texts: &[String], open_file: OpenFile) -> Result<Vec<PathSpec>, Diagnostic> {
+    let found = texts.iter().map(|text| path_with(text, open_file)).collect::<Result<Vec<_>, _>>()?;
     let at = |index: usize, message: String, label: &str| {
         let text = &texts[index];
         let end = text.find(':').unwrap_or(text.len());
@@ -128,7 +128,7 @@ pub fn path(text: &str) -> Result<PathSpec, Diagnostic> {
     path_with(text, no_files)
 }
 
-pub(super) fn path_with(text: &str, read_file: ReadFile) -> Result<PathSpec, Diagnostic> {
+pub(super) fn path_with(text: &str, open_file: OpenFile) -> Result<PathSpec, Diagnostic> {
     let source = Source::new("--path", text);
     let wrong = |start: usize, part: &str, message: String, help: &str| {
         Diagnostic::new(message).at(&source, start..start + part.len()).label("here").help(help)
@@ -164,7 +164,7 @@ pub(super) fn path_with(text: &str, read_file: ReadFile) -> Result<PathSpec, Dia
             };
             return Err(wrong(at, clause, format!("`{clause}` is not understood"), &help));
         };
-        path.set(what, clause, value, at, &source, read_file)?;
+        path.set(what, clause, value, at, &source, open_file)?;
         let second = |message: String, help: &str, first: &Range<usize>| {
             let second = wrong(at, clause, message, help).label("the second");
             Err(second.other(first.clone(), "the first is here"))
@@ -246,7 +246,7 @@ impl Drafts {
         value: &str,
         at: usize,
         source: &Arc<Source>,
-        read_file: ReadFile,
+        open_file: OpenFile,
     ) -> Result<(), Diagnostic> {
         let value_at = at + clause.len() - value.len();
         let place_value = |error: UnitError| unit(source, value_at, error);
@@ -293,7 +293,7 @@ impl Drafts {
             }
             Property::Keyword("trace") => {
                 // A bad line is reported in the trace, an unreadable file where it is named.
-                let found = trace::read(Path::new(value), read_file).map_err(|error| match error.place {
+                let found = trace::read(Path::new(value), open_file).map_err(|error| match error.place {
                     Some(_) => error,
                     None => error.at(source, value_at..at + clause.len()).label("named here"),
                 });
@@ -404,7 +404,7 @@ mod tests {
     use super::{PRESETS, path_with};
 
     fn path(text: &str) -> Result<PathSpec, Diagnostic> {
-        path_with(text, ropewalk_settings::input::read)
+        path_with(text, ropewalk_settings::input::open)
     }
 
     #[test]

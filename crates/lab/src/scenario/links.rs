@@ -240,7 +240,7 @@ impl ScenarioReader {
             return self.generator(value);
         }
         let name = self.text(value)?;
-        match trace::read(&self.folder.join(name), self.read_file) {
+        match trace::read(&self.folder.join(name), self.open_file) {
             Ok(trace) => Some(trace),
             Err(mut error) => {
                 // An unreadable file is reported where it is named, a bad line in the trace.

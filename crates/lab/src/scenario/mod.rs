@@ -23,7 +23,7 @@ use ropewalk_algorithms::Registries;
 use ropewalk_engine::registry::SpecError;
 use ropewalk_link::{ChangeAction, Rate, RateTrace};
 use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source, did_you_mean};
-use ropewalk_settings::input::{ReadFile, Want};
+use ropewalk_settings::input::{OpenFile, Opened, Want};
 use ropewalk_settings::read::{self, Reader};
 use ropewalk_settings::units::Nanos;
 use ropewalk_sim::{Scenario, Workload};
@@ -37,7 +37,7 @@ pub use randomness::is_random;
 pub(crate) use randomness::links;
 pub use reword::{path_table, with_changes, with_clause};
 pub use schema::schema;
-pub(crate) use trace::{parse as parse_trace, text};
+pub(crate) use trace::text;
 pub use traffic::BUFFER_RANGE;
 
 /// A scenario, and what `compare` does with it by default.
@@ -79,7 +79,7 @@ pub(crate) struct Names<'a> {
 /// A [`Reader`] that also reads what only scenarios have: links, traffic, ends.
 struct ScenarioReader {
     reader: Reader,
-    read_file: ReadFile,
+    open_file: OpenFile,
 }
 
 impl std::ops::Deref for ScenarioReader {
@@ -122,7 +122,8 @@ pub fn load(name_or_file: &str, registries: &Registries) -> Result<Loaded, Input
         InputError::from(Diagnostic::new(format!("can't read the scenario `{name_or_file}`: {reason}")))
     };
     let want = Want { most: LARGEST_FILE, pipe: true };
-    let bytes = (registries.read_file)(path, want).map_err(|error| unreadable(&error.to_string()))?;
+    let bytes = (registries.open_file)(path, want).and_then(Opened::whole);
+    let bytes = bytes.map_err(|error| unreadable(&error.to_string()))?;
     let text = text(name_or_file, bytes)?;
     let stem = path.file_stem().map_or("scenario".into(), |stem| stem.to_string_lossy().into_owned());
     let folder = path.parent().map_or(PathBuf::new(), Path::to_path_buf);
@@ -140,7 +141,7 @@ pub fn parse(
     registries: &Registries,
 ) -> Result<Loaded, InputError> {
     let document = read::parse(source)?;
-    let mut reader = ScenarioReader { reader: Reader::new(source, folder), read_file: registries.read_file };
+    let mut reader = ScenarioReader { reader: Reader::new(source, folder), open_file: registries.open_file };
     let paths_given = document
         .get_ref()
         .get("path")

@@ -1,7 +1,7 @@
 //! A `--path` in other words: with another clause, or as a scenario file has it.
 
 use ropewalk_settings::diagnostic::Diagnostic;
-use ropewalk_settings::input::ReadFile;
+use ropewalk_settings::input::OpenFile;
 
 use super::inline::{Property, drafts_of, mtu_with_unit, path_with};
 use super::phrase::NO_OUTAGE;
@@ -46,8 +46,8 @@ pub fn with_changes(text: &str, changes: &[String]) -> String {
 ///
 /// # Errors
 /// The part that isn't understood, and what is allowed.
-pub fn path_table(text: &str, read_file: ReadFile) -> Result<toml::Table, Diagnostic> {
-    path_with(text, read_file)?;
+pub fn path_table(text: &str, open_file: OpenFile) -> Result<toml::Table, Diagnostic> {
+    path_with(text, open_file)?;
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
     let mut table = toml::Table::new();
     let mut changes: Vec<toml::Value> = Vec::new();

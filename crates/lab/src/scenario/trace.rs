@@ -12,7 +12,7 @@ use rand_core::Rng;
 use rand_pcg::Pcg64;
 use ropewalk_link::RateTrace;
 use ropewalk_settings::diagnostic::{Diagnostic, Source};
-use ropewalk_settings::input::{ReadFile, Want};
+use ropewalk_settings::input::{OpenFile, Opened, Want};
 use ropewalk_settings::units::Nanos;
 
 /// Largest trace that is read, bytes; an hour at 1 Gbit/s is about as long as this.
@@ -22,11 +22,12 @@ const LARGEST: u64 = 2 << 30;
 ///
 /// # Errors
 /// A file that can't be read, or a line that isn't a millisecond in order: the place is in the trace itself.
-pub fn read(path: &Path, read_file: ReadFile) -> Result<Arc<RateTrace>, Diagnostic> {
+pub fn read(path: &Path, open_file: OpenFile) -> Result<Arc<RateTrace>, Diagnostic> {
     let shown = path.display().to_string();
     let unreadable = |reason: &str| Diagnostic::new(format!("can't read the trace `{shown}`: {reason}"));
     let want = Want { most: LARGEST, pipe: false };
-    let bytes = read_file(path, want).map_err(|error| unreadable(&error.to_string()))?;
+    let bytes =
+        open_file(path, want).and_then(Opened::whole).map_err(|error| unreadable(&error.to_string()))?;
     parse(&shown, &text(&shown, bytes)?).map(Arc::new)
 }
 

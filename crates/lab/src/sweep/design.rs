@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ropewalk_algorithms::Registries;
 use ropewalk_engine::scheduler::is_compared_by_default;
 use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source};
-use ropewalk_settings::input::Want;
+use ropewalk_settings::input::{Opened, Want};
 use ropewalk_settings::read::{self, Reader, Table, Value};
 use ropewalk_settings::shape::{Field, Kind, Shape, key, required};
 use ropewalk_settings::units;
@@ -135,9 +135,9 @@ impl Overrides {
     ) -> Result<Loaded, InputError> {
         let mut document: toml::Table = base.text.parse().unwrap_or_default();
         if !self.paths.is_empty() {
-            scenario::paths(&self.paths, registries.read_file)?;
+            scenario::paths(&self.paths, registries.open_file)?;
             let tables =
-                self.paths.iter().map(|text| Ok(scenario::path_table(text, registries.read_file)?.into()));
+                self.paths.iter().map(|text| Ok(scenario::path_table(text, registries.open_file)?.into()));
             let tables = tables.collect::<Result<Vec<toml::Value>, Diagnostic>>()?;
             let workload = document.remove("workload").unwrap_or_else(|| flow(1 << 20));
             document =
@@ -166,7 +166,8 @@ impl Overrides {
 pub fn load(path: &Path, overrides: &Overrides, registries: &Registries) -> Result<Design, InputError> {
     let shown = path.display().to_string();
     let want = Want { most: scenario::LARGEST_FILE, pipe: true };
-    let bytes = (registries.read_file)(path, want)
+    let bytes = (registries.open_file)(path, want)
+        .and_then(Opened::whole)
         .map_err(|error| Diagnostic::new(format!("can't read the sweep `{shown}`: {error}")))?;
     let text = scenario::text(&shown, bytes)?;
     let folder = path.parent().map_or(PathBuf::new(), Path::to_path_buf);

@@ -28,7 +28,7 @@ pub struct Questions {
 impl Questions {
     /// None: the scenario or a scheduler needs a file.
     pub fn new(design: &Design) -> Option<Self> {
-        let registries = Registries { read_file: no_files, ..Registries::builtin() };
+        let registries = Registries { open_file: no_files, ..Registries::builtin() };
         let names: Vec<&String> = design.schedulers.iter().filter(|text| !text.starts_with("tcp:")).collect();
         if !names.iter().all(|text| registries.schedulers.parse(text).is_ok()) {
             return None;

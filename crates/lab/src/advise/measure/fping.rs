@@ -1,7 +1,8 @@
 //! `fping -c` or `-C` with one host: `192.0.2.1 : [0], 64 bytes, 20.1 ms (20.1 avg, 0% loss)`, and its
 //! summary.
 
-use super::{Counted, Input, Measured, MeasurementError, RoundTrip, positive, round_trips};
+use super::long::{ByLine, Samples, of_text};
+use super::{Counted, Input, Measured, MeasurementError, RoundTrip, positive};
 
 /// `192.0.2.1 : xmt/rcv/%loss = 30/29/3%, min/avg/max = 20.1/22.3/40.2`.
 fn summary(line: &str) -> Option<(u64, u64, Option<RoundTrip>)> {
@@ -52,47 +53,66 @@ pub(super) fn read(input: &Input<'_>) -> Option<Result<Measured, MeasurementErro
         let mut lines = input.text.lines().filter(|line| !line.trim().is_empty()).peekable();
         lines.peek().is_some() && lines.all(|line| all(line).is_some())
     };
-    (input.text.lines().any(fits) || only_times()).then(|| parse(input.text))
+    (input.text.lines().any(fits) || only_times()).then(|| of_text(by_line(""), input.text))
 }
 
-fn parse(text: &str) -> Result<Measured, MeasurementError> {
-    let (mut samples, mut counted, mut told) = (Vec::new(), None, None);
-    let mut hosts: Vec<String> = Vec::new();
-    for line in text.lines() {
+pub(super) fn by_line(_: &str) -> Box<dyn ByLine> {
+    Box::<Fping>::default()
+}
+
+/// What was read so far.
+#[derive(Default)]
+struct Fping {
+    samples: Samples,
+    /// Lost, sent.
+    counted: Option<(u64, u64)>,
+    told: Option<RoundTrip>,
+    hosts: Vec<String>,
+}
+
+impl ByLine for Fping {
+    fn line(&mut self, line: &str) -> Result<(), MeasurementError> {
         let of_one = match (answer(line), summary(line), all(line)) {
             (Some(ms), _, _) => {
-                samples.push(ms);
+                self.samples.push(ms);
                 true
             }
             (_, Some((lost, sent, rtt)), _) => {
-                let before = counted.unwrap_or((0, 0));
-                counted = Some((lost.saturating_add(before.0), sent.saturating_add(before.1)));
-                told = told.or(rtt);
+                let before = self.counted.unwrap_or((0, 0));
+                self.counted = Some((lost.saturating_add(before.0), sent.saturating_add(before.1)));
+                self.told = self.told.or(rtt);
                 true
             }
             (_, _, Some(times)) => {
-                if counted.is_none() && samples.is_empty() {
-                    samples.extend(times.iter().flatten());
+                if self.counted.is_none() && self.samples.count() == 0 {
+                    times.iter().flatten().for_each(|ms| self.samples.push(*ms));
                 }
                 let lost = times.iter().filter(|time| time.is_none()).count() as u64;
-                counted = counted.or(Some((lost, times.len() as u64)));
+                self.counted = self.counted.or(Some((lost, times.len() as u64)));
                 true
             }
             _ => false,
         };
-        if let Some(host) = host(line).filter(|host| of_one && !hosts.iter().any(|known| known == host)) {
-            hosts.push(host.to_string());
+        let host = host(line).filter(|host| of_one && !self.hosts.iter().any(|known| known == host));
+        // The first few say enough.
+        if let Some(host) = host.filter(|_| self.hosts.len() < 8) {
+            self.hosts.push(host.to_string());
         }
+        Ok(())
     }
-    if hosts.len() > 1 {
-        return Err(MeasurementError::SeveralHosts(hosts));
+
+    fn end(self: Box<Self>) -> Result<Measured, MeasurementError> {
+        if self.hosts.len() > 1 {
+            return Err(MeasurementError::SeveralHosts(self.hosts));
+        }
+        let counted = self.counted.filter(|of| of.1 > 0);
+        let loss = counted.map(|(lost, sent)| Counted { lost, sent, round_trip: true });
+        let (rtt, note) = match self.samples.round_trips() {
+            Some((rtt, note)) => (rtt, note),
+            None => (self.told.ok_or(MeasurementError::NoAnswer)?, None),
+        };
+        Ok(Measured { rtt: Some(rtt), loss, notes: note.into_iter().collect(), ..Measured::default() })
     }
-    let loss = counted.filter(|of| of.1 > 0).map(|(lost, sent)| Counted { lost, sent, round_trip: true });
-    let (rtt, note) = match round_trips(&samples, false) {
-        Some((rtt, note)) => (rtt, note),
-        None => (told.ok_or(MeasurementError::NoAnswer)?, None),
-    };
-    Ok(Measured { rtt: Some(rtt), loss, notes: note.into_iter().collect(), ..Measured::default() })
 }
 
 #[cfg(test)]

@@ -11,11 +11,13 @@ mod iperf;
 mod iperf_text;
 mod irtt;
 mod likelihood;
+mod long;
 mod mtr;
 mod per_second;
 mod ping;
 mod probes;
 mod reading;
+mod recording;
 mod refine;
 mod speedtest;
 mod speedtest_text;
@@ -28,11 +30,13 @@ use std::sync::Arc;
 
 use ropewalk_link::RateTrace;
 use ropewalk_settings::diagnostic::Diagnostic;
-use ropewalk_settings::input::{ReadFile, Want};
+use ropewalk_settings::input::{OpenFile, ReadError, Want};
 use ropewalk_sim::Direction;
 use serde_json::Value;
 
 use crate::stats;
+
+use long::{ByLine, Head, Source};
 
 pub use error::MeasurementError;
 pub use iperf::parse as parse_iperf;
@@ -45,8 +49,8 @@ pub use ss::parse as parse_ss;
 /// Largest file of a measurement, bytes: as large as a trace.
 const LARGEST: u64 = 2 << 30;
 
-/// Largest one that is JSON, bytes: it is read as a whole.
-const LARGEST_JSON: usize = 256 << 20;
+/// Largest one that is read as a whole, bytes: JSON, and what prints a few lines.
+const LARGEST_WHOLE: usize = 256 << 20;
 
 /// Round-trip times, milliseconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -165,6 +169,18 @@ const FORMATS: &[(&str, &str, Reader)] = &[
     ("rates over time", "throughput per second as CSV", per_second::read),
 ];
 
+/// Begins to read a file of this name.
+type Begin = fn(&str) -> Box<dyn ByLine>;
+
+/// Which of them are read line by line where the file is long.
+const LONG: &[(&str, Begin)] = &[
+    ("a mahimahi trace", trace::by_line),
+    ("fping", fping::by_line),
+    ("ss -ti", ss::by_line),
+    ("ping", ping::by_line),
+    ("rates over time", per_second::by_line),
+];
+
 /// A number that can be a time in milliseconds, a rate, a count.
 pub(super) fn positive(text: &str) -> Option<f64> {
     text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0 && *number < 1e15)
@@ -179,26 +195,53 @@ fn number(value: &Value) -> Option<f64> {
 ///
 /// # Errors
 /// A file that can't be read, or that is none of the known kinds.
-pub fn read(path: &Path, read_file: ReadFile) -> Result<Measured, Diagnostic> {
+pub fn read(path: &Path, open_file: OpenFile) -> Result<Measured, Diagnostic> {
     let shown = path.display().to_string();
     let unreadable =
         |reason: &str| Diagnostic::new(format!("can't read the measurement `{shown}`: {reason}"));
     let want = Want { most: LARGEST, pipe: true };
-    let bytes = read_file(path, want).map_err(|error| unreadable(&error.to_string()))?;
-    parse(&shown, &decode(bytes))
+    let cannot = |error: ReadError| unreadable(&error.to_string());
+    let mut source = Source::new(open_file(path, want).map_err(cannot)?);
+    let head = match source.head().map_err(cannot)? {
+        Head::Whole(text) => return parse(&shown, &text),
+        Head::Part(text) => text,
+    };
+    let Some((kind, mut reader)) = by_line(&shown, &head) else {
+        let whole = source.whole(head, LARGEST_WHOLE).map_err(cannot)?;
+        let whole = whole.ok_or_else(|| {
+            let most = LARGEST_WHOLE >> 20;
+            let long = LARGEST >> 30;
+            let kinds: Vec<&str> = LONG.iter().map(|(kind, ..)| *kind).collect();
+            unreadable(&format!("it is larger than {most} MiB"))
+                .help(format!("up to {long} GiB are read of what comes line by line: {}", kinds.join(", ")))
+        })?;
+        return parse(&shown, &whole);
+    };
+    let mut read = head.trim_start_matches('\u{feff}').lines().try_for_each(|line| reader.line(line));
+    if read.is_ok() {
+        read = source.lines(reader.as_mut(), &unreadable)?;
+    }
+    let found = read.and_then(|()| reader.end());
+    let found = found.map_err(|reason| cannot_use(&shown, kind, &reason))?;
+    if found.is_empty() { Err(says_nothing(&shown)) } else { Ok(found) }
 }
 
-/// Text in UTF-8, or in UTF-16 with a byte order mark, as Windows redirects it.
-fn decode(bytes: Vec<u8>) -> String {
-    let units = |unit: fn([u8; 2]) -> u16| -> Vec<u16> {
-        bytes[2..].chunks_exact(2).map(|pair| unit([pair[0], pair[1]])).collect()
-    };
-    match bytes.as_slice() {
-        [0xff, 0xfe, ..] => String::from_utf16_lossy(&units(u16::from_le_bytes)),
-        [0xfe, 0xff, ..] => String::from_utf16_lossy(&units(u16::from_be_bytes)),
-        _ => String::from_utf8(bytes)
-            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()),
+/// What reads a long file that begins so.
+fn by_line(name: &str, head: &str) -> Option<(&'static str, Box<dyn ByLine>)> {
+    let text = head.trim_start_matches('\u{feff}');
+    if foreign::named(name, text).is_some() || !text.ends_with('\n') {
+        return None;
     }
+    let json = match documents(text.trim_start()) {
+        // A document that goes on.
+        Err(_) if text.trim_start().starts_with('{') => return None,
+        json => json.unwrap_or_default(),
+    };
+    let input = Input { name, text, json: &json };
+    let fits = |(_, _, reader): &&(&str, &str, Reader)| reader(&input).is_some();
+    let (kind, ..) = FORMATS.iter().find(fits)?;
+    let (kind, begin) = LONG.iter().find(|(long, _)| long == kind)?;
+    Some((*kind, begin(name)))
 }
 
 /// Reads a measurement's text, of whichever kind it is.
@@ -208,27 +251,16 @@ fn decode(bytes: Vec<u8>) -> String {
 pub fn parse(name: &str, text: &str) -> Result<Measured, Diagnostic> {
     let text = text.trim_start_matches('\u{feff}');
     let start = text.trim_start();
-    let ways: Vec<String> = FORMATS.iter().map(|(_, way, _)| format!("`{way}`")).collect();
-    let help = format!("known: {}", ways.join(", ").replace("`a mahimahi trace`", "a mahimahi trace"));
-    let help = help.replace("`throughput per second as CSV`", "throughput per second as CSV");
-    let wrong = |message: String| Diagnostic::new(message).help(help.clone());
-    let cannot = |kind: &str, reason: MeasurementError| {
-        wrong(format!("`{name}` can't be used: read as {kind}, {reason}"))
-    };
     if let Some(what) = foreign::named(name, text) {
         return Err(wrong(format!("`{name}` {what}")));
     }
     let mut json = Vec::new();
     if start.starts_with(['{', '[']) {
-        if text.len() > LARGEST_JSON {
-            let most = LARGEST_JSON >> 20;
-            return Err(wrong(format!("`{name}` is larger than the {most} MiB that JSON may be")));
-        }
         match documents(start) {
             Ok(found) => json = found,
             // `[  5]` begins a line of iperf.
             Err(_) if start.starts_with('[') => {}
-            Err(reason) => return Err(cannot("JSON", reason)),
+            Err(reason) => return Err(cannot_use(name, "JSON", &reason)),
         }
     }
     let input = Input { name, text, json: &json };
@@ -239,9 +271,25 @@ pub fn parse(name: &str, text: &str) -> Result<Measured, Diagnostic> {
     };
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
-        Ok(_) => Err(wrong(format!("`{name}` says nothing of a path"))),
-        Err(reason) => Err(cannot(kind, reason)),
+        Ok(_) => Err(says_nothing(name)),
+        Err(reason) => Err(cannot_use(name, kind, &reason)),
     }
+}
+
+/// A refusal, with what is known.
+fn wrong(message: String) -> Diagnostic {
+    let ways: Vec<String> = FORMATS.iter().map(|(_, way, _)| format!("`{way}`")).collect();
+    let help = format!("known: {}", ways.join(", ").replace("`a mahimahi trace`", "a mahimahi trace"));
+    let help = help.replace("`throughput per second as CSV`", "throughput per second as CSV");
+    Diagnostic::new(message).help(help)
+}
+
+fn cannot_use(name: &str, kind: &str, reason: &MeasurementError) -> Diagnostic {
+    wrong(format!("`{name}` can't be used: read as {kind}, {reason}"))
+}
+
+fn says_nothing(name: &str) -> Diagnostic {
+    wrong(format!("`{name}` says nothing of a path"))
 }
 
 /// JSON documents one after another; what an array holds counts as documents.
@@ -301,6 +349,16 @@ fn round_trips(samples: &[f64], loaded: bool) -> Option<(RoundTrip, Option<Strin
         all.max
     );
     Some((of(&steady), Some(note)))
+}
+
+/// As a file with these bytes is read.
+#[cfg(test)]
+fn decode(bytes: Vec<u8>) -> String {
+    let file = ropewalk_settings::input::Opened::new(std::io::Cursor::new(bytes), u64::MAX);
+    match Source::new(file).head() {
+        Ok(Head::Whole(text) | Head::Part(text)) => text,
+        Err(error) => panic!("{error}"),
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! `ping`, as iputils, BSD, busybox and Windows print it, in any language: the times of single answers, the
 //! count of those lost, and the summary line where the answers themselves are missing (`ping -q`).
 
-use super::{Counted, Input, Measured, MeasurementError, RoundTrip, positive, round_trips};
+use super::long::{ByLine, Samples, of_text};
+use super::{Counted, Input, Measured, MeasurementError, RoundTrip, positive};
 
 pub(super) fn read(input: &Input<'_>) -> Option<Result<Measured, MeasurementError>> {
     let found = parse(input.text);
@@ -15,53 +16,76 @@ pub(super) fn read(input: &Input<'_>) -> Option<Result<Measured, MeasurementErro
 /// # Errors
 /// What is missing.
 pub fn parse(text: &str) -> Result<Measured, MeasurementError> {
-    let (mut samples, mut gaps) = (Vec::new(), Gaps::default());
-    let (mut counted, mut summary): (Option<(u64, u64)>, _) = (None, None);
-    let (mut before, mut windows) = ("", false);
-    for line in text.lines() {
+    of_text(by_line(""), text)
+}
+
+pub(super) fn by_line(_: &str) -> Box<dyn ByLine> {
+    Box::<Ping>::default()
+}
+
+/// What was read so far.
+#[derive(Default)]
+struct Ping {
+    samples: Samples,
+    gaps: Gaps,
+    /// Lost, sent.
+    counted: Option<(u64, u64)>,
+    summary: Option<RoundTrip>,
+    before: String,
+    windows: bool,
+}
+
+impl ByLine for Ping {
+    fn line(&mut self, line: &str) -> Result<(), MeasurementError> {
         // Some translations of Windows break the line before the percentage.
-        let joined = line.trim_start().starts_with('(').then(|| format!("{before} {line}"));
-        before = line;
+        let joined = line.trim_start().starts_with('(').then(|| format!("{} {line}", self.before));
+        self.before.clear();
+        self.before.push_str(line);
         let line = joined.as_deref().unwrap_or(line);
         if let Some(ms) = answer(line) {
-            windows |= line.contains("TTL=");
+            self.windows |= line.contains("TTL=");
             // The second answer to the same is none of the path's.
             if !line.contains("DUP!") {
-                samples.push(ms);
-                gaps.add(sequence(line));
+                self.samples.push(ms);
+                self.gaps.add(sequence(line));
             }
         } else if let Some((lost, sent)) = counts(line) {
-            let sum = counted.unwrap_or((0, 0));
-            counted = Some((sum.0.saturating_add(lost), sum.1.saturating_add(sent)));
+            let sum = self.counted.unwrap_or((0, 0));
+            self.counted = Some((sum.0.saturating_add(lost), sum.1.saturating_add(sent)));
         }
-        summary = summary.or_else(|| summarised(line));
+        self.summary = self.summary.or_else(|| summarised(line));
+        Ok(())
     }
-    let (rtt, spikes) = match round_trips(&samples, false) {
-        Some((rtt, spikes)) => (Some(rtt), spikes),
-        None => (summary, None),
-    };
-    if rtt.is_none() && counted.is_none() {
-        return Err(MeasurementError::NoPing);
+
+    fn end(self: Box<Self>) -> Result<Measured, MeasurementError> {
+        let Ping { samples, gaps, mut counted, summary, windows, .. } = *self;
+        let (rtt, spikes) = match samples.round_trips() {
+            Some((rtt, spikes)) => (Some(rtt), spikes),
+            None => (summary, None),
+        };
+        if rtt.is_none() && counted.is_none() {
+            return Err(MeasurementError::NoPing);
+        }
+        if rtt.is_none() {
+            return Err(MeasurementError::NoAnswer);
+        }
+        let mut notes: Vec<String> = spikes.into_iter().collect();
+        // Windows counts "Destination host unreachable" as an answer.
+        if let Some((lost, sent)) = &mut counted
+            && windows
+        {
+            *lost = (*lost).max(sent.saturating_sub(samples.count()));
+        }
+        if counted.is_none() {
+            counted = gaps.counted();
+            notes.push(match counted {
+                Some(_) => "no summary: losses are the gaps in the numbers of the answers".into(),
+                None => "loss unknown: neither a summary nor numbers of the answers".into(),
+            });
+        }
+        let loss = counted.map(|(lost, sent)| Counted { lost, sent, round_trip: true });
+        Ok(Measured { rtt, loss, notes, ..Measured::default() })
     }
-    if rtt.is_none() {
-        return Err(MeasurementError::NoAnswer);
-    }
-    let mut notes: Vec<String> = spikes.into_iter().collect();
-    // Windows counts "Destination host unreachable" as an answer.
-    if let Some((lost, sent)) = &mut counted
-        && windows
-    {
-        *lost = (*lost).max(sent.saturating_sub(samples.len() as u64));
-    }
-    if counted.is_none() {
-        counted = gaps.counted();
-        notes.push(match counted {
-            Some(_) => "no summary: losses are the gaps in the numbers of the answers".into(),
-            None => "loss unknown: neither a summary nor numbers of the answers".into(),
-        });
-    }
-    let loss = counted.map(|(lost, sent)| Counted { lost, sent, round_trip: true });
-    Ok(Measured { rtt, loss, notes, ..Measured::default() })
 }
 
 /// `64 bytes from ...: icmp_seq=1 ttl=55 time=23.4 ms`, `Antwort von ...: Bytes=32 Zeit<1ms TTL=55`: whatever

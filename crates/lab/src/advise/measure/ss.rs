@@ -6,6 +6,7 @@
 //! congestion's losses too: they are an upper bound of the path's own loss, and all that `ss` has. Loopback
 //! is left out; connections of several links are refused.
 
+use super::long::{ByLine, of_text};
 use super::{Input, Measured, MeasurementError, RoundTrip, Throughput, positive};
 
 #[derive(Default)]
@@ -29,76 +30,115 @@ pub(super) fn read(input: &Input<'_>) -> Option<Result<Measured, MeasurementErro
 /// # Errors
 /// What is missing.
 pub fn parse(text: &str) -> Result<Measured, MeasurementError> {
-    let (mut connections, mut links) = (Vec::new(), Vec::new());
-    let mut address = None;
-    for line in text.lines() {
-        address = local_address(line).or(address);
+    of_text(by_line(""), text)
+}
+
+pub(super) fn by_line(_: &str) -> Box<dyn ByLine> {
+    Box::<Connections>::default()
+}
+
+/// What was read so far.
+#[derive(Default)]
+struct Connections {
+    /// The local address of the connection whose numbers come next.
+    address: Option<String>,
+    links: Vec<String>,
+    /// Connections, and those of them that sent.
+    count: u64,
+    senders: u64,
+    min_rtt: Option<f64>,
+    /// Smoothed round trips: the least, the greatest, and sums of them and of their variations.
+    smoothed: Option<(f64, f64)>,
+    sums: (f64, f64),
+    smoothed_count: u64,
+    /// The best delivery rates that nothing and that something else limited.
+    best: [Option<f64>; 2],
+    sent: u64,
+    retransmitted: u64,
+    mss: u64,
+}
+
+impl ByLine for Connections {
+    fn line(&mut self, line: &str) -> Result<(), MeasurementError> {
+        if let Some(address) = local_address(line) {
+            self.address = Some(address.to_string());
+        }
         if !line.contains("rtt:") {
-            continue;
+            return Ok(());
         }
-        let local = address.take();
-        if local.is_some_and(is_loopback) {
-            continue;
+        let local = self.address.take();
+        if local.as_deref().is_some_and(is_loopback) {
+            return Ok(());
         }
-        links.extend(local.filter(|local| !links.contains(local)));
-        connections.push(connection(line));
+        // The first few say enough.
+        self.links.extend(local.filter(|local| self.links.len() < 8 && !self.links.contains(local)));
+        self.add(&connection(line));
+        Ok(())
     }
-    if connections.is_empty() {
-        return Err(MeasurementError::NoConnection);
-    }
-    if links.len() > 1 {
-        return Err(MeasurementError::SeveralLinks(links.into_iter().map(String::from).collect()));
-    }
-    let receives = |c: &&Connection| c.received > c.sent.saturating_mul(10);
-    let mut notes = Vec::new();
-    if connections.iter().all(|c| receives(&c)) {
-        notes.push("no rate: these connections received; `ss` at the sender tells it".into());
-    }
-    let least = |of: &dyn Fn(&Connection) -> Option<f64>| {
-        connections
-            .iter()
-            .filter_map(of)
-            .fold(None, |least: Option<f64>, ms| Some(least.map_or(ms, |least| least.min(ms))))
-    };
-    let smoothed = connections
-        .iter()
-        .filter_map(|c| c.rtt)
-        .fold((0.0, 0.0, 0.0f64), |sum, (rtt, var)| (sum.0 + rtt, sum.1 + var, sum.2.max(rtt)));
-    let count = connections.iter().filter(|c| c.rtt.is_some()).count().max(1) as f64;
-    let min = least(&|c| c.min_rtt).or_else(|| least(&|c| c.rtt.map(|(rtt, _)| rtt)));
-    let rtt = min.map(|min| RoundTrip {
-        min,
-        mean: (smoothed.0 / count).max(min),
-        sd: smoothed.1 / count,
-        max: smoothed.2.max(min),
-        count: 0,
-        loaded: true,
-        smoothed: false,
-    });
-    let best = |limited: bool| {
-        let senders = connections.iter().filter(|c| !receives(c) && c.limited == limited);
-        let rates = senders.filter_map(|c| c.delivery);
-        rates.fold(None, |best: Option<f64>, rate| Some(best.map_or(rate, |best| best.max(rate))))
-    };
-    let rates = match (best(false), best(true)) {
-        (Some(bits), _) => vec![Throughput { bits, sd: 0.3, direction: None, at_least: false }],
-        (None, Some(bits)) => {
-            notes.push(
-                "the rate is at least this: the application, the receiver's window or the send buffer \
-                 limited it"
-                    .into(),
-            );
-            vec![Throughput { bits, sd: 0.5, direction: None, at_least: true }]
+
+    fn end(self: Box<Self>) -> Result<Measured, MeasurementError> {
+        if self.count == 0 {
+            return Err(MeasurementError::NoConnection);
         }
-        (None, None) => Vec::new(),
-    };
-    let mss = connections.iter().map(|c| c.mss).max().unwrap_or(0).max(500);
-    let (sent, lost) = connections
-        .iter()
-        .fold((0u64, 0u64), |sum, c| (sum.0.saturating_add(c.sent), sum.1.saturating_add(c.retransmitted)));
-    // A hundred segments at least, or the share means nothing.
-    let loss = (sent / mss >= 100).then(|| ((lost / mss).min(sent / mss), sent / mss));
-    Ok(Measured { rtt, retransmitted: loss, rates, notes, ..Measured::default() })
+        if self.links.len() > 1 {
+            return Err(MeasurementError::SeveralLinks(self.links));
+        }
+        let mut notes = Vec::new();
+        if self.senders == 0 {
+            notes.push("no rate: these connections received; `ss` at the sender tells it".into());
+        }
+        let count = self.smoothed_count.max(1) as f64;
+        let min = self.min_rtt.or(self.smoothed.map(|(least, _)| least));
+        let rtt = min.map(|min| RoundTrip {
+            min,
+            mean: (self.sums.0 / count).max(min),
+            sd: self.sums.1 / count,
+            max: self.smoothed.map_or(0.0, |(_, most)| most).max(min),
+            count: 0,
+            loaded: true,
+            smoothed: false,
+        });
+        let rates = match self.best {
+            [Some(bits), _] => vec![Throughput { bits, sd: 0.3, direction: None, at_least: false }],
+            [None, Some(bits)] => {
+                notes.push(
+                    "the rate is at least this: the application, the receiver's window or the send buffer \
+                     limited it"
+                        .into(),
+                );
+                vec![Throughput { bits, sd: 0.5, direction: None, at_least: true }]
+            }
+            [None, None] => Vec::new(),
+        };
+        let mss = self.mss.max(500);
+        let (sent, lost) = (self.sent, self.retransmitted);
+        // A hundred segments at least, or the share means nothing.
+        let loss = (sent / mss >= 100).then(|| ((lost / mss).min(sent / mss), sent / mss));
+        Ok(Measured { rtt, retransmitted: loss, rates, notes, ..Measured::default() })
+    }
+}
+
+impl Connections {
+    fn add(&mut self, one: &Connection) {
+        let receives = one.received > one.sent.saturating_mul(10);
+        let least = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::min);
+        self.count += 1;
+        self.min_rtt = least(self.min_rtt, one.min_rtt);
+        if let Some((rtt, var)) = one.rtt {
+            let (min, max) = self.smoothed.unwrap_or((rtt, rtt));
+            self.smoothed = Some((min.min(rtt), max.max(rtt)));
+            self.sums = (self.sums.0 + rtt, self.sums.1 + var);
+            self.smoothed_count += 1;
+        }
+        if !receives {
+            self.senders += 1;
+            let best = &mut self.best[usize::from(one.limited)];
+            *best = best.iter().copied().chain(one.delivery).reduce(f64::max);
+        }
+        self.sent = self.sent.saturating_add(one.sent);
+        self.retransmitted = self.retransmitted.saturating_add(one.retransmitted);
+        self.mss = self.mss.max(one.mss);
+    }
 }
 
 fn connection(line: &str) -> Connection {

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use ropewalk_link::{Loss, Rate};
+use ropewalk_settings::input::Opened;
 use ropewalk_sim::PathSpec;
 
 use super::likelihood::{Repeated, USUAL_LOSS, loss_after};
@@ -219,5 +220,77 @@ proptest! {
             let _ = refine("x", None, &[found]);
         }
         let _ = parse("x", &text[..at]);
+    }
+}
+
+/// A log of three million bytes.
+fn long(kind: &str) -> String {
+    let line = |number: u64| match kind {
+        "ping" => format!(
+            "64 bytes from 192.0.2.1: icmp_seq={} ttl=55 time={}.{} ms\n",
+            number % 65_536,
+            40 + number % 3,
+            number % 10
+        ),
+        "fping" => format!("192.0.2.1 : [{number}], 64 bytes, 20.{} ms (20.1 avg, 0% loss)\n", number % 10),
+        "ss" => format!(
+            "ESTAB 0 0 192.168.1.7:4{:04} 203.0.113.5:443\n\t cubic rtt:{}.5/2 mss:1448 bytes_sent:2000000 \
+             bytes_retrans:2896 minrtt:31.2 delivery_rate {}Mbps\n",
+            number % 10_000,
+            33 + number % 9,
+            10 + number % 5
+        ),
+        "lte.down" => format!("{}\n", number * 3 / 2),
+        "rates.csv" if number == 0 => "time,download_mbps,upload_mbps\n".into(),
+        "rates.csv" => format!("{},{}.5,{}\n", number, 10 + number % 7, number % 3),
+        _ => format!("{{\"time\":{number},\"download_mbps\":{}.5,\"upload_mbps\":5}}\n", 10 + number % 7),
+    };
+    let mut text = String::new();
+    (0..)
+        .map(line)
+        .take_while(|line| {
+            text.push_str(line);
+            text.len() < 3_000_000
+        })
+        .for_each(drop);
+    text
+}
+
+#[test]
+fn a_long_file_says_what_it_says_as_a_whole() {
+    fn open(path: &Path, want: Want) -> Result<Opened, ReadError> {
+        let kind = path.to_string_lossy().into_owned();
+        if let Some(kind) = kind.strip_prefix("utf-16 ") {
+            let bytes: Vec<u8> =
+                std::iter::once(0xfeff).chain(long(kind).encode_utf16()).flat_map(u16::to_le_bytes).collect();
+            return Ok(Opened::new(std::io::Cursor::new(bytes), want.most));
+        }
+        Ok(Opened::new(std::io::Cursor::new(long(&kind).into_bytes()), want.most))
+    }
+    for kind in ["ping", "fping", "ss", "lte.down", "rates.csv", "rates.jsonl"] {
+        let text = long(kind);
+        let whole = parse(kind, &text).unwrap();
+        assert!(by_line(kind, &text[..text[..2_000_000].rfind('\n').unwrap() + 1]).is_some(), "{kind}");
+        assert_eq!(read(Path::new(kind), open).unwrap(), whole, "{kind}");
+        let name = format!("utf-16 {kind}");
+        let windows = read(Path::new(&name), open).unwrap();
+        assert_eq!(
+            (windows.rtt, windows.loss, &windows.rates),
+            (whole.rtt, whole.loss, &whole.rates),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn what_is_read_as_a_whole_is_bounded() {
+    fn open(path: &Path, want: Want) -> Result<Opened, ReadError> {
+        let head: &[u8] =
+            if path.ends_with("json") { b"{" } else { b"traceroute to 192.0.2.1, 30 hops max\n" };
+        Ok(Opened::new(std::io::Read::chain(head, std::io::repeat(b' ')), want.most))
+    }
+    for name in ["json", "traceroute"] {
+        let error = read(Path::new(name), open).unwrap_err();
+        assert!(error.message.contains("larger than 256 MiB"), "{}", error.message);
     }
 }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::long::{ByLine, of_text};
+use super::recording::{MOST, Recording};
 use super::{Input, Measured, MeasurementError};
-use crate::scenario;
 
 pub(super) fn read(input: &Input<'_>) -> Option<Result<Measured, MeasurementError>> {
     let mut last = 0;
@@ -16,17 +17,57 @@ pub(super) fn read(input: &Input<'_>) -> Option<Result<Measured, MeasurementErro
         }
         (last, count) = (number, count + 1);
     }
-    (count > 0).then(|| {
-        let trace = scenario::parse_trace(input.name, input.text);
-        let trace = Arc::new(trace.map_err(|error| MeasurementError::Trace(error.message))?);
-        let stem = input.name.to_lowercase();
+    (count > 0).then(|| of_text(by_line(input.name), input.text))
+}
+
+pub(super) fn by_line(name: &str) -> Box<dyn ByLine> {
+    Box::new(Trace { name: name.to_string(), lines: 0, last: 0, recording: Recording::new(MOST / 2) })
+}
+
+/// What was read so far.
+struct Trace {
+    name: String,
+    lines: u64,
+    last: u32,
+    recording: Recording,
+}
+
+impl ByLine for Trace {
+    fn line(&mut self, line: &str) -> Result<(), MeasurementError> {
+        self.lines += 1;
+        let line = line.trim();
+        if line.is_empty() {
+            return Ok(());
+        }
+        let wrong = |what: &str| {
+            let found: String = line.chars().take(40).collect();
+            Err(MeasurementError::Trace(format!("line {}: {what}, found `{found}`", self.lines)))
+        };
+        let Ok(at) = line.parse::<u32>() else {
+            return wrong("a trace holds whole milliseconds");
+        };
+        if at < self.last {
+            return wrong("a trace's milliseconds must not go back");
+        }
+        self.last = at;
+        if self.recording.push(0, u64::from(at)) { Ok(()) } else { Err(MeasurementError::TooLong) }
+    }
+
+    fn end(self: Box<Self>) -> Result<Measured, MeasurementError> {
+        if self.last == 0 {
+            let message = "the trace has no delivery opportunity after 0 ms";
+            return Err(MeasurementError::Trace(message.into()));
+        }
+        let trace = Arc::new(self.recording.trace(&self.name, 0, u64::from(self.last), false));
+        let stem = self.name.to_lowercase();
         let traces = match () {
             () if stem.ends_with(".up") || stem.ends_with(".uplink") => [Some(trace), None],
             () if stem.ends_with(".down") || stem.ends_with(".downlink") => [None, Some(trace)],
             () => [Some(trace.clone()), Some(trace)],
         };
-        Ok(Measured { traces, ..Measured::default() })
-    })
+        let notes = self.recording.note().into_iter().collect();
+        Ok(Measured { traces, notes, ..Measured::default() })
+    }
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ fn seconds(result: &RunResult) -> f64 {
 
 fn paths() -> Result<Scenario, Failure> {
     let mut scenario =
-        scenario::default_around(scenario::paths(&PATHS.map(String::from), ropewalk_settings::input::read)?);
+        scenario::default_around(scenario::paths(&PATHS.map(String::from), ropewalk_settings::input::open)?);
     scenario.workload = Workload::Flow { bytes: BYTES };
     for end in [&mut scenario.client, &mut scenario.server] {
         (end.send_buffer, end.receive_buffer, end.autotune) = (BUFFER, BUFFER, false);
