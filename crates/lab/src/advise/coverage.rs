@@ -18,9 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use super::belief::{Doubt, perturb, uniform};
 use super::measure::{self, Reading};
-use super::run::Execution;
+use super::run::{Execution, make_kept};
 use crate::kept::Kept;
-use crate::parallel::run_jobs;
 use crate::{scenario, stats};
 
 /// How long TCP's flows run, seconds.
@@ -416,17 +415,7 @@ pub fn coverage(
     execution: Execution<'_>,
     each: impl Fn() + Sync,
 ) -> Result<Option<Coverage>, SpecError> {
-    let found = run_jobs(execution.jobs, links, execution.stop, |number| {
-        let seed = seed.wrapping_add(number as u64);
-        let key = store.key(&["coverage", &seed.to_string()]);
-        let link = match store.get(&key) {
-            Some(link) => Ok(link.clone()),
-            None => link(registries, seed).inspect(|link| store.put(&key, link)),
-        };
-        each();
-        Some(link)
-    });
-    let found: Option<Vec<Link>> = found.into_iter().map(Option::transpose).collect::<Result<_, _>>()?;
+    let found = make_kept(("coverage", links, seed), store, execution, each, |seed| link(registries, seed))?;
     Ok(found.map(|links| Coverage { links }))
 }
 

@@ -17,9 +17,8 @@ use serde::{Deserialize, Serialize};
 use super::belief::{Doubt, perturb, uniform, worlds};
 use super::gain::Gain;
 use super::measure;
-use super::run::Execution;
+use super::run::{Execution, make_kept};
 use crate::kept::Kept;
-use crate::parallel::run_jobs;
 use crate::{scenario, stats};
 
 /// Plausible variants, before and after.
@@ -262,16 +261,6 @@ pub fn narrowing(
     execution: Execution<'_>,
     each: impl Fn() + Sync,
 ) -> Result<Option<Narrowing>, SpecError> {
-    let found = run_jobs(execution.jobs, pairs, execution.stop, |number| {
-        let seed = seed.wrapping_add(number as u64);
-        let key = store.key(&["narrowing", &seed.to_string()]);
-        let links = match store.get(&key) {
-            Some(links) => Ok(links.clone()),
-            None => pair(registries, seed).inspect(|links| store.put(&key, links)),
-        };
-        each();
-        Some(links)
-    });
-    let found: Option<Vec<Links>> = found.into_iter().map(Option::transpose).collect::<Result<_, _>>()?;
+    let found = make_kept(("narrowing", pairs, seed), store, execution, each, |seed| pair(registries, seed))?;
     Ok(found.map(|links| Narrowing { links }))
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use ropewalk_engine::congestion::CongestionControl;
-use ropewalk_engine::registry::Spec;
+use ropewalk_engine::registry::{Spec, SpecError};
 use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_sim::{Mode, Recording, RunSpec, Scenario};
 
+use crate::kept::Kept;
 use crate::parallel::{Workers, run_jobs};
 use crate::{compare, objective, stats};
 
@@ -129,6 +130,28 @@ pub fn times(
     });
     let values = values.into_iter().collect::<Option<Vec<f64>>>()?;
     Some(Times { candidates: candidates.len(), seeds, values })
+}
+
+/// Makes so many of one kind, each from a number from `seed` on; what is in the store isn't made again. Calls
+/// `each` with every one. None if it was stopped.
+pub(super) fn make_kept<T: Clone + Send>(
+    (kind, count, seed): (&str, usize, u64),
+    store: &(dyn Kept<T> + Sync),
+    execution: Execution<'_>,
+    each: impl Fn() + Sync,
+    make: impl Fn(u64) -> Result<T, SpecError> + Sync,
+) -> Result<Option<Vec<T>>, SpecError> {
+    let found = run_jobs(execution.jobs, count, execution.stop, |number| {
+        let seed = seed.wrapping_add(number as u64);
+        let key = store.key(&[kind, &seed.to_string()]);
+        let made = match store.get(&key) {
+            Some(made) => Ok(made.clone()),
+            None => make(seed).inspect(|made| store.put(&key, made)),
+        };
+        each();
+        Some(made)
+    });
+    found.into_iter().map(Option::transpose).collect()
 }
 
 #[cfg(test)]
