@@ -30,6 +30,9 @@ const DRIFT: (f64, f64) = (0.05, 0.02);
 const SEGMENT: f64 = 1448.0;
 const PAYLOAD: f64 = SEGMENT / 1500.0;
 
+/// Length of a ping's packet.
+pub(super) const PROBE: f64 = 84.0;
+
 /// What a range is of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Quantity {
@@ -185,8 +188,10 @@ impl Truth {
         // The spread of each way is a standard deviation; a packet can be lost on either way.
         let (lost, off) = (draw.uniform(), draw.normal());
         let answered = lost >= 1.0 - (1.0 - self.loss) * (1.0 - self.loss);
-        let ms = self.rtt + self.jitter / libm::sqrt(2.0) * off;
-        answered.then_some(ms.max(self.rtt * 0.5))
+        // The probe itself has to be sent, each way.
+        let sending = PROBE * 8e-3 * (1.0 / self.down + 1.0 / self.up);
+        let ms = (self.rtt + self.jitter / libm::sqrt(2.0) * off).max(self.rtt * 0.5);
+        answered.then_some(ms + sending)
     }
 
     fn trips(&self, count: u64, draw: &mut Draw) -> Vec<Option<f64>> {

@@ -15,6 +15,7 @@ use ropewalk_sim::{Mode, PathSpec, Recording, RunSpec, Scenario, Workload};
 use serde::{Deserialize, Serialize};
 
 use super::belief::{Doubt, perturb, uniform, worlds};
+use super::coverage::PROBE;
 use super::gain::Gain;
 use super::measure;
 use super::run::{Execution, make_kept};
@@ -84,8 +85,9 @@ impl Truth {
                 continue;
             }
             received += 1;
-            // The spread of each way is a standard deviation.
-            let ms = (self.rtt + self.jitter / libm::sqrt(2.0) * draw.normal()).max(1.0);
+            // The spread of each way is a standard deviation; the probe has to be sent, each way.
+            let sending = 2.0 * PROBE * 8e-3 / self.rate;
+            let ms = (self.rtt + self.jitter / libm::sqrt(2.0) * draw.normal()).max(1.0) + sending;
             text += &format!("64 bytes from 192.0.2.1: icmp_seq={number} ttl=60 time={ms:.1} ms\n");
         }
         text + &format!("\n30 packets transmitted, {received} received, 0% packet loss\n")

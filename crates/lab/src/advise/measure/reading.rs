@@ -23,7 +23,7 @@ pub struct Reading {
     pub at_least: [bool; 2],
     /// Loss.
     pub loss: (f64, f64),
-    /// Whether a file counts what was lost or retransmitted.
+    /// Whether a file counts what was lost, or shows that nothing was sent again.
     pub counted: bool,
     /// Queue in the data's direction, milliseconds; none where it is managed.
     pub queue_ms: Option<f64>,
@@ -52,16 +52,27 @@ impl Reading {
             .iter()
             .flat_map(|(file, found)| found.notes.iter().map(move |note| format!("{file}: {note}")))
             .chain(joined.iter().cloned());
+        let loss = around(share(&link.loss), doubt.loss);
+        let again = files.iter().filter_map(|(file, found)| {
+            let (segments, sent) = found.retransmitted.filter(|of| of.0 > 0 && loss.1 == 0.0)?;
+            let share = two_digits(segments as f64 / sent.max(1) as f64 * 100.0);
+            Some(format!(
+                "{file}: {segments} of {sent} segments ({share} %) were sent again, for the link's losses or the \
+                 transfer's own congestion; `ping -c 1000 -i 0.2` would tell"
+            ))
+        });
         Reading {
             path: path.name.clone(),
             files: files.iter().map(|(file, _)| file.clone()).collect(),
             rtt_ms: around((path.up.delay + path.down.delay) as f64 / 1e6, doubt.rtt),
             rate: [rate(&path.up, doubt.rate[0]), rate(&path.down, doubt.rate[1])],
             at_least: doubt.open_above,
-            loss: around(share(&link.loss), doubt.loss),
-            counted: files.iter().any(|(_, found)| found.loss.is_some() || found.retransmitted.is_some()),
+            loss,
+            counted: files.iter().any(|(_, found)| {
+                found.loss.is_some() || found.retransmitted.is_some_and(|(segments, _)| segments == 0)
+            }),
             queue_ms: bytes.map(|bytes| bytes * 8000.0 / scenario::mean_rate(&link.rate).max(1) as f64),
-            notes: notes.collect(),
+            notes: notes.chain(again).collect(),
         }
     }
 

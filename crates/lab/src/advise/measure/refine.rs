@@ -9,13 +9,17 @@ use ropewalk_sim::{Direction, PathSpec};
 use super::likelihood::{OPEN, Repeated, USUAL_LOSS, combined, join, loss_after, raised, share};
 use super::{Counted, Measured, RoundTrip};
 use crate::advise::belief::{Doubt, scale_rate, scaled_loss};
-use crate::scenario;
+use crate::{scenario, stats};
 
 /// IP packets carry less than they are long: 1448 of 1500 bytes are payload.
 pub(super) const PAYLOAD_SHARE: f64 = 1448.0 / 1500.0;
 
 /// Under load, a mean round trip of no more than so many times the least shows that no queue grew.
 const NO_QUEUE: f64 = 1.15;
+
+/// What a probe of a round trip is long, as an IP packet: ping's default. It takes that long to be sent, each
+/// way, and the path's round-trip time is without.
+const PROBE: f64 = 84.0;
 
 /// Standard deviation of the logarithm of a round-trip time of which only the most is known.
 const BELOW: f64 = 0.25;
@@ -113,15 +117,22 @@ impl Refined {
     fn times(&mut self, measured: &[Measured], was_known: bool) -> bool {
         let idle: Vec<RoundTrip> = round_trips(measured).filter(|rtt| !rtt.loaded).collect();
         let loaded: Vec<RoundTrip> = round_trips(measured).filter(|rtt| rtt.loaded).collect();
+        let ways = [&self.path.up, &self.path.down].map(|link| scenario::mean_rate(&link.rate).max(1) as f64);
+        let sending: f64 = ways.iter().map(|rate| PROBE * 8e3 / rate).sum();
         let of_idle = |rtt: &RoundTrip| {
             let count = if rtt.count == 0 { 10 } else { rtt.count };
-            let sd = rtt.sd / libm::sqrt(count as f64) / rtt.mean.max(0.001);
-            (rtt.mean.max(0.001), sd.clamp(0.02, 0.3))
+            let mean = (rtt.mean - sending).max(0.5 * rtt.min).max(0.001);
+            // Of few, the mean is as unsure as Student's distribution says.
+            let few = stats::t_quantile(0.95, count.saturating_sub(1).max(1) as f64) / 1.645;
+            let sd = few * rtt.sd / libm::sqrt(count as f64) / mean;
+            (mean, sd.clamp(0.02, 0.3))
         };
         let stated = (self.path.up.delay + self.path.down.delay) as f64 / 1e6;
         let stated = (was_known && stated > 0.0).then_some((stated, self.doubt.rtt));
-        // Smoothed ones that a queue has lengthened are a bound from above.
-        let is_bound = |rtt: &RoundTrip| rtt.smoothed && rtt.mean > NO_QUEUE * rtt.min;
+        // Smoothed ones that a queue has lengthened are a bound from above. One alone doesn't show that it
+        // hasn't.
+        let is_bound =
+            |rtt: &RoundTrip| rtt.smoothed && (rtt.mean > NO_QUEUE * rtt.min || rtt.min == rtt.max);
         let least = |bounds: bool| {
             let all = loaded.iter().filter(|rtt| is_bound(rtt) == bounds);
             all.map(|rtt| rtt.min.max(0.001)).reduce(f64::min)
