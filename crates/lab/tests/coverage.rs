@@ -1,4 +1,4 @@
-//! Do the stated ranges hold the truth ([`ropewalk_lab::advise::coverage`])? 400 links with
+//! Do the stated ranges hold the truth ([`ropewalk_lab::advise::coverage`])? 400 links, as docs/sweeps.md has them, with
 //! `cargo test --release -p ropewalk-lab --test all coverage -- --ignored --nocapture`, or by
 //! `ropewalk advise --self-test`.
 
@@ -24,12 +24,11 @@ fn all(links: usize) -> Coverage {
 fn ranges_hold_the_truth_on_400_links() {
     let count = std::env::var("LINKS").ok().and_then(|text| text.parse().ok()).unwrap_or(400);
     let found = all(count);
+    println!("| {count} links: tool | {} |", Quantity::ALL.map(Quantity::name).join(" | "));
+    println!("|---|---|---|---|---|");
     for (tool, columns) in found.table() {
-        let cells = Quantity::ALL.iter().zip(columns).filter_map(|(quantity, cell)| {
-            let (held, all) = cell?;
-            Some(format!("{} {held}/{all} = {:.1} %", quantity.name(), held as f64 / all as f64 * 100.0))
-        });
-        println!("{tool:30} {}", cells.collect::<Vec<_>>().join(", "));
+        let share = |(held, all): (usize, usize)| format!("{:.1} %", held as f64 / all as f64 * 100.0);
+        println!("| `{tool}` | {} |", columns.map(|cell| cell.map_or(String::new(), share)).join(" | "));
     }
     for (tool, columns) in found.table() {
         for (held, all) in columns.into_iter().flatten() {
@@ -54,6 +53,11 @@ fn pairs() -> Range<u64> {
     let ends = text.split_once("..").and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
     let (from, to) = ends.unwrap_or_else(|| panic!("PAIRS={text}: expected FROM..TO"));
     from..to
+}
+
+/// The seed of the pairs: `SEED`.
+fn seed() -> u64 {
+    std::env::var("SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(5_000_000)
 }
 
 /// 200 pairs take a CPU an hour. In parts: `PAIRS=0..50` of them, with a line of JSON for each appended to
@@ -91,7 +95,7 @@ fn advice_on_measured_pairs_is_near_the_best_in_hindsight() {
     // As `ropewalk advise` has it by default.
     let effort = Effort { design: Design::Race { segments: PER_SECOND * 5 / 2 }, whole: false };
     let missing: Vec<u64> = pairs.clone().filter(|number| !cases.contains_key(number)).collect();
-    let found = measured_test(&Registries::builtin(), &missing, 5_000_000, effort, execution, each);
+    let found = measured_test(&Registries::builtin(), &missing, seed(), effort, execution, each);
     let found = found.expect("all are registered").expect("nobody stops it");
     cases.extend(missing.into_iter().zip(found.cases));
     let found = SelfTest { cases: cases.range(pairs).map(|(_, case)| case.clone()).collect() };
