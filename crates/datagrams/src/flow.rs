@@ -16,6 +16,8 @@ const SMALL_RATE: f64 = 50_000.0;
 const BULK_RATE: f64 = 1_000_000.0;
 /// Over how long a flow's rate is averaged, seconds.
 const AVERAGED: f64 = 0.25;
+/// How long a download of QUIC may pause and still be one.
+const PAUSE: u64 = 200 * MILLISECOND;
 /// DSCP's Expedited Forwarding (RFC 3246): voice.
 const EXPEDITED: u8 = 46;
 
@@ -39,6 +41,8 @@ struct Flow {
     rate: f64,
     link: Option<usize>,
     is_quic: bool,
+    /// When it last was a download, as one of QUIC.
+    bulk: Option<u64>,
     /// Its number while it is kept in order, and its next packet's.
     ordered: Option<(u16, u32)>,
 }
@@ -63,6 +67,7 @@ impl Flows {
             rate: 0.0,
             link: None,
             is_quic: false,
+            bulk: None,
             ordered: None,
         });
         let passed = (now - flow.last.min(now)) as f64 / SECOND as f64;
@@ -73,12 +78,17 @@ impl Flows {
         flow.is_quic |= summary.is_quic;
         let is_icmp = [protocol::ICMP, protocol::ICMPV6].contains(&summary.flow.protocol);
         let is_small = len <= SMALL_PACKET && flow.rate <= SMALL_RATE;
-        if is_small || summary.dscp == EXPEDITED && flow.rate <= BULK_RATE || is_icmp && len <= SMALL_PACKET {
-            Class::Small
-        } else if flow.is_quic && len > SMALL_PACKET
-            || flow.rate > BULK_RATE
-            || flow.ordered.is_some() && flow.rate > BULK_RATE / 4.0
+        if flow.is_quic && len > SMALL_PACKET {
+            flow.bulk = Some(now);
+        }
+        // A small packet of a download doesn't overtake the others.
+        let is_bulk = flow.bulk.is_some_and(|at| now.saturating_sub(at) < PAUSE);
+        if is_small && !is_bulk
+            || summary.dscp == EXPEDITED && flow.rate <= BULK_RATE
+            || is_icmp && len <= SMALL_PACKET
         {
+            Class::Small
+        } else if is_bulk || flow.rate > BULK_RATE || flow.ordered.is_some() && flow.rate > BULK_RATE / 4.0 {
             if flow.ordered.is_none() {
                 flow.ordered = Some((self.next_ordered, 0));
                 self.next_ordered = self.next_ordered.wrapping_add(1);
@@ -155,6 +165,16 @@ mod tests {
         let download = classes(1252, ms / 4, 2000);
         assert!(download[0] == Class::Media && download[1000..].iter().all(|class| *class == Class::Bulk));
         assert_eq!(classes(80, ms / 2, 2000)[1999], Class::Media);
+    }
+
+    #[test]
+    fn a_small_packet_of_a_download_doesnt_overtake() {
+        let (mut flows, quic) = (Flows::default(), Summary { is_quic: true, ..summary(1) });
+        let plain = Summary { is_quic: false, ..quic };
+        assert_eq!(flows.note(0, &plain, 60), Class::Small);
+        assert_eq!(flows.note(0, &quic, 1200), Class::Bulk);
+        assert_eq!(flows.note(MILLISECOND, &plain, 60), Class::Bulk);
+        assert_eq!(flows.note(SECOND, &plain, 60), Class::Small);
     }
 
     #[test]

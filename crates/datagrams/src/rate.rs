@@ -29,6 +29,8 @@ const LEAST_AGE: u64 = 10 * SECOND;
 const GAINS: [f64; 8] = [1.25, 0.8, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 /// The gain until the rate is known.
 const START_GAIN: f64 = 2.0;
+/// The same of what is in flight: at the end of it as much too much waits on the link.
+const START_WINDOW: f64 = 1.25;
 /// The share of lost packets from which on the rate isn't probed for more.
 const MUCH_LOSS: f64 = 0.1;
 /// The lowest rate, bytes per second.
@@ -81,8 +83,12 @@ pub(crate) struct Rate {
     pub variance: u64,
     least_rtt: Recent,
     least_delay: Recent,
-    /// The last of the delays.
+    /// The least over the last half of a round-trip time: jitter is no queue.
+    standing: Recent,
+    /// Its value.
     pub delay: i32,
+    /// How much more than the least it is while little is sent, nanoseconds.
+    jitter: f64,
     /// How long packets wait on the link.
     pub queue: u64,
     /// The greatest delivery rate of late, bytes per second.
@@ -92,6 +98,8 @@ pub(crate) struct Rate {
     samples: VecDeque<f64>,
     is_starting: bool,
     round: u64,
+    /// Rounds in which packets have waited long.
+    high_rounds: u32,
     gain: usize,
     loss: f64,
     /// The same over the last thousand packets.
@@ -112,13 +120,16 @@ impl Rate {
             variance: 0,
             least_rtt: Recent::default(),
             least_delay: Recent::default(),
+            standing: Recent::default(),
             delay: 0,
+            jitter: 0.0,
             queue: 0,
             delivery: Recent::default(),
             anchor: None,
             samples: VecDeque::new(),
             is_starting: true,
             round: now,
+            high_rounds: 0,
             gain: 2,
             loss: 0.0,
             long_loss: 0.0,
@@ -136,11 +147,11 @@ impl Rate {
 
     /// The link's rate, bytes per second; until it is known, what the initial window brings.
     pub fn rate(&self) -> f64 {
-        let known = self.delivery.get(f64::max).unwrap_or(0.0);
-        let initial =
-            self.least_rtt().map_or(0.0, |rtt| INITIAL_WINDOW as f64 * SECOND as f64 / (rtt + QUEUE) as f64);
-        let at_least = if self.is_starting { initial } else { 0.0 };
-        known.max(at_least).max(LOWEST)
+        let known = self.delivery.get(f64::max);
+        let pipe = |rtt: u64| INITIAL_WINDOW as f64 * SECOND as f64 / (rtt + QUEUE) as f64;
+        let initial = self.least_rtt().map_or(0.0, pipe);
+        let at_least = if self.is_starting || known.is_none() { initial } else { 0.0 };
+        known.unwrap_or(0.0).max(at_least).max(LOWEST)
     }
 
     /// Whether the rate is still being found out.
@@ -161,7 +172,7 @@ impl Rate {
 
     fn window(&self) -> u64 {
         let Some(rtt) = self.least_rtt() else { return INITIAL_WINDOW };
-        let gain = if self.is_starting { START_GAIN } else { 1.0 };
+        let gain = if self.is_starting { START_WINDOW } else { 1.0 };
         let pipe = self.rate() * gain * (rtt + QUEUE) as f64 / SECOND as f64;
         (pipe as u64).max(INITIAL_WINDOW / 2)
     }
@@ -204,16 +215,28 @@ impl Rate {
             }
         }
         self.least_rtt.note(now, LEAST_AGE, rtt as f64, f64::min);
-        self.delay = report.delay;
+        self.standing.note(now, self.srtt.unwrap_or(rtt) / 2, report.delay.into(), f64::min);
+        self.delay = self.standing.get(f64::min).unwrap_or(0.0) as i32;
         self.least_delay.note(now, LEAST_AGE, report.delay.into(), f64::min);
         let least = self.least_delay.get(f64::min).unwrap_or(0.0);
-        self.queue = ((f64::from(report.delay) - least).max(0.0) * 1000.0) as u64;
+        let more = (f64::from(self.delay) - least).max(0.0) * 1000.0;
+        if self.in_flight < self.window() / 4 {
+            self.jitter += (more - self.jitter) / 16.0;
+        }
+        self.queue = (more - self.jitter).max(0.0) as u64;
         let (arrived, lost) = report.counts;
         if arrived + lost > 0 {
             let share = f64::from(lost) / f64::from(arrived + lost);
             let weight = f64::from(arrived + lost).min(50.0) / 200.0;
             self.loss += (share - self.loss) * weight;
             self.long_loss += (share - self.long_loss) * (f64::from(arrived + lost) / 1000.0).min(1.0);
+        }
+        if self.is_starting {
+            // By what waits on the link, not by a rate that grows no more: a flow that begins is slow itself.
+            let is_round = now.saturating_sub(self.round) >= self.srtt.unwrap_or(rtt);
+            let is_full = self.queue > if is_round { RAISED } else { 2 * HIGH };
+            let is_used = self.in_flight > self.window() / 2;
+            self.is_starting = !(is_full && is_used) && self.loss <= MUCH_LOSS;
         }
         self.sample(now, report);
         if now.saturating_sub(self.round) >= self.srtt.unwrap_or(rtt) {
@@ -247,7 +270,14 @@ impl Rate {
         sorted.sort_by(f64::total_cmp);
         let sample = if self.is_starting { sample } else { sorted[sorted.len() / 2] };
         let known = self.delivery.get(f64::max).unwrap_or(0.0);
-        if !std::mem::take(&mut self.was_idle) || sample > known {
+        // What isn't sent isn't delivered: that says nothing of the link.
+        let is_behind = sample < 0.9 * self.paced();
+        let is_telling = !std::mem::take(&mut self.was_idle) && (is_behind || self.paced() >= self.rate());
+        if is_telling && is_behind && self.queue > 2 * HIGH {
+            // The link has become slower.
+            self.delivery = Recent::default();
+        }
+        if is_telling || sample > known && sample > LOWEST {
             let age = (10 * self.srtt.unwrap_or(SECOND / 20)).clamp(500 * MILLISECOND, 4 * SECOND);
             self.delivery.note(now, age, sample, f64::max);
         }
@@ -255,10 +285,16 @@ impl Rate {
 
     fn next_round(&mut self, now: u64) {
         self.round = now;
-        if self.is_starting {
-            // By what waits on the link, not by a rate that grows no more: a flow that begins is slow itself.
-            self.is_starting = self.queue <= HIGH && self.loss <= MUCH_LOSS;
-        } else if self.is_backlogged && self.queue < EMPTY {
+        self.high_rounds = if self.queue > HIGH { self.high_rounds + 1 } else { 0 };
+        if self.high_rounds >= 4 {
+            // Less was sent, and it is no shorter: it isn't the tunnel's queue, or the way has become longer.
+            self.least_delay = Recent::default();
+            self.least_delay.note(now, LEAST_AGE, self.delay.into(), f64::min);
+            self.least_rtt = Recent::default();
+            self.least_rtt.note(now, LEAST_AGE, self.srtt.unwrap_or(0) as f64, f64::min);
+            (self.queue, self.high_rounds) = (0, 0);
+        }
+        if self.is_backlogged && self.queue < EMPTY {
             // Packets wait for the link, and none on it: it can carry more.
             self.gain = 0;
         } else {

@@ -340,3 +340,88 @@ impl Arrivals {
         waiting.map(|(_, since)| since + self.hold).min()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::{Frame, Part};
+
+    fn data(link_number: u32, number: u32, place: Option<u32>, payload: &'static [u8]) -> Data {
+        let place = place.map(|number| Place { flow: 7, number });
+        let payload = Bytes::from_static(payload);
+        Data { link_number, sent: 0, number, part: Part::WHOLE, place, payload }
+    }
+
+    fn taken(arrivals: &mut Arrivals, now: u64, data: Data) -> Vec<Bytes> {
+        let mut packets = Vec::new();
+        arrivals.take(now, data, &mut |packet| packets.push(packet));
+        packets
+    }
+
+    #[test]
+    fn numbers_come_once_and_may_wrap() {
+        let mut numbers = Numbers::default();
+        for number in [u32::MAX - 1, 1, 0, u32::MAX] {
+            assert!(numbers.insert(number) && !numbers.insert(number), "{number}");
+        }
+        assert!(numbers.insert(WINDOW as u32 + 7));
+        assert!(!numbers.insert(1), "too old to be known");
+        assert!(numbers.insert(20) && numbers.insert(WINDOW as u32 + 6));
+        assert!(numbers.insert(1 << 30), "far ahead");
+        assert!(!numbers.insert(WINDOW as u32 + 7));
+    }
+
+    #[test]
+    fn a_gap_is_waited_for_and_then_left() {
+        let mut arrivals = Arrivals { hold: 50, ..Arrivals::default() };
+        assert_eq!(taken(&mut arrivals, 0, data(0, 0, Some(0), b"0")), ["0"]);
+        assert!(taken(&mut arrivals, 10, data(1, 2, Some(2), b"2")).is_empty());
+        assert_eq!(arrivals.next_timeout(), Some(60));
+        assert_eq!(taken(&mut arrivals, 20, data(2, 1, Some(1), b"1")), ["1", "2"]);
+        assert!(taken(&mut arrivals, 30, data(3, 4, Some(4), b"4")).is_empty());
+        let mut packets = Vec::new();
+        arrivals.on_timeout(79, &mut |packet| packets.push(packet));
+        assert!(packets.is_empty());
+        arrivals.on_timeout(80, &mut |packet| packets.push(packet));
+        assert_eq!((packets, arrivals.skipped), (vec![Bytes::from_static(b"4")], 1));
+        // Late is better than never; twice isn't.
+        assert_eq!(taken(&mut arrivals, 90, data(4, 3, Some(3), b"3")), ["3"]);
+        assert!(taken(&mut arrivals, 91, data(5, 3, Some(3), b"3")).is_empty());
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let mut arrivals = Arrivals { hold: SECOND, ..Arrivals::default() };
+        let mut delivered = taken(&mut arrivals, 0, data(0, 0, Some(0), b"0")).len();
+        for number in 2..20_000 {
+            delivered += taken(&mut arrivals, 1, data(number, number, Some(number), b"x")).len();
+            assert!(arrivals.flows[&7].waiting.len() <= MOST_WAITING);
+        }
+        assert!(delivered > 10_000);
+        for number in 0..1000u32 {
+            let part = Part { index: 0, count: 2 };
+            let half = Data { part, ..data(number, 100_000 + number, None, b"x") };
+            assert!(taken(&mut arrivals, 2, half).is_empty() && arrivals.partial.len() <= MOST_PARTIAL);
+        }
+    }
+
+    #[test]
+    fn a_parity_brings_back_one_of_its_datagrams() {
+        let all = [data(5, 1, None, b"first"), data(6, 2, Some(9), b"the second"), data(7, 3, None, b"3")];
+        let (mut len, mut body) = (0, Vec::new());
+        for one in &all {
+            len ^= add_body(&mut body, &Frame::Data(one.clone()).encode());
+        }
+        // The last is a probe.
+        let parity = Parity { link_number: 9, sent: 0, base: 5, count: 4, len, body: body.into() };
+        for (lost, missing) in all.iter().enumerate() {
+            let mut link = Receiving::default();
+            let others = all.iter().enumerate().filter(|(at, _)| *at != lost);
+            others.for_each(|(_, one)| link.keep(one.link_number, Frame::Data(one.clone()).encode()));
+            assert_eq!(link.restore(&parity), None, "two are missing");
+            link.keep(8, Bytes::new());
+            let expected = Data { link_number: 0, ..missing.clone() };
+            assert_eq!(link.restore(&parity), Some(expected));
+        }
+    }
+}

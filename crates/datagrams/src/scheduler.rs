@@ -119,3 +119,66 @@ impl DatagramScheduler for Adaptive {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(link: usize, delay_ms: u64) -> LinkView {
+        let delay = delay_ms * MILLISECOND;
+        LinkView { link, is_silent: false, is_backup: false, delay, wait: Some(0), rate: Some(1_000_000) }
+    }
+
+    fn choose(links: &[LinkView], class: Class, last_link: Option<usize>) -> Choice {
+        Adaptive.choose(links, &PacketView { class, len: 1000, last_link, waited: 0, may_copy: true })
+    }
+
+    fn send(link: usize) -> Choice {
+        Choice::Send { link, copy: None }
+    }
+
+    #[test]
+    fn small_packets_go_twice_and_never_wait() {
+        let mut links = [link(0, 30), link(1, 20), link(2, 25)];
+        assert_eq!(choose(&links, Class::Small, None), Choice::Send { link: 1, copy: Some(2) });
+        links[1].wait = None;
+        assert_eq!(choose(&links, Class::Small, None), Choice::Send { link: 1, copy: Some(2) });
+        links[1].is_silent = true;
+        assert_eq!(choose(&links, Class::Small, None), Choice::Send { link: 2, copy: Some(0) });
+        (links[0].is_backup, links[1].is_backup) = (true, true);
+        assert_eq!(choose(&links, Class::Small, None), send(2));
+    }
+
+    #[test]
+    fn video_keeps_to_its_link_until_another_is_clearly_better() {
+        let mut links = [link(0, 29), link(1, 20)];
+        assert_eq!(choose(&links, Class::Media, Some(0)), send(0));
+        assert_eq!(choose(&links, Class::Media, None), send(1));
+        links[0].delay = 31 * MILLISECOND;
+        assert_eq!(choose(&links, Class::Media, Some(0)), send(1));
+        links[1].is_silent = true;
+        assert_eq!(choose(&links, Class::Media, Some(1)), send(0));
+        links[0].wait = Some(1);
+        assert_eq!(choose(&links, Class::Media, Some(0)), Choice::Wait);
+        assert_eq!(choose(&[], Class::Media, None), Choice::Wait);
+    }
+
+    #[test]
+    fn downloads_use_what_is_worth_it() {
+        let mut links = [link(0, 22), link(1, 25)];
+        assert_eq!(choose(&links, Class::Bulk, None), send(0));
+        links[0].wait = Some(MILLISECOND);
+        assert_eq!(choose(&links, Class::Bulk, None), send(1));
+        // A tenth more rate for three times the round-trip time isn't.
+        links[1] = LinkView { rate: Some(100_000), ..link(1, 70) };
+        assert_eq!(choose(&links, Class::Bulk, None), Choice::Wait);
+        // Until its rate is known it is tried.
+        links[1].rate = None;
+        assert_eq!(choose(&links, Class::Bulk, None), send(1));
+        // A backup is for when there is no other.
+        links[1] = LinkView { is_backup: true, ..link(1, 22) };
+        assert_eq!(choose(&links, Class::Bulk, None), Choice::Wait);
+        links[0].is_silent = true;
+        assert_eq!(choose(&links, Class::Bulk, None), send(1));
+    }
+}

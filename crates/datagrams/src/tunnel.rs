@@ -22,7 +22,7 @@ const ACTIVE: u64 = SECOND;
 /// How much of the links' rates may wait of downloads at most, as time, and bytes at least. For long no more waits
 /// than CoDel lets.
 const QUEUE: u64 = 100 * MILLISECOND;
-const LEAST_QUEUE: usize = 256_000;
+const LEAST_QUEUE: usize = 64_000;
 /// Most packets that wait, of a class.
 const MOST_QUEUED: usize = 4096;
 /// How long a packet that isn't a download's may wait.

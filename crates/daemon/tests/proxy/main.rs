@@ -7,6 +7,7 @@ mod names;
 mod network;
 mod operation;
 mod programs;
+mod quic;
 mod ready;
 mod stage;
 mod strangers;

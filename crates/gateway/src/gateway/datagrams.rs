@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use quinn::{Connection, Incoming};
+use quinn::{Connection, Incoming, RecvStream};
 use ropewalk_datagrams::packet::{FlowKey, inspect, protocol};
 use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
@@ -187,7 +187,7 @@ pub fn listen(
     acceptor: &Acceptor,
     list: &Destinations,
 ) -> io::Result<impl Future<Output = ()> + Send + use<>> {
-    let endpoint = carrier::endpoint(address, Some(carrier::server(acceptor)?))?;
+    let endpoint = carrier::endpoint(address, Some(acceptor))?;
     let (far, list) = (Arc::clone(far), Arc::new(list.clone()));
     Ok(async move {
         let mut tasks = JoinSet::new();
@@ -209,20 +209,34 @@ pub fn listen(
 async fn serve(far: Arc<Far>, incoming: Incoming, list: Arc<Destinations>) {
     let peer = incoming.remote_address();
     match timeout(PATIENCE, greet(&far, incoming, &list)).await {
-        Ok(Ok((link, connection, events, _place))) => {
+        Ok(Ok((link, connection, words, events, _place))) => {
             tracing::info!(target: "ropewalk::gateway", %peer, link, "datagrams");
-            read(link, connection, events).await;
+            let heeding = heed(link, words, events.clone());
+            tokio::select! {
+                () = read(link, connection, events) => {}
+                () = heeding => {}
+            }
         }
         Ok(Err(error)) => crate::log::note("denied", peer, format_args!("datagrams: {error}")),
         Err(_) => tracing::debug!(target: "ropewalk::gateway", %peer, "no handshake for datagrams"),
     }
 }
 
+/// Follows what the proxy says of a link: whether it is used only while no other works.
+async fn heed(link: usize, mut words: RecvStream, events: mpsc::Sender<Event>) {
+    let mut word = [0];
+    while words.read_exact(&mut word).await.is_ok() {
+        let _ = events.send(Event::Backup { link, is_backup: word[0] != 0 }).await;
+    }
+    // Its end is that of the connection, which is told elsewhere.
+    std::future::pending().await
+}
+
 async fn greet(
     far: &Far,
     incoming: Incoming,
     list: &Arc<Destinations>,
-) -> io::Result<(usize, Connection, mpsc::Sender<Event>, Arc<()>)> {
+) -> io::Result<(usize, Connection, RecvStream, mpsc::Sender<Event>, Arc<()>)> {
     let connection = incoming.accept()?.await?;
     let (mut send, mut receive) = connection.accept_bi().await?;
     let mut hello = [0; 17];
@@ -242,7 +256,7 @@ async fn greet(
     let session = far.session(identity, id, list);
     let (events, inner, place) = session.ok_or_else(|| refuse("too many connections of this proxy"))?;
     send.write_all(&inner.encode()).await?;
-    Ok((link.into(), connection, events, place))
+    Ok((link.into(), connection, receive, events, place))
 }
 
 #[cfg(test)]

@@ -6,13 +6,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quinn::Connection;
+use quinn::{Connection, SendStream};
 use ropewalk_os::entropy::random;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use super::link::{Link, LinkState};
+use super::policy::{self, Mode};
 use super::remote::{Gateway, in_order};
 use super::serve::Server;
 use super::uplinks::kernel_address;
@@ -101,26 +102,38 @@ async fn tell(
     }
 }
 
-/// Whether a link is there for datagrams. One that seems dead is tried as well: probes of TCP say so.
-fn is_wanted(server: &Server, link: &Link) -> bool {
-    let is_listed = server.links().iter().any(|known| known.index == link.index && known.name == link.name);
-    is_listed && !matches!(link.state(), LinkState::NoRoute | LinkState::Captive | LinkState::QuotaSpent)
+/// Whether a link is there for datagrams, by its state and by the policy that holds where no rule does; one that
+/// stands by is used while no other works. One that seems dead is tried as well: probes of TCP say so.
+fn is_backup(server: &Server, link: &Link) -> Option<bool> {
+    let (links, config) = (server.links(), server.config());
+    let is_listed = links.iter().any(|known| known.index == link.index && known.name == link.name);
+    if !is_listed || matches!(link.state(), LinkState::NoRoute | LinkState::Captive | LinkState::QuotaSpent) {
+        return None;
+    }
+    if link.state() != LinkState::Up {
+        return Some(link.via().backup);
+    }
+    let policy = &config.policies.other;
+    if matches!(policy.mode, Mode::LoadBalance(_)) {
+        return Some(link.via().backup);
+    }
+    policy::plan(policy, &links, !link.has_route(false), None).backup(link.index)
 }
 
 /// Keeps a link connected for as long as there is one of its number and name.
 async fn follow(shared: Arc<Shared>, link: Arc<Link>) {
     let mut failures = 0;
     while shared.server.links().iter().any(|known| Arc::ptr_eq(known, &link)) {
-        if !is_wanted(&shared.server, &link) {
+        if is_backup(&shared.server, &link).is_none() {
             sleep(PAUSE).await;
             continue;
         }
         match connect(&shared, &link).await {
-            Ok((connection, gateway, inner)) => {
+            Ok((connection, words, gateway, inner)) => {
                 failures = 0;
                 tracing::info!(link = link.name, gateway, "datagrams go over this link");
                 shared.connected.send_modify(|all| drop(all.insert(link.index, (gateway, inner))));
-                carry(&shared, &link, &connection).await;
+                carry(&shared, &link, &connection, words).await;
                 shared.connected.send_modify(|all| drop(all.remove(&link.index)));
                 tracing::info!(link = link.name, "datagrams go over this link no more");
             }
@@ -136,13 +149,19 @@ async fn follow(shared: Arc<Shared>, link: Arc<Link>) {
 }
 
 /// Carries until the connection ends or the link isn't wanted any more.
-async fn carry(shared: &Shared, link: &Link, connection: &Connection) {
+async fn carry(shared: &Shared, link: &Link, connection: &Connection, mut words: SendStream) {
     let reading = read(link.index, connection.clone(), shared.events.clone());
     let watching = async {
-        let mut sent = (0, 0);
-        while is_wanted(&shared.server, link) {
-            let is_backup = link.via().backup;
-            let _ = shared.events.send(Event::Backup { link: link.index, is_backup }).await;
+        let (mut sent, mut told) = ((0, 0), false);
+        while let Some(is_backup) = is_backup(&shared.server, link) {
+            if is_backup != told {
+                // Both ends follow the proxy's policy.
+                told = is_backup;
+                let _ = shared.events.send(Event::Backup { link: link.index, is_backup }).await;
+                if words.write_all(&[is_backup.into()]).await.is_err() {
+                    return;
+                }
+            }
             sleep(PAUSE).await;
             let stats = connection.stats();
             let now = (stats.udp_tx.bytes, stats.udp_rx.bytes);
@@ -159,7 +178,7 @@ async fn carry(shared: &Shared, link: &Link, connection: &Connection) {
     let _ = shared.events.send(down).await;
 }
 
-async fn connect(shared: &Shared, link: &Link) -> io::Result<(Connection, String, Inner)> {
+async fn connect(shared: &Shared, link: &Link) -> io::Result<(Connection, SendStream, String, Inner)> {
     let config = shared.server.config();
     let none = || io::Error::new(io::ErrorKind::NotFound, "no gateway that has a key");
     let with_keys = in_order(&config.gateways).into_iter().filter(|gateway| gateway.tls.is_some());
@@ -171,13 +190,13 @@ async fn connect(shared: &Shared, link: &Link) -> io::Result<(Connection, String
     let Some(tls) = &gateway.tls else { return Err(none()) };
     let address = address_for(&shared.server, link, &gateway).await?;
     let connecting = handshake(shared, link, tls, address);
-    let (connection, inner) = match timeout(PATIENCE, connecting).await {
+    let (connection, words, inner) = match timeout(PATIENCE, connecting).await {
         Ok(done) => done?,
         Err(_) => {
             return Err(io::Error::new(io::ErrorKind::TimedOut, format!("{address} doesn't answer by UDP")));
         }
     };
-    Ok((connection, gateway.target.to_string(), inner))
+    Ok((connection, words, gateway.target.to_string(), inner))
 }
 
 /// The gateway's address that this link has a route to.
@@ -192,7 +211,7 @@ async fn handshake(
     link: &Link,
     tls: &Connector,
     gateway: SocketAddr,
-) -> io::Result<(Connection, Inner)> {
+) -> io::Result<(Connection, SendStream, Inner)> {
     let local = SocketAddr::new(kernel_address(link.index, gateway.is_ipv6()), 0);
     let endpoint = carrier::endpoint(local, None)?;
     let connecting = endpoint.connect_with(carrier::client(tls)?, gateway, NAME).map_err(io::Error::other)?;
@@ -203,5 +222,5 @@ async fn handshake(
     let mut answer = [0; 20];
     receive.read_exact(&mut answer).await.map_err(io::Error::other)?;
     let refused = || io::Error::new(io::ErrorKind::InvalidData, "the gateway gives addresses that can't be");
-    Ok((connection, Inner::decode(answer).ok_or_else(refused)?))
+    Ok((connection, send, Inner::decode(answer).ok_or_else(refused)?))
 }

@@ -23,7 +23,7 @@ use crate::setup::{
     Host, PROXY_TABLES, Preview, Route, Step, Undo, clean, has_force_forwarding, listing, read_sysctl,
     repaired,
 };
-use crate::tunnel::Inner;
+use crate::tunnel::{Inner, NEAR_DEVICE};
 
 /// Most uplinks.
 pub const MOST_LINKS: usize = 8;
@@ -488,7 +488,10 @@ impl Uplinks {
     /// If one was removed: the proxy has to end.
     pub fn check(&self, host: &Host) -> io::Result<()> {
         let names: Vec<String> = self.uplinks.keys().map(|link| device(*link)).collect();
-        check_devices(host, names.iter().map(String::as_str))
+        check_devices(
+            host,
+            names.iter().map(String::as_str).chain(self.taken.datagrams.then_some(NEAR_DEVICE)),
+        )
     }
 
     /// Undoes the set-up.

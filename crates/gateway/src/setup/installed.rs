@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::claim::{self, Claim};
 use super::gateway::{By, NEIGHBOURS, Plan, TABLE, Uplink};
 use super::{Host, Step, Undo, listing, read_sysctl, repaired};
-use crate::tunnel::Inner;
+use crate::tunnel::{FAR_DEVICE, Inner};
 
 /// The set-up. Dropping it removes it; the devices go with their descriptors.
 #[derive(Debug)]
@@ -47,7 +47,11 @@ impl Installed {
     /// # Errors
     /// If one was removed: the gateway has to end.
     pub fn check(&self, host: &Host) -> io::Result<()> {
-        claim::check_devices(host, self.plan.uplinks.iter().map(|uplink| uplink.device.as_str()))
+        let tunnel = self.plan.tunnel.then_some(FAR_DEVICE);
+        claim::check_devices(
+            host,
+            self.plan.uplinks.iter().map(|uplink| uplink.device.as_str()).chain(tunnel),
+        )
     }
 
     /// Takes the packets of these listeners, and of no other.

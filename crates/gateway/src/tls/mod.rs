@@ -96,6 +96,8 @@ impl std::fmt::Debug for Fingerprint {
 pub struct Acceptor {
     config: Arc<ServerConfig>,
     fingerprint: Fingerprint,
+    /// What shows that a message without a connection is this gateway's, after a restart too.
+    reset_key: [u8; 32],
 }
 
 impl std::fmt::Debug for Acceptor {
@@ -122,12 +124,22 @@ impl Acceptor {
         let peers: Vec<_> =
             proxies.iter().map(|path| keys::certificate(path.as_ref())).collect::<Result<_, _>>()?;
         let fingerprint = Fingerprint::of(&key, &peers);
+        let reset_key = Sha256::new()
+            .chain_update("stateless reset")
+            .chain_update(key.secret.secret_der())
+            .finalize()
+            .into();
         let pinned = Arc::new(Pinned::new(peers, provider()));
         let config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_client_cert_verifier(pinned)
             .with_single_cert(vec![key.certificate], key.secret)?;
-        Ok(Acceptor { config: Arc::new(config), fingerprint })
+        Ok(Acceptor { config: Arc::new(config), fingerprint, reset_key })
+    }
+
+    /// The key of QUIC's stateless resets (RFC 9000 10.3.2).
+    pub(crate) fn reset_key(&self) -> [u8; 32] {
+        self.reset_key
     }
 
     /// TLS for another protocol over another carrier, with the same keys.

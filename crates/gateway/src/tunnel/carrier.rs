@@ -7,12 +7,16 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hmac::{Hmac, KeyInit, Mac};
 use quinn::congestion::{Controller, ControllerFactory};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn::crypto::{CryptoError, HmacKey};
 use quinn::{
-    AckFrequencyConfig, ClientConfig, EndpointConfig, IdleTimeout, MtuDiscoveryConfig, ServerConfig,
-    TransportConfig, VarInt,
+    AckFrequencyConfig, ClientConfig, ConnectionId, ConnectionIdGenerator, EndpointConfig, IdleTimeout,
+    MtuDiscoveryConfig, ServerConfig, TransportConfig, VarInt,
 };
+use ropewalk_os::entropy::random;
+use sha2::Sha256;
 use socket2::{Domain, Socket, Type};
 
 use crate::tls::{Acceptor, Connector};
@@ -59,6 +63,48 @@ impl ControllerFactory for Unlimited {
     }
 }
 
+/// Random connection ids. Those that `quinn` makes by default carry a mark of the process, and what came for another
+/// one would be dropped without a reset.
+struct ConnectionIds;
+
+impl ConnectionIdGenerator for ConnectionIds {
+    fn generate_cid(&mut self) -> ConnectionId {
+        ConnectionId::new(&random().to_be_bytes())
+    }
+
+    fn cid_len(&self) -> usize {
+        8
+    }
+
+    fn cid_lifetime(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// Signs stateless resets: a proxy believes those of a gateway that was started anew, and connects again.
+struct ResetKey([u8; 32]);
+
+impl ResetKey {
+    fn of(&self, data: &[u8]) -> Hmac<Sha256> {
+        let keyed = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
+        keyed.chain_update(data)
+    }
+}
+
+impl HmacKey for ResetKey {
+    fn sign(&self, data: &[u8], signature: &mut [u8]) {
+        signature.copy_from_slice(&self.of(data).finalize().into_bytes());
+    }
+
+    fn signature_len(&self) -> usize {
+        32
+    }
+
+    fn verify(&self, data: &[u8], signature: &[u8]) -> Result<(), CryptoError> {
+        self.of(data).verify_slice(signature).map_err(|_| CryptoError)
+    }
+}
+
 fn transport() -> Arc<TransportConfig> {
     let mut mtu = MtuDiscoveryConfig::default();
     mtu.black_hole_cooldown(Duration::from_secs(10)).interval(Duration::from_secs(120));
@@ -93,7 +139,7 @@ pub(crate) fn client(connector: &Connector) -> io::Result<ClientConfig> {
 }
 
 /// The gateway's side.
-pub(crate) fn server(acceptor: &Acceptor) -> io::Result<ServerConfig> {
+fn server_config(acceptor: &Acceptor) -> io::Result<ServerConfig> {
     let crypto = QuicServerConfig::try_from(acceptor.for_protocol(super::PROTOCOL)).map_err(unusable)?;
     let mut config = ServerConfig::with_crypto(Arc::new(crypto));
     config
@@ -105,7 +151,16 @@ pub(crate) fn server(acceptor: &Acceptor) -> io::Result<ServerConfig> {
 }
 
 /// An endpoint of QUIC at an address of this host.
-pub(crate) fn endpoint(address: SocketAddr, server: Option<ServerConfig>) -> io::Result<quinn::Endpoint> {
+pub(crate) fn endpoint(address: SocketAddr, server: Option<&Acceptor>) -> io::Result<quinn::Endpoint> {
+    let settings = match server {
+        Some(acceptor) => {
+            let mut settings = EndpointConfig::new(Arc::new(ResetKey(acceptor.reset_key())));
+            settings.cid_generator(|| Box::new(ConnectionIds));
+            settings
+        }
+        None => EndpointConfig::default(),
+    };
+    let server = server.map(server_config).transpose()?;
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
@@ -115,5 +170,5 @@ pub(crate) fn endpoint(address: SocketAddr, server: Option<ServerConfig>) -> io:
     let _ = (socket.set_recv_buffer_size(SOCKET_BUFFER), socket.set_send_buffer_size(SOCKET_BUFFER));
     socket.bind(&address.into())?;
     let socket: UdpSocket = socket.into();
-    quinn::Endpoint::new(EndpointConfig::default(), server, socket, Arc::new(quinn::TokioRuntime))
+    quinn::Endpoint::new(settings, server, socket, Arc::new(quinn::TokioRuntime))
 }
