@@ -397,3 +397,27 @@ fn a_translator_that_loses_its_state_is_noticed_under_a_download() {
     assert!(download.received == data && gap < 1.0, "a stall of {gap:.2} s: {}", stage.log());
     assert!(used < 4.0, "used again after {used:.1} s: {}", stage.log());
 }
+
+/// A link goes down at any moment of the start: the proxy serves over the other, and over both again later.
+#[test]
+fn a_link_that_goes_down_at_the_start_ends_nothing() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 100_000);
+    let _server = stage.nginx(true);
+    for delay in (0..220).step_by(20) {
+        let proxy = std::thread::scope(|scope| {
+            let cutting = scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(delay));
+                stage::ip(&stage.van, "link set up1 down").unwrap();
+            });
+            let proxy = stage.proxy(&[]);
+            cutting.join().unwrap();
+            proxy
+        });
+        let (code, received) = stage.curl(&["--proxy", &format!("socks5h://{PROXY}"), &url("data")]);
+        assert!(code == 0 && received == data, "after {delay} ms: {code}: {}", stage.log());
+        stage::ip(&stage.van, "link set up1 up").unwrap();
+        stage::ip(&stage.van, "route add default via 10.1.1.1 dev up1 metric 101").unwrap();
+        assert!(proxy.terminate().success(), "after {delay} ms: {}", stage.log());
+    }
+}

@@ -222,8 +222,12 @@ impl Proxy {
         }
         let tunnel = if config.has_tunnel() { Some(Device::create(NEAR_DEVICE)?) } else { None };
         uplinks.apply(claim)?;
-        for (link, reach) in links.iter().zip(reach) {
-            uplinks.update(link.index, reach, &host)?;
+        for (link, mut reach) in links.iter().zip(reach) {
+            // One may go down at this moment: that it changed is heard, and followed.
+            if let Err(error) = uplinks.update(link.index, reach, &host) {
+                tracing::warn!(link = link.name, %error, "no route for the link");
+                reach = Reach::default();
+            }
             link.learn(|known| known.reach = reach);
         }
         let network = builder.remember_paths().build()?;
