@@ -2,6 +2,7 @@
 //! and servers.
 #![cfg(target_os = "linux")]
 
+mod cases;
 mod control;
 mod convert;
 mod forwarding;
