@@ -1,4 +1,5 @@
-//! CoDel (RFC 8289), for downloads that wait: their senders learn early that they send too much, by few losses.
+//! CoDel (RFC 8289), for downloads that wait: their senders learn early that they send too much, by few
+//! losses.
 
 use crate::{MILLISECOND, SECOND};
 

@@ -11,7 +11,8 @@ pub const MOST_FLOWS: usize = 2048;
 const SMALL_PACKET: usize = 400;
 /// A flow of small packets with more bytes per second isn't voice, nor a game: acknowledgements, perhaps.
 const SMALL_RATE: f64 = 50_000.0;
-/// A flow with more bytes per second is a download, as one of QUIC is from the start: its sender slows down by
+/// A flow with more bytes per second is a download, as one of QUIC is from the start: its sender slows down
+/// by
 /// what is lost, and takes what is reordered for lost. It is kept in order, and may use all links.
 const BULK_RATE: f64 = 1_000_000.0;
 /// Over how long a flow's rate is averaged, seconds.

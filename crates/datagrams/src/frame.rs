@@ -112,7 +112,8 @@ impl Feedback {
     }
 }
 
-/// What makes up for one lost datagram of several: the exclusive or of their bodies, which are their bytes without
+/// What makes up for one lost datagram of several: the exclusive or of their bodies, which are their bytes
+/// without
 /// the number on the link and the time, and of the bodies' lengths. A probe's body is empty.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Parity {
@@ -292,7 +293,8 @@ impl Frame {
     }
 }
 
-/// What the property test and the fuzz target of frames check: any bytes are read without a panic, and what is
+/// What the property test and the fuzz target of frames check: any bytes are read without a panic, and what
+/// is
 /// read is what is written again.
 pub fn check(bytes: &[u8]) {
     if let Ok(frame) = Frame::decode(Bytes::copy_from_slice(bytes)) {

@@ -4,7 +4,7 @@
 //! A [`Tunnel`] is one end. It does no I/O: packets, datagrams and the time go in; datagrams for links,
 //! packets and the next deadline come out. Something else carries its datagrams, encrypts them, and may lose,
 //! repeat or reorder them. Each link has a rate control of its own, which keeps the queue on the link short
-//! ([`rate`]), so that a packet's link is chosen at the last moment; a packet for which there is no room waits
+//! (`rate`), so that a packet's link is chosen at the last moment; a packet for which there is no room waits
 //! here for about 20 ms at most. A [`DatagramScheduler`] chooses.
 #![forbid(unsafe_code)]
 

@@ -2,9 +2,9 @@
 //!
 //! The rate follows BBR (Cardwell et al., ACM Queue 14(5), 2016): the greatest delivery rate of late, paced,
 //! probed for more by a quarter for one round trip in eight. Two rules keep the queue short, which calls and
-//! games need: bytes in flight are at most the rate times the least round-trip time and [`QUEUE`], and while
-//! packets wait longer on the link than [`HIGH`], less is sent than arrives. Loss doesn't slow it down below
-//! [`MUCH_LOSS`]: what is lost is sent again where that is worth it, and a flow's own congestion control sees
+//! games need: bytes in flight are at most the rate times the least round-trip time and 18 ms, and while
+//! packets wait longer on the link than 12 ms, less is sent than arrives. Loss doesn't slow it down below
+//! a tenth: what is lost is sent again where that is worth it, and a flow's own congestion control sees
 //! the queue before the tunnel.
 
 use std::collections::VecDeque;

@@ -17,7 +17,8 @@ pub struct LinkView {
     /// How long a packet takes to the far end that is sent now, its wait on the link included, nanoseconds.
     /// Links can be compared to the microsecond.
     pub delay: u64,
-    /// How long until there is room for this packet, by pacing; `None`: not before the far end has been heard.
+    /// How long until there is room for this packet, by pacing; `None`: not before the far end has been
+    /// heard.
     pub wait: Option<u64>,
     /// What it carries, bytes per second; `None`: that isn't known yet.
     pub rate: Option<u64>,
@@ -65,7 +66,7 @@ pub trait DatagramScheduler: fmt::Debug + Send {
 /// - Media keep to their link, so that nothing is reordered, until another would deliver [`GAIN`] earlier or
 ///   theirs falls silent.
 /// - Downloads take the fastest link that has room now: the far end puts them in order. That makes all of a
-///   download as slow as its slowest link, so a link has to bring enough for that ([`is_worth_it`]).
+///   download as slow as its slowest link, so a link has to bring enough for that.
 ///
 /// A link that is silent, or a backup, takes packets while there is no other.
 #[derive(Clone, Copy, Debug, Default)]

@@ -20,7 +20,8 @@ const TAIL: u64 = 10 * MILLISECOND;
 /// Datagrams that one parity is for, and how long it waits for so many.
 const GROUP: u8 = 12;
 const GROUP_PAUSE: u64 = 5 * MILLISECOND;
-/// The shares of lost packets between which parities are sent: fewer aren't worth it, and of more two are lost of
+/// The shares of lost packets between which parities are sent: fewer aren't worth it, and of more two are
+/// lost of
 /// most groups.
 const WORTH_PARITY: std::ops::Range<f64> = 0.0015..0.08;
 

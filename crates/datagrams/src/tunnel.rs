@@ -19,7 +19,8 @@ const MTU: usize = 1400;
 pub const MOST_LINKS: usize = 16;
 /// How long traffic counts as flowing.
 const ACTIVE: u64 = SECOND;
-/// How much of the links' rates may wait of downloads at most, as time, and bytes at least. For long no more waits
+/// How much of the links' rates may wait of downloads at most, as time, and bytes at least. For long no more
+/// waits
 /// than CoDel lets.
 const QUEUE: u64 = 100 * MILLISECOND;
 const LEAST_QUEUE: usize = 64_000;
@@ -143,7 +144,7 @@ impl Tunnel {
         }
     }
 
-    /// A link is connected, or something else is to hold of it. Links beyond [`MOST_LINKS`] aren't used.
+    /// A link is connected, or something else is to hold of it. Beyond 16 they aren't used.
     pub fn set_link(&mut self, now: u64, link: usize, settings: LinkSettings) {
         if let Some(known) = self.links.get_mut(&link) {
             known.settings = settings;

@@ -1,4 +1,5 @@
-//! The gateway's end: accepts the proxies that it knows, gives each an address inside the tunnel, and lets out
+//! The gateway's end: accepts the proxies that it knows, gives each an address inside the tunnel, and lets
+//! out
 //! what is the proxy's own and goes where the listener's list says.
 
 use std::collections::BTreeMap;
@@ -23,7 +24,8 @@ use crate::tunnel::{Device, FAR_DEVICE, Inner, MOST_LINKS, Seen, carrier};
 
 /// How long a proxy may take for its handshake and to say who it is.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Most connections of a listener, and from how many on whoever comes has to show that its address is its own.
+/// Most connections of a listener, and from how many on whoever comes has to show that its address is its
+/// own.
 const MOST_CONNECTIONS: usize = 1024;
 const RETRY_FROM: usize = 64;
 /// Most connections of a proxy at a time: one for each link, and those that replace them.

@@ -102,7 +102,8 @@ async fn tell(
     }
 }
 
-/// Whether a link is there for datagrams, by its state and by the policy that holds where no rule does; one that
+/// Whether a link is there for datagrams, by its state and by the policy that holds where no rule does; one
+/// that
 /// stands by is used while no other works. One that seems dead is tried as well: probes of TCP say so.
 fn is_backup(server: &Server, link: &Link) -> Option<bool> {
     let (links, config) = (server.links(), server.config());

@@ -63,7 +63,8 @@ impl ControllerFactory for Unlimited {
     }
 }
 
-/// Random connection ids. Those that `quinn` makes by default carry a mark of the process, and what came for another
+/// Random connection ids. Those that `quinn` makes by default carry a mark of the process, and what came for
+/// another
 /// one would be dropped without a reset.
 struct ConnectionIds;
 

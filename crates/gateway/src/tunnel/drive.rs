@@ -160,7 +160,8 @@ impl Drive<'_> {
     }
 }
 
-/// Runs a tunnel until nothing can happen to it any more. `admits`: whether a packet of the device's (true) or
+/// Runs a tunnel until nothing can happen to it any more. `admits`: whether a packet of the device's (true)
+/// or
 /// of the far end's (false) passes.
 pub(crate) async fn drive(
     mut events: Receiver<Event>,

@@ -2,7 +2,8 @@
 //! over all links as QUIC datagrams, and out of the gateway's TUN device, masqueraded.
 //!
 //! `ropewalk-datagrams` decides what goes where. Here is what carries it: one QUIC connection for each link
-//! (`carrier`), with the keys of the pair, the devices (`device`), and what runs an end (`drive`). The ends are the
+//! (`carrier`), with the keys of the pair, the devices (`device`), and what runs an end (`drive`). The ends
+//! are the
 //! proxy's `datagrams` and [`the gateway's`](crate::gateway::datagrams).
 
 pub(crate) mod carrier;
@@ -22,7 +23,8 @@ pub const DEVICES: &str = "rope-dg";
 pub const NEAR_DEVICE: &str = "rope-dg-proxy";
 /// The gateway's device.
 pub const FAR_DEVICE: &str = "rope-dg-gw";
-/// The devices' MTU. With what the tunnel and QUIC add, a packet still fits one of 1,500 bytes, over IPv6 too.
+/// The devices' MTU. With what the tunnel and QUIC add, a packet still fits one of 1,500 bytes, over IPv6
+/// too.
 pub const MTU: u32 = 1380;
 /// Most links of a proxy.
 pub(crate) const MOST_LINKS: u8 = 8;

@@ -7,7 +7,8 @@ use super::{PROTOCOL, Uplinks};
 use crate::setup::{Host, PROXY_TABLES, Route, Step, has_force_forwarding, repaired};
 use crate::tunnel::{Inner, MTU, NEAR_DEVICE};
 
-/// The mark of what goes through the tunnel, the table that leads there, and the priority of the rule by which
+/// The mark of what goes through the tunnel, the table that leads there, and the priority of the rule by
+/// which
 /// neighbours come before.
 pub(super) const TUNNEL_MARK: &str = "0x726f7064";
 const TUNNEL: u32 = PROXY_TABLES.end - 2;
