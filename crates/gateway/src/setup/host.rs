@@ -15,6 +15,7 @@ use netlink_packet_route::rule::{RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::netlink::dump;
+use super::nexthop::Nexthops;
 use super::{GATEWAY_TABLES, PROXY_TABLES, read_sysctl};
 
 /// The main routing table.
@@ -74,9 +75,9 @@ impl Route {
 
 /// A next hop that works.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Hop {
-    interface: u32,
-    route: Route,
+pub(super) struct Hop {
+    pub interface: u32,
+    pub route: Route,
 }
 
 /// A default route. One with several next hops is ECMP's.
@@ -128,8 +129,9 @@ impl Host {
                 host.interfaces.extend(interface(&link));
             }
         }
+        let nexthops = Nexthops::read()?;
         for (family, v6) in [(AddressFamily::Inet, false), (AddressFamily::Inet6, true)] {
-            let read = host.read_family(family, v6);
+            let read = host.read_family(family, v6, &nexthops);
             // A kernel without IPv6 may refuse the question.
             if !v6 {
                 read?;
@@ -138,7 +140,7 @@ impl Host {
         Ok(host)
     }
 
-    fn read_family(&mut self, family: AddressFamily, v6: bool) -> io::Result<()> {
+    fn read_family(&mut self, family: AddressFamily, v6: bool, nexthops: &Nexthops) -> io::Result<()> {
         let mut address = AddressMessage::default();
         address.header.family = family;
         for object in dump(&RouteNetlinkMessage::GetAddress(address), |_| true)? {
@@ -157,7 +159,7 @@ impl Host {
             if let RouteNetlinkMessage::NewRoute(one) = object
                 && one.header.address_family == family
             {
-                self.defaults.extend(default_route(&one, v6));
+                self.defaults.extend(default_route(&one, v6, nexthops));
                 self.pairs.extend(route_of_pair(&one));
                 match one.header.kind {
                     _ if one.header.destination_prefix_length != 0 => {}
@@ -360,7 +362,7 @@ fn table_of(message: &RouteMessage) -> u32 {
 }
 
 /// The default route in a message, if it is one over which packets leave.
-fn default_route(message: &RouteMessage, v6: bool) -> Option<DefaultRoute> {
+fn default_route(message: &RouteMessage, v6: bool, nexthops: &Nexthops) -> Option<DefaultRoute> {
     let header = &message.header;
     let is_cloned = header.flags.contains(RouteFlags::Cloned);
     if header.destination_prefix_length != 0 || header.kind != RouteType::Unicast || is_cloned {
@@ -378,6 +380,8 @@ fn default_route(message: &RouteMessage, v6: bool) -> Option<DefaultRoute> {
             }
             RouteAttribute::Priority(number) => metric = *number,
             RouteAttribute::Oif(index) => interface = Some(*index),
+            // Beside it there may be what it stands for, and then these are none.
+            RouteAttribute::NhId(id) => hops.extend(nexthops.hops(*id)),
             RouteAttribute::MultiPath(several) => {
                 let no_use = RouteNextHopFlags::Dead | RouteNextHopFlags::Linkdown;
                 let usable = several.iter().filter(|hop| !hop.flags.intersects(no_use));

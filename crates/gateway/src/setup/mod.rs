@@ -11,6 +11,7 @@ mod host;
 mod installed;
 mod leftovers;
 mod netlink;
+mod nexthop;
 mod preview;
 
 use std::fmt;

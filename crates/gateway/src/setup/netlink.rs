@@ -7,7 +7,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload,
+    Emitable, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkBuffer, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload,
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use nix::sys::socket::{
@@ -20,8 +21,8 @@ use tokio::sync::mpsc;
 
 /// Links, addresses, routes and rules of both families, and the sysctls of interfaces (`RTNLGRP_...` of
 /// linux/rtnetlink.h): LINK, IPV4_IFADDR, IPV4_ROUTE, IPV4_RULE, IPV6_IFADDR, IPV6_ROUTE, IPV6_RULE,
-/// IPV4_NETCONF, IPV6_NETCONF.
-const ROUTE_GROUPS: [u32; 9] = [1, 5, 7, 8, 9, 11, 19, 24, 25];
+/// IPV4_NETCONF, IPV6_NETCONF, NEXTHOP.
+const ROUTE_GROUPS: [u32; 10] = [1, 5, 7, 8, 9, 11, 19, 24, 25, 32];
 /// nftables' rules (`NFNLGRP_NFTABLES`).
 const RULE_GROUPS: [u32; 1] = [7];
 /// How often a state is asked for that changed while it was told.
@@ -35,32 +36,53 @@ pub(super) fn dump(
     request: &RouteNetlinkMessage,
     is_wanted: impl Fn(&[u8]) -> bool,
 ) -> io::Result<Vec<RouteNetlinkMessage>> {
+    let mut message = NetlinkMessage::from(request.clone());
+    message.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
     let mut found = Vec::new();
     for _ in 0..ATTEMPTS {
         found.clear();
-        if dump_once(request, &is_wanted, &mut found)? {
+        let is_whole = dump_once(&bytes, |one| {
+            if is_wanted(one.payload()) {
+                match NetlinkMessage::<RouteNetlinkMessage>::deserialize(one.into_inner()) {
+                    Ok(NetlinkMessage { payload: NetlinkPayload::InnerMessage(object), .. }) => {
+                        found.push(object)
+                    }
+                    Ok(_) => {}
+                    // An object of a kind that the library doesn't know is none of those that matter here.
+                    Err(error) => tracing::debug!(target: "ropewalk::setup", %error, "netlink"),
+                }
+            }
+        })?;
+        if is_whole {
             break;
         }
     }
     Ok(found)
 }
 
+/// The same for a kind that the library doesn't know: `on_object` takes each object's type and its bytes after
+/// the netlink header.
+pub(super) fn dump_raw(kind: u16, header: &[u8], mut on_object: impl FnMut(u16, &[u8])) -> io::Result<()> {
+    let mut bytes = vec![0; NetlinkHeader::default().buffer_len()];
+    bytes.extend(header);
+    let mut message = NetlinkHeader::default();
+    message.length = bytes.len() as u32;
+    message.message_type = kind;
+    message.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    message.emit(&mut bytes);
+    dump_once(&bytes, |one| on_object(one.message_type(), one.payload())).map(drop)
+}
+
 /// Returns false if objects changed meanwhile.
-fn dump_once(
-    request: &RouteNetlinkMessage,
-    is_wanted: &impl Fn(&[u8]) -> bool,
-    found: &mut Vec<RouteNetlinkMessage>,
-) -> io::Result<bool> {
+fn dump_once(request: &[u8], mut on_object: impl FnMut(NetlinkBuffer<&[u8]>)) -> io::Result<bool> {
     let unreadable = |error| io::Error::new(io::ErrorKind::InvalidData, format!("netlink: {error}"));
     let (family, protocol) = (AddressFamily::Netlink, SockProtocol::NetlinkRoute);
     let socket = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
     setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::seconds(PATIENCE))?;
-    let mut message = NetlinkMessage::from(request.clone());
-    message.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-    message.finalize();
-    let mut bytes = vec![0; message.buffer_len()];
-    message.serialize(&mut bytes);
-    send(socket.as_raw_fd(), &bytes, MsgFlags::empty())?;
+    send(socket.as_raw_fd(), request, MsgFlags::empty())?;
     let mut buffer = vec![0; 64 << 10];
     let mut is_whole = true;
     loop {
@@ -71,15 +93,14 @@ fn dump_once(
             let one = &rest[..header.length() as usize];
             is_whole &= header.flags() & NLM_F_DUMP_INTR == 0;
             // Numbers below are netlink's own (NLMSG_MIN_TYPE).
-            let is_object = header.message_type() >= 16;
-            if !is_object || is_wanted(header.payload()) {
+            if header.message_type() >= 16 {
+                on_object(NetlinkBuffer::new_checked(one).map_err(unreadable)?);
+            } else {
                 match NetlinkMessage::<RouteNetlinkMessage>::deserialize(one).map(|one| one.payload) {
                     Ok(NetlinkPayload::Done(_)) => return Ok(is_whole),
                     Ok(NetlinkPayload::Error(error)) => return Err(error.to_io()),
-                    Ok(NetlinkPayload::InnerMessage(object)) => found.push(object),
                     Ok(_) => {}
-                    // An object of a kind that the library doesn't know is none of those that matter here.
-                    Err(error) => tracing::debug!(target: "ropewalk::setup", %error, "netlink"),
+                    Err(error) => return Err(unreadable(error)),
                 }
             }
             rest = rest.get(one.len().next_multiple_of(4)..).unwrap_or_default();
