@@ -2,6 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use ropewalk_host::clock::Clock;
@@ -10,13 +12,18 @@ use crate::far::Far;
 use crate::stage::{self, PROXY, SERVER, Stage};
 use crate::{MIB, SECOND};
 
-/// The resolver's answer: every name is the server's, in both families, but for that of the gateway.
+/// The last bytes of the addresses of gateways: those of the tests in which they move.
+static GATEWAY: [AtomicU8; 2] = [AtomicU8::new(0), AtomicU8::new(0)];
+
+/// The resolver's answer: every name is the server's, in both families, but for those of gateways. Records hold
+/// for five seconds.
 fn answer(query: &[u8]) -> Vec<u8> {
     let end = 12 + query[12..].iter().position(|byte| *byte == 0).unwrap() + 5;
     let mut message = [&query[..2], &[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0], &query[12..end]].concat();
     let record = match query[end - 3] {
         1 if query[13..].starts_with(b"gateway") => {
-            [&[1, 0, 1, 0, 0, 0, 5, 0, 4][..], &[10, 1, 0, 1]].concat()
+            let network = GATEWAY[usize::from(query[20] == b'-')].load(Relaxed);
+            [&[1, 0, 1, 0, 0, 0, 5, 0, 4][..], &[10, 1, network, 1]].concat()
         }
         28 => [&[28, 0, 1, 0, 0, 0, 5, 0, 16, 0xfd, 9][..], &[0; 13], &[9]].concat(),
         _ => [&[1, 0, 1, 0, 0, 0, 5, 0, 4][..], &[10, 9, 9, 9]].concat(),
@@ -146,6 +153,34 @@ fn a_gateway_has_a_name() {
     // The server itself has no Multipath TCP.
     for link in 0..2 {
         assert!(stage.received(link) > 100_000, "uplink {link}: {}", stage.log());
+    }
+}
+
+#[test]
+fn a_gateway_that_moves_is_found_as_its_records_age() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", MIB);
+    let _server = stage.nginx(false);
+    resolver(&stage);
+    let far = Far::start(&stage, &[&format!("{SERVER} 80"), "fd09::9 80"], &[]);
+    let gateway = ["--gateway", "gateway-moves.van.test:5124", "--gateway-cookie", &far.cookie];
+    let links = ["--via", "up0", "--via", "up1"];
+    let _proxy = proxy(&stage, "nameserver 10.9.9.9\n", &[&links[..], &gateway].concat());
+    assert!(download(&stage, &data) < 4.0);
+    // It is elsewhere, and where it was nobody answers.
+    GATEWAY[1].store(1, Relaxed);
+    let gone = "table ip gone { chain pre { type filter hook prerouting priority -300; ip daddr 10.1.0.1 tcp \
+                dport 5124 drop; }; }";
+    stage.web.check("nft", &[gone]).unwrap();
+    let clock = Clock::start();
+    loop {
+        let by = format!("socks5h://{PROXY}");
+        let line = ["--max-time", "2", "--proxy", &by, "http://web.van.test/data"];
+        let (code, received) = stage.curl(&line);
+        if code == 0 && received == data {
+            break;
+        }
+        assert!(clock.now() < 12 * SECOND, "{}", stage.log());
     }
 }
 

@@ -71,7 +71,7 @@ async fn addresses(server: &Server, link: &Arc<Link>, target: &Target) -> io::Re
         && server.config().names_over_links
     {
         let asking = server.addresses_over(name, std::slice::from_ref(link));
-        if let Ok(Ok(found)) = timeout(LOOKUP, asking).await {
+        if let Ok(Ok((found, _))) = timeout(LOOKUP, asking).await {
             return Ok(found.into_iter().map(|address| SocketAddr::new(address, *port)).collect());
         }
     }

@@ -20,7 +20,7 @@ use crate::tls::{Connector, Secure};
 /// What is known of a gateway.
 #[derive(Debug, Default)]
 struct Known {
-    /// Its addresses, and when they were looked up.
+    /// Its addresses, and until when they hold.
     addresses: Option<(Vec<SocketAddr>, Instant)>,
     /// It couldn't be reached the last time.
     failed: bool,
@@ -50,8 +50,16 @@ const PIECE: usize = 16 << 10;
 /// Most of a client's data that goes to the gateway before its answer, bytes.
 const EARLY_DATA: usize = 64 << 10;
 
-/// How long the addresses of a gateway's name are used before they are looked up again.
-const ADDRESSES_AGE: Duration = Duration::from_secs(60);
+/// How long the addresses of a gateway's name are used before they are looked up again, where their records
+/// don't tell.
+const UNKNOWN_AGE: Duration = Duration::from_secs(60);
+/// The same where they do, at least (a TTL of 0 would have each connection wait) and at most.
+const AGES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(3600));
+
+/// How long addresses are used whose records hold for so long.
+fn held_for(age: Option<Duration>) -> Duration {
+    age.map_or(UNKNOWN_AGE, |age| age.clamp(AGES.0, AGES.1))
+}
 
 /// Those that work first, else in the configuration's order.
 pub(super) fn in_order(gateways: &[Gateway]) -> Vec<Gateway> {
@@ -93,9 +101,13 @@ impl Gateway {
         self.known().failed
     }
 
-    /// Notes whether it could be reached.
+    /// Notes whether it could be reached. Where it can't, its name is soon looked up again.
     pub(super) fn note(&self, works: bool) {
-        self.known().failed = !works;
+        let mut known = self.known();
+        known.failed = !works;
+        if let Some((_, until)) = known.addresses.as_mut().filter(|_| !works) {
+            *until = (*until).min(Instant::now() + AGES.0);
+        }
     }
 
     /// Its first address, if it was looked up.
@@ -106,28 +118,30 @@ impl Gateway {
         }
     }
 
-    /// Its addresses, one at least: a name is looked up again each minute. While that fails, those that are
-    /// known hold.
+    /// Its addresses, one at least: a name is looked up again when its records have aged. While that fails,
+    /// those that are known hold.
     pub(super) async fn addresses(&self, server: &Server) -> io::Result<Vec<SocketAddr>> {
         if let Target::Address(address) = self.target {
             return Ok(vec![address]);
         }
         let known = self.known().addresses.clone();
-        if let Some((addresses, at)) = &known
-            && at.elapsed() < ADDRESSES_AGE
+        if let Some((addresses, until)) = &known
+            && Instant::now() < *until
         {
             return Ok(addresses.clone());
         }
-        match server.resolve(&self.target).await {
-            Ok(found) if !found.is_empty() => {
-                self.known().addresses = Some((found.clone(), Instant::now()));
-                Ok(found)
-            }
-            found => match known {
-                Some((addresses, _)) => Ok(addresses),
-                None => Err(found.err().unwrap_or_else(|| io::ErrorKind::NotFound.into())),
-            },
-        }
+        let found = server.resolve_with_age(&self.target).await.and_then(|found| match found.0[..] {
+            [] => Err(io::ErrorKind::NotFound.into()),
+            _ => Ok(found),
+        });
+        let (addresses, age) = match (found, known) {
+            (Ok((addresses, age)), _) => (addresses, held_for(age)),
+            // Not each connection is to wait for that.
+            (Err(_), Some((addresses, _))) => (addresses, AGES.0),
+            (Err(error), None) => return Err(error),
+        };
+        self.known().addresses = Some((addresses.clone(), Instant::now() + age));
+        Ok(addresses)
     }
 
     /// What goes before the first request: TLS, if there is any.
@@ -191,5 +205,32 @@ pub(super) async fn until_answered<S: AsyncRead + AsyncWrite + Unpin>(
             done = answer.read(far) => return done,
             read = client.read_buf(&mut data), if is_open && sent < EARLY_DATA => is_open = read? > 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_age_within_bounds() {
+        let seconds = Duration::from_secs;
+        for (told, held) in [
+            (None, 60),
+            (Some(0), 5),
+            (Some(30), 30),
+            (Some(86_400), 3600),
+            (Some(u64::from(u32::MAX)), 3600),
+        ] {
+            assert_eq!(held_for(told.map(seconds)), seconds(held), "{told:?}");
+        }
+        let gateway = Gateway::new(Target::new("gateway.example", 443));
+        let address = "192.0.2.1:443".parse().unwrap();
+        gateway.known().addresses = Some((vec![address], Instant::now() + seconds(3600)));
+        gateway.note(true);
+        assert!(gateway.known().addresses.as_ref().unwrap().1 > Instant::now() + seconds(3000));
+        // It may have moved.
+        gateway.note(false);
+        assert!(gateway.known().addresses.as_ref().unwrap().1 < Instant::now() + seconds(6));
     }
 }

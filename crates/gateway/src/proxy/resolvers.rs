@@ -235,25 +235,30 @@ impl Server {
         try_all(&self.resolvers, &self.network, query, attempts).await
     }
 
-    /// A name's addresses, as this host's resolvers tell over these links.
-    pub(super) async fn addresses_over(&self, name: &str, links: &[Arc<Link>]) -> io::Result<Vec<IpAddr>> {
+    /// A name's addresses, and for how long they hold, as this host's resolvers tell over these links.
+    pub(super) async fn addresses_over(
+        &self,
+        name: &str,
+        links: &[Arc<Link>],
+    ) -> io::Result<(Vec<IpAddr>, Duration)> {
         let ask = async |v6: bool| {
             let query = dns::question(random() as u16, name, v6).ok_or(io::ErrorKind::InvalidInput)?;
             let attempts = self.resolvers.attempts(None, &of_host(), links);
             let message = try_all(&self.resolvers, &self.network, query.into(), attempts).await?;
-            Ok::<_, io::Error>(dns::addresses(&message).map(|(addresses, _)| addresses).unwrap_or_default())
+            Ok::<_, io::Error>(dns::addresses(&message).unwrap_or_default())
         };
         let both = async { tokio::join!(ask(false), ask(true)) };
         let late = |_| io::Error::new(io::ErrorKind::TimedOut, "no resolver answered");
         let (v4, v6) = timeout(PATIENCE, both).await.map_err(late)?;
-        let found = match (v4, v6) {
-            (Ok(v4), v6) => [v4, v6.unwrap_or_default()].concat(),
-            (Err(_), Ok(v6)) => v6,
+        let both = match (v4, v6) {
+            (Ok(v4), v6) => [v4, v6.unwrap_or_default()],
+            (Err(_), Ok(v6)) => [Default::default(), v6],
             (Err(error), Err(_)) => return Err(error),
         };
-        match found.is_empty() {
-            false => Ok(found),
-            true => Err(io::Error::new(io::ErrorKind::NotFound, format!("`{name}` has no address"))),
+        let with_addresses = both.iter().filter(|(addresses, _)| !addresses.is_empty());
+        match with_addresses.map(|(_, age)| *age).min() {
+            Some(age) => Ok((both.into_iter().flat_map(|(addresses, _)| addresses).collect(), age)),
+            None => Err(io::Error::new(io::ErrorKind::NotFound, format!("`{name}` has no address"))),
         }
     }
 }
