@@ -224,6 +224,69 @@ fn packets_for_an_address_may_arrive_at_any_interface() {
     }
 }
 
+#[test]
+fn a_virtual_address_goes_and_comes_back_by_vrrp() {
+    let Some(stage) = stage() else { return };
+    if lacks(&["keepalived"]) {
+        return;
+    }
+    let _nginx = nginx(&stage);
+    // In a group IPv6 goes along with IPv4.
+    let config = "global_defs { script_user root }\nvrrp_instance one {\n state MASTER\n interface eth0\n \
+                  virtual_router_id 7\n priority 100\n advert_int 0.3\n version 3\n \
+                  virtual_ipaddress { 10.0.0.77/32 dev eth0 }\n}\n\
+                  vrrp_instance six {\n state MASTER\n interface eth0\n virtual_router_id 8\n priority 100\n \
+                  advert_int 0.3\n version 3\n virtual_ipaddress { fd00:0::77/128 dev eth0 nodad }\n}\n";
+    let file_of_vrrp = stage.folder.path().join("keepalived.conf");
+    std::fs::write(&file_of_vrrp, config).unwrap();
+    let keepalived = || {
+        let pid = stage.folder.path().join("keepalived.pid").display().to_string();
+        let mut command = stage.server.command("keepalived");
+        command.args(["-n", "-l", "-P", "-p", &pid, "-r", &format!("{pid}.vrrp")]);
+        command.args(["-f", file_of_vrrp.to_str().unwrap()]);
+        command.stderr(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+        let running = Ended(command.spawn().unwrap());
+        let clock = Clock::start();
+        let has = |address: &str| {
+            stage.server.check("ip", &["-o", "address"]).is_ok_and(|text| text.contains(address))
+        };
+        while !has("10.0.0.77/") || !has("fd00::77/") {
+            assert!(clock.now() < 15 * SECOND, "no virtual address");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        running
+    };
+    let mut running = keepalived();
+    let text = format!(
+        "[gateway]\nstatus = 'none'\n[[listener]]\nlisten = '10.0.0.77:80'\naddresses = ['fd00:0::77']\nto \
+         = '127.0.0.1:{BACKEND}'\n"
+    );
+    let gateway = stage.start(&["gateway", "--config", &file(&stage, &text)]);
+    let urls = [("10.0.0.2", "http://10.0.0.77/file"), ("fd00:0::2", "http://[fd00:0::77]/file")];
+    for round in 0..2 {
+        for (from, url) in urls {
+            assert_soon(&stage, &gateway, "the virtual address is here", from, url);
+        }
+        // Another router is the master, and then this one again.
+        if round == 0 {
+            terminate(&mut running);
+            let line = ["-sS", "--max-time", "1", urls[0].1];
+            assert!(stage.client.check("curl", &line).is_err(), "it isn't here");
+            running = keepalived();
+        }
+    }
+    assert_eq!(gateway.end(), Some(0));
+    terminate(&mut running);
+    assert_eq!(stage.traces(), "", "something is left");
+}
+
+/// Asks a program to end, and waits for that.
+fn terminate(program: &mut Ended) {
+    let id = program.0.id().to_string();
+    assert!(std::process::Command::new("kill").arg(id).status().unwrap().success());
+    program.0.wait().unwrap();
+}
+
 /// A third link to the client, and a host behind the server that nobody is to reach.
 fn third_link(stage: &Stage) -> Namespace {
     use std::os::fd::AsRawFd;

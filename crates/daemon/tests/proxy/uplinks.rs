@@ -65,6 +65,81 @@ fn uplinks_are_renewed_vanish_and_come_back() {
     assert!(proxy.terminate().success());
 }
 
+/// What udhcpc runs: `ip` with what the lease says.
+const LEASE: &str = r#"#!/bin/sh
+case "$1" in
+deconfig) ip -4 address flush dev "$interface"; ip link set "$interface" up ;;
+bound | renew)
+    held=$(ip -4 -o address show dev "$interface" | grep -c " $ip/")
+    [ "$held" = 1 ] || ip -4 address flush dev "$interface"
+    ip address replace "$ip/$mask" dev "$interface" valid_lft "$lease" preferred_lft "$lease"
+    ip route replace default via "${router%% *}" dev "$interface" metric "$METRIC" ;;
+esac
+echo "$1 $ip" >>"$LEASES"
+"#;
+
+/// The server of an uplink's network, which leases one address.
+fn dhcp_server(stage: &Stage, link: usize, host: u8) -> stage::Running {
+    let mut command = stage.web.command("dnsmasq");
+    command.args(["--no-daemon", "--conf-file=/dev/null", "--user=root", "--port=0", "--bind-interfaces"]);
+    command.args(["--dhcp-authoritative", "--no-ping", &format!("--interface=down{link}")]);
+    command.arg(format!("--dhcp-range=10.1.{link}.{host},10.1.{link}.{host},2m"));
+    let leases = stage.path().join(format!("leases{link}-{host}"));
+    command.arg(format!("--dhcp-leasefile={}", leases.display()));
+    command.stderr(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+    stage::Running::start(command)
+}
+
+#[test]
+fn two_uplinks_have_their_addresses_and_routes_by_dhcp() {
+    let Some(stage) = Stage::new() else { return };
+    let tools = ["udhcpc", "dnsmasq"];
+    if let Some(lacking) = tools.iter().find(|tool| stage.van.check("which", &[tool]).is_err()) {
+        ropewalk_host::skip::skipped(format!("{lacking} isn't installed"));
+        return;
+    }
+    let data = stage.serve("data", 12 * MIB);
+    let _server = stage.nginx(true);
+    let script = stage.path().join("lease");
+    std::fs::write(&script, LEASE).unwrap();
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut servers = Vec::new();
+    let mut clients = Vec::new();
+    for link in 0..2 {
+        let device = format!("up{link}");
+        stage::ip(&stage.van, &format!("address flush dev {device}")).unwrap();
+        servers.push(dhcp_server(&stage, link, 50));
+        let mut command = stage.van.command("udhcpc");
+        command.args(["-f", "-t", "20", "-T", "1", "-i", &device, "-s", script.to_str().unwrap()]);
+        command.env("LEASES", stage.path().join(&device)).env("METRIC", format!("{}", 100 + link));
+        command.stderr(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+        clients.push(stage::Running::start(command));
+    }
+    let leases =
+        |link: usize| std::fs::read_to_string(stage.path().join(format!("up{link}"))).unwrap_or_default();
+    let bound = |link: usize, host: u8| leases(link).contains(&format!("bound 10.1.{link}.{host}"));
+    stage::wait_until("both have a lease", || (0..2).all(|link| bound(link, 50)));
+    let proxy = stage.proxy(&["--json", "--probe", "10.9.9.9:80"]);
+    wait_for_both(&stage, &data, "both leases are used");
+    // The same address again: nothing happens to a download.
+    let stall = interrupted(&stage, &data, || {
+        clients[0].signal("-USR1");
+        stage::wait_until("the lease is renewed", || leases(0).contains("renew"));
+    });
+    assert!(stall < 0.8, "renewed: a stall of {stall:.2} s: {}", stage.log());
+    assert!(!stage.log().contains("address changed"), "{}", stage.log());
+    // The lease is given back, and a new one has another address.
+    let stall = interrupted(&stage, &data, || {
+        clients[0].signal("-USR2");
+        servers[0] = dhcp_server(&stage, 0, 60);
+        clients[0].signal("-USR1");
+    });
+    assert!(stall < 1.0, "a new address: a stall of {stall:.2} s: {}", stage.log());
+    stage::wait_until("there is a new lease", || bound(0, 60));
+    wait_for_both(&stage, &data, "the new lease is used");
+    assert!(proxy.terminate().success());
+}
+
 #[test]
 fn a_download_goes_on_after_the_host_was_suspended() {
     let Some(stage) = Stage::new() else { return };
