@@ -14,8 +14,8 @@ use ropewalk_lab::parallel::run_jobs;
 use ropewalk_lab::scenario;
 use ropewalk_lab::stats::paired_ratio;
 use ropewalk_settings::diagnostic::Source;
-use ropewalk_sim::{Direction, RunSpec, Scenario, Workload};
-use ropewalk_status::record::RecordedFlow;
+use ropewalk_sim::{Direction, RunSpec, Scenario, Transfer, Workload};
+use ropewalk_status::record::{RecordedFlow, Recording};
 use serde_json::{Value, json};
 
 /// Least and most time that a simulated flow may take.
@@ -27,9 +27,9 @@ const SECOND: f64 = 1e9;
 #[command(
     long_about = "What other schedulers would have done with the last hour's flows.\n\nEach flow that a \
                   running proxy carried is simulated again: over its links as they were recorded, at its \
-                  time, with its size, by each scheduler at the sending end. It is a simulation, one flow \
-                  at a time: flows don't compete, and a link's rate is what it carried. How well that fits \
-                  is said: simulated times next to recorded ones.",
+                  time, with its size, next to the flows that it shared the links with, by each scheduler at \
+                  the sending end. How well the recording fits is said: simulated times next to recorded \
+                  ones.",
     after_help = "Examples:
   ropewalk shadow
   ropewalk shadow --last '10 min' --schedulers linux,blest,ropewalk
@@ -57,47 +57,75 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// A flow to simulate.
-struct Case {
-    flow: RecordedFlow,
-    scenario: Arc<Scenario>,
-    start: u64,
+/// Flows that shared the links: each began before the others had ended.
+struct Group<'a> {
+    flows: Vec<&'a RecordedFlow>,
+    /// Those of them that are compared.
+    judged: Vec<usize>,
 }
 
-/// The scenario for a flow of the recording.
-fn case(base: &Scenario, flow: &RecordedFlow, seconds: usize) -> Case {
-    let is_download = flow.bytes_down >= flow.bytes_up;
-    let limit = (flow.seconds * 20.0).clamp(LIMIT.0, LIMIT.1);
+fn size(flow: &RecordedFlow) -> u64 {
+    flow.bytes_down.max(flow.bytes_up)
+}
+
+/// Groups of a recording's flows, with those whose size is among the largest judged.
+fn groups(recording: &Recording, smallest: u64, most: usize) -> Vec<Group<'_>> {
+    let mut flows: Vec<&RecordedFlow> =
+        recording.flows.iter().filter(|flow| size(flow) >= smallest).collect();
+    let mut sizes: Vec<u64> = flows.iter().map(|flow| size(flow)).collect();
+    sizes.sort_unstable_by_key(|size| std::cmp::Reverse(*size));
+    let least = sizes.get(most.saturating_sub(1)).copied().unwrap_or(0);
+    flows.sort_by(|one, other| one.start_s.total_cmp(&other.start_s));
+    let (mut groups, mut end, mut judged): (Vec<Group<'_>>, f64, usize) = (Vec::new(), 0.0, 0);
+    for flow in flows {
+        if groups.is_empty() || flow.start_s >= end {
+            groups.push(Group { flows: Vec::new(), judged: Vec::new() });
+        }
+        end = end.max(flow.start_s + flow.seconds);
+        let Some(group) = groups.last_mut() else { continue };
+        if size(flow) >= least && judged < most {
+            group.judged.push(group.flows.len());
+            judged += 1;
+        }
+        group.flows.push(flow);
+    }
+    groups.retain(|group| !group.judged.is_empty());
+    groups
+}
+
+/// The scenario for a group, and its phase.
+fn scenario_of(base: &Scenario, group: &Group<'_>, seconds: usize) -> (Arc<Scenario>, u64) {
+    let nanos = |seconds: f64| (seconds * SECOND) as u64;
+    let begin = group.flows.first().map_or(0.0, |flow| flow.start_s);
+    let transfers = group.flows.iter().map(|flow| Transfer {
+        start: nanos(flow.start_s - begin),
+        bytes: size(flow),
+        direction: if flow.bytes_down >= flow.bytes_up { Direction::Download } else { Direction::Upload },
+    });
+    let limit = |flow: &&RecordedFlow| flow.start_s - begin + (flow.seconds * 20.0).clamp(LIMIT.0, LIMIT.1);
     let scenario = Scenario {
-        workload: Workload::Flow { bytes: flow.bytes_down.max(flow.bytes_up) },
-        direction: if is_download { Direction::Download } else { Direction::Upload },
-        limit: (limit * SECOND) as u64,
+        workload: Workload::Transfers(transfers.collect()),
+        limit: nanos(group.flows.iter().map(limit).fold(0.0, f64::max)),
         ..base.clone()
     };
-    // The links' changes repeat: the first time round sets the links up, the second is the flow's.
-    let start = ((seconds as f64 + flow.start_s) * SECOND) as u64;
-    Case { flow: flow.clone(), scenario: Arc::new(scenario), start }
+    // The links' changes repeat: the first time round sets the links up, the second is the flows'.
+    (Arc::new(scenario), nanos(seconds as f64 + begin))
 }
 
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
     let recording = options.source.read()?;
     let smallest = size_within("--smallest", &options.smallest, (1, 1 << 40))?;
     let names = list(&options.schedulers);
-    let (text, left_out) = recording.to_scenario("recorded").map_err(Failure::other)?;
-    let source = Source::new("the recording", text);
+    let told = recording.to_scenario("recorded").map_err(Failure::other)?;
+    let source = Source::new("the recording", told.text.as_str());
     let base = scenario::parse(&source, "recorded", Path::new(""), registries)?.scenario;
     let mut schedulers = Vec::new();
     for name in &names {
         schedulers.push(algorithm(&registries.schedulers, "--schedulers", name)?);
     }
     let congestion = algorithm(&registries.congestion, "--congestion", &options.congestion)?;
-    let size = |flow: &RecordedFlow| flow.bytes_down.max(flow.bytes_up);
-    let mut flows: Vec<&RecordedFlow> =
-        recording.flows.iter().filter(|flow| size(flow) >= smallest).collect();
-    let all = flows.len();
-    flows.sort_by_key(|flow| std::cmp::Reverse(size(flow)));
-    flows.truncate(options.flows.into());
-    if flows.is_empty() {
+    let groups = groups(&recording, smallest, options.flows.into());
+    if groups.is_empty() {
         let message = format!(
             "none of the recording's {} flows that have ended has {} or more",
             recording.flows.len(),
@@ -105,56 +133,64 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         );
         return Err(Failure::other(message));
     }
-    let cases: Vec<Case> = flows.iter().map(|flow| case(&base, flow, recording.seconds)).collect();
+    let scenarios: Vec<_> = groups.iter().map(|group| scenario_of(&base, group, recording.seconds)).collect();
     let specs: Vec<RunSpec> = schedulers
         .iter()
         .flat_map(|scheduler| {
-            cases.iter().map(|case| RunSpec {
-                scenario: Arc::clone(&case.scenario),
-                start_phase: case.start,
-                ..RunSpec::new((*case.scenario).clone(), scheduler.clone(), congestion.clone())
+            scenarios.iter().map(|(scenario, phase)| RunSpec {
+                scenario: Arc::clone(scenario),
+                start_phase: *phase,
+                ..RunSpec::new((**scenario).clone(), scheduler.clone(), congestion.clone())
             })
         })
         .collect();
-    let times = simulate(&specs);
-    let times: Vec<&[f64]> = times.chunks(cases.len()).collect();
+    let flows: Vec<&RecordedFlow> =
+        groups.iter().flat_map(|group| group.judged.iter().map(|at| group.flows[*at])).collect();
     let report = Report {
         names: &names,
-        cases: &cases,
-        times: &times,
-        left_out: &left_out,
-        all,
+        times: &simulate(&specs, &groups),
+        flows: &flows,
+        left_out: &told.left_out,
+        at_least: &told.at_least,
+        all: recording.flows.iter().filter(|flow| size(flow) >= smallest).count(),
         seconds: recording.seconds,
     };
     output::print(&if options.json { format!("{:#}\n", report.to_json()) } else { report.to_text() })
 }
 
-/// Runs everything on all cores; seconds, or the limit where a flow didn't end.
-fn simulate(specs: &[RunSpec]) -> Vec<f64> {
-    let times = run_jobs(ropewalk_runner::threads(None), specs.len(), &AtomicBool::new(false), |at| {
+/// Runs everything on all cores: for each scheduler the judged flows' seconds, or the limit where a flow
+/// didn't end.
+fn simulate(specs: &[RunSpec], groups: &[Group<'_>]) -> Vec<Vec<f64>> {
+    let runs = run_jobs(ropewalk_runner::threads(None), specs.len(), &AtomicBool::new(false), |at| {
         let spec = &specs[at];
-        let fct = ropewalk_sim::run(spec).flows.first().and_then(|flow| flow.fct);
-        Some(fct.unwrap_or(spec.scenario.limit) as f64 / SECOND)
+        let flows = ropewalk_sim::run(spec).flows;
+        let seconds = |at: &usize| {
+            let fct = flows.get(*at).and_then(|flow| flow.fct);
+            fct.unwrap_or(spec.scenario.limit) as f64 / SECOND
+        };
+        Some(groups[at % groups.len()].judged.iter().map(seconds).collect::<Vec<f64>>())
     });
-    times.into_iter().flatten().collect()
+    let runs: Vec<Vec<f64>> = runs.into_iter().flatten().collect();
+    runs.chunks(groups.len()).map(<[Vec<f64>]>::concat).collect()
 }
 
 /// The answer.
 struct Report<'a> {
     names: &'a [&'a str],
-    cases: &'a [Case],
+    flows: &'a [&'a RecordedFlow],
     /// For each scheduler the flows' times.
-    times: &'a [&'a [f64]],
+    times: &'a [Vec<f64>],
     left_out: &'a [String],
+    at_least: &'a [(String, String)],
     all: usize,
     seconds: usize,
 }
 
 /// What this can't tell.
 const LIMITS: [&str; 3] = [
-    "One flow at a time is simulated: flows that shared the links don't slow each other, but what they \
-     carried is in the rates.",
-    "A link's rate is what it carried when it was busy, its delay half of the least round trip, its loss \
+    "Flows that shared the links share them here, from their recorded beginnings on; a pause in which a \
+     program sent nothing isn't known.",
+    "A link's rate is what it carried while it was full, its delay half of the least round trip, its loss \
      that of probes.",
     "The scheduler at the sending end is meant: of a download the server's or gateway's, not the proxy's.",
 ];
@@ -162,14 +198,14 @@ const LIMITS: [&str; 3] = [
 impl Report<'_> {
     /// The geometric mean of simulated by recorded times, with the first scheduler.
     fn fit(&self) -> Option<f64> {
-        let recorded: Vec<f64> = self.cases.iter().map(|case| case.flow.seconds.max(1e-3)).collect();
-        paired_ratio(self.times[0], &recorded, 1).map(|ratio| ratio.ratio)
+        let recorded: Vec<f64> = self.flows.iter().map(|flow| flow.seconds.max(1e-3)).collect();
+        paired_ratio(&self.times[0], &recorded, 1).map(|ratio| ratio.ratio)
     }
 
     fn rows(&self) -> Vec<(usize, f64, Option<ropewalk_lab::stats::Ratio>)> {
         let mut rows: Vec<_> = (0..self.names.len())
             .map(|at| {
-                let ratio = (at > 0).then(|| paired_ratio(self.times[at], self.times[0], 1)).flatten();
+                let ratio = (at > 0).then(|| paired_ratio(&self.times[at], &self.times[0], 1)).flatten();
                 (at, self.times[at].iter().sum::<f64>(), ratio)
             })
             .collect();
@@ -180,13 +216,13 @@ impl Report<'_> {
 
     fn schedulers_used(&self) -> String {
         let mut used: BTreeMap<&str, usize> = BTreeMap::new();
-        self.cases.iter().for_each(|case| *used.entry(&case.flow.scheduler).or_default() += 1);
+        self.flows.iter().for_each(|flow| *used.entry(&flow.scheduler).or_default() += 1);
         used.keys().copied().collect::<Vec<_>>().join(", ")
     }
 
     fn to_text(&self) -> String {
         let length = Duration::from_secs(self.seconds as u64);
-        let (count, baseline) = (self.cases.len(), self.names[0]);
+        let (count, baseline) = (self.flows.len(), self.names[0]);
         let mut lines = vec![format!(
             "{count} of {} flows of the last {}, simulated over the recorded links; the proxy's scheduler \
              was {}",
@@ -228,6 +264,9 @@ impl Report<'_> {
                 self.left_out.join(", ")
             ));
         }
+        for (link, rate) in self.at_least {
+            lines.push(format!("- `{link}` was never full: its rate is at least what it carried, {rate}."));
+        }
         lines.join("\n") + "\n"
     }
 
@@ -244,16 +283,17 @@ impl Report<'_> {
             })
             .collect();
         let flows: Vec<Value> = self
-            .cases
+            .flows
             .iter()
-            .map(|case| {
-                let flow = &case.flow;
+            .map(|flow| {
                 json!({ "start_s": flow.start_s, "recorded_s": flow.seconds, "bytes_down": flow.bytes_down, "bytes_up": flow.bytes_up })
             })
             .collect();
         json!({
             "baseline": self.names[0], "schedulers": rows, "flows": flows, "flows_recorded": self.all,
-            "recorded_s": self.seconds, "simulated_by_recorded": self.fit(), "left_out": self.left_out, "limits": LIMITS,
+            "recorded_s": self.seconds, "simulated_by_recorded": self.fit(), "left_out": self.left_out,
+            "at_least": self.at_least.iter().map(|(link, rate)| json!({ "link": link, "rate": rate })).collect::<Vec<_>>(),
+            "limits": LIMITS,
         })
     }
 }

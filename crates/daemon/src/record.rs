@@ -12,7 +12,8 @@ use ropewalk_settings::name::bad_name;
     long_about = "A running proxy's links over the last hour, as a scenario file.\n\nThe proxy notes every \
                   second what each link carried, its delay, its loss and whether it worked. `ropewalk \
                   compare` and `ropewalk advise` replay the file: it repeats, and their runs start all over \
-                  it. Rates are what the links carried when they were busy: an idle link's can't be known.",
+                  it. A link's rate is what it carried while it was full; one that never was carries at least \
+                  what is said.",
     after_help = "Examples:
   ropewalkd record --output my-links.toml
   ropewalkd record --last '10 min' --output my-links.toml
@@ -38,11 +39,14 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     } else {
         let name = options.output.as_deref().and_then(Path::file_stem).and_then(|stem| stem.to_str());
         let name = name.filter(|name| bad_name(name).is_none()).unwrap_or("recorded");
-        let (text, left_out) = recording.to_scenario(name).map_err(Failure::other)?;
-        for link in left_out {
+        let told = recording.to_scenario(name).map_err(Failure::other)?;
+        for link in told.left_out {
             anstream::eprintln!("`{link}` is left out: it carried next to nothing, so its rate isn't known");
         }
-        text
+        for (link, rate) in told.at_least {
+            anstream::eprintln!("`{link}` was never full: its rate is at least what it carried, {rate}");
+        }
+        told.text
     };
     match &options.output {
         Some(path) => output::write_file(path, &text),

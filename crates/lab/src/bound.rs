@@ -86,7 +86,7 @@ pub fn of(spec: &RunSpec) -> Option<Bound> {
             let time = seconds(model.exchange(*response)?);
             Some(Bound { capacity: time, window: time })
         }
-        Workload::Cbr { .. } => None,
+        Workload::Cbr { .. } | Workload::Transfers(_) => None,
     }
 }
 

@@ -30,7 +30,10 @@ impl Objective {
     /// The objective of this workload.
     pub fn of(workload: &Workload) -> Self {
         match workload {
-            Workload::Flow { .. } | Workload::Flows { .. } | Workload::Web { .. } => Objective::Completion,
+            Workload::Flow { .. }
+            | Workload::Flows { .. }
+            | Workload::Transfers(_)
+            | Workload::Web { .. } => Objective::Completion,
             Workload::Cbr { .. } => Objective::FrameDelay,
             Workload::RequestResponse { .. } => Objective::ExchangeTime,
             Workload::Bulk { .. } => Objective::PerMegabyte,

@@ -41,7 +41,7 @@ pub use result::{
 };
 pub use spec::{
     Background, Bottleneck, Direction, EndSpec, MTUS, Metered, Mode, PathManager, PathSpec, Recording,
-    RunSpec, Scenario, Times, Traffic, Workload,
+    RunSpec, Scenario, Times, Traffic, Transfer, Workload,
 };
 
 /// Nanoseconds since the start of the run, or a span of them.

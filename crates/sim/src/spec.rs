@@ -50,6 +50,7 @@ impl Scenario {
     pub(crate) fn connections(&self) -> u32 {
         match &self.workload {
             Workload::Flows { count, .. } => *count,
+            Workload::Transfers(transfers) => transfers.len() as u32,
             Workload::Web { connections, persistent: true, .. } => (*connections).max(1),
             Workload::Web { connections, objects, .. } => (*connections).max(objects.len() as u32),
             _ => 1,
@@ -200,6 +201,17 @@ impl Direction {
     }
 }
 
+/// One of several transfers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Transfer {
+    /// When the client opens the connection, from the begin of the workload.
+    pub start: Nanos,
+    /// Its size.
+    pub bytes: u64,
+    /// Which end sends it.
+    pub direction: Direction,
+}
+
 /// What is transferred.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Workload {
@@ -215,6 +227,9 @@ pub enum Workload {
         /// Size of each.
         bytes: u64,
     },
+    /// Transfers that each have their own time, size and direction, each on a connection of its own. FCT counts
+    /// from when the client is connected.
+    Transfers(Vec<Transfer>),
     /// A web page: objects over a number of connections, request and response; each connection asks for its
     /// next object when the last has arrived. FCT: the page's.
     Web {

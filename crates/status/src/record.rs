@@ -1,27 +1,70 @@
 //! The last hour of a proxy as a scenario file: each link's rate, delay and loss over time.
 //!
-//! A proxy can't know what a link could have carried, only what it did. The rate is therefore the most that
-//! was carried within five seconds of a moment, where that is a good part of the link's usual most; in
-//! quieter times the last such rate holds. The delay is the least round-trip time that was seen around a
-//! moment, halved: queues are the simulator's to fill. The loss is that of probes.
+//! A proxy can't know what a link could have carried, only what it did. The rate is what was carried in
+//! seconds in which the link was full (its queue had grown); in others the last such rate holds, or what was
+//! carried, if that is more. A link that was never full has carried at least what is said, and that is said.
+//! The delay is the least round-trip time without a queue, halved: queues are the simulator's to fill. The loss
+//! is that of probes that were sent while the link worked.
 
 use std::fmt::Write as _;
 
 use ropewalk_settings::units::{write_duration, write_probability, write_rate};
 use serde::{Deserialize, Serialize};
 
-/// Seconds around a moment that are looked at.
+/// Seconds around a moment that are looked at, where a link was never full.
 const AROUND: usize = 5;
-/// A rate counts as the link's if it is at least this share of the link's usual most.
+/// A rate counts as that of such a link if it is at least this share of its usual most.
 const BUSY: f64 = 0.2;
 /// Rates below this say nothing, bits per second.
 const LEAST_RATE: u64 = 100_000;
 /// A link that carried less in all has carried handshakes and probes: its rate isn't known. Bytes.
 const LEAST_CARRIED: u64 = 256 << 10;
-/// The delay of a link of which none is known.
+/// The delay of a link of which none is known, seconds.
 const UNKNOWN_RTT: f64 = 0.040;
-/// What is known of a second's loss isn't more exact.
-const LEAST_LOSS: f64 = 0.005;
+/// Values that differ by less than this share are told as one.
+const ALIKE: f64 = 0.15;
+/// The same of delays, seconds.
+const ALIKE_RTT: f64 = 0.002;
+/// Fewer lost probes than this may be chance: no loss is told.
+const LEAST_LOST: u32 = 3;
+/// A pause shorter than this isn't told, seconds.
+const LEAST_PAUSE: f64 = 0.1;
+/// How much more a queue holds than was ever seen in it.
+const QUEUE_MARGIN: f64 = 1.1;
+
+/// One direction of a link, second by second.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct RecordedDirection {
+    /// What was carried, bits per second.
+    pub bits_per_s: Vec<u64>,
+    /// The same while the link was full; none where it wasn't, or not for long enough.
+    pub full_bits_per_s: Vec<Option<u64>>,
+}
+
+impl RecordedDirection {
+    fn cut(&mut self, begin: usize) {
+        cut(&mut self.bits_per_s, begin);
+        cut(&mut self.full_bits_per_s, begin);
+    }
+
+    fn was_full(&self, second: usize) -> bool {
+        self.full_bits_per_s.get(second).is_some_and(Option::is_some)
+    }
+}
+
+/// Drops the first seconds.
+fn cut<T>(values: &mut Vec<T>, begin: usize) {
+    values.drain(..begin.min(values.len()));
+}
+
+/// A time in which a link carried nothing and lost nothing, as in a handover.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Pause {
+    /// When it began, from the recording's begin.
+    pub start_s: f64,
+    /// How long it lasted.
+    pub seconds: f64,
+}
 
 /// What a link did, second by second.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -34,16 +77,20 @@ pub struct RecordedLink {
     pub backup: bool,
     /// Most that it was allowed to carry, bits per second.
     pub rate_limit_bits_per_s: Option<u64>,
-    /// Rate towards the clients in each second, bits per second.
-    pub down_bits_per_s: Vec<u64>,
-    /// Rate from the clients in each second, bits per second.
-    pub up_bits_per_s: Vec<u64>,
-    /// The least round-trip time seen in each second, seconds.
+    /// Towards the clients.
+    pub down: RecordedDirection,
+    /// From the clients.
+    pub up: RecordedDirection,
+    /// The least round-trip time seen in each second, seconds; none where all had a queue in them.
     pub rtt_s: Vec<Option<f32>>,
-    /// Share of probes without an answer, smoothed.
-    pub loss: Vec<f32>,
-    /// Whether connections could use it.
+    /// The greatest one that data had.
+    pub loaded_rtt_s: Vec<Option<f32>>,
+    /// Probes in each second that had an answer, and those that had none though the link worked.
+    pub probes: Vec<(u16, u16)>,
+    /// Whether it worked.
     pub usable: Vec<bool>,
+    /// Its pauses.
+    pub pauses: Vec<Pause>,
 }
 
 /// A flow that has ended.
@@ -51,7 +98,7 @@ pub struct RecordedLink {
 pub struct RecordedFlow {
     /// When it began, from the recording's begin.
     pub start_s: f64,
-    /// How long it lasted.
+    /// How long it lasted, up to its last byte.
     pub seconds: f64,
     /// Bytes to the client.
     pub bytes_down: u64,
@@ -70,6 +117,17 @@ pub struct Recording {
     pub links: Vec<RecordedLink>,
     /// The flows, in the order in which they ended.
     pub flows: Vec<RecordedFlow>,
+}
+
+/// A recording as a scenario file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Told {
+    /// The file.
+    pub text: String,
+    /// Links that carried next to nothing: no rate of theirs is known, and they aren't in the file.
+    pub left_out: Vec<String>,
+    /// Links that were never full, with what they carried: their rates are at least that.
+    pub at_least: Vec<(String, String)>,
 }
 
 /// A recording that can't be used.
@@ -100,11 +158,8 @@ fn filled<T: Copy>(values: &[Option<T>]) -> Option<Vec<T>> {
     Some(values.iter().map(fill).collect())
 }
 
-/// A link's rate over time by what it carried; `None` if it carried next to nothing.
-fn capacity(carried: &[u64]) -> Option<Vec<u64>> {
-    if carried.iter().map(|rate| rate / 8).sum::<u64>() < LEAST_CARRIED {
-        return None;
-    }
+/// The rate over time of a link that was never full: at least this.
+fn least_rate(carried: &[u64]) -> Option<Vec<u64>> {
     let most = around(carried, |window| window.iter().copied().max().unwrap_or(0));
     let mut sorted = most.clone();
     sorted.sort_unstable();
@@ -113,78 +168,152 @@ fn capacity(carried: &[u64]) -> Option<Vec<u64>> {
     filled(&most.iter().map(|rate| (*rate >= least).then_some(*rate)).collect::<Vec<_>>())
 }
 
-/// Where a value changes by more than what is `alike`: seconds and values, the first included.
-fn steps<T: Copy>(values: &[T], alike: impl Fn(T, T) -> bool) -> Vec<(usize, T)> {
-    let mut found: Vec<(usize, T)> = Vec::new();
+/// A rate over time.
+#[derive(Clone)]
+struct Rates {
+    bits_per_s: Vec<u64>,
+    /// Seconds in which the link was full: 0 if the rates are at least these.
+    full: usize,
+}
+
+impl Rates {
+    /// By what a direction carried; `None` if that was next to nothing.
+    fn of(direction: &RecordedDirection) -> Option<Rates> {
+        let carried = &direction.bits_per_s;
+        if carried.iter().map(|rate| rate / 8).sum::<u64>() < LEAST_CARRIED {
+            return None;
+        }
+        let full = direction.full_bits_per_s.iter().flatten().count();
+        let bits_per_s = match filled(&direction.full_bits_per_s) {
+            Some(held) => held.iter().zip(carried).map(|(held, carried)| *held.max(carried)).collect(),
+            None => least_rate(carried)?,
+        };
+        Some(Rates { bits_per_s, full })
+    }
+
+    fn most(&self) -> u64 {
+        self.bits_per_s.iter().copied().max().unwrap_or(0)
+    }
+}
+
+/// Runs of values that are alike: where each begins, and its mean.
+fn runs(values: &[f64], is_alike: impl Fn(f64, f64) -> bool) -> Vec<(usize, f64)> {
+    let mut found: Vec<(usize, f64, f64)> = Vec::new();
     for (at, value) in values.iter().enumerate() {
-        if found.last().is_none_or(|(_, last)| !alike(*last, *value)) {
-            found.push((at, *value));
+        match found.last_mut() {
+            Some((_, sum, count)) if is_alike(*sum / *count, *value) => {
+                *sum += value;
+                *count += 1.0;
+            }
+            _ => found.push((at, *value, 1.0)),
         }
     }
-    found
+    found.into_iter().map(|(at, sum, count)| (at, sum / count)).collect()
 }
 
-/// One direction of a link, as a TOML table's keys.
-struct Direction {
-    first: String,
-    changes: Vec<String>,
+fn is_close(one: f64, other: f64) -> bool {
+    (one - other).abs() <= ALIKE * one.max(other)
 }
 
-fn direction(link: &RecordedLink, rates: &[u64], seconds: usize) -> Direction {
-    let every = seconds as u64 * 1_000_000_000;
-    let mut first = Vec::new();
-    let mut changes = Vec::new();
-    let mut tell = |key: &str, found: Vec<(usize, String)>| {
-        if let Some((_, text)) = found.first() {
-            first.push(format!("{key} = \"{text}\""));
-        }
+impl RecordedLink {
+    /// The round-trip time without queues, in each second.
+    fn rtts(&self, seconds: usize) -> Vec<f64> {
+        let seen = |at: usize| self.rtt_s.get(at).copied().flatten().map(f64::from);
+        let seen: Vec<Option<f64>> = (0..seconds).map(|at| seen(at).map(|rtt| rtt.max(1e-4))).collect();
+        filled(&seen).unwrap_or_else(|| vec![UNKNOWN_RTT; seconds])
+    }
+
+    /// How long packets waited at most in a direction that was full, seconds.
+    fn longest_wait(&self, direction: &RecordedDirection, rtts: &[f64]) -> f64 {
+        let wait = |(at, rtt): (usize, &f64)| {
+            let loaded = self.loaded_rtt_s.get(at).copied().flatten()?;
+            direction.was_full(at).then_some(f64::from(loaded) - rtt)
+        };
+        rtts.iter().enumerate().filter_map(wait).fold(0.0, f64::max)
+    }
+
+    /// The share of probes that was lost, of both ways together.
+    fn loss(&self) -> f64 {
+        let (answered, lost) = self
+            .probes
+            .iter()
+            .fold((0, 0), |(answered, lost), one| (answered + u32::from(one.0), lost + u32::from(one.1)));
+        if lost < LEAST_LOST { 0.0 } else { f64::from(lost) / f64::from(answered + lost) }
+    }
+
+    /// One direction, as a TOML table.
+    fn write(&self, text: &mut String, key: &str, rates: &Rates, seconds: usize) {
+        let direction = if key == "up" { &self.up } else { &self.down };
+        let every = write_duration(seconds as u64 * 1_000_000_000);
+        let mut changes: Vec<(f64, String)> = Vec::new();
+        let mut first = String::new();
         // What never changes needn't be said again each time round.
-        for (at, text) in found.iter().filter(|_| found.len() > 1) {
-            let at = write_duration(*at as u64 * 1_000_000_000);
-            changes.push(format!(
-                "{{ at = \"{at}\", every = \"{}\", {key} = \"{text}\" }}",
-                write_duration(every)
-            ));
+        let mut tell = |first: &mut String, key: &str, jitter: &str, found: Vec<(usize, String)>| {
+            if let Some((_, value)) = found.first() {
+                let _ = writeln!(first, "{key} = \"{value}{jitter}\"");
+            }
+            let told = found.iter().filter(|_| found.len() > 1);
+            changes.extend(told.map(|(at, value)| (*at as f64, format!("{key} = \"{value}\""))));
+        };
+        // To three digits: more isn't known.
+        let round = |rate: f64| {
+            let rate = rate as u64;
+            let unit = 10u64.pow(rate.max(1).ilog10().saturating_sub(2));
+            rate / unit * unit
+        };
+        let values: Vec<f64> = rates.bits_per_s.iter().map(|rate| *rate as f64).collect();
+        let told = runs(&values, is_close).into_iter().map(|(at, rate)| (at, write_rate(round(rate))));
+        tell(&mut first, "rate", "", told.collect());
+        let rtts = self.rtts(seconds);
+        let half = |rtt: f64| write_duration((rtt / 2.0 * 1e4).round().max(1.0) as u64 * 100_000);
+        let told = runs(&rtts, |one, other| is_close(one, other) || (one - other).abs() < ALIKE_RTT);
+        // Without jitter packets overtake each other where a delay ends.
+        let pauses: Vec<&Pause> = self.pauses.iter().filter(|pause| pause.seconds >= LEAST_PAUSE).collect();
+        let jitter = if pauses.is_empty() { "" } else { " +-10 us" };
+        tell(&mut first, "delay", jitter, told.into_iter().map(|(at, rtt)| (at, half(rtt))).collect());
+        // Each way loses half of it.
+        let loss = (1.0 - (1.0 - self.loss()).sqrt()) * 1e4;
+        if loss >= 1.0 {
+            tell(&mut first, "loss", "", vec![(0, write_probability(loss.round() / 1e4))]);
         }
-    };
-    let close = |one: f64, other: f64, share: f64| (one - other).abs() <= share * one.max(other);
-    let rate = steps(rates, |one, other| close(one as f64, other as f64, 0.15));
-    // To three digits: more isn't known.
-    let round = |rate: u64| {
-        let unit = 10u64.pow(rate.max(1).ilog10().saturating_sub(2));
-        rate / unit * unit
-    };
-    tell("rate", rate.into_iter().map(|(at, rate)| (at, write_rate(round(rate)))).collect());
-    let known: Vec<Option<f64>> = link.rtt_s.iter().map(|rtt| rtt.map(f64::from)).collect();
-    let rtts = filled(&known).unwrap_or_else(|| vec![UNKNOWN_RTT; seconds]);
-    let rtts = around(&rtts, |window| window.iter().copied().fold(f64::INFINITY, f64::min));
-    let delay = steps(&rtts, |one, other| close(one, other, 0.15) || (one - other).abs() < 0.002);
-    let half = |rtt: f64| write_duration((rtt / 2.0 * 1e4).round().max(1.0) as u64 * 100_000);
-    tell("delay", delay.into_iter().map(|(at, rtt)| (at, half(rtt))).collect());
-    let losses: Vec<f64> = link
-        .loss
-        .iter()
-        .map(|loss| f64::from(*loss))
-        .map(|loss| if loss < LEAST_LOSS { 0.0 } else { loss })
-        .collect();
-    let loss = steps(&losses, |one, other| close(one, other, 0.3) || (one - other).abs() < LEAST_LOSS);
-    let percent = |loss: f64| write_probability((loss * 1e3).round() / 1e3);
-    let loss: Vec<_> = loss.into_iter().map(|(at, loss)| (at, percent(loss))).collect();
-    if loss.len() > 1 || loss.first().is_some_and(|(_, text)| text != "0 %") {
-        tell("loss", loss);
+        let wait = self.longest_wait(direction, &rtts) * QUEUE_MARGIN;
+        if wait > rtts.iter().copied().fold(f64::INFINITY, f64::min) {
+            let _ = writeln!(first, "queue = \"{}\"", write_duration((wait * 1e3).ceil() as u64 * 1_000_000));
+        }
+        for Pause { start_s, seconds } in pauses {
+            // What is sent in it arrives after it, in order: the later, the sooner.
+            let base = rtts.get(*start_s as usize).copied().unwrap_or(UNKNOWN_RTT);
+            for (after, more) in [(0.0, 1.0), (0.5, 0.5), (1.0, 0.0)] {
+                let delay = half(base + 2.0 * more * seconds);
+                changes.push((start_s + after * seconds, format!("delay = \"{delay}\"")));
+            }
+        }
+        let state = |(at, is_up): (usize, &bool)| {
+            let before = at.checked_sub(1).is_none_or(|before| self.usable[before]);
+            let key = if *is_up { "up" } else { "down" };
+            (before != *is_up).then(|| (at as f64, format!("link = \"{key}\"")))
+        };
+        changes.extend(self.usable.iter().enumerate().filter_map(state));
+        // What the end leaves isn't what the begin finds.
+        if self.usable.first() == Some(&true) && self.usable.last() == Some(&false) {
+            changes.push((0.0, "link = \"up\"".into()));
+        }
+        changes.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let _ = writeln!(text, "[path.{key}]");
+        let _ = match rates.full {
+            0 => writeln!(text, "# At least this rate: the link was never full."),
+            full => writeln!(text, "# It was full in {full} of {seconds} s."),
+        };
+        text.push_str(&first);
+        if !changes.is_empty() {
+            text.push_str("changes = [\n");
+            for (at, what) in changes {
+                let at = write_duration((at * 1e3).round() as u64 * 1_000_000);
+                let _ = writeln!(text, "  {{ at = \"{at}\", every = \"{every}\", {what} }},");
+            }
+            text.push_str("]\n");
+        }
     }
-    let usable = steps(&link.usable, |one, other| one == other);
-    let state = |up: bool| String::from(if up { "up" } else { "down" });
-    let mut state: Vec<_> = usable.into_iter().map(|(at, up)| (at, state(up))).collect();
-    if state.len() == 1 {
-        state.retain(|(_, text)| text == "down");
-    }
-    let every = write_duration(every);
-    for (at, text) in state {
-        let at = write_duration(at as u64 * 1_000_000_000);
-        changes.push(format!("{{ at = \"{at}\", every = \"{every}\", link = \"{text}\" }}"));
-    }
-    Direction { first: first.join("\n"), changes }
 }
 
 impl Recording {
@@ -194,46 +323,52 @@ impl Recording {
         let begin = self.seconds.saturating_sub(seconds);
         self.seconds -= begin;
         for link in &mut self.links {
-            link.down_bits_per_s.drain(..begin.min(link.down_bits_per_s.len()));
-            link.up_bits_per_s.drain(..begin.min(link.up_bits_per_s.len()));
-            link.rtt_s.drain(..begin.min(link.rtt_s.len()));
-            link.loss.drain(..begin.min(link.loss.len()));
-            link.usable.drain(..begin.min(link.usable.len()));
+            link.down.cut(begin);
+            link.up.cut(begin);
+            cut(&mut link.rtt_s, begin);
+            cut(&mut link.loaded_rtt_s, begin);
+            cut(&mut link.probes, begin);
+            cut(&mut link.usable, begin);
+            link.pauses.retain(|pause| pause.start_s >= begin as f64);
+            link.pauses.iter_mut().for_each(|pause| pause.start_s -= begin as f64);
         }
         self.flows.retain(|flow| flow.start_s >= begin as f64);
         self.flows.iter_mut().for_each(|flow| flow.start_s -= begin as f64);
         self
     }
 
-    /// As a scenario file. The recording repeats; `compare` starts its runs all over it. Links that carried
-    /// next to nothing, and so have no rate, are left out and named.
+    /// As a scenario file. The recording repeats; `compare` starts its runs all over it.
     ///
     /// # Errors
     /// If nothing is known of any link.
-    pub fn to_scenario(&self, name: &str) -> Result<(String, Vec<String>), RecordError> {
+    pub fn to_scenario(&self, name: &str) -> Result<Told, RecordError> {
         if self.seconds < 2 {
             return Err(RecordError::Short(self.seconds));
         }
         let mut text = format!(
-            "# {} s of a proxy's links. Rates are what the links carried when they were busy, so at most\n\
-             # too low; delays are half of the least round-trip times; losses are those of probes.\n\
+            "# {} s of a proxy's links. Rates are what the links carried when they were full, or at least;\n\
+             # delays are half of the least round-trip times; losses are those of probes.\n\
              name = \"{name}\"\nsummary = \"recorded by ropewalkd proxy\"\n",
             self.seconds
         );
-        let mut left_out = Vec::new();
+        let (mut left_out, mut at_least) = (Vec::new(), Vec::new());
         for link in &self.links {
-            let limit = link.rate_limit_bits_per_s.map(|limit| vec![limit; self.seconds]);
-            let (down, up) = (capacity(&link.down_bits_per_s), capacity(&link.up_bits_per_s));
+            let limit = link.rate_limit_bits_per_s;
+            let limit = limit.map(|limit| Rates { bits_per_s: vec![limit; self.seconds], full: 0 });
+            let (down, up) = (Rates::of(&link.down), Rates::of(&link.up));
             // ACKs alone don't say what the other direction could carry.
             let Some(either) = down.clone().or(up.clone()).or(limit) else {
                 left_out.push(link.interface.clone());
                 continue;
             };
-            let or_either = |own: Option<Vec<u64>>| match own {
-                Some(own) if own.iter().max() >= either.iter().max().map(|most| most / 10).as_ref() => own,
-                _ => either.clone(),
+            let or_either = |own: Option<Rates>| match own {
+                Some(own) if own.full > 0 || own.most() >= either.most() / 10 => own,
+                _ => Rates { full: 0, ..either.clone() },
             };
             let (down, up) = (or_either(down), or_either(up));
+            if down.full == 0 && up.full == 0 {
+                at_least.push((link.interface.clone(), write_rate(either.most())));
+            }
             let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
             let name: String = link.interface.chars().map(|c| if allowed(c) { c } else { '-' }).collect();
             let _ = write!(text, "\n[[path]]\nname = \"{name}\"\n");
@@ -243,17 +378,13 @@ impl Recording {
                 }
             }
             for (key, rates) in [("up", &up), ("down", &down)] {
-                let Direction { first, changes } = direction(link, rates, self.seconds);
-                let _ = write!(text, "[path.{key}]\n{first}\n");
-                if !changes.is_empty() {
-                    let _ = write!(text, "changes = [\n  {},\n]\n", changes.join(",\n  "));
-                }
+                link.write(&mut text, key, rates, self.seconds);
             }
         }
         if left_out.len() == self.links.len() {
             return Err(RecordError::Idle);
         }
-        Ok((text, left_out))
+        Ok(Told { text, left_out, at_least })
     }
 }
 
@@ -261,34 +392,106 @@ impl Recording {
 mod tests {
     use super::*;
 
-    fn link(down: Vec<u64>) -> RecordedLink {
-        let seconds = down.len();
+    fn direction(bits_per_s: Vec<u64>, is_full: impl Fn(usize) -> bool) -> RecordedDirection {
+        let full = bits_per_s.iter().enumerate().map(|(at, rate)| is_full(at).then_some(*rate));
+        RecordedDirection { full_bits_per_s: full.collect(), bits_per_s }
+    }
+
+    fn link(down: RecordedDirection) -> RecordedLink {
+        let seconds = down.bits_per_s.len();
         RecordedLink {
             interface: "wlan0".into(),
-            up_bits_per_s: vec![1000; seconds],
+            up: direction(vec![1000; seconds], |_| false),
             rtt_s: vec![Some(0.02); seconds],
-            loss: vec![0.0; seconds],
+            loaded_rtt_s: vec![None; seconds],
+            probes: vec![(1, 0); seconds],
             usable: vec![true; seconds],
-            down_bits_per_s: down,
+            down,
             ..RecordedLink::default()
         }
     }
 
+    fn told(link: RecordedLink) -> Told {
+        let seconds = link.usable.len();
+        Recording { seconds, links: vec![link], flows: Vec::new() }.to_scenario("x").unwrap()
+    }
+
     #[test]
-    fn a_rate_is_what_a_busy_link_carried() {
+    fn a_rate_is_what_a_full_link_carried() {
+        let mut carried = vec![3_000_000; 20];
+        carried.extend([10_000_000; 20]);
+        carried.extend([5_000_000; 30]);
+        carried.extend([4_000_000; 20]);
+        // Full at 10 Mbit/s, then paced by whoever sent, then full at 4 Mbit/s.
+        let rates = Rates::of(&direction(carried, |at| (20..40).contains(&at) || at >= 70)).unwrap();
+        let at = |at: usize| rates.bits_per_s[at];
+        assert_eq!((at(0), at(30), at(60), at(89)), (10_000_000, 10_000_000, 10_000_000, 4_000_000));
+        assert_eq!(rates.full, 40);
+        // More than a full link carries is news.
+        let mut faster = vec![10_000_000; 5];
+        faster.push(15_000_000);
+        assert_eq!(Rates::of(&direction(faster, |at| at < 5)).unwrap().bits_per_s[5], 15_000_000);
+    }
+
+    #[test]
+    fn the_rate_of_a_link_that_was_never_full_is_at_least_what_it_carried() {
         let mut carried = vec![0; 20];
         carried.extend([10_000_000; 20]);
         carried.extend([50_000; 30]);
         carried.extend([4_000_000; 20]);
-        let found = capacity(&carried).unwrap();
-        // Unknown before, held in the pause, lower when it is busy again.
-        assert_eq!(
-            (found[0], found[30], found[60], found[89]),
-            (10_000_000, 10_000_000, 10_000_000, 4_000_000)
-        );
-        assert_eq!(capacity(&[50_000; 60]), None);
+        let never = |carried: Vec<u64>| direction(carried, |_| false);
+        let rates = Rates::of(&never(carried.clone())).unwrap();
+        let at = |at: usize| rates.bits_per_s[at];
+        assert_eq!((at(0), at(60), at(89), rates.full), (10_000_000, 10_000_000, 4_000_000, 0));
+        let told = told(link(never(carried)));
+        assert_eq!(told.at_least, [("wlan0".to_string(), "10 Mbit/s".to_string())]);
+        assert!(told.text.contains("# At least this rate"), "{}", told.text);
+        assert!(Rates::of(&never(vec![50_000; 30])).is_none());
         // A link that stands by: handshakes.
-        assert_eq!(capacity(&[0, 0, 332_000, 190_000, 0]), None);
+        assert!(Rates::of(&never(vec![0, 0, 332_000, 190_000, 0])).is_none());
+    }
+
+    #[test]
+    fn delays_are_those_without_a_queue_and_queues_are_told() {
+        let mut one = link(direction(vec![8_000_000; 20], |at| (5..15).contains(&at)));
+        // A queue, and another way of the packets afterwards.
+        one.rtt_s[5..15].fill(None);
+        one.loaded_rtt_s[5..15].fill(Some(0.22));
+        one.rtt_s[15..].fill(Some(0.06));
+        let text = told(one).text;
+        assert!(text.contains("delay = \"10 ms\"") && text.contains("at = \"15 s\""), "{text}");
+        assert!(!text.contains("75 ms") && text.contains("delay = \"30 ms\" }"), "{text}");
+        // 220 ms and a tenth more, in the direction that was full.
+        let (up, down) = text.split_once("[path.down]").unwrap();
+        assert!(down.contains("queue = \"220 ms\"") && !up.contains("queue"), "{text}");
+    }
+
+    #[test]
+    fn a_pause_is_a_change_over_time_and_no_jitter() {
+        let mut one = link(direction(vec![8_000_000; 20], |_| true));
+        one.pauses = vec![Pause { start_s: 7.25, seconds: 0.4 }, Pause { start_s: 9.0, seconds: 0.05 }];
+        let text = told(one).text;
+        for needed in [
+            "delay = \"10 ms +-10 us\"",
+            "{ at = \"7.25 s\", every = \"20 s\", delay = \"410 ms\" }",
+            "{ at = \"7.45 s\", every = \"20 s\", delay = \"210 ms\" }",
+            "{ at = \"7.65 s\", every = \"20 s\", delay = \"10 ms\" }",
+        ] {
+            assert!(text.contains(needed), "no {needed} in {text}");
+        }
+        assert!(!text.contains("at = \"9"), "{text}");
+    }
+
+    #[test]
+    fn few_lost_probes_are_no_loss() {
+        let mut one = link(direction(vec![8_000_000; 50], |_| true));
+        one.probes[7] = (0, 2);
+        assert!(!told(one.clone()).text.contains("loss = "));
+        // 4 of 100 both ways.
+        one.probes = vec![(2, 0); 48];
+        one.probes.extend([(0, 2); 2]);
+        let text = told(one).text;
+        assert_eq!(text.matches("loss = \"2.02 %\"").count(), 2, "{text}");
     }
 
     #[test]
@@ -300,20 +503,22 @@ mod tests {
             bytes_up: 1,
             scheduler: "linux".into(),
         };
-        let recording = Recording {
-            seconds: 10,
-            links: vec![link((0..10).collect())],
-            flows: vec![flow(2.0), flow(8.0)],
-        };
+        let mut one = link(direction((0..10).collect(), |at| at == 9));
+        let pause = |start_s| Pause { start_s, seconds: 0.2 };
+        one.pauses = vec![pause(3.0), pause(8.5)];
+        let recording = Recording { seconds: 10, links: vec![one], flows: vec![flow(2.0), flow(8.0)] };
         let last = recording.last(3);
-        assert_eq!((last.seconds, &last.links[0].down_bits_per_s), (3, &vec![7, 8, 9]));
+        assert_eq!((last.seconds, &last.links[0].down.bits_per_s), (3, &vec![7, 8, 9]));
+        assert_eq!(last.links[0].down.full_bits_per_s, [None, None, Some(9)]);
+        assert_eq!((last.links[0].pauses[0], last.links[0].pauses.len()), (pause(1.5), 1));
         assert_eq!(last.flows, [flow(1.0)]);
     }
 
     #[test]
     fn without_traffic_there_is_no_scenario() {
         assert_eq!(Recording::default().to_scenario("x"), Err(RecordError::Short(0)));
-        let idle = Recording { seconds: 9, links: vec![link(vec![0; 9])], flows: Vec::new() };
+        let idle = link(direction(vec![0; 9], |_| false));
+        let idle = Recording { seconds: 9, links: vec![idle], flows: Vec::new() };
         assert_eq!(idle.to_scenario("x"), Err(RecordError::Idle));
     }
 }

@@ -270,6 +270,7 @@ fn a_virtual_address_goes_and_comes_back_by_vrrp() {
         // Another router is the master, and then this one again.
         if round == 0 {
             terminate(&mut running);
+            ip(&stage.client, "neighbour flush dev wan0");
             let line = ["-sS", "--max-time", "1", urls[0].1];
             assert!(stage.client.check("curl", &line).is_err(), "it isn't here");
             running = keepalived();

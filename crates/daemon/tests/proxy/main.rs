@@ -3,12 +3,14 @@
 mod datagrams;
 mod encrypted;
 mod far;
+mod full;
 mod names;
 mod network;
 mod operation;
 mod programs;
 mod quic;
 mod ready;
+mod recording;
 mod stage;
 mod strangers;
 mod tunnel;

@@ -63,7 +63,7 @@ pub(super) async fn account(server: Arc<Server>) {
                 server.on_link_change(link);
             }
         }
-        server.recorder.note(&links, &server.flows.all());
+        server.recorder.note(&links);
         server.flows.all().iter().for_each(|flow| flow.look());
         server.apply_policies(round % 10 == 9);
         server.apply_mtus();

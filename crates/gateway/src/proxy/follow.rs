@@ -19,7 +19,7 @@ use super::reach::{Reach, Uplink, inspect};
 use super::serve::Server;
 use super::uplinks::{self, MOST_LINKS, Uplinks};
 use super::via::Via;
-use super::{Reload, account, path, uplink, watch};
+use super::{Reload, account, path, recorder, uplink, watch};
 use crate::setup::{Change, Host, listing};
 use crate::tunnel::Inner;
 
@@ -65,6 +65,7 @@ pub(super) async fn follow(
         watches.start(server, link);
     }
     watches.tasks.spawn(account::account(Arc::clone(server)));
+    watches.tasks.spawn(recorder::watch(Arc::clone(server)));
     loop {
         let change = tokio::select! {
             Some(change) = changes.recv() => change,

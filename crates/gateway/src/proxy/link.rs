@@ -60,6 +60,9 @@ pub struct Counters {
     last_data: AtomicU64,
     /// When data was sent first since something was received; 0: since then none was.
     unanswered: AtomicU64,
+    /// Time between two packets that counts as a gap, and the sum of those gaps.
+    long_gap: AtomicU64,
+    gaps: AtomicU64,
 }
 
 /// The MTU of a link that has no interface yet.
@@ -79,6 +82,8 @@ impl Counters {
             last_received: zero(),
             last_data: zero(),
             unanswered: zero(),
+            long_gap: AtomicU64::new(u64::MAX),
+            gaps: zero(),
         }
     }
 
@@ -126,11 +131,20 @@ impl Counters {
     pub(super) fn count_received(&self, bytes: u64) {
         self.received.fetch_add(bytes, Ordering::Relaxed);
         let now = self.now();
-        self.last_received.store(now, Ordering::Relaxed);
+        let gap = now.saturating_sub(self.last_received.swap(now, Ordering::Relaxed));
+        if gap > self.long_gap.load(Ordering::Relaxed) {
+            self.gaps.fetch_add(gap, Ordering::Relaxed);
+        }
         self.unanswered.store(0, Ordering::Relaxed);
         if bytes > DATA {
             self.last_data.store(now, Ordering::Relaxed);
         }
+    }
+
+    /// How long nothing was received in all, in gaps longer than was last said, and says another length.
+    pub(super) fn take_gaps(&self, long_gap: Duration) -> Duration {
+        self.long_gap.store(long_gap.as_nanos() as u64, Ordering::Relaxed);
+        Duration::from_nanos(self.gaps.swap(0, Ordering::Relaxed))
     }
 
     /// Bytes of IP packets that were sent and received.
@@ -208,6 +222,8 @@ pub struct Knowledge {
     pub rate_down: u64,
     /// What it carried from the clients in the last second, bits per second.
     pub rate_up: u64,
+    /// Queues grew before it, and it hasn't had room since.
+    pub full: bool,
 }
 
 /// The link of a number, if it is still there.
@@ -246,6 +262,7 @@ impl Link {
             carried: 0,
             rate_down: 0,
             rate_up: 0,
+            full: false,
         };
         Link {
             index,
@@ -341,9 +358,12 @@ impl Link {
         }
     }
 
-    /// Whether it carries what its `rate` allows, or nearly so.
-    pub fn is_at_its_rate(&self) -> bool {
+    /// Whether it carries what its `rate` allows, or nearly so, or what it can.
+    pub fn is_full(&self) -> bool {
         let known = self.known();
+        if known.full {
+            return true;
+        }
         let is_at = |carried: u64, rate: u64| carried >= rate / 10 * 9;
         let rate = self.via().rate;
         rate.is_some_and(|rate| is_at(known.rate_down, rate.down) || is_at(known.rate_up, rate.up))

@@ -32,7 +32,7 @@ pub enum Mode {
     SmallestDelay,
     /// Each connection on one link, so that the links' bytes keep these shares; the others stand by.
     LoadBalance(Vec<u32>),
-    /// The first link that works, and the next ones while its `rate` is reached.
+    /// The first link that works, and the next ones while it is full.
     Priority,
     /// All links, with this scheduler.
     Scheduler(String),
@@ -394,7 +394,7 @@ pub fn plan(policy: &Policy, links: &[Arc<Link>], v6: bool, old: Option<&Plan>) 
             Box::new(move |link| Some(link.index) == chosen)
         }
         Mode::Priority => {
-            let free = usable.iter().position(|link| !link.is_at_its_rate()).unwrap_or(usable.len());
+            let free = usable.iter().position(|link| !link.is_full()).unwrap_or(usable.len());
             let active: Vec<usize> = usable.iter().take(free + 1).map(|link| link.index).collect();
             Box::new(move |link| active.contains(&link.index))
         }
@@ -407,7 +407,11 @@ pub fn plan(policy: &Policy, links: &[Arc<Link>], v6: bool, old: Option<&Plan>) 
     let by_delay = !policy.mode.is_ordered();
     let rtt = |role: &Role| find(links, role.link).and_then(|link| link.known().rtt);
     let delay = |role: &Role| by_delay.then(|| rtt(role).unwrap_or(Duration::MAX));
-    roles.sort_by_key(|role| (role.backup, delay(role)));
+    // One that is full takes what others carry already.
+    let is_full = |role: &Role| {
+        policy.mode == Mode::Priority && find(links, role.link).is_some_and(|link| link.is_full())
+    };
+    roles.sort_by_key(|role| (role.backup, is_full(role), delay(role)));
     Plan { scheduler: policy.mode.scheduler().to_string(), roles }
 }
 
@@ -510,9 +514,15 @@ mod tests {
     fn priority_takes_the_next_link_while_the_first_is_full() {
         let links = links(&["a,rate=8Mbit/s", "b", "c"]);
         links[0].learn(|known| known.rate_down = 7_800_000);
-        assert_eq!(planned("priority", &links), (vec![0, 1], vec![2]));
+        // New connections open on one with room.
+        assert_eq!(planned("priority", &links), (vec![1, 0], vec![2]));
         links[0].learn(|known| known.rate_down = 4_000_000);
         assert_eq!(planned("priority", &links), (vec![0], vec![1, 2]));
+        // As queues tell.
+        links[0].learn(|known| known.full = true);
+        assert_eq!(planned("priority", &links), (vec![1, 0], vec![2]));
+        links[1].learn(|known| known.full = true);
+        assert_eq!(planned("priority", &links), (vec![2, 0, 1], vec![]));
     }
 
     #[test]

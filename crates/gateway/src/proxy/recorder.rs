@@ -1,47 +1,103 @@
 //! The last hour of each link, second by second, and of the flows: for the status page, `ropewalkd record`
 //! and `ropewalk shadow`.
+//!
+//! Links are looked at ten times a second ([`Recorder::look`]); ten looks make a second
+//! ([`Recorder::note`]). Whether a link is full is told by the round-trip times of the data on it: they grow
+//! with the queue before it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use ropewalk_status::record::{RecordedFlow, RecordedLink, Recording};
+use ropewalk_status::record::{Pause, RecordedDirection, RecordedFlow, RecordedLink, Recording};
+use ropewalk_tokio::StreamInfo;
 use serde_json::{Value, json};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::flow::ProxiedConnection;
 use super::link::{Link, LinkState};
+use super::serve::Server;
+
+mod gauge;
+
+use gauge::{Fullness, Gauge};
 
 /// Most seconds that are kept of a link.
 const MOST_SECONDS: usize = 3600;
 /// Most flows that are kept.
 const MOST_FLOWS: usize = 4096;
+/// Most pauses that are kept of a link.
+const MOST_PAUSES: usize = 1024;
 /// Fewest bytes of a flow that is kept.
 const SMALLEST: u64 = 1000;
+/// How often links are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// Most flows whose round-trip times are looked at each time: those that carried most.
+const LOOKED_AT: usize = 16;
+/// A round-trip time that is newer is of this look.
+const FRESH: Duration = Duration::from_millis(200);
+/// A flow that has carried nothing for so long ended with its last byte.
+const ENDED: Duration = Duration::from_millis(250);
 
 /// A link in one second.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 struct Sample {
-    /// Bits per second that it carried to clients, and from them.
+    /// Bits per second that it carried to clients, and from them; and the same while it was full.
     down: u64,
     up: u64,
-    /// The least round-trip time that was seen, of probes or subflows, seconds; not a number if none was.
-    rtt: f32,
-    /// Share of probes that had no answer, smoothed.
-    loss: f32,
-    up_and_usable: bool,
+    full_down: Option<u64>,
+    full_up: Option<u64>,
+    /// The least round-trip time that was seen, of probes or subflows, and the greatest of data, seconds.
+    rtt: Option<f32>,
+    loaded_rtt: Option<f32>,
+    /// Probes with an answer, and without.
+    probes: (u16, u16),
+    worked: bool,
 }
 
-impl Sample {
-    const ABSENT: Sample = Sample { down: 0, up: 0, rtt: f32::NAN, loss: 0.0, up_and_usable: false };
+/// A link's past.
+#[derive(Debug, Default)]
+struct Past {
+    samples: VecDeque<Sample>,
+    pauses: VecDeque<Pause>,
+    gauge: Gauge,
+    fullness: Fullness,
+}
+
+/// What was seen of a flow that is open.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    down: u64,
+    up: u64,
+    moved: Instant,
 }
 
 /// The last hour.
 #[derive(Debug, Default)]
 struct History {
     /// By the links' numbers.
-    links: BTreeMap<usize, VecDeque<Sample>>,
+    links: BTreeMap<usize, Past>,
     flows: VecDeque<RecordedFlow>,
-    /// Seconds that have passed, those that are forgotten included.
+    /// By the flows' numbers.
+    open: BTreeMap<u64, Seen>,
+    /// Seconds that have passed, those that are forgotten included, and when the last one ended.
     seconds: u64,
+    noted: Option<Instant>,
+}
+
+impl History {
+    /// When something was, in seconds since the begin.
+    fn place(&self, at: Instant) -> f64 {
+        let ago = self.noted.map_or(0.0, |noted| noted.elapsed().as_secs_f64()) - at.elapsed().as_secs_f64();
+        (self.seconds as f64 + ago).max(0.0)
+    }
+
+    fn link(&mut self, link: &Link) -> &mut Past {
+        let before = self.seconds.min(MOST_SECONDS as u64) as usize;
+        // One that came later was of no use before.
+        let absent = || Past { samples: vec![Sample::default(); before].into(), ..Past::default() };
+        self.links.entry(link.index).or_insert_with(absent)
+    }
 }
 
 /// What happened in the last hour.
@@ -53,33 +109,100 @@ impl Recorder {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes what the links did in the last second.
-    pub(super) fn note(&self, links: &[std::sync::Arc<Link>], flows: &[std::sync::Arc<ProxiedConnection>]) {
-        let infos: Vec<_> = flows.iter().filter_map(|flow| flow.stream.info()).collect();
-        let least = |link: &Link| {
-            let all = infos.iter().flat_map(|info| &info.subflows);
-            let own = all.filter(|subflow| subflow.path == link.path() && subflow.tcp.rtt.smoothed > 0);
-            own.map(|subflow| subflow.tcp.rtt.min.min(subflow.tcp.rtt.smoothed)).filter(|rtt| *rtt > 0).min()
-        };
+    /// Looks at the links, and at the flows that carried most since the last time.
+    fn look(&self, links: &[Arc<Link>], flows: &[Arc<ProxiedConnection>]) {
+        use std::sync::atomic::Ordering::Relaxed;
+        let now = Instant::now();
         let mut history = self.lock();
-        let before = history.seconds.min(MOST_SECONDS as u64) as usize;
-        history.seconds += 1;
-        for link in links {
-            // One that came later was of no use before.
-            let absent = || VecDeque::from(vec![Sample::ABSENT; before]);
-            let samples = history.links.entry(link.index).or_insert_with(absent);
-            let known = link.known();
-            let probed = known.rtt.map(|rtt| rtt.as_secs_f32());
-            let seen = least(link).map(|nanos| (nanos as f64 / 1e9) as f32);
-            let rtt = [probed, seen].into_iter().flatten().fold(f32::NAN, f32::min);
-            if samples.len() == MOST_SECONDS {
-                samples.pop_front();
+        let mut moved: Vec<(u64, u64, &Arc<ProxiedConnection>)> = Vec::new();
+        let mut open = BTreeMap::new();
+        for flow in flows {
+            let (down, up) = (flow.downloaded.load(Relaxed), flow.uploaded.load(Relaxed));
+            let new = Seen { down: 0, up: 0, moved: now };
+            let old = history.open.get(&flow.id).copied().unwrap_or(new);
+            if (down, up) != (old.down, old.up) {
+                moved.push((down - old.down, up - old.up, flow));
             }
-            // One whose quota is used up works.
-            let up_and_usable = matches!(link.state(), LinkState::Up | LinkState::QuotaSpent);
-            let (down, up) = (known.rate_down, known.rate_up);
-            samples.push_back(Sample { down, up, rtt, loss: known.loss as f32, up_and_usable });
+            let moved = if (down, up) == (old.down, old.up) { old.moved } else { now };
+            open.insert(flow.id, Seen { down, up, moved });
         }
+        history.open = open;
+        moved.sort_by_key(|(down, up, _)| std::cmp::Reverse(down + up));
+        moved.truncate(LOOKED_AT);
+        let infos: Vec<(u64, u64, StreamInfo)> =
+            moved.into_iter().filter_map(|(down, up, flow)| Some((down, up, flow.stream.info()?))).collect();
+        for link in links {
+            let (mut down, mut up) = (Vec::new(), Vec::new());
+            for (moved_down, moved_up, info) in &infos {
+                let fresh = |nanos: u64| nanos < FRESH.as_nanos() as u64;
+                for tcp in info.subflows.iter().filter(|one| one.path == link.path()).map(|one| &one.tcp) {
+                    if *moved_down > 0 && tcp.rcv_rtt > 0 && fresh(tcp.last_recv) {
+                        down.push((tcp.rcv_rtt as f64 / 1e9) as f32);
+                    }
+                    if *moved_up > 0 && tcp.rtt.latest > 0 && fresh(tcp.last_data_sent) {
+                        up.push((tcp.rtt.latest as f64 / 1e9) as f32);
+                    }
+                }
+            }
+            let rate = link.via().rate;
+            let gauge = &mut history.link(link).gauge;
+            let gaps = link.counters.take_gaps(gauge.long_gap());
+            gauge.look(now, link.counters.bytes(), gaps, (&down, &up), rate);
+        }
+    }
+
+    /// Notes how a probe ended: when it was sent and for how long data had stopped then, the answer's
+    /// round-trip time, if there was one, and whether packets of it were lost though the link worked.
+    pub(super) fn note_probe(
+        &self,
+        link: &Link,
+        (sent, stopped): (Instant, Duration),
+        rtt: Option<Duration>,
+        lost: bool,
+    ) {
+        let mut history = self.lock();
+        let stopped = stopped.as_secs_f64();
+        let start_s = (history.place(sent) - stopped).max(0.0);
+        let past = history.link(link);
+        let Some(seconds) = past.gauge.note_probe(rtt.map(|rtt| rtt.as_secs_f32()), lost) else { return };
+        let end = |pause: &Pause| pause.start_s + pause.seconds;
+        // Each probe of a pause tells of it.
+        if past.pauses.back().is_none_or(|last| start_s > end(last)) {
+            if past.pauses.len() == MOST_PAUSES {
+                past.pauses.pop_front();
+            }
+            past.pauses.push_back(Pause { start_s, seconds: f64::from(seconds) + stopped });
+        }
+    }
+
+    /// Notes what the links did in the last second, and tells them whether they are full.
+    pub(super) fn note(&self, links: &[Arc<Link>]) {
+        let mut history = self.lock();
+        let rates = links.iter().map(|link| link.known()).map(|known| (known.rate_down, known.rate_up));
+        let all = rates.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+        for link in links {
+            let known = link.known();
+            let state = link.state();
+            let past = history.link(link);
+            let (mut sample, was_full) = past.gauge.second();
+            (sample.down, sample.up) = (known.rate_down, known.rate_up);
+            let is_full = past.fullness.second((&sample, was_full), all);
+            link.learn(|known| known.full = is_full);
+            // One whose quota is used up works.
+            sample.worked = matches!(state, LinkState::Up | LinkState::QuotaSpent);
+            if state == LinkState::Dead {
+                // It was before that was known.
+                let silent = link.counters.silence().as_secs() as usize;
+                let known = past.samples.iter_mut().rev().take(silent.saturating_sub(1));
+                known.for_each(|sample| sample.worked = false);
+            }
+            if past.samples.len() == MOST_SECONDS {
+                past.samples.pop_front();
+            }
+            past.samples.push_back(sample);
+        }
+        history.seconds += 1;
+        history.noted = Some(Instant::now());
     }
 
     /// A link is gone.
@@ -94,20 +217,27 @@ impl Recorder {
         if down + up < SMALLEST {
             return;
         }
-        let seconds = flow.since.elapsed().as_secs_f64();
         let mut history = self.lock();
         if history.flows.len() == MOST_FLOWS {
             history.flows.pop_front();
         }
-        let start_s = (history.seconds as f64 - seconds).max(0.0);
-        let scheduler = flow.plan().scheduler;
-        history.flows.push_back(RecordedFlow { start_s, seconds, bytes_down: down, bytes_up: up, scheduler });
+        let idle = history.open.remove(&flow.id).filter(|seen| (seen.down, seen.up) == (down, up));
+        let idle = idle.map_or(Duration::ZERO, |seen| seen.moved.elapsed());
+        let idle = if idle < ENDED { Duration::ZERO } else { idle };
+        let start_s = history.place(flow.since);
+        history.flows.push_back(RecordedFlow {
+            start_s,
+            seconds: flow.since.elapsed().saturating_sub(idle).as_secs_f64(),
+            bytes_down: down,
+            bytes_up: up,
+            scheduler: flow.plan().scheduler,
+        });
     }
 
     /// A link's last seconds, the oldest first.
     pub fn last(&self, link: usize, seconds: usize) -> Vec<Value> {
         let history = self.lock();
-        let Some(samples) = history.links.get(&link) else { return Vec::new() };
+        let Some(Past { samples, .. }) = history.links.get(&link) else { return Vec::new() };
         samples
             .iter()
             .skip(samples.len().saturating_sub(seconds))
@@ -116,23 +246,32 @@ impl Recorder {
     }
 
     /// All that is kept: the last seconds of each link, and the flows that began in them.
-    pub fn recording(&self, links: &[std::sync::Arc<Link>]) -> Recording {
+    pub fn recording(&self, links: &[Arc<Link>]) -> Recording {
         let history = self.lock();
-        let seconds = history.links.values().next().map_or(0, VecDeque::len);
+        let seconds = history.seconds.min(MOST_SECONDS as u64) as usize;
         let begin = (history.seconds - seconds as u64) as f64;
         let known = links.iter().filter_map(|link| Some((link, history.links.get(&link.index)?)));
-        let told = known.map(|(link, samples)| {
+        let told = known.map(|(link, Past { samples, pauses, .. })| {
             let via = link.via();
+            let pauses = pauses.iter().filter(|pause| pause.start_s >= begin);
             RecordedLink {
                 interface: link.name.clone(),
                 metered: via.metered,
                 backup: via.backup,
                 rate_limit_bits_per_s: via.rate.map(|rate| rate.down),
-                down_bits_per_s: samples.iter().map(|one| one.down).collect(),
-                up_bits_per_s: samples.iter().map(|one| one.up).collect(),
-                rtt_s: samples.iter().map(|one| one.rtt.is_finite().then_some(one.rtt)).collect(),
-                loss: samples.iter().map(|one| one.loss).collect(),
-                usable: samples.iter().map(|one| one.up_and_usable).collect(),
+                down: RecordedDirection {
+                    bits_per_s: samples.iter().map(|one| one.down).collect(),
+                    full_bits_per_s: samples.iter().map(|one| one.full_down).collect(),
+                },
+                up: RecordedDirection {
+                    bits_per_s: samples.iter().map(|one| one.up).collect(),
+                    full_bits_per_s: samples.iter().map(|one| one.full_up).collect(),
+                },
+                rtt_s: samples.iter().map(|one| one.rtt).collect(),
+                loaded_rtt_s: samples.iter().map(|one| one.loaded_rtt).collect(),
+                probes: samples.iter().map(|one| one.probes).collect(),
+                usable: samples.iter().map(|one| one.worked).collect(),
+                pauses: pauses.map(|pause| Pause { start_s: pause.start_s - begin, ..*pause }).collect(),
             }
         });
         let flows = history.flows.iter().filter(|flow| flow.start_s >= begin);
@@ -142,30 +281,80 @@ impl Recorder {
     }
 }
 
+/// Looks at the links until it is cancelled.
+pub(super) async fn watch(server: Arc<Server>) {
+    let mut ticks = interval(LOOK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        server.recorder.look(&server.links(), &server.flows.all());
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use tokio::time::Instant;
-
     use super::*;
+
+    fn link() -> Arc<Link> {
+        Arc::new(Link::new(0, "wlan0".parse().unwrap(), Instant::now(), false))
+    }
 
     #[test]
     fn an_hour_is_kept_and_no_more() {
-        let link = Arc::new(Link::new(0, "wlan0".parse().unwrap(), Instant::now(), false));
+        let link = link();
         let recorder = Recorder::default();
         for second in 0..MOST_SECONDS as u64 + 10 {
             link.learn(|known| (known.rate_down, known.rate_up) = (second, 1));
-            recorder.note(&[Arc::clone(&link)], &[]);
+            recorder.note(&[Arc::clone(&link)]);
         }
         assert_eq!(recorder.last(0, 2), [json!([3608, 1]), json!([3609, 1])]);
         let recording = recorder.recording(&[link]);
-        let one = &recording.links[0];
+        let down = &recording.links[0].down;
         assert_eq!(
-            (recording.seconds, one.down_bits_per_s.len(), one.down_bits_per_s[0]),
+            (recording.seconds, down.bits_per_s.len(), down.bits_per_s[0]),
             (MOST_SECONDS, MOST_SECONDS, 10)
         );
-        assert_eq!(one.rtt_s[0], None);
+        assert_eq!((recording.links[0].rtt_s[0], down.full_bits_per_s[0]), (None, None));
         assert!(recorder.last(1, 5).is_empty());
+    }
+
+    #[test]
+    fn a_spent_quota_is_no_outage() {
+        let link = link();
+        link.learn(|known| known.reach.v4 = Some(crate::setup::Route::Direct));
+        let recorder = Recorder::default();
+        let note = |change: &dyn Fn(&mut super::super::link::Knowledge)| {
+            link.learn(change);
+            recorder.note(&[Arc::clone(&link)]);
+        };
+        note(&|_| ());
+        note(&|known| known.spent = true);
+        note(&|known| (known.spent, known.captive) = (false, true));
+        assert_eq!(recorder.recording(&[link]).links[0].usable, [true, true, false]);
+    }
+
+    #[test]
+    fn probes_in_a_handover_tell_one_pause() {
+        let link = link();
+        let recorder = Recorder::default();
+        let ms = Duration::from_millis;
+        let sent = Instant::now();
+        let probe = |after: u64, rtt: u64| {
+            recorder.note_probe(
+                &link,
+                (sent + ms(after), ms(if after > 0 { 200 } else { 0 })),
+                Some(ms(rtt)),
+                false,
+            );
+        };
+        probe(0, 40);
+        probe(200, 640);
+        probe(400, 440);
+        recorder.note_probe(&link, (sent + ms(900), Duration::ZERO), Some(ms(41)), false);
+        recorder.note(&[Arc::clone(&link)]);
+        let one = recorder.recording(&[link]).links.remove(0);
+        assert_eq!((one.pauses.len(), one.probes[0]), (1, (4, 0)));
+        assert!((0.75..0.85).contains(&one.pauses[0].seconds), "{:?}", one.pauses);
+        assert!((0.04 - one.rtt_s[0].unwrap()).abs() < 1e-3);
     }
 }

@@ -15,6 +15,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -90,8 +91,13 @@ impl Budget {
 /// How a probe ended.
 struct Answer {
     sent: Instant,
+    /// How long data had stopped by then, if there was any.
+    stopped: Duration,
     /// The handshake's time; `None`: no answer in time.
     rtt: Option<Duration>,
+    /// Whether packets of it were lost while others came over the link: `None` where none came either, which
+    /// says nothing of its losses.
+    lost: Option<bool>,
 }
 
 /// What is known from one look to the next.
@@ -181,33 +187,55 @@ impl Watch {
     }
 }
 
+/// The round-trip time of a probe's handshake, without what its retransmissions took, and whether there were
+/// any.
+fn measured(stream: &MptcpStream, elapsed: Duration) -> (Duration, bool) {
+    let Some(info) = stream.info() else { return (elapsed, false) };
+    let Some(tcp) = info.subflows.first().map(|subflow| &subflow.tcp) else { return (elapsed, false) };
+    match (tcp.totals.total_rto > 0, tcp.rtt.latest) {
+        (false, _) | (true, 0) => (elapsed, tcp.totals.total_rto > 0),
+        (true, rtt) => (Duration::from_nanos(rtt).min(elapsed), true),
+    }
+}
+
 /// A TCP handshake over a link.
 async fn probe(server: Arc<Server>, link: Arc<Link>, target: SocketAddr) -> Answer {
     let sent = Instant::now();
+    let stopped = link.counters.since_data();
+    let stopped = if stopped < ACTIVE { stopped } else { Duration::ZERO };
     let options = ConnectOptions::new()
         .multipath(false)
         .local(SocketAddr::new(link.address(target.is_ipv6()), 0))
         .path(link.path());
-    let opened = timeout(PATIENCE, MptcpStream::connect_with(&server.network, target, &options)).await;
-    let rtt = sent.elapsed();
-    let answered = match opened {
-        Ok(Ok(stream)) => {
+    let mut opening = pin!(timeout(PATIENCE, MptcpStream::connect_with(&server.network, target, &options)));
+    let soon = SILENT * 2 + link.known().rtt.unwrap_or(LIMIT_UNKNOWN);
+    let mut opened = timeout(soon, &mut opening).await.ok();
+    // While the link is silent nothing tells whether it loses packets, or has stopped.
+    let mut works = opened.is_some();
+    if opened.is_none() {
+        works = link.counters.silence() < sent.elapsed();
+        opened = Some(opening.await);
+    }
+    let elapsed = sent.elapsed();
+    let (rtt, repeated) = match opened {
+        Some(Ok(Ok(stream))) => {
+            let (rtt, repeated) = measured(&stream, elapsed);
             stream.abort();
-            true
+            (Some(rtt), repeated)
         }
-        Ok(Err(error)) => error.kind() == io::ErrorKind::ConnectionRefused,
-        Err(_) => false,
+        Some(Ok(Err(error))) if error.kind() == io::ErrorKind::ConnectionRefused => (Some(elapsed), false),
+        _ => (None, true),
     };
-    Answer { sent, rtt: answered.then_some(rtt) }
+    Answer { sent, stopped, rtt, lost: works.then_some(repeated) }
 }
 
 fn on_answer(server: &Server, link: &Link, answer: &Answer) {
     let was = link.state();
+    let since = (answer.sent, answer.stopped);
+    server.recorder.note_probe(link, since, answer.rtt, answer.lost == Some(true));
     link.learn(|known| {
-        // That a dead link answers nothing is no loss of its.
-        if known.alive || answer.rtt.is_some() {
-            let lost = if answer.rtt.is_some() { 0.0 } else { 1.0 };
-            known.loss += GAIN * (lost - known.loss);
+        if let Some(lost) = answer.lost {
+            known.loss += GAIN * (if lost { 1.0 } else { 0.0 } - known.loss);
         }
         if let Some(rtt) = answer.rtt {
             let smoothed = known.rtt.map_or(rtt, |old| old.mul_f64(1.0 - GAIN) + rtt.mul_f64(GAIN));

@@ -63,7 +63,7 @@ fn why(policy: &Policy, plan: &Plan, link: &Link, v6: bool) -> (&'static str, St
         (Mode::ActiveStandby, true) => "a link before it works".into(),
         (Mode::LoadBalance(_), false) => "chosen for this connection by the links' shares".into(),
         (Mode::LoadBalance(_), true) => "the connection is on another link".into(),
-        (Mode::Priority, false) => "the links before it don't work, or carry their rate".into(),
+        (Mode::Priority, false) => "the links before it don't work, or are full".into(),
         (Mode::Priority, true) => "the links before it have room".into(),
         (_, true) => "a backup, and other links work".into(),
         (_, false) => "every link that works is used".into(),

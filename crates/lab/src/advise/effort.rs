@@ -81,6 +81,7 @@ pub(super) fn segments(workload: &Workload, scenario: &Scenario) -> u64 {
     let bytes = match workload {
         Workload::Flow { bytes } => *bytes,
         Workload::Flows { count, bytes } => bytes.saturating_mul(u64::from(*count)),
+        Workload::Transfers(transfers) => transfers.iter().map(|one| one.bytes).sum(),
         Workload::Web { objects, .. } => objects.iter().sum(),
         Workload::Cbr { rate, duration, .. } => bits(*rate, *duration),
         Workload::Bulk { duration } => {
@@ -122,7 +123,7 @@ pub(super) fn cut(workloads: &[Workload], scenario: &Scenario, most: u64) -> (Ve
             Workload::Flow { bytes } => Workload::Flow { bytes: whole(part(bytes)) },
             Workload::Flows { count, bytes } => Workload::Flows { count, bytes: whole(part(bytes)) },
             // A page is one, and short.
-            page @ Workload::Web { .. } => page,
+            whole @ (Workload::Web { .. } | Workload::Transfers(_)) => whole,
             Workload::Cbr { frame, rate, duration, deadline } => {
                 Workload::Cbr { frame, rate, duration: part(duration), deadline }
             }

@@ -111,7 +111,7 @@ impl Request {
                 Workload::Flow { .. } | Workload::Flows { .. } | Workload::Web { .. } => 1.0,
                 Workload::RequestResponse { count, .. } => f64::from(*count),
                 // These last as long as they say.
-                Workload::Cbr { .. } | Workload::Bulk { .. } => continue,
+                Workload::Cbr { .. } | Workload::Bulk { .. } | Workload::Transfers(_) => continue,
             };
             for who in 0..self.candidates.len() {
                 let Some(bound) = bound::of(&self.run_spec(place, 0, who)) else { continue };

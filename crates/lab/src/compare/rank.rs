@@ -403,6 +403,7 @@ pub(super) fn describe_with_size(workload: &Workload) -> (String, Option<u64>) {
         Workload::Flows { count, bytes } => {
             (format!("{count} flows of {} at once", size(*bytes)), Some(*bytes))
         }
+        Workload::Transfers(transfers) => (format!("{} flows at times of their own", transfers.len()), None),
         Workload::Web { objects, connections, persistent, .. } => {
             let total: u64 = objects.iter().sum();
             let over = match persistent {

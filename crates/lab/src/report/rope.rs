@@ -142,7 +142,7 @@ fn shorter(workload: &Workload, goodput: f64) -> Option<(Workload, f64)> {
             let share = share(goodput / 8e9 * duration as f64)?;
             (Workload::Bulk { duration: (duration as f64 * share) as u64 }, share)
         }
-        Workload::Web { .. } | Workload::RequestResponse { .. } => return None,
+        Workload::Transfers(_) | Workload::Web { .. } | Workload::RequestResponse { .. } => return None,
     })
 }
 

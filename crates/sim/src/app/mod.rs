@@ -9,6 +9,7 @@ mod cbr;
 mod cross_traffic;
 mod exchange;
 mod flows;
+mod transfers;
 mod web;
 
 use std::fmt::Debug;
@@ -166,6 +167,7 @@ pub(crate) fn of(scenario: &Scenario) -> Box<dyn App> {
     match &scenario.workload {
         Workload::Flow { bytes } => Box::new(flows::Flows::new(sender, 1, *bytes)),
         Workload::Flows { count, bytes } => Box::new(flows::Flows::new(sender, *count, *bytes)),
+        Workload::Transfers(transfers) => Box::new(transfers::Transfers::new(transfers.clone())),
         Workload::Web { objects, connections, request, persistent } => {
             Box::new(web::Web::new(sender, objects.clone(), *connections, u64::from(*request), *persistent))
         }
