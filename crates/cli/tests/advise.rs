@@ -189,7 +189,7 @@ fn long_measurements_take_no_more_memory_than_short_ones() {
             number % 65_536
         )
     };
-    let read = ask(&mut (1..size / 76).map(ping));
+    let read = ask(&mut (1..size / 80).map(ping));
     let (low, high) = (read["rtt_ms"][0].as_f64().unwrap(), read["rtt_ms"][1].as_f64().unwrap());
     assert!(low < 44.5 && 44.5 < high && high / low < 1.1, "{read:#}");
     let rates = |at: u64| format!("{at},{}.25,5\n", 18 + at % 5);
