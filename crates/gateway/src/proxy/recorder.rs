@@ -1,8 +1,8 @@
 //! The last hour of each link, second by second, and of the flows: for the status page, `ropewalkd record`
 //! and `ropewalk shadow`.
 //!
-//! Links are looked at ten times a second ([`Recorder::look`]); ten looks make a second
-//! ([`Recorder::note`]). Whether a link is full is told by the round-trip times of the data on it: they grow
+//! Links are looked at ten times a second (`Recorder::look`); ten looks make a second
+//! (`Recorder::note`). Whether a link is full is told by the round-trip times of the data on it: they grow
 //! with the queue before it.
 
 use std::collections::{BTreeMap, VecDeque};
