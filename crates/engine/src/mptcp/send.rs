@@ -68,8 +68,9 @@ pub(crate) struct SendSide<P> {
     /// The application closed its side: the DATA_FIN is at `written`.
     closed: bool,
     fin_acked: bool,
-    /// All data was assigned when the application closed: no copy of it carries the DATA_FIN. On data that it
-    /// has already Linux takes note of a DATA_FIN without acting on it, and ignores every later one.
+    /// The last data was assigned when the application closed, perhaps not all before it: no copy of it
+    /// carries the DATA_FIN. On data that it has already Linux takes note of a DATA_FIN without acting on it,
+    /// and ignores every later one.
     fin_alone: bool,
     /// The application declared the flow's size.
     declared: Option<u64>,
@@ -542,6 +543,17 @@ mod tests {
             assert_eq!(side.chunks.find(at).map(|sent| sent.offset), Some(at / 2 * 2));
         }
         assert!(side.chunks.find(10).is_none());
+    }
+
+    /// Schedulers send later data first, and take queued data back.
+    #[test]
+    fn data_that_was_sent_before_the_close_never_carries_its_data_fin() {
+        for (sent, alone) in [(6..10, true), (0..10, true), (0..4, false)] {
+            let mut side = side("0123456789");
+            side.assign(sent);
+            side.close();
+            assert_eq!(side.fin_alone(), alone, "{} bytes are left", side.unsent());
+        }
     }
 
     #[test]

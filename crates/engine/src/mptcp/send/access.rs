@@ -129,7 +129,7 @@ impl<P: Payload> SendSide<P> {
     /// The application writes nothing more.
     pub fn close(&mut self) {
         self.closed = true;
-        self.fin_alone = self.unsent == 0;
+        self.fin_alone = self.assigned_end == self.written;
     }
 
     /// The application waits for space if there is none.
