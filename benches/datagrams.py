@@ -179,9 +179,8 @@ def opened(way, port):
     return one
 
 
-def call(folder, way, kind):
-    """Voice both ways, or video from the server."""
-    one = opened(way, VOICE if kind == "voice" else VIDEO)
+def received(one):
+    """A thread that receives until nothing comes for two seconds, and what it has received."""
     one.settimeout(2)
     arrivals = Arrivals()
 
@@ -194,6 +193,13 @@ def call(folder, way, kind):
 
     receiving = threading.Thread(target=receive)
     receiving.start()
+    return receiving, arrivals
+
+
+def call(folder, way, kind):
+    """Voice both ways, or video from the server."""
+    one = opened(way, VOICE if kind == "voice" else VIDEO)
+    receiving, arrivals = received(one)
     if kind == "voice":
         send_flow(one.send, kind, SECONDS, SECONDS)
     else:
@@ -211,18 +217,8 @@ def call(folder, way, kind):
 def queries(way):
     """Ten queries a second."""
     one = opened(way, DNS)
-    one.settimeout(2)
-    arrivals, count = Arrivals(), SECONDS * 10
-
-    def receive():
-        while True:
-            try:
-                arrivals.take(one.recv(2048))
-            except OSError:
-                return
-
-    receiving = threading.Thread(target=receive)
-    receiving.start()
+    count = SECONDS * 10
+    receiving, arrivals = received(one)
     for number in range(count):
         one.send(HEADER.pack(number, 0, 0, time.monotonic()))
         time.sleep(0.1)

@@ -11,9 +11,9 @@ pub const MOST_FLOWS: usize = 2048;
 const SMALL_PACKET: usize = 400;
 /// A flow of small packets with more bytes per second isn't voice, nor a game: acknowledgements, perhaps.
 const SMALL_RATE: f64 = 50_000.0;
-/// A flow with more bytes per second is a download, as one of QUIC is from the start: its sender slows down
-/// by
-/// what is lost, and takes what is reordered for lost. It is kept in order, and may use all links.
+/// A flow with more bytes per second is a download; a flow of QUIC with large packets is one from its start.
+/// Its sender slows down after losses, and takes reordered packets for lost ones: its packets are put in order
+/// at the far end, and may use all links.
 const BULK_RATE: f64 = 1_000_000.0;
 /// Over how long a flow's rate is averaged, seconds.
 const AVERAGED: f64 = 0.25;
@@ -42,7 +42,7 @@ struct Flow {
     rate: f64,
     link: Option<usize>,
     is_quic: bool,
-    /// When it last was a download, as one of QUIC.
+    /// When its last large packet came, if it is QUIC: it is a download then.
     bulk: Option<u64>,
     /// Its number while it is kept in order, and its next packet's.
     ordered: Option<(u16, u32)>,
@@ -58,7 +58,7 @@ pub(crate) struct Flows {
 impl Flows {
     /// Notes a packet, and returns its class.
     pub fn note(&mut self, now: u64, summary: &Summary, len: usize) -> Class {
-        let key = FlowKey { ports: summary.flow.ports, ..summary.flow };
+        let key = summary.flow;
         if self.all.len() >= MOST_FLOWS && !self.all.contains_key(&key) {
             let oldest = self.all.iter().min_by_key(|(_, flow)| flow.last).map(|(key, _)| *key);
             oldest.map(|key| self.all.remove(&key));
@@ -74,7 +74,7 @@ impl Flows {
         let passed = (now - flow.last.min(now)) as f64 / SECOND as f64;
         // An exponential average, to first order.
         let kept = 1.0 / (1.0 + passed / AVERAGED);
-        flow.rate = flow.rate * kept + len as f64 / AVERAGED * kept.min(1.0);
+        flow.rate = (flow.rate + len as f64 / AVERAGED) * kept;
         flow.last = now;
         flow.is_quic |= summary.is_quic;
         let is_icmp = [protocol::ICMP, protocol::ICMPV6].contains(&summary.flow.protocol);

@@ -113,8 +113,7 @@ impl Feedback {
 }
 
 /// What makes up for one lost datagram of several: the exclusive or of their bodies, which are their bytes
-/// without
-/// the number on the link and the time, and of the bodies' lengths. A probe's body is empty.
+/// without the number on the link and the time, and of the bodies' lengths. A probe's body is empty.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Parity {
     /// Its number on the link.
@@ -228,7 +227,7 @@ impl Frame {
     /// Reads a datagram.
     ///
     /// # Errors
-    /// If it is none of these.
+    /// If it isn't one of the four kinds, or has the wrong length.
     pub fn decode(mut bytes: Bytes) -> Result<Frame, FrameError> {
         let len = bytes.len();
         let short = |_| FrameError::Short(len);
@@ -294,8 +293,7 @@ impl Frame {
 }
 
 /// What the property test and the fuzz target of frames check: any bytes are read without a panic, and what
-/// is
-/// read is what is written again.
+/// is read is what is written again.
 pub fn check(bytes: &[u8]) {
     if let Ok(frame) = Frame::decode(Bytes::copy_from_slice(bytes)) {
         assert_eq!(frame.encode(), bytes);

@@ -61,7 +61,7 @@ impl Recent {
     }
 }
 
-/// What a feedback says, in the sender's terms.
+/// What the sender learns from feedback.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Report {
     /// Round-trip time of the last packet that arrived.

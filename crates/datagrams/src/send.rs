@@ -231,7 +231,7 @@ impl Sending {
             self.unheard_since = self.sent.iter().find(|sent| sent.at > newest).map(|sent| sent.at);
         }
         self.last_feedback = now;
-        // A value that can't be is one of a far end that lies, or of a clock that jumped.
+        // More than ten seconds: the far end's clock jumped, or its feedback is false. It is ignored.
         if rtt < 10_000_000 {
             let delay = feedback.least_delay as i32;
             let (arrived, bytes) = (feedback.arrived, feedback.bytes);

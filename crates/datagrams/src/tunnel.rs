@@ -20,8 +20,7 @@ pub const MOST_LINKS: usize = 16;
 /// How long traffic counts as flowing.
 const ACTIVE: u64 = SECOND;
 /// How much of the links' rates may wait of downloads at most, as time, and bytes at least. For long no more
-/// waits
-/// than CoDel lets.
+/// waits than CoDel lets.
 const QUEUE: u64 = 100 * MILLISECOND;
 const LEAST_QUEUE: usize = 64_000;
 /// Most packets that wait, of a class.
@@ -246,7 +245,7 @@ impl Tunnel {
         }
     }
 
-    /// A packet of the far end's, for this side.
+    /// The next packet that the far end sent, to be handed to this end's device.
     pub fn poll_deliver(&mut self) -> Option<Bytes> {
         self.deliver.pop_front()
     }

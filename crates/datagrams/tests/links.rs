@@ -432,7 +432,7 @@ fn a_call_doesnt_hear_a_cut() {
         world.at(SECOND, Event::Voice(0));
         world.run();
         let got = &world.got[&VOICE];
-        // Those that are on their way at the end.
+        // The last two are still under way when the run ends.
         let lost = got.late(150 * MS).saturating_sub(2);
         assert!(lost == 0 && got.longest_gap() <= 40 * MS && got.percentile(0.99) < 28 * MS, "{:?}", {
             world.report();

@@ -1,6 +1,5 @@
 //! The gateway's end: accepts the proxies that it knows, gives each an address inside the tunnel, and lets
-//! out
-//! what is the proxy's own and goes where the listener's list says.
+//! out what is the proxy's own and goes where the listener's list says.
 
 use std::collections::BTreeMap;
 use std::io;

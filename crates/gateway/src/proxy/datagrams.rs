@@ -103,8 +103,7 @@ async fn tell(
 }
 
 /// Whether a link is there for datagrams, by its state and by the policy that holds where no rule does; one
-/// that
-/// stands by is used while no other works. One that seems dead is tried as well: probes of TCP say so.
+/// that stands by is used while no other works. One that seems dead is tried as well: probes of TCP say so.
 fn is_backup(server: &Server, link: &Link) -> Option<bool> {
     let (links, config) = (server.links(), server.config());
     let is_listed = links.iter().any(|known| known.index == link.index && known.name == link.name);
@@ -156,7 +155,7 @@ async fn carry(shared: &Shared, link: &Link, connection: &Connection, mut words:
         let (mut sent, mut told) = ((0, 0), false);
         while let Some(is_backup) = is_backup(&shared.server, link) {
             if is_backup != told {
-                // Both ends follow the proxy's policy.
+                // The gateway is told, too: it sends by the same links as the proxy.
                 told = is_backup;
                 let _ = shared.events.send(Event::Backup { link: link.index, is_backup }).await;
                 if words.write_all(&[is_backup.into()]).await.is_err() {

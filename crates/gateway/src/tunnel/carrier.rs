@@ -64,8 +64,7 @@ impl ControllerFactory for Unlimited {
 }
 
 /// Random connection ids. Those that `quinn` makes by default carry a mark of the process, and what came for
-/// another
-/// one would be dropped without a reset.
+/// another one would be dropped without a reset.
 struct ConnectionIds;
 
 impl ConnectionIdGenerator for ConnectionIds {
@@ -131,7 +130,7 @@ fn unusable(error: impl std::error::Error + Send + Sync + 'static) -> io::Error 
     io::Error::other(error)
 }
 
-/// The proxy's side of TLS with a gateway.
+/// QUIC's configuration for a proxy that connects to a gateway.
 pub(crate) fn client(connector: &Connector) -> io::Result<ClientConfig> {
     let crypto = QuicClientConfig::try_from(connector.for_protocol(super::PROTOCOL)).map_err(unusable)?;
     let mut config = ClientConfig::new(Arc::new(crypto));

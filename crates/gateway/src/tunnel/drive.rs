@@ -161,8 +161,7 @@ impl Drive<'_> {
 }
 
 /// Runs a tunnel until nothing can happen to it any more. `admits`: whether a packet of the device's (true)
-/// or
-/// of the far end's (false) passes.
+/// or of the far end's (false) passes.
 pub(crate) async fn drive(
     mut events: Receiver<Event>,
     device: Arc<Device>,

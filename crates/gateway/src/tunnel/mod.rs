@@ -31,7 +31,7 @@ pub(crate) const MOST_LINKS: u8 = 8;
 /// What both say that they speak (ALPN).
 const PROTOCOL: &[u8] = b"ropewalk-datagrams/1";
 
-/// The addresses of a proxy inside the tunnel.
+/// The source addresses of a proxy's packets inside the tunnel, which its gateway gives it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Inner {
     /// From the block of RFC 2544, which isn't routed on the Internet.

@@ -8,8 +8,7 @@ use crate::setup::{Host, PROXY_TABLES, Route, Step, has_force_forwarding, repair
 use crate::tunnel::{Inner, MTU, NEAR_DEVICE};
 
 /// The mark of what goes through the tunnel, the table that leads there, and the priority of the rule by
-/// which
-/// neighbours come before.
+/// which neighbours come before.
 pub(super) const TUNNEL_MARK: &str = "0x726f7064";
 const TUNNEL: u32 = PROXY_TABLES.end - 2;
 const NEIGHBOURS: u32 = TUNNEL - 1;
