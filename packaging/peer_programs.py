@@ -264,5 +264,4 @@ SETTINGS = {
     "no slow start after idle": ["net.ipv4.tcp_slow_start_after_idle=0"],
     "no offload": ["ethtool -K eth0 tso off gso off gro off", "ethtool -K eth1 tso off gso off gro off"],
     "an MTU of 600": ["ip link set eth0 mtu 600", "ip link set eth1 mtu 600"],
-    "one unsent segment": ["net.ipv4.tcp_notsent_lowat=1"],
 }
