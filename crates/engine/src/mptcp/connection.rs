@@ -301,7 +301,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// A subflow's TCP counters.
-    pub fn tcp_counters(&self, subflow: SubflowId) -> Option<&crate::tcp::TcpCounters> {
+    pub fn tcp_counters(&self, subflow: SubflowId) -> Option<crate::tcp::TcpCounters> {
         Some(self.subflows.get(subflow.index())?.tcp.counters())
     }
 

@@ -58,6 +58,9 @@ impl<P: Payload> Sending<'_, P> {
             outcome.wakes = true;
             self.send.wake_writer(self.events);
             self.arm_retransmission(now);
+            if self.send.una() == self.send.written() {
+                self.release_memory();
+            }
         }
         self.judge_window();
         if self.handshake.is_multipath()
@@ -70,6 +73,14 @@ impl<P: Payload> Sending<'_, P> {
             outcome.fin = true;
         }
         outcome
+    }
+
+    /// Everything that was written is acknowledged: frees what kept it, since connections are mostly idle where
+    /// there are many.
+    #[cold]
+    fn release_memory(&mut self) {
+        self.send.shrink();
+        self.subflows.release_memory();
     }
 
     /// A subflow's retransmission timer fired: what it carries is reinjected on the others.

@@ -115,7 +115,7 @@ impl<P: Payload> SubflowTable<P> {
     /// Forgets a subflow and keeps what it counted. Returns its addresses.
     pub fn retire(&mut self, index: usize) -> Option<FourTuple> {
         let old = self.slots.get_mut(index)?.take()?;
-        let counters = old.tcp.counters();
+        let counters = &old.tcp.counters();
         self.past_bytes[index] += counters.bytes_sent;
         **self.past.get_or_insert_default() += counters;
         Some(old.tcp.tuple())
@@ -455,6 +455,11 @@ impl<P: Payload> SubflowTable<P> {
         }
     }
 
+    /// Frees what subflows keep of data that was sent, where there is none.
+    pub fn release_memory(&mut self) {
+        self.iter_mut().for_each(|subflow| subflow.tcp.release_memory());
+    }
+
     /// Whether some usable subflow's window has room.
     #[inline]
     pub fn any_window(&self) -> bool {
@@ -534,8 +539,7 @@ impl<P: Payload> SubflowTable<P> {
 
     /// Payload bytes sent by slot, repeats included.
     pub fn bytes_sent(&self) -> Vec<u64> {
-        let now =
-            self.slots.iter().map(|subflow| subflow.as_ref().map_or(0, |s| s.tcp.counters().bytes_sent));
+        let now = self.slots.iter().map(|subflow| subflow.as_ref().map_or(0, |s| s.tcp.bytes_sent()));
         self.past_bytes.iter().zip(now).map(|(past, now)| past + now).collect()
     }
 
@@ -543,7 +547,7 @@ impl<P: Payload> SubflowTable<P> {
     pub fn totals(&self) -> TcpCounters {
         let mut totals = self.past.as_deref().copied().unwrap_or_default();
         for subflow in self.iter() {
-            totals += subflow.tcp.counters();
+            totals += &subflow.tcp.counters();
         }
         totals
     }

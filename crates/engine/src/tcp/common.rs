@@ -4,7 +4,7 @@
 use ropewalk_wire::{FourTuple, Seq};
 
 use super::context::{Context, State};
-use super::mib::TcpCounters;
+use super::mib::Counting;
 use super::timer::{Timer, Timers};
 use crate::config::TcpConfig;
 
@@ -40,7 +40,7 @@ pub(super) struct Common {
     /// The MSS that the peer announced.
     pub peer_mss: u32,
     pub tuple: FourTuple,
-    pub counters: TcpCounters,
+    pub counters: Counting,
 }
 
 impl Common {
@@ -61,7 +61,7 @@ impl Common {
             path_mtu,
             peer_mss: 536,
             tuple,
-            counters: TcpCounters::default(),
+            counters: Counting::default(),
         }
     }
 

@@ -7,6 +7,8 @@
 //! a name in Linux's style, and its text says so. What algorithms read is in
 //! [`SubflowMetrics`](crate::metrics::SubflowMetrics) instead.
 
+use std::ops::{Deref, DerefMut};
+
 macro_rules! counters {
     ($($name:literal $field:ident: $doc:literal,)*) => {
         /// A subflow's own counters. They only grow.
@@ -16,6 +18,8 @@ macro_rules! counters {
         }
 
         impl TcpCounters {
+            const ZERO: TcpCounters = TcpCounters { $($field: 0,)* };
+
             /// Each with the kernel's name.
             pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$(($name, self.$field),)*].into_iter()
@@ -78,6 +82,39 @@ counters! {
     "TCPAbortOnTimeout" abort_on_timeout: "Connections given up after too many timeouts",
     "TCPMTUPFail" mtu_fail: "Times that a black hole was suspected",
     "TCPMTUPSuccess" mtu_success: "Times that smaller segments passed it",
+}
+
+/// A subflow's counters as it keeps them: those that nearly every segment changes, and the others once one of
+/// them counts. Most subflows never need those.
+#[derive(Debug, Default)]
+pub(super) struct Counting {
+    pub in_segs: u64,
+    pub out_segs: u64,
+    pub data_segments: u64,
+    pub bytes_sent: u64,
+    others: Option<Box<TcpCounters>>,
+}
+
+impl Counting {
+    /// All of them.
+    pub fn all(&self) -> TcpCounters {
+        let Counting { in_segs, out_segs, data_segments, bytes_sent, .. } = *self;
+        TcpCounters { in_segs, out_segs, data_segments, bytes_sent, ..**self }
+    }
+}
+
+impl Deref for Counting {
+    type Target = TcpCounters;
+
+    fn deref(&self) -> &TcpCounters {
+        self.others.as_deref().unwrap_or(&TcpCounters::ZERO)
+    }
+}
+
+impl DerefMut for Counting {
+    fn deref_mut(&mut self) -> &mut TcpCounters {
+        self.others.get_or_insert_default()
+    }
 }
 
 #[cfg(test)]

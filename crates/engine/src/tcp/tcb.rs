@@ -181,6 +181,13 @@ impl<P: Payload> Tcb<P> {
         self.receiver.shrink();
     }
 
+    /// Frees what keeps data that was sent, if there is none.
+    pub(crate) fn release_memory(&mut self) {
+        if self.sender.is_drained() {
+            self.sender.shrink();
+        }
+    }
+
     /// Settings changed: what couldn't be sent perhaps can.
     pub(crate) fn recheck_output(&mut self) {
         self.nothing_to_send = false;
@@ -351,8 +358,13 @@ impl<P: Payload> Tcb<P> {
     }
 
     /// Its counters.
-    pub fn counters(&self) -> &TcpCounters {
-        &self.common.counters
+    pub fn counters(&self) -> TcpCounters {
+        self.common.counters.all()
+    }
+
+    /// Payload bytes that it sent, repeats included.
+    pub(crate) fn bytes_sent(&self) -> u64 {
+        self.common.counters.bytes_sent
     }
 
     /// How often the SYN has been sent again.

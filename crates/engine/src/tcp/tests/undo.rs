@@ -103,7 +103,7 @@ fn a_dsack_for_every_retransmission_undoes_the_reduction() {
     end.sack(10_001, &[(1, 1001)]);
     assert_eq!((end.metrics().ca_state, end.metrics().ssthresh), (CaState::Open, u32::MAX));
     assert!(end.metrics().cwnd >= 10);
-    let counters = *end.subflow.counters();
+    let counters = end.subflow.counters();
     assert_eq!((counters.dsack_recv, counters.full_undo + counters.dsack_undo), (1, 1));
 }
 
