@@ -53,6 +53,11 @@ impl Impairments {
         (self.jitter.is_none() && self.duplicate == Chance::Never).then_some(self.delay)
     }
 
+    /// No packet takes less than this after its departure.
+    pub(crate) fn least_delay(&self) -> Nanos {
+        if self.jitter.is_none() { self.delay } else { 0 }
+    }
+
     /// Draws for the next packet.
     #[inline]
     pub(crate) fn draw(&mut self) -> Delivery {

@@ -146,6 +146,15 @@ impl<T: Packet> Link<T> {
         }
     }
 
+    /// The least delay of a packet that is queued from now on, if its arrival is known from the moment on when
+    /// it is queued; else `None`. Such a link may be handed packets for times before what was taken out last.
+    pub fn least_delay(&self) -> Option<Nanos> {
+        match &self.machine {
+            Machine::Precomputed(link) => Some(link.least_delay()),
+            Machine::Stepwise(_) => None,
+        }
+    }
+
     /// The `index`-th packet from now and when it arrives, on links with a [`lookahead`](Self::lookahead).
     #[inline]
     pub fn upcoming_at(&self, index: usize) -> Option<(Nanos, &T)> {

@@ -149,6 +149,11 @@ impl<T: Packet> Precomputed<T> {
         self.impairments.constant_delay()
     }
 
+    /// See [`Impairments::least_delay`].
+    pub(crate) fn least_delay(&self) -> Nanos {
+        self.impairments.least_delay()
+    }
+
     pub(crate) fn queue_delay(&self, now: Nanos) -> Nanos {
         self.serializer.free_at().saturating_sub(now)
     }

@@ -94,6 +94,24 @@ fn seconds() -> u64 {
     number("ROPEWALK_BENCH_SECONDS", 60)
 }
 
+/// Many small runs one after the other, as comparisons and sweeps make them: 2 KiB over two paths.
+fn small_runs(count: u32) {
+    let mut scenario = clean(0);
+    scenario.workload = Workload::Flow { bytes: 2048 };
+    let spec = spec(scenario, "minrtt", "lia");
+    #[allow(clippy::disallowed_methods, reason = "a benchmark is about wall time")]
+    let start = std::time::Instant::now();
+    let events: u64 = (0..count).map(|_| ropewalk_sim::run(&spec).events).sum();
+    let wall = start.elapsed().as_secs_f64();
+    let (count, events) = (f64::from(count), events as f64);
+    println!(
+        "small runs: {:>6.0} runs/s {:>6.1} us each {:>6.1} events each",
+        count / wall,
+        wall * 1e6 / count,
+        events / count
+    );
+}
+
 /// Resident memory of this process in bytes, where the system says.
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -271,6 +289,9 @@ fn main() -> ExitCode {
         if wanted.as_ref().is_none_or(|wanted| name.contains(wanted.as_str())) {
             measure(name, &case());
         }
+    }
+    if wanted.as_ref().is_none_or(|wanted| "small runs".contains(wanted.as_str())) {
+        small_runs(number("ROPEWALK_BENCH_RUNS", 20_000) as u32);
     }
     match wanted {
         Some(wanted) if "memory".contains(wanted.as_str()) => memory(10_000),

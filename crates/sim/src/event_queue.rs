@@ -1,95 +1,118 @@
 //! The event queue: one pending event per source, ordered by time and then by the source's number.
 //!
 //! A world has few sources of events (its links, its endpoints, one heap of timers), each with one pending
-//! event, however many packets are in flight. So their times are kept in an array, and the first is
-//! remembered. The array is searched when the first event moves to a later time, which is faster than a heap
+//! event, however many packets are in flight. So their times are kept in arrays, and the first of each is
+//! remembered. An array is searched when its first event moves to a later time, which is faster than a heap
 //! up to several dozen sources.
+//!
+//! There is an array for each side: the links that lead to its host, and its endpoint. So the world can take
+//! one side through its events without looking at the other's ([`crate::world::turns`]). What concerns both
+//! is in a third.
 //!
 //! Links have the lowest numbers, then endpoints, then the timers. So the order of simultaneous events
 //! doesn't depend on when each was scheduled, and [`crate::world::lookahead`] can find the same order without
 //! knowing that.
 
-use crate::Nanos;
+use crate::{Nanos, Side};
 
 /// So many are searched in a turn of the loop.
 const STEP: usize = 4;
 
-/// See the module.
-#[derive(Debug)]
-pub(crate) struct EventQueue {
-    /// By source, with some more so that their number is a multiple of [`STEP`]. [`Nanos::MAX`]: nothing is
-    /// pending.
+/// Sources of one side, or of both.
+#[derive(Debug, Default)]
+struct Group {
+    /// When each is due, with some more so that their number is a multiple of [`STEP`]. [`Nanos::MAX`]:
+    /// nothing is pending.
     at: Vec<Nanos>,
-    /// The source of the next event, and when it is due.
+    /// Their numbers, in order.
+    sources: Vec<usize>,
+    /// When the next event is due, and the place of its source in this group.
     first: (Nanos, usize),
 }
 
-impl EventQueue {
-    /// A queue for this many sources, of which none has a pending event.
-    pub(crate) fn new(sources: usize) -> Self {
-        EventQueue { at: vec![Nanos::MAX; sources.next_multiple_of(STEP)], first: (Nanos::MAX, 0) }
-    }
-
-    /// Sets when a source's next event is due.
+impl Group {
+    /// When the next event is due, and its source; [`Nanos::MAX`]: none is pending.
     #[inline]
-    pub(crate) fn set(&mut self, source: usize, at: Option<Nanos>) {
-        if self.postpones_first(source, at) {
-            self.search_rarely();
-        }
+    fn first(&self) -> (Nanos, usize) {
+        (self.first.0, self.sources[self.first.1])
     }
 
-    /// As [`set`](Self::set), by the event loop for the source of the event that it has handled; returns
-    /// whether this source is the first now, so that the loop may go on with it.
     #[inline]
-    pub(crate) fn set_and_check(&mut self, source: usize, at: Option<Nanos>) -> bool {
-        if self.postpones_first(source, at) {
-            self.search();
-        }
-        self.first.1 == source
-    }
-
-    /// Sets when a source's next event is due; returns whether that postponed the earliest event, so that it
-    /// has to be searched for again.
-    #[inline(always)]
-    fn postpones_first(&mut self, source: usize, at: Option<Nanos>) -> bool {
-        let at = at.unwrap_or(Nanos::MAX);
-        self.at[source] = at;
-        let first = self.first;
-        if source == first.1 {
-            if at > first.0 {
-                return true;
+    fn set(&mut self, place: usize, at: Nanos) {
+        self.at[place] = at;
+        if place == self.first.1 {
+            if at > self.first.0 {
+                self.search();
+            } else {
+                self.first.0 = at;
             }
-            self.first.0 = at;
-        } else if at <= first.0 && (at, source) < first {
-            self.first = (at, source);
+        } else if (at, place) < self.first {
+            self.first = (at, place);
         }
-        false
-    }
-
-    /// Out of line: mostly it is the event loop that postpones the earliest event.
-    #[cold]
-    fn search_rarely(&mut self) {
-        self.search();
     }
 
     #[inline]
     fn search(&mut self) {
         let mut first = (Nanos::MAX, 0);
         for (turn, some) in self.at.chunks_exact(STEP).enumerate() {
-            for (source, at) in some.iter().enumerate() {
+            for (place, at) in some.iter().enumerate() {
                 if *at < first.0 {
-                    first = (*at, turn * STEP + source);
+                    first = (*at, turn * STEP + place);
                 }
             }
         }
         self.first = first;
     }
+}
 
-    /// The source of the next event, and when it is due.
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct EventQueue {
+    /// The client's, the server's, and of both.
+    groups: [Group; 3],
+    /// By source: its group, and its place there.
+    places: Vec<(usize, usize)>,
+}
+
+impl EventQueue {
+    /// A queue for these sources, of which none has a pending event: each belongs to a side, or to both. The
+    /// last does.
+    pub(crate) fn new(sides: impl Iterator<Item = Option<Side>>) -> Self {
+        let mut groups: [Group; 3] = Default::default();
+        let places = sides.enumerate().map(|(source, side)| {
+            let index = side.map_or(2, |side| side as usize);
+            groups[index].sources.push(source);
+            (index, groups[index].sources.len() - 1)
+        });
+        let places = places.collect();
+        for group in &mut groups {
+            // A group without sources never has an event.
+            let count = group.sources.len().max(1);
+            group.sources.resize(count, 0);
+            group.at = vec![Nanos::MAX; count.next_multiple_of(STEP)];
+            group.first = (Nanos::MAX, 0);
+        }
+        EventQueue { groups, places }
+    }
+
+    /// Sets when a source's next event is due.
     #[inline]
-    pub(crate) fn peek(&self) -> Option<(usize, Nanos)> {
-        let (at, source) = self.first;
-        (at != Nanos::MAX).then_some((source, at))
+    pub(crate) fn set(&mut self, source: usize, at: Option<Nanos>) {
+        let (group, place) = self.places[source];
+        self.groups[group].set(place, at.unwrap_or(Nanos::MAX));
+    }
+
+    /// When the next event is due, and its source; [`Nanos::MAX`]: none is pending.
+    #[inline]
+    pub(crate) fn first(&self) -> (Nanos, usize) {
+        let [client, server, both] = &self.groups;
+        client.first().min(server.first()).min(both.first())
+    }
+
+    /// The same of one side's.
+    #[inline]
+    pub(crate) fn first_of(&self, side: Side) -> (Nanos, usize) {
+        self.groups[side as usize].first()
     }
 }
 
@@ -98,39 +121,41 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const SIDES: [Option<Side>; 6] =
+        [Some(Side::Server), Some(Side::Client), Some(Side::Server), None, Some(Side::Client), None];
+
     #[test]
     fn earliest_first_then_the_lowest_number() {
-        let mut queue = EventQueue::new(4);
-        assert_eq!(queue.peek(), None);
+        let mut queue = EventQueue::new(SIDES.into_iter());
+        assert_eq!(queue.first().0, Nanos::MAX);
         queue.set(2, Some(5));
         queue.set(0, Some(5));
         queue.set(1, Some(3));
-        assert_eq!(queue.peek(), Some((1, 3)));
+        assert_eq!((queue.first(), queue.first_of(Side::Server)), ((3, 1), (5, 0)));
         queue.set(1, None);
-        assert_eq!(queue.peek(), Some((0, 5)));
-        assert!(queue.set_and_check(0, Some(5)));
-        assert!(!queue.set_and_check(0, Some(6)));
-        assert_eq!(queue.peek(), Some((2, 5)));
+        assert_eq!((queue.first(), queue.first_of(Side::Client).0), ((5, 0), Nanos::MAX));
+        queue.set(0, Some(6));
+        assert_eq!(queue.first(), (5, 2));
     }
 
     proptest! {
         #[test]
-        fn ordered_by_time_and_number(
-            steps in proptest::collection::vec((0usize..6, 0u64..9, any::<bool>()), 1..200),
-        ) {
-            let mut queue = EventQueue::new(6);
+        fn ordered_by_time_and_number(steps in proptest::collection::vec((0usize..6, 0u64..9), 1..200)) {
+            let mut queue = EventQueue::new(SIDES.into_iter());
             let mut model = [Nanos::MAX; 6];
-            for (source, at, check) in steps {
+            for (source, at) in steps {
                 let at = Some(at).filter(|at| *at < 8);
                 model[source] = at.unwrap_or(Nanos::MAX);
-                let first = (0..6).min_by_key(|i| (model[*i], *i)).filter(|i| model[*i] != Nanos::MAX);
-                if check {
-                    let is_first = queue.set_and_check(source, at);
-                    prop_assert!(first.is_none() || is_first == (first == Some(source)));
-                } else {
-                    queue.set(source, at);
+                queue.set(source, at);
+                let first = |which: &dyn Fn(usize) -> bool| {
+                    let all = (0..6).filter(|source| which(*source)).map(|source| (model[source], source));
+                    all.min().filter(|first| first.0 != Nanos::MAX)
+                };
+                let pending = |first: (Nanos, usize)| Some(first).filter(|first| first.0 != Nanos::MAX);
+                prop_assert_eq!(pending(queue.first()), first(&|_| true));
+                for side in [Side::Client, Side::Server] {
+                    prop_assert_eq!(pending(queue.first_of(side)), first(&|source| SIDES[source] == Some(side)));
                 }
-                prop_assert_eq!(queue.peek(), first.map(|i| (i, model[i])));
             }
         }
     }

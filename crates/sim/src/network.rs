@@ -8,7 +8,7 @@ use crate::meter::Meter;
 use crate::packet::{Owner, Packet, Pool};
 use crate::recorder::UNTRACED;
 use crate::spec::Scenario;
-use crate::topology::{Hop, Topology};
+use crate::topology::{Hop, Topology, side_of};
 use crate::{Nanos, Side};
 
 /// With so many packets on a link, their boxes leave the processor's cache before they arrive.
@@ -29,14 +29,18 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// A network without packets; the event queue has `more` sources besides the links.
-    pub(crate) fn new(scenario: &Scenario, seed: u64, more: usize) -> Self {
+    /// A network without packets, for so many endpoints.
+    pub(crate) fn new(scenario: &Scenario, seed: u64, ends: usize) -> Self {
         let topology = Topology::new(scenario);
         let links: Vec<_> = Topology::specs(scenario)
             .enumerate()
             .map(|(number, link)| Link::new(link.clone(), seed, number as u64))
             .collect();
-        let events = EventQueue::new(links.len() + more);
+        let receivers = topology.next.iter().map(|hop| match hop {
+            Hop::Host(side) => Some(*side),
+            Hop::Link(_) | Hop::OwnDown => None,
+        });
+        let events = EventQueue::new(receivers.chain((0..ends).map(|end| Some(side_of(end)))).chain([None]));
         let meter = Meter::new(scenario.paths.len());
         let data_from = scenario.direction.sender();
         let mut network = Network {
@@ -58,6 +62,21 @@ impl Network {
         let direct = self.topology.next.iter().all(|hop| matches!(hop, Hop::Host(_)));
         let least = self.links.iter().map(|link| link.lookahead().unwrap_or(0)).min();
         least.filter(|least| direct && *least > 0)
+    }
+
+    /// The least delay of all links that lead to a side's host, if every link leads to a host and computes
+    /// arrivals when packets are queued.
+    pub(crate) fn least_delay_to(&self, side: Side) -> Option<Nanos> {
+        let mut least = Nanos::MAX;
+        for (link, hop) in self.links.iter().zip(&self.topology.next) {
+            let delay = link.least_delay()?;
+            match hop {
+                Hop::Host(to) if *to == side => least = least.min(delay),
+                Hop::Host(_) => {}
+                Hop::Link(_) | Hop::OwnDown => return None,
+            }
+        }
+        Some(least)
     }
 
     /// Gives all packets the compact form, which can be read while they are on a link.

@@ -10,7 +10,7 @@ use std::alloc::System;
 
 use common::{MILLISECOND, SECOND, single, spec};
 use ropewalk_link::Loss;
-use ropewalk_sim::{Direction, EndSpec, RunSpec, Scenario, Side, Workload, World, networks};
+use ropewalk_sim::{Direction, EndSpec, Outcome, RunSpec, Scenario, Side, Workload, World, networks};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -45,6 +45,15 @@ fn bulk(mut scenario: Scenario) -> Scenario {
     scenario
 }
 
+/// Allocations of a run in all, from its specification to its result.
+fn of_run(spec: &RunSpec) -> usize {
+    let region = Region::new(COUNTING);
+    let result = ropewalk_sim::run(spec);
+    let change = region.change();
+    assert_eq!(result.outcome, Outcome::Complete);
+    change.allocations + change.reallocations
+}
+
 #[test]
 fn segments_in_steady_state_allocate_nothing() {
     let two = || bulk(networks::two_equal(50_000_000, 10 * MILLISECOND));
@@ -69,4 +78,9 @@ fn segments_in_steady_state_allocate_nothing() {
             "{name}: {allocations} allocations for {segments} segments"
         );
     }
+    let mut small = networks::two_equal(50_000_000, 10 * MILLISECOND);
+    small.workload = Workload::Flow { bytes: 2048 };
+    let allocations = of_run(&spec(small, "minrtt", "lia"));
+    println!("a run of 2 KiB: {allocations} allocations");
+    assert!(allocations < 150, "{allocations} allocations");
 }

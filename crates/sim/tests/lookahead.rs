@@ -1,11 +1,11 @@
-//! Many connections are processed in batches. The result is that of processing events in order of time: every
-//! number of the result, every counter of both ends.
+//! Many connections are processed in batches, and with few the sides take turns. The result is that of
+//! processing events in order of time: every number of the result, every counter of both ends.
 
 use crate::common;
 
 use common::{MILLISECOND, SECOND, single, spec};
 use proptest::prelude::*;
-use ropewalk_link::{LinkSpec, Loss, Queue};
+use ropewalk_link::{Jitter, JitterShape, LinkSpec, Loss, Queue};
 use ropewalk_sim::{Direction, EndSpec, RunResult, RunSpec, Scenario, Side, Workload, World, networks};
 
 type Seen = (RunResult, [Vec<(String, u64)>; 2]);
@@ -110,6 +110,113 @@ fn batches_equal_order_of_time() {
         if !few {
             assert!(events > plain.0.events / 2, "{name}: {events} of {}", plain.0.events);
         }
+    }
+}
+
+/// Few connections: what runs in turns, and whether that is most of it.
+fn few() -> Vec<(&'static str, RunSpec, bool)> {
+    let paths = || {
+        let (left, right) = (100_000_000, 30_000_000);
+        networks::over(vec![
+            networks::path("left", left, 10 * MILLISECOND, 100),
+            networks::path("right", right, 25 * MILLISECOND, 100),
+        ])
+    };
+    let bulk = |scenario| Scenario { workload: Workload::Bulk { duration: 2 * SECOND }, ..scenario };
+    let jitter = |shape| {
+        let mut scenario = bulk(paths());
+        for path in &mut scenario.paths {
+            path.down.jitter = Some(Jitter { spread: 3 * MILLISECOND, shape, keeps_order: false });
+            path.down.duplicate = 0.01;
+        }
+        scenario
+    };
+    let mut lossy = bulk(paths());
+    for path in &mut lossy.paths {
+        (path.down.loss, path.up.loss) = (Loss::Bernoulli(0.02), Loss::Bernoulli(0.01));
+    }
+    let upload = Scenario { direction: Direction::Upload, ..jitter(JitterShape::Normal) };
+    let mut both = jitter(JitterShape::Uniform);
+    for path in &mut both.paths {
+        path.up.jitter = path.down.jitter;
+    }
+    let flows = |count, bytes| Scenario { workload: Workload::Flows { count, bytes }, ..paths() };
+    let mut cut = flows(3, 3_000_000);
+    cut.limit = SECOND;
+    let mut silent = bulk(paths());
+    silent.limit = 2000 * SECOND;
+    silent.workload = Workload::Bulk { duration: 2000 * SECOND };
+    silent.paths.truncate(1);
+    let mut dead = silent.clone();
+    dead.paths[0].up.loss = Loss::Bernoulli(1.0);
+    // It goes silent once it is open.
+    silent.paths[0].down.loss =
+        Loss::GilbertElliott { to_bad: 0.01, to_good: 0.0, loss_good: 0.0, loss_bad: 1.0 };
+    vec![
+        ("bulk", spec(bulk(paths()), "minrtt", "lia"), true),
+        ("losses", spec(lossy, "ecf", "olia"), true),
+        ("jitter", spec(jitter(JitterShape::Normal), "minrtt", "cubic"), true),
+        ("jitter, up", spec(upload, "blest", "lia"), true),
+        ("jitter both ways", spec(both, "minrtt", "lia"), false),
+        ("one path", single(bulk(paths()), 1, "bbr"), true),
+        ("a flow", spec(flows(1, 3_000_000), "redundant", "lia"), true),
+        ("a small flow", spec(flows(1, 2000), "minrtt", "lia"), false),
+        ("flows", spec(flows(40, 200_000), "roundrobin", "balia"), false),
+        ("flows that are cut off", spec(cut, "linux", "cubic"), false),
+        ("nobody answers", single(dead, 0, "cubic"), false),
+        ("an end falls silent", single(silent, 0, "cubic"), false),
+    ]
+}
+
+#[test]
+fn turns_equal_order_of_time() {
+    for (name, spec, most) in few() {
+        let (plain, none) = run(&spec, false, &[]);
+        let (turns, events) = run(&spec, true, &[]);
+        assert_eq!((none, &turns), (0, &plain), "{name}");
+        println!("{name}: {events} of {} events, {:?}", plain.0.events, plain.0.outcome);
+        assert!(!most || events > plain.0.events / 2, "{name}: {events} of {}", plain.0.events);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// Random links and loads, stopped at random times.
+    #[test]
+    fn turns_equal_order_of_time_on_random_networks(
+        count in 1u32..4,
+        bytes in prop_oneof![Just(None), (1000u64..2_000_000).prop_map(Some)],
+        links in proptest::collection::vec((1_000_000u64..50_000_000, 0u64..30, 2u32..60, 0u32..4, 0u64..8), 1..4),
+        algorithms in (0usize..4, 0usize..3),
+        upload: bool,
+        stops in proptest::collection::vec(0u64..2_000, 0..4),
+        seed in 0u64..1000,
+    ) {
+        let paths = links.iter().zip(["one", "two", "three"]).map(|((rate, delay, queue, ..), name)| {
+            networks::path(name, *rate, delay * MILLISECOND, *queue)
+        });
+        let mut scenario = networks::over(paths.collect());
+        for (path, (.., loss, spread)) in scenario.paths.iter_mut().zip(&links) {
+            path.down.loss = Loss::Bernoulli(f64::from(*loss) * 0.01);
+            let shape = JitterShape::Pareto;
+            let jitter = Jitter { spread: spread * MILLISECOND, shape, keeps_order: loss % 2 == 0 };
+            path.down.jitter = (*spread > 3).then_some(jitter);
+        }
+        scenario.workload = match bytes {
+            Some(bytes) => Workload::Flows { count, bytes },
+            None => Workload::Bulk { duration: SECOND },
+        };
+        scenario.limit = 2 * SECOND;
+        scenario.direction = if upload { Direction::Upload } else { Direction::Download };
+        let scheduler = ["minrtt", "linux", "redundant", "ecf"][algorithms.0];
+        let mut spec = spec(scenario, scheduler, ["lia", "cubic", "balia"][algorithms.1]);
+        spec.seed = seed;
+        let mut stops: Vec<_> = stops.into_iter().map(|stop| stop * MILLISECOND + seed).collect();
+        stops.sort_unstable();
+        let (plain, _) = run(&spec, false, &stops);
+        let (turns, _) = run(&spec, true, &stops);
+        prop_assert_eq!(turns, plain);
     }
 }
 

@@ -285,6 +285,11 @@ impl<P: Payload> Connection<P> {
         self.send.window_left()
     }
 
+    /// End of what subflows were given of the stream.
+    pub fn assigned(&self) -> u64 {
+        self.send.assigned_end()
+    }
+
     /// First stream byte that the peer hasn't acknowledged.
     pub fn data_una(&self) -> u64 {
         self.send.una()

@@ -55,6 +55,10 @@ impl App for Bulk {
         self.done
     }
 
+    fn independent_deliveries(&self, _: u64) -> u32 {
+        u32::MAX
+    }
+
     fn report(&self) -> Report {
         let fct = self.done.then_some(self.duration);
         let flow = FlowResult { bytes: self.delivered, start: self.start, fct };

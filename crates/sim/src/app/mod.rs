@@ -130,7 +130,8 @@ pub(crate) trait App: Debug + Send {
     fn done(&self) -> bool;
 
     /// On how many connections the receiver may get data, up to `most` bytes in all on each, before the
-    /// application acts or is done.
+    /// application acts or is done. If it is more than 0, all that the application does otherwise is at the
+    /// side where it is called.
     fn independent_deliveries(&self, most: u64) -> u32 {
         let _ = most;
         0

@@ -171,6 +171,13 @@ impl Hosts {
         self.most_received
     }
 
+    /// The most that a side of a connection of the workload has given to subflows, bytes.
+    pub(crate) fn most_assigned(&self, side: Side) -> u64 {
+        let ids = self.groups[0].conns.iter().filter_map(|state| state.ids[side as usize]);
+        let connections = ids.filter_map(|id| self.ends[side as usize].connection(id));
+        connections.map(|connection| connection.assigned()).max().unwrap_or(0)
+    }
+
     /// The slots of a connection of the workload at both endpoints.
     pub(crate) fn slots(&self, conn: Conn) -> [Option<usize>; 2] {
         let state = self.groups[0].conns.get(conn as usize);

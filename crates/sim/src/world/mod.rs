@@ -6,6 +6,7 @@
 mod endpoints;
 pub(crate) mod lookahead;
 mod timers;
+mod turns;
 mod watch;
 
 use std::collections::BinaryHeap;
@@ -32,6 +33,7 @@ use crate::udp::UdpSource;
 use crate::world::lookahead::Lookahead;
 use crate::{Nanos, Side, topology};
 use timers::{Timer, TimerEvent};
+use turns::Turns;
 pub use watch::long_outage;
 
 /// The index of the workload's application.
@@ -46,6 +48,8 @@ const FEW_CONNECTIONS: usize = 64;
 /// A run in progress. Unlike [`crate::run`] it can be observed and stopped on the way.
 pub struct World {
     pub(crate) spec: RunSpec,
+    /// The scheduler of the side that receives the workload's data.
+    receiver: Spec<dyn Scheduler>,
     pub(crate) scenario: Arc<Scenario>,
     pub(crate) now: Nanos,
     /// When the workload starts.
@@ -60,6 +64,8 @@ pub struct World {
     pub(crate) received: Box<Segment<SyntheticPayload>>,
     /// If the links and the workload allow it.
     pub(crate) lookahead: Option<Box<Lookahead>>,
+    /// If the links and the workload allow it.
+    turns: Option<Turns>,
     /// The workload has opened so many connections that batches may be worth it.
     many: bool,
     pub(crate) hosts: Hosts,
@@ -106,7 +112,7 @@ impl World {
         let scenario = Arc::clone(&spec.scenario);
         let begin = scenario.warmup.saturating_add(spec.start_phase);
         let hosts = Hosts::new(spec, receiver, begin)?;
-        let network = Network::new(&scenario, spec.seed, hosts.count() + 1);
+        let network = Network::new(&scenario, spec.seed, hosts.count());
         let mut apps: Vec<Box<dyn App>> = vec![app::of(&scenario)];
         let mut udp = Vec::new();
         for (i, background) in scenario.background.iter().enumerate() {
@@ -136,6 +142,7 @@ impl World {
             received: Box::new(Segment::blank()),
             many: false,
             lookahead: None,
+            turns: None,
             network,
             ends: hosts.count(),
             hosts,
@@ -152,9 +159,11 @@ impl World {
             pause: None,
             paused: false,
             spec: spec.clone(),
+            receiver: receiver.clone(),
             scenario,
         };
         world.enable_lookahead();
+        world.enable_turns();
         world.watch_links();
         world.set_timer(begin, TimerEvent::Start(WORKLOAD));
         world.set_timer(begin, TimerEvent::SampleOfo);
@@ -181,10 +190,10 @@ impl World {
         }
     }
 
-    /// Disables batches: what they are tested against.
+    /// Disables batches and turns: what they are tested against.
     #[doc(hidden)]
     pub fn step_by_step(&mut self) {
-        self.lookahead = None;
+        (self.lookahead, self.turns) = (None, None);
     }
 
     /// Whether nobody observes or changes single segments.
@@ -210,9 +219,9 @@ impl World {
     }
 
     /// Pauses the run at the moment at which a scheduler has set this flag: its decision isn't known yet
-    /// ([`Scheduler::is_undecided`]). [`World::resume`] goes on. Such a run is never simulated in batches.
+    /// ([`Scheduler::is_undecided`]). [`World::resume`] goes on. Such a run is always in order of time.
     pub fn pause_on(&mut self, flag: Arc<AtomicBool>) {
-        self.lookahead = None;
+        self.step_by_step();
         self.pause = Some(flag);
     }
 
@@ -269,10 +278,11 @@ impl World {
         self.events
     }
 
-    /// How many of them in batches.
+    /// How many of them in batches and in turns.
     #[doc(hidden)]
     pub fn events_ahead(&self) -> u64 {
-        self.lookahead.as_ref().map_or(0, |ahead| ahead.events())
+        let batches = self.lookahead.as_ref().map_or(0, |ahead| ahead.events());
+        batches + self.turns.as_ref().map_or(0, |turns| turns.events())
     }
 
     /// Payload bytes that the workload's application has by now.
@@ -300,32 +310,18 @@ impl World {
             if self.many && self.run_batch(until) {
                 continue;
             }
-            let (source, mut at) = match self.network.events.peek() {
-                Some(first) if first.1 <= until.min(self.end) => first,
-                _ if until < self.end => {
-                    self.now = until;
-                    break;
-                }
-                _ => {
-                    self.now = self.end;
-                    self.outcome = Some(Outcome::TimeLimit);
-                    break;
-                }
-            };
-            loop {
-                if at > self.now {
-                    self.events_at_instant = 0;
-                }
-                self.now = at;
-                self.events += 1;
-                let next = self.handle(source);
-                if !self.network.events.set_and_check(source, next) || self.outcome.is_some() || self.paused {
-                    break;
-                }
-                match next {
-                    Some(next) if next <= until && next <= self.end => at = next,
-                    _ => break,
-                }
+            if self.take_turns(until) {
+                continue;
+            }
+            let (at, source) = self.network.events.first();
+            if at <= until.min(self.end) {
+                self.step(at, source);
+            } else if until < self.end {
+                self.now = until;
+                break;
+            } else {
+                self.now = self.end;
+                self.outcome = Some(Outcome::TimeLimit);
             }
         }
         self.outcome.is_some()
@@ -337,8 +333,20 @@ impl World {
         self.into_result()
     }
 
+    /// Handles the event of a source that is due.
+    #[inline(always)]
+    fn step(&mut self, at: Nanos, source: usize) {
+        if at != self.now {
+            self.events_at_instant = 0;
+        }
+        self.now = at;
+        self.events += 1;
+        let next = self.handle(source);
+        self.network.events.set(source, next);
+    }
+
     /// Handles a source's event, and returns when its next one is due.
-    #[inline]
+    #[inline(always)]
     fn handle(&mut self, source: usize) -> Option<Nanos> {
         if source < self.network.links.len() {
             match self.network.topology.next[source] {

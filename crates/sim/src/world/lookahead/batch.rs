@@ -115,8 +115,14 @@ impl Lookahead {
         self.group_by_connection();
         self.sent.clear();
         self.fired.clear();
-        for number in 0..self.groups.len() {
-            self.process_group(world, self.groups[number], end);
+        // One side after the other: a sender's code and a receiver's are too large for the innermost caches.
+        for side in SIDES {
+            for number in 0..self.groups.len() {
+                let group = self.groups[number];
+                if group.side == side {
+                    self.process_group(world, group, end);
+                }
+            }
         }
         self.enqueue_sent(world)
     }

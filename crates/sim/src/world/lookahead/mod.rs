@@ -165,7 +165,7 @@ impl World {
         } else {
             ahead.arrivals.clear();
             done = self.try_batch(&mut ahead, until);
-            let at_timer = self.network.events.peek().map(|first| first.1) == self.next_timer();
+            let at_timer = Some(self.network.events.first().0) == self.next_timer();
             ahead.pause = if ahead.arrivals.len() >= MIN_PACKETS || at_timer { 0 } else { PAUSE };
         }
         self.lookahead = Some(ahead);
@@ -184,7 +184,7 @@ impl World {
     }
 
     fn try_batch(&mut self, ahead: &mut Lookahead, until: Nanos) -> bool {
-        let Some((_, first)) = self.network.events.peek() else { return false };
+        let (first, _) = self.network.events.first();
         let mut end = first.saturating_add(ahead.reach).min(until.min(self.end).saturating_add(1));
         if let Some(timer) = self.next_timer() {
             if first == timer {
