@@ -1,5 +1,7 @@
 //! The proxy with a gateway that connects to servers for it.
 
+use ropewalk_host::clock::Clock;
+
 use crate::stage::{self, PROXY, Running, SERVER, Stage};
 
 const MIB: usize = 1 << 20;
@@ -147,4 +149,35 @@ fn the_first_gateway_that_works_is_used_and_rules_lead_past_it() {
     let _proxy = stage.proxy(&[&["--json", "--connect-timeout", "1 s"], &gone[..]].concat());
     let (code, _) = stage.curl(&["--proxy", &socks, &format!("http://{SERVER}/data")]);
     assert_eq!(code, 97, "{}", stage.log());
+}
+
+#[test]
+fn a_link_that_is_cut_right_after_the_handshake_is_left_for_another() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", MIB);
+    let _server = stage.nginx(false);
+    let far = Far::start(&stage, &[&format!("{SERVER} 80")], &[]);
+    let gateway = ["--gateway", "10.1.0.1:5124", "--gateway-cookie", &far.cookie, "--open-on", "nearest"];
+    let proxy = stage.proxy(&[&["--json", "--verbose"], &gateway[..]].concat());
+    let socks = format!("socks5h://{PROXY}");
+    let url = format!("http://{SERVER}/data");
+    // SYN and SYN/ACK pass: the cut comes after them, for each connection. Probes are answered, so that nothing
+    // else tells that the link is dead.
+    let script = "table netdev late { chain late { type filter hook ingress device down0 priority 0; \
+                  tcp flags & syn != syn drop; }; }";
+    stage.web.check("nft", &[script]).unwrap();
+    stage.van.check("nft", &[&script.replace("down0", "up0")]).unwrap();
+    for turn in 0..5 {
+        let clock = Clock::start();
+        let (code, received) = stage.curl(&["--proxy", &socks, &url]);
+        let took = clock.now() as f64 / 1e9;
+        assert!(
+            code == 0 && received == data && took < 4.0,
+            "{turn}: {code}, {} bytes, {took:.1} s: {} {}",
+            received.len(),
+            stage.log(),
+            Far::log(&stage)
+        );
+    }
+    assert!(proxy.terminate().success() && far.gateway.terminate().success());
 }

@@ -1,5 +1,6 @@
 //! Opening connections for clients: through a gateway, the first that works, or to the server itself.
 
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,8 +9,8 @@ use std::time::Duration;
 
 use ropewalk_engine::config::LocalEndpoint;
 use ropewalk_engine::{congestion, scheduler};
-use ropewalk_tokio::{ConnectionConfig, default_config};
-use tokio::time::{Instant, timeout, timeout_at};
+use ropewalk_tokio::{ConnectionConfig, MptcpStream, default_config};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::client::Client;
 use super::config::OpeningLink;
@@ -25,6 +26,9 @@ use crate::target::Target;
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a gateway may take to answer where there is another, or a way without.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a link may leave a connection's first data unacknowledged where there is another link: TCP's
+/// first retransmission timeout (RFC 6298, section 2.1), and at least three round-trip times.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(1);
 
 /// Whether a gateway's answer is about the server that it was asked for, and not about itself or who asks.
 fn is_about_server(answer: &io::Error) -> bool {
@@ -34,6 +38,40 @@ fn is_about_server(answer: &io::Error) -> bool {
 
 fn late(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, what)
+}
+
+/// Why a gateway didn't do what it was asked for.
+enum Unreached {
+    /// It isn't there, or TLS failed.
+    Gateway(io::Error),
+    /// It has refused.
+    Wish(io::Error),
+    /// It has not answered.
+    Late,
+}
+
+impl Unreached {
+    fn into_error(self) -> io::Error {
+        match self {
+            Unreached::Gateway(error) | Unreached::Wish(error) => error,
+            Unreached::Late => late("the gateway doesn't answer the request"),
+        }
+    }
+}
+
+/// Ends when nothing of what was sent has been acknowledged for long enough; once something is, never.
+async fn nothing_acknowledged(stream: &MptcpStream) {
+    let begin = Instant::now();
+    loop {
+        sleep(UNACKNOWLEDGED / 10).await;
+        let Some(info) = stream.info().filter(|info| info.connection.bytes_acked == 0) else {
+            return pending().await;
+        };
+        let rtt = info.subflows.iter().map(|one| one.tcp.rtt.smoothed).max().unwrap_or(0);
+        if begin.elapsed() >= UNACKNOWLEDGED.max(Duration::from_nanos(3 * rtt)) {
+            return;
+        }
+    }
 }
 
 /// What a client wants.
@@ -157,33 +195,77 @@ impl Server {
         wanted: Wanted<'_>,
         links: (&[Arc<Link>], usize),
         config: &ConnectionConfig,
-        (limit, deadline): (Instant, Instant),
+        limits: (Instant, Instant),
     ) -> io::Result<(Opened, Arc<Link>, SocketAddr)> {
         let mut first_error = None;
         for address in wanted.addresses {
-            let preparing = async {
-                let left = limit.saturating_duration_since(Instant::now());
-                let (stream, link) = dial(&self.network, far, links, config, left).await?;
-                let prepared = timeout_at(limit, gateway.prepare(Arc::new(stream))).await;
-                Ok((prepared.map_err(|_| late("TLS with the gateway isn't answered"))??, link))
-            };
-            let (mut opened, link) = preparing.await.inspect_err(|error| {
-                gateway.note(false);
-                self.warn_of_gateway(gateway, error);
-            })?;
-            gateway.note(true);
-            match timeout_at(deadline, gateway.ask(&mut opened, Wish::Connection(*address))).await {
-                Ok(Ok(())) => return Ok((opened, link, *address)),
-                Ok(Err(error)) => {
+            let wish = Some(Wish::Connection(*address));
+            match self.reach(gateway, far, links, config, wish, limits).await {
+                Ok((opened, link)) => return Ok((opened, link, *address)),
+                Err(Unreached::Gateway(error)) => {
+                    gateway.note(false);
+                    self.warn_of_gateway(gateway, &error);
+                    return Err(error);
+                }
+                Err(Unreached::Wish(error)) => {
+                    gateway.note(true);
                     if !is_about_server(&error) {
                         self.warn_of_gateway(gateway, &error);
                     }
                     first_error.get_or_insert(error);
                 }
-                Err(_) => break,
+                Err(Unreached::Late) => {
+                    gateway.note(true);
+                    break;
+                }
             }
         }
         Err(first_error.unwrap_or_else(|| late("the gateway doesn't answer the request")))
+    }
+
+    /// Connects to a gateway: TCP, TLS, and the wish. Where a link falls silent right after TCP's handshake
+    /// the gateway has no key of the connection yet, so that no other link can join: it is opened again on
+    /// another.
+    async fn reach(
+        &self,
+        gateway: &Gateway,
+        far: &[SocketAddr],
+        (links, at_once): (&[Arc<Link>], usize),
+        config: &ConnectionConfig,
+        wish: Option<Wish>,
+        (limit, deadline): (Instant, Instant),
+    ) -> Result<(Opened, Arc<Link>), Unreached> {
+        let mut links = links.to_vec();
+        loop {
+            let left = limit.saturating_duration_since(Instant::now());
+            let dialled = dial(&self.network, far, (&links, at_once), config, left).await;
+            let (stream, link) = dialled.map_err(Unreached::Gateway)?;
+            links.retain(|other| other.index != link.index);
+            let is_v6 = stream.peer_addr().is_ipv6();
+            let has_another = links.iter().any(|other| other.is_usable(is_v6));
+            let stream = Arc::new(stream);
+            let asking = async {
+                let prepared = timeout_at(limit, gateway.prepare(Arc::clone(&stream))).await;
+                let prepared = prepared.unwrap_or_else(|_| Err(late("TLS with the gateway isn't answered")));
+                let mut opened = prepared.map_err(Unreached::Gateway)?;
+                let Some(wish) = wish else { return Ok(opened) };
+                match timeout_at(deadline, gateway.ask(&mut opened, wish)).await {
+                    Ok(Ok(())) => {
+                        gateway.note(true);
+                        Ok(opened)
+                    }
+                    Ok(Err(error)) => Err(Unreached::Wish(error)),
+                    Err(_) => Err(Unreached::Late),
+                }
+            };
+            tokio::select! {
+                done = asking => return done.map(|opened| (opened, link)),
+                () = nothing_acknowledged(&stream), if has_another => {
+                    tracing::debug!(link = link.name, "silent after the handshake: another link is tried");
+                    stream.reset();
+                }
+            }
+        }
     }
 
     /// Warns in the log that the gateway can't be used: at most once a minute, since each client's connection
@@ -227,10 +309,10 @@ impl Server {
         let target = Target::Address(addresses[0]);
         let wanted = Wanted { client, target: &target, addresses: &addresses, first: addresses[0] };
         let (plan, config, (links, at_once)) = self.prepare(wanted, addresses[0])?;
-        let limit = self.config().connect_timeout;
-        let (stream, link) = dial(&self.network, &addresses, (&links, at_once), &config, limit).await?;
-        let prepared = timeout(limit, gateway.prepare(Arc::new(stream))).await;
-        let opened = prepared.map_err(|_| late("TLS with the gateway isn't answered"))??;
+        let limit = Instant::now() + self.config().connect_timeout;
+        let links = (&links[..], at_once);
+        let reached = self.reach(gateway, &addresses, links, &config, None, (limit, limit)).await;
+        let (opened, link) = reached.map_err(Unreached::into_error)?;
         link.note_answer(opened.0.peer_addr(), opened.0.info().as_ref());
         Ok((opened, link, plan, target))
     }
