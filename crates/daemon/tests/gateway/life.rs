@@ -164,6 +164,67 @@ fn a_daemon_whose_device_is_removed_says_so_and_ends() {
     }
 }
 
+/// An interface goes down at any moment of the start: the gateway serves on the other address, and on both
+/// when it is up again.
+#[test]
+fn an_interface_that_goes_down_at_the_start_ends_nothing() {
+    let Some(stage) = Stage::new() else { return };
+    let _backend = stage.backend();
+    let route = "route replace default via 10.0.1.2 dev eth1 metric 200";
+    let ip = |line: &str| stage.server.check("ip", &line.split(' ').collect::<Vec<_>>()).unwrap();
+    ip("route add default via 10.0.0.2 dev eth0");
+    ip(route);
+    for delay in (0..240).step_by(12) {
+        let mut gateway = Daemon::gateway(&stage, "gateway", &["--drain", "1 s"]);
+        std::thread::sleep(Duration::from_millis(delay));
+        ip("link set eth1 down");
+        gateway.wait_for("listening");
+        drop(stage.connect());
+        ip("link set eth1 up");
+        ip(route);
+        let clock = Clock::start();
+        let answers = || stage.server.check("ip", &["route", "show", "table", "7101"]).unwrap_or_default();
+        while !answers().contains("default via 10.0.1.2") {
+            assert!(clock.now() < 5 * SECOND, "after {delay} ms: no route for answers: {}", gateway.text());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        gateway.signal("-TERM", false);
+        assert!(gateway.wait().success(), "after {delay} ms: {}", gateway.text());
+    }
+    assert_eq!(leftovers(&stage), "", "something is left");
+}
+
+/// Rules of nftables, or routes, are flushed after a daemon was killed: what it had switched on is switched
+/// off all the same.
+#[test]
+fn what_a_killed_daemon_switched_on_is_switched_off_whatever_was_flushed_since() {
+    let Some(stage) = Stage::new() else { return };
+    let sysctls = "cat /proc/sys/net/ipv4/conf/eth*/forwarding";
+    let forwarding = || stage.server.check("sh", &["-c", sysctls]).unwrap();
+    for flush in
+        ["nft flush ruleset", "ip route flush table all proto 211; ip route flush table all proto 212"]
+    {
+        for name in NAMES {
+            let start = || match name {
+                "gateway" => Daemon::gateway(&stage, name, &[]),
+                _ => Daemon::proxy(&stage, name),
+            };
+            let mut daemon = start();
+            daemon.wait_for("listening");
+            assert_eq!(forwarding(), "1\n1\n");
+            daemon.signal("-KILL", false);
+            daemon.wait();
+            stage.server.check("sh", &["-c", flush]).unwrap();
+            let mut next = start();
+            next.wait_for("listening");
+            next.signal("-TERM", false);
+            assert!(next.wait().success(), "{}", next.text());
+            assert_eq!(forwarding(), "0\n0\n", "{name}, {flush}: {}", next.text());
+            assert_eq!(leftovers(&stage), "", "{name}, {flush}: something is left");
+        }
+    }
+}
+
 /// SplitMix64.
 struct Random(u64);
 
@@ -277,14 +338,11 @@ fn sequence(stage: &Stage, random: &mut Random, what: &str) {
                 events.push("hold a connection".into());
                 held.extend(stage.try_connect().ok());
             }
-            // What was to be restored is remembered in the rules: what a killed one left can't be known
-            // without them.
-            (_, Some(_)) if daemons.iter_mut().flatten().all(|one| !is_killed(one)) => {
+            (_, Some(_)) => {
                 events.push("nft flush ruleset".into());
                 let _ = stage.server.check("nft", &["flush", "ruleset"]);
                 pause = 1500;
             }
-            _ => continue,
         }
         events.push(format!("{pause} ms"));
         std::thread::sleep(Duration::from_millis(pause));

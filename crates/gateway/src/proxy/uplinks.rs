@@ -20,8 +20,8 @@ use serde_json::json;
 use super::reach::{Reach, Uplink};
 use crate::setup::claim::{Claim, check_devices};
 use crate::setup::{
-    Host, PROXY_TABLES, Preview, Route, Step, Undo, clean, has_force_forwarding, listing, read_sysctl,
-    repaired,
+    Host, PROXY_TABLES, Preview, Route, Step, Undo, clean, has_force_forwarding, listing, note, read_sysctl,
+    remove_notes, repaired,
 };
 use crate::tunnel::{Inner, NEAR_DEVICE};
 
@@ -191,9 +191,15 @@ impl Uplinks {
             (set, vec![Step::sysctl(change.key.clone(), change.old.clone())])
         };
         // The rules remember the sysctls, so they come first; they are removed last.
-        steps.push((Step::ruleset(self.nftables()), vec![Step::delete_table(TABLE)]));
+        steps.push((Step::ruleset(self.nftables()), vec![Step::delete_table(TABLE), remove_notes(PROTOCOL)]));
+        steps.extend(self.notes().map(|note| (note, vec![])));
         steps.extend(self.changed.iter().map(restore));
         steps
+    }
+
+    /// The steps that note what sysctls were.
+    fn notes(&self) -> impl Iterator<Item = Step> + '_ {
+        self.changed.iter().filter_map(|change| note(&change.key, &change.old, PROTOCOL))
     }
 
     /// The steps of one uplink, but for its rules of nftables.
@@ -442,6 +448,7 @@ impl Uplinks {
 
     fn replace_rules(&mut self) -> io::Result<()> {
         Step::ruleset(self.nftables()).run()?;
+        self.notes().try_for_each(|note| note.run())?;
         self.listing = listing(TABLE);
         Ok(())
     }

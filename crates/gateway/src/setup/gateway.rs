@@ -18,7 +18,7 @@ use super::claim::{self, Claim};
 use super::installed::Installed;
 use super::{
     GATEWAY_TABLES, Host, HostAddress, Interface, Preview, Route, Step, clean, guard, has_force_forwarding,
-    is_forwarding, is_own_device, read_sysctl, remember,
+    is_forwarding, is_own_device, note, read_sysctl, remember, remove_notes,
 };
 use crate::tunnel::{FAR_DEVICE, Inner, MTU};
 
@@ -260,10 +260,16 @@ impl Plan {
         }
         steps.extend(self.tunnel_steps().into_iter().map(|step| (step, vec![])));
         // The rules guard and remember what is switched on, so they come first; they are removed last.
-        steps.push((Step::ruleset(self.ruleset()), vec![Step::delete_table(TABLE)]));
+        steps.push((Step::ruleset(self.ruleset()), vec![Step::delete_table(TABLE), remove_notes(PROTOCOL)]));
+        steps.extend(self.notes().map(|note| (note, vec![])));
         let off = |one: &Forwarding| (Step::sysctl(one.key(), "1"), vec![Step::sysctl(one.key(), "0")]);
         steps.extend(self.forwarding.iter().map(off));
         steps
+    }
+
+    /// The steps that note what sysctls were.
+    pub(super) fn notes(&self) -> impl Iterator<Item = Step> + '_ {
+        self.forwarding.iter().filter_map(|one| note(&one.key(), "0", PROTOCOL))
     }
 
     /// What `--dry-run` shows.

@@ -6,8 +6,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use super::claim::{self, Claim};
-use super::gateway::{By, NEIGHBOURS, Plan, TABLE, Uplink};
-use super::{Host, Step, Undo, listing, read_sysctl, repaired};
+use super::gateway::{By, NEIGHBOURS, PROTOCOL, Plan, TABLE, Uplink};
+use super::{Host, Step, Undo, listing, read_sysctl, remove_notes, repaired};
 use crate::tunnel::{FAR_DEVICE, Inner};
 
 /// The set-up. Dropping it removes it; the devices go with their descriptors.
@@ -27,7 +27,17 @@ impl Installed {
     /// If a step fails: what was done is undone.
     pub(super) fn new(plan: Plan, claim: Claim) -> io::Result<Installed> {
         let mut undo = Undo::default();
-        plan.steps().into_iter().try_for_each(|(step, reverse)| undo.run(&step, reverse))?;
+        let routes: Vec<Step> =
+            plan.uplinks.iter().flat_map(Uplink::routing_steps).map(|(step, _)| step).collect();
+        for (step, reverse) in plan.steps() {
+            match undo.run(&step, reverse) {
+                // An interface may go down at this moment: that it changed is heard, and followed.
+                Err(error) if routes.contains(&step) => {
+                    tracing::warn!(target: "ropewalk::setup", %error, "no route for answers");
+                }
+                done => done?,
+            }
+        }
         undo.forget();
         Ok(Installed { plan, listing: listing(TABLE), _claim: claim })
     }
@@ -68,6 +78,8 @@ impl Installed {
 
     fn replace_rules(&mut self, plan: Plan) -> io::Result<()> {
         Step::ruleset(plan.ruleset()).run()?;
+        remove_notes(PROTOCOL).run()?;
+        plan.notes().try_for_each(|note| note.run())?;
         self.listing = listing(TABLE);
         self.plan = plan;
         Ok(())

@@ -1,8 +1,24 @@
 //! What a killed process left: found by its names, and removed.
+//!
+//! What sysctls were is noted twice: by comments of nftables, and by routes in a table that nobody looks at.
+//! One of the two is left when another program flushes the other (`nft flush ruleset`, a DHCP client) before
+//! the next start.
 
+use nix::net::if_::{if_indextoname, if_nametoindex};
 use serde_json::Value;
 
 use super::{Step, run};
+
+/// The routing table of the notes.
+const NOTES: u32 = 7_199;
+/// The sysctls that are noted, by what is around an interface's name; their places are in the notes'
+/// addresses.
+const NOTED: [(&str, &str); 4] = [
+    ("net/ipv4/conf/", "/forwarding"),
+    ("net/ipv6/conf/", "/forwarding"),
+    ("net/ipv6/conf/", "/force_forwarding"),
+    ("net/ipv6/conf/", "/accept_ra"),
+];
 
 /// How the comment of a rule begins that remembers a sysctl; `KEY=VALUE` follows.
 const WAS: &str = "was ";
@@ -15,19 +31,55 @@ pub fn remember<'a>(old: impl IntoIterator<Item = (&'a str, &'a str)>) -> String
     if lines.is_empty() { lines } else { format!("  chain changed_sysctls {{\n{lines}  }}\n") }
 }
 
+/// The step that notes the same by a route: `blackhole 198.18.SYSCTL.OLD metric INTERFACE`. An interface is
+/// its number and one more; 1 is `all`.
+pub fn note(key: &str, old: &str, protocol: u8) -> Option<Step> {
+    let of = |(before, after): (&str, &str)| Some(key.strip_prefix(before)?.strip_suffix(after)?.to_string());
+    let (kind, name) = NOTED.iter().enumerate().find_map(|(at, kind)| Some((at, of(*kind)?)))?;
+    let interface = if name == "all" { 0 } else { if_nametoindex(&*name).ok()? };
+    let words = format!("blackhole 198.18.{kind}.{old}/32 metric {}", interface + 1);
+    Some(Step::ip(&format!("-4 route replace {words} table {NOTES} proto {protocol}")))
+}
+
+/// The step that removes such routes.
+pub fn remove_notes(protocol: u8) -> Step {
+    Step::ip(&format!("-4 route flush table all proto {protocol} to root 198.18.0.0/16"))
+}
+
+/// The sysctls of such routes, as `ip route show` lists them, and what they were.
+fn noted(routes: &str) -> Vec<(String, String)> {
+    let of = |line: &str| {
+        let mut words = line.split_whitespace().skip_while(|word| *word != "blackhole").skip(1);
+        let mut octets = words.next()?.split('.').skip(2).map(|octet| octet.parse::<usize>().ok());
+        let (kind, old) = (octets.next()??, octets.next()??);
+        let metric = words.skip_while(|word| *word != "metric").nth(1)?.parse::<u32>().ok()?;
+        let name = match metric.checked_sub(1)? {
+            0 => "all".to_string(),
+            interface => if_indextoname(interface).ok()?.into_string().ok()?,
+        };
+        let (before, after) = NOTED.get(kind)?;
+        (old < 10).then(|| (format!("{before}{name}{after}"), old.to_string()))
+    };
+    routes.lines().filter_map(of).collect()
+}
+
 /// Removes a table of nftables with what else this program made: rules and routes of a routing protocol
 /// number, sysctls that it changed. Returns whether there was anything.
 pub fn clean(table: &str, protocol: u8) -> bool {
     let mut found = false;
+    let protocol = protocol.to_string();
+    let notes = ["-4", "route", "show", "table", &NOTES.to_string(), "proto", &protocol];
+    let mut sysctls = noted(&run("ip", &notes, None).unwrap_or_default());
     if let Ok(text) = run("nft", &["-j", "list", "table", "inet", table], None) {
         found = true;
-        for (key, old) in remembered(&text) {
-            // An interface that is gone has no sysctl any more.
-            let _ = Step::sysctl(key, old).run();
-        }
+        sysctls.extend(remembered(&text));
         let _ = run("nft", &["delete", "table", "inet", table], None);
     }
-    let protocol = protocol.to_string();
+    for (key, old) in sysctls {
+        found = true;
+        // An interface that is gone has no sysctl any more.
+        let _ = Step::sysctl(key, old).run();
+    }
     for family in ["-4", "-6"] {
         let ours = format!("proto {protocol}");
         let rules = run("ip", &[family, "rule", "show"], None);
@@ -59,6 +111,24 @@ fn remembered(listing: &str) -> Vec<(String, String)> {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_note_is_read_again() {
+        let keys = ["ipv4/conf/lo/forwarding", "ipv6/conf/lo/accept_ra", "ipv6/conf/all/forwarding"];
+        for (key, old) in
+            keys.iter().flat_map(|key| ["0", "2"].map(|old| (format!("net/{key}"), old.to_string())))
+        {
+            let add = super::note(&key, &old, 211).unwrap();
+            // As it was added, with more that `ip` may say of it.
+            assert_eq!(super::noted(&format!("{add} scope link\n")), [(key, old)]);
+        }
+        assert!(super::note("net/ipv4/conf/none9/forwarding", "0", 211).is_none());
+        assert!(super::note("net/ipv4/tcp_ecn", "0", 211).is_none());
+        assert!(
+            super::noted("blackhole 198.18.9.0 metric 2\nblackhole 198.18.0.77 metric 2\ndefault\n")
+                .is_empty()
+        );
+    }
+
     #[test]
     fn only_what_is_changed_is_restored() {
         let rule =

@@ -25,7 +25,7 @@ use crate::tunnel::DEVICES;
 
 pub use host::{Host, HostAddress, Interface, Route, has_force_forwarding, is_forwarding};
 pub use installed::Installed;
-pub use leftovers::{clean, remember};
+pub use leftovers::{clean, note, remember, remove_notes};
 pub use netlink::{Change, settled_changes};
 pub use preview::Preview;
 
