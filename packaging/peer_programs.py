@@ -207,22 +207,22 @@ mosquitto_sub -h {host} -p {port} -t big -C 1 -N > copy & sub=$!; sleep 1; mosqu
         "exec {python} g.py client",
     ),
     "sing-box: Shadowsocks": Program(
-        "sing-box version",
+        "sing-box version | grep -v Environment",
         "go install github.com/sagernet/sing-box/cmd/sing-box@v1.14.1",
         f"{BEHIND}\n{SING_BOX}; exec sing-box run -c s.json",
-        f"{SING_BOX_CLIENT}; sing-box run -c c.json & trap 'kill $!' EXIT\n{TUNNEL}",
+        f"{SING_BOX_CLIENT}; sing-box run -c c.json & proxy=$!; trap 'kill $proxy' EXIT\n{TUNNEL}",
     ),
     "Xray: VLESS": Program(
         "xray version",
         "go install github.com/xtls/xray-core/main@v1.260327.0, renamed to xray",
         f"{BEHIND}\n{XRAY}; exec xray run -c s.json",
-        f"{XRAY_CLIENT}; xray run -c c.json & trap 'kill $!' EXIT\n{TUNNEL}",
+        f"{XRAY_CLIENT}; xray run -c c.json & proxy=$!; trap 'kill $proxy' EXIT\n{TUNNEL}",
     ),
     "shadowsocks-rust": Program(
         "ssserver --version",
         "cargo install shadowsocks-rust",
         f"{BEHIND}\nexec ssserver -s 0.0.0.0:{{port}} -m aes-256-gcm -k {SECRET}",
-        f"sslocal -s {{host}}:{{port}} -m aes-256-gcm -k {SECRET} -b 127.0.0.1:{{port1}} & trap 'kill $!' EXIT\n{TUNNEL}",
+        f"sslocal -s {{host}}:{{port}} -m aes-256-gcm -k {SECRET} -b 127.0.0.1:{{port1}} & proxy=$!; trap 'kill $proxy' EXIT\n{TUNNEL}",
     ),
 }
 
