@@ -542,7 +542,7 @@ mod tests {
             "ip saddr 198.19.200.2/31 oifname \"wlan0\" masquerade",
             "ip saddr 198.19.201.2/31 oifname \"wwan0.7\" masquerade",
             "# wlan0 has no address or no default route now",
-            "# at the end\nnft delete table inet ropewalk_proxy\nip -4 rule del priority 5201",
+            "to root 198.18.0.0/16\nnft delete table inet ropewalk_proxy\nip -4 rule del priority 5201",
             "limit down1 { rate over 1000000 bytes/second burst 262144 bytes }",
             "limit up1 { rate over 200000 bytes/second burst 262144 bytes }",
             "ip daddr 198.19.201.2 limit name \"down1\" drop",

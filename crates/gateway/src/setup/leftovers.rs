@@ -50,7 +50,8 @@ pub fn remove_notes(protocol: u8) -> Step {
 fn noted(routes: &str) -> Vec<(String, String)> {
     let of = |line: &str| {
         let mut words = line.split_whitespace().skip_while(|word| *word != "blackhole").skip(1);
-        let mut octets = words.next()?.split('.').skip(2).map(|octet| octet.parse::<usize>().ok());
+        let octets = words.next()?.trim_end_matches("/32").split('.').skip(2);
+        let mut octets = octets.map(|octet| octet.parse::<usize>().ok());
         let (kind, old) = (octets.next()??, octets.next()??);
         let metric = words.skip_while(|word| *word != "metric").nth(1)?.parse::<u32>().ok()?;
         let name = match metric.checked_sub(1)? {
