@@ -13,7 +13,7 @@ use ropewalk_engine::config::{
 };
 use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
 use ropewalk_engine::mptcp::{CloseReason, Event};
-use ropewalk_engine::{Entropy, MILLISECOND, Nanos, PathId, congestion, scheduler};
+use ropewalk_engine::{Entropy, MILLISECOND, PathId, Span, Time, congestion, scheduler};
 use ropewalk_wire::{ChecksumMode, ParseMode, Segment, encode_into, parse};
 
 /// A check.
@@ -29,7 +29,7 @@ const BUFFER: usize = 40_000;
 const MOST_AT_ONCE: usize = 1000;
 /// An end that has been silenced for longer may give up before it is heard again: the last SYN goes out after
 /// 63 seconds.
-const PATIENCE: Nanos = 60_000 * MILLISECOND;
+const PATIENCE: Span = Span::from_secs(60);
 
 /// Keys and numbers that are the same each time.
 struct Dice(u64);
@@ -87,7 +87,7 @@ struct Net {
     wire: [VecDeque<(PathId, Segment<Bytes>)>; 2],
     /// A packet that was carried: what forgeries are made of.
     last: [Option<(PathId, Segment<Bytes>)>; 2],
-    now: Nanos,
+    now: Time,
     written: [usize; 2],
     read: [usize; 2],
     dead: [bool; PATHS as usize],
@@ -106,14 +106,15 @@ impl Net {
         let mut ends = [1, 2].map(|seed| Endpoint::new(EndpointConfig::default(), Dice(seed)));
         ends[1].listen(SERVER, Arc::new(listening));
         let local = SocketAddr::new(client_address(0), 0);
-        let client =
-            ends[0].connect(0, PathId(0), local, SERVER, Arc::new(config)).expect("nothing is in the way");
+        let client = ends[0]
+            .connect(Time::ZERO, PathId(0), local, SERVER, Arc::new(config))
+            .expect("nothing is in the way");
         Net {
             ends,
             ids: [Some(client), None],
             wire: [VecDeque::new(), VecDeque::new()],
             last: [None, None],
-            now: 0,
+            now: Time::ZERO,
             written: [0; 2],
             read: [0; 2],
             dead: [false; PATHS as usize],
@@ -197,7 +198,7 @@ impl Net {
     }
 
     /// To the next deadline, or so far at most.
-    fn wait(&mut self, at_most: Nanos) {
+    fn wait(&mut self, at_most: Span) {
         let deadlines = self.ends.iter_mut().filter_map(|end| end.poll_timeout());
         let end = self.now + at_most;
         self.now = deadlines.min().map_or(end, |at| at.clamp(self.now, end));
@@ -288,7 +289,7 @@ pub fn engine(data: &[u8]) {
 /// Whole again, the network carries all that was written, unless an end had a reason to give up.
 fn finish(mut net: Net) {
     net.dead = [false; PATHS as usize];
-    let reasons = |net: &Net| net.forged || net.hasty || net.now > PATIENCE;
+    let reasons = |net: &Net| net.forged || net.hasty || net.now > Time::ZERO + PATIENCE;
     let excused = reasons(&net);
     for _ in 0..200 {
         net.pump();

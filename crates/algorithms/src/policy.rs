@@ -14,7 +14,7 @@ use std::sync::Arc;
 use ropewalk_engine::metrics::CaState;
 use ropewalk_engine::registry::{Entry, Registry, Spec, SpecError};
 use ropewalk_engine::scheduler::{Decision, Mechanisms, Rationale, Rule, Scheduler, View};
-use ropewalk_engine::{PathId, testing};
+use ropewalk_engine::{PathId, Span, Time, testing};
 use ropewalk_settings::input::{OpenFile, Opened, Want};
 use serde::Deserialize;
 
@@ -61,14 +61,14 @@ pub const PATH: [Feature; 20] = [
 
 /// Fills an observation of a connection over so many paths, and which actions are possible: a path with room,
 /// or to wait. `begin`: when the workload starts.
-pub fn observe(view: &View<'_>, paths: usize, begin: u64, observation: &mut Vec<f32>, mask: &mut Vec<u8>) {
+pub fn observe(view: &View<'_>, paths: usize, begin: Time, observation: &mut Vec<f32>, mask: &mut Vec<u8>) {
     observation.clear();
     mask.clear();
     mask.resize(paths + 1, 0);
     let put = |values: &mut Vec<f32>, (_, _, bound): Feature, value: f64| {
         values.push((value as f32).clamp(0.0, bound));
     };
-    let seconds = |nanos: u64| nanos as f64 / 1e9;
+    let seconds = |span: Span| span.as_nanos() as f64 / 1e9;
     let flag = |is: bool| f64::from(u8::from(is));
     let own = [
         seconds(view.now.saturating_sub(begin)),
@@ -249,7 +249,7 @@ impl Policy {
 #[derive(Debug)]
 struct Learned {
     policy: Arc<Policy>,
-    begin: Option<u64>,
+    begin: Option<Time>,
     observation: Vec<f32>,
     mask: Vec<u8>,
 }

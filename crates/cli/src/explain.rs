@@ -136,7 +136,7 @@ fn one(spec: &RunSpec, options: &Options) -> Result<String, Failure> {
     }
     if !options.json {
         if result.totals.overruled.count > 0 {
-            let first = result.totals.overruled.first.unwrap_or(0) as f64 / 1e6;
+            let first = result.totals.overruled.first.unwrap_or_default().as_secs_f64() * 1e3;
             let cause = result.totals.overruled.cause.unwrap_or("it waited with nothing in flight");
             let times = counted(result.totals.overruled.count, "time");
             let _ = writeln!(text, "overruled {times}, first at {first:.1} ms: {cause}");

@@ -7,7 +7,7 @@
 
 use ropewalk_engine::metrics::{SubflowMetrics, SubflowStatus};
 use ropewalk_engine::scheduler::{Chunk, Decision, Event, InFlight, Rationale, View, builtin};
-use ropewalk_engine::{MILLISECOND, PathId, SubflowId};
+use ropewalk_engine::{MILLISECOND, PathId, Span, SubflowId, Time};
 
 const STATES: usize = 16;
 const MSS: u32 = 1400;
@@ -37,7 +37,7 @@ impl InFlight for Chunks {
 fn steady_subflows(state: usize, subflows: usize) -> Vec<SubflowMetrics> {
     let subflow = |index: usize| {
         let mut subflow = SubflowMetrics::new(SubflowId(index as u8), PathId(index as u16));
-        let rtt = (10 + 15 * index as u64) * MILLISECOND + state as u64 * 10_000;
+        let rtt = (10 + 15 * index as u64) * MILLISECOND + state as u64 * Span::from_micros(10);
         subflow.state = SubflowStatus::Usable;
         (subflow.rtt.smoothed, subflow.rtt.min, subflow.rtt.max, subflow.rtt.latest, subflow.rtt.var) =
             (rtt, rtt, rtt, rtt, rtt / 8);
@@ -52,12 +52,12 @@ fn steady_subflows(state: usize, subflows: usize) -> Vec<SubflowMetrics> {
         subflow.totals.delivered = 10_000;
         subflow.totals.lost = 20;
         subflow.totals.loss_events = 3;
-        subflow.rate.pacing = u64::from(subflow.cwnd) * u64::from(MSS) * 1_200_000_000 / rtt;
+        subflow.rate.pacing = u64::from(subflow.cwnd) * u64::from(MSS) * 1_200 * MILLISECOND / rtt;
         subflow.rate.delivery = subflow.rate.pacing;
         subflow.rate.link_byte_time = 1e9 / subflow.rate.pacing as f64;
         subflow.rtt.samples = 1000;
         // None is silent.
-        subflow.last_progress = 1 << 62;
+        subflow.last_progress = Time::from_nanos(1 << 62);
         subflow
     };
     (0..subflows).map(subflow).collect()
@@ -68,7 +68,7 @@ fn chunks(subflows: usize) -> Chunks {
         let carrier = index as usize % subflows;
         let len = MSS;
         let offset = index * u64::from(MSS);
-        Chunk { offset, len, carriers: 1 << carrier, last: SubflowId(carrier as u8), sent_at: 0 }
+        Chunk { offset, len, carriers: 1 << carrier, last: SubflowId(carrier as u8), sent_at: Time::ZERO }
     };
     Chunks((0..40 * subflows as u64).map(chunk).collect())
 }
@@ -132,7 +132,7 @@ fn decisions(bencher: divan::Bencher<'_, '_>, name: &str, subflows: usize, unsen
     let in_flight = chunks(subflows);
     let held = in_flight.0.len() as u64 * u64::from(MSS);
     let view = |step: u64, next_offset: u64| View {
-        now: step * 20_000,
+        now: Time::ZERO + step * Span::from_micros(20),
         subflows: &states[step as usize % STATES],
         unsent,
         next_offset,

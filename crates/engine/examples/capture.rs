@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use pcap_file::DataLink;
@@ -17,7 +16,9 @@ use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
 use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
-use ropewalk_engine::{ConnectionConfig, Endpoint, EndpointConfig, Entropy, Event, MILLISECOND, PathId};
+use ropewalk_engine::{
+    ConnectionConfig, Endpoint, EndpointConfig, Entropy, Event, MILLISECOND, PathId, Time,
+};
 use ropewalk_wire::{ChecksumMode, encode};
 
 /// For an example: a program takes the operating system's random numbers.
@@ -46,19 +47,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     config.path_manager.subflows = 1;
     let config = Arc::new(config);
     let mut ends = [1, 2].map(|seed| Endpoint::<Bytes, _>::new(EndpointConfig::default(), Sequence(seed)));
-    let (server, mut now, mut packets) = ("192.0.2.1:80".parse()?, 0, 0);
+    let (server, mut now, mut packets) = ("192.0.2.1:80".parse()?, Time::ZERO, 0);
     ends[1].listen(server, Arc::clone(&config));
     let client = ends[0].connect(now, PathId(0), "192.0.2.2:0".parse()?, server, config)?;
     ends[0].write(now, client, Bytes::from(vec![b'x'; 50_000]))?;
     let mut wire = VecDeque::new();
     let mut packet = vec![0; 1500];
-    while !ends[0].is_empty() && now < 10_000 * MILLISECOND {
+    while !ends[0].is_empty() && now < Time::ZERO + 10_000 * MILLISECOND {
         for (end, endpoint) in ends.iter_mut().enumerate() {
             while let Some((path, segment)) = endpoint.poll_transmit(now, 1) {
                 let len = encode(&segment, ChecksumMode::Full, &mut packet)?;
                 capture.write_pcapng_block(EnhancedPacketBlock {
                     interface_id: u32::from(path.0),
-                    timestamp: Duration::from_nanos(now),
+                    timestamp: now.since_origin().into(),
                     original_len: len as u32,
                     data: (&packet[..len]).into(),
                     options: vec![],

@@ -8,7 +8,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ropewalk_engine::{ConnectionConfig, Endpoint, EndpointConfig, Entropy, Event, MILLISECOND, PathId};
+use ropewalk_engine::{
+    ConnectionConfig, Endpoint, EndpointConfig, Entropy, Event, MILLISECOND, PathId, Time,
+};
 
 /// For an example: a program takes the operating system's random numbers.
 struct Sequence(u64);
@@ -25,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     config.path_manager.subflows = 1;
     let config = Arc::new(config);
     let mut ends = [1, 2].map(|seed| Endpoint::<Bytes, _>::new(EndpointConfig::default(), Sequence(seed)));
-    let (server, mut now) = ("192.0.2.1:80".parse()?, 0);
+    let (server, mut now) = ("192.0.2.1:80".parse()?, Time::ZERO);
     ends[1].listen(server, Arc::clone(&config));
     let client = ends[0].connect(now, PathId(0), "192.0.2.2:0".parse()?, server, config)?;
     let data = Bytes::from(vec![7; 1_000_000]);
@@ -49,7 +51,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                         endpoint.add_path(now, id, PathId(1), "198.51.100.2:0".parse()?, None, 1);
                     }
                     Event::Writable => {}
-                    event => println!("{} ms, {}: {event:?}", now / MILLISECOND, ["client", "server"][end]),
+                    event => println!("{} ms, {}: {event:?}", now.as_millis(), ["client", "server"][end]),
                 }
             }
         }
@@ -62,7 +64,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         ends.iter_mut().for_each(|end| end.on_timeout(now));
     }
-    println!("{received} bytes arrived by {} ms", now / MILLISECOND);
+    println!("{received} bytes arrived by {} ms", now.as_millis());
     for subflow in ends[0].connection(client).into_iter().flat_map(|connection| connection.subflow_infos(now))
     {
         println!("path {}: {} bytes acknowledged", subflow.path.0, subflow.tcp.totals.bytes_acked);

@@ -14,7 +14,7 @@ use ropewalk_engine::congestion::{Ack, CongestionControl, LossCause, Subflows, b
 use ropewalk_engine::metrics::SubflowMetrics;
 use ropewalk_engine::registry::{Entry, Parameter, Spec};
 use ropewalk_engine::{
-    ConnectionConfig, Endpoint, EndpointConfig, Entropy, MILLISECOND, Nanos, PathId, SECOND,
+    ConnectionConfig, Endpoint, EndpointConfig, Entropy, MILLISECOND, PathId, SECOND, Span, Time,
 };
 
 const PARAMETERS: &[Parameter] =
@@ -29,7 +29,7 @@ const STEADY: Entry<dyn CongestionControl> = Entry {
     exceptions: &[],
     kernels: &[],
     compared_by_default: true,
-    build: |values| Box::new(Steady { rate: values.number("rate") * 1e6 / 8.0, careful_until: 0 }),
+    build: |values| Box::new(Steady { rate: values.number("rate") * 1e6 / 8.0, careful_until: Time::ZERO }),
 };
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ struct Steady {
     /// Bytes per second.
     rate: f64,
     /// Until when it stays at the half, after a loss.
-    careful_until: Nanos,
+    careful_until: Time,
 }
 
 impl CongestionControl for Steady {
@@ -47,13 +47,13 @@ impl CongestionControl for Steady {
 
     fn on_ack(&mut self, subflows: &mut Subflows<'_>, ack: &Ack) {
         let subflow = subflows.own_mut();
-        let window = self.rate * subflow.rtt.min as f64 / SECOND as f64 / f64::from(subflow.mss);
+        let window = self.rate * subflow.rtt.min.as_secs_f64() / f64::from(subflow.mss);
         if ack.now >= self.careful_until {
             subflow.cwnd = (window as u32).max(2);
         }
     }
 
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _: LossCause, now: Nanos) -> u32 {
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _: LossCause, now: Time) -> u32 {
         self.careful_until = now + SECOND;
         half_window(&subflows[i], 2)
     }
@@ -70,16 +70,16 @@ impl Entropy for Sequence {
 }
 
 /// Sends 5 MB; returns the time that it took, and the segments sent again.
-fn transfer(congestion: Spec<dyn CongestionControl>) -> Result<(Nanos, u64), Box<dyn std::error::Error>> {
+fn transfer(congestion: Spec<dyn CongestionControl>) -> Result<(Time, u64), Box<dyn std::error::Error>> {
     let config = Arc::new(ConnectionConfig { congestion, ..ConnectionConfig::default() });
     let mut ends = [1, 2].map(|seed| Endpoint::<Bytes, _>::new(EndpointConfig::default(), Sequence(seed)));
-    let (server, mut now) = ("192.0.2.1:80".parse()?, 0);
+    let (server, mut now) = ("192.0.2.1:80".parse()?, Time::ZERO);
     ends[1].listen(server, Arc::clone(&config));
     let client = ends[0].connect(now, PathId(0), "192.0.2.2:0".parse()?, server, config)?;
     let data = Bytes::from(vec![7; 5_000_000]);
     let (mut written, mut received, mut accepted) = (0, 0, None);
     // The link that sends at 20 Mbit/s, 400 ns a byte, with a queue of 20 ms; then 10 ms of delay.
-    let (mut wire, mut busy, mut number) = (BTreeMap::new(), [0, 0], 0u64);
+    let (mut wire, mut busy, mut number) = (BTreeMap::new(), [Time::ZERO; 2], 0u64);
     while received < data.len() {
         written += ends[0].write(now, client, data.slice(written..))?;
         for (end, endpoint) in ends.iter_mut().enumerate() {
@@ -87,7 +87,7 @@ fn transfer(congestion: Spec<dyn CongestionControl>) -> Result<(Nanos, u64), Box
                 if busy[end] > now + 20 * MILLISECOND {
                     continue;
                 }
-                busy[end] = now.max(busy[end]) + 400 * segment.wire_len() as Nanos;
+                busy[end] = now.max(busy[end]) + Span::from_nanos(400 * segment.wire_len() as u64);
                 number += 1;
                 wire.insert((busy[end] + 10 * MILLISECOND, number), (1 - end, path, segment));
             }
@@ -117,7 +117,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     registry.register(STEADY)?;
     for name in ["steady", "steady(rate=10)", "cubic"] {
         let (took, again) = transfer(registry.parse(name)?)?;
-        println!("{name}: 5 MB in {} ms, {again} segments sent again", took / MILLISECOND);
+        println!("{name}: 5 MB in {} ms, {again} segments sent again", took.as_millis());
     }
     Ok(())
 }

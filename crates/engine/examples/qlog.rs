@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ropewalk_engine::qlog::{Log, Vantage};
-use ropewalk_engine::{ConnectionConfig, Endpoint, EndpointConfig, Entropy, PathId};
+use ropewalk_engine::{ConnectionConfig, Endpoint, EndpointConfig, Entropy, PathId, Time};
 
 /// For an example: a program takes the operating system's random numbers.
 struct Sequence(u64);
@@ -22,7 +22,7 @@ impl Entropy for Sequence {
 
 /// Writes the log of a connection that opens.
 pub fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let now = 0;
+    let now = Time::ZERO;
     let mut endpoint = Endpoint::<Bytes, _>::new(EndpointConfig::default(), Sequence(4));
     let config = Arc::new(ConnectionConfig::default());
     endpoint.connect(now, PathId(0), "192.0.2.2:0".parse()?, "192.0.2.1:80".parse()?, config)?;

@@ -8,7 +8,7 @@ use crate::congestion::CongestionControl;
 use crate::registry::{Spec, SpecError};
 use crate::scheduler::Scheduler;
 use crate::tcp::ReceiveBuffer;
-use crate::{MILLISECOND, Nanos, PathId, SECOND};
+use crate::{MILLISECOND, PathId, SECOND, Span};
 
 /// Settings of each TCP subflow.
 #[derive(Clone, PartialEq, Debug)]
@@ -35,7 +35,7 @@ pub struct TcpConfig {
     pub nagle: bool,
     //= RFC 9293 MUST-40
     /// How long an ACK may wait for company.
-    pub delayed_ack: Nanos,
+    pub delayed_ack: Span,
     /// ACKs sent at once at a connection's start (Linux's quick-ACK mode).
     pub quick_acks: u32,
     /// When ACKs leave, as in MPTCP 0.8x and 0.9x. An ACK for more than a segment leaves at once only if the
@@ -64,9 +64,9 @@ pub struct TcpConfig {
     pub retries: u32,
     /// How long data may stay unacknowledged before the connection is given up (`TCP_USER_TIMEOUT`, RFC 9293
     /// 3.9.1); without it only `retries` counts.
-    pub user_timeout: Option<Nanos>,
+    pub user_timeout: Option<Span>,
     /// How long TIME-WAIT lasts.
-    pub time_wait: Nanos,
+    pub time_wait: Span,
     /// The IP header's time to live, or hop limit.
     pub hop_limit: u8,
     /// The IP header's Diffserv code point, 0 to 63 (RFC 2474).
@@ -97,13 +97,13 @@ pub struct CwndConfig {
 #[cfg_attr(feature = "serde", serde(default))]
 pub struct RtoConfig {
     /// Least retransmission timeout; also the floor of the variance term, as in Linux.
-    pub min: Nanos,
+    pub min: Span,
     /// Greatest retransmission timeout, backoff included.
-    pub max: Nanos,
+    pub max: Span,
     /// Retransmission timeout before the first sample (RFC 6298 2.1).
-    pub initial: Nanos,
+    pub initial: Span,
     /// Tick of the clock that round-trip times are taken with; 0: nanoseconds.
-    pub rtt_tick: Nanos,
+    pub rtt_tick: Span,
 }
 
 /// How losses are found and repaired.
@@ -138,9 +138,9 @@ pub struct RecoveryConfig {
 #[cfg_attr(feature = "serde", serde(default))]
 pub struct KeepAliveConfig {
     /// Idle time before the first probe (`TCP_KEEPIDLE`); without it no probes are sent.
-    pub idle: Option<Nanos>,
+    pub idle: Option<Span>,
     /// Time between probes (`TCP_KEEPINTVL`).
-    pub interval: Nanos,
+    pub interval: Span,
     /// Unanswered probes before giving up (`TCP_KEEPCNT`).
     pub probes: u32,
 }
@@ -215,7 +215,7 @@ impl Default for CwndConfig {
 
 impl Default for RtoConfig {
     fn default() -> Self {
-        RtoConfig { min: 200 * MILLISECOND, max: 120 * SECOND, initial: SECOND, rtt_tick: 0 }
+        RtoConfig { min: 200 * MILLISECOND, max: 120 * SECOND, initial: SECOND, rtt_tick: Span::ZERO }
     }
 }
 
@@ -340,7 +340,7 @@ pub struct PathManagerConfig {
     /// How long a connection that has lost its last subflow waits for another, and one that the application
     /// has closed, for the peer's DATA_FIN, FIN, or DATA_ACK (`net.mptcp.close_timeout`,
     /// `net.ipv4.tcp_fin_timeout`; 60 s).
-    pub close_timeout: Nanos,
+    pub close_timeout: Span,
     /// Send the SYNs of joins with the third ACK of the connection, not after the peer's first DSS as Linux
     /// does. Their handshakes still end after that DSS (RFC 8684 3.1).
     pub early_join: bool,

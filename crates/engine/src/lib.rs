@@ -159,13 +159,7 @@ pub use mptcp::{
 pub use path_cache::{PathCache, PathQuality};
 pub use tcp::{InFlightInfo, State as TcpState, TcpCounters, TcpInfo, TcpOptionsInfo, TcpTotals};
 
-/// Nanoseconds since an arbitrary origin, or a span of them. Handed in; never read from a clock.
-pub type Nanos = u64;
-
-/// One millisecond.
-pub const MILLISECOND: Nanos = 1_000_000;
-/// One second.
-pub const SECOND: Nanos = 1_000_000_000;
+pub use ropewalk_time::{MILLISECOND, SECOND, Span, Time};
 
 /// Most subflows of a connection at a time. A set of them is the bits of a `u32`
 /// ([`scheduler::Chunk::carriers`]).

@@ -2,7 +2,7 @@
 //! Estimated only for schedulers that ask for it
 //! ([`Scheduler::wants_link_rate`](crate::scheduler::Scheduler::wants_link_rate)).
 
-use crate::Nanos;
+use crate::Time;
 use crate::metrics::SubflowMetrics;
 
 /// ACKs of so many segments make one sample.
@@ -22,31 +22,31 @@ pub(crate) struct LinkRate {
     /// Whether a train stands behind the estimate.
     sampled: bool,
     /// When the sample under way began, and the segments that were acknowledged since.
-    began: Nanos,
+    began: Time,
     segments: u32,
     /// When the segment left whose ACK began it.
-    sent: Nanos,
+    sent: Time,
 }
 
 impl LinkRate {
     /// Begins a sample.
     #[inline]
-    fn begin(&mut self, subflow: &SubflowMetrics, now: Nanos) {
+    fn begin(&mut self, subflow: &SubflowMetrics, now: Time) {
         (self.began, self.segments) = (now, 0);
-        self.sent = now.saturating_sub(subflow.rtt.latest);
+        self.sent = now.saturating_back(subflow.rtt.latest);
     }
 
     /// ACKs of `segments` arrived. The first estimate is that of a train: where the sender made the gaps, the
     /// link is at least as fast. Below the rate that is known, a sample counts only if a queue has kept the
     /// link busy: the latest round trip then is longer than the least.
     #[inline]
-    pub fn on_acked(&mut self, subflow: &mut SubflowMetrics, now: Nanos, segments: u32) {
+    pub fn on_acked(&mut self, subflow: &mut SubflowMetrics, now: Time, segments: u32) {
         if subflow.packets_out == 0 {
             // A pause follows, which says nothing of the link.
-            (self.began, self.segments) = (0, 0);
+            (self.began, self.segments) = (Time::ZERO, 0);
             return;
         }
-        if self.began == 0 || segments > SAMPLE_SEGMENTS {
+        if self.began == Time::ZERO || segments > SAMPLE_SEGMENTS {
             self.begin(subflow, now);
             return;
         }
@@ -55,8 +55,8 @@ impl LinkRate {
         if !whole && self.sampled {
             return;
         }
-        let took = now.saturating_sub(self.began) as f64;
-        let leaving = now.saturating_sub(subflow.rtt.latest).saturating_sub(self.sent) as f64;
+        let took = now.saturating_sub(self.began).as_nanos() as f64;
+        let leaving = now.saturating_back(subflow.rtt.latest).saturating_sub(self.sent).as_nanos() as f64;
         let mss = f64::from(subflow.mss);
         let sample = took / (f64::from(self.segments) * mss);
         if whole {
@@ -77,7 +77,7 @@ impl LinkRate {
             // The first train is used while it lasts.
             subflow.rate.link_byte_time = sample;
             self.sampled = whole;
-        } else if sample < subflow.rtt.smoothed as f64 / (INITIAL_WINDOW * mss)
+        } else if sample < subflow.rtt.smoothed.as_nanos() as f64 / (INITIAL_WINDOW * mss)
             && (known == 0.0 || sample < known)
         {
             subflow.rate.link_byte_time = sample;
@@ -90,19 +90,19 @@ mod tests {
     use super::LinkRate;
     use crate::metrics::SubflowMetrics;
     use crate::scheduler::testing::{MSS, subflow};
-    use crate::{MILLISECOND, Nanos};
+    use crate::{MILLISECOND, Time};
 
     /// ACKs of one segment each, so far apart, the segments having left at the same gaps. Returns nanoseconds
     /// per segment of [`MSS`] bytes.
-    fn paced(rate: &mut LinkRate, subflow: &mut SubflowMetrics, from: Nanos, gap: Nanos, count: u64) -> f64 {
+    fn paced(rate: &mut LinkRate, subflow: &mut SubflowMetrics, from: u64, gap: u64, count: u64) -> f64 {
         for ack in 0..count {
-            rate.on_acked(subflow, (from + ack * gap) * MILLISECOND, 1);
+            rate.on_acked(subflow, Time::ZERO + (from + ack * gap) * MILLISECOND, 1);
         }
         subflow.rate.link_byte_time * f64::from(MSS)
     }
 
     /// The same of segments that left together.
-    fn train(rate: &mut LinkRate, subflow: &mut SubflowMetrics, from: Nanos, gap: Nanos, count: u64) -> f64 {
+    fn train(rate: &mut LinkRate, subflow: &mut SubflowMetrics, from: u64, gap: u64, count: u64) -> f64 {
         let known = subflow.rtt.latest;
         for ack in 0..count {
             subflow.rtt.latest = known + ack * gap * MILLISECOND;
@@ -164,7 +164,7 @@ mod tests {
     fn acks_of_many_segments_at_once_are_no_train() {
         let (mut rate, mut subflow) = (LinkRate::default(), subflow(0, 20, 40, 40));
         for ack in 0..9 {
-            rate.on_acked(&mut subflow, (100 + ack) * MILLISECOND, 9);
+            rate.on_acked(&mut subflow, Time::ZERO + (100 + ack) * MILLISECOND, 9);
         }
         assert_eq!(subflow.link_rate(), None);
     }

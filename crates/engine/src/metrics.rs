@@ -3,7 +3,7 @@
 //! The TCP code keeps these numbers here and nowhere else, so that a scheduler reads the live values
 //! and a coupled congestion control sees its siblings, without a copy.
 
-use crate::{MILLISECOND, Nanos, PathId, SubflowId};
+use crate::{MILLISECOND, PathId, Span, SubflowId, Time};
 
 /// Memory that Linux counts for each send buffer beside its payload, bytes (the least `truesize`).
 const BUFFER_OVERHEAD: u64 = 1280;
@@ -64,7 +64,7 @@ pub struct SubflowMetrics {
     /// Round-trip times.
     pub rtt: RttMetrics,
     /// Retransmission timeout in force, without backoff.
-    pub rto: Nanos,
+    pub rto: Span,
 
     /// Congestion window, segments.
     pub cwnd: u32,
@@ -94,12 +94,12 @@ pub struct SubflowMetrics {
     /// Counters of its life.
     pub totals: SubflowTotals,
     /// When data or an acknowledgement of new data last moved on it.
-    pub last_progress: Nanos,
+    pub last_progress: Time,
     /// When data last left on it, repeats included; 0: never.
-    pub last_sent: Nanos,
+    pub last_sent: Time,
     /// Since when something has been in flight on it without a pause; kept as it was while nothing is. 0:
     /// nothing was yet.
-    pub busy_since: Nanos,
+    pub busy_since: Time,
 }
 
 /// A subflow's round-trip times.
@@ -107,15 +107,15 @@ pub struct SubflowMetrics {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RttMetrics {
     /// SRTT (RFC 6298); 0 before the first sample.
-    pub smoothed: Nanos,
+    pub smoothed: Span,
     /// RTTVAR (RFC 6298, Linux's: the larger of the smoothed and this round's).
-    pub var: Nanos,
+    pub var: Span,
     /// The least in the last 300 s window (Linux's `tcp_min_rtt`); 0 before a sample.
-    pub min: Nanos,
+    pub min: Span,
     /// The greatest of the subflow's life; 0 before a sample.
-    pub max: Nanos,
+    pub max: Span,
     /// The latest sample; 0 before one.
-    pub latest: Nanos,
+    pub latest: Span,
     /// Samples over its life. After the first one `var` is assumed (RFC 6298 2.2), not measured.
     pub samples: u32,
 }
@@ -176,9 +176,9 @@ impl SubflowMetrics {
             send_buffer: 0,
             rate: RateMetrics::default(),
             totals: SubflowTotals::default(),
-            last_progress: 0,
-            last_sent: 0,
-            busy_since: 0,
+            last_progress: Time::ZERO,
+            last_sent: Time::ZERO,
+            busy_since: Time::ZERO,
         }
     }
 

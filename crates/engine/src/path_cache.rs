@@ -16,13 +16,13 @@ use std::net::IpAddr;
 use ropewalk_wire::Payload;
 
 use crate::mptcp::Connection;
-use crate::{Nanos, PathId, SECOND};
+use crate::{PathId, SECOND, Span, Time};
 
 /// What a connection sends before another path has joined, bytes.
 const OPENING_BYTES: u64 = 30 * 1448;
 
 /// After so long an entry is forgotten (`TCP_METRICS_TIMEOUT`).
-const LIFETIME: Nanos = 3600 * SECOND;
+const LIFETIME: Span = Span::from_secs(3600);
 
 /// Most entries; beyond them the oldest goes.
 const MOST_ENTRIES: usize = 4096;
@@ -31,20 +31,19 @@ const MOST_ENTRIES: usize = 4096;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathQuality {
     /// Least round-trip time, smoothed over connections.
-    pub rtt: Nanos,
+    pub rtt: Span,
     /// Rate of data in its greater direction, bytes per second; 0: not known.
     pub rate: u64,
     /// When it was last updated.
-    pub at: Nanos,
+    pub at: Time,
 }
 
 impl PathQuality {
     /// The time until the first data of a connection has arrived; with `rates`, what it takes at the path's
     /// rate.
     fn cost(&self, rates: bool) -> u128 {
-        let transfer =
-            if rates { u128::from(OPENING_BYTES * SECOND) / u128::from(self.rate.max(1)) } else { 0 };
-        2 * u128::from(self.rtt) + transfer
+        let transfer = if rates { OPENING_BYTES * SECOND / self.rate.max(1) } else { Span::ZERO };
+        2 * u128::from(self.rtt.as_nanos()) + u128::from(transfer.as_nanos())
     }
 }
 
@@ -56,13 +55,13 @@ pub struct PathCache {
 
 impl PathCache {
     /// Takes over what a connection to `peer` has found out by now.
-    pub fn learn<P: Payload>(&mut self, now: Nanos, peer: IpAddr, connection: &Connection<P>) {
+    pub fn learn<P: Payload>(&mut self, now: Time, peer: IpAddr, connection: &Connection<P>) {
         for (path, rtt, rate) in path_samples(connection, now) {
             self.update(now, peer, path, rtt, rate);
         }
     }
 
-    fn update(&mut self, now: Nanos, peer: IpAddr, path: PathId, rtt: Nanos, rate: u64) {
+    fn update(&mut self, now: Time, peer: IpAddr, path: PathId, rtt: Span, rate: u64) {
         if self.entries.len() >= MOST_ENTRIES
             && !self.entries.contains_key(&(peer, path))
             && let Some(oldest) = self.entries.iter().min_by_key(|(_, known)| known.at).map(|(key, _)| *key)
@@ -71,7 +70,7 @@ impl PathCache {
         }
         let known = self.entries.entry((peer, path)).or_insert(PathQuality { rtt, rate, at: now });
         let smooth = |old: u64, new: u64| if old == 0 { new } else { old - old / 4 + new / 4 };
-        known.rtt = smooth(known.rtt, rtt);
+        known.rtt = Span::from_nanos(smooth(known.rtt.as_nanos(), rtt.as_nanos()));
         if rate > 0 {
             known.rate = smooth(known.rate, rate);
         }
@@ -79,7 +78,7 @@ impl PathCache {
     }
 
     /// What is known of a path, unless it is too old.
-    pub fn quality(&self, now: Nanos, peer: IpAddr, path: PathId) -> Option<PathQuality> {
+    pub fn quality(&self, now: Time, peer: IpAddr, path: PathId) -> Option<PathQuality> {
         let known = self.entries.get(&(peer, path))?;
         (now.saturating_sub(known.at) < LIFETIME).then_some(*known)
     }
@@ -88,7 +87,7 @@ impl PathCache {
     /// A tie goes to the first.
     pub fn opening(
         &self,
-        now: Nanos,
+        now: Time,
         peer: IpAddr,
         paths: impl IntoIterator<Item = PathId>,
     ) -> Option<PathId> {
@@ -103,15 +102,16 @@ impl PathCache {
 /// too little.
 fn path_samples<P: Payload>(
     connection: &Connection<P>,
-    now: Nanos,
-) -> impl Iterator<Item = (PathId, Nanos, u64)> {
-    connection.subflow_infos(now).filter(|info| info.tcp.rtt.min > 0).map(|info| {
+    now: Time,
+) -> impl Iterator<Item = (PathId, Span, u64)> {
+    connection.subflow_infos(now).filter(|info| info.tcp.rtt.min > Span::ZERO).map(|info| {
         let carried = |bytes: u64| bytes >= OPENING_BYTES;
         let sent = if carried(info.tcp.totals.bytes_acked) { info.tcp.delivery_rate } else { 0 };
         // From the first data to the latest.
         let receiving = info.age.saturating_sub(info.tcp.last_recv + 2 * info.tcp.rtt.min);
-        let arrived = if carried(info.tcp.totals.bytes_received) && receiving > 0 {
-            (u128::from(info.tcp.totals.bytes_received) * u128::from(SECOND) / u128::from(receiving)) as u64
+        let arrived = if carried(info.tcp.totals.bytes_received) && receiving > Span::ZERO {
+            let byte_seconds = u128::from(info.tcp.totals.bytes_received) * u128::from(SECOND.as_nanos());
+            (byte_seconds / u128::from(receiving.as_nanos())) as u64
         } else {
             0
         };
@@ -129,18 +129,18 @@ mod tests {
     fn cache(paths: &[(u64, u64)]) -> PathCache {
         let mut cache = PathCache::default();
         for (path, (rtt_ms, rate)) in paths.iter().enumerate() {
-            cache.update(SECOND, PEER, PathId(path as u16), rtt_ms * MILLISECOND, *rate);
+            cache.update(Time::ZERO + SECOND, PEER, PathId(path as u16), *rtt_ms * MILLISECOND, *rate);
         }
         cache
     }
 
-    fn opening(cache: &PathCache, now: Nanos) -> Option<u16> {
+    fn opening(cache: &PathCache, now: Time) -> Option<u16> {
         cache.opening(now, PEER, [PathId(0), PathId(1)]).map(|path| path.0)
     }
 
     #[test]
     fn a_connection_opens_where_its_first_data_arrives_earliest() {
-        let now = 2 * SECOND;
+        let now = Time::ZERO + 2 * SECOND;
         assert_eq!(opening(&cache(&[(60, 0), (20, 0)]), now), Some(1));
         // 43 KiB take 350 ms at 125 kB/s and 9 ms at 5 MB/s.
         assert_eq!(opening(&cache(&[(60, 5_000_000), (20, 125_000)]), now), Some(0));
@@ -152,13 +152,14 @@ mod tests {
     #[test]
     fn entries_are_smoothed_and_age() {
         let mut cache = cache(&[(40, 1000), (20, 0)]);
-        cache.update(3 * SECOND, PEER, PathId(0), 80 * MILLISECOND, 0);
-        let known = cache.quality(3 * SECOND, PEER, PathId(0)).unwrap();
-        assert_eq!((known.rtt, known.rate, known.at), (50 * MILLISECOND, 1000, 3 * SECOND));
-        assert_eq!(cache.quality(3 * SECOND + LIFETIME, PEER, PathId(0)), None);
-        assert_eq!(cache.quality(SECOND, IpAddr::from([192, 0, 2, 2]), PathId(0)), None);
+        cache.update(Time::ZERO + 3 * SECOND, PEER, PathId(0), 80 * MILLISECOND, 0);
+        let known = cache.quality(Time::ZERO + 3 * SECOND, PEER, PathId(0)).unwrap();
+        assert_eq!((known.rtt, known.rate, known.at), (50 * MILLISECOND, 1000, Time::ZERO + 3 * SECOND));
+        assert_eq!(cache.quality(Time::ZERO + 3 * SECOND + LIFETIME, PEER, PathId(0)), None);
+        assert_eq!(cache.quality(Time::ZERO + SECOND, IpAddr::from([192, 0, 2, 2]), PathId(0)), None);
         for port in 0..MOST_ENTRIES as u32 {
-            cache.update(10 * SECOND, IpAddr::from(port.to_be_bytes()), PathId(0), 1, 0);
+            let peer = IpAddr::from(port.to_be_bytes());
+            cache.update(Time::ZERO + 10 * SECOND, peer, PathId(0), MILLISECOND, 0);
         }
         assert_eq!(cache.entries.len(), MOST_ENTRIES);
     }

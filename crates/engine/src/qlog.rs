@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::endpoint::ConnectionId;
 use crate::metrics::SubflowMetrics;
 use crate::mptcp::{CloseReason, Connection, Event};
-use crate::{MILLISECOND, Nanos, PathId};
+use crate::{PathId, Span, Time};
 
 /// Which end is logged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,8 +41,8 @@ const FLAGS: [(Flags, &str); 6] = [
     (Flags::ECE, "ECE"),
 ];
 
-fn milliseconds(time: Nanos) -> f64 {
-    time as f64 / MILLISECOND as f64
+fn milliseconds(time: Span) -> f64 {
+    time.as_nanos() as f64 / 1e6
 }
 
 /// Which end caused a connection's end.
@@ -89,8 +89,9 @@ impl<W: Write> Log<W> {
         self.writer.write_all(b"\n")
     }
 
-    fn write(&mut self, now: Nanos, group: String, name: &str, data: Value) -> io::Result<()> {
-        self.record(&json!({ "time": milliseconds(now), "name": name, "group_id": group, "data": data }))
+    fn write(&mut self, now: Time, group: String, name: &str, data: Value) -> io::Result<()> {
+        let time = milliseconds(now.since_origin());
+        self.record(&json!({ "time": time, "name": name, "group_id": group, "data": data }))
     }
 
     /// An event of the endpoint's ([`Endpoint::poll_event`](crate::Endpoint::poll_event)). Readiness isn't
@@ -98,7 +99,7 @@ impl<W: Write> Log<W> {
     ///
     /// # Errors
     /// When the writer fails.
-    pub fn event(&mut self, now: Nanos, id: ConnectionId, event: &Event) -> io::Result<()> {
+    pub fn event(&mut self, now: Time, id: ConnectionId, event: &Event) -> io::Result<()> {
         let (name, data) = match event {
             Event::Connected { multipath } => ("mptcp:connected", json!({ "multipath": multipath })),
             Event::Accepted { tuple, multipath } => (
@@ -148,7 +149,7 @@ impl<W: Write> Log<W> {
     ///
     /// # Errors
     /// When the writer fails.
-    pub fn sent<P: Payload>(&mut self, now: Nanos, path: PathId, segment: &Segment<P>) -> io::Result<()> {
+    pub fn sent<P: Payload>(&mut self, now: Time, path: PathId, segment: &Segment<P>) -> io::Result<()> {
         self.segment(now, path, "mptcp:segment_sent", segment)
     }
 
@@ -156,13 +157,13 @@ impl<W: Write> Log<W> {
     ///
     /// # Errors
     /// When the writer fails.
-    pub fn received<P: Payload>(&mut self, now: Nanos, path: PathId, segment: &Segment<P>) -> io::Result<()> {
+    pub fn received<P: Payload>(&mut self, now: Time, path: PathId, segment: &Segment<P>) -> io::Result<()> {
         self.segment(now, path, "mptcp:segment_received", segment)
     }
 
     fn segment<P: Payload>(
         &mut self,
-        now: Nanos,
+        now: Time,
         path: PathId,
         name: &str,
         segment: &Segment<P>,
@@ -190,7 +191,7 @@ impl<W: Write> Log<W> {
     /// When the writer fails.
     pub fn metrics<P: Payload>(
         &mut self,
-        now: Nanos,
+        now: Time,
         id: ConnectionId,
         connection: &Connection<P>,
     ) -> io::Result<()> {

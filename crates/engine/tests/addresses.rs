@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ropewalk_engine::config::{BufferConfig, ConnectionConfig, EndpointConfig, PathManagerConfig, TcpConfig};
 use ropewalk_engine::endpoint::{ConnectError, Endpoint};
-use ropewalk_engine::{Entropy, PathId, congestion, scheduler};
+use ropewalk_engine::{Entropy, PathId, Time, congestion, scheduler};
 use ropewalk_wire::{Flags, FourTuple, MpCapable, Segment, Seq};
 
 #[derive(Debug)]
@@ -56,11 +56,13 @@ fn nothing_is_opened_to_or_from_an_address_of_no_host() {
         ("[::]:1000", "[2001:db8::2]:80", "::"),
     ] {
         let mut client = endpoint();
-        let refused = client.connect(0, PathId(0), address(local), address(remote), config());
+        let refused = client.connect(Time::ZERO, PathId(0), address(local), address(remote), config());
         assert_eq!(refused, Err(ConnectError::NotAHost(wrong.parse().expect("an address"))));
         assert!(client.is_empty());
     }
-    assert!(endpoint().connect(0, PathId(0), address(host), address("192.0.2.2:80"), config()).is_ok());
+    assert!(
+        endpoint().connect(Time::ZERO, PathId(0), address(host), address("192.0.2.2:80"), config()).is_ok()
+    );
 }
 
 /// The answer to a SYN of a listener for all addresses.
@@ -71,8 +73,8 @@ fn answer(source: &str, destination: &str, capable: Option<MpCapable>) -> Option
     let tuple = FourTuple::new(address(source), address(destination));
     let mut syn = Segment::new(tuple, Seq(7), Seq(0), Flags::SYN);
     syn.rare_mut().mp_capable = capable;
-    server.on_segment(0, PathId(0), syn);
-    server.poll_transmit(0, 1).map(|(_, segment)| segment)
+    server.on_segment(Time::ZERO, PathId(0), syn);
+    server.poll_transmit(Time::ZERO, 1).map(|(_, segment)| segment)
 }
 
 //= test RFC 9293 MUST-57 MUST-63
@@ -118,8 +120,8 @@ fn local_ports_are_taken_in_turn_from_the_first() {
         let mut client = Endpoint::<Bytes, Counter>::new(settings, Counter(1));
         let (local, remote) = (address("192.0.2.1:0"), address("192.0.2.2:80"));
         let mut taken = Vec::new();
-        while client.connect(0, PathId(0), local, remote, config()).is_ok() {
-            let syn = client.poll_transmit(0, 1).expect("a SYN").1;
+        while client.connect(Time::ZERO, PathId(0), local, remote, config()).is_ok() {
+            let syn = client.poll_transmit(Time::ZERO, 1).expect("a SYN").1;
             taken.push(syn.tuple.src_port);
         }
         taken

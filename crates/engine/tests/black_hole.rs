@@ -6,7 +6,7 @@ use crate::common;
 use std::net::SocketAddr;
 
 use common::{Net, PathScript, bytes};
-use ropewalk_engine::{MILLISECOND, Nanos, SECOND};
+use ropewalk_engine::{MILLISECOND, SECOND, Span, Time};
 
 const NARROW: usize = 1280;
 const BYTES: usize = 100_000;
@@ -21,7 +21,7 @@ struct Case {
 }
 
 /// The time from writing all bytes until the other end has received them, and the sender's MSS.
-fn time(case: &Case) -> (Nanos, u32) {
+fn time(case: &Case) -> (Span, u32) {
     let addresses: [SocketAddr; 2] = if case.v6 {
         ["[fd00::2]:0".parse().unwrap(), "[fd00::1]:80".parse().unwrap()]
     } else {
@@ -36,7 +36,7 @@ fn time(case: &Case) -> (Nanos, u32) {
     let path = PathScript::clean(if case.slow_start { 1000 } else { 10 });
     let mut net = Net::between(addresses, adjust, scheduler, "reno", vec![path]);
     net.tamper = Some(Box::new(|_, segment| segment.wire_len() <= NARROW));
-    assert!(net.run(60 * SECOND, |net| net.server.is_some()), "no connection");
+    assert!(net.run(Time::ZERO + 60 * SECOND, |net| net.server.is_some()), "no connection");
     net.paths[0].delay = 10 * MILLISECOND;
     let began = net.now;
     let sender = if case.client_sends {

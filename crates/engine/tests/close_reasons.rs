@@ -8,10 +8,10 @@ use std::sync::Arc;
 use common::{Net, PathScript, SERVER_ADDRESS, bytes, client_address, config};
 use ropewalk_engine::endpoint::{ConnectionId, StreamError};
 use ropewalk_engine::mptcp::{CloseReason, Event, ResetReason};
-use ropewalk_engine::{PathId, SubflowId};
+use ropewalk_engine::{PathId, Span, SubflowId, Time};
 use ropewalk_wire::{Flags, MpTcpRst, Segment, Seq};
 
-const SECOND: u64 = 1_000_000_000;
+const SECOND: Span = Span::from_secs(1);
 
 fn one_path() -> Vec<PathScript> {
     vec![PathScript::clean(10)]
@@ -42,9 +42,9 @@ fn a_port_without_a_listener_refuses() {
 #[test]
 fn a_handshake_without_an_answer_times_out() {
     let mut dead = PathScript::clean(10);
-    dead.dead_from = Some(0);
+    dead.dead_from = Some(Time::ZERO);
     let mut net = Net::with(|config| config.tcp.syn_retries = 2, "minrtt", "lia", vec![dead]);
-    net.run(60 * SECOND, |net| !lost(net, 0).is_empty());
+    net.run(Time::ZERO + 60 * SECOND, |net| !lost(net, 0).is_empty());
     assert_eq!(lost(&net, 0), [CloseReason::HandshakeTimeout]);
 }
 
@@ -97,7 +97,7 @@ fn a_reset_says_what_the_peer_gave_as_its_reason() {
         (Some(99), Some(ResetReason::Other(99))),
     ] {
         let at_once = |config: &mut ropewalk_engine::config::ConnectionConfig| {
-            config.path_manager.close_timeout = 0;
+            config.path_manager.close_timeout = Span::ZERO;
         };
         let mut net = Net::with(at_once, "minrtt", "lia", one_path());
         let log = net.log();

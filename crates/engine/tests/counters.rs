@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::{Net, PathScript};
-use ropewalk_engine::{congestion, scheduler};
+use ropewalk_engine::{Span, Time, congestion, scheduler};
 
 fn counter(net: &Net, end: usize, name: &str) -> u64 {
     let list = net.ends[end].mib();
@@ -19,7 +19,7 @@ fn both_ends_count_what_happened_and_keep_it_when_the_connection_is_forgotten() 
     assert_eq!([0, 1].map(|end| counter(&net, end, "MPTcpExtMPCurrEstab")), [1, 1]);
     net.finish();
     // TIME-WAIT's end.
-    let limit = net.now + 600_000_000_000;
+    let limit = net.now + Span::from_secs(600);
     assert!(net.run(limit, |net| net.ends.iter().all(|end| end.is_empty())));
     let expected = [
         [
@@ -60,7 +60,7 @@ fn a_fallback_and_a_fastclose_are_counted() {
     let mut net = Net::new("minrtt", "lia", vec![PathScript::clean(10)]);
     net.transfer_some(50_000);
     net.ends[0].abort(net.now, net.client);
-    let limit = net.now + 10_000_000_000;
+    let limit = net.now + Span::from_secs(10);
     net.run(limit, |net| counter(net, 1, "MPTcpExtMPFastcloseRx") > 0);
     assert_eq!(
         (counter(&net, 0, "MPTcpExtMPFastcloseTx"), counter(&net, 1, "MPTcpExtMPFastcloseRx")),
@@ -72,7 +72,7 @@ fn a_fallback_and_a_fastclose_are_counted() {
 fn algorithms_can_be_replaced_before_the_first_data() {
     let used = |replace: bool| {
         let mut net = Net::new("single(path=0)", "reno", vec![PathScript::clean(10), PathScript::clean(10)]);
-        let limit = 1_000_000_000;
+        let limit = Time::from_nanos(1_000_000_000);
         net.run(limit, |net| net.server.is_some());
         // The first DSS, after which the client joins.
         net.reply(common::bytes(5, 1));

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use common::{Log, Net, PathScript, bytes, client_address};
 use ropewalk_engine::config::{BufferConfig, ConnectionConfig};
 use ropewalk_engine::mptcp::Event;
-use ropewalk_engine::{PathId, SECOND};
+use ropewalk_engine::{PathId, SECOND, Time};
 use ropewalk_wire::{DssMapping, Flags, Segment};
 
 fn one_path() -> Vec<PathScript> {
@@ -400,12 +400,12 @@ fn a_backup_carries_data_only_when_no_other_can() {
             config.path_manager.endpoints.iter_mut().for_each(|endpoint| endpoint.backup = true);
         };
         let mut paths = two_paths();
-        paths[0].dead_from = Some(3 * SECOND);
+        paths[0].dead_from = Some(Time::ZERO + 3 * SECOND);
         let mut net = Net::with(backup, scheduler, "lia", paths);
         net.transfer_some(500_000);
         let used = net.bytes_by_subflow();
         assert_eq!((used.len(), used[1]), (2, 0), "{scheduler}");
-        let wait = 3100 - net.now / 1_000_000;
+        let wait = 3100 - net.now.as_millis();
         net.pass(wait);
         net.transfer_some(200_000);
         assert!(net.bytes_by_subflow()[1] >= 200_000, "{scheduler}");

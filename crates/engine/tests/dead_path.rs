@@ -4,11 +4,11 @@
 use crate::common;
 
 use common::{Net, PathScript, bytes};
-use ropewalk_engine::{Nanos, scheduler};
+use ropewalk_engine::{Span, Time, scheduler};
 
-const SECOND: Nanos = 1_000_000_000;
+const SECOND: Span = Span::from_secs(1);
 /// When the second path stops delivering.
-const DEATH: Nanos = 2 * SECOND;
+const DEATH: Time = Time::from_nanos(2_000_000_000);
 /// What a path carries in a second, with headers.
 const RATE: usize = 5_000_000;
 
@@ -17,7 +17,7 @@ const RATE: usize = 5_000_000;
 fn arrivals(scheduler: &str, max_segments: u32) -> ([usize; 2], usize) {
     let mut script = PathScript::clean(10);
     script.rate = Some(RATE as u64);
-    script.batch = 5_000_000;
+    script.batch = Span::from_millis(5);
     let mut paths = vec![script.clone(), script];
     paths[1].dead_from = Some(DEATH);
     let mut net = Net::with(|_| {}, scheduler, "cubic", paths);
@@ -58,14 +58,14 @@ fn the_other_path_takes_over_all_that_super_segments_carried() {
 fn chunks_of_many_segments_go_again_whole() {
     let mut fast = PathScript::clean(10);
     fast.rate = Some(2_500_000);
-    fast.dead_from = Some(SECOND / 2);
+    fast.dead_from = Some(Time::ZERO + SECOND / 2);
     let mut slow = PathScript::clean(30);
     slow.rate = Some(1_250_000);
-    slow.queue = 400_000_000;
+    slow.queue = Span::from_millis(400);
     let mut net = Net::new("linux", "cubic", vec![fast, slow]);
     net.transfer(4 << 20);
     // 3.1 MB are left for the slow path when the other one stops delivering.
-    assert!(net.now < 3 * SECOND + SECOND / 4, "it took {} ms", net.now / 1_000_000);
+    assert!(net.now < Time::ZERO + 3 * SECOND + SECOND / 4, "it took {} ms", net.now.as_millis());
     let stats = net.ends[0].connection(net.client).expect("it is open").stats(net.now);
     assert!(stats.reinjected_bytes <= 1 << 20, "{} bytes reinjected", stats.reinjected_bytes);
 }

@@ -10,12 +10,12 @@ mod example;
 // `qlog` brings the JSON.
 #[cfg(all(feature = "serde", feature = "qlog"))]
 mod serialised {
-    use ropewalk_engine::{CloseReason, ConnectionConfig, EndpointConfig, Event, ResetReason};
+    use ropewalk_engine::{CloseReason, ConnectionConfig, EndpointConfig, Event, ResetReason, Span};
 
     #[test]
     fn settings_come_back_and_may_be_left_out() {
         let mut config = ConnectionConfig::with_algorithms("ecf(beta=0.5)", "olia").expect("known");
-        config.tcp.user_timeout = Some(5);
+        config.tcp.user_timeout = Some(Span::from_nanos(5));
         let text = serde_json::to_string(&config).expect("serialised");
         let back: ConnectionConfig = serde_json::from_str(&text).expect("as it was written");
         assert_eq!((back.scheduler.text, back.congestion.text), (config.scheduler.text, "olia".to_string()));

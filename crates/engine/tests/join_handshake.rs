@@ -7,8 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 use common::{Log, Net, PathScript, client_address};
-use ropewalk_engine::PathId;
 use ropewalk_engine::mptcp::{CloseReason, Event};
+use ropewalk_engine::{PathId, Time};
 use ropewalk_wire::{Flags, MpJoin, Segment, Seq};
 
 fn two_paths() -> Net {
@@ -40,7 +40,7 @@ fn nothing_joins_before_the_peer_has_acknowledged_data() {
     let mut net = two_paths();
     net.tamper = Some(Box::new(|from, segment| from == 0 || segment.dss.is_none()));
     let client = net.client;
-    net.ends[0].write(0, client, common::bytes(1, 3000)).expect("open");
+    net.ends[0].write(Time::ZERO, client, common::bytes(1, 3000)).expect("open");
     net.pass(20_000);
     assert_eq!((net.server.is_some(), net.counter(0, "MPTcpExtMPJoinSynTx")), (true, 0));
     net.tamper = None;
@@ -154,7 +154,7 @@ fn the_third_ack_is_repeated_and_no_data_goes_before_its_answer() {
     }));
     let client = net.client;
     let mut left = common::bytes(3, 1 << 20);
-    let taken = net.ends[0].write(0, client, left.clone()).expect("open");
+    let taken = net.ends[0].write(Time::ZERO, client, left.clone()).expect("open");
     net.sent[0].extend_from_slice(&left.split_to(taken));
     net.pass(20_000);
     let log = log.borrow();
@@ -175,7 +175,7 @@ fn the_third_ack_is_answered_at_once() {
     let mut net = two_paths();
     let log = net.log();
     net.transfer_some(1);
-    net.run(5_000_000_000, |net| added(net, 1) == 1);
+    net.run(Time::from_nanos(5_000_000_000), |net| added(net, 1) == 1);
     assert_eq!(added(&net, 1), 1);
     let log = log.borrow();
     let answer = log.iter().rev().find(|(from, segment)| *from == 1 && second(segment)).expect("an answer");
@@ -222,7 +222,7 @@ fn early(paths: [u64; 2]) -> Net {
 fn join_times(net: &mut Net) -> Vec<u64> {
     let mut times = Vec::new();
     let client = net.client;
-    net.ends[0].write(0, client, common::bytes(1, 1)).expect("open");
+    net.ends[0].write(Time::ZERO, client, common::bytes(1, 1)).expect("open");
     net.sent[0].extend_from_slice(&common::bytes(1, 1));
     let log = net.log();
     let mut steps = 0;
@@ -230,7 +230,7 @@ fn join_times(net: &mut Net) -> Vec<u64> {
         let before = log.borrow().len();
         net.pass(1);
         let joins = log.borrow()[before..].iter().filter(|(_, segment)| join(segment).is_some()).count();
-        times.extend(std::iter::repeat_n(net.now / 1_000_000, joins));
+        times.extend(std::iter::repeat_n(net.now.as_millis(), joins));
         steps += 1;
     }
     times
@@ -254,7 +254,7 @@ fn an_early_join_begins_with_the_third_ack_and_ends_after_a_dss() {
         from == 0 || segment.dss.is_none()
     }));
     let client = net.client;
-    net.ends[0].write(0, client, common::bytes(1, 3000)).expect("open");
+    net.ends[0].write(Time::ZERO, client, common::bytes(1, 3000)).expect("open");
     net.pass(2_000);
     let kinds: Vec<_> = log.borrow().iter().filter_map(|(_, segment)| join(segment)).collect();
     assert!(kinds.iter().any(|kind| matches!(kind, MpJoin::SynAck { .. })), "{kinds:?}");
@@ -326,7 +326,7 @@ fn a_refused_early_join_is_opened_again_after_the_first_dss() {
         net.pass(2_000);
         assert_eq!((added(&net, 0), added(&net, 1)), (1, 1), "{lost}");
         // At once after the DSS, not after the second that other joins wait.
-        assert!(lost || net.now < 1_000_000_000 * 4, "{}", net.now);
+        assert!(lost || net.now < Time::from_nanos(1_000_000_000 * 4), "{}", net.now);
         net.transfer(300_000);
         net.finish();
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use common::{Net, PathScript, config};
 use ropewalk_engine::metrics::SubflowStatus;
 use ropewalk_engine::mptcp::Event;
-use ropewalk_engine::{PathId, SubflowId};
+use ropewalk_engine::{PathId, Span, SubflowId};
 use ropewalk_wire::{Flags, FourTuple, MpJoin, RemoveAddr, Segment, Seq};
 
 fn two_paths() -> Net {
@@ -114,7 +114,7 @@ fn a_path_may_come_and_go_any_number_of_times() {
             connection.subflow_metrics().iter().filter(|flow| flow.state == SubflowStatus::Usable).count()
                 == 2
         };
-        let limit = net.now + 10_000_000_000;
+        let limit = net.now + Span::from_secs(10);
         assert!(net.run(limit, both), "round {round}");
         net.transfer_some(60_000);
     }
@@ -155,7 +155,7 @@ fn counters_of_closed_subflows_only_grow() {
         let now = net.now;
         net.ends[0].add_path(now, net.client, second, local, None, 2);
         let joins = added(&net, 0);
-        let limit = net.now + 10_000_000_000;
+        let limit = net.now + Span::from_secs(10);
         assert!(net.run(limit, |net| added(net, 0) > joins), "joined again");
         check(&net, "after a join");
     }

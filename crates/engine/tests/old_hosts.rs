@@ -2,6 +2,7 @@
 //! `short_dsn`, `old_acks`.
 
 use crate::common::{Net, PathScript};
+use ropewalk_engine::Time;
 use ropewalk_engine::config::{BufferConfig, ConnectionConfig};
 
 fn net(adjust: impl FnOnce(&mut ConnectionConfig), window: u64) -> Net {
@@ -68,7 +69,7 @@ fn only_whole_segments_go_into_the_rest_of_a_window() {
 /// All of it together, with losses and a path that dies.
 #[test]
 fn transfers_are_complete_by_the_old_rules() {
-    for (loss, dead_from) in [(0.0, None), (0.03, None), (0.02, Some(300_000_000))] {
+    for (loss, dead_from) in [(0.0, None), (0.03, None), (0.02, Some(Time::from_nanos(300_000_000)))] {
         let adjust = |config: &mut ConnectionConfig| {
             (config.data_ack_first, config.subflow_windows) = (true, true);
             (config.short_dsn, config.whole_segments, config.tcp.old_acks) = (true, true, true);

@@ -11,11 +11,11 @@ use ropewalk_engine::TcpState as State;
 use ropewalk_engine::config::{BufferConfig, ConnectionConfig};
 use ropewalk_engine::endpoint::{ConnectionId, OptionError, StreamError};
 use ropewalk_engine::mptcp::{CloseReason, Event};
-use ropewalk_engine::{PathId, SubflowId};
+use ropewalk_engine::{PathId, Span, SubflowId, Time};
 use ropewalk_wire::{Flags, FourTuple, Segment, Seq};
 
-const MILLISECOND: u64 = 1_000_000;
-const SECOND: u64 = 1_000 * MILLISECOND;
+const MILLISECOND: Span = Span::from_millis(1);
+const SECOND: Span = Span::from_millis(1_000);
 
 fn one_path() -> Vec<PathScript> {
     vec![PathScript::clean(10)]
@@ -317,7 +317,7 @@ fn the_user_timeout_ends_a_connection_whose_data_is_not_acknowledged() {
 #[test]
 fn the_user_timeout_covers_the_handshake() {
     let mut dead = PathScript::clean(10);
-    dead.dead_from = Some(0);
+    dead.dead_from = Some(Time::ZERO);
     let mut net = Net::with(|config| config.tcp.user_timeout = Some(5 * SECOND), "minrtt", "lia", vec![dead]);
     net.pass(4990);
     assert_eq!(lost(&net), None);
@@ -352,11 +352,11 @@ fn a_connect_is_cancelled() {
     for abort in [false, true] {
         let mut net = Net::new("minrtt", "lia", one_path());
         let syn = net.take(0).remove(0);
-        assert_eq!(net.ends[0].write(0, net.client, bytes(1, 500)), Ok(500));
+        assert_eq!(net.ends[0].write(Time::ZERO, net.client, bytes(1, 500)), Ok(500));
         if abort {
-            net.ends[0].abort(0, net.client)
+            net.ends[0].abort(Time::ZERO, net.client)
         } else {
-            net.ends[0].close(0, net.client)
+            net.ends[0].close(Time::ZERO, net.client)
         }
         assert!(net.take(0).is_empty() && net.ends[0].is_empty());
         assert_eq!(net.ends[0].poll_timeout(), None);

@@ -10,7 +10,7 @@ use common::{Log, Net, PathScript, SERVER_ADDRESS, SplitMix64, bytes, config};
 use ropewalk_engine::config::EndpointConfig;
 use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
 use ropewalk_engine::mptcp::{Event, FallbackCause, Key};
-use ropewalk_engine::{Entropy, PathId, SECOND};
+use ropewalk_engine::{Entropy, PathId, SECOND, Span, Time};
 use ropewalk_wire::{Flags, FourTuple, MpCapable, Segment, Seq};
 
 type End = Endpoint<Bytes, SplitMix64>;
@@ -19,7 +19,7 @@ fn address(text: &str) -> SocketAddr {
     text.parse().expect("an address")
 }
 
-fn everything<E: Entropy>(end: &mut Endpoint<Bytes, E>, now: u64) -> Vec<Segment<Bytes>> {
+fn everything<E: Entropy>(end: &mut Endpoint<Bytes, E>, now: Time) -> Vec<Segment<Bytes>> {
     std::iter::from_fn(|| end.poll_transmit(now, 1)).map(|(_, segment)| segment).collect()
 }
 
@@ -56,13 +56,13 @@ fn visit(
     let mut syn = Segment::new(tuple, Seq(100), Seq(0), Flags::SYN);
     syn.window = 65_535;
     syn.rare_mut().mss = mss;
-    server.on_segment(0, PathId(0), syn);
-    let answer = everything(server, 0).remove(0);
+    server.on_segment(Time::ZERO, PathId(0), syn);
+    let answer = everything(server, Time::ZERO).remove(0);
     assert!(answer.flags.contains(Flags::SYN), "{answer:?}");
     let mut third = Segment::new(tuple, Seq(101), answer.seq.plus(1), Flags::ACK);
     third.window = 65_535;
-    server.on_segment(0, PathId(0), third);
-    let _ = everything(server, 0);
+    server.on_segment(Time::ZERO, PathId(0), third);
+    let _ = everything(server, Time::ZERO);
     let accepted = std::iter::from_fn(|| server.poll_event()).find_map(|(id, event)| match event {
         Event::Accepted { .. } => Some(id),
         _ => None,
@@ -79,8 +79,8 @@ fn without_an_mss_option_segments_have_536_or_1220_bytes() {
         let mut server = End::new(EndpointConfig::default(), SplitMix64(2));
         server.listen(address(to), Arc::new(config("minrtt", "lia", 1)));
         let (id, _) = visit(&mut server, address(from), address(to), None);
-        assert_eq!(server.write(0, id, bytes(1, 4000)), Ok(4000));
-        let longest = everything(&mut server, 0).iter().map(|segment| segment.payload.len()).max();
+        assert_eq!(server.write(Time::ZERO, id, bytes(1, 4000)), Ok(4000));
+        let longest = everything(&mut server, Time::ZERO).iter().map(|segment| segment.payload.len()).max();
         assert_eq!(longest, Some(most));
     }
 }
@@ -95,8 +95,8 @@ fn the_mss_is_the_paths() {
         {
             let mut end = End::new(limits.clone(), SplitMix64(1));
             let settings = Arc::new(config("minrtt", "lia", 1));
-            end.connect(0, PathId(path), address(from), address(to), settings).expect("free");
-            let syn = everything(&mut end, 0).remove(0);
+            end.connect(Time::ZERO, PathId(path), address(from), address(to), settings).expect("free");
+            let syn = everything(&mut end, Time::ZERO).remove(0);
             assert_eq!(syn.rare.and_then(|rare| rare.mss), Some(expected), "path {path}");
         }
     }
@@ -118,8 +118,8 @@ fn listeners_share_a_port_and_disturb_nobody() {
     let taken = |server: &mut End, to| {
         let mut syn = Segment::new(FourTuple::new(address("192.0.2.9:7"), to), Seq(100), Seq(0), Flags::SYN);
         syn.rare_mut().mp_capable = Some(MpCapable { version: 1, hmac_sha256: true, ..MpCapable::default() });
-        server.on_segment(0, PathId(0), syn);
-        capable(&everything(server, 0)[0]).is_some()
+        server.on_segment(Time::ZERO, PathId(0), syn);
+        capable(&everything(server, Time::ZERO)[0]).is_some()
     };
     assert!(taken(&mut server, one) && !taken(&mut server, other));
     let (first, _) = visit(&mut server, address("192.0.2.9:1000"), one, Some(1000));
@@ -127,8 +127,8 @@ fn listeners_share_a_port_and_disturb_nobody() {
     server.listen(one, Arc::new(config("roundrobin", "reno", 1)));
     assert_ne!(first, second);
     for (id, to) in [(first, one), (second, other)] {
-        assert_eq!(server.write(0, id, bytes(1, 10)), Ok(10));
-        assert_eq!(everything(&mut server, 0)[0].tuple.source(), to);
+        assert_eq!(server.write(Time::ZERO, id, bytes(1, 10)), Ok(10));
+        assert_eq!(everything(&mut server, Time::ZERO)[0].tuple.source(), to);
     }
 }
 
@@ -143,27 +143,28 @@ fn a_half_open_connection_knows_who_opened_it() {
     passive.listen(server, Arc::new(config("minrtt", "lia", 1)));
     for _ in 0..3 {
         let syn = Segment::new(FourTuple::new(client, server), Seq(100), Seq(0), Flags::SYN);
-        passive.on_segment(0, PathId(0), syn);
-        assert_eq!(everything(&mut passive, 0).len(), 1, "the backlog of one has room again");
+        passive.on_segment(Time::ZERO, PathId(0), syn);
+        assert_eq!(everything(&mut passive, Time::ZERO).len(), 1, "the backlog of one has room again");
         passive.on_segment(
-            0,
+            Time::ZERO,
             PathId(0),
             Segment::new(FourTuple::new(client, server), Seq(101), Seq(0), Flags::RST),
         );
-        let _ = everything(&mut passive, 0);
+        let _ = everything(&mut passive, Time::ZERO);
         assert!(passive.is_empty());
         let accepted = std::iter::from_fn(|| passive.poll_event());
         assert_eq!(accepted.filter(|(_, event)| matches!(event, Event::Accepted { .. })).count(), 0);
     }
     let mut active = End::new(EndpointConfig::default(), SplitMix64(1));
-    let id =
-        active.connect(0, PathId(0), client, server, Arc::new(config("minrtt", "lia", 1))).expect("free");
-    let _ = everything(&mut active, 0);
+    let id = active
+        .connect(Time::ZERO, PathId(0), client, server, Arc::new(config("minrtt", "lia", 1)))
+        .expect("free");
+    let _ = everything(&mut active, Time::ZERO);
     let crossing = Segment::new(FourTuple::new(server, client), Seq(500), Seq(0), Flags::SYN);
-    active.on_segment(0, PathId(0), crossing);
-    assert!(everything(&mut active, 0)[0].flags.contains(Flags::SYN.with(Flags::ACK)));
+    active.on_segment(Time::ZERO, PathId(0), crossing);
+    assert!(everything(&mut active, Time::ZERO)[0].flags.contains(Flags::SYN.with(Flags::ACK)));
     active.on_segment(
-        0,
+        Time::ZERO,
         PathId(0),
         Segment::new(FourTuple::new(server, client), Seq(501), Seq(0), Flags::RST),
     );
@@ -187,21 +188,23 @@ fn two_endpoints_open_at_once() {
             End::new(EndpointConfig::default(), SplitMix64(2)),
         ];
         let ids = [
-            ends[0].connect(0, PathId(0), left, right, Arc::clone(&settings)).expect("free"),
-            ends[1].connect(0, PathId(0), right, left, settings).expect("free"),
+            ends[0].connect(Time::ZERO, PathId(0), left, right, Arc::clone(&settings)).expect("free"),
+            ends[1].connect(Time::ZERO, PathId(0), right, left, settings).expect("free"),
         ];
         let data = [bytes(1, 60_000), bytes(2, 50_000)];
         let mut written = [0, 0];
         let mut read = [Vec::new(), Vec::new()];
-        let mut wire: Vec<(u64, usize, Segment<Bytes>)> = Vec::new();
-        let mut now = 0;
-        while now < 20 * SECOND && (read[0].len() < data[1].len() || read[1].len() < data[0].len()) {
+        let mut wire: Vec<(Time, usize, Segment<Bytes>)> = Vec::new();
+        let mut now = Time::ZERO;
+        while now < Time::ZERO + 20 * SECOND
+            && (read[0].len() < data[1].len() || read[1].len() < data[0].len())
+        {
             for end in 0..2 {
                 if let Ok(taken) = ends[end].write(now, ids[end], data[end].slice(written[end]..)) {
                     written[end] += taken;
                 }
                 for segment in everything(&mut ends[end], now) {
-                    wire.push((now + 10_000_000, 1 - end, segment));
+                    wire.push((now + Span::from_millis(10), 1 - end, segment));
                 }
                 while let Ok(Some(piece)) = ends[end].read(now, ids[end], 5000) {
                     if piece.is_empty() {
@@ -236,7 +239,7 @@ fn two_endpoints_open_at_once() {
 #[test]
 fn events_need_not_be_heard() {
     let mut net = Net::new("minrtt", "lia", vec![PathScript::clean(10), PathScript::clean(20)]);
-    net.run(SECOND, |net| net.server.is_some());
+    net.run(Time::ZERO + SECOND, |net| net.server.is_some());
     net.deaf = [true, false];
     net.transfer_some(500_000);
     let heard = std::iter::from_fn(|| net.ends[0].poll_event()).count();
@@ -307,8 +310,8 @@ fn keys_are_entropy_and_their_tokens_unique() {
         let from = SocketAddr::new(address("192.0.2.1:0").ip(), port);
         let mut syn = Segment::new(FourTuple::new(from, SERVER_ADDRESS), Seq(1), Seq(0), Flags::SYN);
         syn.rare_mut().mp_capable = Some(MpCapable { version: 1, hmac_sha256: true, ..MpCapable::default() });
-        server.on_segment(0, PathId(0), syn);
-        let answer = everything(&mut server, 0).remove(0);
+        server.on_segment(Time::ZERO, PathId(0), syn);
+        let answer = everything(&mut server, Time::ZERO).remove(0);
         let key = capable(&answer).and_then(|capable| capable.sender_key).expect("a key");
         assert!(drawn.lock().expect("no panic").contains(&key));
         tokens.insert(Key::new(key).token);

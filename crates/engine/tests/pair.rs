@@ -1,6 +1,7 @@
 //! Two endpoints over paths that the test controls. Every byte is checked.
 
 use crate::common;
+use ropewalk_engine::Time;
 
 use common::{Net, PathScript, bytes};
 use ropewalk_engine::mptcp::Event;
@@ -66,7 +67,7 @@ fn checksums_are_used_when_one_side_asks() {
 fn a_path_that_dies_costs_no_byte() {
     for kill_at in [120, 160, 200] {
         let mut paths = vec![PathScript::clean(10), PathScript::clean(20)];
-        paths[0].dead_from = Some(kill_at * 1_000_000);
+        paths[0].dead_from = Some(Time::from_nanos(kill_at * 1_000_000));
         let mut net = Net::new("minrtt", "lia", paths);
         net.transfer(2_000_000);
         net.finish();

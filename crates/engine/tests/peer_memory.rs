@@ -7,10 +7,10 @@ use std::rc::Rc;
 use crate::common;
 
 use common::{Net, PathScript, bytes};
-use ropewalk_engine::Nanos;
+use ropewalk_engine::Span;
 use ropewalk_engine::config::{BufferConfig, LINUX_SEGMENT_OVERHEAD};
 
-const MILLISECOND: Nanos = 1_000_000;
+const MILLISECOND: Span = Span::from_millis(1);
 const WINDOW: u64 = 256 << 10;
 
 /// Bytes sent beyond the first that the peer lacks, shortly after the first path has died: at most, before

@@ -9,9 +9,9 @@ use common::{Net, PathScript, bytes};
 use ropewalk_engine::mptcp::ConnectionStats;
 use ropewalk_engine::registry::{Entry, Registry, Spec};
 use ropewalk_engine::scheduler::{Decision, Message, Rationale, Scheduler, View, builtin};
-use ropewalk_engine::{MILLISECOND, Nanos, SubflowId};
+use ropewalk_engine::{MILLISECOND, Span, SubflowId, Time};
 
-const SECOND: u64 = 1000 * MILLISECOND;
+const SECOND: Span = Span::from_millis(1000);
 
 fn entry(
     name: &'static str,
@@ -78,7 +78,7 @@ impl Scheduler for Regrets {
 }
 
 /// 1 MiB by a scheduler of this test's; both paths at 20 Mbit/s, the joined one twice as fast by its delay.
-fn sent(name: &str) -> (Nanos, ConnectionStats, Vec<u64>) {
+fn sent(name: &str) -> (Span, ConnectionStats, Vec<u64>) {
     let mut registry = Registry::new("scheduler");
     registry.add(entry("regrets", |_| Regrets::boxed(false))).add(entry("forever", |_| Regrets::boxed(true)));
     let own = registry.parse(name).expect("it is registered");
@@ -88,11 +88,11 @@ fn sent(name: &str) -> (Nanos, ConnectionStats, Vec<u64>) {
     }
     let mut net = Net::with(|config| config.scheduler = own, "minrtt", "cubic", paths);
     net.send(bytes(3, 1 << 20));
-    net.run(60 * SECOND, |net| net.received[1].len() == 1 << 20);
+    net.run(Time::ZERO + 60 * SECOND, |net| net.received[1].len() == 1 << 20);
     assert!(net.sent[0] == net.received[1], "{name}: {} bytes arrived", net.received[1].len());
     let stats = net.ends[0].connection(net.client).expect("it is open").stats(net.now);
     let bytes = net.bytes_by_subflow();
-    (net.now, stats, bytes)
+    (net.now.since_origin(), stats, bytes)
 }
 
 #[test]
@@ -128,7 +128,7 @@ impl Scheduler for Watches {
 
     fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         if let Some(Message { start, end, deadline }) = view.message(view.next_offset) {
-            let seen = [start, end, deadline.unwrap_or(0)];
+            let seen = [start, end, deadline.unwrap_or_default().as_nanos()];
             SEEN.iter().zip(seen).for_each(|(cell, value)| cell.store(value, Ordering::Relaxed));
         }
         let rate = view.subflows[0].link_rate();
@@ -164,10 +164,10 @@ fn messages_and_rates_are_seen_by_those_who_ask() {
     assert_eq!(net.ends[0].end_message(net.now, client, None), Ok(()));
     assert_eq!(net.ends[0].begin_message(net.now, client, 5000, Some(deadline)), Ok(()));
     net.transfer_some(5000);
-    assert_eq!(seen()[..3], [1000, 6000, deadline]);
+    assert_eq!(seen()[..3], [1000, 6000, deadline.as_nanos()]);
     net.transfer_some(2000);
-    assert_eq!(seen()[..3], [1000, 6000, deadline], "no end is marked yet");
-    assert_eq!(net.ends[0].end_message(net.now, client, Some(7)), Ok(()));
+    assert_eq!(seen()[..3], [1000, 6000, deadline.as_nanos()], "no end is marked yet");
+    assert_eq!(net.ends[0].end_message(net.now, client, Some(Time::from_nanos(7))), Ok(()));
     net.transfer_some(400_000);
     let rate = seen()[3];
     // Per payload byte: headers take some of it.

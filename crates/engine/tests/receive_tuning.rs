@@ -1,6 +1,7 @@
 //! How soon the receive buffer grows after a pause.
 
 use crate::common::{Net, PathScript, bytes};
+use ropewalk_engine::Span;
 use ropewalk_engine::config::{BufferConfig, ReceiveTuning};
 
 /// Two links of 6 MB/s, and one at a second of round-trip time: milliseconds for 4 MB that are sent after a
@@ -18,9 +19,9 @@ fn milliseconds(tuning: ReceiveTuning, pause: u64) -> u64 {
     net.pass(pause);
     let (begin, before) = (net.now, net.received[1].len());
     net.send(bytes(7, 4_000_000));
-    net.run(begin + 60_000_000_000, |net| net.received[1].len() == before + 4_000_000);
+    net.run(begin + Span::from_secs(60), |net| net.received[1].len() == before + 4_000_000);
     assert_eq!(net.received[1].len(), before + 4_000_000);
-    (net.now - begin) / 1_000_000
+    (net.now - begin).as_millis()
 }
 
 /// Every subflow's first echo after the pause is as old as the pause.

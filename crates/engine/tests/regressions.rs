@@ -6,7 +6,7 @@ use bytes::Bytes;
 use common::{Net, PathScript, bytes, client_address};
 use ropewalk_engine::config::{BufferConfig, ConnectionConfig, LocalEndpoint};
 use ropewalk_engine::mptcp::{Event, FallbackCause};
-use ropewalk_engine::{MILLISECOND, PathId, SECOND};
+use ropewalk_engine::{MILLISECOND, PathId, SECOND, Span, Time};
 use ropewalk_wire::{Flags, Segment};
 
 fn capable(segment: &Segment<Bytes>) -> bool {
@@ -45,8 +45,8 @@ fn a_close_during_the_handshake_waits_for_it() {
         [Net::new("minrtt", "lia", vec![PathScript::clean(10)]), Net::plain(vec![PathScript::clean(10)])]
     {
         let client = net.client;
-        net.ends[0].shutdown(0, client);
-        net.run(SECOND, |net| net.server.is_some());
+        net.ends[0].shutdown(Time::ZERO, client);
+        net.run(Time::ZERO + SECOND, |net| net.server.is_some());
         let Some(server) = net.server else { panic!("no connection: {:?}", net.events) };
         net.ends[1].write(net.now, server, bytes(1, 3000)).expect("open");
         net.sent[1].extend_from_slice(&bytes(1, 3000));
@@ -62,8 +62,8 @@ fn a_close_with_unread_data_resets() {
         let mut net = if multipath { Net::new("minrtt", "lia", paths) } else { Net::plain(paths) };
         net.reads[1] = false;
         let client = net.client;
-        net.ends[0].write(0, client, bytes(1, 5000)).expect("open");
-        net.run(SECOND, |_| false);
+        net.ends[0].write(Time::ZERO, client, bytes(1, 5000)).expect("open");
+        net.run(Time::ZERO + SECOND, |_| false);
         let server = net.server.expect("accepted");
         net.ends[1].close(net.now, server);
         assert!(run_for(&mut net, 5), "the reset frees both ends");
@@ -75,7 +75,7 @@ fn a_close_with_unread_data_resets() {
 #[test]
 fn data_after_a_close_resets() {
     let mut net = Net::new("minrtt", "lia", vec![PathScript::clean(10)]);
-    net.run(SECOND, |_| false);
+    net.run(Time::ZERO + SECOND, |_| false);
     let (client, server) = (net.client, net.server.expect("accepted"));
     net.ends[1].close(net.now, server);
     net.ends[0].write(net.now, client, bytes(1, 5000)).expect("open");
@@ -89,12 +89,12 @@ fn what_was_not_read_before_the_close_can_be_read_after_it() {
     net.reads[1] = false;
     let client = net.client;
     let data = bytes(1, 5000);
-    net.ends[0].write(0, client, data.clone()).expect("open");
-    net.ends[0].shutdown(0, client);
-    net.run(SECOND, |_| false);
+    net.ends[0].write(Time::ZERO, client, data.clone()).expect("open");
+    net.ends[0].shutdown(Time::ZERO, client);
+    net.run(Time::ZERO + SECOND, |_| false);
     let server = net.server.expect("accepted");
     net.ends[1].shutdown(net.now, server);
-    net.run(300 * SECOND, |_| false);
+    net.run(Time::ZERO + 300 * SECOND, |_| false);
     assert!(heard(&net, 1, &Event::Closed) && !net.ends[1].is_empty());
     net.reads[1] = true;
     net.sent[0].extend_from_slice(&data);
@@ -152,27 +152,27 @@ fn a_peer_that_fell_back_may_close_first() {
         true
     }));
     let (client, data) = (net.client, bytes(1, 100_000));
-    net.ends[0].write(0, client, data.clone()).expect("open");
-    net.ends[0].shutdown(0, client);
+    net.ends[0].write(Time::ZERO, client, data.clone()).expect("open");
+    net.ends[0].shutdown(Time::ZERO, client);
     net.sent[0].extend_from_slice(&data);
-    net.run(SECOND, |net| net.server.is_some());
+    net.run(Time::ZERO + SECOND, |net| net.server.is_some());
     let server = net.server.expect("accepted");
     net.ends[1].shutdown(net.now, server);
-    net.run(60 * SECOND, |net| net.delivered_all());
+    net.run(Time::ZERO + 60 * SECOND, |net| net.delivered_all());
     assert!(net.delivered_all(), "{} of {}", net.received[1].len(), data.len());
 }
 
 #[test]
 fn a_data_fin_that_is_always_stripped_ends_in_fallback() {
     let mut net = Net::new("minrtt", "lia", vec![PathScript::clean(10)]);
-    net.run(SECOND, |_| false);
+    net.run(Time::ZERO + SECOND, |_| false);
     net.tamper = Some(Box::new(|_, segment| {
         strip(segment);
         true
     }));
     let client = net.client;
     net.ends[0].shutdown(net.now, client);
-    net.run(30 * SECOND, |net| heard(net, 1, &Event::PeerClosed));
+    net.run(Time::ZERO + 30 * SECOND, |net| heard(net, 1, &Event::PeerClosed));
     assert!(heard(&net, 1, &Event::PeerClosed), "{:?}", net.events);
 }
 
@@ -203,9 +203,9 @@ fn data_fin_and_an_announcement_take_an_ack_each() {
     net.transfer_some(1);
     let client = net.client;
     net.ends[0].shutdown(net.now, client);
-    net.run(SECOND, |net| heard(net, 1, &Event::PeerClosed));
+    net.run(Time::ZERO + SECOND, |net| heard(net, 1, &Event::PeerClosed));
     assert_eq!(seen.get(), (true, true), "announced, DATA_FIN");
-    assert!(net.now < 300 * MILLISECOND && net.packets < 30, "{} packets", net.packets);
+    assert!(net.now < Time::ZERO + 300 * MILLISECOND && net.packets < 30, "{} packets", net.packets);
 }
 
 #[test]
@@ -223,10 +223,10 @@ fn removing_one_path_spares_the_address_that_another_uses() {
 #[test]
 fn a_subflow_over_a_dead_path_is_freed_after_the_close() {
     let mut paths = vec![PathScript::clean(10), PathScript::clean(20)];
-    paths[1].dead_from = Some(900 * MILLISECOND);
+    paths[1].dead_from = Some(Time::ZERO + 900 * MILLISECOND);
     let mut net = Net::new("minrtt", "lia", paths);
     net.transfer(400_000);
-    net.run(2 * SECOND, |_| false);
+    net.run(Time::ZERO + 2 * SECOND, |_| false);
     closes(&mut net);
 }
 
@@ -351,7 +351,7 @@ fn a_join_that_fails_is_tried_again() {
         true
     }));
     net.transfer_some(1);
-    net.run(5 * SECOND, |_| false);
+    net.run(Time::ZERO + 5 * SECOND, |_| false);
     let joined = |(end, event): &(usize, Event)| *end == 0 && matches!(event, Event::SubflowAdded { .. });
     assert!(net.events.iter().any(joined), "{:?}", net.events);
     net.transfer(200_000);
@@ -376,11 +376,14 @@ fn nobody_is_penalised_for_being_slower_than_a_subflow_without_a_round_trip_time
     }));
     let unmeasured = |net: &Net| {
         let connection = net.ends[0].connection(net.client).expect("open");
-        connection.subflow_metrics().get(1).is_some_and(|flow| flow.usable() && flow.rtt.smoothed == 0)
+        connection
+            .subflow_metrics()
+            .get(1)
+            .is_some_and(|flow| flow.usable() && flow.rtt.smoothed == Span::ZERO)
     };
     let client = net.client;
-    net.ends[0].write(0, client, bytes(3, 1_000_000)).expect("open");
-    assert!(net.run(5 * SECOND, unmeasured), "the join never came about");
+    net.ends[0].write(Time::ZERO, client, bytes(3, 1_000_000)).expect("open");
+    assert!(net.run(Time::ZERO + 5 * SECOND, unmeasured), "the join never came about");
     let until = net.now + 100 * MILLISECOND;
     net.run(until, |_| false);
     let connection = net.ends[0].connection(client).expect("open");
@@ -398,7 +401,7 @@ fn the_answer_to_a_repeated_syn_echoes_that_one() {
         lost |= first;
         !first
     }));
-    net.run(3 * SECOND, |net| net.server.is_some());
+    net.run(Time::ZERO + 3 * SECOND, |net| net.server.is_some());
     let srtt =
         net.ends[0].connection(net.client).map(|connection| connection.subflow_metrics()[0].rtt.smoothed);
     assert!(srtt.is_some_and(|srtt| srtt < 100 * MILLISECOND), "{srtt:?}: not what the lost answer took");
@@ -421,7 +424,7 @@ fn a_failed_checksum_while_a_join_is_under_way_costs_the_subflow() {
         }
         true
     }));
-    net.run(SECOND, |net| net.server.is_some());
+    net.run(Time::ZERO + SECOND, |net| net.server.is_some());
     net.reply(bytes(1, 5000));
     assert_eq!(net.received[0], net.sent[1]);
 }

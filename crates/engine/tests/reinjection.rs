@@ -3,11 +3,11 @@
 use crate::common;
 
 use common::{Net, PathScript, bytes};
-use ropewalk_engine::SubflowId;
 use ropewalk_engine::registry::{Entry, Registry};
 use ropewalk_engine::scheduler::{Chunk, Decision, Fate, Rationale, Reinjection, Scheduler, View, builtin};
+use ropewalk_engine::{Span, SubflowId, Time};
 
-const SECOND: u64 = 1_000_000_000;
+const SECOND: Span = Span::from_secs(1);
 
 /// `minrtt`, with an answer to every reinjection.
 #[derive(Debug)]
@@ -63,14 +63,14 @@ fn repeated(name: &str) -> [u64; 3] {
         .add(entry("nowhere", |_| asked(Reinjection::On(SubflowId(7)))))
         .add(entry("later", |_| asked(Reinjection::Later)));
     let mut paths: Vec<_> = [10, 20, 40].map(PathScript::clean).to_vec();
-    paths[0].dead_from = Some(SECOND / 2);
+    paths[0].dead_from = Some(Time::ZERO + SECOND / 2);
     for path in &mut paths {
         path.rate = Some(2_500_000);
     }
     let own = registry.parse(name).expect("it is registered");
     let mut net = Net::with(|config| config.scheduler = own, "minrtt", "cubic", paths);
     net.send(bytes(3, 8 << 20));
-    net.run(20 * SECOND, |net| net.received[1].len() == 8 << 20);
+    net.run(Time::ZERO + 20 * SECOND, |net| net.received[1].len() == 8 << 20);
     assert_eq!(net.received[1].len(), 8 << 20, "{name}");
     assert!(net.sent[0] == net.received[1], "{name}: bytes differ");
     let stats = net.ends[0].connection(net.client).expect("it is open").stats(net.now);

@@ -2,9 +2,10 @@
 //! (`send_segment_memory`).
 
 use crate::common::{Net, PathScript, bytes};
+use ropewalk_engine::Span;
 use ropewalk_engine::config::{BufferConfig, ConnectionConfig, SendTuning};
 
-const MILLISECOND: u64 = 1_000_000;
+const MILLISECOND: Span = Span::from_millis(1);
 
 /// The send buffer 50 ms after an application has begun to write 4 MB, over 10 and 100 ms of round-trip time.
 fn buffer(tuning: SendTuning) -> u64 {

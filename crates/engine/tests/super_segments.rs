@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ropewalk_engine::config::{BufferConfig, ConnectionConfig, EndpointConfig, PathManagerConfig, TcpConfig};
 use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
 use ropewalk_engine::mptcp::Event;
-use ropewalk_engine::{Entropy, PathId, congestion, scheduler};
+use ropewalk_engine::{Entropy, PathId, Span, Time, congestion, scheduler};
 use ropewalk_wire::{Payload, SyntheticPayload};
 
 /// Bytes that were copied to join pieces.
@@ -76,13 +76,13 @@ fn copied(scheduler: &str, write: usize, is_aligned: bool) -> (usize, usize, usi
     ];
     ends[1].listen(server_address, Arc::clone(&config));
     let local = "10.0.0.2:0".parse().expect("an address");
-    let client = ends[0].connect(0, PathId(0), local, server_address, config).expect("a connection");
+    let client = ends[0].connect(Time::ZERO, PathId(0), local, server_address, config).expect("a connection");
     let mut server: Option<ConnectionId> = None;
-    let (mut written, mut received, mut now) = (0, 0, 0_u64);
+    let (mut written, mut received, mut now) = (0, 0, Time::ZERO);
     let (mut largest, mut segments) = (0, 0);
     while received < TOTAL {
-        now += 100_000;
-        assert!(now < 60_000_000_000, "stalled at {received} bytes");
+        now += Span::from_micros(100);
+        assert!(now < Time::from_nanos(60_000_000_000), "stalled at {received} bytes");
         for end in 0..2 {
             ends[end].on_timeout(now);
             while let Some((path, segment)) = ends[end].poll_transmit(now, MAX_SEGMENTS) {

@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use common::{SplitMix64, config};
-use ropewalk_engine::PathId;
 use ropewalk_engine::config::{BufferConfig, EndpointConfig};
 use ropewalk_engine::endpoint::Endpoint;
+use ropewalk_engine::{PathId, Time};
 use ropewalk_wire::pool::Pool;
 use ropewalk_wire::{Flags, FourTuple, Segment, Seq};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -42,8 +42,8 @@ impl Peer {
         let tuple = FourTuple::new(CLIENT, SERVER);
         let mut syn = Segment::new(tuple, Seq(0), Seq(0), Flags::SYN);
         syn.rare_mut().window_scale = Some(7);
-        server.on_segment(0, PathId(0), syn);
-        let ack = server.poll_transmit(0, 1).expect("a SYN/ACK").1.seq.plus(1);
+        server.on_segment(Time::ZERO, PathId(0), syn);
+        let ack = server.poll_transmit(Time::ZERO, 1).expect("a SYN/ACK").1.seq.plus(1);
         let mut peer = Peer { server, tuple, ack };
         peer.send(1, Bytes::new());
         peer
@@ -52,8 +52,8 @@ impl Peer {
     fn send(&mut self, position: u64, payload: Bytes) {
         let mut segment = Segment::new(self.tuple, Seq(position as u32), self.ack, Flags::ACK);
         (segment.window, segment.payload) = (65_535, payload);
-        self.server.on_segment(1_000_000, PathId(0), segment);
-        while self.server.poll_transmit(1_000_000, 1).is_some() {}
+        self.server.on_segment(Time::from_nanos(1_000_000), PathId(0), segment);
+        while self.server.poll_transmit(Time::from_nanos(1_000_000), 1).is_some() {}
     }
 
     fn counter(&self, wanted: &str) -> u64 {

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ropewalk_engine::config::{BufferConfig, ConnectionConfig, PathManagerConfig, TcpConfig};
-use ropewalk_engine::{congestion, scheduler};
+use ropewalk_engine::{Span, congestion, scheduler};
 use ropewalk_host::clock::Clock;
 use ropewalk_host::experiment::{self, Experiment, KernelParty, PORT, Party};
 use ropewalk_host::kernel::{self, SocketConfig};
@@ -24,7 +24,7 @@ type Sample = (f64, f64);
 
 fn engine() -> Party {
     Party::Engine(Box::new(ConnectionConfig {
-        tcp: TcpConfig { time_wait: 0, ..TcpConfig::default() },
+        tcp: TcpConfig { time_wait: Span::ZERO, ..TcpConfig::default() },
         multipath: true,
         checksum: false,
         send_buffer: BufferConfig::fixed(8 << 20),

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ropewalk_engine::endpoint::ConnectionId;
 use ropewalk_engine::mptcp::{DecisionRecord, Event, Key};
 use ropewalk_engine::scheduler::Decision;
-use ropewalk_engine::{PathId, SubflowId};
+use ropewalk_engine::{PathId, SubflowId, Time};
 pub use ropewalk_evidence::Path;
 use ropewalk_evidence::{Decision as Told, Direction, Metrics, Packet, Pcap, Qlog, Vantage};
 use ropewalk_wire::{FourTuple, MpJoin, ParseMode, Segment, SyntheticPayload, parse_headers};
@@ -279,7 +279,7 @@ impl<W: Write> Inner<W> {
             Some(_) if matches!(record.decision, Decision::Withdraw { .. }) => {}
             Some(subflow) => {
                 let waited = known.waits.take().map_or_else(String::new, |(since, why)| {
-                    format!("waited {:.1} ms: {why}; ", record.at.saturating_sub(since) as f64 / 1e6)
+                    format!("waited {:.1} ms: {why}; ", record.at.saturating_sub(since).as_secs_f64() * 1e3)
                 });
                 let end = record.offset + u64::from(record.bytes);
                 let verb = match record.decision {
@@ -306,7 +306,7 @@ impl<W: Write> Inner<W> {
                 bytes: record.bytes,
                 reason,
             };
-            self.push(record.at, Item::Decision(told));
+            self.push(record.at.as_nanos(), Item::Decision(told));
         }
     }
 
@@ -316,7 +316,7 @@ impl<W: Write> Inner<W> {
         for flow in connection.subflow_metrics() {
             let Some(tuple) = connection.tuple(flow.id) else { continue };
             let (cwnd, ssthresh, in_flight) = (flow.cwnd, flow.ssthresh, flow.in_flight());
-            let metrics = Metrics { cwnd, ssthresh, in_flight, srtt: flow.rtt.smoothed };
+            let metrics = Metrics { cwnd, ssthresh, in_flight, srtt: flow.rtt.smoothed.as_nanos() };
             self.push(now, Item::Sample(tuple, metrics));
         }
     }
@@ -389,7 +389,7 @@ struct CapturedConnection {
     /// By offset and path: end, and why it was sent.
     decisions: BTreeMap<(u64, u16), (u64, String)>,
     /// Since when the scheduler waits, and why.
-    waits: Option<(Nanos, String)>,
+    waits: Option<(Time, String)>,
 }
 
 impl Connections {

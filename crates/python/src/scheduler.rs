@@ -13,7 +13,7 @@ use ropewalk_engine::registry::Entry;
 use ropewalk_engine::scheduler::{
     Decision as EngineDecision, Event, Mechanisms, Purpose, Rationale, Rule, Scheduler, View as EngineView,
 };
-use ropewalk_engine::{SubflowId, testing};
+use ropewalk_engine::{SubflowId, Time, testing};
 use ropewalk_sim::{Outcome, RunResult, RunSpec, World};
 
 use crate::control::Control;
@@ -77,7 +77,7 @@ impl Decision {
     #[staticmethod]
     #[pyo3(signature = (until = None))]
     fn wait(until: Option<u64>) -> Self {
-        Decision(EngineDecision::Wait { until })
+        Decision(EngineDecision::Wait { until: until.map(Time::from_nanos) })
     }
 
     fn __repr__(&self) -> String {
@@ -232,7 +232,7 @@ impl Scheduler for FromPython {
         match Python::attach(|py| self.ask(py, view, rationale)) {
             Ok(decision) => decision,
             Err(error) => {
-                self.fail(view.now, error);
+                self.fail(view.now.as_nanos(), error);
                 EngineDecision::Wait { until: None }
             }
         }
@@ -243,7 +243,7 @@ impl Scheduler for FromPython {
             && !self.failed
             && let Err(error) = Python::attach(|py| self.hear(py, view, event))
         {
-            self.fail(view.now, error);
+            self.fail(view.now.as_nanos(), error);
         }
     }
 

@@ -8,7 +8,7 @@ use ropewalk_engine::metrics::{
     CaState, RateMetrics, RttMetrics, SubflowMetrics, SubflowStatus, SubflowTotals,
 };
 use ropewalk_engine::scheduler::{Chunk as EngineChunk, Fate, Message, View as EngineView};
-use ropewalk_engine::{PathId, SubflowId};
+use ropewalk_engine::{PathId, Span, SubflowId, Time};
 
 /// One subflow.
 #[pyclass(module = "ropewalk._native")]
@@ -16,6 +16,29 @@ pub(crate) struct Subflow {
     pub(crate) metrics: SubflowMetrics,
     /// Usable, and not a backup while another is there.
     eligible: bool,
+}
+
+/// A number of the engine's as Python has it: times are integers, nanoseconds.
+trait ToPython<T> {
+    fn to_python(self) -> T;
+}
+
+impl<T> ToPython<T> for T {
+    fn to_python(self) -> T {
+        self
+    }
+}
+
+impl ToPython<u64> for Time {
+    fn to_python(self) -> u64 {
+        self.as_nanos()
+    }
+}
+
+impl ToPython<u64> for Span {
+    fn to_python(self) -> u64 {
+        self.as_nanos()
+    }
 }
 
 macro_rules! getters {
@@ -35,12 +58,12 @@ macro_rules! getters {
         impl Subflow {
             $(#[getter]
             fn $name(&self) -> $type {
-                self.metrics.$name
+                self.metrics.$name.to_python()
             })*
 
             $($(#[getter]
             fn $getter(&self) -> $field_type {
-                self.metrics.$group.$field
+                self.metrics.$group.$field.to_python()
             })*)*
 
             /// Index of the subflow.
@@ -114,7 +137,7 @@ macro_rules! getters {
                     "Subflow(id={}, path={}, srtt={:.1} ms, cwnd={}, in_flight={}, {:?})",
                     metrics.id.0,
                     metrics.path.0,
-                    metrics.rtt.smoothed as f64 / 1e6,
+                    metrics.rtt.smoothed.as_secs_f64() * 1e3,
                     metrics.cwnd,
                     metrics.in_flight(),
                     metrics.state
@@ -196,7 +219,7 @@ impl Chunk {
 
     #[getter]
     fn sent_at(&self) -> u64 {
-        self.0.sent_at
+        self.0.sent_at.as_nanos()
     }
 
     /// What became of it on the subflow that it was last given to: "queued", "in flight", "lost" or
@@ -278,7 +301,7 @@ impl View {
         view: &EngineView<'_>,
         with_chunks: bool,
     ) -> PyResult<()> {
-        self.now = view.now;
+        self.now = view.now.as_nanos();
         self.unsent = view.unsent;
         self.next_offset = view.next_offset;
         self.una = view.una;
@@ -326,7 +349,7 @@ impl View {
 
     /// The first of the kept ones with the least srtt.
     fn least_srtt(&self, py: Python<'_>, is: impl Fn(&Subflow) -> bool) -> Option<Py<Subflow>> {
-        let mut best: Option<(u64, &Py<Subflow>)> = None;
+        let mut best: Option<(Span, &Py<Subflow>)> = None;
         for flow in &self.flows {
             let borrowed = flow.borrow(py);
             let srtt = borrowed.metrics.rtt.smoothed;
@@ -451,14 +474,16 @@ impl View {
 
     /// The fastest eligible subflow that has a sample or room, and the fastest with room.
     fn front(&self, py: Python<'_>) -> (Option<Py<Subflow>>, Option<Py<Subflow>>) {
-        let usable =
-            |flow: &Subflow| flow.eligible && (flow.metrics.rtt.smoothed > 0 || flow.metrics.available());
+        let usable = |flow: &Subflow| {
+            flow.eligible && (!flow.metrics.rtt.smoothed.is_zero() || flow.metrics.available())
+        };
         (self.least_srtt(py, usable), self.fastest_available(py))
     }
 
     fn faster_than(&self, py: Python<'_>, slow: &Subflow) -> Vec<Py<Subflow>> {
         let srtt = slow.metrics.rtt.smoothed;
-        self.pick(py, |flow| flow.eligible && (1..srtt).contains(&flow.metrics.rtt.smoothed))
+        let is_faster = |rtt: Span| !rtt.is_zero() && rtt < srtt;
+        self.pick(py, |flow| flow.eligible && is_faster(flow.metrics.rtt.smoothed))
     }
 
     /// The first chunk that ends after an offset; only for schedulers with `needs_chunks = True`.
@@ -476,7 +501,7 @@ impl View {
     fn message(&self, offset: u64) -> Option<(u64, u64, Option<u64>)> {
         let index = self.messages.partition_point(|message| message.end <= offset);
         let found = self.messages.get(index).filter(|message| message.start <= offset)?;
-        Some((found.start, found.end, found.deadline))
+        Some((found.start, found.end, found.deadline.map(Time::as_nanos)))
     }
 
     /// Whether reasons are recorded.

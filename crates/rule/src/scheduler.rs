@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use rhai::{Dynamic, Engine, EvalAltResult, INT, Map, Scope};
-use ropewalk_engine::SubflowId;
 use ropewalk_engine::scheduler::{self, Decision, Rationale, Scheduler};
+use ropewalk_engine::{SubflowId, Time};
 
 use crate::view::{Subflow, View};
 use crate::{NAME, OPERATIONS, Rule, fail};
@@ -31,7 +31,7 @@ pub(crate) fn register(engine: &mut Engine) {
             Answer(Decision::Send { subflow: subflow.metrics().id, bytes })
         })
         .register_fn("wait_until", |time: INT| {
-            Answer(Decision::Wait { until: Some(u64::try_from(time).unwrap_or(0)) })
+            Answer(Decision::Wait { until: Some(Time::from_nanos(u64::try_from(time).unwrap_or(0))) })
         })
         .register_fn("say", |reason: &str| REASON.set(reason.into()));
 }

@@ -55,7 +55,7 @@ impl View {
         };
         View(Arc::new(Connection {
             subflows: view.subflows.iter().map(subflow).collect(),
-            now: view.now,
+            now: view.now.as_nanos(),
             unsent: view.unsent,
             next_offset: view.next_offset,
             una: view.una,
@@ -87,12 +87,12 @@ type Number<T> = (&'static str, fn(&T) -> u64);
 const NUMBERS: &[Number<SubflowMetrics>] = &[
     ("id", |of| u64::from(of.id.0)),
     ("path", |of| u64::from(of.path.0)),
-    ("srtt", |of| of.rtt.smoothed),
-    ("rttvar", |of| of.rtt.var),
-    ("min_rtt", |of| of.rtt.min),
-    ("max_rtt", |of| of.rtt.max),
-    ("last_rtt", |of| of.rtt.latest),
-    ("rto", |of| of.rto),
+    ("srtt", |of| of.rtt.smoothed.as_nanos()),
+    ("rttvar", |of| of.rtt.var.as_nanos()),
+    ("min_rtt", |of| of.rtt.min.as_nanos()),
+    ("max_rtt", |of| of.rtt.max.as_nanos()),
+    ("last_rtt", |of| of.rtt.latest.as_nanos()),
+    ("rto", |of| of.rto.as_nanos()),
     ("cwnd", |of| u64::from(of.cwnd)),
     ("ssthresh", |of| u64::from(of.ssthresh)),
     ("packets_out", |of| u64::from(of.packets_out)),
@@ -108,8 +108,8 @@ const NUMBERS: &[Number<SubflowMetrics>] = &[
     ("lost_total", |of| of.totals.lost),
     ("timeouts", |of| u64::from(of.totals.timeouts)),
     ("bytes_acked", |of| of.totals.bytes_acked),
-    ("last_progress", |of| of.last_progress),
-    ("last_sent", |of| of.last_sent),
+    ("last_progress", |of| of.last_progress.as_nanos()),
+    ("last_sent", |of| of.last_sent.as_nanos()),
 ];
 
 /// Numbers of the connection.

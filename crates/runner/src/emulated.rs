@@ -5,7 +5,7 @@
 
 use std::sync::Mutex;
 
-use ropewalk_engine::ConnectionStats;
+use ropewalk_engine::{ConnectionStats, Span};
 use ropewalk_host::experiment::{self, Experiment, KernelParty, Party};
 use ropewalk_host::network::PathConfig;
 use ropewalk_host::transfer;
@@ -24,7 +24,7 @@ const REPEATS: u32 = 3;
 
 /// TIME-WAIT of an engine's end, nanoseconds. Without it, the end would answer a retransmitted FIN with RST,
 /// which the peer takes for a failure. A run whose path is dead at the end takes that much longer.
-const TIME_WAIT: u64 = 1_000_000_000;
+const TIME_WAIT: Span = Span::from_secs(1);
 
 /// Why the emulated world can't run something.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -158,7 +158,7 @@ mod idle {
     };
     use ropewalk_engine::endpoint::{Endpoint, EndpointConfig};
     use ropewalk_engine::mptcp::Event;
-    use ropewalk_engine::{Entropy, PathId, congestion, scheduler};
+    use ropewalk_engine::{Entropy, PathId, Span, Time, congestion, scheduler};
     use ropewalk_wire::{Segment, SyntheticPayload};
 
     struct Counting(u64);
@@ -202,7 +202,7 @@ mod idle {
     type Ends = [Endpoint<SyntheticPayload, Counting>; 2];
 
     /// Carries segments both ways until neither end has any; returns how many bytes the server read.
-    fn exchange(ends: &mut Ends, now: &mut u64) -> u64 {
+    fn exchange(ends: &mut Ends, now: &mut Time) -> u64 {
         let mut wire: VecDeque<(usize, PathId, Segment<SyntheticPayload>)> = VecDeque::new();
         let mut read = 0;
         loop {
@@ -221,7 +221,7 @@ mod idle {
             if wire.is_empty() {
                 return read;
             }
-            *now += 1_000_000;
+            *now += Span::from_millis(1);
             for (to, path, segment) in wire.drain(..) {
                 ends[to].on_segment(*now, path, segment);
             }
@@ -238,7 +238,7 @@ mod idle {
         let settings = EndpointConfig { backlog: count as usize, ..EndpointConfig::default() };
         let mut ends = [Endpoint::new(settings.clone(), Counting(1)), Endpoint::new(settings, Counting(2))];
         ends[1].listen(server, far);
-        let mut now = 1_000_000;
+        let mut now = Time::from_nanos(1_000_000);
         let ids: Vec<_> = (0..count)
             .map(|_| {
                 let local = SocketAddr::new(address(1, 0), 0);

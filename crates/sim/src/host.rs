@@ -2,6 +2,7 @@
 //! list of [`Line`]s, each a key of the scenario's `[ends]` with the value that the system has and the place
 //! where it says so. Any key can be set on its own as well.
 
+use ropewalk_engine::Span;
 use ropewalk_engine::config::{
     AckCounting, CwndConfig, LossDetection, ReceiveTuning, RecoveryConfig, RtoConfig, SendTuning, TcpConfig,
     WindowLimit,
@@ -246,7 +247,7 @@ impl Host {
         TcpConfig {
             sack: self.sack,
             timestamps: self.timestamps,
-            delayed_ack: self.delayed_ack,
+            delayed_ack: Span::from_nanos(self.delayed_ack),
             quick_acks: self.quick_acks,
             old_acks: self.old_acks,
             initial_receive_window: self.initial_receive_window,
@@ -257,7 +258,7 @@ impl Host {
                 ack_counting: self.ack_counting,
                 ..CwndConfig::default()
             },
-            rto: RtoConfig { rtt_tick: self.rtt_tick, ..RtoConfig::default() },
+            rto: RtoConfig { rtt_tick: Span::from_nanos(self.rtt_tick), ..RtoConfig::default() },
             recovery: RecoveryConfig {
                 loss_detection: self.loss_detection,
                 forward_retransmit: self.forward_retransmit,

@@ -246,7 +246,8 @@ impl Recorder {
         path_of: impl Fn(SubflowId) -> Option<PathId>,
         names: &[String],
     ) {
-        let DecisionRecord { at, decision, offset, bytes, .. } = *record;
+        let DecisionRecord { decision, offset, bytes, .. } = *record;
+        let at = record.at.as_nanos();
         let reason = &record.reason;
         let path = decision.subflow().and_then(&path_of).map(|path| path.0);
         if self.recording.decisions {

@@ -105,7 +105,7 @@ impl Totals {
         self.duplicated_bytes += stats.duplicated_bytes;
         self.penalisations += stats.penalisations;
         self.overruled.add(&stats.overruled);
-        self.window_blocked += stats.window_blocked;
+        self.window_blocked += stats.window_blocked.as_nanos();
     }
 
     /// Adds a connection at the data's receiver.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ropewalk_engine::Nanos;
+use ropewalk_engine::{Span, Time};
 use tokio::time::Instant;
 
 /// A clock that all shards share.
@@ -18,12 +18,12 @@ impl Clock {
     }
 
     #[inline]
-    pub fn now(&self) -> Nanos {
-        self.origin.elapsed().as_nanos() as Nanos
+    pub fn now(&self) -> Time {
+        Time::ZERO + Span::saturating_from(self.origin.elapsed())
     }
 
     /// The instant of a deadline.
-    pub fn instant(&self, at: Nanos) -> Instant {
-        self.origin + Duration::from_nanos(at)
+    pub fn instant(&self, at: Time) -> Instant {
+        self.origin + Duration::from(at.since_origin())
     }
 }

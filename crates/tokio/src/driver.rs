@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use ropewalk_engine::Nanos;
+use ropewalk_engine::Time;
 
 use crate::clock::Clock;
 use crate::entries::register;
@@ -16,14 +16,14 @@ pub(crate) struct Driver {
     index: usize,
     clock: Clock,
     sleep: Pin<Box<tokio::time::Sleep>>,
-    armed: Nanos,
+    armed: Time,
 }
 
 impl Driver {
     /// The driver of shard `index`. It has to be made in the runtime that runs it.
     pub fn new(shards: Vec<Arc<Shard>>, index: usize, clock: Clock) -> Driver {
-        let sleep = Box::pin(tokio::time::sleep_until(clock.instant(0)));
-        Driver { shards, index, clock, sleep, armed: Nanos::MAX }
+        let sleep = Box::pin(tokio::time::sleep_until(clock.instant(Time::ZERO)));
+        Driver { shards, index, clock, sleep, armed: Time::MAX }
     }
 
     fn run(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -66,8 +66,8 @@ impl Driver {
         }
         if more {
             cx.waker().wake_by_ref();
-        } else if self.armed != Nanos::MAX && self.sleep.as_mut().poll(cx).is_ready() {
-            self.armed = Nanos::MAX;
+        } else if self.armed != Time::MAX && self.sleep.as_mut().poll(cx).is_ready() {
+            self.armed = Time::MAX;
             cx.waker().wake_by_ref();
         }
         Poll::Pending

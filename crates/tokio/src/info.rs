@@ -1,7 +1,7 @@
 //! What a stream tells of its connection.
 
 use bytes::Bytes;
-use ropewalk_engine::Nanos;
+use ropewalk_engine::Time;
 use ropewalk_engine::metrics::SubflowStatus;
 use ropewalk_engine::mptcp::{Connection, ConnectionInfo, ConnectionStats, SubflowInfo};
 
@@ -20,7 +20,7 @@ pub struct StreamInfo {
 }
 
 impl StreamInfo {
-    pub(crate) fn of(connection: &Connection<Bytes>, now: Nanos) -> StreamInfo {
+    pub(crate) fn of(connection: &Connection<Bytes>, now: Time) -> StreamInfo {
         let is_open = |one: &SubflowInfo| one.status != SubflowStatus::Closed;
         StreamInfo {
             multipath: connection.is_multipath(),
@@ -32,6 +32,6 @@ impl StreamInfo {
 
     /// Subflows that have carried something: their round-trip time is known.
     pub fn measured_subflows(&self) -> usize {
-        self.subflows.iter().filter(|one| one.tcp.rtt.smoothed > 0).count()
+        self.subflows.iter().filter(|one| !one.tcp.rtt.smoothed.is_zero()).count()
     }
 }

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use ropewalk_engine::endpoint::{ConnectionConfig, ConnectionId, Endpoint};
 use ropewalk_engine::mptcp::{CloseReason, Event};
-use ropewalk_engine::{Nanos, PathCache, PathId};
+use ropewalk_engine::{PathCache, PathId, Span, Time};
 use ropewalk_os::entropy::OsEntropy;
 use ropewalk_os::tun::BUFFER;
 use ropewalk_wire::pool::Pool;
@@ -28,7 +28,7 @@ use crate::steering::Steering;
 const BATCH: usize = 32;
 /// A call receives first what has waited for so long: among hundreds of tasks that are ready to run, the driver's
 /// turn comes late.
-const LATEST: Nanos = 1_000_000;
+const LATEST: Span = Span::from_millis(1);
 /// Segments sent before devices have their turn again.
 const TRANSMITS: usize = 64;
 /// Most segments of a super-segment: 64 KiB of 1424 bytes, rounded down.
@@ -82,9 +82,9 @@ pub(crate) struct State {
     /// Memory for what streams write.
     pub copies: Pool,
     /// When the driver wakes by itself.
-    pub armed: Nanos,
+    pub armed: Time,
     /// When devices were last asked for packets.
-    received_at: Nanos,
+    received_at: Time,
     pub handovers: Vec<Handover>,
     /// To be woken once the lock is released.
     pub wakers: Vec<Waker>,
@@ -130,8 +130,8 @@ impl Shard {
                 segment: Segment::blank(),
                 packets: Packets::default(),
                 copies: Pool::new(4 * BUFFER),
-                armed: Nanos::MAX,
-                received_at: 0,
+                armed: Time::MAX,
+                received_at: Time::ZERO,
                 handovers: Vec::new(),
                 wakers: Vec::new(),
                 counters: DriverCounters::default(),
@@ -172,7 +172,7 @@ impl Shard {
     }
 
     /// Calls the engine, and carries out what follows from it.
-    pub fn call<R>(&self, work: impl FnOnce(&mut State, Nanos) -> R) -> R {
+    pub fn call<R>(&self, work: impl FnOnce(&mut State, Time) -> R) -> R {
         let mut state = self.lock();
         let now = state.clock.now();
         if now >= state.received_at + LATEST {
@@ -207,7 +207,7 @@ impl State {
     }
 
     /// Sends what is to be sent, and tells streams what happened. Returns whether there is more to send.
-    pub fn transmit_and_notify(&mut self, now: Nanos) -> bool {
+    pub fn transmit_and_notify(&mut self, now: Time) -> bool {
         let mut more = self.transmit(now);
         while let Some((id, event)) = self.endpoint.poll_event() {
             self.on_event(now, id, event);
@@ -219,7 +219,7 @@ impl State {
         more
     }
 
-    fn transmit(&mut self, now: Nanos) -> bool {
+    fn transmit(&mut self, now: Time) -> bool {
         for _ in 0..TRANSMITS {
             let Some(path) = self.endpoint.poll_transmit_into(now, SUPER, &mut self.segment) else {
                 return false;
@@ -255,11 +255,11 @@ impl State {
     }
 
     /// The next time at which the driver has something to do.
-    pub fn next_deadline(&mut self) -> Nanos {
-        self.endpoint.poll_timeout().unwrap_or(Nanos::MAX)
+    pub fn next_deadline(&mut self) -> Time {
+        self.endpoint.poll_timeout().unwrap_or(Time::MAX)
     }
 
-    pub fn on_segment(&mut self, now: Nanos, path: PathId, mut segment: Segment<Bytes>) {
+    pub fn on_segment(&mut self, now: Time, path: PathId, mut segment: Segment<Bytes>) {
         let joins = self.steering.is_needed() && is_join_syn(&segment);
         let tuple = segment.tuple;
         self.endpoint.on_segment_in_place(now, path, None, &mut segment);
@@ -269,7 +269,7 @@ impl State {
     }
 
     /// A segment from one of the shard's own queues.
-    fn on_arrival(&mut self, now: Nanos, path: PathId, mut segment: Segment<Bytes>) {
+    fn on_arrival(&mut self, now: Time, path: PathId, mut segment: Segment<Bytes>) {
         self.queues[usize::from(path.0)].translate_arrival(&mut segment);
         if !self.steering.is_needed() {
             self.endpoint.on_segment_in_place(now, path, None, &mut segment);
@@ -288,7 +288,7 @@ impl State {
         }
     }
 
-    fn on_packet(&mut self, now: Nanos, path: usize, packet: &Bytes) {
+    fn on_packet(&mut self, now: Time, path: usize, packet: &Bytes) {
         let id = PathId(path as u16);
         if let Some(mut coalescer) = self.queues[path].coalescer.take() {
             let whole = 0..packet.len();
@@ -310,7 +310,7 @@ impl State {
 
     /// A packet that isn't TCP.
     #[cold]
-    fn on_other(&mut self, now: Nanos, packet: &[u8], error: ParseError) {
+    fn on_other(&mut self, now: Time, packet: &[u8], error: ParseError) {
         match parse_icmp_too_big(packet) {
             Ok(message) if matches!(error, ParseError::Protocol { .. }) => {
                 self.endpoint.on_too_big(now, &message);
@@ -321,7 +321,7 @@ impl State {
 
     /// Receives from every device what is there, in the driver's place.
     #[inline(never)]
-    fn receive_waiting(&mut self, now: Nanos) {
+    fn receive_waiting(&mut self, now: Time) {
         self.received_at = now;
         for path in 0..self.queues.len() {
             for _ in 0..BATCH {
@@ -365,14 +365,14 @@ impl State {
     }
 
     /// For devices without offload: what was merged is taken.
-    fn finish_coalescing(&mut self, now: Nanos, path: usize) {
+    fn finish_coalescing(&mut self, now: Time, path: usize) {
         if let Some(mut coalescer) = self.queues[path].coalescer.take() {
             coalescer.finish(|segment| self.on_arrival(now, PathId(path as u16), segment));
             self.queues[path].coalescer = Some(coalescer);
         }
     }
 
-    fn on_event(&mut self, now: Nanos, id: ConnectionId, event: Event) {
+    fn on_event(&mut self, now: Time, id: ConnectionId, event: Event) {
         match event {
             Event::Readable => self.wake_reader(id),
             Event::PeerClosed => {
@@ -410,7 +410,7 @@ impl State {
         self.wakers.extend(waker);
     }
 
-    fn on_accepted(&mut self, now: Nanos, id: ConnectionId, tuple: &FourTuple) {
+    fn on_accepted(&mut self, now: Time, id: ConnectionId, tuple: &FourTuple) {
         let (local, peer) = (tuple.source(), tuple.destination());
         let listener = self.listeners.iter().find(|(address, _)| {
             address.port() == local.port() && (address.ip() == local.ip() || address.ip().is_unspecified())
@@ -472,7 +472,7 @@ impl State {
     /// Opens a connection and its entry.
     pub fn connect(
         &mut self,
-        now: Nanos,
+        now: Time,
         path: PathId,
         local: SocketAddr,
         remote: SocketAddr,
@@ -488,7 +488,7 @@ impl State {
 
     /// Keeps what a connection found out about its paths, once: when the peer has sent all, or the stream is
     /// dropped.
-    fn learn(&mut self, now: Nanos, id: ConnectionId) {
+    fn learn(&mut self, now: Time, id: ConnectionId) {
         let Some(memory) = &self.memory else { return };
         let peer = self.entries.get(id).and_then(|entry| entry.learns_of.take());
         if let (Some(peer), Some(connection)) = (peer, self.endpoint.connection(id)) {
@@ -512,13 +512,13 @@ impl State {
     }
 
     /// Accepts no more connections to `address`.
-    pub fn stop_listening(&mut self, now: Nanos, address: SocketAddr) {
+    pub fn stop_listening(&mut self, now: Time, address: SocketAddr) {
         self.endpoint.stop_listening(now, address);
         self.listeners.retain(|(known, _)| *known != address);
     }
 
     /// The stream of a connection was dropped.
-    pub fn release(&mut self, now: Nanos, id: ConnectionId) {
+    pub fn release(&mut self, now: Time, id: ConnectionId) {
         self.learn(now, id);
         if let Some(entry) = self.entries.get(id) {
             // Wakers may hold the task that waited.
@@ -535,7 +535,7 @@ impl State {
     }
 
     /// Throws a connection away.
-    pub fn abort(&mut self, now: Nanos, id: ConnectionId) {
+    pub fn abort(&mut self, now: Time, id: ConnectionId) {
         self.endpoint.abort(now, id);
         self.on_end(id, End::Lost(CloseReason::Aborted));
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use ropewalk_engine::endpoint::{ConnectionId, OptionError};
 use ropewalk_engine::mptcp::DecisionRecord;
-use ropewalk_engine::{Nanos, PathId};
+use ropewalk_engine::{PathId, Span, Time};
 use ropewalk_wire::pool::{MAX_CONDENSED, Pool};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop::poll_proceed;
@@ -88,8 +88,8 @@ fn copy(pool: &mut Pool, len: usize, fill: impl FnOnce(&mut BytesMut)) -> Bytes 
     room.split().freeze()
 }
 
-fn nanos(time: Duration) -> Nanos {
-    Nanos::try_from(time.as_nanos()).unwrap_or(Nanos::MAX)
+fn span(time: Duration) -> Span {
+    Span::saturating_from(time)
 }
 
 impl Connection {
@@ -176,7 +176,7 @@ impl Connection {
     }
 
     /// How many bytes a write should have, once there is space.
-    fn poll_space(&self, state: &mut State, now: Nanos, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    fn poll_space(&self, state: &mut State, now: Time, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if let Some(error) = self.status.error() {
             return Poll::Ready(Err(error));
         }
@@ -243,7 +243,7 @@ impl Connection {
 
     fn set(
         &self,
-        option: impl FnOnce(&mut TokioEndpoint, Nanos, ConnectionId) -> Result<(), OptionError>,
+        option: impl FnOnce(&mut TokioEndpoint, Time, ConnectionId) -> Result<(), OptionError>,
     ) -> io::Result<()> {
         self.shard().call(|state, now| option(&mut state.endpoint, now, self.id)).map_err(error::option)
     }

@@ -43,7 +43,7 @@ fn engine(path: u8) -> IpAddr {
 
 fn config() -> ConnectionConfig {
     let mut config = default_config();
-    config.tcp.time_wait = 100_000_000;
+    config.tcp.time_wait = ropewalk_engine::Span::from_millis(100);
     config
 }
 

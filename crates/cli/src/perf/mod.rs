@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use ropewalk_algorithms::Registries;
 use ropewalk_command_line::{Failure, output};
+use ropewalk_engine::Span;
 use ropewalk_engine::config::{BufferConfig, ConnectionConfig, PathManagerConfig, TcpConfig};
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
@@ -29,7 +30,7 @@ use crate::options::{Stack, Switch};
 const BUFFER: u64 = 8 << 20;
 /// TIME-WAIT, so that a retransmitted FIN is answered with an ACK and not with RST. Short, as no port is used
 /// twice.
-const TIME_WAIT: u64 = 100_000_000;
+const TIME_WAIT: Span = Span::from_millis(100);
 
 /// Throughput and latency between two endpoints, each the engine or the Linux kernel
 #[derive(Debug, Args)]

@@ -18,9 +18,9 @@ use std::fmt::Debug;
 
 use super::siblings::PerSubflow;
 use super::{Ack, CongestionControl, LossCause, Subflows, half_window, slow_start};
-use crate::Nanos;
 use crate::congestion::AckCounting;
 use crate::metrics::SubflowMetrics;
+use crate::{Span, Time};
 
 /// What distinguishes one additive control from another. State that a rule keeps per subflow is updated by
 /// the hooks; most rules have none.
@@ -94,7 +94,7 @@ impl<R: AdditiveRule> CongestionControl for AdditiveControl<R> {
         R::NAME
     }
 
-    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, _now: Nanos) {
+    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, _now: Time) {
         let i = subflows.index();
         self.growth.reset(i);
         self.rule.subflow_added(subflows, i);
@@ -118,7 +118,7 @@ impl<R: AdditiveRule> CongestionControl for AdditiveControl<R> {
         });
     }
 
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, cause: LossCause, _now: Nanos) -> u32 {
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, cause: LossCause, _now: Time) -> u32 {
         self.growth.on_loss(i);
         self.rule.ssthresh(subflows, i, cause)
     }
@@ -129,7 +129,7 @@ impl<R: AdditiveRule> CongestionControl for AdditiveControl<R> {
         }
     }
 
-    fn on_idle_restart(&mut self, _subflows: &[SubflowMetrics], i: usize, _idle: Nanos) {
+    fn on_idle_restart(&mut self, _subflows: &[SubflowMetrics], i: usize, _idle: Span) {
         self.rule.on_idle_restart(i);
     }
 

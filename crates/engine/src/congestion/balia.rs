@@ -93,12 +93,13 @@ mod tests {
     use super::super::Subflows;
     use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
+    use crate::Time;
 
     #[test]
     fn one_subflow_is_reno() {
         let subflows = subflows(&[subflow(17, 43)]);
         assert_close(increase(&subflows, 0), 1.0 / 17.0);
-        assert_eq!(build("balia").ssthresh(&subflows, 0, LossCause::FastRetransmit, 0), 8);
+        assert_eq!(build("balia").ssthresh(&subflows, 0, LossCause::FastRetransmit, Time::ZERO), 8);
     }
 
     #[test]
@@ -106,7 +107,7 @@ mod tests {
         // x = 100 each, k = 1: 1000 / 200^2 = 0.025, times 1, times 1.
         let subflows = subflows(&[subflow(10, 100), subflow(10, 100)]);
         assert_close(increase(&subflows, 0), 0.025);
-        assert_eq!(build("balia").ssthresh(&subflows, 0, LossCause::FastRetransmit, 0), 5);
+        assert_eq!(build("balia").ssthresh(&subflows, 0, LossCause::FastRetransmit, Time::ZERO), 5);
     }
 
     #[test]
@@ -118,8 +119,8 @@ mod tests {
         assert_close(increase(&subflows, 1), 2000.0 / 90_000.0);
         // Loss on 0: min(2, 1.5) = 1.5: 10 - 7.5 = 2.5; on 1: 20 - 10.
         let mut balia = build("balia");
-        assert_eq!(balia.ssthresh(&subflows, 0, LossCause::FastRetransmit, 0), 2);
-        assert_eq!(balia.ssthresh(&subflows, 1, LossCause::FastRetransmit, 0), 10);
+        assert_eq!(balia.ssthresh(&subflows, 0, LossCause::FastRetransmit, Time::ZERO), 2);
+        assert_eq!(balia.ssthresh(&subflows, 1, LossCause::FastRetransmit, Time::ZERO), 10);
         assert_close(balia.metrics(&subflows, 0)[0].1, 2.0);
         assert_close(balia.metrics(&subflows, 1)[0].1, 1.0);
     }
@@ -128,7 +129,7 @@ mod tests {
     fn between_one_and_one_and_a_half_the_decrease_follows_k() {
         // x = 16/0.1 = 160 and 20/0.1 = 200: k = 1.25: 16 - 8 * 1.25 = 6.
         let subflows = subflows(&[subflow(16, 100), subflow(20, 100)]);
-        assert_eq!(build("balia").ssthresh(&subflows, 0, LossCause::FastRetransmit, 0), 6);
+        assert_eq!(build("balia").ssthresh(&subflows, 0, LossCause::FastRetransmit, Time::ZERO), 6);
     }
 
     #[test]
@@ -148,9 +149,9 @@ mod tests {
     #[test]
     fn the_least_threshold_is_one_with_several_subflows() {
         let mut list = subflows(&[subflow(2, 100), subflow(20, 100)]);
-        assert_eq!(build("balia").ssthresh(&list, 0, LossCause::FastRetransmit, 0), 1);
-        assert_eq!(build("balia(least-ssthresh=2)").ssthresh(&list, 0, LossCause::Timeout, 0), 2);
+        assert_eq!(build("balia").ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO), 1);
+        assert_eq!(build("balia(least-ssthresh=2)").ssthresh(&list, 0, LossCause::Timeout, Time::ZERO), 2);
         list.pop();
-        assert_eq!(build("balia").ssthresh(&list, 0, LossCause::FastRetransmit, 0), 2);
+        assert_eq!(build("balia").ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO), 2);
     }
 }

@@ -49,7 +49,7 @@ mod transitions;
 
 use super::siblings::PerSubflow;
 use super::{Ack, CongestionControl, ControlEntry, LossCause, LostSegments, RateSample, Subflows};
-use crate::Nanos;
+use crate::Time;
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Exception, Parameter};
 use model::Path;
@@ -94,7 +94,7 @@ struct Bbr {
 
 impl Bbr {
     /// The state of a subflow; a new one if it hasn't been added yet.
-    fn path(&mut self, subflows: &[SubflowMetrics], i: usize, now: Nanos) -> &mut Path {
+    fn path(&mut self, subflows: &[SubflowMetrics], i: usize, now: Time) -> &mut Path {
         let path = self.paths.at(i);
         if path.design.is_none() {
             *path = Path::new(self.design, &subflows[i], now);
@@ -108,7 +108,7 @@ impl CongestionControl for Bbr {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, now: Nanos) {
+    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, now: Time) {
         let i = subflows.index();
         *self.paths.at(i) = Path::new(self.design, &subflows[i], now);
         self.paths.at(i).init_pacing_rate(subflows.own_mut());
@@ -117,7 +117,7 @@ impl CongestionControl for Bbr {
     /// Not called by the engine. A caller without samples of the rate keeps its window.
     fn on_ack(&mut self, _subflows: &mut Subflows<'_>, _ack: &Ack) {}
 
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, cause: LossCause, now: Nanos) -> u32 {
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, cause: LossCause, now: Time) -> u32 {
         let path = self.path(subflows, i, now);
         path.save_cwnd(&subflows[i]);
         if cause == LossCause::Ecn {
@@ -144,7 +144,7 @@ impl CongestionControl for Bbr {
         self.path(subflows, i, lost.now).on_lost(&subflows[i], lost);
     }
 
-    fn before_transmit(&mut self, subflows: &mut Subflows<'_>, now: Nanos, app_limited: bool) {
+    fn before_transmit(&mut self, subflows: &mut Subflows<'_>, now: Time, app_limited: bool) {
         let i = subflows.index();
         self.path(subflows, i, now).before_transmit(subflows.own_mut(), now, app_limited);
     }

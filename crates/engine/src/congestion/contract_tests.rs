@@ -22,7 +22,7 @@ use super::{Ack, CongestionControl, LossCause, RateSample, Subflows, builtin};
 use crate::congestion::AckCounting;
 use crate::departures::{Departures, check, is_exempt, variants};
 use crate::metrics::{SubflowMetrics, SubflowStatus};
-use crate::{MILLISECOND, Nanos};
+use crate::{MILLISECOND, Span, Time};
 
 /// What `text` is with one subflow: itself where subflows are uncoupled, else the parent that its source
 /// names. One that isn't listed is held to Reno.
@@ -52,7 +52,7 @@ enum Step {
     Ack { acked: u32, rtt_ms: u64, limited: bool, round_start: bool },
     Loss(LossCause),
     Undo,
-    Idle(Nanos),
+    Idle(Span),
     Rejoin,
 }
 
@@ -61,7 +61,7 @@ struct Bench {
     control: Box<dyn CongestionControl>,
     subflows: Vec<SubflowMetrics>,
     before_loss: Vec<(u32, u32)>,
-    now: Nanos,
+    now: Time,
     found: Departures,
 }
 
@@ -69,10 +69,10 @@ impl Bench {
     fn new(text: &str, mut list: Vec<SubflowMetrics>) -> Self {
         let mut control = build(text);
         for i in 0..list.len() {
-            control.subflow_added(&mut Subflows::new(&mut list, i), 0);
+            control.subflow_added(&mut Subflows::new(&mut list, i), Time::ZERO);
         }
         let before_loss = list.iter().map(|subflow| (subflow.cwnd, subflow.ssthresh)).collect();
-        Bench { control, subflows: list, before_loss, now: 0, found: Vec::new() }
+        Bench { control, subflows: list, before_loss, now: Time::ZERO, found: Vec::new() }
     }
 
     fn step(&mut self, i: usize, step: Step) {
@@ -150,14 +150,15 @@ impl Bench {
     }
 
     /// The same ACK for a model-based control: the window's rate, and the samples of a steady sender.
-    fn sample(&mut self, i: usize, ack: &Ack, rtt: Nanos) {
+    fn sample(&mut self, i: usize, ack: &Ack, rtt: Span) {
         let subflow = &self.subflows[i];
         let delivered = u64::from(ack.prior_in_flight.min(LINK)).min(subflow.totals.delivered);
         let sample = RateSample {
             now: ack.now,
             acked: ack.acked,
             rtt: ack.rtt,
-            rate: (u128::from(delivered) * u128::from(subflow.mss) * 1_000_000_000 / u128::from(rtt)) as u64,
+            rate: (u128::from(delivered) * u128::from(subflow.mss) * 1_000_000_000
+                / u128::from(rtt.as_nanos())) as u64,
             app_limited: !ack.cwnd_limited,
             delivered,
             prior_delivered: subflow.totals.delivered - delivered,
@@ -367,7 +368,7 @@ fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
         ),
         3 => cause.prop_map(Step::Loss),
         1 => Just(Step::Undo),
-        1 => (0u64..100_000_000_000).prop_map(Step::Idle),
+        1 => (0u64..100_000_000_000).prop_map(|idle| Step::Idle(Span::from_nanos(idle))),
         1 => Just(Step::Rejoin),
     ];
     prop::collection::vec((0usize..4, step), 1..120)

@@ -71,6 +71,7 @@ mod tests {
     use super::super::Subflows;
     use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
+    use crate::Time;
 
     #[test]
     fn the_increase_is_shared_and_the_decrease_is_half_of_all() {
@@ -79,15 +80,15 @@ mod tests {
         assert_close(increase(&list, 1), 0.025);
         let mut coupled = build("coupled");
         // 30 - 40/2 = 10; 10 - 20 < 1.
-        assert_eq!(coupled.ssthresh(&list, 1, LossCause::FastRetransmit, 0), 10);
-        assert_eq!(coupled.ssthresh(&list, 0, LossCause::FastRetransmit, 0), 1);
+        assert_eq!(coupled.ssthresh(&list, 1, LossCause::FastRetransmit, Time::ZERO), 10);
+        assert_eq!(coupled.ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO), 1);
     }
 
     #[test]
     fn one_subflow_is_halved_as_renos() {
         for (cwnd, expected) in [(30, 15), (31, 15), (3, 2), (1, 2)] {
             let list = subflows(&[subflow(cwnd, 10)]);
-            assert_eq!(build("coupled").ssthresh(&list, 0, LossCause::FastRetransmit, 0), expected);
+            assert_eq!(build("coupled").ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO), expected);
         }
     }
 

@@ -55,7 +55,7 @@ use super::{Ack, CongestionControl, ControlEntry, LossCause, Subflows, slow_star
 use crate::congestion::AckCounting;
 use crate::metrics::{CaState, SubflowMetrics};
 use crate::registry::{Kernel, Parameter, Preset, Values};
-use crate::{MILLISECOND, Nanos, SECOND};
+use crate::{MILLISECOND, SECOND, Span, Time};
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "cubic",
@@ -112,17 +112,17 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
 /// HyStart: least window.
 const LOW_WINDOW: u32 = 16;
 /// HyStart: longest gap in a train of ACKs.
-const ACK_GAP: Nanos = 2 * MILLISECOND;
+const ACK_GAP: Span = Span::from_millis(2);
 /// HyStart: samples taken before the delay is judged.
 const LEAST_SAMPLES: u32 = 8;
 /// HyStart: bounds of the delay that ends slow start.
-const DELAY_BOUNDS: (Nanos, Nanos) = (4 * MILLISECOND, 16 * MILLISECOND);
+const DELAY_BOUNDS: (Span, Span) = (Span::from_millis(4), Span::from_millis(16));
 
 /// A congestion avoidance stage.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
     /// When it began, plus the time not counted.
-    start: Nanos,
+    start: Time,
     /// K, seconds.
     k: f64,
     /// W_max as the origin of the curve, segments.
@@ -148,9 +148,9 @@ struct State {
     /// Fraction of a segment added up so far.
     credit: f64,
     /// When the last ACK came.
-    last_ack: Option<Nanos>,
+    last_ack: Option<Time>,
     /// Least round-trip time seen since the start or the last timeout.
-    least_rtt: Option<Nanos>,
+    least_rtt: Option<Span>,
     hystart: HyStart,
     stretch: Stretch,
 }
@@ -175,11 +175,11 @@ impl Stretch {
 struct HyStart {
     /// Whether HyStart ended slow start since the last timeout.
     found: bool,
-    round_start: Nanos,
+    round_start: Time,
     /// The last ACK of the train.
-    last_ack: Nanos,
+    last_ack: Time,
     /// Least sample of the round.
-    round_rtt: Option<Nanos>,
+    round_rtt: Option<Span>,
     samples: u32,
     /// Segments delivered when what was in flight at the round's start has arrived.
     round_end: u64,
@@ -204,8 +204,8 @@ struct Rule {
     initial_five_percent: bool,
 }
 
-fn seconds(time: Nanos) -> f64 {
-    time as f64 / SECOND as f64
+fn seconds(time: Span) -> f64 {
+    time.as_nanos() as f64 / SECOND.as_nanos() as f64
 }
 
 /// Equation 1.
@@ -219,8 +219,8 @@ fn w_cubic(c: f64, t: f64, k: f64, origin: f64) -> f64 {
 /// behind a link that sends every millisecond.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct HyStartRule {
-    tick: Nanos,
-    part: Nanos,
+    tick: Span,
+    part: u64,
     allows_bursts: bool,
     /// The first [`LEAST_SAMPLES`] alone make the least of a round. And a round begins after an ACK was
     /// judged, if that ACK is of more than what was in flight at the last one's start and the window limits.
@@ -229,7 +229,7 @@ struct HyStartRule {
 
 /// Linux since 5.5: a clock of microseconds.
 const HYSTART: HyStartRule =
-    HyStartRule { tick: 1_000, part: 8, allows_bursts: true, rounds_by_sequence: false };
+    HyStartRule { tick: Span::from_micros(1), part: 8, allows_bursts: true, rounds_by_sequence: false };
 /// Linux 4.19's `hystart_update` (`bictcp_clock` and `delay_min >> 3`) and `bictcp_cong_avoid`.
 const HYSTART_4_19: HyStartRule =
     HyStartRule { tick: MILLISECOND, part: 8, allows_bursts: false, rounds_by_sequence: true };
@@ -237,19 +237,19 @@ const HYSTART_4_19: HyStartRule =
 const HYSTART_3_14: HyStartRule = HyStartRule { part: 16, ..HYSTART_4_19 };
 
 impl HyStartRule {
-    fn clock(self, now: Nanos) -> Nanos {
-        now / self.tick * self.tick
+    fn clock(self, now: Time) -> Time {
+        Time::ZERO + now.since_origin() / self.tick * self.tick
     }
 }
 
 /// Linux's allowance for aggregation in a train of ACKs (`hystart_ack_delay`): the time of four bursts of 64
 /// KiB at the pacing rate, at most 1 ms; 0 without a pacing rate.
-fn burst_time(pacing_rate: u64) -> Nanos {
-    (4 * 65_536 * SECOND).checked_div(pacing_rate).map_or(0, |time| time.min(MILLISECOND))
+fn burst_time(pacing_rate: u64) -> Span {
+    if pacing_rate == 0 { Span::ZERO } else { (4 * 65_536 * SECOND / pacing_rate).min(MILLISECOND) }
 }
 
 impl HyStart {
-    fn new_round(&mut self, now: Nanos) {
+    fn new_round(&mut self, now: Time) {
         self.round_start = now;
         self.last_ack = now;
         self.round_rtt = None;
@@ -258,7 +258,7 @@ impl HyStart {
 
     /// A round begins if this ACK is of more than what was in flight at the last one's start. What is in
     /// flight now ends it.
-    fn begin_round_by_sequence(&mut self, now: Nanos, subflow: &SubflowMetrics) {
+    fn begin_round_by_sequence(&mut self, now: Time, subflow: &SubflowMetrics) {
         if subflow.totals.delivered > self.round_end {
             self.new_round(now);
             self.round_end = subflow.totals.delivered + u64::from(subflow.packets_out);
@@ -266,14 +266,14 @@ impl HyStart {
     }
 
     /// Whether slow start ends with this ACK.
-    fn on_ack(&mut self, ack: &Ack, least_rtt: Nanos, pacing_rate: u64, rule: HyStartRule) -> bool {
+    fn on_ack(&mut self, ack: &Ack, least_rtt: Span, pacing_rate: u64, rule: HyStartRule) -> bool {
         let now = rule.clock(ack.now);
         if ack.round_start && !rule.rounds_by_sequence {
             self.new_round(now);
         }
         if now.saturating_sub(self.last_ack) <= ACK_GAP {
             self.last_ack = now;
-            let allowance = if rule.allows_bursts { burst_time(pacing_rate) } else { 0 };
+            let allowance = if rule.allows_bursts { burst_time(pacing_rate) } else { Span::ZERO };
             let longest = (least_rtt + allowance) / 2;
             self.found |= now.saturating_sub(self.round_start) > longest;
         }
@@ -315,7 +315,7 @@ impl Rule {
     }
 
     /// Begins a stage: computes K and the origin of the curve.
-    fn begin(&self, w_max: f64, cwnd: f64, now: Nanos) -> Epoch {
+    fn begin(&self, w_max: f64, cwnd: f64, now: Time) -> Epoch {
         let (k, origin) =
             if cwnd < w_max { (libm::cbrt((w_max - cwnd) / self.c), w_max) } else { (0.0, cwnd) };
         Epoch { start: now, k, origin, estimate: cwnd }
@@ -372,7 +372,7 @@ impl CongestionControl for Cubic {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, now: Nanos) {
+    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, now: Time) {
         let i = subflows.index();
         self.states.reset(i);
         let started = self.rule.hystart_rule.clock(now);
@@ -429,7 +429,7 @@ impl CongestionControl for Cubic {
         }
     }
 
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, cause: LossCause, now: Nanos) -> u32 {
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, cause: LossCause, now: Time) -> u32 {
         let Cubic { states, rule } = self;
         let state = states.at(i);
         let cwnd = f64::from(subflows[i].cwnd);
@@ -457,7 +457,7 @@ impl CongestionControl for Cubic {
         }
     }
 
-    fn on_idle_restart(&mut self, _flows: &[SubflowMetrics], i: usize, idle: Nanos) {
+    fn on_idle_restart(&mut self, _flows: &[SubflowMetrics], i: usize, idle: Span) {
         let state = self.states.at(i);
         if let Some(epoch) = &mut state.curve.epoch {
             epoch.start = epoch.start.saturating_add(idle);

@@ -1,7 +1,7 @@
 //! Round-trip times for the delay-based controls: the minimum so far, and the samples of one round trip.
 
 use super::Ack;
-use crate::Nanos;
+use crate::Span;
 
 /// Least samples in a round trip to judge its delay. Two may both include delayed ACKs (Linux's `tcp_vegas`,
 /// which follows Reno then).
@@ -12,11 +12,11 @@ const LEAST_SAMPLES: u32 = 3;
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct RoundTrip {
     /// Minimum round-trip time since the start or the last restart: presumably without queueing.
-    pub(super) base: Nanos,
+    pub(super) base: Span,
     /// Least of the round trip's samples.
-    pub(super) least: Nanos,
+    pub(super) least: Span,
     /// Mean of the round trip's samples.
-    pub(super) mean: Nanos,
+    pub(super) mean: Span,
 }
 
 /// The end of a round trip.
@@ -33,9 +33,9 @@ pub(super) enum Round {
 /// The samples of the current round trip, and the minimum.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Delay {
-    base: Option<Nanos>,
-    least: Nanos,
-    sum: Nanos,
+    base: Option<Span>,
+    least: Span,
+    sum: Span,
     samples: u32,
 }
 
@@ -66,8 +66,8 @@ impl Delay {
 
     /// Drops the samples of the current round trip, after a loss.
     pub(super) fn forget_round(&mut self) {
-        self.least = 0;
-        self.sum = 0;
+        self.least = Span::ZERO;
+        self.sum = Span::ZERO;
         self.samples = 0;
     }
 

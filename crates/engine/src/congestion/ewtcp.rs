@@ -74,6 +74,7 @@ mod tests {
     use super::super::Subflows;
     use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
+    use crate::Time;
 
     #[test]
     fn the_weight_is_one_over_n_squared_or_what_is_given() {
@@ -94,8 +95,8 @@ mod tests {
         assert_eq!(list[0].cwnd, 10);
         ewtcp.on_ack(&mut Subflows::new(&mut list, 0), &ack(1));
         assert_eq!(list[0].cwnd, 11);
-        assert_eq!(ewtcp.ssthresh(&list, 0, LossCause::FastRetransmit, 0), 5);
+        assert_eq!(ewtcp.ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO), 5);
         list[0].cwnd = 3;
-        assert_eq!(ewtcp.ssthresh(&list, 0, LossCause::FastRetransmit, 0), 2);
+        assert_eq!(ewtcp.ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO), 2);
     }
 }

@@ -78,6 +78,7 @@ mod tests {
     use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
     use crate::metrics::SubflowStatus;
+    use crate::{Span, Time};
 
     #[test]
     fn alpha_is_one_with_one_subflow() {
@@ -113,7 +114,7 @@ mod tests {
         let mut subflows =
             subflows(&[subflow(10, 100), subflow(10, 100), subflow(10, 100), subflow(10, 100)]);
         subflows[1].state = SubflowStatus::Stale;
-        subflows[2].rtt.smoothed = 0;
+        subflows[2].rtt.smoothed = Span::ZERO;
         subflows[3].backup = true;
         assert_close(increase(&subflows, 0), 0.1);
         // A backup that carries data counts.
@@ -141,7 +142,7 @@ mod tests {
         let mut subflows = subflows(&[subflow(10, 100), subflow(20, 100)]);
         let mut lia = build("lia");
         lia.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(1));
-        let ssthresh = lia.ssthresh(&subflows, 1, LossCause::FastRetransmit, 0);
+        let ssthresh = lia.ssthresh(&subflows, 1, LossCause::FastRetransmit, Time::ZERO);
         assert_eq!(ssthresh, 10);
         subflows[1].cwnd = 2;
         // w 10 and 2, equal rtt: 10/12^2 = 0.0694: 15 segments (less the one above, 20/30^2 = 0.0222).

@@ -16,9 +16,9 @@
 
 use std::fmt::Debug;
 
-use crate::Nanos;
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Registry};
+use crate::{Span, Time};
 pub use ack_counting::AckCounting;
 
 mod ack_counting;
@@ -51,14 +51,14 @@ type ControlEntry = Entry<dyn CongestionControl>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ack {
     /// The current time.
-    pub now: Nanos,
+    pub now: Time,
     /// Segments that slow start counts: those newly delivered, cumulatively or selectively (Linux's
     /// `acked_sacked`), or what `counting` makes of them.
     pub acked: u32,
     /// What the host counts of an ACK.
     pub counting: AckCounting,
     /// Round-trip time sample, if this ACK gave one.
-    pub rtt: Option<Nanos>,
+    pub rtt: Option<Span>,
     /// Segments in flight before this ACK.
     pub prior_in_flight: u32,
     /// Whether the window limited the sender (Linux's `tcp_is_cwnd_limited`). The window grows only then.
@@ -72,11 +72,11 @@ pub struct Ack {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RateSample {
     /// The current time.
-    pub now: Nanos,
+    pub now: Time,
     /// RS.newly_acked.
     pub acked: u32,
     /// RS.rtt: round-trip time sample of the latest segment delivered.
-    pub rtt: Option<Nanos>,
+    pub rtt: Option<Span>,
     /// RS.delivery_rate, bytes per second; 0: there is none.
     pub rate: u64,
     /// RS.is_app_limited.
@@ -97,7 +97,7 @@ pub struct RateSample {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LostSegments {
     /// The current time.
-    pub now: Nanos,
+    pub now: Time,
     /// How many.
     pub segments: u32,
     /// Where in the subflow's stream they begin and end.
@@ -174,7 +174,7 @@ pub trait CongestionControl: Debug + Send {
     fn name(&self) -> &'static str;
 
     /// A subflow joined; its `cwnd` is the initial window.
-    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, now: Nanos) {
+    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, now: Time) {
         let _ = (subflows, now);
     }
 
@@ -190,7 +190,7 @@ pub trait CongestionControl: Debug + Send {
     /// Loss or ECN: the new slow start threshold, in segments, at least 2 unless the source says otherwise.
     /// The engine sets it and reduces the window. This is a control's only word of a loss; the subflow's
     /// `totals` don't count it yet.
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, cause: LossCause, now: Nanos) -> u32;
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, cause: LossCause, now: Time) -> u32;
 
     /// The reduction turned out spurious; the engine restores `cwnd` and `ssthresh` itself.
     fn on_undo(&mut self, subflows: &[SubflowMetrics], i: usize) {
@@ -199,7 +199,7 @@ pub trait CongestionControl: Debug + Send {
 
     /// Data is sent again after an idle time of at least one RTO; the engine restarts the window (RFC 5681
     /// 4.1) and `idle` is how long nothing was sent.
-    fn on_idle_restart(&mut self, subflows: &[SubflowMetrics], i: usize, idle: Nanos) {
+    fn on_idle_restart(&mut self, subflows: &[SubflowMetrics], i: usize, idle: Span) {
         let _ = (subflows, i, idle);
     }
 
@@ -224,7 +224,7 @@ pub trait CongestionControl: Debug + Send {
     }
 
     /// Data is about to be sent, and nothing is in flight; `app_limited`: for want of data.
-    fn before_transmit(&mut self, subflows: &mut Subflows<'_>, now: Nanos, app_limited: bool) {
+    fn before_transmit(&mut self, subflows: &mut Subflows<'_>, now: Time, app_limited: bool) {
         let _ = (subflows, now, app_limited);
     }
 

@@ -64,7 +64,7 @@ mod tests {
     use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::super::{Ack, CongestionControl, LossCause};
     use super::*;
-    use crate::MILLISECOND;
+    use crate::{MILLISECOND, Span, Time};
 
     /// Shows subflow `i` a base of 100 ms and a round trip of `ms`, with ACKs of nothing.
     fn measure(control: &mut dyn CongestionControl, list: &mut [SubflowMetrics], i: usize, ms: u64) {
@@ -101,8 +101,8 @@ mod tests {
         measure(&mut *control, &mut list, 1, 125);
         assert_close(control.metrics(&list, 0)[0].1, 20.0 * 10.0 / 110.0);
         assert_close(control.metrics(&list, 1)[0].1, 4.0);
-        assert_eq!(control.ssthresh(&list, 0, LossCause::FastRetransmit, 0), 16);
-        assert_eq!(control.ssthresh(&list, 1, LossCause::FastRetransmit, 0), 10);
+        assert_eq!(control.ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO), 16);
+        assert_eq!(control.ssthresh(&list, 1, LossCause::FastRetransmit, Time::ZERO), 10);
     }
 
     #[test]
@@ -110,7 +110,7 @@ mod tests {
         let mut list = subflows(&[subflow(20, 100)]);
         let mut control = build("mveno:linux");
         measure(&mut *control, &mut list, 0, 125);
-        control.on_idle_restart(&list, 0, 1);
+        control.on_idle_restart(&list, 0, Span::from_nanos(1));
         for j in 0..5 {
             let rtt = Some(200 * MILLISECOND);
             control.on_ack(&mut Subflows::new(&mut list, 0), &Ack { rtt, round_start: j == 0, ..ack(0) });

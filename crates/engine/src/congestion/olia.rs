@@ -229,6 +229,7 @@ mod tests {
     use super::super::Subflows;
     use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
+    use crate::Time;
 
     fn olia(spec: &str) -> Olia {
         let linux = spec == "olia:linux";
@@ -367,10 +368,10 @@ mod tests {
     #[test]
     fn the_least_threshold_is_one_with_several_subflows() {
         let mut subflows = subflows(&[subflow(2, 100), subflow(20, 100)]);
-        assert_eq!(build("olia").ssthresh(&subflows, 0, LossCause::FastRetransmit, 0), 1);
-        assert_eq!(build("olia:linux").ssthresh(&subflows, 0, LossCause::FastRetransmit, 0), 2);
-        assert_eq!(build("olia").ssthresh(&subflows, 1, LossCause::FastRetransmit, 0), 10);
+        assert_eq!(build("olia").ssthresh(&subflows, 0, LossCause::FastRetransmit, Time::ZERO), 1);
+        assert_eq!(build("olia:linux").ssthresh(&subflows, 0, LossCause::FastRetransmit, Time::ZERO), 2);
+        assert_eq!(build("olia").ssthresh(&subflows, 1, LossCause::FastRetransmit, Time::ZERO), 10);
         subflows.pop();
-        assert_eq!(build("olia").ssthresh(&subflows, 0, LossCause::FastRetransmit, 0), 2);
+        assert_eq!(build("olia").ssthresh(&subflows, 0, LossCause::FastRetransmit, Time::ZERO), 2);
     }
 }

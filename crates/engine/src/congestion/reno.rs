@@ -18,7 +18,7 @@
 
 use super::siblings::PerSubflow;
 use super::{Ack, CongestionControl, ControlEntry, LossCause, Subflows, half_window, slow_start};
-use crate::Nanos;
+use crate::Time;
 use crate::congestion::AckCounting;
 use crate::metrics::SubflowMetrics;
 use crate::registry::Kernel;
@@ -63,7 +63,7 @@ impl CongestionControl for Reno {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, _now: Nanos) {
+    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, _now: Time) {
         let i = subflows.index();
         self.counts.reset(i);
     }
@@ -80,7 +80,7 @@ impl CongestionControl for Reno {
         }
     }
 
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _cause: LossCause, _now: Time) -> u32 {
         *self.counts.at(i) = 0;
         half_window(&subflows[i], 2)
     }
@@ -171,7 +171,7 @@ mod tests {
         let mut subflows = subflows(&[subflow(11, 50)]);
         let mut reno = Reno::default();
         reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(10));
-        assert_eq!(reno.ssthresh(&subflows, 0, LossCause::FastRetransmit, 0), 5);
+        assert_eq!(reno.ssthresh(&subflows, 0, LossCause::FastRetransmit, Time::ZERO), 5);
         subflows[0].cwnd = 5;
         subflows[0].ssthresh = 5;
         reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(4));
@@ -179,7 +179,7 @@ mod tests {
         reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(1));
         assert_eq!(subflows[0].cwnd, 6);
         subflows[0].cwnd = 1;
-        assert_eq!(reno.ssthresh(&subflows, 0, LossCause::Timeout, 0), 2);
+        assert_eq!(reno.ssthresh(&subflows, 0, LossCause::Timeout, Time::ZERO), 2);
     }
 
     #[test]

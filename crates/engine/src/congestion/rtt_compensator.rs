@@ -77,6 +77,7 @@ mod tests {
     use super::super::Subflows;
     use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
+    use crate::Time;
 
     /// Equation 1 as it is printed, over all sets.
     fn by_definition(subflows: &[SubflowMetrics], r: usize) -> f64 {
@@ -131,8 +132,8 @@ mod tests {
         assert_eq!(list[0].cwnd, 10);
         control.on_ack(&mut Subflows::new(&mut list, 0), &ack(1));
         assert_eq!(list[0].cwnd, 11);
-        assert_eq!(control.ssthresh(&list, 0, LossCause::FastRetransmit, 0), 5);
+        assert_eq!(control.ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO), 5);
         list[0].cwnd = 1;
-        assert_eq!(control.ssthresh(&list, 0, LossCause::FastRetransmit, 0), 2);
+        assert_eq!(control.ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO), 2);
     }
 }

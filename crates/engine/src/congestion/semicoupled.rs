@@ -72,6 +72,7 @@ mod tests {
     use super::super::Subflows;
     use super::super::testing::{ack, assert_close, build, subflow, subflows};
     use super::*;
+    use crate::Time;
 
     #[test]
     fn the_increase_is_a_over_all_windows() {
@@ -93,8 +94,8 @@ mod tests {
         assert_eq!(list[0].cwnd, 10);
         control.on_ack(&mut Subflows::new(&mut list, 0), &ack(1));
         assert_eq!(list[0].cwnd, 11);
-        assert_eq!(control.ssthresh(&list, 1, LossCause::FastRetransmit, 0), 15);
+        assert_eq!(control.ssthresh(&list, 1, LossCause::FastRetransmit, Time::ZERO), 15);
         list[1].cwnd = 3;
-        assert_eq!(control.ssthresh(&list, 1, LossCause::FastRetransmit, 0), 2);
+        assert_eq!(control.ssthresh(&list, 1, LossCause::FastRetransmit, Time::ZERO), 2);
     }
 }

@@ -1,7 +1,7 @@
 //! Per-subflow state of controls, and which subflows a coupled control counts.
 
-use crate::SECOND;
 use crate::metrics::SubflowMetrics;
+use crate::{SECOND, Span};
 
 /// One `T` per subflow index. Indices are few (a subflow id is a byte) and reused, so this is a plain
 /// vector that grows to the largest index seen.
@@ -38,7 +38,10 @@ impl<T: Default> PerSubflow<T> {
 #[inline]
 pub(super) fn counts(subflows: &[SubflowMetrics], p: usize, r: usize) -> bool {
     let subflow = &subflows[p];
-    p == r || (subflow.usable() && subflow.rtt.smoothed > 0 && (!subflow.backup || subflow.packets_out > 0))
+    p == r
+        || (subflow.usable()
+            && subflow.rtt.smoothed > Span::ZERO
+            && (!subflow.backup || subflow.packets_out > 0))
 }
 
 /// The subflows that count for `r`, with their indices, in order.
@@ -60,7 +63,7 @@ pub(super) fn window(subflow: &SubflowMetrics) -> f64 {
 /// be divided by.
 #[inline]
 pub(super) fn rtt(subflow: &SubflowMetrics) -> f64 {
-    subflow.rtt.smoothed.max(1) as f64 / SECOND as f64
+    subflow.rtt.smoothed.max(Span::from_nanos(1)).as_nanos() as f64 / SECOND.as_nanos() as f64
 }
 
 /// Rate of a subflow, x = w / rtt, segments per second.

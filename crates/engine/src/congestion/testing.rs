@@ -3,7 +3,7 @@
 use super::{Ack, CongestionControl, Subflows, builtin};
 use crate::congestion::AckCounting;
 use crate::metrics::{SubflowMetrics, SubflowStatus};
-use crate::{MILLISECOND, PathId, SubflowId};
+use crate::{MILLISECOND, PathId, SubflowId, Time};
 
 /// A subflow in congestion avoidance: window in segments, round-trip time in milliseconds.
 pub(super) fn subflow(cwnd: u32, rtt_ms: u64) -> (u32, u64) {
@@ -31,7 +31,7 @@ pub(super) fn subflows(list: &[(u32, u64)]) -> Vec<SubflowMetrics> {
 /// An ACK of so many segments, in the middle of a round trip of a sender limited by its window.
 pub(super) fn ack(acked: u32) -> Ack {
     Ack {
-        now: 0,
+        now: Time::ZERO,
         acked,
         counting: AckCounting::Segments,
         rtt: None,

@@ -32,9 +32,9 @@
 use super::delay::{Delay, Round, RoundTrip};
 use super::siblings::PerSubflow;
 use super::{Ack, CongestionControl, ControlEntry, LossCause, Subflows, half_window, slow_start};
-use crate::Nanos;
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Kernel, Parameter, Preset};
+use crate::{Span, Time};
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "vegas",
@@ -84,13 +84,15 @@ struct Vegas {
 }
 
 /// diff = (w/base - w/rtt) base, segments.
-pub(super) fn queued(cwnd: u32, base: Nanos, rtt: Nanos) -> f64 {
-    f64::from(cwnd) * rtt.saturating_sub(base) as f64 / rtt.max(1) as f64
+pub(super) fn queued(cwnd: u32, base: Span, rtt: Span) -> f64 {
+    f64::from(cwnd) * rtt.saturating_sub(base).as_nanos() as f64
+        / rtt.max(Span::from_nanos(1)).as_nanos() as f64
 }
 
 /// Ends slow start: sets the window to the path's capacity and the threshold to the window.
-pub(super) fn leave_slow_start(subflow: &mut SubflowMetrics, base: Nanos, rtt: Nanos) {
-    let held = (f64::from(subflow.cwnd) * base as f64 / rtt.max(1) as f64) as u32;
+pub(super) fn leave_slow_start(subflow: &mut SubflowMetrics, base: Span, rtt: Span) {
+    let held = (f64::from(subflow.cwnd) * base.as_nanos() as f64
+        / rtt.max(Span::from_nanos(1)).as_nanos() as f64) as u32;
     subflow.cwnd = subflow.cwnd.min(held.saturating_add(1)).max(2);
     subflow.ssthresh = subflow.ssthresh.min(subflow.cwnd);
 }
@@ -115,7 +117,7 @@ impl CongestionControl for Vegas {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, _now: Nanos) {
+    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, _now: Time) {
         let i = subflows.index();
         self.states.reset(i);
     }
@@ -151,14 +153,14 @@ impl CongestionControl for Vegas {
         }
     }
 
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _cause: LossCause, _now: Time) -> u32 {
         let state = self.states.at(i);
         state.delay.forget_round();
         state.resting = false;
         half_window(&subflows[i], 2)
     }
 
-    fn on_idle_restart(&mut self, _flows: &[SubflowMetrics], i: usize, _idle: Nanos) {
+    fn on_idle_restart(&mut self, _flows: &[SubflowMetrics], i: usize, _idle: Span) {
         let state = self.states.at(i);
         state.delay.restart();
         state.resting = false;
@@ -178,8 +180,8 @@ mod tests {
     #[test]
     fn diff_counts_the_queued_segments() {
         // w 20, base 100 ms, rtt 125 ms: 200/s expected, 160/s actual: 40 * 0.1 = 4.
-        assert_close(queued(20, 100, 125), 4.0);
-        assert_close(queued(20, 100, 100), 0.0);
+        assert_close(queued(20, Span::from_nanos(100), Span::from_nanos(125)), 4.0);
+        assert_close(queued(20, Span::from_nanos(100), Span::from_nanos(100)), 0.0);
     }
 
     #[test]
@@ -294,7 +296,7 @@ mod tests {
         assert_eq!((list[0].cwnd, list[0].ssthresh), (2, 2));
         // 4 segments, rtt ten times the base: the path holds less than 2.
         list[0].cwnd = 4;
-        leave_slow_start(&mut list[0], 1, 10);
+        leave_slow_start(&mut list[0], Span::from_nanos(1), Span::from_nanos(10));
         assert_eq!(list[0].cwnd, 2);
     }
 
@@ -318,7 +320,7 @@ mod tests {
         let mut list = subflows(&[subflow(20, 100)]);
         let mut vegas = build("vegas");
         round_trip(&mut *vegas, &mut list, 0, 20, 100);
-        vegas.on_idle_restart(&list, 0, 1);
+        vegas.on_idle_restart(&list, 0, Span::from_nanos(1));
         round_trip(&mut *vegas, &mut list, 0, 20, 200);
         vegas.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(1) });
         assert_close(vegas.metrics(&list, 0)[0].1, 0.0);
@@ -330,7 +332,7 @@ mod tests {
         let mut vegas = build("vegas");
         round_trip(&mut *vegas, &mut list, 0, 20, 100);
         list[0].cwnd = 21;
-        assert_eq!(vegas.ssthresh(&list, 0, LossCause::FastRetransmit, 0), 10);
+        assert_eq!(vegas.ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO), 10);
         list[0].cwnd = 10;
         // Unmeasured: one segment, not a judgement on old samples.
         vegas.on_ack(
@@ -339,6 +341,6 @@ mod tests {
         );
         assert_eq!(list[0].cwnd, 11);
         list[0].cwnd = 3;
-        assert_eq!(vegas.ssthresh(&list, 0, LossCause::Timeout, 0), 2);
+        assert_eq!(vegas.ssthresh(&list, 0, LossCause::Timeout, Time::ZERO), 2);
     }
 }

@@ -198,12 +198,13 @@ mod tests {
     use super::super::Subflows;
     use super::super::testing::{ack, assert_close, build, round_trip, subflow, subflows};
     use super::*;
+    use crate::{Span, Time};
 
     /// A control that has seen a base of 100 ms and a round trip of `ms` at a window of 20.
     fn veno(spec: &str, ms: u64) -> (Box<dyn CongestionControl>, Vec<SubflowMetrics>) {
         let mut list = subflows(&[subflow(20, 100)]);
         let mut control = build(spec);
-        control.subflow_added(&mut Subflows::new(&mut list, 0), 0);
+        control.subflow_added(&mut Subflows::new(&mut list, 0), Time::ZERO);
         // ACKs of nothing, so that the window stays where it is.
         for (samples, ms) in [(5, 100), (5, ms)] {
             for j in 0..samples {
@@ -230,7 +231,7 @@ mod tests {
         let losses = |spec, ms| {
             [LossCause::FastRetransmit, LossCause::Timeout, LossCause::Ecn].map(|cause| {
                 let (mut control, list) = veno(spec, ms);
-                control.ssthresh(&list, 0, cause, 0)
+                control.ssthresh(&list, 0, cause, Time::ZERO)
             })
         };
         assert_eq!(losses("veno", 110), [16, 10, 10]);
@@ -257,7 +258,7 @@ mod tests {
     fn the_least_threshold_is_two() {
         let (mut control, mut list) = veno("veno", 110);
         list[0].cwnd = 2;
-        assert_eq!(control.ssthresh(&list, 0, LossCause::FastRetransmit, 0), 2);
+        assert_eq!(control.ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO), 2);
     }
 
     #[test]
@@ -275,7 +276,7 @@ mod tests {
     fn the_base_is_measured_anew_after_a_loss() {
         for (spec, expected) in [("veno", 0.0), ("veno:linux", 20.0 * 100.0 / 200.0)] {
             let (mut control, mut list) = veno(spec, 110);
-            control.ssthresh(&list, 0, LossCause::FastRetransmit, 0);
+            control.ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO);
             round_trip(&mut *control, &mut list, 0, 5, 200);
             list[0].cwnd = 20;
             control.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(0) });
@@ -283,7 +284,7 @@ mod tests {
         }
         // And after an idle time.
         let (mut control, mut list) = veno("veno:linux", 110);
-        control.on_idle_restart(&list, 0, 1);
+        control.on_idle_restart(&list, 0, Span::from_nanos(1));
         round_trip(&mut *control, &mut list, 0, 5, 200);
         control.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(0) });
         assert_close(control.metrics(&list, 0)[0].1, 0.0);
@@ -293,7 +294,7 @@ mod tests {
     fn a_loss_drops_the_round_trips_samples() {
         let (mut control, mut list) = veno("veno:linux", 110);
         round_trip(&mut *control, &mut list, 0, 5, 200);
-        control.ssthresh(&list, 0, LossCause::FastRetransmit, 0);
+        control.ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO);
         control.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(0) });
         assert_close(control.metrics(&list, 0)[0].1, 20.0 * 10.0 / 110.0);
     }

@@ -33,7 +33,7 @@ use super::vegas::{grow, leave_slow_start, queued, shrink};
 use super::{Ack, CongestionControl, ControlEntry, LossCause, Subflows, half_window, slow_start};
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Exception, Kernel, Parameter};
-use crate::{Nanos, SECOND};
+use crate::{SECOND, Span, Time};
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "wvegas",
@@ -71,7 +71,7 @@ struct State {
     /// x_r, segments per second; 0 before the first time at alpha.
     rate: f64,
     /// least_q_r.
-    least_queue: Option<Nanos>,
+    least_queue: Option<Span>,
 }
 
 impl Default for State {
@@ -90,11 +90,12 @@ struct WVegas {
 
 impl WVegas {
     /// Congestion avoidance at the end of a round trip.
-    fn avoid(&mut self, subflows: &mut Subflows<'_>, ack: &Ack, base: Nanos, rtt: Nanos) {
+    fn avoid(&mut self, subflows: &mut Subflows<'_>, ack: &Ack, base: Span, rtt: Span) {
         let i = subflows.index();
         let diff = queued(subflows[i].cwnd, base, rtt);
         if diff >= self.states.at(i).alpha {
-            self.states.at(i).rate = f64::from(subflows[i].cwnd) * SECOND as f64 / rtt.max(1) as f64;
+            self.states.at(i).rate = f64::from(subflows[i].cwnd) * SECOND.as_nanos() as f64
+                / rtt.max(Span::from_nanos(1)).as_nanos() as f64;
             let rates = counted(subflows, i).filter_map(|(p, _)| self.states.get(p)).map(|state| state.rate);
             let share = self.total_alpha / rates.sum::<f64>();
             let state = self.states.at(i);
@@ -108,11 +109,13 @@ impl WVegas {
             shrink(subflow);
         }
         let queue = rtt.saturating_sub(base);
-        if self.drain && queue > 0 {
+        if self.drain && queue > Span::ZERO {
             let least = state.least_queue.map_or(queue, |least| least.min(queue));
             state.least_queue = Some(least);
             if queue >= least.saturating_mul(2) {
-                subflow.cwnd = ((f64::from(subflow.cwnd) * base as f64 / (2.0 * rtt as f64)) as u32).max(2);
+                subflow.cwnd = ((f64::from(subflow.cwnd) * base.as_nanos() as f64
+                    / (2.0 * rtt.as_nanos() as f64)) as u32)
+                    .max(2);
                 subflow.ssthresh = subflow.ssthresh.min(subflow.cwnd);
                 state.least_queue = None;
             }
@@ -125,7 +128,7 @@ impl CongestionControl for WVegas {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, _now: Nanos) {
+    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, _now: Time) {
         let i = subflows.index();
         self.states.reset(i);
     }
@@ -158,12 +161,12 @@ impl CongestionControl for WVegas {
         }
     }
 
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _cause: LossCause, _now: Nanos) -> u32 {
+    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _cause: LossCause, _now: Time) -> u32 {
         self.states.at(i).delay.forget_round();
         half_window(&subflows[i], 2)
     }
 
-    fn on_idle_restart(&mut self, _flows: &[SubflowMetrics], i: usize, _idle: Nanos) {
+    fn on_idle_restart(&mut self, _flows: &[SubflowMetrics], i: usize, _idle: Span) {
         let state = self.states.at(i);
         state.delay.restart();
         state.least_queue = None;
@@ -308,11 +311,11 @@ mod tests {
         let mut list = subflows(&[subflow(50, 100)]);
         let mut control = build("wvegas");
         rounds(&mut *control, &mut list, 0, 50, &[105]);
-        assert_eq!(control.ssthresh(&list, 0, LossCause::FastRetransmit, 0), 25);
+        assert_eq!(control.ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO), 25);
         list[0].cwnd = 2;
-        assert_eq!(control.ssthresh(&list, 0, LossCause::FastRetransmit, 0), 2);
+        assert_eq!(control.ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO), 2);
         // The base is measured again: 300 ms of it are no queue.
-        control.on_idle_restart(&list, 0, 1);
+        control.on_idle_restart(&list, 0, Span::from_nanos(1));
         round_trip(&mut *control, &mut list, 0, 10, 300);
         round_trip(&mut *control, &mut list, 0, 10, 300);
         list[0].cwnd = 50;

@@ -11,7 +11,7 @@ use ropewalk_wire::{FourTuple, Payload};
 
 use super::{Endpoint, SubflowHandle};
 use crate::mptcp::is_independent;
-use crate::{Entropy, Nanos, PathId};
+use crate::{Entropy, PathId, Time};
 
 #[doc(hidden)]
 impl<P: Payload, E: Entropy> Endpoint<P, E> {
@@ -45,26 +45,26 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
 
     /// When the subflow's connection is next due; [`Nanos::MAX`]: never.
     #[inline]
-    pub fn timeout_of(&self, subflow: SubflowHandle) -> Nanos {
-        self.slots.get(subflow.index as usize).map_or(Nanos::MAX, |slot| slot.armed)
+    pub fn timeout_of(&self, subflow: SubflowHandle) -> Time {
+        self.slots.get(subflow.index as usize).map_or(Time::MAX, |slot| slot.armed)
     }
 
     /// As [`on_timeout`](Self::on_timeout), for the subflow's connection only.
     #[inline]
-    pub fn on_timeout_of(&mut self, now: Nanos, subflow: SubflowHandle) {
+    pub fn on_timeout_of(&mut self, now: Time, subflow: SubflowHandle) {
         self.on_timeout_in(now, subflow.index);
     }
 
     /// Removes the first timeout before `end`. The caller passes it to [`on_timeout_of`](Self::on_timeout_of)
     /// or to [`restore_timeout`](Self::restore_timeout).
-    pub fn take_timeout_before(&mut self, end: Nanos) -> Option<(Nanos, SubflowHandle)> {
+    pub fn take_timeout_before(&mut self, end: Time) -> Option<(Time, SubflowHandle)> {
         let at = self.poll_timeout().filter(|at| *at < end)?;
         let Reverse((_, index)) = self.deadlines.pop()?;
         Some((at, SubflowHandle::first_of(index)))
     }
 
     /// Undoes [`take_timeout_before`](Self::take_timeout_before).
-    pub fn restore_timeout(&mut self, at: Nanos, subflow: SubflowHandle) {
+    pub fn restore_timeout(&mut self, at: Time, subflow: SubflowHandle) {
         self.deadlines.push(Reverse((at, subflow.index)));
     }
 }

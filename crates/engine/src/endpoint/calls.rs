@@ -9,7 +9,7 @@ use crate::congestion::CongestionControl;
 use crate::mptcp::{Connection, JoinRequest};
 use crate::registry::Spec;
 use crate::scheduler::Scheduler;
-use crate::{Entropy, Nanos, PathId};
+use crate::{Entropy, PathId, Time};
 
 impl<P: Payload, E: Entropy> Endpoint<P, E> {
     pub(super) fn get(&mut self, id: ConnectionId) -> Result<&mut Connection<P>, StreamError> {
@@ -26,7 +26,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     ///
     /// # Errors
     /// When the connection is lost or forgotten, or our side is closed.
-    pub fn write(&mut self, now: Nanos, id: ConnectionId, data: P) -> Result<usize, StreamError> {
+    pub fn write(&mut self, now: Time, id: ConnectionId, data: P) -> Result<usize, StreamError> {
         let connection = self.get(id)?;
         let taken = connection.write(now, data).ok_or_else(|| connection.closing.write_error())?;
         self.on_changed(now, id.index);
@@ -39,7 +39,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     ///
     /// # Errors
     /// When the connection is lost and everything read, or forgotten.
-    pub fn read(&mut self, now: Nanos, id: ConnectionId, max: usize) -> Result<Option<P>, StreamError> {
+    pub fn read(&mut self, now: Time, id: ConnectionId, max: usize) -> Result<Option<P>, StreamError> {
         let data = self.get(id)?.read(now, max, true);
         self.after_read(id, data)
     }
@@ -58,7 +58,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub fn read_piece(&mut self, now: Nanos, id: ConnectionId, max: usize) -> Result<Option<P>, StreamError> {
+    pub fn read_piece(&mut self, now: Time, id: ConnectionId, max: usize) -> Result<Option<P>, StreamError> {
         let data = self.get(id)?.read(now, max, false);
         self.after_read(id, data)
     }
@@ -80,7 +80,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     /// Closes our side (DATA_FIN); the peer's stays open.
-    pub fn shutdown(&mut self, now: Nanos, id: ConnectionId) {
+    pub fn shutdown(&mut self, now: Time, id: ConnectionId) {
         if let Ok(connection) = self.get(id) {
             connection.shutdown(now);
             self.on_changed(now, id.index);
@@ -89,7 +89,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
 
     /// Closes our side, and is not interested in what the peer still sends. A connection that is still being
     /// opened is cancelled: it is forgotten with what was written, and no event follows.
-    pub fn close(&mut self, now: Nanos, id: ConnectionId) {
+    pub fn close(&mut self, now: Time, id: ConnectionId) {
         if let Ok(connection) = self.get(id) {
             connection.close(now);
             self.on_changed(now, id.index);
@@ -98,7 +98,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
 
     /// Throws the connection away (MP_FASTCLOSE, or RST). No event follows. A connection that is still being
     /// opened is cancelled.
-    pub fn abort(&mut self, now: Nanos, id: ConnectionId) {
+    pub fn abort(&mut self, now: Time, id: ConnectionId) {
         if let Ok(connection) = self.get(id) {
             connection.abort();
             self.on_changed(now, id.index);
@@ -108,7 +108,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// Replaces a connection's scheduler or congestion control. What the old ones knew is lost.
     pub fn set_algorithms(
         &mut self,
-        now: Nanos,
+        now: Time,
         id: ConnectionId,
         scheduler: Option<&Spec<dyn Scheduler>>,
         congestion: Option<&Spec<dyn CongestionControl>>,
@@ -129,7 +129,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// Opens a subflow from `local` on `path`, to `remote` or else the connection's first address.
     pub fn add_path(
         &mut self,
-        now: Nanos,
+        now: Time,
         id: ConnectionId,
         path: PathId,
         local: SocketAddr,
@@ -155,7 +155,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     /// Takes a path away from a connection: its subflows are reset, REMOVE_ADDR is sent, data goes elsewhere.
-    pub fn remove_path(&mut self, now: Nanos, id: ConnectionId, path: PathId) {
+    pub fn remove_path(&mut self, now: Time, id: ConnectionId, path: PathId) {
         if let Ok(connection) = self.get(id) {
             connection.remove_path(now, path);
             self.on_changed(now, id.index);
@@ -163,7 +163,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     /// Makes a path's subflows backups, or not, and tells the peer (MP_PRIO).
-    pub fn set_backup(&mut self, now: Nanos, id: ConnectionId, path: PathId, backup: bool) {
+    pub fn set_backup(&mut self, now: Time, id: ConnectionId, path: PathId, backup: bool) {
         if let Ok(connection) = self.get(id) {
             connection.subflows.set_backup(path, backup);
             connection.wake();

@@ -5,11 +5,11 @@ use std::cmp::Reverse;
 use ropewalk_wire::Payload;
 
 use super::Endpoint;
-use crate::{Entropy, Nanos};
+use crate::{Entropy, Time};
 
 impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// Deadlines have passed. Early or spurious calls are harmless.
-    pub fn on_timeout(&mut self, now: Nanos) {
+    pub fn on_timeout(&mut self, now: Time) {
         while let Some(Reverse((at, index))) = self.deadlines.peek().copied() {
             if at > now {
                 break;
@@ -23,10 +23,10 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
 
     /// As [`on_timeout`](Self::on_timeout), for one connection only.
     #[inline]
-    pub(super) fn on_timeout_in(&mut self, now: Nanos, index: u32) {
+    pub(super) fn on_timeout_in(&mut self, now: Time, index: u32) {
         let slot = &mut self.slots[index as usize];
         // Its entry in the heap is stale now.
-        slot.armed = Nanos::MAX;
+        slot.armed = Time::MAX;
         if let Some(connection) = slot.connection.as_mut() {
             if connection.poll_timeout().is_some_and(|due| due <= now) {
                 connection.on_timeout(now);
@@ -36,7 +36,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     /// The next deadline. Changes with every other call.
-    pub fn poll_timeout(&mut self) -> Option<Nanos> {
+    pub fn poll_timeout(&mut self) -> Option<Time> {
         while let Some(Reverse((at, index))) = self.deadlines.peek().copied() {
             let slot = &self.slots[index as usize];
             if slot.armed == at && slot.connection.is_some() {
@@ -53,7 +53,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     #[inline(never)]
-    pub(super) fn push_deadline(&mut self, at: Nanos, index: u32) {
+    pub(super) fn push_deadline(&mut self, at: Time, index: u32) {
         self.deadlines.push(Reverse((at, index)));
     }
 }

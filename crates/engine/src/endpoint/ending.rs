@@ -4,7 +4,7 @@
 use ropewalk_wire::Payload;
 
 use super::{ConnectionId, Endpoint};
-use crate::{Entropy, Nanos};
+use crate::{Entropy, Time};
 
 impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// A connection is over but for unread data: its addresses and its token are free for others.
@@ -30,7 +30,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         let Some(connection) = slot.connection.take() else { return };
         self.mib.retire(&connection);
         self.ofo_bytes -= std::mem::take(&mut slot.ofo_bytes);
-        slot.armed = Nanos::MAX;
+        slot.armed = Time::MAX;
         if slot.half_open {
             slot.half_open = false;
             self.half_open -= 1;
@@ -44,7 +44,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
 
     /// A connection has ended in order. If subflows of it are in TIME-WAIT, it is the youngest of these.
     #[cold]
-    pub(super) fn on_closed(&mut self, now: Nanos, id: ConnectionId) {
+    pub(super) fn on_closed(&mut self, now: Time, id: ConnectionId) {
         if !self.is_waiting(id) {
             return;
         }
@@ -60,7 +60,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
 
     /// Whether there can be another connection: if there are as many as there may be, the oldest in TIME-WAIT
     /// ends for it.
-    pub(super) fn make_room(&mut self, now: Nanos) -> bool {
+    pub(super) fn make_room(&mut self, now: Time) -> bool {
         while self.len() >= self.config.max_connections {
             if !self.end_oldest_wait(now) {
                 return false;
@@ -76,7 +76,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
 
     /// Ends the oldest connection in TIME-WAIT; false if there is none.
     #[cold]
-    fn end_oldest_wait(&mut self, now: Nanos) -> bool {
+    fn end_oldest_wait(&mut self, now: Time) -> bool {
         while let Some(id) = self.time_wait.pop_front() {
             if !self.is_waiting(id) {
                 continue;

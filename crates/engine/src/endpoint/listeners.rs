@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ropewalk_wire::Payload;
 
 use super::{ConnectionConfig, Endpoint};
-use crate::{Entropy, Nanos};
+use crate::{Entropy, Time};
 
 /// Whether a listener's address stands for the address of a segment.
 fn stands_for(listener: SocketAddr, address: SocketAddr) -> bool {
@@ -25,7 +25,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// Accepts no more connections to `address`: SYNs are answered with RST, and connections that nobody has
     /// heard of yet (no [`Event::Accepted`](crate::mptcp::Event::Accepted)) are reset. Connections that were
     /// accepted stay. Returns false if nothing listened there.
-    pub fn stop_listening(&mut self, now: Nanos, address: SocketAddr) -> bool {
+    pub fn stop_listening(&mut self, now: Time, address: SocketAddr) -> bool {
         let before = self.listeners.len();
         self.listeners.retain(|(known, _)| *known != address);
         if self.listeners.len() == before {

@@ -30,7 +30,7 @@ use crate::inline_queue::InlineQueue;
 pub use crate::mptcp::StreamError;
 use crate::mptcp::{Connection, Event, Role};
 use crate::tcp::Tcb;
-use crate::{Entropy, Nanos, PathId};
+use crate::{Entropy, PathId, Time};
 use keyed::Keyed;
 use routes::Routes;
 use slot::Slot;
@@ -79,7 +79,7 @@ pub struct Endpoint<P: Payload, E: Entropy> {
     listeners: Vec<(SocketAddr, Arc<ConnectionConfig>)>,
     /// Connections that may have something to send.
     pending_tx: InlineQueue<u32>,
-    deadlines: BinaryHeap<Reverse<(Nanos, u32)>>,
+    deadlines: BinaryHeap<Reverse<(Time, u32)>>,
     /// Connections in TIME-WAIT, the oldest first; some of them may be gone.
     time_wait: VecDeque<ConnectionId>,
     events: InlineQueue<(ConnectionId, Event)>,
@@ -88,7 +88,7 @@ pub struct Endpoint<P: Payload, E: Entropy> {
     isn_secret: [u8; 32],
     half_open: usize,
     /// Until when ACKs may answer SYN cookies.
-    cookies_until: Nanos,
+    cookies_until: Time,
     ofo_bytes: u64,
     next_port: u16,
     counters: Counters,
@@ -120,7 +120,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             stateless: VecDeque::new(),
             isn_secret,
             half_open: 0,
-            cookies_until: 0,
+            cookies_until: Time::ZERO,
             ofo_bytes: 0,
             next_port,
             counters: Counters::default(),
@@ -134,7 +134,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// When limits are reached, the four-tuple is taken, the families differ, or an address is no host's.
     pub fn connect(
         &mut self,
-        now: Nanos,
+        now: Time,
         path: PathId,
         local: SocketAddr,
         remote: SocketAddr,
@@ -169,7 +169,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
 
     /// A segment arrived on `path`: the number of the device that it came from. It decides where answers to
     /// segments of no connection leave, and which path a subflow has that the peer opens.
-    pub fn on_segment(&mut self, now: Nanos, path: PathId, mut segment: Segment<P>) {
+    pub fn on_segment(&mut self, now: Time, path: PathId, mut segment: Segment<P>) {
         self.on_segment_in_place(now, path, None, &mut segment);
     }
 
@@ -178,7 +178,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     #[inline]
     pub fn on_segment_in_place(
         &mut self,
-        now: Nanos,
+        now: Time,
         path: PathId,
         hint: Option<SubflowHandle>,
         segment: &mut Segment<P>,
@@ -202,7 +202,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
 
     /// A segment that isn't predicted, or not for the subflow that was guessed.
     #[inline(never)]
-    fn on_unpredicted_segment(&mut self, now: Nanos, path: PathId, segment: &mut Segment<P>) {
+    fn on_unpredicted_segment(&mut self, now: Time, path: PathId, segment: &mut Segment<P>) {
         let Some(handle) = self.find(&segment.tuple) else { return self.on_stray(now, path, segment) };
         let SubflowHandle { index, subflow } = handle;
         let Some(connection) = self.slots[index as usize].connection.as_mut() else { return };
@@ -238,7 +238,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// something that is in flight (RFC 5927 4.1); then the subflow's segments become smaller, and what
     /// didn't fit is sent again.
     #[cold]
-    pub fn on_too_big(&mut self, now: Nanos, message: &TooBig) {
+    pub fn on_too_big(&mut self, now: Time, message: &TooBig) {
         let found = self.routes.get(&message.tuple.reversed());
         if let Some(SubflowHandle { index, subflow }) = found
             && let Some(connection) = self.slots[index as usize].connection.as_mut()
@@ -250,7 +250,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
 
     /// The next segment to send and its path; with `max_segments` > 1 perhaps a super-segment of that many.
     /// Changes with every other call.
-    pub fn poll_transmit(&mut self, now: Nanos, max_segments: u32) -> Option<(PathId, Segment<P>)> {
+    pub fn poll_transmit(&mut self, now: Time, max_segments: u32) -> Option<(PathId, Segment<P>)> {
         let mut segment = Segment::blank();
         let path = self.poll_transmit_into(now, max_segments, &mut segment)?;
         Some((path, segment))
@@ -259,7 +259,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// As [`poll_transmit`](Self::poll_transmit), written over what `out` holds.
     pub fn poll_transmit_into(
         &mut self,
-        now: Nanos,
+        now: Time,
         max_segments: u32,
         out: &mut Segment<P>,
     ) -> Option<PathId> {
@@ -284,7 +284,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     #[inline(always)]
     pub fn transmit_all(
         &mut self,
-        now: Nanos,
+        now: Time,
         max_segments: u32,
         out: &mut Box<Segment<P>>,
         mut carry: impl FnMut(PathId, &mut Box<Segment<P>>),
@@ -371,7 +371,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
                 slot.generation += 1;
                 slot.connection = Some(connection);
                 slot.queued = false;
-                slot.armed = Nanos::MAX;
+                slot.armed = Time::MAX;
                 slot.half_open = half_open;
                 ConnectionId { index, generation: slot.generation }
             }
@@ -382,7 +382,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
                     generation: 0,
                     connection,
                     queued: false,
-                    armed: Nanos::MAX,
+                    armed: Time::MAX,
                     half_open,
                     ofo_bytes: 0,
                 });
@@ -392,7 +392,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     /// After a call into a connection: it may have segments, events and a new deadline.
-    fn on_changed(&mut self, now: Nanos, index: u32) {
+    fn on_changed(&mut self, now: Time, index: u32) {
         self.queue_tx(index);
         self.collect_events(now, index);
     }
@@ -404,7 +404,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     #[inline(always)]
-    fn collect_events(&mut self, now: Nanos, index: u32) {
+    fn collect_events(&mut self, now: Time, index: u32) {
         let slot = &mut self.slots[index as usize];
         let Some(connection) = slot.connection.as_deref_mut() else { return };
         let joins = connection.path_manager.has_join_requests();
@@ -420,7 +420,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     #[inline(never)]
-    fn collect_all_events(&mut self, now: Nanos, index: u32) {
+    fn collect_all_events(&mut self, now: Time, index: u32) {
         let slot = &mut self.slots[index as usize];
         let generation = slot.generation;
         let Some(connection) = slot.connection.as_mut() else { return };
@@ -460,7 +460,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
 
     /// Once nothing more is to be sent: events, the deadline, and whether the connection can be forgotten.
     #[inline(always)]
-    fn after_transmit(&mut self, now: Nanos, index: u32) {
+    fn after_transmit(&mut self, now: Time, index: u32) {
         let slot = &mut self.slots[index as usize];
         slot.queued = false;
         match &slot.connection {
@@ -474,7 +474,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     #[inline(never)]
-    fn after_events(&mut self, now: Nanos, index: u32) {
+    fn after_events(&mut self, now: Time, index: u32) {
         self.collect_events(now, index);
         self.update_slot(index);
     }
@@ -505,7 +505,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     #[cold]
-    fn open_joins(&mut self, now: Nanos, index: u32) {
+    fn open_joins(&mut self, now: Time, index: u32) {
         loop {
             let slot = &mut self.slots[index as usize];
             let connection = slot.connection.as_mut();
@@ -565,7 +565,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
-    fn isn(&self, now: Nanos, tuple: &FourTuple) -> u32 {
+    fn isn(&self, now: Time, tuple: &FourTuple) -> u32 {
         crate::tcp::keyed_isn(&self.isn_secret, tuple, now)
     }
 

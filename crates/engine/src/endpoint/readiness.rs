@@ -5,7 +5,7 @@
 use ropewalk_wire::Payload;
 
 use super::{ConnectionId, Endpoint, StreamError};
-use crate::{Entropy, Nanos};
+use crate::{Entropy, Time};
 
 impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// Bytes that [`read`](Self::read) has now. Changes with segments received and with reads.
@@ -58,7 +58,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
 
     /// Has [`Event::Writable`](crate::mptcp::Event::Writable) follow once there is space, as after a short
     /// write. Returns whether there is space already, and then no event follows.
-    pub fn want_write(&mut self, now: Nanos, id: ConnectionId) -> bool {
+    pub fn want_write(&mut self, now: Time, id: ConnectionId) -> bool {
         let Ok(connection) = self.get(id) else { return true };
         let is_ready = connection.writable_bytes().is_none_or(|bytes| bytes > 0);
         connection.send.want_space(is_ready);

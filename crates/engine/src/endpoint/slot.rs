@@ -2,7 +2,7 @@
 
 use ropewalk_wire::Payload;
 
-use crate::Nanos;
+use crate::Time;
 use crate::inline_queue::InlineQueue;
 use crate::mptcp::Connection;
 
@@ -14,7 +14,7 @@ pub(super) struct Slot<P: Payload> {
     /// It is among the connections that may have something to send.
     pub queued: bool,
     /// The deadline that stands in the heap for it.
-    pub armed: Nanos,
+    pub armed: Time,
     //= RFC 9293 MUST-11 of an active opening there is never one here
     pub half_open: bool,
     /// What the endpoint's sum counts of its out-of-order queue.

@@ -6,7 +6,7 @@ use ropewalk_wire::Payload;
 use super::{ConnectionId, Endpoint, OptionError};
 use crate::config::BufferConfig;
 use crate::mptcp::{Connection, SocketOption};
-use crate::{Entropy, Nanos, PathId, congestion, scheduler};
+use crate::{Entropy, PathId, Span, Time, congestion, scheduler};
 
 impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// Sets the largest IP packet on a path, bytes, for subflows that are opened from now on.
@@ -22,7 +22,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// Changes a connection, and looks at what came of it.
     fn change(
         &mut self,
-        now: Nanos,
+        now: Time,
         id: ConnectionId,
         change: impl FnOnce(&mut Connection<P>),
     ) -> Result<(), OptionError> {
@@ -31,7 +31,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         Ok(())
     }
 
-    fn set_option(&mut self, now: Nanos, id: ConnectionId, option: SocketOption) -> Result<(), OptionError> {
+    fn set_option(&mut self, now: Time, id: ConnectionId, option: SocketOption) -> Result<(), OptionError> {
         self.change(now, id, |connection| connection.set(now, option))
     }
 
@@ -39,7 +39,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     ///
     /// # Errors
     /// When the connection is forgotten.
-    pub fn set_nagle(&mut self, now: Nanos, id: ConnectionId, on: bool) -> Result<(), OptionError> {
+    pub fn set_nagle(&mut self, now: Time, id: ConnectionId, on: bool) -> Result<(), OptionError> {
         self.set_option(now, id, SocketOption::Nagle(on))
     }
 
@@ -48,7 +48,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     ///
     /// # Errors
     /// When the connection is forgotten.
-    pub fn set_trace_decisions(&mut self, now: Nanos, id: ConnectionId, on: bool) -> Result<(), OptionError> {
+    pub fn set_trace_decisions(&mut self, now: Time, id: ConnectionId, on: bool) -> Result<(), OptionError> {
         self.change(now, id, |connection| connection.scheduling.set_traced(on))
     }
 
@@ -57,7 +57,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     ///
     /// # Errors
     /// When the connection is forgotten.
-    pub fn set_cork(&mut self, now: Nanos, id: ConnectionId, on: bool) -> Result<(), OptionError> {
+    pub fn set_cork(&mut self, now: Time, id: ConnectionId, on: bool) -> Result<(), OptionError> {
         self.set_option(now, id, SocketOption::Cork(on))
     }
 
@@ -67,7 +67,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// When the connection is forgotten.
     pub fn set_send_buffer(
         &mut self,
-        now: Nanos,
+        now: Time,
         id: ConnectionId,
         buffer: BufferConfig,
     ) -> Result<(), OptionError> {
@@ -81,7 +81,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// When the connection is forgotten.
     pub fn set_receive_buffer(
         &mut self,
-        now: Nanos,
+        now: Time,
         id: ConnectionId,
         buffer: BufferConfig,
     ) -> Result<(), OptionError> {
@@ -96,7 +96,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// When the connection is forgotten.
     pub fn set_unsent_low_water(
         &mut self,
-        now: Nanos,
+        now: Time,
         id: ConnectionId,
         bytes: Option<u64>,
     ) -> Result<(), OptionError> {
@@ -111,7 +111,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// When the connection is forgotten.
     pub fn set_unsent_beyond_window(
         &mut self,
-        now: Nanos,
+        now: Time,
         id: ConnectionId,
         bytes: Option<u64>,
     ) -> Result<(), OptionError> {
@@ -126,10 +126,10 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// When the connection is forgotten.
     pub fn begin_message(
         &mut self,
-        now: Nanos,
+        now: Time,
         id: ConnectionId,
         bytes: u64,
-        deadline: Option<Nanos>,
+        deadline: Option<Time>,
     ) -> Result<(), OptionError> {
         self.change(now, id, |connection| connection.send.begin_message(bytes, deadline))
     }
@@ -142,9 +142,9 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// When the connection is forgotten.
     pub fn end_message(
         &mut self,
-        now: Nanos,
+        now: Time,
         id: ConnectionId,
-        deadline: Option<Nanos>,
+        deadline: Option<Time>,
     ) -> Result<(), OptionError> {
         self.change(now, id, |connection| {
             connection.send.end_message(deadline);
@@ -157,7 +157,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     ///
     /// # Errors
     /// When the connection is forgotten.
-    pub fn set_dscp(&mut self, now: Nanos, id: ConnectionId, dscp: u8) -> Result<(), OptionError> {
+    pub fn set_dscp(&mut self, now: Time, id: ConnectionId, dscp: u8) -> Result<(), OptionError> {
         self.set_option(now, id, SocketOption::Dscp(dscp))
     }
 
@@ -168,9 +168,9 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// When the connection is forgotten.
     pub fn set_keep_alive(
         &mut self,
-        now: Nanos,
+        now: Time,
         id: ConnectionId,
-        idle: Option<Nanos>,
+        idle: Option<Span>,
     ) -> Result<(), OptionError> {
         self.set_option(now, id, SocketOption::KeepAlive(idle))
     }
@@ -182,9 +182,9 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// When the connection is forgotten.
     pub fn set_user_timeout(
         &mut self,
-        now: Nanos,
+        now: Time,
         id: ConnectionId,
-        timeout: Option<Nanos>,
+        timeout: Option<Span>,
     ) -> Result<(), OptionError> {
         self.set_option(now, id, SocketOption::UserTimeout(timeout))
     }
@@ -194,7 +194,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     ///
     /// # Errors
     /// When there is no such scheduler, or the connection is forgotten.
-    pub fn set_scheduler(&mut self, now: Nanos, id: ConnectionId, name: &str) -> Result<(), OptionError> {
+    pub fn set_scheduler(&mut self, now: Time, id: ConnectionId, name: &str) -> Result<(), OptionError> {
         let spec = scheduler::builtin().parse(name)?;
         self.change(now, id, |connection| connection.set_algorithms(now, Some(&spec), None))
     }
@@ -204,7 +204,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     ///
     /// # Errors
     /// When there is no such congestion control, or the connection is forgotten.
-    pub fn set_congestion(&mut self, now: Nanos, id: ConnectionId, name: &str) -> Result<(), OptionError> {
+    pub fn set_congestion(&mut self, now: Time, id: ConnectionId, name: &str) -> Result<(), OptionError> {
         let spec = congestion::builtin().parse(name)?;
         self.change(now, id, |connection| connection.set_algorithms(now, None, Some(&spec)))
     }

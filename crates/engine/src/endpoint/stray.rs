@@ -8,7 +8,7 @@ use ropewalk_wire::{Flags, MpCapable, MpJoin, MpTcpRst, Payload, Segment, Seq};
 use super::{ConnectionConfig, Endpoint, SubflowHandle, is_host};
 use crate::mptcp::{Connection, Role, is_understood};
 use crate::tcp::Tcb;
-use crate::{Entropy, Nanos, PathId};
+use crate::{Entropy, PathId, Time};
 
 /// Most answers to segments of no connection that wait to be sent.
 pub(super) const MOST_STATELESS: usize = 1024;
@@ -21,7 +21,7 @@ pub(super) fn understood_capable<P>(segment: &Segment<P>) -> Option<MpCapable> {
 impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// A segment of no connection: a SYN to a listener, a join, or a stray.
     #[cold]
-    pub(super) fn on_stray(&mut self, now: Nanos, path: PathId, segment: &mut Segment<P>) {
+    pub(super) fn on_stray(&mut self, now: Time, path: PathId, segment: &mut Segment<P>) {
         let flags = segment.flags;
         if flags.contains(Flags::RST) {
             return;
@@ -69,7 +69,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     #[cold]
     pub(super) fn on_successor(
         &mut self,
-        now: Nanos,
+        now: Time,
         path: PathId,
         old: SubflowHandle,
         segment: &mut Segment<P>,
@@ -85,7 +85,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// A server's connection that answers a SYN.
     pub(super) fn accept(
         &self,
-        now: Nanos,
+        now: Time,
         path: PathId,
         syn: &Segment<P>,
         config: Arc<ConnectionConfig>,
@@ -120,7 +120,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     #[cold]
-    fn on_join(&mut self, now: Nanos, path: PathId, token: u32, segment: &Segment<P>) {
+    fn on_join(&mut self, now: Time, path: PathId, token: u32, segment: &Segment<P>) {
         let Some(index) = self.tokens.get(&token).copied() else {
             self.counters.join_no_token += 1;
             //= RFC 8684 3.2-7
@@ -149,7 +149,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
 
     /// A join that has waited for the peer's key.
     #[cold]
-    pub(super) fn on_early_join(&mut self, now: Nanos, path: PathId, syn: &Segment<P>) {
+    pub(super) fn on_early_join(&mut self, now: Time, path: PathId, syn: &Segment<P>) {
         if let Some(MpJoin::Syn { token, .. }) = syn.rare.as_deref().and_then(|rare| rare.mp_join) {
             self.on_join(now, path, token, syn);
         }

@@ -11,10 +11,10 @@ use super::stray::{MOST_STATELESS, understood_capable};
 use super::{ConnectionConfig, Endpoint};
 use crate::mptcp::Key;
 use crate::tcp::keyed_digest;
-use crate::{Entropy, Nanos, PathId, SECOND};
+use crate::{Entropy, PathId, Span, Time};
 
 /// A cookie counts minutes, and is good for the one in which it was made and the next.
-const MINUTE: Nanos = 60 * SECOND;
+const MINUTE: Span = Span::from_secs(60);
 const MINUTES: u32 = 2;
 
 /// The MSS that a cookie can tell: the largest that isn't above the peer's.
@@ -46,16 +46,16 @@ fn mask(secret: &[u8; 32], tuple: &FourTuple, peer_isn: u32, minute: u32) -> u32
 }
 
 /// The cookie for a SYN: the initial sequence number of our answer. `tuple` is as we send.
-fn cookie(secret: &[u8; 32], tuple: &FourTuple, peer_isn: u32, now: Nanos, mss: u16) -> u32 {
-    let minute = (now / MINUTE) as u32;
+fn cookie(secret: &[u8; 32], tuple: &FourTuple, peer_isn: u32, now: Time, mss: u16) -> u32 {
+    let minute = (now.since_origin() / MINUTE) as u32;
     let index = MSS.partition_point(|known| *known <= mss).saturating_sub(1) as u32;
     let low = mask(secret, tuple, peer_isn, minute).wrapping_add(index) & LOW;
     base(secret, tuple, peer_isn).wrapping_add(minute << 24).wrapping_add(low)
 }
 
 /// The MSS that a cookie tells, if it is ours and not too old.
-fn check(secret: &[u8; 32], tuple: &FourTuple, peer_isn: u32, now: Nanos, cookie: u32) -> Option<u16> {
-    let minute = (now / MINUTE) as u32;
+fn check(secret: &[u8; 32], tuple: &FourTuple, peer_isn: u32, now: Time, cookie: u32) -> Option<u16> {
+    let minute = (now.since_origin() / MINUTE) as u32;
     let rest = cookie.wrapping_sub(base(secret, tuple, peer_isn));
     let age = (minute << 24).wrapping_sub(rest & !LOW) >> 24;
     let made = minute.checked_sub(age).filter(|_| age < MINUTES)?;
@@ -104,7 +104,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     #[cold]
     pub(super) fn send_cookie(
         &mut self,
-        now: Nanos,
+        now: Time,
         path: PathId,
         syn: &Segment<P>,
         config: Arc<ConnectionConfig>,
@@ -145,7 +145,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// A segment of no connection may be the third ACK that answers a cookie, or data after it. Returns
     /// whether that is so.
     #[cold]
-    pub(super) fn on_cookie(&mut self, now: Nanos, path: PathId, segment: &mut Segment<P>) -> bool {
+    pub(super) fn on_cookie(&mut self, now: Time, path: PathId, segment: &mut Segment<P>) -> bool {
         if now >= self.cookies_until
             || !segment.flags.contains(Flags::ACK)
             || segment.flags.contains(Flags::SYN)
@@ -184,7 +184,7 @@ mod tests {
     use ropewalk_wire::{MpCapable, SyntheticPayload};
 
     use super::*;
-    use crate::EndpointConfig;
+    use crate::{EndpointConfig, SECOND};
 
     const SECRET: [u8; 32] = [7; 32];
 
@@ -197,7 +197,8 @@ mod tests {
         for (mss, told) in
             [(20, 64), (64, 64), (535, 64), (536, 536), (1459, 1440), (1460, 1460), (65_535, 8960)]
         {
-            for start in [0, 59 * SECOND, 300 * MINUTE - 1] {
+            for start in [Span::ZERO, 59 * SECOND, 300 * MINUTE - Span::from_nanos(1)] {
+                let start = Time::ZERO + start;
                 let made = cookie(&SECRET, &tuple(1), 77, start, mss);
                 assert_eq!(check(&SECRET, &tuple(1), 77, start, made), Some(told));
                 assert_eq!(check(&SECRET, &tuple(1), 77, start + MINUTE, made), Some(told));
@@ -209,12 +210,13 @@ mod tests {
     /// One guess in 2^28 is right.
     #[test]
     fn a_cookie_cant_be_guessed_or_moved() {
-        let made = cookie(&SECRET, &tuple(1), 77, 0, 1460);
-        assert_eq!(check(&SECRET, &tuple(2), 77, 0, made), None, "another port");
-        assert_eq!(check(&SECRET, &tuple(1), 78, 0, made), None, "another sequence number");
-        assert_eq!(check(&[8; 32], &tuple(1), 77, 0, made), None, "another secret");
+        let made = cookie(&SECRET, &tuple(1), 77, Time::ZERO, 1460);
+        assert_eq!(check(&SECRET, &tuple(2), 77, Time::ZERO, made), None, "another port");
+        assert_eq!(check(&SECRET, &tuple(1), 78, Time::ZERO, made), None, "another sequence number");
+        assert_eq!(check(&[8; 32], &tuple(1), 77, Time::ZERO, made), None, "another secret");
         let guesses = (0..1_000_000u32).map(|n| n.wrapping_mul(0x9e37_79b9));
-        let right = guesses.filter(|guess| check(&SECRET, &tuple(1), 77, 0, *guess).is_some()).count();
+        let right =
+            guesses.filter(|guess| check(&SECRET, &tuple(1), 77, Time::ZERO, *guess).is_some()).count();
         assert_eq!(right, 0);
     }
 
@@ -255,8 +257,8 @@ mod tests {
             let mut syn = Segment::new(tuple(1).reversed(), Seq(77), Seq(0), Flags::SYN);
             let capable = MpCapable { version: 1, hmac_sha256: true, ..MpCapable::default() };
             (syn.rare_mut().mss, syn.rare_mut().mp_capable) = (Some(1460), Some(capable));
-            server.on_segment(0, PathId(0), syn);
-            server.poll_transmit(0, 1).expect("a SYN/ACK").1
+            server.on_segment(Time::ZERO, PathId(0), syn);
+            server.poll_transmit(Time::ZERO, 1).expect("a SYN/ACK").1
         };
         let answer = knock(&mut server);
         let sender_key = understood_capable(&answer).and_then(|capable| capable.sender_key).expect("a key");
@@ -264,7 +266,7 @@ mod tests {
         let plain = knock(&mut server);
         assert_eq!((understood_capable(&plain), plain.seq), (None, answer.seq));
         server.on_segment(
-            0,
+            Time::ZERO,
             PathId(0),
             Segment::new(tuple(1).reversed(), Seq(78), plain.seq.plus(1), Flags::ACK),
         );

@@ -7,11 +7,11 @@ use super::close_reason::CloseReason;
 use super::connection::Connection;
 use super::joining::Joining;
 use crate::metrics::SubflowStatus;
-use crate::{Nanos, PathId};
+use crate::{PathId, Time};
 
 impl<P: Payload> Connection<P> {
     #[cold]
-    pub(super) fn on_add_addr(&mut self, now: Nanos, add: &AddAddr) {
+    pub(super) fn on_add_addr(&mut self, now: Time, add: &AddAddr) {
         if !self.handshake.has_remote_key() {
             return;
         }
@@ -37,7 +37,7 @@ impl<P: Payload> Connection<P> {
     }
 
     #[cold]
-    pub(super) fn on_remove_addr(&mut self, now: Nanos, ids: &[u8]) {
+    pub(super) fn on_remove_addr(&mut self, now: Time, ids: &[u8]) {
         self.path_manager.forget_addresses(ids);
         for index in 0..self.subflows.len() {
             let gone = self.subflows.get(index).is_some_and(|subflow| ids.contains(&subflow.remote_id));
@@ -67,7 +67,7 @@ impl<P: Payload> Connection<P> {
 
     /// Announces our addresses that are marked so.
     #[cold]
-    pub(crate) fn announce(&mut self, now: Nanos) {
+    pub(crate) fn announce(&mut self, now: Time) {
         if self.joining().announce(now) {
             self.deadlines.arm_control(now);
             self.may_transmit |= self.subflows.request_ack_on_best();
@@ -76,7 +76,7 @@ impl<P: Payload> Connection<P> {
 
     /// Takes our address on a path away: REMOVE_ADDR, and its subflows are reset. The last that works stays
     /// until there is another: what is under way would be lost with it.
-    pub(crate) fn remove_path(&mut self, now: Nanos, path: PathId) {
+    pub(crate) fn remove_path(&mut self, now: Time, path: PathId) {
         let finished = self.send.fin_acked() && self.receive.finished();
         let has_work = self.handshake.is_multipath() && !finished;
         let mut removed = Vec::new();
@@ -111,7 +111,7 @@ impl<P: Payload> Connection<P> {
 
     /// A subflow works now: those whose path was removed can go.
     #[cold]
-    pub(crate) fn close_replaced_subflows(&mut self, now: Nanos, successor: usize) {
+    pub(crate) fn close_replaced_subflows(&mut self, now: Time, successor: usize) {
         for index in 0..self.subflows.len() {
             let leaves = self.subflows.get(index).filter(|subflow| subflow.leaving && index != successor);
             if let Some(id) = leaves.map(|subflow| subflow.local_id)

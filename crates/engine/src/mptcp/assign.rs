@@ -12,14 +12,14 @@ use super::sending::Sending;
 use super::stats::{DecisionRecord, Event};
 use crate::metrics::SubflowMetrics;
 use crate::scheduler::{self, Chunk, Decision, Purpose, View};
-use crate::{MAX_SUBFLOWS, Nanos, SubflowId};
+use crate::{MAX_SUBFLOWS, Span, SubflowId, Time};
 
 /// Consecutive decisions that send nothing before the engine stops calling the scheduler until the next
 /// event.
 const MAX_EMPTY_DECISIONS: u32 = 64;
 
 /// The shortest wait. Without an RTT sample a scheduler may ask for waits of almost no time, again and again.
-const MIN_WAIT: Nanos = 100_000;
+const MIN_WAIT: Span = Span::from_micros(100);
 
 /// A piece of this many bytes gets super-segments of its own: joining it with others would copy it.
 const LARGE_PIECE: u64 = 16 << 10;
@@ -27,7 +27,7 @@ const LARGE_PIECE: u64 = 16 << 10;
 impl<P: Payload> Sending<'_, P> {
     /// Assigns data to a subflow and returns which; `None` if nothing can or should be sent now.
     #[inline(always)]
-    pub fn schedule_next(&mut self, now: Nanos, max_segments: u32) -> Option<usize> {
+    pub fn schedule_next(&mut self, now: Time, max_segments: u32) -> Option<usize> {
         if self.send.has_reinjections()
             && self.handshake.is_multipath()
             && let Some(index) = self.schedule_reinjection(now)
@@ -94,7 +94,7 @@ impl<P: Payload> Sending<'_, P> {
 
     /// Sends on the only subflow that may get new data; the scheduler isn't asked.
     #[cold]
-    fn send_on_only(&mut self, now: Nanos, subflow: SubflowId, max_segments: u32) -> Option<usize> {
+    fn send_on_only(&mut self, now: Time, subflow: SubflowId, max_segments: u32) -> Option<usize> {
         let bytes = self.subflows.metrics()[subflow.index()].mss;
         let assigned = self.apply(now, Decision::Send { subflow, bytes }, max_segments).0;
         self.scheduling.set_needs_schedule(assigned.is_some());
@@ -103,7 +103,7 @@ impl<P: Payload> Sending<'_, P> {
 
     /// The scheduler waits, or its decisions send nothing: it isn't asked again until something happens.
     #[cold]
-    fn stop_asking(&mut self, now: Nanos, decision: Decision, max_segments: u32) -> Option<usize> {
+    fn stop_asking(&mut self, now: Time, decision: Decision, max_segments: u32) -> Option<usize> {
         self.scheduling.set_needs_schedule(false);
         if let Decision::Wait { until } = decision {
             if self.scheduling.await_decision() {
@@ -123,7 +123,7 @@ impl<P: Payload> Sending<'_, P> {
     /// All written data is assigned to subflows, and the writer waits for buffer space: data that was sent
     /// may be sent again on another subflow.
     #[inline(never)]
-    fn on_all_assigned(&mut self, now: Nanos) -> Option<usize> {
+    fn on_all_assigned(&mut self, now: Time) -> Option<usize> {
         if self.send.writable() {
             return None;
         }
@@ -136,7 +136,7 @@ impl<P: Payload> Sending<'_, P> {
     /// Schedules on while the scheduler chooses the same subflow, so that its data leaves as one
     /// super-segment.
     #[inline(never)]
-    pub fn coalesce(&mut self, now: Nanos, index: usize, max_segments: u32) {
+    pub fn coalesce(&mut self, now: Time, index: usize, max_segments: u32) {
         for _ in 1..max_segments {
             let metrics = &self.subflows.metrics()[index];
             let full = metrics.queued_bytes + u64::from(metrics.mss)
@@ -201,7 +201,7 @@ impl<P: Payload> Sending<'_, P> {
     }
 
     #[cold]
-    fn record_decision(&mut self, now: Nanos, decision: Decision, offset: u64, bytes: u32, unsent: u64) {
+    fn record_decision(&mut self, now: Time, decision: Decision, offset: u64, bytes: u32, unsent: u64) {
         let Some(reason) = self.scheduling.take_reason() else { return };
         let window_left = self.send.window_left();
         let record = DecisionRecord { at: now, decision, offset, bytes, unsent, window_left, reason };
@@ -211,7 +211,7 @@ impl<P: Payload> Sending<'_, P> {
     /// The scheduler waits. If nothing is in flight that could end the wait, the engine sends by `minrtt`
     /// (see [`Decision::Wait`]).
     #[cold]
-    fn override_wait(&mut self, now: Nanos, max_segments: u32) -> Option<usize> {
+    fn override_wait(&mut self, now: Time, max_segments: u32) -> Option<usize> {
         // A stale subflow's retransmissions don't count: they may never be acknowledged.
         let awaits_ack = |metrics: &SubflowMetrics| {
             metrics.usable() && (metrics.packets_out > 0 || metrics.queued_bytes > 0)
@@ -260,13 +260,13 @@ impl<P: Payload> Sending<'_, P> {
 
     /// Counts that the engine didn't do what the scheduler said.
     #[cold]
-    fn note_overruled(&mut self, now: Nanos, cause: &'static str) {
+    fn note_overruled(&mut self, now: Time, cause: &'static str) {
         self.stats.overruled.note(now, cause);
     }
 
     /// Executes a decision. Returns the subflow that got data, the offset and the length.
     #[inline(never)]
-    pub fn apply(&mut self, now: Nanos, decision: Decision, max_segments: u32) -> (Option<usize>, u64, u32) {
+    pub fn apply(&mut self, now: Time, decision: Decision, max_segments: u32) -> (Option<usize>, u64, u32) {
         let next = self.send.next_offset();
         let (subflow, offset, bytes, queue) = match decision {
             Decision::Send { subflow, bytes } => (subflow, next, bytes, false),
@@ -290,7 +290,7 @@ impl<P: Payload> Sending<'_, P> {
     #[inline(always)]
     fn assign(
         &mut self,
-        now: Nanos,
+        now: Time,
         subflow: SubflowId,
         offset: u64,
         bytes: u32,
@@ -375,7 +375,7 @@ impl<P: Payload> Sending<'_, P> {
     /// lone subflow gets some: among several the scheduler says where data goes, and the probe repeats the
     /// last segment.
     #[cold]
-    pub fn assign_probe(&mut self, now: Nanos, index: usize) {
+    pub fn assign_probe(&mut self, now: Time, index: usize) {
         let alone = self.subflows.usable().count() == 1;
         if alone
             && self.subflows.metrics()[index].usable()
@@ -421,7 +421,7 @@ impl<P: Payload> Sending<'_, P> {
     /// Takes back what waits on a subflow and no other carries. In plain TCP data keeps its order: nothing is
     /// taken.
     #[cold]
-    pub fn withdraw_queued(&mut self, now: Nanos, subflow: SubflowId) {
+    pub fn withdraw_queued(&mut self, now: Time, subflow: SubflowId) {
         let index = subflow.index();
         if !self.handshake.is_multipath()
             || subflow.index() >= MAX_SUBFLOWS
@@ -440,7 +440,7 @@ impl<P: Payload> Sending<'_, P> {
     #[inline(never)]
     fn duplicate(
         &mut self,
-        now: Nanos,
+        now: Time,
         subflow: SubflowId,
         offset: u64,
         purpose: Purpose,
@@ -465,7 +465,7 @@ impl<P: Payload> Sending<'_, P> {
     }
 
     #[inline(never)]
-    pub fn resend_chunk(&mut self, now: Nanos, index: usize, chunk: Chunk) {
+    pub fn resend_chunk(&mut self, now: Time, index: usize, chunk: Chunk) {
         self.finish_super_segment();
         let payload = self.send.get(chunk.offset, chunk.len);
         self.send.repeated(chunk.offset, SubflowId(index as u8), now);
@@ -482,7 +482,7 @@ impl<P: Payload> Sending<'_, P> {
     /// Reinjects the head of the reinjection queue: on the fastest available subflow that never carried it,
     /// or else on any but its last one.
     #[inline(never)]
-    fn schedule_reinjection(&mut self, now: Nanos) -> Option<usize> {
+    fn schedule_reinjection(&mut self, now: Time) -> Option<usize> {
         let chunk = self.send.next_reinjection()?;
         if self.scheduling.limits_queues() {
             // Nothing else looks at the buffers when there is no new data.
@@ -513,7 +513,7 @@ impl<P: Payload> Sending<'_, P> {
     }
 
     #[cold]
-    fn on_window_blocked(&mut self, now: Nanos) {
+    fn on_window_blocked(&mut self, now: Time) {
         if self.scheduling.block(now) {
             self.notify(now, scheduler::Event::WindowBlocked);
         }

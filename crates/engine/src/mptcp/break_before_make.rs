@@ -7,18 +7,22 @@ use super::close_reason::ResetReason;
 use super::connection::Connection;
 use super::deadlines::Deadline;
 use super::path_manager::{JOIN_RETRIES, JoinRequest};
-use crate::Nanos;
+use crate::{Span, Time};
 
 impl<P: Payload> Connection<P> {
     /// Subflow `index` was the last. Returns false if no other can follow: the keys aren't known to both
     /// ends, or the subflow was reset for what happened to its data, which would happen to another's, too.
     #[cold]
-    pub(super) fn await_subflow(&mut self, now: Nanos, index: usize, was_used: bool) -> bool {
+    pub(super) fn await_subflow(&mut self, now: Time, index: usize, was_used: bool) -> bool {
         let timeout = self.config.path_manager.close_timeout;
         let Some(subflow) = self.subflows.get(index) else { return false };
         let is_spoilt =
             was_used && subflow.reset_reason.is_some_and(|reason| reason != ResetReason::Unspecified);
-        if !self.handshake.is_multipath() || !self.handshake.is_confirmed() || timeout == 0 || is_spoilt {
+        if !self.handshake.is_multipath()
+            || !self.handshake.is_confirmed()
+            || timeout == Span::ZERO
+            || is_spoilt
+        {
             return false;
         }
         self.deadlines.set_if_none(Deadline::Linger, now + timeout);
@@ -32,7 +36,7 @@ impl<P: Payload> Connection<P> {
     /// A join failed: tries it again later, unless it was often enough. A connection without subflows tries
     /// until it ends.
     #[cold]
-    pub(super) fn retry_join(&mut self, now: Nanos, mut request: JoinRequest) {
+    pub(super) fn retry_join(&mut self, now: Time, mut request: JoinRequest) {
         if self.deadlines.is_set(Deadline::Linger) && request.attempt < JOIN_RETRIES {
             request.attempt = request.attempt.min(JOIN_RETRIES - 2);
         }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::scheduler::Chunk;
-use crate::{Nanos, SubflowId};
+use crate::{SubflowId, Time};
 
 /// The most bytes of a mapping: its length has 16 bits, and DATA_FIN takes one.
 pub(super) const LONGEST_MAPPING: u64 = 65_534;
@@ -13,7 +13,7 @@ pub(super) const LONGEST_MAPPING: u64 = 65_534;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sent {
     pub offset: u64,
-    pub(super) sent_at: Nanos,
+    pub(super) sent_at: Time,
     pub(super) carriers: u32,
     /// A mapping's length has 16 bits.
     pub(super) len: u16,

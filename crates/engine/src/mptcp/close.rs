@@ -10,11 +10,11 @@ use super::stats::Event;
 use crate::metrics::SubflowStatus;
 use crate::scheduler;
 use crate::tcp::State;
-use crate::{Nanos, SubflowId};
+use crate::{SubflowId, Time};
 
 impl<P: Payload> Connection<P> {
     /// Closes our side: what was written is still delivered.
-    pub(crate) fn shutdown(&mut self, now: Nanos) {
+    pub(crate) fn shutdown(&mut self, now: Time) {
         if self.send.closed() || self.closing.is_terminated() {
             return;
         }
@@ -35,7 +35,7 @@ impl<P: Payload> Connection<P> {
 
     /// Closes both sides: what was written is still delivered, but what the peer sent or sends and nobody
     /// will read resets the connection, so that it learns of the loss (RFC 9293 3.6, RFC 1122 4.2.2.13).
-    pub(crate) fn close(&mut self, now: Nanos) {
+    pub(crate) fn close(&mut self, now: Time) {
         self.closing.abandon();
         // CLOSE in SYN-SENT deletes the connection, with what was written (RFC 9293 3.10.4).
         let opening = self.subflows.iter().all(|subflow| subflow.tcp.state() == State::SynSent);
@@ -65,7 +65,7 @@ impl<P: Payload> Connection<P> {
     /// is one whose DATA_FIN is never acknowledged (`net.mptcp.close_timeout`). While anything else is
     /// unacknowledged, retransmission timeouts decide.
     #[cold]
-    pub(super) fn on_orphan_timeout(&mut self, now: Nanos) {
+    pub(super) fn on_orphan_timeout(&mut self, now: Time) {
         if self.closing.is_terminated() {
             return;
         }
@@ -111,7 +111,7 @@ impl<P: Payload> Connection<P> {
 
     /// After anything that may have completed the close: FINs on the subflows when both directions are done.
     #[inline]
-    pub(crate) fn check_closed(&mut self, now: Nanos) {
+    pub(crate) fn check_closed(&mut self, now: Time) {
         // Nothing is complete while the application may still write.
         if self.send.closed() && !self.closing.is_terminated() {
             self.complete_close(now);
@@ -119,7 +119,7 @@ impl<P: Payload> Connection<P> {
     }
 
     #[inline(never)]
-    pub(super) fn complete_close(&mut self, now: Nanos) {
+    pub(super) fn complete_close(&mut self, now: Time) {
         if self.handshake.is_multipath() {
             //= RFC 8684 3.3.3-3 3.3.3-4
             if self.send.fin_acked() && self.receive.finished() {
@@ -164,7 +164,7 @@ impl<P: Payload> Connection<P> {
 
     /// A subflow's FIN: in plain TCP the end of the stream, else only of the subflow.
     #[cold]
-    pub(super) fn on_fin(&mut self, now: Nanos, index: usize) {
+    pub(super) fn on_fin(&mut self, now: Time, index: usize) {
         if self.handshake.is_plain() {
             let end = self.receive.next();
             self.receive.note_fin(end);
@@ -195,7 +195,7 @@ impl<P: Payload> Connection<P> {
     }
 
     #[cold]
-    pub(super) fn on_reset(&mut self, now: Nanos, index: usize, rare: Option<&RareOptions>, state: State) {
+    pub(super) fn on_reset(&mut self, now: Time, index: usize, rare: Option<&RareOptions>, state: State) {
         let fastclose = rare.and_then(|rare| rare.fastclose).is_some_and(|fastclose| {
             self.handshake.is_our_key(fastclose.receiver_key) && self.handshake.is_multipath()
         });

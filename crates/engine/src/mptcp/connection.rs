@@ -24,7 +24,7 @@ use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::registry::Spec;
 use crate::scheduler::{self, Scheduler};
 use crate::tcp::{Context, Outgoing, Shared, Tcb};
-use crate::{Nanos, PathId, SubflowId};
+use crate::{PathId, SubflowId, Time};
 
 /// One connection.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl<P: Payload> Connection<P> {
     #[inline]
     pub(crate) fn split(
         &mut self,
-        now: Nanos,
+        now: Time,
         index: usize,
         outgoing: Outgoing,
     ) -> Option<(Context<'_>, &mut Subflow<P>)> {
@@ -129,7 +129,7 @@ impl<P: Payload> Connection<P> {
     /// Adds a subflow on `path` and returns its index; `None` if there are too many.
     pub(super) fn add_subflow(
         &mut self,
-        now: Nanos,
+        now: Time,
         path: PathId,
         join: Join,
         make: impl FnOnce(&mut Context<'_>) -> Tcb<P>,
@@ -150,7 +150,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Writes a prefix of `data`; returns how many bytes were taken.
-    pub(crate) fn write(&mut self, now: Nanos, data: P) -> Option<usize> {
+    pub(crate) fn write(&mut self, now: Time, data: P) -> Option<usize> {
         if self.send.closed() || self.closing.is_terminated() {
             return None;
         }
@@ -171,7 +171,7 @@ impl<P: Payload> Connection<P> {
 
     /// Reads up to `max` bytes: `None` nothing now, an empty payload at the end. `whole`: of what arrived as
     /// several pieces, too.
-    pub(crate) fn read(&mut self, now: Nanos, max: usize, whole: bool) -> Option<P> {
+    pub(crate) fn read(&mut self, now: Time, max: usize, whole: bool) -> Option<P> {
         if max == 0 && !self.receive.is_at_end() {
             return None;
         }
@@ -213,7 +213,7 @@ impl<P: Payload> Connection<P> {
     //= RFC 8684 3.3.2-1
     /// The peer's mapping has a DSN of this length: DATA_ACKs have it from now on, and segments room for it.
     #[cold]
-    pub(crate) fn match_dsn_length(&mut self, now: Nanos, dsn_is_64: bool) {
+    pub(crate) fn match_dsn_length(&mut self, now: Time, dsn_is_64: bool) {
         self.handshake.match_dsn_length(dsn_is_64);
         for index in 0..self.subflows.len() {
             if let Some((mut cx, subflow)) = self.split(now, index, Outgoing::default()) {
@@ -253,7 +253,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Counters until `now`.
-    pub fn stats(&self, now: Nanos) -> ConnectionStats {
+    pub fn stats(&self, now: Time) -> ConnectionStats {
         let mut stats = self.stats.clone();
         let tcp = self.subflows.totals();
         (stats.data_segments, stats.retransmissions, stats.timeouts) =
@@ -313,7 +313,7 @@ impl<P: Payload> Connection<P> {
     /// Other algorithms from now on; see [`crate::endpoint::Endpoint::set_algorithms`].
     pub(crate) fn set_algorithms(
         &mut self,
-        now: Nanos,
+        now: Time,
         scheduler: Option<&Spec<dyn Scheduler>>,
         congestion: Option<&Spec<dyn CongestionControl>>,
     ) {

@@ -1,7 +1,7 @@
 //! The connection's own deadlines.
 
 use super::path_manager::CONTROL_INTERVAL;
-use crate::Nanos;
+use crate::Time;
 
 /// What a connection waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,12 +25,12 @@ pub(crate) enum Deadline {
 
 /// When each comes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Deadlines([Option<Nanos>; 7]);
+pub(crate) struct Deadlines([Option<Time>; 7]);
 
 impl Deadlines {
     /// When it comes; `None`: it isn't set.
     #[inline]
-    pub fn get(&self, deadline: Deadline) -> Option<Nanos> {
+    pub fn get(&self, deadline: Deadline) -> Option<Time> {
         self.0[deadline as usize]
     }
 
@@ -41,23 +41,23 @@ impl Deadlines {
     }
 
     /// Sets it, whether or not it was set before.
-    pub fn set(&mut self, deadline: Deadline, at: Nanos) {
+    pub fn set(&mut self, deadline: Deadline, at: Time) {
         self.0[deadline as usize] = Some(at);
     }
 
     /// Sets it unless it is set.
-    pub fn set_if_none(&mut self, deadline: Deadline, at: Nanos) {
+    pub fn set_if_none(&mut self, deadline: Deadline, at: Time) {
         self.0[deadline as usize].get_or_insert(at);
     }
 
     /// Sets it, if it isn't set or comes later.
-    pub fn set_no_later(&mut self, deadline: Deadline, at: Nanos) {
+    pub fn set_no_later(&mut self, deadline: Deadline, at: Time) {
         let known = self.get(deadline);
         self.set(deadline, known.map_or(at, |known| known.min(at)));
     }
 
     /// Control options are repeated after a while.
-    pub fn arm_control(&mut self, now: Nanos) {
+    pub fn arm_control(&mut self, now: Time) {
         self.set_no_later(Deadline::Control, now + CONTROL_INTERVAL);
     }
 
@@ -67,7 +67,7 @@ impl Deadlines {
     }
 
     /// Whether it has passed: then it isn't set any more.
-    pub fn take_due(&mut self, now: Nanos, deadline: Deadline) -> bool {
+    pub fn take_due(&mut self, now: Time, deadline: Deadline) -> bool {
         let is_due = self.get(deadline).is_some_and(|at| at <= now);
         if is_due {
             self.stop(deadline);
@@ -77,12 +77,12 @@ impl Deadlines {
 
     /// The earliest; [`Nanos::MAX`]: none is set.
     #[inline]
-    pub fn next(&self) -> Nanos {
+    pub fn next(&self) -> Time {
         let [retransmit, rare @ ..] = &self.0;
-        let retransmit = retransmit.unwrap_or(Nanos::MAX);
+        let retransmit = retransmit.unwrap_or(Time::MAX);
         if rare.iter().fold(true, |none, at| none & at.is_none()) {
             return retransmit;
         }
-        rare.iter().fold(retransmit, |least, at| least.min(at.unwrap_or(Nanos::MAX)))
+        rare.iter().fold(retransmit, |least, at| least.min(at.unwrap_or(Time::MAX)))
     }
 }

@@ -5,14 +5,14 @@ use ropewalk_wire::Payload;
 use super::connection::Connection;
 use super::mapping::Placed;
 use super::stats::Event;
-use crate::Nanos;
+use crate::Time;
 use crate::tcp::Mapping;
 
 impl<P: Payload> Connection<P> {
     //= RFC 8684 3.3.4-c
     /// Moves in-order bytes of a subflow to the connection.
     #[inline(never)]
-    pub(crate) fn take_in_order(&mut self, now: Nanos, index: usize) {
+    pub(crate) fn take_in_order(&mut self, now: Time, index: usize) {
         let mut moved = false;
         while let Some(subflow) = self.subflows.get_mut(index)
             && let Some(piece) = subflow.tcp.next_in_order()
@@ -32,7 +32,7 @@ impl<P: Payload> Connection<P> {
     #[inline(always)]
     pub(super) fn deliver(
         &mut self,
-        now: Nanos,
+        now: Time,
         index: usize,
         (position, data, mapping): (u64, P, Mapping),
         moved: &mut bool,
@@ -57,7 +57,7 @@ impl<P: Payload> Connection<P> {
     #[inline(never)]
     fn deliver_by_mapping(
         &mut self,
-        now: Nanos,
+        now: Time,
         index: usize,
         (position, mut data, mut mapping): (u64, P, Mapping),
         moved: &mut bool,
@@ -101,7 +101,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// In-order data or the end of the stream may have come.
-    pub(super) fn after_receive(&mut self, now: Nanos, index: usize) {
+    pub(super) fn after_receive(&mut self, now: Time, index: usize) {
         if self.closing.is_abandoned() && self.receive.ready() > 0 {
             self.abort();
             return;

@@ -12,14 +12,14 @@ use super::subflow::Join;
 use crate::metrics::SubflowStatus;
 use crate::scheduler;
 use crate::tcp::{Outgoing, State};
-use crate::{Nanos, SubflowId};
+use crate::{SubflowId, Time};
 
 impl<P: Payload> Connection<P> {
     /// The SYN/ACK of our SYN; false if the subflow is gone.
     #[cold]
     pub(super) fn on_syn_ack(
         &mut self,
-        now: Nanos,
+        now: Time,
         index: usize,
         rare: Option<&RareOptions>,
         established: bool,
@@ -75,7 +75,7 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(super) fn on_join_progress(
         &mut self,
-        now: Nanos,
+        now: Time,
         index: usize,
         segment: &Segment<P>,
         rare: Option<&RareOptions>,
@@ -116,7 +116,7 @@ impl<P: Payload> Connection<P> {
 
     /// The handshake of a subflow is complete at TCP level.
     #[cold]
-    pub(super) fn on_established(&mut self, now: Nanos, index: usize) {
+    pub(super) fn on_established(&mut self, now: Time, index: usize) {
         let Some(subflow) = self.subflows.get(index) else { return };
         if subflow.join != Join::Initial {
             return;
@@ -145,7 +145,7 @@ impl<P: Payload> Connection<P> {
 
     /// The subflow may carry data from now on.
     #[cold]
-    pub(crate) fn make_usable(&mut self, now: Nanos, index: usize) {
+    pub(crate) fn make_usable(&mut self, now: Time, index: usize) {
         self.subflows.metrics_mut(index).state = SubflowStatus::Usable;
         if !(self.send.fin_acked() && self.receive.finished()) {
             // The connection stops waiting for a subflow.
@@ -176,7 +176,7 @@ impl<P: Payload> Connection<P> {
     /// The peer showed with a DATA_ACK or ADD_ADDR that it has both keys. At a client: what waits for that is
     /// done.
     #[cold]
-    pub(super) fn on_confirmed(&mut self, now: Nanos) {
+    pub(super) fn on_confirmed(&mut self, now: Time) {
         self.handshake.confirm();
         if self.handshake.is_client() {
             self.join_confirmed(now);
@@ -191,7 +191,7 @@ impl<P: Payload> Connection<P> {
     //= RFC 8684 3.1-10
     /// The peer's first DSS is there: joins may be completed, and opened.
     #[cold]
-    pub(super) fn join_confirmed(&mut self, now: Nanos) {
+    pub(super) fn join_confirmed(&mut self, now: Time) {
         let Some(refused) = self.path_manager.end_early() else {
             self.may_transmit |= self.joining().open_all();
             return;
@@ -211,7 +211,7 @@ impl<P: Payload> Connection<P> {
     //= RFC 8684 3.2-5
     /// Completes our side of a join.
     #[cold]
-    pub(super) fn send_third_ack(&mut self, now: Nanos, index: usize) {
+    pub(super) fn send_third_ack(&mut self, now: Time, index: usize) {
         if let Some(subflow) = self.subflows.get_mut(index) {
             subflow.join = Join::AckSent;
             subflow.tcp.request_ack();
@@ -248,7 +248,7 @@ impl<P: Payload> Connection<P> {
     /// client sends it without its keys if it had a TCP Fast Open cookie for our address, and falls back (RFC
     /// 8684 3.7).
     #[inline]
-    pub(super) fn keep_early_data(&mut self, now: Nanos, index: usize, segment: &Segment<P>) -> bool {
+    pub(super) fn keep_early_data(&mut self, now: Time, index: usize, segment: &Segment<P>) -> bool {
         let lacks_keys = self.handshake.is_negotiating()
             && segment.dss.is_some_and(|dss| dss.mapping.is_some() || segment.payload.is_empty())
             && segment.rare.as_deref().is_none_or(|rare| rare.mp_capable.is_none());

@@ -8,7 +8,7 @@ use super::subflow::Subflow;
 use crate::config::TcpConfig;
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::tcp::TcpInfo;
-use crate::{Nanos, PathId, SubflowId};
+use crate::{PathId, Span, SubflowId, Time};
 
 /// A connection's state as of a moment: the kernel's `mptcp_info` (`getsockopt(MPTCP_INFO)`), field for field
 /// without the prefix. Sequence numbers are offsets in the stream, from 0. What the engine has no notion of
@@ -89,14 +89,14 @@ pub struct SubflowInfo {
     /// The peer asked for it to be a backup.
     pub backup_remote: bool,
     /// Time since it was opened.
-    pub age: Nanos,
+    pub age: Span,
     /// What TCP says of it.
     pub tcp: TcpInfo,
 }
 
 impl<P: Payload> Connection<P> {
     /// The connection's state now.
-    pub fn info(&self, now: Nanos) -> ConnectionInfo {
+    pub fn info(&self, now: Time) -> ConnectionInfo {
         let live = self.subflows.live().min(usize::from(u8::MAX)) as u8;
         let stats = self.stats(now);
         let limits = &self.config.path_manager;
@@ -129,21 +129,21 @@ impl<P: Payload> Connection<P> {
     }
 
     /// A subflow's state now; `None` if it was forgotten.
-    pub fn subflow_info(&self, now: Nanos, subflow: SubflowId) -> Option<SubflowInfo> {
+    pub fn subflow_info(&self, now: Time, subflow: SubflowId) -> Option<SubflowInfo> {
         let metrics = self.subflows.metrics().get(subflow.index())?;
         let state = self.subflows.get(subflow.index())?;
         Some(info_of(now, &self.config.tcp, state, metrics))
     }
 
     /// The state of every subflow that isn't forgotten; closed ones may be among them.
-    pub fn subflow_infos(&self, now: Nanos) -> impl Iterator<Item = SubflowInfo> + '_ {
+    pub fn subflow_infos(&self, now: Time) -> impl Iterator<Item = SubflowInfo> + '_ {
         let known = self.subflows.with_metrics();
         known.map(move |(state, metrics)| info_of(now, &self.config.tcp, state, metrics))
     }
 }
 
 fn info_of<P: Payload>(
-    now: Nanos,
+    now: Time,
     config: &TcpConfig,
     state: &Subflow<P>,
     metrics: &SubflowMetrics,

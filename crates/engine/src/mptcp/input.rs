@@ -11,7 +11,7 @@ use super::subflow::Subflow;
 use crate::metrics::SubflowStatus;
 use crate::scheduler;
 use crate::tcp::{Mapping, Outcome, Outgoing, State};
-use crate::{Nanos, SubflowId};
+use crate::{SubflowId, Time};
 
 impl<P: Payload> Connection<P> {
     /// A segment arrived that is probably for subflow `index`. If that is predicted for it, it is processed:
@@ -19,12 +19,7 @@ impl<P: Payload> Connection<P> {
     /// for the subflow that receives it.
     // Runs once per segment. With two callers the compiler would no longer inline it.
     #[inline(always)]
-    pub(crate) fn on_predicted_segment(
-        &mut self,
-        now: Nanos,
-        index: usize,
-        segment: &mut Segment<P>,
-    ) -> bool {
+    pub(crate) fn on_predicted_segment(&mut self, now: Time, index: usize, segment: &mut Segment<P>) -> bool {
         let Some(subflow) = self.subflows.get(index) else { return false };
         if !self.handshake.is_multipath() || !subflow.is_predicted(segment) {
             return false;
@@ -36,7 +31,7 @@ impl<P: Payload> Connection<P> {
 
     /// A segment for subflow `index` arrived that isn't predicted; its payload is taken out.
     #[inline(never)]
-    pub(crate) fn on_segment(&mut self, now: Nanos, index: usize, segment: &mut Segment<P>) {
+    pub(crate) fn on_segment(&mut self, now: Time, index: usize, segment: &mut Segment<P>) {
         let Some(subflow) = self.subflows.get(index) else { return };
         let mapping = self.handshake.mapping_of(segment, subflow.tcp.peer_isn(), self.receive.next());
         self.process_segment::<false>(now, index, segment, mapping);
@@ -52,7 +47,7 @@ impl<P: Payload> Connection<P> {
     #[inline(never)]
     fn process_segment<const PREDICTED: bool>(
         &mut self,
-        now: Nanos,
+        now: Time,
         index: usize,
         segment: &mut Segment<P>,
         mapping: Mapping,
@@ -143,7 +138,7 @@ impl<P: Payload> Connection<P> {
     #[inline(never)]
     fn on_options(
         &mut self,
-        now: Nanos,
+        now: Time,
         index: usize,
         segment: &Segment<P>,
         outcome: &Outcome,
@@ -209,7 +204,7 @@ impl<P: Payload> Connection<P> {
 
     /// What a subflow has found to be delivered or lost.
     #[inline(always)]
-    pub(super) fn on_delivery(&mut self, now: Nanos, index: usize, outcome: &Outcome) {
+    pub(super) fn on_delivery(&mut self, now: Time, index: usize, outcome: &Outcome) {
         if outcome.acked_segments > 0 {
             if let Some((subflow, metrics)) = self.subflows.both_mut(index) {
                 subflow.timeouts = 0;
@@ -230,7 +225,7 @@ impl<P: Payload> Connection<P> {
 
     /// Options that only control segments carry; false if the subflow is gone.
     #[cold]
-    pub(crate) fn on_rare(&mut self, now: Nanos, index: usize, rare: &RareOptions, had_data: bool) -> bool {
+    pub(crate) fn on_rare(&mut self, now: Time, index: usize, rare: &RareOptions, had_data: bool) -> bool {
         if rare.mp_fail.is_some() {
             self.on_fail(now, index);
         }
@@ -272,7 +267,7 @@ impl<P: Payload> Connection<P> {
     #[inline(always)]
     fn on_dss(
         &mut self,
-        now: Nanos,
+        now: Time,
         index: usize,
         dss: &Dss,
         window: u64,
@@ -303,7 +298,7 @@ impl<P: Payload> Connection<P> {
     /// ([`data_ack_first`](crate::config::ConnectionConfig::data_ack_first)): data is given to subflows as if
     /// nothing had left them.
     #[cold]
-    fn on_early_data_ack<const PREDICTED: bool>(&mut self, now: Nanos, index: usize, segment: &Segment<P>) {
+    fn on_early_data_ack<const PREDICTED: bool>(&mut self, now: Time, index: usize, segment: &Segment<P>) {
         let Some(dss) = &segment.dss else { return };
         let Some(ack) = dss.data_ack else { return };
         let Some(subflow) = self.subflows.get(index) else { return };
@@ -331,7 +326,7 @@ impl<P: Payload> Connection<P> {
 
     /// A mapping that doesn't travel with data, or has a DATA_FIN or another length of DSN.
     #[inline(never)]
-    fn on_mapping(&mut self, now: Nanos, index: usize, dss: &Dss, mapping: &DssMapping, has_data: bool) {
+    fn on_mapping(&mut self, now: Time, index: usize, dss: &Dss, mapping: &DssMapping, has_data: bool) {
         let Some(offset) = self.handshake.offset_of(mapping, self.receive.next()) else { return };
         //= RFC 8684 3.7-a
         if mapping.len == 0 {
@@ -378,7 +373,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Everything up to `acked` is acknowledged. `window`: relative to it, if it is news.
-    fn on_data_ack(&mut self, now: Nanos, acked: u64, window: Option<u64>) {
+    fn on_data_ack(&mut self, now: Time, acked: u64, window: Option<u64>) {
         let DataAcked { wakes, fin } = self.sending().on_data_ack(now, acked, window);
         if wakes {
             self.wake();
@@ -392,7 +387,7 @@ impl<P: Payload> Connection<P> {
     /// In plain TCP the subflow's own acknowledgement is the connection's. `window` is that of a segment that
     /// acknowledges all that any has.
     #[inline(never)]
-    pub(super) fn on_plain_tcp_ack(&mut self, now: Nanos, index: usize, window: Option<u64>) {
+    pub(super) fn on_plain_tcp_ack(&mut self, now: Time, index: usize, window: Option<u64>) {
         let Some(subflow) = self.subflows.get(index) else { return };
         let una = subflow.tcp.snd_una();
         let outstanding: u64 =

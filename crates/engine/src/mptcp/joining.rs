@@ -12,7 +12,7 @@ use super::subflow::Subflow;
 use super::subflow_table::SubflowTable;
 use crate::config::{LocalEndpoint, PathManagerConfig};
 use crate::metrics::{SubflowMetrics, SubflowStatus};
-use crate::{Nanos, PathId};
+use crate::{PathId, Time};
 
 /// What the rules work with.
 pub(crate) struct Joining<'a, P> {
@@ -142,7 +142,7 @@ impl<P: Payload> Joining<'_, P> {
 
     /// Announces our addresses that are marked so. Returns whether some aren't echoed yet.
     #[cold]
-    pub fn announce(&mut self, now: Nanos) -> bool {
+    pub fn announce(&mut self, now: Time) -> bool {
         let Some(tuple) = self.subflows.first_tuple() else { return false };
         if !self.handshake.is_multipath() {
             return false;

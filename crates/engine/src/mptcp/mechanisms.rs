@@ -7,11 +7,11 @@ use super::scheduling::view;
 use super::sending::Sending;
 use crate::metrics::{CaState, SubflowMetrics};
 use crate::scheduler::{self, Chunk, Rule, View};
-use crate::{Nanos, SubflowId};
+use crate::{Span, SubflowId, Time};
 
 /// Whether the head of the window is repeated on a subflow with a round-trip time of `srtt`; `carrier`
 /// carried it last.
-fn may_repeat(rule: Rule, srtt: Nanos, carrier: &SubflowMetrics, carries_it: bool) -> bool {
+fn may_repeat(rule: Rule, srtt: Span, carrier: &SubflowMetrics, carries_it: bool) -> bool {
     match rule {
         Rule::Off => false,
         Rule::Paper => srtt < carrier.rtt.smoothed,
@@ -25,8 +25,8 @@ fn is_penalised(
     rule: Rule,
     metrics: &SubflowMetrics,
     head: &Chunk,
-    (selected, srtt): (SubflowId, Nanos),
-    since: Option<Nanos>,
+    (selected, srtt): (SubflowId, Span),
+    since: Option<Span>,
 ) -> bool {
     let concerned = match rule {
         Rule::Off => false,
@@ -52,7 +52,7 @@ impl<P: Payload> Sending<'_, P> {
     /// Opportunistic retransmission and penalisation: when new data doesn't fit the connection-level window,
     /// and by the kernel's rule also when there is none because the send buffer is full.
     #[inline(never)]
-    pub fn run_mechanisms(&mut self, now: Nanos) -> Option<usize> {
+    pub fn run_mechanisms(&mut self, now: Time) -> Option<usize> {
         let mechanisms = self.scheduling.mechanisms();
         if !self.handshake.is_multipath()
             || (mechanisms.opportunistic == Rule::Off && mechanisms.penalise == Rule::Off)
@@ -64,7 +64,7 @@ impl<P: Payload> Sending<'_, P> {
         let view = view!(self, now);
         // One without a sample isn't known to be faster than the carrier, nor is there an srtt of it in which
         // to penalise only once.
-        let known = |metrics: &&SubflowMetrics| metrics.rtt.smoothed > 0;
+        let known = |metrics: &&SubflowMetrics| metrics.rtt.smoothed > Span::ZERO;
         let any =
             View::fastest(view.available().filter(known)).map(|best| (best.id.index(), best.rtt.smoothed));
         let fresh = View::fastest(view.available().filter(known).filter(|best| !head.carried_by(best.id)))
@@ -97,7 +97,7 @@ impl<P: Payload> Sending<'_, P> {
     }
 
     #[cold]
-    fn penalise(&mut self, now: Nanos, rule: Rule, selected: usize, srtt: Nanos, head: Chunk) {
+    fn penalise(&mut self, now: Time, rule: Rule, selected: usize, srtt: Span, head: Chunk) {
         if rule == Rule::Linux && self.send.unsent() == 0 && !self.send.is_full() {
             return;
         }
@@ -125,12 +125,12 @@ mod tests {
     use super::{is_penalised, may_repeat, reduce};
     use crate::metrics::{CaState, SubflowMetrics, SubflowStatus};
     use crate::scheduler::{Chunk, Rule};
-    use crate::{PathId, SubflowId};
+    use crate::{PathId, Span, SubflowId, Time};
 
     /// A subflow with a round-trip time of 40.
     fn carrier() -> SubflowMetrics {
         let mut metrics = SubflowMetrics::new(SubflowId(1), PathId(1));
-        (metrics.rtt.smoothed, metrics.cwnd, metrics.ssthresh) = (40, 10, 8);
+        (metrics.rtt.smoothed, metrics.cwnd, metrics.ssthresh) = (Span::from_nanos(40), 10, 8);
         metrics.state = SubflowStatus::Usable;
         metrics
     }
@@ -146,18 +146,30 @@ mod tests {
             (Rule::Linux, 9, true, false),
             (Rule::Linux, 10, false, false),
         ] {
-            assert_eq!(may_repeat(rule, srtt, &carrier, carries_it), repeated, "{rule:?} {srtt}");
+            assert_eq!(
+                may_repeat(rule, Span::from_nanos(srtt), &carrier, carries_it),
+                repeated,
+                "{rule:?} {srtt}"
+            );
         }
         carrier.cwnd = 4;
-        assert!(may_repeat(Rule::Linux, 50, &carrier, false), "a small window isn't worth waiting for");
+        assert!(
+            may_repeat(Rule::Linux, Span::from_nanos(50), &carrier, false),
+            "a small window isn't worth waiting for"
+        );
         carrier.cwnd = 5;
-        assert!(!may_repeat(Rule::Linux, 50, &carrier, false));
+        assert!(!may_repeat(Rule::Linux, Span::from_nanos(50), &carrier, false));
     }
 
     #[test]
     fn a_slower_carrier_of_the_head_is_penalised() {
-        let chunk =
-            |carriers, last| Chunk { offset: 0, len: 1000, carriers, last: SubflowId(last), sent_at: 0 };
+        let chunk = |carriers, last| Chunk {
+            offset: 0,
+            len: 1000,
+            carriers,
+            last: SubflowId(last),
+            sent_at: Time::ZERO,
+        };
         let (only, both, other) = (chunk(0b10, 1), chunk(0b11, 0), chunk(0b01, 0));
         let metrics = carrier();
         for (rule, head, selected, srtt, penalised) in [
@@ -171,15 +183,17 @@ mod tests {
             (Rule::Linux, &other, 0, 39, false),
             (Rule::Linux, &only, 1, 39, false),
         ] {
+            let (srtt, sooner) = (Span::from_nanos(srtt), Span::from_nanos(srtt - 1));
             let best = (SubflowId(selected), srtt);
             assert_eq!(is_penalised(rule, &metrics, head, best, Some(srtt)), penalised, "{rule:?} {srtt}");
-            assert!(!is_penalised(rule, &metrics, head, best, Some(srtt - 1)), "again too soon");
+            assert!(!is_penalised(rule, &metrics, head, best, Some(sooner)), "again too soon");
         }
+        let time = Span::from_nanos(39);
         let recovering = SubflowMetrics { ca_state: CaState::Recovery, ..carrier() };
-        assert!(is_penalised(Rule::Paper, &recovering, &only, (SubflowId(0), 39), Some(39)));
-        assert!(!is_penalised(Rule::Linux, &recovering, &only, (SubflowId(0), 39), Some(39)));
+        assert!(is_penalised(Rule::Paper, &recovering, &only, (SubflowId(0), time), Some(time)));
+        assert!(!is_penalised(Rule::Linux, &recovering, &only, (SubflowId(0), time), Some(time)));
         let closed = SubflowMetrics { state: SubflowStatus::Closed, ..carrier() };
-        assert!(!is_penalised(Rule::Paper, &closed, &only, (SubflowId(0), 39), Some(39)));
+        assert!(!is_penalised(Rule::Paper, &closed, &only, (SubflowId(0), time), Some(time)));
     }
 
     #[test]

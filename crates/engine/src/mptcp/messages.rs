@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::Nanos;
+use crate::Time;
 use crate::scheduler::Message;
 
 /// The messages that aren't acknowledged, in order, without gaps or overlaps but for bytes that belong to
@@ -18,7 +18,7 @@ impl Messages {
     }
 
     /// The next `bytes` bytes after those written, and after the messages so far, are one.
-    pub fn begin(&mut self, written: u64, bytes: u64, deadline: Option<Nanos>) {
+    pub fn begin(&mut self, written: u64, bytes: u64, deadline: Option<Time>) {
         let start = self.0.back().map_or(written, |last| last.end.max(written));
         if bytes > 0 {
             self.0.push_back(Message { start, end: start.saturating_add(bytes), deadline });
@@ -26,7 +26,7 @@ impl Messages {
     }
 
     /// A message ends with what is written.
-    pub fn end(&mut self, written: u64, deadline: Option<Nanos>) {
+    pub fn end(&mut self, written: u64, deadline: Option<Time>) {
         // What was announced and isn't begun won't come.
         while self.0.back().is_some_and(|last| last.start >= written) {
             self.0.pop_back();
@@ -57,9 +57,11 @@ impl Messages {
 #[cfg(test)]
 mod tests {
     use super::Messages;
+    use crate::Time;
     use crate::scheduler::Message;
 
     fn message(start: u64, end: u64, deadline: Option<u64>) -> Option<Message> {
+        let deadline = deadline.map(Time::from_nanos);
         Some(Message { start, end, deadline })
     }
 
@@ -68,7 +70,7 @@ mod tests {
         let mut messages = Messages::default();
         assert_eq!(messages.at(0), None);
         messages.end(100, None);
-        messages.end(250, Some(7));
+        messages.end(250, Some(Time::from_nanos(7)));
         assert_eq!((messages.at(0), messages.at(99)), (message(0, 100, None), message(0, 100, None)));
         assert_eq!(
             (messages.at(100), messages.at(249)),
@@ -80,7 +82,7 @@ mod tests {
     #[test]
     fn one_that_is_announced_is_known_before_it_is_written() {
         let mut messages = Messages::default();
-        messages.begin(10, 100, Some(5));
+        messages.begin(10, 100, Some(Time::from_nanos(5)));
         messages.begin(10, 50, None);
         assert_eq!((messages.at(9), messages.at(10)), (None, message(10, 110, Some(5))));
         assert_eq!(messages.at(110), message(110, 160, None), "the next begins where it ends");
@@ -93,11 +95,11 @@ mod tests {
     #[test]
     fn one_that_ends_early_is_as_long_as_what_was_written() {
         let mut messages = Messages::default();
-        messages.begin(0, 100, Some(5));
-        messages.begin(0, 100, Some(6));
+        messages.begin(0, 100, Some(Time::from_nanos(5)));
+        messages.begin(0, 100, Some(Time::from_nanos(6)));
         messages.end(60, None);
         assert_eq!((messages.at(59), messages.at(60)), (message(0, 60, Some(5)), None));
-        messages.end(60, Some(9));
+        messages.end(60, Some(Time::from_nanos(9)));
         assert_eq!(messages.at(59), message(0, 60, Some(9)), "its deadline changes");
         messages.end(0, None);
         assert_eq!(messages.at(0), None);

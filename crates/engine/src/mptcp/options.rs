@@ -9,7 +9,7 @@ use super::path_manager::{PathManager, REMOVE_ADDR_LEN};
 use super::send::SendSide;
 use super::subflow::Subflow;
 use super::subflow_fallback::Fallback;
-use crate::Nanos;
+use crate::Time;
 use crate::tcp::{Kind, Transmit};
 
 /// The checksum of a mapping of this payload.
@@ -21,7 +21,7 @@ fn checksum_of<P: Payload>(payload: &P, dsn: u64, ssn: u32, wire_len: u16) -> u1
 
 /// Writes the options of one segment.
 pub(super) struct OptionWriter<'a, P> {
-    pub now: Nanos,
+    pub now: Time,
     pub handshake: &'a mut Handshake<P>,
     pub send: &'a SendSide<P>,
     pub path_manager: &'a mut PathManager,

@@ -9,13 +9,13 @@ use super::options::OptionWriter;
 use super::subflow::Join;
 use super::subflow_table::SubflowTable;
 use crate::tcp::{Kind, Outgoing, State};
-use crate::{Nanos, PathId};
+use crate::{PathId, Time};
 
 impl<P: Payload> Connection<P> {
     /// Writes the next segment to send into `out` and returns the path for it, until `None`.
     pub(crate) fn poll_transmit(
         &mut self,
-        now: Nanos,
+        now: Time,
         max_segments: u32,
         out: &mut Segment<P>,
     ) -> Option<PathId> {
@@ -35,7 +35,7 @@ impl<P: Payload> Connection<P> {
     #[inline(always)]
     pub(crate) fn transmit_all(
         &mut self,
-        now: Nanos,
+        now: Time,
         max_segments: u32,
         out: &mut Box<Segment<P>>,
         mut carry: impl FnMut(PathId, &mut Box<Segment<P>>),
@@ -75,7 +75,7 @@ impl<P: Payload> Connection<P> {
     #[inline(always)]
     fn transmit_scheduled(
         &mut self,
-        now: Nanos,
+        now: Time,
         max_segments: u32,
         out: &mut Segment<P>,
     ) -> Option<(PathId, bool)> {
@@ -97,7 +97,7 @@ impl<P: Payload> Connection<P> {
 
     /// There is nothing more to send: arms timers, and notes which subflows are application-limited.
     #[inline(always)]
-    fn on_nothing_to_send(&mut self, now: Nanos) {
+    fn on_nothing_to_send(&mut self, now: Time) {
         self.may_transmit = false;
         if self.scheduling.is_undecided() {
             // The subflows aren't idle: the decision follows at this moment.
@@ -117,7 +117,7 @@ impl<P: Payload> Connection<P> {
 
     /// The peer's window is closed in plain TCP, where subflows probe it.
     #[cold]
-    fn await_window(&mut self, now: Nanos) {
+    fn await_window(&mut self, now: Time) {
         for index in 0..self.subflows.len() {
             if let Some((cx, subflow)) = self.split(now, index, Outgoing::default()) {
                 subflow.tcp.await_window(&cx);
@@ -129,7 +129,7 @@ impl<P: Payload> Connection<P> {
     #[inline(always)]
     fn transmit_pending(
         &mut self,
-        now: Nanos,
+        now: Time,
         max_segments: u32,
         out: &mut Segment<P>,
     ) -> Option<(PathId, bool)> {
@@ -157,7 +157,7 @@ impl<P: Payload> Connection<P> {
     #[inline(never)]
     fn transmit_on(
         &mut self,
-        now: Nanos,
+        now: Time,
         index: usize,
         max_segments: u32,
         out: &mut Segment<P>,
@@ -195,7 +195,7 @@ impl<P: Payload> Connection<P> {
 
     /// What writes a segment's options, and the subflows.
     #[inline(always)]
-    fn options(&mut self, now: Nanos) -> (OptionWriter<'_, P>, &mut SubflowTable<P>) {
+    fn options(&mut self, now: Time) -> (OptionWriter<'_, P>, &mut SubflowTable<P>) {
         let writer = OptionWriter {
             now,
             handshake: &mut self.handshake,

@@ -6,13 +6,13 @@ use std::net::SocketAddr;
 
 use ropewalk_wire::AddAddr;
 
-use crate::{Nanos, PathId, SECOND};
+use crate::{PathId, SECOND, Span, Time};
 
 /// How often an announcement is sent.
 const ANNOUNCE_TRIES: u32 = 4;
 /// The time after which control options are repeated (Linux waits 120 s for an echo; a lost announcement
 /// would cost a short connection its second path).
-pub(crate) const CONTROL_INTERVAL: Nanos = SECOND;
+pub(crate) const CONTROL_INTERVAL: Span = SECOND;
 //= RFC 8684 3.9.3-3
 /// How often a join that failed is tried again, after 1, 2, 4, ... seconds.
 pub(crate) const JOIN_RETRIES: u32 = 4;
@@ -49,7 +49,7 @@ pub struct JoinRequest {
 struct Announcement {
     option: AddAddr,
     sent: u32,
-    next: Nanos,
+    next: Time,
     echoed: bool,
 }
 
@@ -58,7 +58,7 @@ impl Announcement {
         !self.echoed && self.sent < ANNOUNCE_TRIES
     }
 
-    fn is_due(&self, now: Nanos) -> bool {
+    fn is_due(&self, now: Time) -> bool {
         self.is_pending() && self.next <= now
     }
 }
@@ -75,7 +75,7 @@ pub(crate) struct PathManager {
     /// Joins that we opened and that aren't closed.
     opened: u8,
     /// Joins that failed, and when they are tried again.
-    retries: Vec<(Nanos, JoinRequest)>,
+    retries: Vec<(Time, JoinRequest)>,
     /// The joins of the connection's start were requested before the peer's first DSS.
     early: bool,
     /// Of these, those that the peer refused before that DSS.
@@ -96,7 +96,7 @@ impl PathManager {
     }
 
     /// Announces one of our addresses from now on.
-    pub fn announce(&mut self, now: Nanos, option: AddAddr) {
+    pub fn announce(&mut self, now: Time, option: AddAddr) {
         self.announced.push(Announcement { option, sent: 0, next: now, echoed: false });
     }
 
@@ -121,14 +121,14 @@ impl PathManager {
     }
 
     /// Whether an announcement is due.
-    pub fn has_due_announcement(&self, now: Nanos) -> bool {
+    pub fn has_due_announcement(&self, now: Time) -> bool {
         self.announced.iter().any(|announcement| announcement.is_due(now))
     }
 
     //= RFC 8684 3.4.1-c
     /// The announcement that is due, which counts as sent.
     #[cold]
-    pub fn due_announcement(&mut self, now: Nanos) -> Option<AddAddr> {
+    pub fn due_announcement(&mut self, now: Time) -> Option<AddAddr> {
         let announcement = self.announced.iter_mut().find(|announcement| announcement.is_due(now))?;
         announcement.sent += 1;
         announcement.next = now + CONTROL_INTERVAL * (1 << announcement.sent.min(6)) / 2;
@@ -248,10 +248,10 @@ impl PathManager {
 
     /// A join failed before it was complete: what was in the way may pass (RFC 8684 3.6 has reasons that do),
     /// and it is tried again unless it was often enough. Returns whether it is.
-    pub fn retry_join(&mut self, now: Nanos, request: JoinRequest) -> bool {
+    pub fn retry_join(&mut self, now: Time, request: JoinRequest) -> bool {
         let again = request.attempt < JOIN_RETRIES;
         if again {
-            let at = now + (SECOND << request.attempt);
+            let at = now + SECOND * (1 << request.attempt);
             self.retries.push((at, JoinRequest { attempt: request.attempt + 1, ..request }));
         }
         again
@@ -269,12 +269,12 @@ impl PathManager {
     }
 
     /// When the first join is tried again.
-    pub fn next_retry(&self) -> Option<Nanos> {
+    pub fn next_retry(&self) -> Option<Time> {
         self.retries.iter().map(|(at, _)| *at).min()
     }
 
     /// Takes the joins that are to be tried again by now.
-    pub fn take_due_retries(&mut self, now: Nanos) -> Vec<JoinRequest> {
+    pub fn take_due_retries(&mut self, now: Time) -> Vec<JoinRequest> {
         let due = self.retries.extract_if(.., |(at, _)| *at <= now);
         due.map(|(_, request)| request).collect()
     }
@@ -287,6 +287,7 @@ impl PathManager {
 
 #[cfg(test)]
 mod tests {
+    use crate::Time;
     use std::net::SocketAddr;
 
     use ropewalk_wire::AddAddr;
@@ -304,8 +305,8 @@ mod tests {
     #[test]
     fn an_address_that_is_withdrawn_is_announced_no_more_and_others_are() {
         let mut manager = PathManager::default();
-        manager.announce(0, announcement(1));
-        manager.announce(0, announcement(2));
+        manager.announce(Time::ZERO, announcement(1));
+        manager.announce(Time::ZERO, announcement(2));
         manager.withdraw(1);
         assert_eq!((manager.has_announced(1), manager.has_announced(2)), (false, true));
         assert_eq!(manager.take_removals(), [1]);

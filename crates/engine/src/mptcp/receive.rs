@@ -4,11 +4,11 @@
 use ropewalk_wire::Payload;
 
 use super::window_autotuning::{FIRST_RATIO, Interval, WindowAutotuning, first_space, memory_for, window_of};
-use crate::Nanos;
 use crate::config::BufferConfig;
 use crate::inline_queue::InlineQueue;
 use crate::segment_list::{SegmentList, budget};
 use crate::tcp::ReceiveBuffer;
+use crate::{Span, Time};
 
 /// With this many unread pieces, small ones are coalesced.
 const FEW_UNREAD: usize = 16;
@@ -24,7 +24,7 @@ pub(crate) struct ReceiveSide<P> {
     ofo: SegmentList<P>,
     ofo_max: u64,
     ofo_integral: u128,
-    ofo_since: Nanos,
+    ofo_since: Time,
     /// In order, not yet read.
     ready: InlineQueue<P>,
     /// The pieces of one read while they are joined. Empty between reads; its memory is used again.
@@ -46,9 +46,9 @@ pub(crate) struct ReceiveSide<P> {
     told_end: bool,
     /// Start of the interval in which reading speed is measured, and what was read by then (Linux's dynamic
     /// right-sizing).
-    tuning: (Nanos, u64),
+    tuning: (Time, u64),
     /// When the interval is over, by the round-trip time that was known then.
-    tuning_at: Nanos,
+    tuning_at: Time,
     read: u64,
     /// Most that was read in a round trip ([`first_space`] before anything was).
     space: u64,
@@ -64,7 +64,7 @@ impl<P: Payload> ReceiveSide<P> {
             ofo: SegmentList::new(),
             ofo_max: 0,
             ofo_integral: 0,
-            ofo_since: 0,
+            ofo_since: Time::ZERO,
             ready: InlineQueue::new(),
             scratch: Vec::new(),
             max,
@@ -76,8 +76,8 @@ impl<P: Payload> ReceiveSide<P> {
             duplicate_bytes: 0,
             told_readable: false,
             told_end: false,
-            tuning: (0, 0),
-            tuning_at: 0,
+            tuning: (Time::ZERO, 0),
+            tuning_at: Time::ZERO,
             read: 0,
             space: first_space(segments),
         }
@@ -176,22 +176,23 @@ impl<P: Payload> ReceiveSide<P> {
         self.ofo.bytes()
     }
 
-    fn account(&mut self, now: Nanos) {
+    fn account(&mut self, now: Time) {
         if self.ofo.bytes() > 0 {
             self.ofo_integral +=
-                u128::from(self.ofo.bytes()) * u128::from(now.saturating_sub(self.ofo_since));
+                u128::from(self.ofo.bytes()) * u128::from(now.saturating_sub(self.ofo_since).as_nanos());
         }
         self.ofo_since = now;
     }
 
     /// The integral of the out-of-order queue over time until `now`, byte-nanoseconds.
-    pub fn ofo_integral(&self, now: Nanos) -> u128 {
-        self.ofo_integral + u128::from(self.ofo.bytes()) * u128::from(now.saturating_sub(self.ofo_since))
+    pub fn ofo_integral(&self, now: Time) -> u128 {
+        self.ofo_integral
+            + u128::from(self.ofo.bytes()) * u128::from(now.saturating_sub(self.ofo_since).as_nanos())
     }
 
     /// Takes data at `offset`. Returns whether `next` moved.
     #[inline(always)]
-    pub fn insert(&mut self, now: Nanos, offset: u64, data: P) -> bool {
+    pub fn insert(&mut self, now: Time, offset: u64, data: P) -> bool {
         if offset == self.buffer.next && self.ofo.begins_from(offset + data.len() as u64) && !data.is_empty()
         {
             self.advance(now, data);
@@ -202,7 +203,7 @@ impl<P: Payload> ReceiveSide<P> {
 
     /// Takes the next data, of which nothing is out of order, and what is in order with it.
     #[inline]
-    fn advance(&mut self, now: Nanos, data: P) {
+    fn advance(&mut self, now: Time, data: P) {
         self.accept(data);
         if !self.ofo.is_empty() {
             self.take_out_of_order(now);
@@ -211,7 +212,7 @@ impl<P: Payload> ReceiveSide<P> {
 
     /// Takes what has become in order.
     #[inline(never)]
-    fn take_out_of_order(&mut self, now: Nanos) {
+    fn take_out_of_order(&mut self, now: Time) {
         self.account(now);
         while let Some((start, piece, ())) = self.ofo.pop_before(self.buffer.next) {
             debug_assert_eq!(start, self.buffer.next, "what is kept lies beyond what is in order");
@@ -222,7 +223,7 @@ impl<P: Payload> ReceiveSide<P> {
 
     /// Takes data that isn't simply the next.
     #[inline(never)]
-    fn insert_irregular(&mut self, now: Nanos, offset: u64, mut data: P) -> bool {
+    fn insert_irregular(&mut self, now: Time, offset: u64, mut data: P) -> bool {
         let len = data.len() as u64;
         let end = offset + len;
         let before = self.buffer.next;
@@ -393,7 +394,7 @@ impl<P: Payload> ReceiveSide<P> {
 
     /// Whether a round trip has passed since reading speed was last measured.
     #[inline]
-    pub fn tuning_due(&self, now: Nanos) -> bool {
+    pub fn tuning_due(&self, now: Time) -> bool {
         now >= self.tuning_at
     }
 
@@ -403,22 +404,23 @@ impl<P: Payload> ReceiveSide<P> {
     /// subflows', says what window the buffer's memory makes: it is half a subflow's before that has data, so
     /// that a second subflow makes the window smaller until it has some. Returns what was read, where the
     /// buffer grew: the subflows' follow.
-    pub(super) fn tune(&mut self, now: Nanos, interval: Interval, ratio: u64) -> Option<u64> {
+    pub(super) fn tune(&mut self, now: Time, interval: Interval, ratio: u64) -> Option<u64> {
         let Interval { length, stands_for, look_after, growth } = interval;
-        if self.tuning_at == 0 {
+        if self.tuning_at == Time::ZERO {
             // The first interval begins with the first data.
             self.tuning = (now, 0);
         }
         let (since, read) = self.tuning;
-        self.tuning_at = (since + length).min(now.saturating_add(look_after)).max(1);
+        self.tuning_at = (since + length).min(now.saturating_add(look_after)).max(Time::from_nanos(1));
         if self.buffer.limit < self.max && self.ratio != ratio {
             self.ratio = ratio;
             self.buffer.limit = window_of(self.memory, ratio).min(self.max);
         }
-        if length == 0 || now < since + length {
+        if length == Span::ZERO || now < since + length {
             return None;
         }
-        let read = u128::from(self.read - read) * u128::from(stands_for) / u128::from(length);
+        let read =
+            u128::from(self.read - read) * u128::from(stands_for.as_nanos()) / u128::from(length.as_nanos());
         let copied = u64::try_from(read).unwrap_or(u64::MAX);
         self.tuning = (now, self.read);
         self.tuning_at = now + length.min(look_after);

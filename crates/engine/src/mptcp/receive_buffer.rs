@@ -8,32 +8,32 @@ use super::subflow_table::SubflowTable;
 use super::window_autotuning::{Growth, Interval};
 use crate::config::ReceiveTuning;
 use crate::metrics::{SubflowMetrics, SubflowStatus};
-use crate::{MILLISECOND, Nanos};
+use crate::{Span, Time};
 
 /// [`ReceiveTuning::Prompt`]: into how many intervals at most a round trip is divided, and how soon it is
 /// looked whether the round trip has become shorter.
-const PARTS: Nanos = 4;
-const LOOK_AFTER: Nanos = 10 * MILLISECOND;
+const PARTS: u64 = 4;
+const LOOK_AFTER: Span = Span::from_millis(10);
 
 impl<P: Payload> ReceiveSide<P> {
     /// The application has read: once in an interval ([`ReceiveTuning`]) the receive buffer may grow, and
     /// every subflow's with it. Subflows that are still being opened have no say in the round trip, but in
     /// what window the buffer makes.
     #[inline(never)]
-    pub fn tune_for(&mut self, now: Nanos, tuning: ReceiveTuning, subflows: &mut SubflowTable<P>) {
+    pub fn tune_for(&mut self, now: Time, tuning: ReceiveTuning, subflows: &mut SubflowTable<P>) {
         let is_prompt = tuning == ReceiveTuning::Prompt;
         let open = |metrics: &SubflowMetrics| metrics.state != SubflowStatus::Closed;
-        let (mut longest, mut shortest, mut ratio) = (0, Nanos::MAX, None::<u64>);
+        let (mut longest, mut shortest, mut ratio) = (Span::ZERO, Span::MAX, None::<u64>);
         for (subflow, metrics) in subflows.with_metrics().filter(|(_, metrics)| open(metrics)) {
             let mut rtt = match subflow.tcp.receive_rtt() {
-                0 if !subflow.tcp.has_timestamps() => metrics.rtt.smoothed,
+                Span::ZERO if !subflow.tcp.has_timestamps() => metrics.rtt.smoothed,
                 known => known,
             };
-            if is_prompt && metrics.rtt.smoothed > 0 {
+            if is_prompt && metrics.rtt.smoothed > Span::ZERO {
                 rtt = rtt.min(2 * metrics.rtt.smoothed);
             }
             longest = longest.max(rtt);
-            if rtt > 0 {
+            if rtt > Span::ZERO {
                 shortest = shortest.min(rtt);
             }
             let own = subflow.autotuning.ratio();
@@ -46,7 +46,7 @@ impl<P: Payload> ReceiveSide<P> {
         };
         let interval = match tuning {
             ReceiveTuning::Longest | ReceiveTuning::LongestInSteps => {
-                Interval { length: longest, stands_for: longest, look_after: Nanos::MAX, growth }
+                Interval { length: longest, stands_for: longest, look_after: Span::MAX, growth }
             }
             ReceiveTuning::Prompt => {
                 let length = shortest.clamp(longest / PARTS, longest);

@@ -8,7 +8,7 @@ use super::sending::Sending;
 use crate::metrics::SubflowStatus;
 use crate::scheduler::{self, Decision};
 use crate::tcp::{Outcome, State};
-use crate::{Nanos, SECOND, SubflowId};
+use crate::{SECOND, SubflowId, Time};
 
 /// What a DATA_ACK brought.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,7 +32,7 @@ impl<P: Payload> Sending<'_, P> {
     }
 
     /// Everything up to `acked` is acknowledged. `window`: relative to it, if it is news.
-    pub fn on_data_ack(&mut self, now: Nanos, acked: u64, window: Option<u64>) -> DataAcked {
+    pub fn on_data_ack(&mut self, now: Time, acked: u64, window: Option<u64>) -> DataAcked {
         // What the subflow was given waits for its window; when that opens, the rest follows at once.
         let reopens = window.is_some() && self.handshake.is_plain() && self.send.is_window_taken_back();
         let mut outcome = DataAcked { wakes: reopens, fin: false };
@@ -85,7 +85,7 @@ impl<P: Payload> Sending<'_, P> {
 
     /// A subflow's retransmission timer fired: what it carries is reinjected on the others.
     #[cold]
-    pub fn on_subflow_timeout(&mut self, now: Nanos, index: usize) {
+    pub fn on_subflow_timeout(&mut self, now: Time, index: usize) {
         self.notify(now, scheduler::Event::Timeout(SubflowId(index as u8)));
         if !self.handshake.is_multipath() {
             return;
@@ -122,7 +122,7 @@ impl<P: Payload> Sending<'_, P> {
 
     /// Arms or stops the timer.
     #[inline(never)]
-    pub fn arm_retransmission(&mut self, now: Nanos) {
+    pub fn arm_retransmission(&mut self, now: Time) {
         if !self.awaits_data_ack() {
             self.deadlines.stop(Deadline::Retransmit);
             return;
@@ -139,7 +139,7 @@ impl<P: Payload> Sending<'_, P> {
     /// No DATA_ACK for long: the head goes again, and the DATA_FIN. Returns whether subflows have something
     /// to send for it.
     #[cold]
-    pub fn on_retransmission_timeout(&mut self, now: Nanos) -> bool {
+    pub fn on_retransmission_timeout(&mut self, now: Time) -> bool {
         let backoff = self.send.back_off();
         let una = self.send.una();
         // What some subflow still queues for its first transmission needs no second copy. Nor does what a
@@ -163,7 +163,7 @@ impl<P: Payload> Sending<'_, P> {
 
     /// A segment's worth of window didn't come in time: sends what fits (RFC 9293 3.8.6.2.1). Returns whether
     /// anything does.
-    fn fill_silly_window(&mut self, now: Nanos) -> bool {
+    fn fill_silly_window(&mut self, now: Time) -> bool {
         let bytes = self.send.silly_window().min(u64::from(u16::MAX)) as u32;
         let fastest = self.subflows.usable().min_by_key(|m| (m.backup, m.rtt.smoothed));
         let Some(subflow) = fastest.map(|metrics| metrics.id) else { return false };
@@ -173,7 +173,7 @@ impl<P: Payload> Sending<'_, P> {
     /// Something more is to be acknowledged, perhaps: the user timeout runs from now on, unless it runs
     /// already.
     #[cold]
-    pub fn start_user_timeout(&mut self, now: Nanos, was_waiting: bool) {
+    pub fn start_user_timeout(&mut self, now: Time, was_waiting: bool) {
         if !was_waiting {
             self.send.progress(now);
         }
@@ -198,7 +198,7 @@ impl<P: Payload> Sending<'_, P> {
     //= RFC 9293 3.9.1 the user timeout: data that isn't acknowledged in time ends the connection
     /// Whether the user timeout has passed: it counts from the last acknowledgement of something new.
     #[cold]
-    pub fn user_timeout_passed(&mut self, now: Nanos) -> bool {
+    pub fn user_timeout_passed(&mut self, now: Time) -> bool {
         let Some(timeout) = self.config.tcp.user_timeout.filter(|_| self.awaits_acknowledgement()) else {
             return false;
         };

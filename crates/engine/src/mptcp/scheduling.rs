@@ -5,7 +5,7 @@ use crate::link_rate::LinkRate;
 use crate::metrics::SubflowMetrics;
 use crate::registry::Spec;
 use crate::scheduler::{self, Chunk, Decision, Mechanisms, Rationale, Reason, Reinjection, Scheduler, View};
-use crate::{Nanos, SubflowId};
+use crate::{Span, SubflowId, Time};
 
 /// A scheduler's view of a connection.
 macro_rules! view {
@@ -76,13 +76,13 @@ pub(crate) struct Scheduling {
     /// One for each subflow, if the scheduler wants the links' rates.
     link_rates: Option<Vec<LinkRate>>,
     /// Since when new data has waited for the connection-level send window.
-    blocked_since: Option<Nanos>,
+    blocked_since: Option<Time>,
     /// For how long it waited before that.
-    blocked: Nanos,
+    blocked: Span,
     /// When each subflow was last penalised.
-    penalised_at: Vec<Option<Nanos>>,
+    penalised_at: Vec<Option<Time>>,
     /// When data was last withdrawn, and the subflows of which: bit i for subflow i.
-    withdrawn: (Nanos, u32),
+    withdrawn: (Time, u32),
 }
 
 impl Scheduling {
@@ -100,9 +100,9 @@ impl Scheduling {
             link_rates: scheduler.wants_link_rate().then(Vec::new),
             scheduler,
             blocked_since: None,
-            blocked: 0,
+            blocked: Span::ZERO,
             penalised_at: Vec::new(),
-            withdrawn: (0, 0),
+            withdrawn: (Time::ZERO, 0),
         }
     }
 
@@ -135,7 +135,7 @@ impl Scheduling {
 
     /// Segments of a subflow were acknowledged: a sample of its link's rate, for those that want it.
     #[inline]
-    pub fn sample_link_rate(&mut self, now: Nanos, metrics: &mut SubflowMetrics, segments: u32) {
+    pub fn sample_link_rate(&mut self, now: Time, metrics: &mut SubflowMetrics, segments: u32) {
         if let Some(rates) = &mut self.link_rates
             && let Some(rate) = rates.get_mut(metrics.id.index())
         {
@@ -166,7 +166,7 @@ impl Scheduling {
     }
 
     /// New data waits for the connection-level send window. Whether that is new.
-    pub fn block(&mut self, now: Nanos) -> bool {
+    pub fn block(&mut self, now: Time) -> bool {
         let is_new = self.blocked_since.is_none();
         self.blocked_since.get_or_insert(now);
         is_new
@@ -174,14 +174,14 @@ impl Scheduling {
 
     /// The wait ends.
     #[inline]
-    pub fn unblock(&mut self, now: Nanos) {
+    pub fn unblock(&mut self, now: Time) {
         self.blocked = self.blocked_for(now);
         self.blocked_since = None;
     }
 
     /// For how long data has waited, all waits together.
-    pub fn blocked_for(&self, now: Nanos) -> Nanos {
-        self.blocked + self.blocked_since.map_or(0, |since| now.saturating_sub(since))
+    pub fn blocked_for(&self, now: Time) -> Span {
+        self.blocked + self.blocked_since.map_or(Span::ZERO, |since| now.saturating_sub(since))
     }
 
     /// Something may be sent now.
@@ -293,7 +293,7 @@ impl Scheduling {
 
     /// Whether the scheduler may withdraw data from a subflow: once at any moment, so that it can't go round
     /// in circles.
-    pub fn may_withdraw(&mut self, now: Nanos, subflow: SubflowId) -> bool {
+    pub fn may_withdraw(&mut self, now: Time, subflow: SubflowId) -> bool {
         if self.withdrawn.0 != now {
             self.withdrawn = (now, 0);
         }
@@ -313,12 +313,12 @@ impl Scheduling {
     }
 
     /// How long ago a subflow was last penalised; `None`: it never was.
-    pub fn since_penalised(&self, now: Nanos, index: usize) -> Option<Nanos> {
+    pub fn since_penalised(&self, now: Time, index: usize) -> Option<Span> {
         self.penalised_at[index].map(|at| now.saturating_sub(at))
     }
 
     /// A subflow is penalised.
-    pub fn on_penalised(&mut self, now: Nanos, index: usize) {
+    pub fn on_penalised(&mut self, now: Time, index: usize) {
         self.penalised_at[index] = Some(now);
     }
 }

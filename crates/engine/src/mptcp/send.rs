@@ -15,7 +15,7 @@ use super::chunks::Chunks;
 use super::messages::Messages;
 use crate::inline_queue::InlineQueue;
 use crate::scheduler::{Chunk, InFlight, Message};
-use crate::{Nanos, SubflowId};
+use crate::{SubflowId, Time};
 
 /// Holds back the end of the data where it doesn't fill a segment.
 #[derive(Clone, Copy, Debug, Default)]
@@ -84,7 +84,7 @@ pub(crate) struct SendSide<P> {
     /// Most bytes that are taken beyond the peer's window.
     beyond_window: u64,
     /// Since when nothing new was acknowledged, for the user timeout.
-    progress_at: Nanos,
+    progress_at: Time,
 }
 
 impl<P: Payload> SendSide<P> {
@@ -118,7 +118,7 @@ impl<P: Payload> SendSide<P> {
             backoff: 0,
             unsent_mark: u64::MAX,
             beyond_window: u64::MAX,
-            progress_at: 0,
+            progress_at: Time::ZERO,
         }
     }
 
@@ -397,7 +397,7 @@ impl<P: Payload> SendSide<P> {
     }
 
     /// Notes that a chunk was given to `subflow` again.
-    pub fn repeated(&mut self, offset: u64, subflow: SubflowId, now: Nanos) {
+    pub fn repeated(&mut self, offset: u64, subflow: SubflowId, now: Time) {
         if let Some(sent) = self.chunks.find_mut(offset) {
             sent.carriers |= 1 << subflow.0;
             sent.last = subflow;
@@ -455,8 +455,8 @@ mod tests {
     use bytes::Bytes;
 
     use super::SendSide;
-    use crate::SubflowId;
     use crate::scheduler::Chunk;
+    use crate::{SubflowId, Time};
 
     fn side(text: &'static str) -> SendSide<Bytes> {
         let mut side = SendSide::new(1000);
@@ -502,12 +502,18 @@ mod tests {
     fn a_reinjection_cut_by_a_data_ack_still_waits() {
         let mut side = side("0123456789");
         side.assign(0..10);
-        side.chunks.insert(Chunk { offset: 0, len: 10, carriers: 1, last: SubflowId(0), sent_at: 0 });
+        side.chunks.insert(Chunk {
+            offset: 0,
+            len: 10,
+            carriers: 1,
+            last: SubflowId(0),
+            sent_at: Time::ZERO,
+        });
         side.reinject(0..1);
         side.acknowledge(4);
         let left = side.next_reinjection().map(|chunk| (chunk.offset, chunk.len));
         assert_eq!(left, Some((4, 6)));
-        side.repeated(4, SubflowId(1), 0);
+        side.repeated(4, SubflowId(1), Time::ZERO);
         assert_eq!(side.next_reinjection(), None);
         side.reinject(4..5);
         assert!(side.next_reinjection().is_some(), "and may wait again");
@@ -518,7 +524,7 @@ mod tests {
         let mut side = side("0123456789");
         for offset in [0, 5] {
             side.assign(offset..offset + 5);
-            let chunk = Chunk { offset, len: 5, carriers: 1, last: SubflowId(0), sent_at: 0 };
+            let chunk = Chunk { offset, len: 5, carriers: 1, last: SubflowId(0), sent_at: Time::ZERO };
             side.chunks.insert(chunk);
         }
         side.reinject(5..6);
@@ -527,7 +533,7 @@ mod tests {
         assert_eq!(side.reinjections, [0, 5]);
         side.acknowledge(5);
         assert_eq!(side.next_reinjection().map(|chunk| chunk.offset), Some(5));
-        side.repeated(5, SubflowId(1), 9);
+        side.repeated(5, SubflowId(1), Time::from_nanos(9));
         assert_eq!(side.next_reinjection(), None);
     }
 
@@ -535,7 +541,8 @@ mod tests {
     fn chunks_are_found_in_whatever_order_they_were_sent() {
         let mut side = side("0123456789");
         for offset in [4, 0, 8, 2, 6] {
-            let chunk = Chunk { offset, len: 2, carriers: 1, last: SubflowId(0), sent_at: offset };
+            let sent_at = Time::from_nanos(offset);
+            let chunk = Chunk { offset, len: 2, carriers: 1, last: SubflowId(0), sent_at };
             side.chunks.insert(chunk);
         }
         assert!(side.chunks.0.iter().map(|sent| sent.offset).eq([0, 2, 4, 6, 8]));
@@ -570,7 +577,13 @@ mod tests {
     fn a_slot_used_again_carries_nothing() {
         let mut side = side("0123456789");
         side.assign(0..5);
-        side.chunks.insert(Chunk { offset: 0, len: 5, carriers: 0b11, last: SubflowId(0), sent_at: 0 });
+        side.chunks.insert(Chunk {
+            offset: 0,
+            len: 5,
+            carriers: 0b11,
+            last: SubflowId(0),
+            sent_at: Time::ZERO,
+        });
         side.forget_carrier(SubflowId(1));
         assert_eq!(side.chunks.find(0).map(|sent| sent.carriers), Some(0b01));
     }

@@ -2,6 +2,7 @@
 //! `tcp_sndbuf_expand` and `tcp_check_space`), as of Linux 6.18; also as of MPTCP 0.89
 //! ([`SendTuning::LongestRoundTrip`]).
 
+use crate::Span;
 use ropewalk_wire::Payload;
 
 use super::sending::Sending;
@@ -101,9 +102,9 @@ impl<P: Payload> Sending<'_, P> {
     fn longest_round_trip_buffer(&self, index: usize) -> u64 {
         let own = &self.subflows.metrics()[index];
         let usable = self.subflows.usable();
-        let longest = usable.map(|metrics| metrics.rtt.smoothed).max().unwrap_or(0);
-        let in_longest = u128::from(own.cwnd) * u128::from(longest.max(own.rtt.smoothed));
-        let segments = in_longest.checked_div(u128::from(own.rtt.smoothed)).unwrap_or(0) as u64;
+        let longest = usable.map(|metrics| metrics.rtt.smoothed).max().unwrap_or(Span::ZERO);
+        let in_longest = u128::from(own.cwnd) * u128::from(longest.max(own.rtt.smoothed).as_nanos());
+        let segments = in_longest.checked_div(u128::from(own.rtt.smoothed.as_nanos())).unwrap_or(0) as u64;
         2 * segments.max(u64::from(DUP_THRESH) + 1) * SEGMENT_MEMORY
     }
 }

@@ -19,10 +19,10 @@ use super::stats::ConnectionStats;
 use super::subflow_table::SubflowTable;
 use crate::config::ConnectionConfig;
 use crate::scheduler::{self, View};
-use crate::{MILLISECOND, Nanos};
+use crate::{Span, Time};
 
 /// How long a cork holds less than a segment back, as in Linux.
-const CORK_TIME: Nanos = 200 * MILLISECOND;
+const CORK_TIME: Span = Span::from_millis(200);
 
 /// See the module.
 pub(super) struct Sending<'a, P> {
@@ -40,7 +40,7 @@ pub(super) struct Sending<'a, P> {
 impl<P: Payload> Sending<'_, P> {
     /// Notifies the scheduler of an event.
     #[inline]
-    pub fn notify(&mut self, now: Nanos, event: scheduler::Event) {
+    pub fn notify(&mut self, now: Time, event: scheduler::Event) {
         if self.scheduling.wants_events() {
             self.notify_scheduler(now, event);
         }
@@ -48,7 +48,7 @@ impl<P: Payload> Sending<'_, P> {
 
     /// The same, of one that concerns every scheduler.
     #[inline(never)]
-    pub fn notify_scheduler(&mut self, now: Nanos, event: scheduler::Event) {
+    pub fn notify_scheduler(&mut self, now: Time, event: scheduler::Event) {
         let view = view!(self, now);
         self.scheduling.on_event(&view, event);
     }
@@ -56,7 +56,7 @@ impl<P: Payload> Sending<'_, P> {
     /// So many segments of a subflow were acknowledged, of which the scheduler wants to know.
     // Out of line, so that the others don't pay for it.
     #[inline(never)]
-    pub fn notify_acknowledged(&mut self, now: Nanos, index: usize, segments: u32) {
+    pub fn notify_acknowledged(&mut self, now: Time, index: usize, segments: u32) {
         let metrics = self.subflows.metrics_mut(index);
         self.scheduling.sample_link_rate(now, metrics, segments);
         let subflow = metrics.id;
@@ -65,7 +65,7 @@ impl<P: Payload> Sending<'_, P> {
 
     /// Whether the cork holds back what is unsent: less than a segment of every subflow that may carry it.
     #[cold]
-    pub fn is_corked(&mut self, now: Nanos) -> bool {
+    pub fn is_corked(&mut self, now: Time) -> bool {
         let Some(mss) = self.subflows.usable().map(|metrics| u64::from(metrics.mss)).min() else {
             return false;
         };

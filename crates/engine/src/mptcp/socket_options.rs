@@ -6,8 +6,8 @@ use ropewalk_wire::Payload;
 
 use super::connection::Connection;
 use super::deadlines::Deadline;
-use crate::Nanos;
 use crate::config::BufferConfig;
+use crate::{Span, Time};
 
 /// A change.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ pub(crate) enum SocketOption {
     /// `IP_TOS`, `IPV6_TCLASS`.
     Dscp(u8),
     /// `SO_KEEPALIVE`, `TCP_KEEPIDLE`.
-    KeepAlive(Option<Nanos>),
+    KeepAlive(Option<Span>),
     /// `SO_SNDBUF`.
     SendBuffer(BufferConfig),
     /// `SO_RCVBUF`.
@@ -28,12 +28,12 @@ pub(crate) enum SocketOption {
     UnsentLowWater(Option<u64>),
     UnsentBeyondWindow(Option<u64>),
     /// `TCP_USER_TIMEOUT`.
-    UserTimeout(Option<Nanos>),
+    UserTimeout(Option<Span>),
 }
 
 impl<P: Payload> Connection<P> {
     /// Changes an option.
-    pub(crate) fn set(&mut self, now: Nanos, option: SocketOption) {
+    pub(crate) fn set(&mut self, now: Time, option: SocketOption) {
         match option {
             SocketOption::Nagle(on) => {
                 Arc::make_mut(&mut self.config).tcp.nagle = on;

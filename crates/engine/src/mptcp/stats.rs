@@ -4,7 +4,7 @@ use ropewalk_wire::FourTuple;
 
 use super::close_reason::CloseReason;
 use crate::scheduler::{Decision, Reason};
-use crate::{Nanos, PathId, SubflowId};
+use crate::{PathId, Span, SubflowId, Time};
 
 /// Why a connection is plain TCP although Multipath TCP was wanted (RFC 8684 3.7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,7 +83,7 @@ pub enum Event {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DecisionRecord {
     /// When.
-    pub at: Nanos,
+    pub at: Time,
     /// What it answered.
     pub decision: Decision,
     /// Stream offset of what was sent.
@@ -107,13 +107,13 @@ pub struct Overruled {
     /// How often.
     pub count: u64,
     /// When it did so first.
-    pub first: Option<Nanos>,
+    pub first: Option<Time>,
     /// Why it did so first, for people.
     pub cause: Option<&'static str>,
 }
 
 impl Overruled {
-    pub(super) fn note(&mut self, now: Nanos, cause: &'static str) {
+    pub(super) fn note(&mut self, now: Time, cause: &'static str) {
         self.count += 1;
         self.first.get_or_insert(now);
         self.cause.get_or_insert(cause);
@@ -177,7 +177,7 @@ pub struct ConnectionStats {
     /// How often the engine overruled the scheduler.
     pub overruled: Overruled,
     /// Time during which new data waited for the connection-level send window.
-    pub window_blocked: Nanos,
+    pub window_blocked: Span,
     /// The out-of-order queue.
     pub ofo: OfoStats,
     /// DSS checksums that failed (`MPTcpExtDataCsumErr`).

@@ -7,7 +7,7 @@ use super::mapping::CurrentMapping;
 use super::path_manager::JoinRequest;
 use super::subflow_fallback::Fallback;
 use super::window_autotuning::WindowAutotuning;
-use crate::Nanos;
+use crate::Time;
 use crate::tcp::Tcb;
 
 /// How far an MP_JOIN handshake is (RFC 8684 3.2).
@@ -57,7 +57,7 @@ pub(crate) struct Subflow<P> {
     /// How far what arrived on it has opened the window.
     pub autotuning: WindowAutotuning,
     /// When the subflow was opened.
-    pub since: Nanos,
+    pub since: Time,
     pub local_nonce: u32,
     pub remote_nonce: u32,
     /// What we wanted when we opened it.

@@ -10,12 +10,12 @@ use super::subflow::{Join, Subflow};
 use crate::metrics::SubflowStatus;
 use crate::scheduler;
 use crate::tcp::{Context, Outgoing, State, Tcb};
-use crate::{Nanos, PathId, SubflowId};
+use crate::{PathId, SubflowId, Time};
 
 impl<P: Payload> Connection<P> {
     /// Ends a subflow's TIME-WAIT, and forgets the subflow.
     #[cold]
-    pub(crate) fn end_subflow(&mut self, now: Nanos, index: usize) {
+    pub(crate) fn end_subflow(&mut self, now: Time, index: usize) {
         if let Some(subflow) = self.subflows.get_mut(index) {
             subflow.tcp.become_closed();
             self.remove_if_finished(now, index);
@@ -25,7 +25,7 @@ impl<P: Payload> Connection<P> {
 
     /// Ends the TIME-WAIT of all subflows.
     #[cold]
-    pub(crate) fn end_time_wait(&mut self, now: Nanos) {
+    pub(crate) fn end_time_wait(&mut self, now: Time) {
         for index in 0..self.subflows.metrics().len() {
             if let Some(subflow) = self.subflows.get_mut(index)
                 && subflow.tcp.state() == State::TimeWait
@@ -37,7 +37,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Opens the first subflow: a client connects, a server answers a SYN.
-    pub(crate) fn open(&mut self, now: Nanos, path: PathId, make: impl FnOnce(&mut Context<'_>) -> Tcb<P>) {
+    pub(crate) fn open(&mut self, now: Time, path: PathId, make: impl FnOnce(&mut Context<'_>) -> Tcb<P>) {
         let index = self.add_subflow(now, path, Join::Initial, make);
         if self.handshake.is_client() && index.is_some() {
             self.sending().start_user_timeout(now, false);
@@ -48,7 +48,7 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(crate) fn open_join(
         &mut self,
-        now: Nanos,
+        now: Time,
         request: &JoinRequest,
         tuple: FourTuple,
         mtu: u32,
@@ -70,7 +70,7 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(crate) fn join(
         &mut self,
-        now: Nanos,
+        now: Time,
         path: PathId,
         syn: &Segment<P>,
         mtu: u32,
@@ -108,7 +108,7 @@ impl<P: Payload> Connection<P> {
     //= RFC 8684 3.6-a 3.2-9
     /// Resets a subflow, with MP_TCPRST's reason.
     #[cold]
-    pub(crate) fn refuse(&mut self, now: Nanos, index: usize, reason: CloseReason) {
+    pub(crate) fn refuse(&mut self, now: Time, index: usize, reason: CloseReason) {
         if let Some(subflow) = self.subflows.get_mut(index) {
             // The first reason is the one that counts.
             subflow.reset_reason.get_or_insert(reason.mp_tcprst());
@@ -120,7 +120,7 @@ impl<P: Payload> Connection<P> {
     /// A subflow is gone: notifies the scheduler and the application, and reinjects its data. Its RST, if
     /// any, is still sent.
     #[cold]
-    pub(crate) fn remove(&mut self, now: Nanos, index: usize, reason: CloseReason) {
+    pub(crate) fn remove(&mut self, now: Time, index: usize, reason: CloseReason) {
         if self.subflows.metrics()[index].state == SubflowStatus::Closed {
             return;
         }
@@ -173,7 +173,7 @@ impl<P: Payload> Connection<P> {
 
     /// A packet of subflow `index` was too big for its path.
     #[cold]
-    pub(crate) fn on_too_big(&mut self, now: Nanos, index: usize, seq: Seq, mtu: u32) {
+    pub(crate) fn on_too_big(&mut self, now: Time, index: usize, seq: Seq, mtu: u32) {
         if let Some((mut cx, subflow)) = self.split(now, index, Outgoing::default())
             && subflow.tcp.on_too_big(&mut cx, seq, mtu)
         {
@@ -182,7 +182,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Removes a subflow that is closed and has nothing more to send.
-    pub(crate) fn remove_if_finished(&mut self, now: Nanos, index: usize) {
+    pub(crate) fn remove_if_finished(&mut self, now: Time, index: usize) {
         let Some(subflow) = self.subflows.get(index) else { return };
         if subflow.tcp.is_finished() && self.subflows.metrics()[index].state != SubflowStatus::Closed {
             self.remove(now, index, CloseReason::Closed);

@@ -11,7 +11,7 @@ use crate::congestion::Subflows;
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::scheduler::{Fate, Fates};
 use crate::tcp::{State, Tcb, TcpCounters};
-use crate::{MAX_SUBFLOWS, Nanos, PathId, SubflowId};
+use crate::{MAX_SUBFLOWS, PathId, SubflowId, Time};
 
 /// So many slots are filled before one is used again, so that what a subflow counted can be looked at after
 /// its end.
@@ -75,7 +75,7 @@ impl<P: Payload> SubflowTable<P> {
     /// Puts a subflow into its slot.
     pub fn put(
         &mut self,
-        now: Nanos,
+        now: Time,
         index: usize,
         (tcp, join): (Tcb<P>, Join),
         autotuning: WindowAutotuning,
@@ -520,21 +520,21 @@ impl<P: Payload> SubflowTable<P> {
     }
 
     /// The earliest deadline of any; [`Nanos::MAX`]: none.
-    pub fn next_timeout(&self) -> Nanos {
-        let timeouts = self.iter().map(|subflow| subflow.tcp.poll_timeout().unwrap_or(Nanos::MAX));
-        timeouts.min().unwrap_or(Nanos::MAX)
+    pub fn next_timeout(&self) -> Time {
+        let timeouts = self.iter().map(|subflow| subflow.tcp.poll_timeout().unwrap_or(Time::MAX));
+        timeouts.min().unwrap_or(Time::MAX)
     }
 
     /// A lower bound of it that is cheap to ask for.
     #[inline]
-    pub fn timeout_floor(&self) -> Nanos {
-        self.iter().map(|subflow| subflow.tcp.timeout_floor()).fold(Nanos::MAX, Nanos::min)
+    pub fn timeout_floor(&self) -> Time {
+        self.iter().map(|subflow| subflow.tcp.timeout_floor()).fold(Time::MAX, Time::min)
     }
 
     /// Makes the lower bound the earliest deadline, and returns it.
-    pub fn refresh_timeout_floor(&mut self) -> Nanos {
+    pub fn refresh_timeout_floor(&mut self) -> Time {
         let floors = self.iter_mut().map(|subflow| subflow.tcp.refresh_timeout_floor());
-        floors.fold(Nanos::MAX, Nanos::min)
+        floors.fold(Time::MAX, Time::min)
     }
 
     /// Payload bytes sent by slot, repeats included.

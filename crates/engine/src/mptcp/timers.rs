@@ -6,7 +6,7 @@ use super::close_reason::{CloseReason, JoinError};
 use super::connection::Connection;
 use super::deadlines::Deadline;
 use super::subflow::Join;
-use crate::Nanos;
+use crate::Time;
 use crate::metrics::SubflowStatus;
 use crate::tcp::Outgoing;
 
@@ -15,13 +15,13 @@ const JOIN_ACK_TRIES: u32 = 6;
 
 impl<P: Payload> Connection<P> {
     /// The earliest deadline of the connection and its subflows.
-    pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
-        Some(self.deadlines.next().min(self.subflows.next_timeout())).filter(|at| *at != Nanos::MAX)
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        Some(self.deadlines.next().min(self.subflows.next_timeout())).filter(|at| *at != Time::MAX)
     }
 
     /// The earliest deadline, if it is before `known`.
     #[inline]
-    pub(crate) fn timeout_before(&mut self, known: Nanos) -> Option<Nanos> {
+    pub(crate) fn timeout_before(&mut self, known: Time) -> Option<Time> {
         if self.deadlines.next().min(self.subflows.timeout_floor()) >= known {
             return None;
         }
@@ -29,7 +29,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Deadlines that have passed.
-    pub(crate) fn on_timeout(&mut self, now: Nanos) {
+    pub(crate) fn on_timeout(&mut self, now: Time) {
         for index in 0..self.subflows.len() {
             let due =
                 self.subflows.get(index).is_some_and(|s| s.tcp.poll_timeout().is_some_and(|at| at <= now));
@@ -86,7 +86,7 @@ impl<P: Payload> Connection<P> {
     }
 
     #[cold]
-    pub(super) fn repeat_control(&mut self, now: Nanos) {
+    pub(super) fn repeat_control(&mut self, now: Time) {
         let mut again = false;
         for request in self.path_manager.take_due_retries(now) {
             self.may_transmit |= self.joining().request(request);

@@ -6,7 +6,7 @@
 //! window it makes depends on the share of a packet's memory that is payload, the scaling ratio, half until a
 //! subflow has received something.
 
-use crate::Nanos;
+use crate::Span;
 
 /// A segment of the usual size.
 const SEGMENT: u64 = 1460;
@@ -91,11 +91,11 @@ fn packet_memory(len: u64) -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Interval {
     /// Its length; 0: not known yet.
-    pub length: Nanos,
+    pub length: Span,
     /// The round trip that it is a part of.
-    pub stands_for: Nanos,
+    pub stands_for: Span,
     /// Its length may have changed after so long.
-    pub look_after: Nanos,
+    pub look_after: Span,
     /// How large the window becomes by what was read in it.
     pub growth: Growth,
 }

@@ -55,7 +55,7 @@ use super::text::{Kib, Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Event, Fate, Rationale, Scheduler, View};
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Kernel, Parameter, Preset};
-use crate::{Nanos, SubflowId};
+use crate::{Span, SubflowId, Time};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "blest",
@@ -141,7 +141,7 @@ struct Blest {
     buffer: bool,
     blocking: Blocking,
     /// When the RTT_F began that the next correction is for.
-    since: Option<Nanos>,
+    since: Option<Time>,
     /// Whether there was blocking in it.
     blocked: bool,
 }
@@ -149,7 +149,8 @@ struct Blest {
 /// X: the bytes that F sends during RTT_S, if its window is always filled and grows by one per RTT.
 #[inline]
 fn sent_meanwhile(fast: &SubflowMetrics, slow: &SubflowMetrics) -> f64 {
-    let rtts = slow.rtt.smoothed as f64 / fast.rtt.smoothed.max(1) as f64;
+    let rtts =
+        slow.rtt.smoothed.as_nanos() as f64 / fast.rtt.smoothed.max(Span::from_nanos(1)).as_nanos() as f64;
     f64::from(fast.mss) * (f64::from(fast.cwnd) + (rtts - 1.0) / 2.0) * rtts
 }
 
@@ -203,7 +204,7 @@ fn wait(
             Kib(need as u64),
         )
     });
-    Decision::Wait { until: Some(view.now.saturating_add(fast.rtt.smoothed.max(1))) }
+    Decision::Wait { until: Some(view.now.saturating_add(fast.rtt.smoothed.max(Span::from_nanos(1)))) }
 }
 
 /// Send on `slow`: its share of the window leaves the fast one what it needs.
@@ -223,7 +224,7 @@ fn fits(slow: &SubflowMetrics, need: f64, left: f64, lambda: f64, rationale: &mu
 impl Blest {
     /// One correction for each RTT_F that has passed.
     fn correct(&mut self, view: &View<'_>, fast: &SubflowMetrics) {
-        if fast.rtt.smoothed == 0 {
+        if fast.rtt.smoothed == Span::ZERO {
             return;
         }
         self.blocked |= self.blocking == Blocking::Window && view.blocked();

@@ -18,9 +18,9 @@ use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::minrtt::fastest_with_room;
 use super::text::{Ms, Subflow};
 use super::{Chunk, Decision, Event, Purpose, Rationale, Scheduler, View};
-use crate::MAX_SUBFLOWS;
 use crate::metrics::SubflowMetrics;
 use crate::registry::Entry;
+use crate::{MAX_SUBFLOWS, Span};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "cfs",
@@ -88,7 +88,8 @@ impl Cfs {
             return Decision::Wait { until: None };
         };
         rationale.say(|| {
-            let slow = view.subflows.get(chunk.last.index()).map_or(0, |carrier| carrier.rtt.smoothed);
+            let slow =
+                view.subflows.get(chunk.last.index()).map_or(Span::ZERO, |carrier| carrier.rtt.smoothed);
             format!(
                 "nothing unsent: {} at {} repeats data at {} that {} carries at {}; the older copy comes \
                  first \
@@ -98,7 +99,7 @@ impl Cfs {
                 chunk.offset,
                 Subflow(chunk.last),
                 Ms(slow),
-                slow_wins(slow as f64, subflow.rtt.smoothed as f64),
+                slow_wins(slow.as_nanos() as f64, subflow.rtt.smoothed.as_nanos() as f64),
             )
         });
         Decision::Duplicate { subflow: subflow.id, offset: chunk.offset, purpose: Purpose::Redundant }
@@ -137,7 +138,7 @@ impl Scheduler for Cfs {
 mod tests {
     use super::super::testing::{Pipe, Scene, build, run, subflow};
     use super::*;
-    use crate::{MILLISECOND, SubflowId};
+    use crate::{MILLISECOND, SubflowId, Time};
 
     #[test]
     fn cfs_2019_figure_3_the_fast_subflow_repeats_11_to_20() {
@@ -147,8 +148,8 @@ mod tests {
         assert_eq!(done.segments_on(0, 1), fast);
         assert_eq!(done.segments_on(1, 1), (11..=20).collect::<Vec<_>>());
         // At 20 ms the fast window is free again; the copies take half its RTT. minrtt needs 50 ms.
-        assert_eq!(done.completed, Some(25 * MILLISECOND));
-        assert_eq!(run("minrtt", &pipes, 30).completed, Some(50 * MILLISECOND));
+        assert_eq!(done.completed, Some(Time::ZERO + 25 * MILLISECOND));
+        assert_eq!(run("minrtt", &pipes, 30).completed, Some(Time::ZERO + 50 * MILLISECOND));
     }
 
     #[test]
@@ -159,7 +160,7 @@ mod tests {
     }
 
     fn carried(offset: u64, by: u8) -> (u64, Chunk) {
-        let chunk = Chunk { offset, len: 1000, carriers: 1 << by, last: SubflowId(by), sent_at: 0 };
+        let chunk = Chunk { offset, len: 1000, carriers: 1 << by, last: SubflowId(by), sent_at: Time::ZERO };
         (offset, chunk)
     }
 

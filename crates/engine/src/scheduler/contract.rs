@@ -17,7 +17,7 @@
 
 use super::Scheduler;
 use super::testing::{MSS, Model, Pipe, run};
-use crate::MILLISECOND;
+use crate::{MILLISECOND, Time};
 
 #[cfg(test)]
 mod tests;
@@ -31,10 +31,12 @@ fn cases() -> Vec<Model> {
     let (fast, slow) = (growing(10, 0), growing(100, 0));
     let window = 60_000;
     let lossy = [growing(20, 20), growing(60, 5), growing(61, 0)];
-    let late = [growing(30, 0), Pipe { joins: 30 * MILLISECOND, ..growing(15, 0) }];
-    let unmeasured = [growing(30, 0), Pipe { joins: 30 * MILLISECOND, unmeasured: true, ..growing(80, 0) }];
-    let failing = [Pipe { fails: Some(150 * MILLISECOND), ..growing(10, 0) }, growing(80, 0)];
-    let initial_fails = [Pipe { fails: Some(40 * MILLISECOND), ..growing(30, 0) }, growing(10, 0)];
+    let late = [growing(30, 0), Pipe { joins: Time::ZERO + 30 * MILLISECOND, ..growing(15, 0) }];
+    let unmeasured =
+        [growing(30, 0), Pipe { joins: Time::ZERO + 30 * MILLISECOND, unmeasured: true, ..growing(80, 0) }];
+    let failing = [Pipe { fails: Some(Time::ZERO + 150 * MILLISECOND), ..growing(10, 0) }, growing(80, 0)];
+    let initial_fails =
+        [Pipe { fails: Some(Time::ZERO + 40 * MILLISECOND), ..growing(30, 0) }, growing(10, 0)];
     let backup = [Pipe { backup: true, ..growing(5, 0) }, growing(50, 0)];
     vec![
         Model::new(&[fast, slow], 400_000),

@@ -20,9 +20,9 @@ use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::minrtt::{minrtt_or_wait, send_on};
 use super::text::{Kib, Ms, Subflow};
 use super::{Decision, Rationale, Scheduler, View};
-use crate::MILLISECOND;
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Parameter};
+use crate::{MILLISECOND, Span};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "cp",
@@ -38,7 +38,10 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     kernels: &[],
     compared_by_default: true,
     build: |values| {
-        with_mechanisms(values, ConstraintProactive { delay: values.number("delay") * MILLISECOND as f64 })
+        with_mechanisms(
+            values,
+            ConstraintProactive { delay: values.number("delay") * MILLISECOND.as_nanos() as f64 },
+        )
     },
 };
 
@@ -52,7 +55,7 @@ struct ConstraintProactive {
 #[inline]
 fn out_of_order(view: &View<'_>, slow: &SubflowMetrics) -> f64 {
     let packets = view.faster_than(slow).map(|subflow| {
-        let rounds = slow.rtt.smoothed as f64 / subflow.rtt.smoothed as f64;
+        let rounds = slow.rtt.smoothed.as_nanos() as f64 / subflow.rtt.smoothed.as_nanos() as f64;
         f64::from(subflow.cwnd) * rounds * f64::from(subflow.mss)
     });
     packets.sum()
@@ -70,10 +73,10 @@ impl Scheduler for ConstraintProactive {
             }
             let disorder = out_of_order(view, subflow);
             let (id, fast) = (Subflow(subflow.id), Subflow(fastest.id));
-            let until = Some(view.now.saturating_add(fastest.rtt.smoothed.max(1)));
-            if subflow.rtt.smoothed as f64 / 2.0 > self.delay {
+            let until = Some(view.now.saturating_add(fastest.rtt.smoothed.max(Span::from_nanos(1))));
+            if subflow.rtt.smoothed.as_nanos() as f64 / 2.0 > self.delay {
                 rationale.say(|| {
-                    let limit = Ms(self.delay as u64);
+                    let limit = Ms(Span::from_nanos(self.delay as u64));
                     format!(
                         "wait for {fast}: {id} takes {} one way, more than {limit}",
                         Ms(subflow.rtt.smoothed / 2)
@@ -104,6 +107,7 @@ impl Scheduler for ConstraintProactive {
 mod tests {
     use super::super::testing::{Model, Pipe, Scene, build, subflow, unmeasured};
     use super::*;
+    use crate::Time;
 
     /// 10 ms with cwnd 10 and 20 ms with cwnd 5, both full; 40 ms free. Sent meanwhile: 10 4 + 5 2 = 50
     /// packets.
@@ -116,7 +120,10 @@ mod tests {
     #[test]
     fn both_sides_of_the_buffer() {
         assert_eq!(scene(50_000).chosen(&mut *build("cp")), Some(2));
-        assert_eq!(scene(49_999).ask(&mut *build("cp")), Decision::Wait { until: Some(10 * MILLISECOND) });
+        assert_eq!(
+            scene(49_999).ask(&mut *build("cp")),
+            Decision::Wait { until: Some(Time::ZERO + 10 * MILLISECOND) }
+        );
         let mut later = scene(60_000);
         later.next_offset = 10_000;
         assert_eq!(later.chosen(&mut *build("cp")), Some(2), "what is free counts");
@@ -154,7 +161,10 @@ mod tests {
         let pipes = [Pipe::new(10, 10), Pipe::new(40, 40)];
         let first = |text| {
             let done = Model::new(&pipes, 100_000).window(60_000).run(&mut *build(text));
-            done.placements.iter().filter(|placement| placement.at == 0 && placement.subflow == 1).count()
+            done.placements
+                .iter()
+                .filter(|placement| placement.at == Time::ZERO && placement.subflow == 1)
+                .count()
         };
         assert_eq!(first("cp"), 11, "the eleventh still sees 40 KB free");
         // |M| - (inflight + 1) >= 46 segments up to inflight 13.

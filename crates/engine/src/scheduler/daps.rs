@@ -34,7 +34,7 @@ use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::metrics::{CaState, SubflowMetrics};
 use crate::registry::{Entry, Exception, Parameter, Preset};
-use crate::{MAX_SUBFLOWS, MILLISECOND, Nanos, SubflowId};
+use crate::{MAX_SUBFLOWS, Span, SubflowId, Time};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "daps",
@@ -61,8 +61,9 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     kernels: &[],
     compared_by_default: true,
     build: |values| {
-        let quantum = (values.number("quantum") * MILLISECOND as f64) as Nanos;
-        let horizon = (values.number("horizon") * MILLISECOND as f64) as Nanos;
+        let span = |name| Span::from_nanos((values.number(name) * 1e6) as u64);
+        let quantum = span("quantum");
+        let horizon = span("horizon");
         if values.number("plan") == 0.0 {
             with_mechanisms(values, Daps { quantum, horizon, plan: Plan::default() })
         } else {
@@ -76,7 +77,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
 struct Leg {
     subflow: SubflowId,
     /// D_i, rounded.
-    delay: Nanos,
+    delay: Span,
     /// C_i.
     capacity: u64,
     slots: u64,
@@ -90,7 +91,7 @@ struct Leg {
 /// Segments are counted from 0 at stream offset `base`.
 #[derive(Debug, Default)]
 struct Plan {
-    start: Nanos,
+    start: Time,
     base: u64,
     /// Bytes per segment.
     unit: u32,
@@ -100,8 +101,8 @@ struct Plan {
 
 #[derive(Debug)]
 struct Daps {
-    quantum: Nanos,
-    horizon: Nanos,
+    quantum: Span,
+    horizon: Span,
     plan: Plan,
 }
 
@@ -114,31 +115,32 @@ fn gcd(mut a: u64, mut b: u64) -> u64 {
 
 impl Plan {
     /// Algorithm 1's planning loop, up to the first slot of each path.
-    fn make(&mut self, view: &View<'_>, quantum: Nanos, horizon: Nanos) {
+    fn make(&mut self, view: &View<'_>, quantum: Span, horizon: Span) {
         let planned = |subflow: &&SubflowMetrics| subflow.ca_state != CaState::Loss;
         self.len = 0;
         self.unit = u32::MAX;
         let mut span = 1;
         let mut longest = 1;
-        let slowest = view.usable().filter(planned).map(|subflow| subflow.rtt.smoothed).max().unwrap_or(0);
+        let slowest =
+            view.usable().filter(planned).map(|subflow| subflow.rtt.smoothed).max().unwrap_or(Span::ZERO);
         for (subflow, leg) in view.usable().filter(planned).zip(&mut self.legs) {
-            let srtt = if subflow.rtt.smoothed > 0 { subflow.rtt.smoothed } else { slowest };
-            let delay = ((srtt / 2 + quantum / 2) / quantum).max(1);
+            let srtt = if subflow.rtt.smoothed > Span::ZERO { subflow.rtt.smoothed } else { slowest };
+            let quanta = ((srtt / 2 + quantum / 2) / quantum).max(1);
             *leg = Leg {
                 subflow: subflow.id,
-                delay,
+                delay: quantum.saturating_mul(quanta),
                 capacity: u64::from(subflow.cwnd.max(1)),
+                slots: quanta,
                 ..Leg::default()
             };
             self.len += 1;
             self.unit = self.unit.min(subflow.mss.max(1));
-            longest = longest.max(delay);
-            span = (span / gcd(span, delay)).saturating_mul(delay);
+            longest = longest.max(quanta);
+            span = (span / gcd(span, quanta)).saturating_mul(quanta);
         }
         let span = span.min((horizon / quantum).max(longest));
         for leg in &mut self.legs[..self.len] {
-            leg.slots = span / leg.delay;
-            leg.delay = leg.delay.saturating_mul(quantum);
+            leg.slots = span / leg.slots;
         }
         self.start = view.now;
         self.base = view.next_offset;
@@ -157,7 +159,7 @@ impl Plan {
                 continue;
             }
             let wins_tie = (leg.delay, other) < (own.delay, index);
-            let earlier = if wins_tie { arrival } else { arrival - 1 } / leg.delay;
+            let earlier = if wins_tie { arrival } else { arrival - Span::from_nanos(1) } / leg.delay;
             segments += earlier.min(leg.slots) * leg.capacity;
         }
         segments
@@ -185,7 +187,7 @@ impl Plan {
         let backups = view.backups_count();
         let mut lowest = u64::MAX;
         let mut best: Option<(usize, u64)> = None;
-        let mut due: Option<Nanos> = None;
+        let mut due: Option<Time> = None;
         for (index, leg) in self.legs[..self.len].iter().enumerate() {
             if leg.slot == leg.slots {
                 continue;
@@ -218,7 +220,7 @@ impl Plan {
 /// A plan's next step.
 enum Next {
     Send { leg: usize, offset: u64 },
-    Wait { until: Option<Nanos> },
+    Wait { until: Option<Time> },
     Remake,
 }
 
@@ -264,6 +266,7 @@ impl Scheduler for Daps {
 mod tests {
     use super::super::testing::{MSS, Model, Pipe, Scene, build, run, subflow, unmeasured};
     use super::*;
+    use crate::MILLISECOND;
 
     /// The segments that each path's slots carry, in order of the paths.
     fn vectors(subflows: Vec<SubflowMetrics>, quantum_ms: u64, horizon_ms: u64) -> Vec<Vec<u64>> {
@@ -327,7 +330,7 @@ mod tests {
         let daps = &mut *build("daps");
         let mut later = Scene::new(scene.subflows.clone());
         assert!(later.reason(daps).contains("segment 1 of the plan, slot 1 of 27"));
-        (later.now, later.next_offset) = (13 * MILLISECOND, 1000);
+        (later.now, later.next_offset) = (Time::ZERO + 13 * MILLISECOND, 1000);
         assert!(later.reason(daps).contains("segment 2 of the plan, slot 2 of 27"));
         // Two segments in a slot: the second of the first slot.
         let mut wide = Scene::new(vec![subflow(0, 26, 2, 0), subflow(1, 54, 2, 0)]);
@@ -351,16 +354,16 @@ mod tests {
     fn slots_are_sent_when_due() {
         let daps = &mut *build("daps");
         let mut scene = Scene::new(vec![subflow(0, 10, 1, 0), subflow(1, 30, 1, 0)]);
-        (scene.now, scene.next_offset) = (MILLISECOND, 500);
+        (scene.now, scene.next_offset) = (Time::ZERO + MILLISECOND, 500);
         let at = |subflow, offset| Decision::SendAt { subflow: SubflowId(subflow), offset, bytes: MSS };
         assert_eq!(scene.ask(daps), at(0, 500));
         (scene.next_offset, scene.subflows[0].packets_out) = (1500, 1);
         assert_eq!(scene.ask(daps), at(1, 3500), "the fourth to arrive");
         (scene.subflows[0].packets_out, scene.subflows[1].packets_out) = (0, 1);
-        assert_eq!(scene.ask(daps), Decision::Wait { until: Some(6 * MILLISECOND) });
-        scene.now = 6 * MILLISECOND;
+        assert_eq!(scene.ask(daps), Decision::Wait { until: Some(Time::ZERO + 6 * MILLISECOND) });
+        scene.now = Time::ZERO + 6 * MILLISECOND;
         assert_eq!(scene.ask(daps), at(0, 1500));
-        (scene.next_offset, scene.now) = (2500, 15 * MILLISECOND);
+        (scene.next_offset, scene.now) = (2500, Time::ZERO + 15 * MILLISECOND);
         assert_eq!(scene.ask(daps), at(0, 2500));
         scene.next_offset = 4500;
         assert_eq!(scene.ask(daps), at(0, 4500), "through: a new plan");

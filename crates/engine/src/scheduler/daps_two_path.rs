@@ -21,9 +21,9 @@
 use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::text::{Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
-use crate::SubflowId;
 use crate::metrics::SubflowMetrics;
 use crate::registry::Entry;
+use crate::{Span, SubflowId};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "daps-two-path",
@@ -71,7 +71,7 @@ fn generate_schedule(view: &View<'_>) -> Option<Plan> {
         let on_fast = packets.min(u64::from(on_fast)) as u32;
         return Some(Plan { fast: fast.id, on_fast, slow: fast.id, on_slow: 0, eta: 0 });
     };
-    let eta = slow.rtt.smoothed.max(1) / fast.rtt.smoothed.max(1);
+    let eta = slow.rtt.smoothed.max(Span::from_nanos(1)) / fast.rtt.smoothed.max(Span::from_nanos(1));
     let on_fast = eta.min(u64::from(on_fast)) as u32;
     Some(Plan { fast: fast.id, on_fast, slow: slow.id, on_slow: space(slow), eta })
 }

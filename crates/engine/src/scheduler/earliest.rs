@@ -3,7 +3,7 @@
 
 use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, View};
-use crate::Nanos;
+use crate::Span;
 use crate::metrics::SubflowMetrics;
 
 /// Queues a segment where `estimate`, which gives twice the time until it arrives and the rounds of waiting
@@ -12,7 +12,7 @@ use crate::metrics::SubflowMetrics;
 pub(super) fn queue_earliest(
     view: &View<'_>,
     rationale: &mut Rationale,
-    estimate: impl Fn(&SubflowMetrics) -> (Nanos, u64),
+    estimate: impl Fn(&SubflowMetrics) -> (Span, u64),
     verdict: &str,
 ) -> Decision {
     if !view.sendable() {

@@ -42,6 +42,7 @@ use super::mechanisms::{LINUX, OFF, opportunistic, penalise, with_mechanisms};
 use super::minrtt::minrtt_or_wait;
 use super::text::{Kib, Ms, Subflow};
 use super::{Decision, Rationale, Scheduler, View};
+use crate::Span;
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Exception, Kernel, Parameter, Preset};
 
@@ -125,9 +126,9 @@ impl Ecf {
             let window = f64::from(subflow.cwnd.max(1)) * f64::from(fast.mss.max(1));
             (view.unsent as f64 / window).max(self.least)
         };
-        let rtt_f = fast.rtt.smoothed as f64;
-        let rtt_s = slow.rtt.smoothed as f64;
-        let delta = fast.rtt.var.max(slow.rtt.var) as f64;
+        let rtt_f = fast.rtt.smoothed.as_nanos() as f64;
+        let rtt_s = slow.rtt.smoothed.as_nanos() as f64;
+        let delta = fast.rtt.var.max(slow.rtt.var).as_nanos() as f64;
         let fast_time = (1.0 + windows(fast)) * rtt_f;
         let hysteresis = if self.waiting { 1.0 + self.beta } else { 1.0 };
         let slow_time = hysteresis * (rtt_s + delta);
@@ -139,8 +140,8 @@ impl Ecf {
                     Subflow(slow.id),
                     Kib(view.unsent),
                     Subflow(fast.id),
-                    Ms(fast_time as u64),
-                    Ms(slow_time as u64),
+                    Ms(Span::from_nanos(fast_time as u64)),
+                    Ms(Span::from_nanos(slow_time as u64)),
                 )
             });
             return Decision::Send { subflow: slow.id, bytes: slow.mss };
@@ -151,8 +152,8 @@ impl Ecf {
                 format!(
                     "{}: what is left takes it {}, less than the {} that waiting for {} may cost",
                     Subflow(slow.id),
-                    Ms(drain as u64),
-                    Ms((2.0 * rtt_f + delta) as u64),
+                    Ms(Span::from_nanos(drain as u64)),
+                    Ms(Span::from_nanos((2.0 * rtt_f + delta) as u64)),
                     Subflow(fast.id),
                 )
             });
@@ -164,12 +165,12 @@ impl Ecf {
                 "wait for {}: it finishes {} in {}, {} needs {}",
                 Subflow(fast.id),
                 Kib(view.unsent),
-                Ms(fast_time as u64),
+                Ms(Span::from_nanos(fast_time as u64)),
                 Subflow(slow.id),
-                Ms(slow_time as u64),
+                Ms(Span::from_nanos(slow_time as u64)),
             )
         });
-        Decision::Wait { until: Some(view.now.saturating_add(fast.rtt.smoothed.max(1))) }
+        Decision::Wait { until: Some(view.now.saturating_add(fast.rtt.smoothed.max(Span::from_nanos(1)))) }
     }
 }
 
@@ -177,7 +178,7 @@ impl Ecf {
 mod tests {
     use super::super::testing::{MSS, Pipe, Scene, build, run, subflow};
     use super::*;
-    use crate::MILLISECOND;
+    use crate::{MILLISECOND, Time};
 
     /// f: 10 ms, cwnd 10, full; s: 50 ms, cwnd 20, free; sigma 5 and 2 ms, so that delta = 5 ms; k segments.
     fn scene(k: u64) -> Scene {
@@ -224,9 +225,9 @@ mod tests {
     fn the_greater_deviation_counts_whosever_it_is() {
         let mut scene = scene(44);
         scene.subflows[1].rtt.var = 5 * MILLISECOND;
-        scene.subflows[0].rtt.var = 0;
+        scene.subflows[0].rtt.var = Span::ZERO;
         assert_eq!(scene.chosen(&mut *build("ecf")), WAITS);
-        scene.subflows[1].rtt.var = 0;
+        scene.subflows[1].rtt.var = Span::ZERO;
         assert_eq!(scene.chosen(&mut *build("ecf")), Some(1), "54 ms is no less than 50");
     }
 
@@ -272,18 +273,21 @@ mod tests {
     #[test]
     fn a_wait_ends_after_the_fast_rtt() {
         let mut scene = scene(44);
-        scene.now = 7;
-        assert_eq!(scene.ask(&mut *build("ecf")), Decision::Wait { until: Some(10 * MILLISECOND + 7) });
+        scene.now = Time::from_nanos(7);
+        assert_eq!(
+            scene.ask(&mut *build("ecf")),
+            Decision::Wait { until: Some(Time::ZERO + 10 * MILLISECOND + Span::from_nanos(7)) }
+        );
     }
 
     #[test]
     fn large_numbers_do_not_overflow() {
         let mut scene = scene(0);
         scene.unsent = u64::MAX;
-        scene.subflows[1].rtt.smoothed = u64::MAX;
+        scene.subflows[1].rtt.smoothed = Span::MAX;
         assert!(matches!(scene.ask(&mut *build("ecf")), Decision::Send { .. } | Decision::Wait { .. }));
-        scene.subflows[0].rtt.smoothed = u64::MAX - 1;
-        scene.now = u64::MAX - 1;
+        scene.subflows[0].rtt.smoothed = Span::MAX - Span::from_nanos(1);
+        scene.now = Time::from_nanos(u64::MAX - 1);
         assert!(matches!(scene.ask(&mut *build("ecf")), Decision::Send { .. } | Decision::Wait { .. }));
     }
 
@@ -292,10 +296,10 @@ mod tests {
         // cfs-2019 Fig. 3's paths. With 20 packets left and 10 in flight on the fast one: n = 3, 30 < 105.
         let pipes = [Pipe::new(10, 10), Pipe::new(100, 10)];
         let done = run("ecf", &pipes, 30);
-        assert_eq!(done.completed, Some(25 * MILLISECOND));
+        assert_eq!(done.completed, Some(Time::ZERO + 25 * MILLISECOND));
         assert_eq!(done.bytes_on(1), 0);
         for other in ["minrtt", "blest"] {
-            assert_eq!(run(other, &pipes, 30).completed, Some(50 * MILLISECOND), "{other}");
+            assert_eq!(run(other, &pipes, 30).completed, Some(Time::ZERO + 50 * MILLISECOND), "{other}");
         }
     }
 }

@@ -22,7 +22,7 @@ use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::minrtt::{minrtt_or_wait, send_on};
 use super::text::{Kib, Subflow};
 use super::{Decision, Rationale, Scheduler, View};
-use crate::Nanos;
+use crate::Span;
 use crate::metrics::SubflowMetrics;
 use crate::registry::Entry;
 
@@ -59,8 +59,8 @@ fn power(mut base: f64, mut exponent: u32) -> f64 {
 }
 
 /// N_j: packets that `flow` delivers within `time`.
-fn delivered_within(subflow: &SubflowMetrics, time: Nanos) -> f64 {
-    let mut rounds = time as f64 / subflow.rtt.smoothed.max(1) as f64;
+fn delivered_within(subflow: &SubflowMetrics, time: Span) -> f64 {
+    let mut rounds = time.as_nanos() as f64 / subflow.rtt.smoothed.max(Span::from_nanos(1)).as_nanos() as f64;
     let sent = subflow.totals.delivered + subflow.totals.lost;
     let delivery = if subflow.totals.lost == 0 { 1.0 } else { subflow.totals.delivered as f64 / sent as f64 };
     let ssthresh = f64::from(subflow.ssthresh);
@@ -111,7 +111,9 @@ impl Scheduler for ForwardPrediction {
                         Kib(ahead)
                     )
                 });
-                return Decision::Wait { until: Some(view.now.saturating_add(fastest.rtt.smoothed.max(1))) };
+                return Decision::Wait {
+                    until: Some(view.now.saturating_add(fastest.rtt.smoothed.max(Span::from_nanos(1)))),
+                };
             }
             rationale.say(|| {
                 format!("{id} takes what is {} ahead: the faster deliver that much meanwhile", Kib(ahead))
@@ -125,7 +127,7 @@ impl Scheduler for ForwardPrediction {
 mod tests {
     use super::super::testing::{Pipe, Scene, build, run, subflow, unmeasured};
     use super::*;
-    use crate::{MILLISECOND, SubflowId};
+    use crate::{MILLISECOND, SubflowId, Time};
 
     fn within(subflow: &SubflowMetrics, ms: u64) -> f64 {
         delivered_within(subflow, ms * MILLISECOND)
@@ -180,7 +182,7 @@ mod tests {
         let send = Decision::SendAt { subflow: SubflowId(1), offset: 28_000, bytes: 1000 };
         assert_eq!(scene(100_000).ask(&mut *build("f2p-dps")), send);
         assert_eq!(scene(21_001).ask(&mut *build("f2p-dps")), send);
-        let wait = Decision::Wait { until: Some(10 * MILLISECOND) };
+        let wait = Decision::Wait { until: Some(Time::ZERO + 10 * MILLISECOND) };
         assert_eq!(scene(21_000).ask(&mut *build("f2p-dps")), wait, "the stream ends there");
         let mut narrow = scene(100_000);
         narrow.send_window = 28_001;

@@ -14,8 +14,8 @@ use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::minrtt::{minrtt_or_wait, send_on};
 use super::text::{Ms, Subflow};
 use super::{Decision, Rationale, Scheduler, View};
+use crate::Span;
 use crate::registry::{Entry, Parameter};
-use crate::{MILLISECOND, Nanos};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "freeze",
@@ -31,14 +31,14 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     kernels: &[],
     compared_by_default: true,
     build: |values| {
-        let threshold = (values.number("threshold") * MILLISECOND as f64) as Nanos;
+        let threshold = Span::from_nanos((values.number("threshold") * 1e6) as u64);
         with_mechanisms(values, Freeze { threshold })
     },
 };
 
 #[derive(Debug)]
 struct Freeze {
-    threshold: Nanos,
+    threshold: Span,
 }
 
 impl Scheduler for Freeze {

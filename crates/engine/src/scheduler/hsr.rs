@@ -12,6 +12,7 @@
 use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::text::{Kib, Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
+use crate::Span;
 use crate::metrics::SubflowMetrics;
 use crate::registry::Entry;
 
@@ -33,8 +34,12 @@ struct HighestSendingRate;
 /// Bytes per nanosecond.
 #[inline]
 fn rate(subflow: &SubflowMetrics) -> f64 {
-    let rtt = if subflow.rtt.latest > 0 { subflow.rtt.latest } else { subflow.rtt.smoothed.max(1) };
-    (u64::from(subflow.cwnd) * u64::from(subflow.mss)) as f64 / rtt as f64
+    let rtt = if subflow.rtt.latest > Span::ZERO {
+        subflow.rtt.latest
+    } else {
+        subflow.rtt.smoothed.max(Span::from_nanos(1))
+    };
+    (u64::from(subflow.cwnd) * u64::from(subflow.mss)) as f64 / rtt.as_nanos() as f64
 }
 
 impl Scheduler for HighestSendingRate {
@@ -59,7 +64,7 @@ impl Scheduler for HighestSendingRate {
 #[cfg(test)]
 mod tests {
     use super::super::testing::{Pipe, Scene, build, run, subflow};
-    use crate::MILLISECOND;
+    use crate::{MILLISECOND, Span};
 
     #[test]
     fn window_times_segment_over_the_latest_sample() {
@@ -82,7 +87,7 @@ mod tests {
     #[test]
     fn without_a_sample_the_smoothed_rtt() {
         let mut scene = Scene::new(vec![subflow(0, 10, 10, 0), subflow(1, 40, 39, 0)]);
-        scene.subflows[1].rtt.latest = 0;
+        scene.subflows[1].rtt.latest = Span::ZERO;
         assert_eq!(scene.chosen(&mut *build("hsr")), Some(0));
         scene.subflows[1].cwnd = 41;
         assert_eq!(scene.chosen(&mut *build("hsr")), Some(1));

@@ -39,7 +39,7 @@ use super::text::{Kib, Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Event, Rationale, Scheduler, View};
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Exception, Kernel, Parameter};
-use crate::{MAX_SUBFLOWS, SubflowId};
+use crate::{MAX_SUBFLOWS, Span, SubflowId};
 
 /// The kernel's MPTCP_SEND_BURST_SIZE: 64 KiB less room for headers.
 const BURST: f64 = 65_428.0;
@@ -122,7 +122,7 @@ impl Scheduler for Linux {
             return no_room(view, rationale);
         };
         let wmem = subflow.send_memory();
-        let linger = || Ms(((u128::from(linger) * 1_000_000_000) >> 32) as u64);
+        let linger = || Ms(Span::from_nanos(((u128::from(linger) * 1_000_000_000) >> 32) as u64));
         if subflow.queue_space == 0 {
             rationale.say(|| {
                 let id = Subflow(subflow.id);

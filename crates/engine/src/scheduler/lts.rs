@@ -39,8 +39,9 @@ impl Scheduler for LowestTimeSpace {
         if !view.sendable() {
             return nothing_to_send(view, rationale);
         }
-        let best =
-            view.best_available(|subflow| -(subflow.rtt.smoothed as f64 / f64::from(subflow.window_space())));
+        let best = view.best_available(|subflow| {
+            -(subflow.rtt.smoothed.as_nanos() as f64 / f64::from(subflow.window_space()))
+        });
         let Some((subflow, _)) = best else {
             return no_room(view, rationale);
         };

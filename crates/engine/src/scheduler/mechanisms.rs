@@ -18,7 +18,7 @@
 //! into its queue, where it waits for room.
 
 use super::{Chunk, Decision, Event, Rationale, Reinjection, Scheduler, View};
-use crate::Nanos;
+use crate::Time;
 use crate::metrics::{CaState, SubflowMetrics};
 use crate::registry::{Parameter, Values};
 
@@ -69,13 +69,14 @@ pub(super) const fn one_more() -> Parameter {
 
 /// Whether a subflow takes a segment where `one-more` is on. Here segments are sent as they are handed over:
 /// the window was filled at this moment if the last was sent at it.
-pub(super) fn has_room_for_one_more(subflow: &SubflowMetrics, now: Nanos) -> bool {
+pub(super) fn has_room_for_one_more(subflow: &SubflowMetrics, now: Time) -> bool {
     if subflow.window_space() > 0 {
         return subflow.usable() && subflow.ca_state != CaState::Loss;
     }
     let in_flight = subflow.in_flight();
     let space = u64::from(subflow.cwnd.saturating_sub(in_flight)) * u64::from(subflow.mss);
-    let is_just_filled = in_flight == subflow.cwnd && subflow.last_sent == now && subflow.last_sent > 0;
+    let is_just_filled =
+        in_flight == subflow.cwnd && subflow.last_sent == now && subflow.last_sent > Time::ZERO;
     subflow.usable()
         && subflow.ca_state != CaState::Loss
         && (in_flight < subflow.cwnd || is_just_filled)

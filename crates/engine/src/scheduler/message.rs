@@ -1,7 +1,7 @@
 //! Messages in the stream, as the application marks them: where one ends, and until when it is of use.
 
 use super::View;
-use crate::Nanos;
+use crate::Time;
 
 /// A message that the application marked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -12,7 +12,7 @@ pub struct Message {
     /// Stream offset after its last byte. What lies beyond [`View::written`] isn't written yet.
     pub end: u64,
     /// When it has to be delivered, if the application said so.
-    pub deadline: Option<Nanos>,
+    pub deadline: Option<Time>,
 }
 
 impl View<'_> {

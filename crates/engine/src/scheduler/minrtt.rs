@@ -146,8 +146,8 @@ impl Scheduler for MinRtt {
 mod tests {
     use super::super::testing::{Pipe, Scene, build, run, subflow};
     use super::*;
-    use crate::MILLISECOND;
     use crate::metrics::CaState;
+    use crate::{MILLISECOND, Time};
 
     #[test]
     fn cfs_2019_figure_3_packets_11_to_20_come_last() {
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(done.segments_on(0, 1), (1..=10).chain(21..=30).collect::<Vec<_>>());
         assert_eq!(done.segments_on(1, 1), (11..=20).collect::<Vec<_>>());
         // Half of the slow subflow's RTT.
-        assert_eq!(done.completed, Some(50 * MILLISECOND));
+        assert_eq!(done.completed, Some(Time::ZERO + 50 * MILLISECOND));
     }
 
     #[test]
@@ -163,7 +163,7 @@ mod tests {
         let done = run("minrtt", &[Pipe::new(10, 10), Pipe::new(20, 10)], 11);
         assert_eq!(done.segments_on(0, 1), (1..=10).collect::<Vec<_>>());
         assert_eq!(done.segments_on(1, 1), [11]);
-        assert_eq!(done.completed, Some(10 * MILLISECOND));
+        assert_eq!(done.completed, Some(Time::ZERO + 10 * MILLISECOND));
     }
 
     #[test]

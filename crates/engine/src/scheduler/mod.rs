@@ -51,7 +51,7 @@ pub use text::{Reason, ReasonPart, with_names};
 
 use crate::metrics::{CaState, SubflowMetrics};
 use crate::registry::{Entry, Registry};
-use crate::{Nanos, SubflowId};
+use crate::{Span, SubflowId, Time};
 
 /// A scheduler's decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,7 +106,7 @@ pub enum Decision {
     /// subflow, the engine sends by `minrtt`: no scheduler can stall a connection.
     Wait {
         /// When to ask again at the latest.
-        until: Option<Nanos>,
+        until: Option<Time>,
     },
 }
 
@@ -159,7 +159,7 @@ pub struct Chunk {
     /// The subflow it was last sent on.
     pub last: SubflowId,
     /// When it was last sent (or queued).
-    pub sent_at: Nanos,
+    pub sent_at: Time,
 }
 
 impl Chunk {
@@ -196,7 +196,7 @@ pub trait InFlight {
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     /// The current time.
-    pub now: Nanos,
+    pub now: Time,
     /// Every subflow slot of the connection, by [`SubflowId`]; closed ones included.
     pub subflows: &'a [SubflowMetrics],
     /// Bytes written by the application and not yet assigned to a subflow.
@@ -264,7 +264,7 @@ impl<'a> View<'a> {
     /// those with a round-trip time, or room, that aren't recovering from a timeout.
     pub fn queueable(&self) -> impl Iterator<Item = &'a SubflowMetrics> + use<'a> {
         self.usable().filter(|subflow| {
-            let known = subflow.rtt.smoothed > 0 || subflow.window_space() > 0;
+            let known = subflow.rtt.smoothed > Span::ZERO || subflow.window_space() > 0;
             known && subflow.ca_state != CaState::Loss && subflow.queue_space >= u64::from(subflow.mss)
         })
     }
@@ -299,7 +299,7 @@ impl<'a> View<'a> {
             if !subflow.usable() || (subflow.backup && !backups) {
                 continue;
             }
-            let mut expected = subflow.rtt.smoothed > 0;
+            let mut expected = subflow.rtt.smoothed > Span::ZERO;
             if front.available.is_none_or(|best| subflow.rtt.smoothed < best.rtt.smoothed)
                 && subflow.available()
             {
@@ -351,7 +351,7 @@ impl<'a> View<'a> {
     #[inline]
     pub fn faster_than(&self, slow: &SubflowMetrics) -> impl Iterator<Item = &'a SubflowMetrics> + use<'a> {
         let srtt = slow.rtt.smoothed;
-        self.usable().filter(move |subflow| (1..srtt).contains(&subflow.rtt.smoothed))
+        self.usable().filter(move |subflow| !subflow.rtt.smoothed.is_zero() && subflow.rtt.smoothed < srtt)
     }
 
     /// The subflow of an iterator with the lowest srtt; ties go to the lower id.

@@ -30,7 +30,7 @@
 use super::earliest::queue_earliest;
 use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::{Decision, Rationale, Scheduler, View};
-use crate::Nanos;
+use crate::Span;
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Exception, Parameter, Preset};
 
@@ -86,8 +86,8 @@ fn rtts_to_wait_up(subflow: &SubflowMetrics) -> u64 {
 
 /// T_j, doubled, with so many round trips to wait.
 #[inline]
-fn twice_arrival(subflow: &SubflowMetrics, wait: u64) -> Nanos {
-    (2 * wait + 1).saturating_mul(subflow.rtt.smoothed)
+fn twice_arrival(subflow: &SubflowMetrics, wait: u64) -> Span {
+    subflow.rtt.smoothed.saturating_mul(2 * wait + 1)
 }
 
 impl Scheduler for Otias {

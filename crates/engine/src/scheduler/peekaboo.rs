@@ -40,7 +40,7 @@ use super::text::Subflow;
 use super::{Decision, Event, Rationale, Scheduler, View};
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Parameter};
-use crate::{MILLISECOND, Nanos};
+use crate::{MILLISECOND, Span, Time};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "peekaboo",
@@ -125,9 +125,9 @@ impl Arm {
 struct Open {
     action: usize,
     x: [f64; D],
-    at: Nanos,
+    at: Time,
     /// T_ref.
-    reference: Nanos,
+    reference: Span,
     una: u64,
     gamma: f64,
     reward: f64,
@@ -148,7 +148,7 @@ struct Peekaboo {
 
 /// Features of a subflow: its window, what is in flight, and the send window, in 100 segments per ms.
 fn features(view: &View<'_>, subflow: &SubflowMetrics) -> [f64; 3] {
-    let ms = subflow.rtt.smoothed.max(1) as f64 / MILLISECOND as f64;
+    let ms = subflow.rtt.smoothed.max(Span::from_nanos(1)).as_nanos() as f64 / MILLISECOND.as_nanos() as f64;
     let send_window = view.send_window.min(1 << 40) as f64 / f64::from(subflow.mss.max(1));
     let volumes = [f64::from(subflow.cwnd), f64::from(subflow.in_flight()), send_window];
     volumes.map(|segments| segments / ms / 100.0)
@@ -166,14 +166,14 @@ impl Peekaboo {
 
     /// Adds what was acknowledged since to the open decision's reward (Algorithm 1), and closes it after 3
     /// T_ref.
-    fn reward(&mut self, now: Nanos, una: u64) {
+    fn reward(&mut self, now: Time, una: u64) {
         let Some(open) = &mut self.open else { return };
         let elapsed = now.saturating_sub(open.at);
-        if una > open.una && elapsed > 0 && elapsed < 3 * open.reference {
-            let ms = elapsed as f64 / MILLISECOND as f64;
+        if una > open.una && elapsed > Span::ZERO && elapsed < 3 * open.reference {
+            let ms = elapsed.as_nanos() as f64 / MILLISECOND.as_nanos() as f64;
             open.reward += open.gamma * (una - open.una) as f64 / ms / 1e5;
             open.una = una;
-            open.gamma *= match elapsed / open.reference.max(1) {
+            open.gamma *= match elapsed / open.reference.max(Span::from_nanos(1)) {
                 0 => 0.9,
                 1 => 0.7,
                 _ => 0.5,
@@ -213,7 +213,7 @@ impl Peekaboo {
         if self.open.is_none() {
             let reference = (2 * (fast.rtt.smoothed + fast.rtt.var))
                 .max(slow.rtt.smoothed.saturating_add(slow.rtt.var))
-                .max(1);
+                .max(Span::from_nanos(1));
             self.arms[action].tried = true;
             let (at, una) = (view.now, view.una);
             self.open = Some(Open { action, x, at, reference, una, gamma: 1.0, reward: 0.0 });
@@ -226,7 +226,7 @@ impl Peekaboo {
         if action == SEND {
             return Decision::Send { subflow: slow.id, bytes: slow.mss };
         }
-        Decision::Wait { until: Some(view.now.saturating_add(fast.rtt.smoothed.max(1))) }
+        Decision::Wait { until: Some(view.now.saturating_add(fast.rtt.smoothed.max(Span::from_nanos(1)))) }
     }
 }
 
@@ -291,7 +291,7 @@ mod tests {
         let open = Open {
             action: SEND,
             x: [1.0, 0.0, 0.0, 0.0, 0.0, 0.0],
-            at: 0,
+            at: Time::ZERO,
             reference: 10 * MILLISECOND,
             una: 0,
             gamma: 1.0,
@@ -302,11 +302,11 @@ mod tests {
         // 100 kB each at 5 and 8 ms, 15 ms and 25 ms: gamma 1, 0.9, 0.81, 0.567.
         for (n, (ms, gamma)) in [(5.0, 1.0), (8.0, 0.9), (15.0, 0.81), (25.0, 0.567)].into_iter().enumerate()
         {
-            peekaboo.reward((ms * 1e6) as u64, 100_000 * (n as u64 + 1));
+            peekaboo.reward(Time::from_nanos((ms * 1e6) as u64), 100_000 * (n as u64 + 1));
             expected += gamma / ms;
         }
         assert!((peekaboo.open.unwrap().reward - expected).abs() < 1e-12);
-        peekaboo.reward(30 * MILLISECOND, 900_000);
+        peekaboo.reward(Time::ZERO + 30 * MILLISECOND, 900_000);
         assert!(peekaboo.open.is_none(), "closed after 3 T_ref");
         assert!((peekaboo.arms[SEND].b[0] - expected).abs() < 1e-12, "what came then doesn't count");
     }
@@ -321,7 +321,7 @@ mod tests {
         let peekaboo = &mut *build("peekaboo(p=1)");
         let mut scene = scene();
         scene.send_window = 100_000;
-        let wait = Decision::Wait { until: Some(10 * MILLISECOND) };
+        let wait = Decision::Wait { until: Some(Time::ZERO + 10 * MILLISECOND) };
         assert_eq!(scene.ask(peekaboo), wait, "waiting first");
         // Waiting brings nothing, sending 100 kB each time.
         let mut chosen = Vec::new();
@@ -372,7 +372,7 @@ mod tests {
             let done = run(text, &pipes, 200);
             done.placements.iter().find(|placement| placement.subflow == 1).map(|placement| placement.at)
         };
-        assert_eq!(first_on_slow("minrtt"), Some(0));
-        assert!(first_on_slow("peekaboo(p=1)") > Some(0), "the first decision is to wait");
+        assert_eq!(first_on_slow("minrtt"), Some(Time::ZERO));
+        assert!(first_on_slow("peekaboo(p=1)") > Some(Time::ZERO), "the first decision is to wait");
     }
 }

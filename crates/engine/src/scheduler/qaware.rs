@@ -26,7 +26,7 @@ use super::text::{Kib, Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Rationale, Scheduler, View};
 use crate::metrics::SubflowMetrics;
 use crate::registry::Entry;
-use crate::{Nanos, SECOND};
+use crate::{SECOND, Span};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "qaware",
@@ -46,12 +46,13 @@ struct QAware;
 
 /// The time that the local queue takes.
 #[inline]
-fn queueing(subflow: &SubflowMetrics) -> Nanos {
+fn queueing(subflow: &SubflowMetrics) -> Span {
     if subflow.queued_bytes == 0 {
-        return 0;
+        return Span::ZERO;
     }
-    let time = u128::from(subflow.queued_bytes) * u128::from(SECOND) / u128::from(subflow.rate.pacing.max(1));
-    time.min(u128::from(u64::MAX)) as Nanos
+    let time = u128::from(subflow.queued_bytes) * u128::from(SECOND.as_nanos())
+        / u128::from(subflow.rate.pacing.max(1));
+    Span::from_nanos(time.min(u128::from(u64::MAX)) as u64)
 }
 
 impl Scheduler for QAware {
@@ -88,6 +89,7 @@ impl Scheduler for QAware {
 #[cfg(test)]
 mod tests {
     use super::super::testing::{Pipe, Scene, build, run, subflow};
+    use crate::Span;
 
     #[test]
     fn the_local_queue_counts_as_time() {
@@ -117,7 +119,7 @@ mod tests {
         let mut scene = Scene::new(vec![subflow(0, 10, 10, 0), subflow(1, 20, 10, 0)]);
         (scene.subflows[0].rate.pacing, scene.subflows[0].queued_bytes) = (0, 9000);
         assert_eq!(scene.chosen(&mut *build("qaware")), Some(1));
-        scene.subflows[0].rtt.smoothed = u64::MAX;
+        scene.subflows[0].rtt.smoothed = Span::MAX;
         scene.subflows.pop();
         assert_eq!(scene.chosen(&mut *build("qaware")), Some(0));
     }

@@ -30,7 +30,7 @@ use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Decision, Event, Purpose, Rationale, Scheduler, View};
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Parameter};
-use crate::{MAX_SUBFLOWS, MILLISECOND, Nanos, SECOND, SubflowId};
+use crate::{MAX_SUBFLOWS, MILLISECOND, SECOND, Span, SubflowId, Time};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "raven",
@@ -49,7 +49,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     // It would cost every comparison time.
     compared_by_default: false,
     build: |values| {
-        let lambda = values.number("lambda") * MILLISECOND as f64;
+        let lambda = values.number("lambda") * MILLISECOND.as_nanos() as f64;
         let (lower, upper) = (values.number("lower"), values.number("upper"));
         with_mechanisms(
             values,
@@ -63,7 +63,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
 struct Prediction {
     sum: f64,
     weight: f64,
-    at: Nanos,
+    at: Time,
 }
 
 /// An interval of round-trip times, ns.
@@ -86,30 +86,32 @@ struct Raven {
 }
 
 /// How much wider the interval is, so long after the last sample.
-fn ageing(since: Nanos) -> f64 {
+fn ageing(since: Span) -> f64 {
     match since.checked_sub(SECOND) {
-        None | Some(0) => 1.0,
-        Some(over) => 1.0 + 1.8 * (1.0 - libm::exp(-(over as f64) / (5 * SECOND) as f64)),
+        None | Some(Span::ZERO) => 1.0,
+        Some(over) => {
+            1.0 + 1.8 * (1.0 - libm::exp(-(over.as_nanos() as f64) / (5 * SECOND).as_nanos() as f64))
+        }
     }
 }
 
 impl Raven {
-    fn add_sample(&mut self, subflow: &SubflowMetrics, now: Nanos) {
+    fn add_sample(&mut self, subflow: &SubflowMetrics, now: Time) {
         let Some(prediction) = self.predictions.get_mut(subflow.id.index()) else { return };
-        if subflow.rtt.latest == 0 {
+        if subflow.rtt.latest == Span::ZERO {
             return;
         }
-        let kept = libm::exp(-(now.saturating_sub(prediction.at) as f64) / self.lambda);
-        prediction.sum = prediction.sum * kept + subflow.rtt.latest as f64;
+        let kept = libm::exp(-(now.saturating_sub(prediction.at).as_nanos() as f64) / self.lambda);
+        prediction.sum = prediction.sum * kept + subflow.rtt.latest.as_nanos() as f64;
         prediction.weight = prediction.weight * kept + 1.0;
         prediction.at = now;
     }
 
-    fn interval(&self, subflow: &SubflowMetrics, now: Nanos) -> Interval {
+    fn interval(&self, subflow: &SubflowMetrics, now: Time) -> Interval {
         let own = self.predictions.get(subflow.id.index()).filter(|own| own.weight > 0.0);
         let (mean, age) = match own {
             Some(own) => (own.sum / own.weight, ageing(now.saturating_sub(own.at))),
-            None => (subflow.rtt.smoothed as f64, 1.0),
+            None => (subflow.rtt.smoothed.as_nanos() as f64, 1.0),
         };
         let low = (mean * (1.0 - self.lower * age)).max(0.0);
         Interval { low, mean, high: mean * (1.0 + self.upper * age) }
@@ -160,7 +162,7 @@ impl Raven {
         self.copies = Some((view.next_offset, targets & !(1 << subflow.id.0)));
         rationale.say(|| {
             let Interval { low, mean, high } = interval;
-            let [low, mean, high] = [low, mean, high].map(|time| Ms(time as u64));
+            let [low, mean, high] = [low, mean, high].map(|time| Ms(Span::from_nanos(time as u64)));
             let count = targets.count_ones();
             format!("{} in {mean} ({low} to {high}); {count} subflows may be first", Subflow(subflow.id))
         });
@@ -224,12 +226,12 @@ mod tests {
     fn samples_weigh_by_their_age() {
         let mut raven = raven();
         let mut subflow = subflow(0, 100, 10, 0);
-        raven.add_sample(&subflow, 0);
+        raven.add_sample(&subflow, Time::ZERO);
         set_rtt(&mut subflow, 200 * MILLISECOND);
-        raven.add_sample(&subflow, 256 * MILLISECOND);
+        raven.add_sample(&subflow, Time::ZERO + 256 * MILLISECOND);
         let weight = libm::exp(-1.0);
         let mean = (100e6 * weight + 200e6) / (weight + 1.0);
-        let interval = raven.interval(&subflow, 256 * MILLISECOND);
+        let interval = raven.interval(&subflow, Time::ZERO + 256 * MILLISECOND);
         assert!((interval.mean - mean).abs() < 1.0, "{interval:?}");
         assert!((interval.low - 0.64 * mean).abs() < 1.0 && (interval.high - 1.61 * mean).abs() < 1.0);
     }
@@ -275,11 +277,11 @@ mod tests {
     fn staleness_brings_redundancy_back() {
         let mut own = raven();
         let mut scene = Scene::new(vec![subflow(0, 100, 10, 0), subflow(1, 300, 10, 0)]);
-        own.add_sample(&scene.subflows[0], 0);
-        own.add_sample(&scene.subflows[1], 0);
+        own.add_sample(&scene.subflows[0], Time::ZERO);
+        own.add_sample(&scene.subflows[1], Time::ZERO);
         scene.chosen(&mut own);
         assert_eq!(own.copies.unwrap().1, 0, "[64, 161] and [192, 483]");
-        scene.now = 3 * SECOND;
+        scene.now = Time::ZERO + 3 * SECOND;
         own.copies = None;
         scene.chosen(&mut own);
         assert_eq!(own.copies.unwrap().1, 0b10, "[43, 197] and [129, 591] after three seconds of silence");
@@ -293,6 +295,6 @@ mod tests {
         let alike = [Pipe::new(10, 10), Pipe::new(12, 10)];
         let done = run("raven", &alike, 8);
         assert_eq!((done.bytes_on(0), done.bytes_on(1)), (8000, 8000), "each twice");
-        assert_eq!(done.completed, Some(5 * MILLISECOND));
+        assert_eq!(done.completed, Some(Time::ZERO + 5 * MILLISECOND));
     }
 }

@@ -98,7 +98,7 @@ mod tests {
     use super::super::testing::{MSS, Model, Pipe, Scene, build, run, subflow};
     use super::*;
     use crate::scheduler::Chunk;
-    use crate::{MILLISECOND, SubflowId};
+    use crate::{MILLISECOND, SubflowId, Time};
 
     #[test]
     fn every_subflow_carries_everything() {
@@ -117,7 +117,7 @@ mod tests {
         let done = run("redundant", &pipes, 20);
         assert_eq!(done.bytes_on(0), 20_000);
         assert_eq!(done.bytes_on(1), 10_000);
-        assert_eq!(done.completed, Some(5 * MILLISECOND));
+        assert_eq!(done.completed, Some(Time::ZERO + 5 * MILLISECOND));
     }
 
     #[test]
@@ -125,7 +125,7 @@ mod tests {
         let redundant = &mut *build("redundant");
         let mut scene = Scene::new(vec![subflow(0, 10, 10, 5)]);
         (scene.unsent, scene.next_offset) = (0, 1000);
-        let chunk = Chunk { offset: 0, len: 1000, carriers: 1, last: SubflowId(0), sent_at: 0 };
+        let chunk = Chunk { offset: 0, len: 1000, carriers: 1, last: SubflowId(0), sent_at: Time::ZERO };
         scene.chunks.0.insert(0, chunk);
         assert_eq!(scene.ask(redundant), Decision::Wait { until: None });
         scene.chunks.0.insert(0, Chunk { carriers: 0b10, ..chunk });
@@ -137,9 +137,9 @@ mod tests {
 
     #[test]
     fn the_copy_replaces_a_dead_path() {
-        let dying = Pipe { fails: Some(MILLISECOND), ..Pipe::new(10, 10) };
+        let dying = Pipe { fails: Some(Time::ZERO + MILLISECOND), ..Pipe::new(10, 10) };
         let done = Model::new(&[dying, Pipe::new(30, 10)], 10 * u64::from(MSS)).run(&mut *build("redundant"));
-        assert_eq!(done.completed, Some(15 * MILLISECOND), "no reinjection was waited for");
+        assert_eq!(done.completed, Some(Time::ZERO + 15 * MILLISECOND), "no reinjection was waited for");
     }
 
     #[test]

@@ -38,9 +38,9 @@ use path::{Path, ack_slack};
 use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::text::{Kib, Ms, Subflow, no_room, nothing_to_send};
 use super::{Chunk, Decision, Event, Purpose, Rationale, Scheduler, View};
-use crate::Nanos;
 use crate::metrics::{CaState, SubflowMetrics};
 use crate::registry::{Entry, Parameter};
+use crate::{Span, Time};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "ropewalk",
@@ -77,7 +77,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
             repeat: values.number("repeat"),
             repeated: 0,
             window: 0,
-            grew_at: 0,
+            grew_at: Time::ZERO,
             steal: values.switch("steal"),
             doubt: values.switch("doubt"),
             late: values.switch("late"),
@@ -89,7 +89,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
             wait: values.switch("wait"),
             grow: values.switch("grow"),
             recover: values.switch("recover"),
-            tried: (0, 0, 0),
+            tried: (Time::ZERO, 0, 0),
         };
         with_mechanisms(values, ropewalk)
     },
@@ -110,7 +110,7 @@ struct Ropewalk {
     repeated: u64,
     /// The largest connection-level window so far, and when it grew.
     window: u64,
-    grew_at: Nanos,
+    grew_at: Time,
     steal: bool,
     doubt: bool,
     late: bool,
@@ -124,7 +124,7 @@ struct Ropewalk {
     recover: bool,
     /// The last decision to send ahead: when, the bytes that were unsent, and the offset. Asked the same
     /// again, nothing from there on could be sent: it is assigned, or beyond the window.
-    tried: (Nanos, u64, u64),
+    tried: (Time, u64, u64),
 }
 
 /// A subflow and the nanoseconds until a segment given to it would arrive.
@@ -148,12 +148,12 @@ impl Ropewalk {
             let path = &mut self.paths[subflow.id.index()];
             let available = subflow.available();
             path.arrival = f64::INFINITY;
-            if subflow.rtt.smoothed > 0 || available {
+            if subflow.rtt.smoothed > Span::ZERO || available {
                 path.arrival = path.arrival(subflow, view.now);
             }
             if subflow.ca_state == CaState::Loss
                 || (self.silent && path.silent)
-                || (subflow.rtt.smoothed == 0 && (!available || is_probed(view, subflow)))
+                || (subflow.rtt.smoothed == Span::ZERO && (!available || is_probed(view, subflow)))
             {
                 continue;
             }
@@ -186,14 +186,16 @@ impl Ropewalk {
         };
         let (first, _) = best.unwrap_or((subflow, arrival));
         if first.id == subflow.id {
-            rationale.say(|| format!("{} delivers first, in {}", Subflow(subflow.id), Ms(arrival as Nanos)));
+            rationale.say(|| {
+                format!("{} delivers first, in {}", Subflow(subflow.id), Ms(Span::from_nanos(arrival as u64)))
+            });
             return Some(self.send(view, subflow, 0));
         }
         // What the others deliver until then.
         let mut before = 0.0;
         for other in view.usable() {
             let path = &self.paths[other.id.index()];
-            if other.id != subflow.id && other.rtt.smoothed > 0 && !(self.silent && path.silent) {
+            if other.id != subflow.id && other.rtt.smoothed > Span::ZERO && !(self.silent && path.silent) {
                 before += path.delivers(other, arrival);
             }
         }
@@ -204,7 +206,7 @@ impl Ropewalk {
                     "wait for {}: until {} delivers, in {}, the others deliver {} of {}",
                     Subflow(first.id),
                     Subflow(subflow.id),
-                    Ms(arrival as Nanos),
+                    Ms(Span::from_nanos(arrival as u64)),
                     Kib(before as u64),
                     Kib(end as u64)
                 )
@@ -228,7 +230,7 @@ impl Ropewalk {
                 "{} is full; {} delivers in {}, when the others have delivered {}",
                 Subflow(first.id),
                 Subflow(subflow.id),
-                Ms(arrival as Nanos),
+                Ms(Span::from_nanos(arrival as u64)),
                 Kib(before as u64)
             )
         });
@@ -260,7 +262,7 @@ impl Ropewalk {
         let mut best: Option<Arrival<'_>> = None;
         for subflow in view.available() {
             let path = self.path(subflow);
-            if Some(subflow.id.index()) == not || subflow.rtt.smoothed == 0 || path.silent {
+            if Some(subflow.id.index()) == not || subflow.rtt.smoothed == Span::ZERO || path.silent {
                 continue;
             }
             let arrival = path.arrival(subflow, view.now);
@@ -272,13 +274,13 @@ impl Ropewalk {
     }
 
     /// When a chunk ought to have been acknowledged on the subflow that carries it.
-    fn due(&self, carrier: &SubflowMetrics, chunk: &Chunk) -> Nanos {
+    fn due(&self, carrier: &SubflowMetrics, chunk: &Chunk) -> Time {
         chunk.sent_at + carrier.rtt.smoothed.max(carrier.rtt.latest) + ack_slack(carrier)
     }
 
     /// Rule 3, first part: the head is late, or what a silent subflow carries. Also when the head will be
     /// late.
-    fn overdue(&mut self, view: &View<'_>) -> (Option<Decision>, Option<Nanos>) {
+    fn overdue(&mut self, view: &View<'_>) -> (Option<Decision>, Option<Time>) {
         let Some(head) = view.in_flight.chunk_after(view.una) else { return (None, None) };
         let Some(carrier) = view.subflows.get(head.last.index()) else { return (None, None) };
         let mut due = self.due(carrier, &head);
@@ -381,8 +383,11 @@ impl Ropewalk {
             let start = format!("nothing new can be sent: {} repeats data at {offset}", Subflow(subflow.id));
             match arrival.is_finite() {
                 true => {
-                    let takes = Ms(arrival.max(0.0) as Nanos);
-                    format!("{start} and delivers it in {}; {other} takes {takes}", Ms(own as Nanos))
+                    let takes = Ms(Span::from_nanos(arrival.max(0.0) as u64));
+                    format!(
+                        "{start} and delivers it in {}; {other} takes {takes}",
+                        Ms(Span::from_nanos(own as u64))
+                    )
                 }
                 false => format!("{start}; how long {other} takes isn't known"),
             }
@@ -448,7 +453,8 @@ impl Ropewalk {
 /// subflow has a sample. It has none from its handshake because its SYN was repeated: the SYN was lost, or
 /// the round trip is longer than the first timeout.
 fn is_probed(view: &View<'_>, subflow: &SubflowMetrics) -> bool {
-    (subflow.packets_out > 0 || subflow.queued_bytes > 0) && view.usable().any(|other| other.rtt.smoothed > 0)
+    (subflow.packets_out > 0 || subflow.queued_bytes > 0)
+        && view.usable().any(|other| other.rtt.smoothed > Span::ZERO)
 }
 
 /// Whether the head keeps others back: nothing new can be sent, or no more than the subflows' windows.

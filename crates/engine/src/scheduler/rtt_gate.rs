@@ -32,9 +32,9 @@ use super::mechanisms::{OFF, opportunistic, penalise, with_mechanisms};
 use super::minrtt::send_on;
 use super::text::{no_room, nothing_to_send};
 use super::{Decision, Event, Rationale, Scheduler, View};
-use crate::SubflowId;
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Parameter};
+use crate::{Span, SubflowId};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "rtt-gate",
@@ -83,15 +83,15 @@ fn throughput(subflow: &SubflowMetrics) -> f64 {
     if subflow.rate.delivery > 0 {
         return subflow.rate.delivery as f64;
     }
-    if subflow.rtt.smoothed == 0 {
+    if subflow.rtt.smoothed == Span::ZERO {
         return 0.0;
     }
-    f64::from(subflow.cwnd) * f64::from(subflow.mss) * 1e9 / subflow.rtt.smoothed as f64
+    f64::from(subflow.cwnd) * f64::from(subflow.mss) * 1e9 / subflow.rtt.smoothed.as_nanos() as f64
 }
 
-/// Eq. (1): whether a subflow of `rtt` (ns) helps to deliver `remaining` bytes at `throughput` (bytes/s).
-fn helps(rtt: u64, remaining: u64, throughput: f64) -> bool {
-    (rtt as f64) < remaining as f64 / throughput * 1e9
+/// Eq. (1): whether a subflow of `rtt` helps to deliver `remaining` bytes at `throughput` (bytes/s).
+fn helps(rtt: Span, remaining: u64, throughput: f64) -> bool {
+    (rtt.as_nanos() as f64) < remaining as f64 / throughput * 1e9
 }
 
 #[inline]
@@ -102,7 +102,7 @@ fn bit(subflow: SubflowId) -> u32 {
 impl RttGate {
     fn decide(&mut self, view: &View<'_>, new: &SubflowMetrics) {
         let own = bit(new.id);
-        if new.rtt.smoothed == 0 {
+        if new.rtt.smoothed == Span::ZERO {
             self.decided &= !own;
             self.admitted |= own;
             return;
@@ -130,7 +130,8 @@ impl RttGate {
 
     /// Decides on all subflows again, after a write.
     fn decide_all(&mut self, view: &View<'_>) {
-        let Some(fastest) = View::fastest(view.usable().filter(|subflow| subflow.rtt.smoothed > 0)) else {
+        let Some(fastest) = View::fastest(view.usable().filter(|subflow| subflow.rtt.smoothed > Span::ZERO))
+        else {
             return;
         };
         self.admitted |= bit(fastest.id);
@@ -205,7 +206,7 @@ impl Scheduler for RttGate {
 mod tests {
     use super::super::testing::{Model, Pipe, Scene, build, run, subflow};
     use super::*;
-    use crate::MILLISECOND;
+    use crate::{MILLISECOND, Time};
 
     #[test]
     fn equation_1_at_hand_computed_points() {
@@ -262,7 +263,7 @@ mod tests {
     #[test]
     fn in_use_without_a_sample_it_counts_for_nothing() {
         let mut scene = scene(1000);
-        scene.subflows[0].rtt.smoothed = 0;
+        scene.subflows[0].rtt.smoothed = Span::ZERO;
         assert_eq!(scene.chosen(&mut *joined(&scene, "rtt-gate")), Some(1));
         scene.subflows[0].rate.delivery = 1_000_000;
         assert_eq!(
@@ -393,7 +394,7 @@ mod tests {
 
     #[test]
     fn unlike_minrtt_a_short_flow_stays_on_its_path() {
-        let pipes = [Pipe::new(10, 10), Pipe { joins: 15 * MILLISECOND, ..Pipe::new(100, 10) }];
+        let pipes = [Pipe::new(10, 10), Pipe { joins: Time::ZERO + 15 * MILLISECOND, ..Pipe::new(100, 10) }];
         assert_eq!(run("rtt-gate", &pipes, 80).bytes_on(1), 0);
         assert!(run("minrtt", &pipes, 80).bytes_on(1) > 0);
         let declared = Model::new(&pipes, 80_000).declare(1_000_000).run(&mut *build("rtt-gate"));

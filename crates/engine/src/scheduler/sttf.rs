@@ -32,7 +32,7 @@
 use super::earliest::queue_earliest;
 use super::mechanisms::{LINUX, OFF, opportunistic, penalise, with_mechanisms};
 use super::{Decision, Rationale, Scheduler, View};
-use crate::Nanos;
+use crate::Span;
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Exception, Parameter, Preset};
 
@@ -94,13 +94,13 @@ fn avoidance_rounds(window: u64, segments: u64) -> u64 {
 
 impl Sttf {
     /// T, doubled, and the rounds of waiting.
-    fn twice_transfer_time(&self, subflow: &SubflowMetrics) -> (Nanos, u64) {
+    fn twice_transfer_time(&self, subflow: &SubflowMetrics) -> (Span, u64) {
         let rtt = if self.smoothed { subflow.rtt.smoothed } else { subflow.rtt.latest };
         let queued = u64::from(subflow.queued_segments()) + 1;
         let free = u64::from(subflow.cwnd.saturating_sub(subflow.in_flight()));
         let waiting = queued.saturating_sub(free);
         let rounds = rounds(u64::from(subflow.cwnd), u64::from(subflow.ssthresh), waiting);
-        ((2 * rounds + 1).saturating_mul(rtt), rounds)
+        (rtt.saturating_mul(2 * rounds + 1), rounds)
     }
 }
 
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(rounds(u64::from(u32::MAX), u64::from(u32::MAX), u64::from(u32::MAX)), 1);
         assert!(rounds(1, 1, u64::from(u32::MAX)) > 90_000);
         let mut scene = Scene::new(vec![subflow(0, 20, 10, 10)]);
-        scene.subflows[0].rtt.latest = u64::MAX;
+        scene.subflows[0].rtt.latest = Span::MAX;
         assert_eq!(scene.chosen(&mut *build("sttf")), Some(0));
     }
 

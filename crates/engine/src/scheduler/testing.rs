@@ -14,7 +14,7 @@ pub use placement::{Placement, run};
 
 use super::{Chunk, Decision, InFlight, Message, Rationale, Scheduler, View, builtin};
 use crate::metrics::{SubflowMetrics, SubflowStatus};
-use crate::{MILLISECOND, Nanos, PathId, SubflowId};
+use crate::{MILLISECOND, PathId, Span, SubflowId, Time};
 
 /// Payload bytes per segment unless a test says otherwise.
 pub const MSS: u32 = 1000;
@@ -66,18 +66,18 @@ pub fn subflow(id: u8, srtt_ms: u64, cwnd: u32, in_flight: u32) -> SubflowMetric
 }
 
 /// Sets all round-trip times of a subflow to one value.
-pub fn set_rtt(subflow: &mut SubflowMetrics, rtt: Nanos) {
+pub fn set_rtt(subflow: &mut SubflowMetrics, rtt: Span) {
     subflow.rtt.smoothed = rtt;
     subflow.rtt.min = rtt;
     subflow.rtt.max = rtt;
     subflow.rtt.latest = rtt;
-    subflow.rtt.samples = if rtt == 0 { 0 } else { 10 };
+    subflow.rtt.samples = if rtt == Span::ZERO { 0 } else { 10 };
 }
 
 /// A usable subflow that has just joined and has no round-trip sample yet.
 pub fn unmeasured(id: u8, cwnd: u32, in_flight: u32) -> SubflowMetrics {
     let mut subflow = subflow(id, 1, cwnd, in_flight);
-    set_rtt(&mut subflow, 0);
+    set_rtt(&mut subflow, Span::ZERO);
     subflow
 }
 
@@ -85,7 +85,7 @@ pub fn unmeasured(id: u8, cwnd: u32, in_flight: u32) -> SubflowMetrics {
 #[derive(Debug)]
 pub struct Scene {
     /// The time.
-    pub now: Nanos,
+    pub now: Time,
     /// The subflows.
     pub subflows: Vec<SubflowMetrics>,
     /// Bytes that wait, unassigned.
@@ -130,7 +130,7 @@ impl Scene {
     /// A megabyte unsent, nothing in flight at connection level, an unlimited window.
     pub fn new(subflows: Vec<SubflowMetrics>) -> Self {
         Scene {
-            now: 0,
+            now: Time::ZERO,
             subflows,
             unsent: 1_000_000,
             next_offset: 0,

@@ -30,7 +30,7 @@ fn the_front_is_by_srtt_then_id_and_agrees_with_the_iterators() {
         (front.usable.map(id), front.available.map(id))
     };
     assert_eq!(ids(&scene), (Some(0), Some(1)));
-    scene.subflows[2].rtt.smoothed -= 1;
+    scene.subflows[2].rtt.smoothed -= Span::from_nanos(1);
     assert_eq!(ids(&scene), (Some(2), Some(2)));
     scene.subflows[2].backup = true;
     assert_eq!(ids(&scene), (Some(0), Some(1)));
@@ -53,7 +53,7 @@ fn a_subflow_without_a_sample_counts_only_while_it_has_room() {
     assert_eq!(front(&scene), (Some(1), Some(1)));
     scene.subflows[1].packets_out = 10;
     assert_eq!(front(&scene), (Some(0), Some(2)));
-    scene.subflows[0].rtt.smoothed = 0;
+    scene.subflows[0].rtt.smoothed = Span::ZERO;
     assert_eq!(front(&scene), (Some(2), Some(2)));
     scene.subflows.pop();
     assert_eq!(front(&scene), (None, None));
@@ -98,7 +98,7 @@ fn metrics_are_empty_by_default() {
 fn what_is_in_flight() {
     let mut scene = Scene::new(vec![]);
     assert!(scene.chunks.is_empty());
-    let chunk = Chunk { offset: 5, len: 10, carriers: 0b101, last: SubflowId(2), sent_at: 0 };
+    let chunk = Chunk { offset: 5, len: 10, carriers: 0b101, last: SubflowId(2), sent_at: Time::ZERO };
     scene.chunks = Chunks([(5, chunk)].into());
     assert!(!scene.chunks.is_empty());
     assert!(chunk.carried_by(SubflowId(0)) && !chunk.carried_by(SubflowId(1)));

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Decision, Rationale, View};
-use crate::{Nanos, SubflowId};
+use crate::{Span, SubflowId};
 
 /// A subflow in a reason; [`with_names`] replaces it by the path's name.
 #[derive(Clone, Copy, Debug)]
@@ -22,12 +22,12 @@ impl fmt::Display for Subflow {
 #[derive(Clone, Copy, Debug)]
 pub struct Ms(
     /// Nanoseconds.
-    pub Nanos,
+    pub Span,
 );
 
 impl fmt::Display for Ms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.1} ms", self.0 as f64 / 1e6)
+        write!(f, "{:.1} ms", self.0.as_nanos() as f64 / 1e6)
     }
 }
 
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn units_for_people() {
-        assert_eq!(Ms(41_230_000).to_string(), "41.2 ms");
+        assert_eq!(Ms(Span::from_micros(41230)).to_string(), "41.2 ms");
         let kib = [0, 999, 1024, 17_440, 102_399, 102_400, 1_234_567].map(|bytes| Kib(bytes).to_string());
         assert_eq!(kib, ["0 B", "999 B", "1.0 KiB", "17.0 KiB", "100.0 KiB", "100 KiB", "1206 KiB"]);
         assert_eq!(Subflow(SubflowId(3)).to_string(), "{subflow 3}");

@@ -43,7 +43,7 @@ use super::text::{Ms, Subflow, no_room, nothing_to_send};
 use super::{Chunk, Decision, Event, Purpose, Rationale, Scheduler, View};
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Parameter};
-use crate::{MILLISECOND, Nanos};
+use crate::{MILLISECOND, Span, Time};
 
 pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     name: "xlink",
@@ -64,8 +64,8 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     // It would cost every comparison time.
     compared_by_default: false,
     build: |values| {
-        let ns = |name| values.number(name) * MILLISECOND as f64;
-        let (low, high) = (ns("low") as Nanos, ns("high") as Nanos);
+        let ns = |name| values.number(name) * MILLISECOND.as_nanos() as f64;
+        let (low, high) = (Span::from_nanos(ns("low") as u64), Span::from_nanos(ns("high") as u64));
         let (factor, hard, least) = (values.number("factor"), ns("hard"), ns("least"));
         with_mechanisms(values, Xlink { factor, hard, least, low, high, cursor: 0 })
     },
@@ -78,8 +78,8 @@ struct Xlink {
     hard: f64,
     /// ns.
     least: f64,
-    low: Nanos,
-    high: Nanos,
+    low: Span,
+    high: Span,
     /// Data before this stream offset is repeated or acknowledged.
     cursor: u64,
 }
@@ -87,26 +87,26 @@ struct Xlink {
 /// What is to be repeated.
 enum Overdue<'a> {
     /// This chunk, there, after so long.
-    Repeat(Chunk, &'a SubflowMetrics, Nanos),
+    Repeat(Chunk, &'a SubflowMetrics, Span),
     /// Nothing before this time.
-    NotBefore(Nanos),
+    NotBefore(Time),
     /// Nothing until something happens.
     Nothing,
 }
 
 impl Xlink {
-    /// ns. Without a round-trip sample the greatest.
-    fn deadline(&self, view: &View<'_>) -> Nanos {
-        let least = view.usable().map(|subflow| subflow.rtt.smoothed).filter(|srtt| *srtt > 0).min();
-        let flexible = least.map_or(f64::INFINITY, |srtt| self.factor * srtt as f64);
-        flexible.min(self.hard).max(self.least) as Nanos
+    /// Without a round-trip sample the greatest.
+    fn deadline(&self, view: &View<'_>) -> Span {
+        let least = view.usable().map(|subflow| subflow.rtt.smoothed).filter(|srtt| *srtt > Span::ZERO).min();
+        let flexible = least.map_or(f64::INFINITY, |srtt| self.factor * srtt.as_nanos() as f64);
+        Span::from_nanos(flexible.min(self.hard).max(self.least) as u64)
     }
 
     /// When a chunk of a message becomes urgent that has to be delivered by then.
-    fn urgent_from(&self, view: &View<'_>, deadline: Nanos) -> Nanos {
+    fn urgent_from(&self, view: &View<'_>, deadline: Time) -> Time {
         let busy = view.usable().filter(|subflow| subflow.packets_out > 0);
-        let delivery = busy.map(|subflow| subflow.rtt.smoothed + subflow.rtt.var).max().unwrap_or(0);
-        deadline.saturating_sub(delivery.min(self.high).max(self.low))
+        let delivery = busy.map(|subflow| subflow.rtt.smoothed + subflow.rtt.var).max().unwrap_or(Span::ZERO);
+        deadline.saturating_back(delivery.min(self.high).max(self.low))
     }
 
     fn overdue<'a>(&mut self, view: &View<'a>) -> Overdue<'a> {
@@ -198,10 +198,19 @@ mod tests {
         let mut scene = Scene::new(vec![subflow(0, 20, 10, 5), subflow(1, 200, 10, 5)]);
         let chunk = |offset, sent_at| {
             let last = SubflowId(1);
-            (offset, Chunk { offset, len: 1000, carriers: 0b10, last, sent_at: sent_at * MILLISECOND })
+            (
+                offset,
+                Chunk {
+                    offset,
+                    len: 1000,
+                    carriers: 0b10,
+                    last,
+                    sent_at: Time::ZERO + sent_at * MILLISECOND,
+                },
+            )
         };
         scene.chunks = Chunks([chunk(0, 0), chunk(1000, 5)].into());
-        (scene.next_offset, scene.now) = (2000, 100 * MILLISECOND);
+        (scene.next_offset, scene.now) = (2000, Time::ZERO + 100 * MILLISECOND);
         scene
     }
 
@@ -224,12 +233,12 @@ mod tests {
     fn both_sides_of_the_deadline() {
         // max(min(1.1 20, 500), 20) = 22 ms.
         let mut scene = scene();
-        scene.now = 22 * MILLISECOND;
+        scene.now = Time::ZERO + 22 * MILLISECOND;
         assert_eq!(scene.ask(&mut *build("xlink")), duplicate(0, 0));
-        scene.now -= 1;
+        scene.now -= Span::from_nanos(1);
         assert_eq!(scene.chosen(&mut *build("xlink")), Some(0));
         scene.unsent = 0;
-        let wait = Decision::Wait { until: Some(22 * MILLISECOND) };
+        let wait = Decision::Wait { until: Some(Time::ZERO + 22 * MILLISECOND) };
         assert_eq!(scene.ask(&mut *build("xlink")), wait, "it asks again when the first is due");
     }
 
@@ -237,7 +246,7 @@ mod tests {
     fn the_three_terms_of_the_deadline() {
         let at = |text: &str, ms: u64| {
             let mut scene = scene();
-            scene.now = ms * MILLISECOND;
+            scene.now = Time::ZERO + ms * MILLISECOND;
             matches!(scene.ask(&mut *build(text)), Decision::Duplicate { .. })
         };
         assert!(at("xlink(least=30)", 30) && !at("xlink(least=30)", 29), "never less than the least");
@@ -248,7 +257,7 @@ mod tests {
     /// Both chunks belong to a message with this deadline.
     fn due_at(ms: u64) -> Scene {
         let mut scene = scene();
-        let deadline = Some(ms * MILLISECOND);
+        let deadline = Some(Time::ZERO + ms * MILLISECOND);
         scene.messages = vec![crate::scheduler::Message { start: 0, end: 2000, deadline }];
         scene
     }
@@ -260,7 +269,7 @@ mod tests {
         assert_eq!(due_at(301).chosen(&mut *build("xlink")), Some(0), "it arrives in time");
         let mut scene = due_at(301);
         scene.unsent = 0;
-        let wait = Decision::Wait { until: Some(101 * MILLISECOND) };
+        let wait = Decision::Wait { until: Some(Time::ZERO + 101 * MILLISECOND) };
         assert_eq!(scene.ask(&mut *build("xlink")), wait, "it asks again when it is urgent");
         let mut scene = due_at(301);
         scene.subflows[1].rtt.var = MILLISECOND;
@@ -280,7 +289,7 @@ mod tests {
     fn a_message_without_a_deadline_changes_nothing() {
         let mut scene = due_at(0);
         scene.messages[0].deadline = None;
-        scene.now = 22 * MILLISECOND;
+        scene.now = Time::ZERO + 22 * MILLISECOND;
         assert_eq!(scene.ask(&mut *build("xlink")), duplicate(0, 0), "by xquic's rule");
     }
 
@@ -302,7 +311,7 @@ mod tests {
             let done = Model::new(&pipes, 400_000).run(&mut *build(text));
             done.placements
                 .iter()
-                .filter(|placement| placement.at == 20 * MILLISECOND && placement.repeat)
+                .filter(|placement| placement.at == Time::ZERO + 20 * MILLISECOND && placement.repeat)
                 .count()
         };
         assert_eq!((repeated("xlink"), repeated("cfs")), (2, 0));
@@ -313,6 +322,6 @@ mod tests {
         // cfs-2019 Fig. 3's paths: 10 packets on S arrive at 50 ms. The deadline is the least, 20 ms: F
         // repeats them.
         let done = run("xlink", &[Pipe::new(10, 10), Pipe::new(100, 10)], 30);
-        assert_eq!(done.completed, Some(25 * MILLISECOND));
+        assert_eq!(done.completed, Some(Time::ZERO + 25 * MILLISECOND));
     }
 }

@@ -1,7 +1,7 @@
 //! What a subflow works with, and what it returns: states, the connection's numbers, outcomes.
 
 use super::window::ReceiveBuffer;
-use crate::Nanos;
+use crate::Time;
 use crate::config::TcpConfig;
 use crate::congestion::{CongestionControl, Subflows};
 use crate::metrics::SubflowMetrics;
@@ -80,7 +80,7 @@ pub struct Outgoing {
 #[derive(Debug)]
 pub struct Context<'a> {
     /// Now.
-    pub now: Nanos,
+    pub now: Time,
     /// The numbers of all subflows, which schedulers and congestion controls see: this one's to change.
     pub subflows: Subflows<'a>,
     /// The connection's congestion control.
@@ -190,7 +190,7 @@ impl Transmit {
 
 /// The timestamp clock at a time, with the connection's offset.
 #[inline]
-pub(super) fn clock(offset: u32, at: Nanos) -> u32 {
+pub(super) fn clock(offset: u32, at: Time) -> u32 {
     //= RFC 7323 5.4-a
-    ((at / crate::MILLISECOND) as u32).wrapping_add(offset)
+    ((at.since_origin() / crate::MILLISECOND) as u32).wrapping_add(offset)
 }

@@ -4,9 +4,9 @@ use ropewalk_wire::Payload;
 
 use super::context::State;
 use super::tcb::Tcb;
-use crate::Nanos;
 use crate::config::TcpConfig;
 use crate::metrics::{CaState, RttMetrics, SubflowMetrics};
+use crate::{Span, Time};
 
 /// A subflow's state as of a moment: the kernel's `tcp_info` (`getsockopt(TCP_INFO)`), with its names less
 /// the prefix, in groups. Times are in nanoseconds, windows of the sender in segments, those of the receiver
@@ -28,11 +28,11 @@ pub struct TcpInfo {
     /// How often the retransmission timeout is doubled.
     pub backoff: u32,
     /// Retransmission timeout, backoff included.
-    pub rto: Nanos,
+    pub rto: Span,
     /// Round-trip times of what is sent.
     pub rtt: RttMetrics,
     /// The round-trip time as a receiver of data sees it; 0 before a sample.
-    pub rcv_rtt: Nanos,
+    pub rcv_rtt: Span,
     /// Payload bytes per segment, after all options.
     pub snd_mss: u32,
     /// The MSS that we announced.
@@ -56,9 +56,9 @@ pub struct TcpInfo {
     /// The window that we advertised last, bytes.
     pub rcv_wnd: u64,
     /// Time since data was last sent.
-    pub last_data_sent: Nanos,
+    pub last_data_sent: Span,
     /// Time since an acceptable segment last arrived.
-    pub last_recv: Nanos,
+    pub last_recv: Span,
     /// Counters of its life.
     pub totals: TcpTotals,
 }
@@ -126,7 +126,7 @@ pub struct TcpTotals {
 
 impl<P: Payload> Tcb<P> {
     /// Its state now.
-    pub(crate) fn info(&self, now: Nanos, tcp: &TcpConfig, metrics: &SubflowMetrics) -> TcpInfo {
+    pub(crate) fn info(&self, now: Time, tcp: &TcpConfig, metrics: &SubflowMetrics) -> TcpInfo {
         let common = &self.common;
         let (negotiated, counters) = (&common.negotiated, &common.counters);
         let is_opening = matches!(common.state, State::SynSent | State::SynReceived);

@@ -7,16 +7,16 @@ use hmac::{Hmac, KeyInit, Mac};
 use ropewalk_wire::FourTuple;
 use sha2::Sha256;
 
-use crate::Nanos;
+use crate::Time;
 
 /// The initial sequence number for a connection from `tuple.src` to `tuple.dst` opened at `now`.
 ///
 /// Two incarnations of one connection move on with the clock; different connections share nothing that
 /// could be learnt from one and used against another.
-pub fn keyed_isn(secret: &[u8; 32], tuple: &FourTuple, now: Nanos) -> u32 {
+pub fn keyed_isn(secret: &[u8; 32], tuple: &FourTuple, now: Time) -> u32 {
     //= RFC 8684 3-4
     //= RFC 9293 MUST-8 MUST-9 SHLD-1 a clock, and a keyed function of the four-tuple
-    let clock = (now / 4_000) as u32;
+    let clock = (now.as_nanos() / 4_000) as u32;
     clock.wrapping_add(keyed_number(secret, b"isn", tuple))
 }
 
@@ -61,10 +61,13 @@ mod tests {
     #[test]
     fn ticks_every_four_microseconds() {
         let secret = [7; 32];
-        let first = keyed_isn(&secret, &tuple(1), 0);
-        assert_eq!(keyed_isn(&secret, &tuple(1), 3_999), first);
-        assert_eq!(keyed_isn(&secret, &tuple(1), 4_000), first.wrapping_add(1));
-        assert_eq!(keyed_isn(&secret, &tuple(1), 4_000_000_000), first.wrapping_add(1_000_000));
+        let first = keyed_isn(&secret, &tuple(1), Time::ZERO);
+        assert_eq!(keyed_isn(&secret, &tuple(1), Time::from_nanos(3_999)), first);
+        assert_eq!(keyed_isn(&secret, &tuple(1), Time::from_nanos(4_000)), first.wrapping_add(1));
+        assert_eq!(
+            keyed_isn(&secret, &tuple(1), Time::from_nanos(4_000_000_000)),
+            first.wrapping_add(1_000_000)
+        );
     }
 
     //= test RFC 8684 3-4
@@ -72,8 +75,8 @@ mod tests {
     //= test RFC 9293 MUST-9
     #[test]
     fn depends_on_secret_and_tuple() {
-        assert_ne!(keyed_isn(&[7; 32], &tuple(1), 0), keyed_isn(&[7; 32], &tuple(2), 0));
-        assert_ne!(keyed_isn(&[7; 32], &tuple(1), 0), keyed_isn(&[8; 32], &tuple(1), 0));
+        assert_ne!(keyed_isn(&[7; 32], &tuple(1), Time::ZERO), keyed_isn(&[7; 32], &tuple(2), Time::ZERO));
+        assert_ne!(keyed_isn(&[7; 32], &tuple(1), Time::ZERO), keyed_isn(&[8; 32], &tuple(1), Time::ZERO));
         let other = keyed_digest(&[7; 32], b"syncookie", &tuple(1), &[]);
         assert_ne!(keyed_digest(&[7; 32], b"isn", &tuple(1), &[]), other, "another for each purpose");
     }

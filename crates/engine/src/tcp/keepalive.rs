@@ -6,7 +6,7 @@ use ropewalk_wire::Payload;
 use super::context::{Context, GiveUp, Outcome, State};
 use super::tcb::Tcb;
 use super::timer::Timer;
-use crate::Nanos;
+use crate::{Span, Time};
 
 impl<P: Payload> Tcb<P> {
     /// A probe of the closed window is due.
@@ -25,7 +25,7 @@ impl<P: Payload> Tcb<P> {
     }
 
     /// A keep-alive is due, unless something was received or is on its way.
-    pub(super) fn on_keep_alive_timer(&mut self, cx: &Context<'_>, idle: Nanos, outcome: &mut Outcome) {
+    pub(super) fn on_keep_alive_timer(&mut self, cx: &Context<'_>, idle: Span, outcome: &mut Outcome) {
         let timers = &mut self.common.timers;
         if !self.sender.is_drained() {
             timers.set(Timer::Idle, cx.now + idle);
@@ -47,7 +47,7 @@ impl<P: Payload> Tcb<P> {
     }
 
     /// Probes the peer after `idle` without a segment of it, or not.
-    pub(crate) fn set_keep_alive(&mut self, now: Nanos, idle: Option<Nanos>) {
+    pub(crate) fn set_keep_alive(&mut self, now: Time, idle: Option<Span>) {
         let timers = &mut self.common.timers;
         match (self.common.state, idle) {
             // The timer has another use, or is set at the handshake's end.

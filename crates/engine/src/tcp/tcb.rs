@@ -8,9 +8,9 @@ use super::mib::TcpCounters;
 use super::receiver::{Mapping, Receiver};
 use super::sender::Sender;
 use super::window::shift_for;
-use crate::Nanos;
 use crate::metrics::SubflowMetrics;
 use crate::scheduler::Fate;
+use crate::{Span, Time};
 
 /// One TCP connection. Hot fields come first: with thousands of connections each cache line is a miss.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(super) struct Probing {
     /// Probes that weren't answered.
     pub unanswered: u32,
     /// When an acceptable segment last arrived.
-    pub received_at: Nanos,
+    pub received_at: Time,
 }
 
 /// State of the handshake.
@@ -45,7 +45,7 @@ pub(super) struct Handshake {
     /// Timeouts of the SYN or SYN/ACK.
     pub timeouts: u32,
     /// When it was last sent.
-    pub sent_at: Nanos,
+    pub sent_at: Time,
     /// The sequence number of a RST that answers an ACK of what was never sent.
     pub refusal: Option<Seq>,
 }
@@ -98,18 +98,18 @@ impl<P: Payload> Tcb<P> {
 
     /// The earliest deadline. Changes with every call of another method.
     #[inline]
-    pub fn poll_timeout(&self) -> Option<Nanos> {
+    pub fn poll_timeout(&self) -> Option<Time> {
         self.common.timers.next()
     }
 
     /// A lower bound of [`poll_timeout`](Self::poll_timeout) that is cheap to ask for.
     #[inline]
-    pub(crate) fn timeout_floor(&self) -> Nanos {
+    pub(crate) fn timeout_floor(&self) -> Time {
         self.common.timers.floor()
     }
 
     /// Makes the lower bound the earliest deadline, and returns it.
-    pub(crate) fn refresh_timeout_floor(&mut self) -> Nanos {
+    pub(crate) fn refresh_timeout_floor(&mut self) -> Time {
         self.common.timers.refresh()
     }
 
@@ -348,7 +348,7 @@ impl<P: Payload> Tcb<P> {
 
     /// The round-trip time as a receiver of data sees it, queues in the data's direction included; 0 before
     /// such a sample, and without timestamps.
-    pub fn receive_rtt(&self) -> Nanos {
+    pub fn receive_rtt(&self) -> Span {
         self.receiver.rtt()
     }
 

@@ -13,7 +13,7 @@ use crate::config::{CwndConfig, RecoveryConfig};
 use crate::congestion::CongestionControl;
 use crate::congestion::Subflows;
 use crate::metrics::SubflowMetrics;
-use crate::{MILLISECOND, Nanos, PathId, SubflowId};
+use crate::{MILLISECOND, PathId, Span, SubflowId, Time};
 
 pub const MSS: u64 = 1000;
 
@@ -75,16 +75,12 @@ pub struct End {
     /// Whether the connection has more data than this subflow.
     pub more: bool,
     pub receive: ReceiveBuffer,
-    pub now: Nanos,
+    pub now: Time,
     pushed: u64,
 }
 
 impl End {
-    fn make(
-        tcp: TcpConfig,
-        now: Nanos,
-        open: impl FnOnce(&mut Context<'_>) -> Tcb<SyntheticPayload>,
-    ) -> Self {
+    fn make(tcp: TcpConfig, now: Time, open: impl FnOnce(&mut Context<'_>) -> Tcb<SyntheticPayload>) -> Self {
         let mut metrics = vec![SubflowMetrics::new(SubflowId(0), PathId(0))];
         let mut congestion = crate::congestion::builtin().parse("reno").expect("reno").build();
         let receive = ReceiveBuffer { limit: 60_000, opened: 60_000, ..ReceiveBuffer::default() };
@@ -102,11 +98,11 @@ impl End {
 
     /// Opens actively; its SYN has not been polled.
     pub fn client(tcp: TcpConfig) -> Self {
-        Self::make(tcp, 0, |cx| Tcb::connect(cx, tuple(), MSS as u32 + 40, 0))
+        Self::make(tcp, Time::ZERO, |cx| Tcb::connect(cx, tuple(), MSS as u32 + 40, 0))
     }
 
     /// Answers `syn`.
-    pub fn server(tcp: TcpConfig, now: Nanos, syn: &Segment<SyntheticPayload>) -> Self {
+    pub fn server(tcp: TcpConfig, now: Time, syn: &Segment<SyntheticPayload>) -> Self {
         Self::make(tcp, now, |cx| Tcb::accept(cx, syn, MSS as u32 + 40, 0))
     }
 
@@ -114,7 +110,7 @@ impl End {
     pub fn open(tcp: TcpConfig, rtt: u64) -> Self {
         let mut end = Self::client(tcp);
         assert_eq!(end.sent()[0].kind, Kind::Syn);
-        end.now = rtt * MILLISECOND;
+        end.now = Time::ZERO + rtt * MILLISECOND;
         let syn_ack = end.syn_ack();
         assert!(end.receive(syn_ack).established);
         assert_eq!(end.sent().len(), 1, "the third ACK");
@@ -140,7 +136,7 @@ impl End {
     }
 
     fn peer_clock(&self) -> u32 {
-        (self.now / MILLISECOND) as u32 + 500_000
+        self.now.as_millis() as u32 + 500_000
     }
 
     pub fn split(&mut self) -> (Context<'_>, &mut Tcb<SyntheticPayload>) {
@@ -199,7 +195,7 @@ impl End {
         let mut segment = Segment::new(tuple().reversed(), seq, Seq(ack as u32), flags.with(Flags::ACK));
         segment.window = 65_535;
         if self.tcp.timestamps {
-            let echo = (self.now / MILLISECOND) as u32;
+            let echo = self.now.as_millis() as u32;
             segment.timestamps = Some(Timestamps { value: self.peer_clock(), echo });
         }
         segment
@@ -229,12 +225,12 @@ impl End {
     /// Advances the clock to the millisecond `to`. Returns the segments sent meanwhile, with their times in
     /// milliseconds.
     pub fn wait(&mut self, to: u64) -> Vec<(u64, Sent)> {
-        let to = to * MILLISECOND;
+        let to = Time::ZERO + to * MILLISECOND;
         let mut all = Vec::new();
         loop {
             let now = self.now;
-            all.extend(self.sent().into_iter().map(|t| (now / MILLISECOND, t)));
-            let next = self.subflow.poll_timeout().unwrap_or(u64::MAX);
+            all.extend(self.sent().into_iter().map(|t| (now.as_millis(), t)));
+            let next = self.subflow.poll_timeout().unwrap_or(Time::MAX);
             if next > to {
                 self.now = to;
                 return all;
@@ -244,7 +240,7 @@ impl End {
             let outcome = subflow.on_timeout(&mut cx);
             if outcome.failed.is_some() || outcome.closed {
                 let now = self.now;
-                all.extend(self.sent().into_iter().map(|t| (now / MILLISECOND, t)));
+                all.extend(self.sent().into_iter().map(|t| (now.as_millis(), t)));
                 self.now = to;
                 return all;
             }
@@ -269,10 +265,10 @@ impl End {
 /// has sent before.
 pub struct Pair {
     pub ends: [End; 2],
-    pub delay: Nanos,
+    pub delay: Span,
     pub lose: fn(usize, u64) -> bool,
     pub read: [u64; 2],
-    wire: BTreeMap<(Nanos, u64), (usize, Segment<SyntheticPayload>)>,
+    wire: BTreeMap<(Time, u64), (usize, Segment<SyntheticPayload>)>,
     count: [u64; 2],
     serial: u64,
 }
@@ -283,9 +279,9 @@ impl Pair {
         let mut client = End::client(client);
         let syn = client.sent().remove(0).segment;
         let delay = delay_ms * MILLISECOND;
-        let server = End::server(server, delay, &syn);
+        let server = End::server(server, Time::ZERO + delay, &syn);
         let mut pair = Self::joined([client, server], delay_ms);
-        pair.now(delay);
+        pair.now(Time::ZERO + delay);
         pair
     }
 
@@ -302,7 +298,7 @@ impl Pair {
         }
     }
 
-    fn now(&mut self, now: Nanos) {
+    fn now(&mut self, now: Time) {
         for end in &mut self.ends {
             end.now = now;
         }
@@ -331,9 +327,9 @@ impl Pair {
         let until = self.ends[0].now + milliseconds * MILLISECOND;
         loop {
             self.pump();
-            let mut next = self.wire.keys().next().map_or(u64::MAX, |(at, _)| *at);
+            let mut next = self.wire.keys().next().map_or(Time::MAX, |(at, _)| *at);
             for end in &self.ends {
-                next = next.min(end.subflow.poll_timeout().unwrap_or(u64::MAX));
+                next = next.min(end.subflow.poll_timeout().unwrap_or(Time::MAX));
             }
             if next > until {
                 break;

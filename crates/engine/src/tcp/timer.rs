@@ -1,6 +1,6 @@
 //! A subflow's timers: an enum that indexes a fixed array of deadlines.
 
-use crate::Nanos;
+use crate::Time;
 
 /// The timers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,15 +25,15 @@ pub(crate) enum Timer {
 const COUNT: usize = Timer::Idle as usize + 1;
 
 /// The deadline of a stopped timer. The minimum needs no branch that way.
-const STOPPED: Nanos = Nanos::MAX;
+const STOPPED: Time = Time::MAX;
 
 /// The deadlines of all timers.
 #[derive(Clone, Debug)]
 pub(crate) struct Timers {
-    at: [Nanos; COUNT],
+    at: [Time; COUNT],
     /// A lower bound of all deadlines. Setting a timer lowers it, only [`Timers::refresh`] raises it. Whoever
     /// waits for the earliest deadline computes it only when it may have changed.
-    floor: Nanos,
+    floor: Time,
 }
 
 impl Default for Timers {
@@ -44,7 +44,7 @@ impl Default for Timers {
 
 impl Timers {
     #[inline]
-    pub fn set(&mut self, timer: Timer, at: Nanos) {
+    pub fn set(&mut self, timer: Timer, at: Time) {
         self.at[timer as usize] = at;
         self.floor = self.floor.min(at);
     }
@@ -55,7 +55,7 @@ impl Timers {
     }
 
     #[inline]
-    pub fn get(&self, timer: Timer) -> Option<Nanos> {
+    pub fn get(&self, timer: Timer) -> Option<Time> {
         Some(self.at[timer as usize]).filter(|at| *at != STOPPED)
     }
 
@@ -65,26 +65,26 @@ impl Timers {
 
     /// The earliest deadline.
     #[inline]
-    pub fn next(&self) -> Option<Nanos> {
+    pub fn next(&self) -> Option<Time> {
         let least = self.at.iter().fold(STOPPED, |least, at| least.min(*at));
         (least != STOPPED).then_some(least)
     }
 
     /// A lower bound of the earliest deadline.
     #[inline]
-    pub fn floor(&self) -> Nanos {
+    pub fn floor(&self) -> Time {
         self.floor
     }
 
     /// Makes the lower bound exact, and returns it.
-    pub fn refresh(&mut self) -> Nanos {
+    pub fn refresh(&mut self) -> Time {
         self.floor = self.next().unwrap_or(STOPPED);
         self.floor
     }
 
     /// Stops `timer` and returns true if it is due.
     #[inline]
-    pub fn expire(&mut self, timer: Timer, now: Nanos) -> bool {
+    pub fn expire(&mut self, timer: Timer, now: Time) -> bool {
         let due = self.at[timer as usize] <= now && self.at[timer as usize] != STOPPED;
         if due {
             self.at[timer as usize] = STOPPED;
@@ -96,19 +96,26 @@ impl Timers {
 #[cfg(test)]
 mod tests {
     use super::{Timer, Timers};
+    use crate::Time;
 
     #[test]
     fn the_floor_is_never_after_the_earliest() {
         let mut timers = Timers::default();
-        timers.set(Timer::Retransmit, 50);
-        timers.set(Timer::DelayedAck, 40);
-        assert_eq!((timers.next(), timers.floor()), (Some(40), 40));
+        timers.set(Timer::Retransmit, Time::from_nanos(50));
+        timers.set(Timer::DelayedAck, Time::from_nanos(40));
+        assert_eq!((timers.next(), timers.floor()), (Some(Time::from_nanos(40)), Time::from_nanos(40)));
         timers.stop(Timer::DelayedAck);
-        assert_eq!((timers.next(), timers.floor()), (Some(50), 40), "a lower bound");
+        assert_eq!(
+            (timers.next(), timers.floor()),
+            (Some(Time::from_nanos(50)), Time::from_nanos(40)),
+            "a lower bound"
+        );
         timers.refresh();
-        assert_eq!(timers.floor(), 50);
-        timers.set(Timer::Retransmit, 90);
-        assert!(!timers.expire(Timer::Retransmit, 89) && timers.floor() == 50);
-        assert!(timers.expire(Timer::Retransmit, 90) && timers.next().is_none());
+        assert_eq!(timers.floor(), Time::from_nanos(50));
+        timers.set(Timer::Retransmit, Time::from_nanos(90));
+        assert!(
+            !timers.expire(Timer::Retransmit, Time::from_nanos(89)) && timers.floor() == Time::from_nanos(50)
+        );
+        assert!(timers.expire(Timer::Retransmit, Time::from_nanos(90)) && timers.next().is_none());
     }
 }

@@ -13,7 +13,7 @@ use ropewalk_engine::config::{
 };
 use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
 use ropewalk_engine::mptcp::Event;
-use ropewalk_engine::{Nanos, PathId, congestion, scheduler};
+use ropewalk_engine::{MILLISECOND, PathId, SECOND, Span, Time, congestion, scheduler};
 use ropewalk_wire::{Payload, Segment, Seq};
 pub use split_mix::SplitMix64;
 
@@ -26,33 +26,33 @@ impl SplitMix64 {
 /// What a path does to packets.
 #[derive(Clone, Debug)]
 pub struct PathScript {
-    pub delay: Nanos,
+    pub delay: Span,
     pub loss: f64,
     pub reorder: f64,
     pub duplicate: f64,
-    pub dead_from: Option<Nanos>,
+    pub dead_from: Option<Time>,
     /// MPTCP options are stripped from the packets with this index on, both ways counted together.
     pub strip_from: Option<u64>,
     /// Bytes per second each way; without a rate there is no limit.
     pub rate: Option<u64>,
     /// What a path with a rate queues, as time; packets beyond it are dropped.
-    pub queue: Nanos,
+    pub queue: Span,
     /// Packets arrive at multiples of this time, as from a device that is read in batches.
-    pub batch: Nanos,
+    pub batch: Span,
 }
 
 impl PathScript {
     pub fn clean(delay_ms: u64) -> Self {
         PathScript {
-            delay: delay_ms * 1_000_000,
+            delay: delay_ms * MILLISECOND,
             loss: 0.0,
             reorder: 0.0,
             duplicate: 0.0,
             dead_from: None,
             strip_from: None,
             rate: None,
-            queue: 50_000_000,
-            batch: 1,
+            queue: 50 * MILLISECOND,
+            batch: Span::from_nanos(1),
         }
     }
 }
@@ -80,7 +80,7 @@ pub struct Net {
     pub client: ConnectionId,
     pub server: Option<ConnectionId>,
     pub paths: Vec<PathScript>,
-    pub now: Nanos,
+    pub now: Time,
     pub events: Vec<(usize, Event)>,
     pub received: [Vec<u8>; 2],
     pub sent: [Vec<u8>; 2],
@@ -97,11 +97,11 @@ pub struct Net {
     pub longest: usize,
     pub packets: u64,
     pub steps: u64,
-    wire: BTreeMap<(Nanos, u64), (usize, PathId, Segment<Bytes>)>,
+    wire: BTreeMap<(Time, u64), (usize, PathId, Segment<Bytes>)>,
     sequence: u64,
     counts: Vec<u64>,
     /// Until when a path's links are busy, by sender.
-    busy: Vec<[Nanos; 2]>,
+    busy: Vec<[Time; 2]>,
     dice: SplitMix64,
     backlog: [Bytes; 2],
     close_after: [bool; 2],
@@ -120,7 +120,7 @@ pub fn config(scheduler: &str, congestion: &str, paths: usize) -> ConnectionConf
         })
         .collect();
     ConnectionConfig {
-        tcp: TcpConfig { time_wait: 1_000_000_000, ..TcpConfig::default() },
+        tcp: TcpConfig { time_wait: SECOND, ..TcpConfig::default() },
         multipath: true,
         checksum: false,
         send_buffer: BufferConfig::fixed(1 << 20),
@@ -174,15 +174,15 @@ impl Net {
             Endpoint::new(EndpointConfig::default(), SplitMix64(2)),
         ];
         ends[1].listen(server, Arc::new(config));
-        let client = ends[0].connect(0, PathId(0), local, server, client_config).unwrap();
+        let client = ends[0].connect(Time::ZERO, PathId(0), local, server, client_config).unwrap();
         Net {
             ends,
             client,
             server: None,
             counts: vec![0; paths.len()],
-            busy: vec![[0; 2]; paths.len()],
+            busy: vec![[Time::ZERO; 2]; paths.len()],
             paths,
-            now: 0,
+            now: Time::ZERO,
             events: Vec::new(),
             received: [Vec::new(), Vec::new()],
             sent: [Vec::new(), Vec::new()],
@@ -216,7 +216,7 @@ impl Net {
 
     /// Lets time pass, or until nothing more can happen.
     pub fn pass(&mut self, milliseconds: u64) {
-        let until = self.now + milliseconds * 1_000_000;
+        let until = self.now + milliseconds * MILLISECOND;
         self.run(until, |_| false);
         self.now = self.now.max(until);
     }
@@ -247,7 +247,7 @@ impl Net {
         let settings = Arc::new(config("roundrobin", "lia", self.paths.len()));
         self.ends[0] = Endpoint::new(EndpointConfig::default(), SplitMix64(seed));
         let local = SocketAddr::new(client_address(0), 0);
-        self.client = self.ends[0].connect(0, PathId(0), local, SERVER, settings).unwrap();
+        self.client = self.ends[0].connect(Time::ZERO, PathId(0), local, SERVER, settings).unwrap();
     }
 
     /// One of the kernel's counters of an end.
@@ -270,10 +270,9 @@ impl Net {
         let script = &self.paths[path.0 as usize];
         assert!(segment.options_len() <= 40, "{segment:?}");
         self.saw_checksum |= segment.dss.and_then(|dss| dss.mapping).is_some_and(|m| m.checksum.is_some());
-        self.digest = self
-            .digest
-            .wrapping_mul(0x100_0000_01b3)
-            .wrapping_add(self.now ^ u64::from(segment.seq.0) ^ (segment.payload.len() as u64) << 20);
+        self.digest = self.digest.wrapping_mul(0x100_0000_01b3).wrapping_add(
+            self.now.as_nanos() ^ u64::from(segment.seq.0) ^ (segment.payload.len() as u64) << 20,
+        );
         let count = &mut self.counts[path.0 as usize];
         let index = *count;
         *count += 1;
@@ -300,14 +299,17 @@ impl Net {
             if start > self.now + script.queue {
                 return;
             }
-            *busy = start + (segment.payload.len() as u64 + 80) * 1_000_000_000 / rate;
+            *busy = start + (segment.payload.len() as u64 + 80) * SECOND / rate;
             leaves = *busy;
         }
         let copies = 1 + usize::from(self.dice.chance(script.duplicate));
         for _ in 0..copies {
-            let extra =
-                if self.dice.chance(script.reorder) { self.dice.next() % script.delay.max(1) } else { 0 };
-            let arrives = (leaves + script.delay + extra).next_multiple_of(script.batch);
+            let extra = match self.dice.chance(script.reorder) {
+                true => Span::from_nanos(self.dice.next() % script.delay.as_nanos().max(1)),
+                false => Span::ZERO,
+            };
+            let arrives = (leaves + script.delay + extra).as_nanos();
+            let arrives = Time::from_nanos(arrives.next_multiple_of(script.batch.as_nanos()));
             self.sequence += 1;
             self.wire.insert((arrives, self.sequence), (1 - from, path, segment.clone()));
         }
@@ -366,7 +368,7 @@ impl Net {
     }
 
     /// Runs until `done` or `limit`; returns whether it is done.
-    pub fn run(&mut self, limit: Nanos, done: impl Fn(&Net) -> bool) -> bool {
+    pub fn run(&mut self, limit: Time, done: impl Fn(&Net) -> bool) -> bool {
         loop {
             self.steps += 1;
             for _ in 0..3 {
@@ -407,7 +409,7 @@ impl Net {
         self.sent[0].extend_from_slice(&data);
         self.backlog[0] = data;
         self.close_after[0] = true;
-        let limit = self.now + 600_000_000_000;
+        let limit = self.now + 600 * SECOND;
         let want = self.sent[0].len();
         self.run(limit, |net| net.received[1].len() >= want)
     }
@@ -423,7 +425,7 @@ impl Net {
         let data = bytes(3, len);
         self.sent[0].extend_from_slice(&data);
         self.backlog[0] = data;
-        let limit = self.now + 600_000_000_000;
+        let limit = self.now + 600 * SECOND;
         let want = self.sent[0].len();
         assert!(self.run(limit, |net| net.received[1].len() >= want), "stalled");
     }
@@ -446,7 +448,7 @@ impl Net {
         self.sent[1].extend_from_slice(&data);
         self.backlog[1] = data;
         let want = self.sent[1].len();
-        let limit = self.now + 600_000_000_000;
+        let limit = self.now + 600 * SECOND;
         assert!(self.run(limit, |net| net.received[0].len() >= want), "the reply stalled");
         assert_eq!(self.received[0], self.sent[1]);
     }
@@ -454,7 +456,7 @@ impl Net {
     /// Closes the server's side too and waits until both ends are gone.
     pub fn finish(&mut self) {
         self.close_after[1] = true;
-        let limit = self.now + 600_000_000_000;
+        let limit = self.now + 600 * SECOND;
         let closed = self.run(limit, |net| {
             [0, 1].iter().all(|end| net.events.iter().any(|(e, event)| e == end && *event == Event::Closed))
         });

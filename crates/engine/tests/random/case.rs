@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 
 use crate::split_mix::SplitMix64;
-use ropewalk_engine::{MILLISECOND, Nanos, SECOND, congestion, scheduler};
+use ropewalk_engine::{MILLISECOND, SECOND, Span, congestion, scheduler};
 
 impl SplitMix64 {
     pub fn chance(&mut self, probability: f64) -> bool {
@@ -14,6 +14,11 @@ impl SplitMix64 {
     /// At least `low`, less than `high`.
     pub fn range(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low).max(1)
+    }
+
+    /// Less than `end`.
+    pub fn span(&mut self, end: Span) -> Span {
+        Span::from_nanos(self.range(0, end.as_nanos()))
     }
 
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
@@ -26,9 +31,9 @@ impl SplitMix64 {
 pub struct PathCase {
     /// Bytes per second.
     pub rate: u64,
-    pub delay: Nanos,
+    pub delay: Span,
     /// Each packet is delayed by up to this much more, on its own: packets overtake each other.
-    pub jitter: Nanos,
+    pub jitter: Span,
     pub loss: f64,
     pub duplicate: f64,
     /// Packets.
@@ -59,9 +64,9 @@ pub enum Reading {
     /// All there is, at once.
     Eager,
     /// So many bytes, so often.
-    Slow { size: usize, every: Nanos },
+    Slow { size: usize, every: Span },
     /// Nothing for a time, then all.
-    Pause { from: Nanos, until: Nanos },
+    Pause { from: Span, until: Span },
 }
 
 #[derive(Clone, Debug)]
@@ -117,7 +122,7 @@ pub struct Case {
     pub sides: [Side; 2],
     pub wrap: Wrap,
     /// In order of time, counted from the start.
-    pub ops: Vec<(Nanos, Op)>,
+    pub ops: Vec<(Span, Op)>,
 }
 
 /// Keys whose SHA-256 ends in a number at most 120,000 before 2^32.
@@ -240,22 +245,22 @@ impl Case {
             let pieces = dice.range(1, 4);
             for piece in 0..pieces {
                 let len = total / pieces + u64::from(piece == 0) * (total % pieces);
-                let at = if piece == 0 && dice.chance(0.8) { 0 } else { dice.range(0, span) };
+                let at = if piece == 0 && dice.chance(0.8) { Span::ZERO } else { dice.span(span) };
                 ops.push((at, Op::Write { end, len }));
             }
-            let last = ops.iter().map(|(at, _)| *at).max().unwrap_or(0);
-            let at = if dice.chance(0.5) { last } else { last + dice.range(0, span) };
+            let last = ops.iter().map(|(at, _)| *at).max().unwrap_or(Span::ZERO);
+            let at = if dice.chance(0.5) { last } else { last + dice.span(span) };
             ops.push((at, Op::Shutdown { end }));
         }
         let end = dice.range(0, 2) as usize;
         match dice.range(0, 12) {
-            0 => ops.push((dice.range(0, 2 * span), Op::Abort { end })),
-            1 => ops.push((dice.range(0, 2 * span), Op::Close { end })),
+            0 => ops.push((dice.span(2 * span), Op::Abort { end })),
+            1 => ops.push((dice.span(2 * span), Op::Close { end })),
             _ => {}
         }
         for path in 0..paths {
             if dice.chance(0.25) {
-                let down = dice.range(0, span);
+                let down = dice.span(span);
                 ops.push((down, Op::Down { path }));
                 if paths == 1 || dice.chance(0.7) {
                     let outage = dice.pick(&[rtt / 2, 2 * rtt, SECOND, 5 * SECOND, 20 * SECOND]);
@@ -263,14 +268,14 @@ impl Case {
                 }
             }
             if dice.chance(0.1) {
-                let at = dice.range(0, span);
+                let at = dice.span(span);
                 ops.push((at, Op::Backup { end, path, on: dice.chance(0.7) }));
             }
             if paths > 1 && dice.chance(0.12) {
-                let at = dice.range(0, span);
+                let at = dice.span(span);
                 ops.push((at, Op::RemovePath { end, path }));
                 if dice.chance(0.5) {
-                    ops.push((at + dice.range(0, span), Op::AddPath { path }));
+                    ops.push((at + dice.span(span), Op::AddPath { path }));
                 }
             }
         }
@@ -279,16 +284,16 @@ impl Case {
     }
 
     /// Round-trip time on the slowest path, with its queue as full as these few bytes can make it.
-    pub fn rtt(&self) -> Nanos {
+    pub fn rtt(&self) -> Span {
         let of = |path: &PathCase| {
             let queued = (path.queue as u64 * 1500).min(self.bytes() + 20_000);
             2 * (path.delay + path.jitter) + 2 * queued * SECOND / path.rate
         };
-        self.paths.iter().map(of).max().unwrap_or(0)
+        self.paths.iter().map(of).max().unwrap_or(Span::ZERO)
     }
 
     pub fn bytes(&self) -> u64 {
-        let written = |(_, op): &(Nanos, Op)| if let Op::Write { len, .. } = op { *len } else { 0 };
+        let written = |(_, op): &(Span, Op)| if let Op::Write { len, .. } = op { *len } else { 0 };
         self.ops.iter().map(written).sum()
     }
 
@@ -296,7 +301,7 @@ impl Case {
     /// up is added up: every byte over the slowest path; a round trip and a delayed ACK for each window of
     /// the smallest size; a timeout for each packet that is lost, with the doublings it may meet; what the
     /// readers take.
-    pub fn bound(&self) -> Nanos {
+    pub fn bound(&self) -> Span {
         let bytes = self.bytes();
         let slowest = self.paths.iter().map(|path| path.rate).min().unwrap_or(1);
         let loss = self.paths.iter().map(|path| path.loss).fold(0.0, f64::max);
@@ -318,11 +323,11 @@ impl Case {
         let segments = bytes / 1000 + 20;
         let losses = (segments as f64 * loss * 2.0) as u64 + 4;
         let timeout = self.rtt() + 300 * MILLISECOND;
-        let readers: Nanos = self
+        let readers: Span = self
             .sides
             .iter()
             .map(|side| match side.reading {
-                Reading::Eager => 0,
+                Reading::Eager => Span::ZERO,
                 Reading::Slow { size, every } => bytes / size as u64 * every,
                 Reading::Pause { from, until } => until - from,
             })
@@ -333,7 +338,7 @@ impl Case {
     /// How long a transfer may take longer because of outages of `starved` in all. By the end of an outage
     /// the retransmission timeout is as long as the outage, and each further loss doubles it, up to 120 s. So
     /// many losses in a row are allowed for that more are less likely than one in 100,000.
-    pub fn after_outage(&self, starved: Nanos) -> Nanos {
+    pub fn after_outage(&self, starved: Span) -> Span {
         let loss = self.paths.iter().map(|path| path.loss).fold(0.0, f64::max);
         let (mut total, mut wait, mut likelihood) = (4 * starved, 2 * starved, loss);
         while likelihood > 1e-5 {
@@ -368,7 +373,7 @@ impl Case {
         }
         for index in 0..self.paths.len() {
             vary(&|case| case.paths[index].loss = 0.0);
-            vary(&|case| case.paths[index].jitter = 0);
+            vary(&|case| case.paths[index].jitter = Span::ZERO);
             vary(&|case| case.paths[index].duplicate = 0.0);
             vary(&|case| case.paths[index].reshape = false);
             vary(&|case| case.paths[index].resegment = false);
@@ -413,11 +418,11 @@ impl Case {
 }
 
 fn path(dice: &mut SplitMix64) -> PathCase {
-    let delay = dice.pick(&[0, 1, 5, 10, 20, 50, 150, 300]) * MILLISECOND + dice.range(0, MILLISECOND);
+    let delay = dice.pick(&[0, 1, 5, 10, 20, 50, 150, 300]) * MILLISECOND + dice.span(MILLISECOND);
     PathCase {
         rate: dice.pick(&[60_000, 250_000, 1_250_000, 6_000_000, 100_000_000]),
         delay,
-        jitter: if dice.chance(0.3) { dice.range(0, delay + 2 * MILLISECOND) } else { 0 },
+        jitter: if dice.chance(0.3) { dice.span(delay + 2 * MILLISECOND) } else { Span::ZERO },
         loss: dice.pick(&[0.0, 0.0, 0.0, 0.005, 0.02, 0.1]),
         duplicate: dice.pick(&[0.0, 0.0, 0.0, 0.02]),
         queue: dice.pick(&[4, 20, 100, 1000]),
@@ -452,8 +457,8 @@ fn side(dice: &mut SplitMix64, paths: usize) -> Side {
                 Reading::Slow { size: dice.pick(&[100, 1000, 5000]), every: dice.range(1, 30) * MILLISECOND }
             }
             1 => {
-                let from = dice.range(0, 2 * SECOND);
-                Reading::Pause { from, until: from + dice.range(0, 8 * SECOND) }
+                let from = dice.span(2 * SECOND);
+                Reading::Pause { from, until: from + dice.span(8 * SECOND) }
             }
             _ => Reading::Eager,
         },

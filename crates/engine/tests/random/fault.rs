@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use ropewalk_engine::{Nanos, PathId, SECOND};
+use ropewalk_engine::{PathId, SECOND, Time};
 use ropewalk_wire::{Flags, Segment};
 
 use crate::judge::Judge;
@@ -97,7 +97,7 @@ impl Saboteur {
         }
     }
 
-    pub fn timeout(&self, at: Nanos) -> Nanos {
+    pub fn timeout(&self, at: Time) -> Time {
         if self.fault == Some(Fault::LateTimers) { at + 30 * SECOND } else { at }
     }
 }

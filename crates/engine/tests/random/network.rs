@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use ropewalk_engine::{Nanos, SECOND};
+use ropewalk_engine::{SECOND, Span, Time};
 use ropewalk_wire::{Flags, Segment, Seq};
 
 use crate::case::PathCase;
@@ -12,8 +12,8 @@ use crate::split_mix::SplitMix64;
 /// One direction of a path.
 #[derive(Default)]
 struct Lane {
-    busy_until: Nanos,
-    departures: VecDeque<Nanos>,
+    busy_until: Time,
+    departures: VecDeque<Time>,
     /// A segment that may be joined with the next.
     held: Option<Segment<Bytes>>,
 }
@@ -45,7 +45,7 @@ impl Path {
     }
 
     /// When each copy of a packet of `len` bytes arrives at the other end.
-    pub fn carry(&mut self, now: Nanos, from: usize, len: usize, dice: &mut SplitMix64) -> Vec<Nanos> {
+    pub fn carry(&mut self, now: Time, from: usize, len: usize, dice: &mut SplitMix64) -> Vec<Time> {
         let case = &self.case;
         let lane = &mut self.lanes[from];
         while lane.departures.front().is_some_and(|at| *at <= now) {
@@ -58,7 +58,7 @@ impl Path {
         lane.busy_until = departure;
         lane.departures.push_back(departure);
         let copies = 1 + usize::from(dice.chance(case.duplicate));
-        (0..copies).map(|_| departure + case.delay + dice.range(0, case.jitter + 1)).collect()
+        (0..copies).map(|_| departure + case.delay + dice.span(case.jitter + Span::from_nanos(1))).collect()
     }
 
     /// What a resegmenting middlebox makes of a packet and of one that it held back: segments with a checksum

@@ -14,7 +14,7 @@ use ropewalk_engine::config::{
 use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
 use ropewalk_engine::metrics::SubflowStatus;
 use ropewalk_engine::mptcp::Event;
-use ropewalk_engine::{Entropy, MILLISECOND, Nanos, PathId, SECOND, congestion, scheduler, testing};
+use ropewalk_engine::{Entropy, PathId, SECOND, Span, Time, congestion, scheduler, testing};
 use ropewalk_wire::{ChecksumMode, Flags, FourTuple, Segment, encode_headers};
 
 use crate::case::{Case, Op, Reading};
@@ -64,14 +64,14 @@ pub struct Report {
 
 pub struct World<'a> {
     case: &'a Case,
-    now: Nanos,
-    start: Nanos,
+    now: Time,
+    start: Time,
     ends: [Endpoint<Bytes, Script>; 2],
     ids: [Option<ConnectionId>; 2],
     apps: [App; 2],
     paths: Vec<Path>,
     removed: Vec<bool>,
-    wire: BTreeMap<(Nanos, u64), (usize, PathId, Segment<Bytes>)>,
+    wire: BTreeMap<(Time, u64), (usize, PathId, Segment<Bytes>)>,
     sequence: u64,
     dice: SplitMix64,
     judges: Judges,
@@ -80,16 +80,16 @@ pub struct World<'a> {
     digest: u64,
     /// An application broke it.
     broken: bool,
-    starved: Nanos,
-    starving_since: Option<Nanos>,
+    starved: Span,
+    starving_since: Option<Time>,
     /// When both ends had everything.
-    complete_at: Option<Nanos>,
+    complete_at: Option<Time>,
     next_op: usize,
     trace: bool,
 }
 
 /// Longer than any outage that ends, and what retransmission makes of it.
-const TIME_WAIT: Nanos = 60 * SECOND;
+const TIME_WAIT: Span = Span::from_secs(60);
 
 /// The address with this number in the case's family.
 fn address(case: &Case, number: u16) -> IpAddr {
@@ -156,7 +156,7 @@ fn config(case: &Case, end: usize) -> ConnectionConfig {
 impl<'a> World<'a> {
     pub fn new(case: &'a Case, fault: Option<Fault>, trace: bool) -> Self {
         let mut dice = SplitMix64(case.seed);
-        let mut start = dice.range(0, 1 << 40);
+        let mut start = Time::from_nanos(dice.range(0, 1 << 40));
         let mut keys = [0; 2];
         let ends = [0, 1].map(|end| {
             let mut chosen: VecDeque<u64> = (0..7).map(|_| dice.next()).collect();
@@ -189,14 +189,14 @@ impl<'a> World<'a> {
             saboteur: Saboteur::new(fault),
             digest: 0,
             broken: false,
-            starved: 0,
+            starved: Span::ZERO,
             starving_since: None,
             complete_at: None,
             next_op: 0,
             trace,
         };
         // Timestamp clocks count from the start, so that an offset just before the wrap wraps soon.
-        let elapsed = (start / MILLISECOND) as u32;
+        let elapsed = start.as_millis() as u32;
         let [mut client, mut server] = [config(case, 0), config(case, 1)];
         for config in [&mut client, &mut server] {
             config.tcp.timestamp_offset =
@@ -211,7 +211,7 @@ impl<'a> World<'a> {
 
     fn say(&self, text: impl FnOnce() -> String) {
         if self.trace {
-            eprintln!("{:>12.6} {}", (self.now - self.start) as f64 / 1e9, text());
+            eprintln!("{:>12.6} {}", (self.now - self.start).as_secs_f64(), text());
         }
     }
 
@@ -256,7 +256,7 @@ impl<'a> World<'a> {
     fn note(&mut self, from: usize, path: PathId, packet: &Segment<Bytes>) {
         mix(
             &mut self.digest,
-            [self.now, u64::from(path.0) << 32 | u64::from(packet.ecn as u8) << 8 | from as u64],
+            [self.now.as_nanos(), u64::from(path.0) << 32 | u64::from(packet.ecn as u8) << 8 | from as u64],
         );
         let headers = encode_headers(packet, ChecksumMode::Full).expect("a segment of the wire");
         let words = headers.as_slice().chunks(8);
@@ -336,7 +336,7 @@ impl<'a> World<'a> {
 
     /// Runs the case to its end.
     pub fn run(mut self) -> Result<Report, Verdict> {
-        let last_op = self.start + self.case.ops.last().map_or(0, |(at, _)| *at);
+        let last_op = self.start + self.case.ops.last().map_or(Span::ZERO, |(at, _)| *at);
         let bound = self.case.bound();
         let mut steps = 0;
         loop {
@@ -364,7 +364,7 @@ impl<'a> World<'a> {
                 self.complete_at = Some(self.now);
             }
             // After all data has arrived, TIME-WAIT and subflows over dead paths may still take long.
-            let closing = if self.complete_at.is_some() { 20 * TIME_WAIT } else { 0 };
+            let closing = if self.complete_at.is_some() { 20 * TIME_WAIT } else { Span::ZERO };
             let limit = last_op + bound + self.case.after_outage(self.starved) + closing;
             let cut = self.starving_since.is_some_and(|since| next > since.max(last_op) + 100 * SECOND);
             if over && (cut || (next > limit && self.starving_since.is_none())) {
@@ -378,16 +378,17 @@ impl<'a> World<'a> {
             self.advance();
         }
         let done = self.complete_at.unwrap_or(self.now);
-        let share = done.saturating_sub(last_op + self.case.after_outage(self.starved)) as f64 / bound as f64;
+        let share = done.saturating_sub(last_op + self.case.after_outage(self.starved)).as_nanos() as f64
+            / bound.as_nanos() as f64;
         self.conclude(share)
     }
 
-    fn next_event(&mut self) -> Option<Nanos> {
+    fn next_event(&mut self) -> Option<Time> {
         let mut next = self.wire.keys().next().map(|(at, _)| *at).into_iter().collect::<Vec<_>>();
         next.extend(
             self.ends.iter_mut().filter_map(|end| end.poll_timeout()).map(|at| self.saboteur.timeout(at)),
         );
-        next.extend(self.case.ops.get(self.next_op).map(|(at, _)| self.start + at));
+        next.extend(self.case.ops.get(self.next_op).map(|(at, _)| self.start + *at));
         next.extend(self.apps.iter().map(|app| app.next_read).filter(|at| *at > self.now));
         next.into_iter().min()
     }
@@ -448,7 +449,7 @@ impl<'a> World<'a> {
     }
 
     fn describe(&self) -> String {
-        let mut text = format!("after {:.3} s", (self.now - self.start) as f64 / 1e9);
+        let mut text = format!("after {:.3} s", (self.now - self.start).as_secs_f64());
         for (end, app) in self.apps.iter().enumerate() {
             text += &format!(
                 "\n  end {end}: read {} of {}, backlog {}, shut {}, eof {}, closed {}, reset {:?}",
@@ -482,7 +483,7 @@ fn mix(digest: &mut u64, words: impl IntoIterator<Item = u64>) {
 }
 
 /// When to start so that the initial sequence number of the first subflow is `before` the wrap.
-fn before_wrap(case: &Case, chosen: &VecDeque<u64>, end: usize, before: u32) -> Nanos {
+fn before_wrap(case: &Case, chosen: &VecDeque<u64>, end: usize, before: u32) -> Time {
     let mut secret = [0; 32];
     for (word, bytes) in chosen.iter().skip(2).zip(secret.chunks_exact_mut(8)) {
         bytes.copy_from_slice(&word.to_be_bytes());
@@ -490,8 +491,8 @@ fn before_wrap(case: &Case, chosen: &VecDeque<u64>, end: usize, before: u32) -> 
     let client = SocketAddr::new(client_address(case, 0), 32_768);
     let server = server_address(case);
     let (from, to) = if end == 0 { (client, server) } else { (server, client) };
-    let now = testing::keyed_isn(&secret, &FourTuple::new(from, to), 0);
-    u64::from(now.wrapping_add(before).wrapping_neg()) * 4_000
+    let now = testing::keyed_isn(&secret, &FourTuple::new(from, to), Time::ZERO);
+    Time::from_nanos(u64::from(now.wrapping_add(before).wrapping_neg()) * 4_000)
 }
 
 /// A packet in a line.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use ropewalk_engine::{Span, Time};
+
 /// One virtual second.
 const SECOND: f64 = 1e9;
 
@@ -29,17 +31,17 @@ pub struct Script {
 #[derive(Clone, Debug)]
 pub struct Statement {
     pub line: usize,
-    pub time: Time,
+    pub when: When,
     pub action: Action,
 }
 
-/// When a statement happens: a span of nanoseconds, from the start or from the statement before.
+/// When a statement happens: between these.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Time {
+pub enum When {
     /// From the start of the script.
-    At(u64, u64),
+    At(Time, Time),
     /// From the statement before.
-    After(u64, u64),
+    After(Span, Span),
     /// Any time.
     Any,
 }
@@ -74,20 +76,21 @@ pub struct Pattern {
     pub corrupt: bool,
 }
 
-fn seconds(text: &str) -> Option<u64> {
-    text.parse::<f64>().ok().filter(|value| *value >= 0.0).map(|value| (value * SECOND).round() as u64)
+fn seconds(text: &str) -> Option<Span> {
+    let nanos = |value: f64| Span::from_nanos((value * SECOND).round() as u64);
+    text.parse::<f64>().ok().filter(|value| *value >= 0.0).map(nanos)
 }
 
-fn time(text: &str) -> Option<Time> {
+fn parse_when(text: &str) -> Option<When> {
     if text == "*" || text == "+*" {
-        return Some(Time::Any);
+        return Some(When::Any);
     }
     let (relative, text) = text.strip_prefix('+').map_or((false, text), |rest| (true, rest));
     let (from, to) = match text.split_once('~') {
         Some((from, to)) => (seconds(from)?, seconds(to.trim_start_matches('+'))?),
         None => (seconds(text)?, seconds(text)?),
     };
-    Some(if relative { Time::After(from, to) } else { Time::At(from, to) })
+    Some(if relative { When::After(from, to) } else { When::At(Time::ZERO + from, Time::ZERO + to) })
 }
 
 /// Splits at commas that aren't in brackets.
@@ -211,7 +214,7 @@ pub fn parse(text: &str) -> Result<Script, Mistake> {
         let Some((when, rest)) = text.split_once(char::is_whitespace) else {
             return Err(Mistake::new(line, format!("`{text}`: a time and what happens then")));
         };
-        let Some(time) = time(when) else {
+        let Some(time) = parse_when(when) else {
             return Err(Mistake::new(
                 line,
                 format!("`{when}`: a time is `0.1`, `+0.1`, `+0.1~0.2` or `*`, in seconds"),
@@ -220,7 +223,7 @@ pub fn parse(text: &str) -> Result<Script, Mistake> {
         let rest = rest.trim();
         let action = if let Some(rest) = rest.strip_prefix("< ") {
             let pattern = pattern(line, rest.trim())?;
-            if time == Time::Any || pattern.open || pattern.sequence.is_none() {
+            if time == When::Any || pattern.open || pattern.sequence.is_none() {
                 return Err(Mistake::new(line, "a segment of the peer's has to be given in full"));
             }
             Action::Inject(pattern)
@@ -229,7 +232,7 @@ pub fn parse(text: &str) -> Result<Script, Mistake> {
         } else {
             Action::Call(call_words(rest))
         };
-        script.statements.push(Statement { line, time, action });
+        script.statements.push(Statement { line, when: time, action });
     }
     if script.statements.is_empty() {
         return Err(Mistake::new(1, "the script is empty"));
@@ -263,11 +266,11 @@ mod tests {
         .expect("a script");
         assert_eq!(script.options["mptcp"], "on");
         let [first, second] = &script.statements[..] else { panic!("{script:?}") };
-        assert_eq!((first.line, first.time), (2, Time::At(0, 0)));
+        assert_eq!((first.line, first.when), (2, When::At(Time::ZERO, Time::ZERO)));
         let Action::Inject(pattern) = &first.action else { panic!() };
         assert_eq!((pattern.sequence, pattern.window), (Some((0, 0, 0)), Some(100)));
         assert_eq!(pattern.options, ["mss 1000", "sackOK"]);
-        assert_eq!(second.time, Time::After(100_000_000, 200_000_000));
+        assert_eq!(second.when, When::After(Span::from_millis(100), Span::from_millis(200)));
         let Action::Expect(pattern) = &second.action else { panic!() };
         assert_eq!((pattern.subflow, pattern.open, &pattern.flags[..]), (1, true, "P."));
         assert_eq!(pattern.ecn.as_deref(), Some("ect0"));

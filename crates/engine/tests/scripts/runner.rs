@@ -11,10 +11,10 @@ use ropewalk_engine::config::ConnectionConfig;
 use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
 use ropewalk_engine::metrics::SubflowStatus;
 use ropewalk_engine::mptcp::{Event, Key};
-use ropewalk_engine::{Nanos, PathId};
+use ropewalk_engine::{PathId, Span, Time};
 use ropewalk_wire::{Ecn, Flags, FourTuple, Segment, Seq, TooBig};
 
-use crate::language::{Action, Mistake, Pattern, Script, Statement, Time, pattern};
+use crate::language::{Action, Mistake, Pattern, Script, Statement, When, pattern};
 use crate::segments::{
     PEER_ISN, PEER_KEY, Rendered, Shared, SubflowState, blank, flags, option_matches, put_option, render,
     stream, stream_byte,
@@ -23,7 +23,7 @@ use crate::settings::{Settings, numeric, switch};
 use crate::split_mix::SplitMix64;
 
 /// A time in a script is exact to this.
-const TOLERANCE: Nanos = 1_000_000;
+const TOLERANCE: Span = Span::from_millis(1);
 /// More turns of the engine's at one moment mean that it never rests.
 const TURNS: u32 = 10_000;
 
@@ -34,7 +34,7 @@ struct Subflow {
     path: PathId,
     state: SubflowState,
     /// What the engine has sent and the script hasn't expected yet, with the time.
-    sent: VecDeque<(Nanos, Rendered)>,
+    sent: VecDeque<(Time, Rendered)>,
 }
 
 impl Subflow {
@@ -68,8 +68,8 @@ struct Runner {
     config: Arc<ConnectionConfig>,
     listens: bool,
     offload: u32,
-    now: Nanos,
-    last: Nanos,
+    now: Time,
+    last: Time,
     id: Option<ConnectionId>,
     events: Vec<String>,
     subflows: Vec<Subflow>,
@@ -90,8 +90,8 @@ pub fn run(script: &Script) -> Result<(), Mistake> {
     runner.drain().and_then(|()| runner.nothing_is_left()).map_err(|text| Mistake::new(last, text))
 }
 
-fn seconds(time: Nanos) -> String {
-    format!("{:.3} s", time as f64 / 1e9)
+fn seconds(time: Time) -> String {
+    format!("{:.3} s", time.as_nanos() as f64 / 1e9)
 }
 
 impl Runner {
@@ -115,8 +115,8 @@ impl Runner {
             config,
             listens,
             offload,
-            now: 0,
-            last: 0,
+            now: Time::ZERO,
+            last: Time::ZERO,
             id: None,
             events: Vec::new(),
             subflows: vec![Subflow::new(local, peer, 0, 0)],
@@ -188,7 +188,7 @@ impl Runner {
     }
 
     /// Lets time pass until `to`, or until something was sent for a subflow.
-    fn advance(&mut self, to: Nanos, until_sent: Option<usize>) -> Outcome {
+    fn advance(&mut self, to: Time, until_sent: Option<usize>) -> Outcome {
         self.drain()?;
         for _ in 0..TURNS {
             if until_sent.is_some_and(|number| !self.subflows[number].sent.is_empty()) {
@@ -220,16 +220,16 @@ impl Runner {
     }
 
     /// The span of time in which a statement may happen.
-    fn span(&self, time: Time) -> (Nanos, Nanos) {
-        match time {
-            Time::At(from, to) => (from, to),
-            Time::After(from, to) => (self.last + from, self.last + to),
-            Time::Any => (self.now, Nanos::MAX / 2),
+    fn between(&self, when: When) -> (Time, Time) {
+        match when {
+            When::At(from, to) => (from, to),
+            When::After(from, to) => (self.last + from, self.last + to),
+            When::Any => (self.now, Time::from_nanos(u64::MAX / 2)),
         }
     }
 
     fn step(&mut self, statement: &Statement) -> Outcome {
-        let (from, to) = self.span(statement.time);
+        let (from, to) = self.between(statement.when);
         match &statement.action {
             Action::Expect(pattern) => self.expect(pattern, from, to),
             Action::Inject(pattern) => {
@@ -257,7 +257,7 @@ impl Runner {
     }
 
     /// Lets time pass until `to`; nothing that isn't expected may be sent until then.
-    fn pass(&mut self, to: Nanos) -> Outcome {
+    fn pass(&mut self, to: Time) -> Outcome {
         if to + TOLERANCE < self.now {
             return Err(format!("this is for {}, but it is {} already", seconds(to), seconds(self.now)));
         }
@@ -271,7 +271,7 @@ impl Runner {
         self.subflows.get_mut(number).ok_or(format!("subflow {number} wasn't declared"))
     }
 
-    fn expect(&mut self, pattern: &Pattern, from: Nanos, to: Nanos) -> Outcome {
+    fn expect(&mut self, pattern: &Pattern, from: Time, to: Time) -> Outcome {
         self.subflow(pattern.subflow)?;
         self.advance(to.saturating_add(TOLERANCE), Some(pattern.subflow))?;
         let Some((at, found)) = self.subflows[pattern.subflow].sent.pop_front() else {
@@ -348,7 +348,7 @@ impl Runner {
     }
 
     /// Runs a statement that is part of a larger one, now.
-    fn part(&mut self, delay: Nanos, direction: char, text: &str) -> Outcome {
+    fn part(&mut self, delay: Span, direction: char, text: &str) -> Outcome {
         let pattern = pattern(0, text).map_err(|mistake| mistake.text)?;
         let at = self.last + delay;
         if direction == '>' {
@@ -499,8 +499,8 @@ impl Runner {
             "in_flight" => metrics.first().map_or(0, |metrics| i64::from(metrics.packets_out)),
             "sacked" => metrics.first().map_or(0, |metrics| i64::from(metrics.sacked_out)),
             "lost" => metrics.first().map_or(0, |metrics| i64::from(metrics.lost_out)),
-            "srtt_ms" => metrics.first().map_or(0, |metrics| (metrics.rtt.smoothed / 1_000_000) as i64),
-            "rto_ms" => metrics.first().map_or(0, |metrics| (metrics.rto / 1_000_000) as i64),
+            "srtt_ms" => metrics.first().map_or(0, |metrics| (metrics.rtt.smoothed.as_millis()) as i64),
+            "rto_ms" => metrics.first().map_or(0, |metrics| (metrics.rto.as_millis()) as i64),
             counter => {
                 let all = self.endpoint.mib();
                 let found = all.into_iter().find(|(name, _)| name == counter);

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ropewalk_engine::config::{
     BufferConfig, ConnectionConfig, EndpointConfig, LocalEndpoint, PathManagerConfig, TcpConfig,
 };
-use ropewalk_engine::{Nanos, PathId, congestion, scheduler};
+use ropewalk_engine::{PathId, Span, congestion, scheduler};
 
 /// What a script sets.
 #[derive(Debug)]
@@ -31,8 +31,8 @@ pub fn numeric<T: std::str::FromStr>(value: &str) -> Result<T, String> {
     value.parse().map_err(|_| format!("`{value}` is no number"))
 }
 
-pub fn nanos(value: &str) -> Result<Nanos, String> {
-    Ok((numeric::<f64>(value)? * 1e9) as Nanos)
+pub fn nanos(value: &str) -> Result<Span, String> {
+    Ok(Span::from_secs_f64(numeric::<f64>(value)?))
 }
 
 /// `id,address[,path][,signal][,subflow][,backup][,port=N]`.
@@ -68,7 +68,7 @@ fn endpoint_option(value: &str) -> Result<LocalEndpoint, String> {
 impl Settings {
     /// From a script's options.
     pub fn of(options: &BTreeMap<String, String>) -> Result<Settings, String> {
-        let mut tcp = TcpConfig { time_wait: 1_000_000_000, ..TcpConfig::default() };
+        let mut tcp = TcpConfig { time_wait: Span::from_secs(1), ..TcpConfig::default() };
         let mut manager =
             PathManagerConfig { subflows: 8, add_addr_accepted: 8, ..PathManagerConfig::default() };
         let mut config = ConnectionConfig {

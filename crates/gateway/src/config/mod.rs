@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ropewalk_algorithms::Registries;
-use ropewalk_engine::SECOND;
 use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source, system_reason};
 use ropewalk_settings::read::{Reader, Table, Value, document};
 use ropewalk_settings::schema::schema_of;
@@ -28,6 +27,8 @@ use crate::metrics;
 use crate::page::Page;
 use crate::status::Location;
 
+/// A second, as settings have it: nanoseconds.
+const SECOND: u64 = 1_000_000_000;
 /// Most bytes of a file.
 const LARGEST_FILE: u64 = 1 << 20;
 /// Most listeners.
@@ -303,6 +304,8 @@ fn socket(reader: &mut Reader, value: &Value<'_>) -> Option<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
+    use ropewalk_engine::Span;
+
     use super::*;
 
     fn read(text: &str) -> Result<Settings, String> {
@@ -400,8 +403,9 @@ mod tests {
         assert_eq!(settings.stalled, Duration::from_secs(180));
         assert_eq!(listener.connect_timeout, Duration::from_secs(2));
         let tcp = &connection.tcp;
-        assert_eq!((tcp.keep_alive.idle, tcp.keep_alive.interval), (Some(6_000_000_000), 1_000_000_000));
-        assert_eq!(tcp.user_timeout, Some(9_000_000_000));
+        let keep_alive = (tcp.keep_alive.idle, tcp.keep_alive.interval);
+        assert_eq!(keep_alive, (Some(Span::from_secs(6)), Span::from_secs(1)));
+        assert_eq!(tcp.user_timeout, Some(Span::from_secs(9)));
         assert_eq!(listener.proxy_protocol, Some(crate::gateway::ProxyProtocol::V2));
         // The schema knows the same keys.
         let (file, schema) = (text.parse::<toml::Table>().unwrap(), schema());

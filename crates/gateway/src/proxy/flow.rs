@@ -135,7 +135,7 @@ impl ProxiedConnection {
         let mut had = self.had.lock().unwrap_or_else(PoisonError::into_inner);
         for link in links.iter().filter(|_| info.multipath) {
             let own = || info.subflows.iter().filter(|one| one.path == link.path());
-            if own().any(|one| one.tcp.rtt.smoothed > 0) {
+            if own().any(|one| !one.tcp.rtt.smoothed.is_zero()) {
                 link.note_answer(remote, Some(&info));
                 had.insert(link.index);
             }

@@ -311,8 +311,8 @@ impl Link {
     pub(super) fn note_answer(&self, destination: SocketAddr, stream: Option<&StreamInfo>) {
         *self.answered.lock().unwrap_or_else(PoisonError::into_inner) = Some(destination);
         let own = stream.iter().flat_map(|info| &info.subflows).filter(|one| one.path == self.path());
-        if let Some(rtt) = own.map(|one| one.tcp.rtt.min).filter(|rtt| *rtt > 0).min() {
-            self.learn(|known| known.rtt = known.rtt.or(Some(Duration::from_nanos(rtt))));
+        if let Some(rtt) = own.map(|one| one.tcp.rtt.min).filter(|rtt| !rtt.is_zero()).min() {
+            self.learn(|known| known.rtt = known.rtt.or(Some(rtt.into())));
         }
     }
 

@@ -67,8 +67,8 @@ async fn nothing_acknowledged(stream: &MptcpStream) {
         let Some(info) = stream.info().filter(|info| info.connection.bytes_acked == 0) else {
             return pending().await;
         };
-        let rtt = info.subflows.iter().map(|one| one.tcp.rtt.smoothed).max().unwrap_or(0);
-        if begin.elapsed() >= UNACKNOWLEDGED.max(Duration::from_nanos(3 * rtt)) {
+        let rtt = info.subflows.iter().map(|one| one.tcp.rtt.smoothed).max().unwrap_or_default();
+        if begin.elapsed() >= UNACKNOWLEDGED.max(Duration::from(3 * rtt)) {
             return;
         }
     }

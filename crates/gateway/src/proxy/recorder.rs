@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ropewalk_engine::Span;
 use ropewalk_status::record::{Pause, RecordedDirection, RecordedFlow, RecordedLink, Recording};
 use ropewalk_tokio::StreamInfo;
 use serde_json::{Value, json};
@@ -134,13 +135,13 @@ impl Recorder {
         for link in links {
             let (mut down, mut up) = (Vec::new(), Vec::new());
             for (moved_down, moved_up, info) in &infos {
-                let fresh = |nanos: u64| nanos < FRESH.as_nanos() as u64;
+                let fresh = |age: Span| Duration::from(age) < FRESH;
                 for tcp in info.subflows.iter().filter(|one| one.path == link.path()).map(|one| &one.tcp) {
-                    if *moved_down > 0 && tcp.rcv_rtt > 0 && fresh(tcp.last_recv) {
-                        down.push((tcp.rcv_rtt as f64 / 1e9) as f32);
+                    if *moved_down > 0 && !tcp.rcv_rtt.is_zero() && fresh(tcp.last_recv) {
+                        down.push(tcp.rcv_rtt.as_secs_f64() as f32);
                     }
-                    if *moved_up > 0 && tcp.rtt.latest > 0 && fresh(tcp.last_data_sent) {
-                        up.push((tcp.rtt.latest as f64 / 1e9) as f32);
+                    if *moved_up > 0 && !tcp.rtt.latest.is_zero() && fresh(tcp.last_data_sent) {
+                        up.push(tcp.rtt.latest.as_secs_f64() as f32);
                     }
                 }
             }

@@ -19,6 +19,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ropewalk_engine::Span;
 use ropewalk_tokio::{ConnectOptions, MptcpStream};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
@@ -193,8 +194,8 @@ fn measured(stream: &MptcpStream, elapsed: Duration) -> (Duration, bool) {
     let Some(info) = stream.info() else { return (elapsed, false) };
     let Some(tcp) = info.subflows.first().map(|subflow| &subflow.tcp) else { return (elapsed, false) };
     match (tcp.totals.total_rto > 0, tcp.rtt.latest) {
-        (false, _) | (true, 0) => (elapsed, tcp.totals.total_rto > 0),
-        (true, rtt) => (Duration::from_nanos(rtt).min(elapsed), true),
+        (false, _) | (true, Span::ZERO) => (elapsed, tcp.totals.total_rto > 0),
+        (true, rtt) => (Duration::from(rtt).min(elapsed), true),
     }
 }
 

@@ -18,10 +18,6 @@ pub(crate) async fn watch(streams: impl Iterator<Item = &MptcpStream> + Clone) {
     trace(false);
 }
 
-fn seconds(nanos: u64) -> f64 {
-    nanos as f64 / 1e9
-}
-
 /// What every connection tells; `None` if it is over. `interface` names a path.
 pub(crate) fn told(stream: &MptcpStream, interface: impl Fn(PathId) -> Option<String>) -> Option<Value> {
     let info = stream.info()?;
@@ -37,10 +33,10 @@ pub(crate) fn told(stream: &MptcpStream, interface: impl Fn(PathId) -> Option<St
                 "remote": subflow.tuple.destination().to_string(),
                 "status": format!("{:?}", subflow.status).to_lowercase(),
                 "backup": subflow.backup_local || subflow.backup_remote,
-                "srtt_s": seconds(tcp.rtt.smoothed),
-                "rto_s": seconds(tcp.rto),
+                "srtt_s": tcp.rtt.smoothed.as_secs_f64(),
+                "rto_s": tcp.rto.as_secs_f64(),
                 "timeouts": tcp.retransmits,
-                "silent_s": seconds(tcp.last_recv),
+                "silent_s": tcp.last_recv.as_secs_f64(),
                 "cwnd_segments": tcp.snd_cwnd,
                 "unacked_segments": tcp.in_flight.unacked,
                 "lost_segments": tcp.in_flight.lost,

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use ropewalk_engine::PathId;
 use ropewalk_engine::config::ConnectionConfig;
 use ropewalk_engine::endpoint::ConnectionId;
 use ropewalk_engine::mptcp::{Connection, Event};
+use ropewalk_engine::{PathId, Time};
 
 use super::{
     Direction, JOIN_PATIENCE, Outcome, PERIOD, REQUEST, Request, TransferError, check, pattern, repeated,
@@ -143,7 +143,9 @@ impl Transfers {
         if let (true, false, Some(request)) = (flow.is_client, flow.request_sent, flow.request) {
             // The first write of a fresh connection: its buffer takes 16 bytes.
             flow.request_sent = true;
-            if let Err(error) = endpoint.write(now, id, Bytes::copy_from_slice(&request.encode())) {
+            if let Err(error) =
+                endpoint.write(Time::from_nanos(now), id, Bytes::copy_from_slice(&request.encode()))
+            {
                 flow.fail(error.into());
                 return;
             }
@@ -159,12 +161,12 @@ impl Transfers {
         while flow.written < total {
             let start = (flow.written % PERIOD as u64) as usize;
             let len = (total - flow.written).min(PIECE as u64) as usize;
-            match endpoint.write(now, id, self.stream.slice(start..start + len)) {
+            match endpoint.write(Time::from_nanos(now), id, self.stream.slice(start..start + len)) {
                 Ok(taken) => {
                     flow.written += taken as u64;
                     if self.abort_after.is_some_and(|most| flow.written >= most) {
                         flow.fail(TransferError::Aborted);
-                        endpoint.abort(now, id);
+                        endpoint.abort(Time::from_nanos(now), id);
                         self.end(now, endpoint, id);
                         return;
                     }
@@ -180,13 +182,13 @@ impl Transfers {
         }
         if !flow.closed_ours {
             flow.closed_ours = true;
-            endpoint.shutdown(now, id);
+            endpoint.shutdown(Time::from_nanos(now), id);
         }
     }
 
     fn read(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId) {
         let Some(flow) = self.flows.get_mut(&id) else { return };
-        while let Ok(Some(data)) = endpoint.read_piece(now, id, CHUNK) {
+        while let Ok(Some(data)) = endpoint.read_piece(Time::from_nanos(now), id, CHUNK) {
             if data.is_empty() {
                 break;
             }
@@ -200,7 +202,7 @@ impl Transfers {
                         Some(request) => flow.request = Some(request),
                         None => {
                             flow.fail(TransferError::NoRequest);
-                            endpoint.abort(now, id);
+                            endpoint.abort(Time::from_nanos(now), id);
                             return;
                         }
                     }
@@ -210,7 +212,7 @@ impl Transfers {
                 let len = data.len().min(PERIOD);
                 if let Err(error) = check(&self.pattern, flow.outcome.received, &data[..len]) {
                     flow.fail(error);
-                    endpoint.abort(now, id);
+                    endpoint.abort(Time::from_nanos(now), id);
                     return;
                 }
                 flow.outcome.received += len as u64;
@@ -218,7 +220,7 @@ impl Transfers {
             }
             if self.abort_after.is_some_and(|most| flow.outcome.received >= most) {
                 flow.fail(TransferError::Aborted);
-                endpoint.abort(now, id);
+                endpoint.abort(Time::from_nanos(now), id);
                 self.end(now, endpoint, id);
                 return;
             }
@@ -228,7 +230,7 @@ impl Transfers {
                 flow.outcome.finished.get_or_insert(now);
                 if !flow.closed_ours {
                     flow.closed_ours = true;
-                    endpoint.shutdown(now, id);
+                    endpoint.shutdown(Time::from_nanos(now), id);
                 }
             }
         }
@@ -238,7 +240,7 @@ impl Transfers {
     fn end(&mut self, now: Nanos, endpoint: &HostEndpoint, id: ConnectionId) {
         let Some(flow) = self.flows.get_mut(&id) else { return };
         if let Some(connection) = endpoint.connection(id) {
-            flow.outcome.stats = Some(connection.stats(now));
+            flow.outcome.stats = Some(connection.stats(Time::from_nanos(now)));
             flow.outcome.multipath = connection.is_multipath();
         }
         if let Some(total) = flow.receives()
@@ -260,7 +262,13 @@ impl App for Transfers {
             Role::Server { address, .. } => endpoint.listen(*address, Arc::clone(&self.config)),
             Role::Client { requests, path, local, remote } => {
                 for request in requests {
-                    match endpoint.connect(now, *path, *local, *remote, Arc::clone(&self.config)) {
+                    match endpoint.connect(
+                        Time::from_nanos(now),
+                        *path,
+                        *local,
+                        *remote,
+                        Arc::clone(&self.config),
+                    ) {
                         Ok(id) => {
                             self.flows.insert(id, Transfer::new(now, Some(*request)));
                         }
@@ -309,7 +317,7 @@ impl App for Transfers {
                 {
                     flow.outcome.finished.get_or_insert(now);
                 }
-                endpoint.shutdown(now, id);
+                endpoint.shutdown(Time::from_nanos(now), id);
             }
             Event::Closed => self.end(now, endpoint, id),
             Event::Reset { reason } => {
@@ -318,7 +326,7 @@ impl App for Transfers {
                 }
                 self.end(now, endpoint, id);
                 // What wasn't read isn't wanted.
-                endpoint.close(now, id);
+                endpoint.close(Time::from_nanos(now), id);
             }
             _ => {}
         }

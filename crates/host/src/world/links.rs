@@ -2,7 +2,7 @@
 
 use std::io;
 
-use ropewalk_engine::PathId;
+use ropewalk_engine::{PathId, Time};
 
 use super::{End, Verdict, World};
 use crate::frame::{Frame, Piece};
@@ -117,10 +117,10 @@ impl World {
             End::Engine(endpoint, _) => {
                 let now = self.clock.now();
                 match piece.segment() {
-                    Ok(segment) => endpoint.on_segment(now, PathId(piece.path), segment),
+                    Ok(segment) => endpoint.on_segment(Time::from_nanos(now), PathId(piece.path), segment),
                     Err(ropewalk_wire::ParseError::Protocol { .. }) => {
                         match ropewalk_wire::parse_icmp_too_big(piece.packet()) {
-                            Ok(message) => endpoint.on_too_big(now, &message),
+                            Ok(message) => endpoint.on_too_big(Time::from_nanos(now), &message),
                             Err(_) => self.counters.foreign += 1,
                         }
                     }

@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use hdrhistogram::Histogram;
-use ropewalk_engine::PathId;
 use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
 use ropewalk_engine::mptcp::Event;
+use ropewalk_engine::{PathId, Time};
 use ropewalk_link::{Link, LinkSpec, LinkStats};
 use ropewalk_wire::Segment;
 use ropewalk_wire::virtio::encode_frame_headers;
@@ -323,7 +323,7 @@ impl World {
                         .map(|(tun, _)| tun.as_fd()),
                 ),
                 End::Engine(endpoint, app) => {
-                    due = due.min(endpoint.poll_timeout().unwrap_or(Nanos::MAX));
+                    due = due.min(endpoint.poll_timeout().unwrap_or(Time::MAX).as_nanos());
                     due = due.min(app.wake().unwrap_or(Nanos::MAX));
                 }
             }
@@ -343,8 +343,8 @@ impl World {
         for _ in 0..TRANSMITS {
             let now = self.clock.now();
             let End::Engine(endpoint, app) = &mut self.ends[side] else { break };
-            if endpoint.poll_timeout().is_some_and(|due| due <= now) {
-                endpoint.on_timeout(now);
+            if endpoint.poll_timeout().is_some_and(|due| due <= Time::from_nanos(now)) {
+                endpoint.on_timeout(Time::from_nanos(now));
             }
             if app.wake().is_some_and(|due| due <= now) {
                 app.on_wake(now, endpoint);
@@ -357,7 +357,7 @@ impl World {
                 }
                 app.on_event(now, endpoint, id, event);
             }
-            let Some((path, segment)) = endpoint.poll_transmit(now, most) else { break };
+            let Some((path, segment)) = endpoint.poll_transmit(Time::from_nanos(now), most) else { break };
             busy = true;
             self.transmit(side, path, &segment)?;
         }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use ropewalk_engine::Time;
 use ropewalk_engine::config::ConnectionConfig;
 use ropewalk_engine::endpoint::ConnectionId;
 use ropewalk_engine::mptcp::Event;
@@ -94,7 +95,7 @@ impl Bridge {
         // What the client says goes to the server behind.
         while !pair.client_ended {
             if pair.inward.is_empty() {
-                match endpoint.read_piece(now, id, 1 << 20) {
+                match endpoint.read_piece(Time::from_nanos(now), id, 1 << 20) {
                     Ok(Some(data)) if data.is_empty() => {
                         pair.client_ended = true;
                         // It may be gone already.
@@ -123,13 +124,13 @@ impl Bridge {
                     // It may end while there is more for it: what still comes is taken, and counted.
                     Ok(0) | Err(_) => {
                         pair.server_ended = true;
-                        endpoint.shutdown(now, id);
+                        endpoint.shutdown(Time::from_nanos(now), id);
                         break;
                     }
                     Ok(len) => pair.outward = Bytes::copy_from_slice(&buffer[..len]),
                 }
             }
-            match endpoint.write(now, id, pair.outward.clone()) {
+            match endpoint.write(Time::from_nanos(now), id, pair.outward.clone()) {
                 Ok(0) => break,
                 Ok(taken) => {
                     bridged.to_client += taken as u64;

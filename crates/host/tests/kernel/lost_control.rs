@@ -6,8 +6,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use ropewalk_engine::PathId;
 use ropewalk_engine::mptcp::Event;
+use ropewalk_engine::{PathId, Span};
 use ropewalk_host::frame::Piece;
 use ropewalk_host::kernel;
 use ropewalk_host::network::{Side, client_v4};
@@ -184,7 +184,7 @@ fn a_lost_fastclose_ends_the_connection_all_the_same() {
     {
         let case = format!("engine {engine:?}, from the engine: {from_engine}");
         let mut setup = Setup::new(engine, 2);
-        setup.config.path_manager.close_timeout = 1_000_000_000;
+        setup.config.path_manager.close_timeout = Span::from_secs(1);
         let (stage, socket, switch) = meet(setup, |rare| rare.fastclose.is_some());
         stage.kernel.sysctl("net.mptcp.close_timeout", "1").unwrap();
         switch.option.store(true, Ordering::Relaxed);

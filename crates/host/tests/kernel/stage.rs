@@ -10,11 +10,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ropewalk_engine::PathId;
 use ropewalk_engine::config::{ConnectionConfig, EndpointConfig};
 use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
 use ropewalk_engine::metrics::SubflowMetrics;
 use ropewalk_engine::mptcp::{ConnectionStats, Event};
+use ropewalk_engine::{PathId, Time};
 use ropewalk_host::clock::{Clock, request_real_time};
 use ropewalk_host::entropy::OsEntropy;
 use ropewalk_host::experiment::PORT;
@@ -120,22 +120,22 @@ impl Talk {
         while let Some(order) = orders.front_mut() {
             let (piece, total) = match order {
                 Order::Finish => {
-                    endpoint.shutdown(now, id);
+                    endpoint.shutdown(Time::from_nanos(now), id);
                     orders.pop_front();
                     continue;
                 }
                 Order::Backup(path, backup) => {
-                    endpoint.set_backup(now, id, *path, *backup);
+                    endpoint.set_backup(Time::from_nanos(now), id, *path, *backup);
                     orders.pop_front();
                     continue;
                 }
                 Order::Leave(path) => {
-                    endpoint.remove_path(now, id, *path);
+                    endpoint.remove_path(Time::from_nanos(now), id, *path);
                     orders.pop_front();
                     continue;
                 }
                 Order::Abort => {
-                    endpoint.abort(now, id);
+                    endpoint.abort(Time::from_nanos(now), id);
                     orders.pop_front();
                     continue;
                 }
@@ -156,7 +156,7 @@ impl Talk {
                 }
             };
             let len = piece.len();
-            let taken = endpoint.write(now, id, piece).unwrap_or(0);
+            let taken = endpoint.write(Time::from_nanos(now), id, piece).unwrap_or(0);
             self.sent += taken as u64;
             if self.sent == total {
                 self.sent = 0;
@@ -172,8 +172,11 @@ impl App for Talk {
     fn start(&mut self, now: u64, endpoint: &mut HostEndpoint) {
         if let Some((local, remote)) = self.client {
             let config = Arc::clone(&self.config);
-            self.id =
-                Some(endpoint.connect(now, PathId(0), local, remote, config).expect("an address is free"));
+            self.id = Some(
+                endpoint
+                    .connect(Time::from_nanos(now), PathId(0), local, remote, config)
+                    .expect("an address is free"),
+            );
         } else {
             for any in [IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()] {
                 endpoint.listen(SocketAddr::new(any, PORT), Arc::clone(&self.config));
@@ -187,7 +190,7 @@ impl App for Talk {
         }
         {
             let mut seen = self.seen.lock().expect("no panic under the lock");
-            while let Ok(Some(data)) = endpoint.read(now, id, 1 << 20) {
+            while let Ok(Some(data)) = endpoint.read(Time::from_nanos(now), id, 1 << 20) {
                 if data.is_empty() {
                     break;
                 }
@@ -199,7 +202,7 @@ impl App for Talk {
             }
             if let Some(connection) = endpoint.connection(id) {
                 seen.flows = connection.subflow_metrics().to_vec();
-                seen.stats = Some(connection.stats(now));
+                seen.stats = Some(connection.stats(Time::from_nanos(now)));
                 seen.multipath = connection.is_multipath();
             }
             if !matches!(event, Event::Readable | Event::Writable) {
@@ -224,7 +227,7 @@ impl App for Talk {
         if let Some(connection) = self.id.and_then(|id| endpoint.connection(id)) {
             let mut seen = self.seen.lock().expect("no panic under the lock");
             seen.flows = connection.subflow_metrics().to_vec();
-            seen.stats = Some(connection.stats(now));
+            seen.stats = Some(connection.stats(Time::from_nanos(now)));
             seen.multipath = connection.is_multipath();
             seen.counters = endpoint.mib();
         }

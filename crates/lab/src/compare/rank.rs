@@ -117,7 +117,7 @@ impl Run {
             retransmissions: result.totals.retransmissions,
             timeouts: result.totals.timeouts,
             overruled: result.totals.overruled.count,
-            first_overruled: result.totals.overruled.first.map(|at| at as f64 / 1e9),
+            first_overruled: result.totals.overruled.first.map(|at| at.as_secs_f64()),
             overruled_cause: result.totals.overruled.cause.map(Cow::Borrowed),
             bound: bound::of(spec),
             ofo_mean: result.ofo.mean,

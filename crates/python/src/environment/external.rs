@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ropewalk_algorithms::policy;
-use ropewalk_engine::PathId;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::{Decision, Event, Mechanisms, Rationale, Scheduler, View};
+use ropewalk_engine::{PathId, Time};
 
 /// What one simulation's schedulers and its stepper share.
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ pub(super) struct External {
     id: u32,
     undecided: bool,
     /// When it was asked first.
-    begin: Option<u64>,
+    begin: Option<Time>,
     exchange: Arc<Exchange>,
     baselines: Vec<Box<dyn Scheduler>>,
 }

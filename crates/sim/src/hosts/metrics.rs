@@ -2,7 +2,7 @@
 
 use ropewalk_engine::endpoint::ConnectionId;
 use ropewalk_engine::mptcp::Event;
-use ropewalk_engine::{ConnectionStats, PathCache, SubflowId};
+use ropewalk_engine::{ConnectionStats, PathCache, SubflowId, Time};
 
 use super::Hosts;
 use crate::app::Conn;
@@ -21,7 +21,7 @@ impl Hosts {
         let mut cache = PathCache::default();
         for (_, id) in self.workload(Side::Client) {
             if let Some(connection) = self.ends[Side::Client as usize].connection(id) {
-                cache.learn(now, topology::server_address(), connection);
+                cache.learn(Time::from_nanos(now), topology::server_address(), connection);
             }
         }
         cache
@@ -99,7 +99,7 @@ impl Hosts {
                         cwnd: flow.cwnd,
                         ssthresh: flow.ssthresh,
                         in_flight: flow.in_flight(),
-                        srtt: flow.rtt.smoothed,
+                        srtt: flow.rtt.smoothed.as_nanos(),
                     })
                     .collect(),
                 scheduler: sender.scheduler_metrics(),
@@ -138,6 +138,6 @@ impl Hosts {
 
     fn stats(&self, now: Nanos, side: Side) -> impl Iterator<Item = ConnectionStats> {
         let end = &self.ends[side as usize];
-        self.workload(side).filter_map(move |(_, id)| Some(end.connection(id)?.stats(now)))
+        self.workload(side).filter_map(move |(_, id)| Some(end.connection(id)?.stats(Time::from_nanos(now))))
     }
 }

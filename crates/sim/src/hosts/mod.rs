@@ -10,13 +10,13 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ropewalk_engine::PathId;
 use ropewalk_engine::config::ConnectionConfig;
 use ropewalk_engine::endpoint::{ConnectError, ConnectionId, Endpoint, SubflowHandle};
 use ropewalk_engine::metrics::{SubflowMetrics, SubflowStatus};
 use ropewalk_engine::mptcp::Event;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
+use ropewalk_engine::{PathId, Time};
 use ropewalk_wire::{Segment, SyntheticPayload};
 
 use crate::app::Conn;
@@ -163,7 +163,7 @@ impl Hosts {
         hint: Option<SubflowHandle>,
         segment: &mut Segment<SyntheticPayload>,
     ) {
-        self.ends[end].on_segment_in_place(now, path, hint, segment);
+        self.ends[end].on_segment_in_place(Time::from_nanos(now), path, hint, segment);
     }
 
     /// The most that any side of a connection has received.
@@ -197,12 +197,12 @@ impl Hosts {
     }
 
     pub(crate) fn on_timeout(&mut self, end: usize, now: Nanos) {
-        self.ends[end].on_timeout(now);
+        self.ends[end].on_timeout(Time::from_nanos(now));
     }
 
     #[inline]
     pub(crate) fn poll_timeout(&mut self, end: usize) -> Option<Nanos> {
-        self.ends[end].poll_timeout()
+        self.ends[end].poll_timeout().map(Time::as_nanos)
     }
 
     #[inline]
@@ -212,7 +212,7 @@ impl Hosts {
         now: Nanos,
         out: &mut Segment<SyntheticPayload>,
     ) -> Option<PathId> {
-        self.ends[end].poll_transmit_into(now, 1, out)
+        self.ends[end].poll_transmit_into(Time::from_nanos(now), 1, out)
     }
 
     /// Calls `carry` with every segment that an endpoint has to send.
@@ -224,7 +224,7 @@ impl Hosts {
         out: &mut Box<Segment<SyntheticPayload>>,
         carry: impl FnMut(PathId, &mut Box<Segment<SyntheticPayload>>),
     ) {
-        self.ends[end].transmit_all(now, 1, out, carry);
+        self.ends[end].transmit_all(Time::from_nanos(now), 1, out, carry);
     }
 
     /// The number of a group's next connection.
@@ -260,8 +260,13 @@ impl Hosts {
             finished: [false; 2],
             received: [0; 2],
         });
-        let id =
-            self.ends[2 * group].connect(now, template.path, local, remote, Arc::clone(&template.config))?;
+        let id = self.ends[2 * group].connect(
+            Time::from_nanos(now),
+            template.path,
+            local,
+            remote,
+            Arc::clone(&template.config),
+        )?;
         self.bind(group, Side::Client, id, conn);
         Ok(())
     }
@@ -303,7 +308,12 @@ impl Hosts {
     ) {
         if let Some(id) = self.groups[group].conns[conn as usize].ids[side as usize] {
             // An error means that the connection is gone, which its event says.
-            let _ = self.ends[2 * group + side as usize].begin_message(now, id, bytes, Some(deadline));
+            let _ = self.ends[2 * group + side as usize].begin_message(
+                Time::from_nanos(now),
+                id,
+                bytes,
+                Some(Time::from_nanos(deadline)),
+            );
         }
     }
 
@@ -326,7 +336,7 @@ impl Hosts {
     #[cold]
     pub(crate) fn leave_path(&mut self, now: Nanos, path: PathId) {
         for id in self.clients() {
-            self.ends[0].remove_path(now, id, path);
+            self.ends[0].remove_path(Time::from_nanos(now), id, path);
         }
     }
 
@@ -338,7 +348,7 @@ impl Hosts {
             let there = |flow: &SubflowMetrics| flow.path == path && flow.state != SubflowStatus::Closed;
             let open = self.ends[0].connection(id);
             if open.is_some_and(|connection| !connection.subflow_metrics().iter().any(there)) {
-                self.ends[0].add_path(now, id, path, local, None, path.0 as u8 + 1);
+                self.ends[0].add_path(Time::from_nanos(now), id, path, local, None, path.0 as u8 + 1);
             }
         }
     }
@@ -361,7 +371,9 @@ impl Hosts {
         while state.to_write[s] > 0 {
             let wanted = state.to_write[s].min(WRITE);
             // An error means that the connection is gone, which its event says.
-            let Ok(taken) = end.write(now, id, SyntheticPayload(wanted as u32)) else { return };
+            let Ok(taken) = end.write(Time::from_nanos(now), id, SyntheticPayload(wanted as u32)) else {
+                return;
+            };
             state.to_write[s] -= taken as u64;
             if (taken as u64) < wanted {
                 return;
@@ -369,7 +381,7 @@ impl Hosts {
         }
         if state.finish[s] {
             state.finished[s] = true;
-            end.shutdown(now, id);
+            end.shutdown(Time::from_nanos(now), id);
         }
     }
 
@@ -474,7 +486,7 @@ impl Hosts {
         let received = &mut self.groups[group].conns[conn as usize].received[side as usize];
         let before = *received;
         // Everything is read at once.
-        if let Ok(Some(piece)) = end.read(now, id, usize::MAX) {
+        if let Ok(Some(piece)) = end.read(Time::from_nanos(now), id, usize::MAX) {
             *received += u64::from(piece.0);
             self.most_received = self.most_received.max(*received);
         }

@@ -1,7 +1,7 @@
 //! Serves the endpoints: their events go to the applications, the applications' actions to the endpoints, and
 //! segments to the links.
 
-use ropewalk_engine::PathId;
+use ropewalk_engine::{PathId, Time};
 
 use super::timers::TimerEvent;
 use super::{FEW_CONNECTIONS, WORKLOAD, World};
@@ -36,15 +36,20 @@ impl World {
         let timeout = loop {
             if end < 2 && self.is_unwatched() {
                 let (network, now, side) = (&mut self.network, self.now, side_of(end));
-                self.hosts.end_mut(end).transmit_all(now, 1, &mut self.to_send, |path, segment| {
-                    network.transmit(now, side, path.0, UNTRACED, segment);
-                });
+                self.hosts.end_mut(end).transmit_all(
+                    Time::from_nanos(now),
+                    1,
+                    &mut self.to_send,
+                    |path, segment| {
+                        network.transmit(now, side, path.0, UNTRACED, segment);
+                    },
+                );
             } else {
                 self.transmit_singly(end);
             }
             let host = self.hosts.end_mut(end);
             if !host.has_event() {
-                break host.poll_timeout();
+                break host.poll_timeout().map(Time::as_nanos);
             }
             self.dispatch_all_events(end);
         };

@@ -13,9 +13,9 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ropewalk_engine::PathId;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
+use ropewalk_engine::{PathId, Time};
 use ropewalk_wire::{Segment, SyntheticPayload};
 
 use crate::app::{self, Action, App, CrossTraffic};
@@ -294,7 +294,7 @@ impl World {
     pub fn next_opening(&self) -> Option<usize> {
         let paths = (0..self.scenario.paths.len()).map(|path| PathId(path as u16));
         let cache = self.hosts.path_cache(self.now);
-        Some(usize::from(cache.opening(self.now, topology::server_address(), paths)?.0))
+        Some(usize::from(cache.opening(Time::from_nanos(self.now), topology::server_address(), paths)?.0))
     }
 
     /// Every counter of one side's endpoint, by the kernel's names

@@ -15,7 +15,7 @@ use crate::{Failed, Options, cpu, memory};
 const EACH_SECOND: u64 = 1000;
 /// TIME-WAIT. With Linux's 60 s one client address can't open more than 470 connections a second to one
 /// server address: its 28,000 ports are all in TIME-WAIT.
-const TIME_WAIT: u64 = 1_000_000_000;
+const TIME_WAIT: ropewalk_engine::Span = ropewalk_engine::Span::from_secs(1);
 
 pub fn run(options: &Options) -> Result<(), Failed> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

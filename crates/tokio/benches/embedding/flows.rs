@@ -29,7 +29,7 @@ const FLOWS: usize = 16;
 /// The wire bench's settings.
 pub fn config() -> ConnectionConfig {
     let mut config = default_config();
-    config.tcp.time_wait = 0;
+    config.tcp.time_wait = ropewalk_engine::Span::ZERO;
     config.send_buffer = BufferConfig::fixed(8 << 20);
     config.receive_buffer = BufferConfig::fixed(8 << 20);
     config.scheduler = ropewalk_engine::scheduler::builtin().parse("minrtt").expect("registered");

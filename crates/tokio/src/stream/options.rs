@@ -3,10 +3,10 @@
 use std::io;
 use std::time::Duration;
 
-use ropewalk_engine::Nanos;
+use ropewalk_engine::Time;
 use ropewalk_engine::config::BufferConfig;
 
-use super::{MptcpStream, nanos};
+use super::{MptcpStream, span};
 
 impl MptcpStream {
     /// Whether small segments are sent at once, or by Nagle's algorithm (`TCP_NODELAY`).
@@ -81,7 +81,7 @@ impl MptcpStream {
     /// # Errors
     /// As [`set_nodelay`](Self::set_nodelay).
     pub fn begin_message(&self, bytes: u64, within: Option<Duration>) -> io::Result<()> {
-        let due = |now: Nanos| within.map(|within| now.saturating_add(nanos(within)));
+        let due = |now: Time| within.map(|within| now.saturating_add(span(within)));
         self.connection.set(|endpoint, now, id| endpoint.begin_message(now, id, bytes, due(now)))
     }
 
@@ -90,7 +90,7 @@ impl MptcpStream {
     /// # Errors
     /// As [`set_nodelay`](Self::set_nodelay).
     pub fn end_message(&self, within: Option<Duration>) -> io::Result<()> {
-        let due = |now: Nanos| within.map(|within| now.saturating_add(nanos(within)));
+        let due = |now: Time| within.map(|within| now.saturating_add(span(within)));
         self.connection.set(|endpoint, now, id| endpoint.end_message(now, id, due(now)))
     }
 
@@ -107,7 +107,7 @@ impl MptcpStream {
     /// # Errors
     /// As [`set_nodelay`](Self::set_nodelay).
     pub fn set_keep_alive(&self, idle: Option<Duration>) -> io::Result<()> {
-        self.connection.set(|endpoint, now, id| endpoint.set_keep_alive(now, id, idle.map(nanos)))
+        self.connection.set(|endpoint, now, id| endpoint.set_keep_alive(now, id, idle.map(span)))
     }
 
     /// Gives the connection up when data stays unacknowledged for so long (`TCP_USER_TIMEOUT`).
@@ -115,6 +115,6 @@ impl MptcpStream {
     /// # Errors
     /// As [`set_nodelay`](Self::set_nodelay).
     pub fn set_user_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.connection.set(|endpoint, now, id| endpoint.set_user_timeout(now, id, timeout.map(nanos)))
+        self.connection.set(|endpoint, now, id| endpoint.set_user_timeout(now, id, timeout.map(span)))
     }
 }

@@ -26,7 +26,7 @@ fn server_address() -> SocketAddr {
 /// A second and a bit of TIME-WAIT are over soon.
 fn config() -> ConnectionConfig {
     let mut config = default_config();
-    config.tcp.time_wait = 50_000_000;
+    config.tcp.time_wait = ropewalk_engine::Span::from_millis(50);
     config
 }
 

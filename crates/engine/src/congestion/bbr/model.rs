@@ -4,7 +4,7 @@ use super::super::{LostSegments, RateSample};
 use super::Design;
 use super::states::{AckPhase, Probe, ProbeRtt, State};
 use crate::metrics::{CaState, SubflowMetrics};
-use crate::{MILLISECOND, Nanos, SECOND};
+use crate::{MILLISECOND, SECOND, Span, Time};
 
 /// No bound.
 pub(super) const UNBOUNDED: u64 = u64::MAX;
@@ -13,7 +13,7 @@ pub(super) const UNBOUNDED: u64 = u64::MAX;
 pub(super) const MIN_PIPE_CWND: u64 = 4;
 
 /// MinRTTFilterLen (section 2.13.1).
-pub(super) const MIN_RTT_FILTER: Nanos = 10 * SECOND;
+pub(super) const MIN_RTT_FILTER: Span = Span::from_secs(10);
 
 /// ExtraAckedFilterLen (section 2.11) in two slots, rounds.
 const EXTRA_ACKED_SLOT: u64 = 5;
@@ -105,7 +105,7 @@ struct LossRound {
 #[derive(Clone, Debug, Default)]
 struct ExtraAcked {
     max: TwoSlots,
-    since: Nanos,
+    since: Time,
     delivered: u64,
     /// The round in which the slot of `max` began.
     slot: u64,
@@ -123,8 +123,8 @@ pub(super) struct Path {
     max_bw: TwoSlots,
     pub bw_shortterm: u64,
     pub bw: u64,
-    pub min_rtt: Nanos,
-    pub min_rtt_at: Nanos,
+    pub min_rtt: Span,
+    pub min_rtt_at: Time,
     /// Segments.
     pub inflight_longterm: u64,
     pub inflight_shortterm: u64,
@@ -143,12 +143,12 @@ pub(super) struct Path {
 
 impl Path {
     /// BBROnInit (section 5.2.1).
-    pub fn new(design: Design, subflow: &SubflowMetrics, now: Nanos) -> Self {
+    pub fn new(design: Design, subflow: &SubflowMetrics, now: Time) -> Self {
         Path {
             design: Some(design),
             initial_cwnd: u64::from(subflow.cwnd),
             bw_shortterm: UNBOUNDED,
-            min_rtt: if subflow.rtt.smoothed > 0 { subflow.rtt.smoothed } else { Nanos::MAX },
+            min_rtt: if subflow.rtt.smoothed > Span::ZERO { subflow.rtt.smoothed } else { Span::MAX },
             min_rtt_at: now,
             inflight_longterm: UNBOUNDED,
             inflight_shortterm: UNBOUNDED,
@@ -364,7 +364,7 @@ impl Path {
         subflow: &SubflowMetrics,
         tx_in_flight: u64,
         app_limited: bool,
-        now: Nanos,
+        now: Time,
     ) {
         self.probe.samples = false;
         if !app_limited {
@@ -421,8 +421,8 @@ impl Path {
     }
 
     /// Segments that `rate` bytes per second deliver in a time.
-    fn segments(&self, subflow: &SubflowMetrics, rate: u64, time: Nanos) -> u64 {
-        let bytes = u128::from(rate) * u128::from(time) / u128::from(SECOND);
+    fn segments(&self, subflow: &SubflowMetrics, rate: u64, time: Span) -> u64 {
+        let bytes = u128::from(rate) * u128::from(time.as_nanos()) / u128::from(SECOND.as_nanos());
         (bytes / u128::from(subflow.mss.max(1))).min(u128::from(u32::MAX)) as u64
     }
 
@@ -432,10 +432,10 @@ impl Path {
     }
 
     fn bdp_of(&self, subflow: &SubflowMetrics, bw: u64, gain: f64) -> u64 {
-        if self.min_rtt == Nanos::MAX {
+        if self.min_rtt == Span::MAX {
             return self.initial_cwnd;
         }
-        let bytes = bw as f64 * (self.min_rtt as f64 / SECOND as f64);
+        let bytes = bw as f64 * (self.min_rtt.as_nanos() as f64 / SECOND.as_nanos() as f64);
         libm::ceil(gain * bytes / f64::from(subflow.mss.max(1))).min(f64::from(u32::MAX)) as u64
     }
 
@@ -465,10 +465,11 @@ impl Path {
         if self.has_rtt {
             return;
         }
-        self.has_rtt = subflow.rtt.smoothed > 0;
-        let rtt = if subflow.rtt.smoothed > 0 { subflow.rtt.smoothed } else { MILLISECOND };
+        self.has_rtt = subflow.rtt.smoothed > Span::ZERO;
+        let rtt = if subflow.rtt.smoothed > Span::ZERO { subflow.rtt.smoothed } else { MILLISECOND };
         let window = self.initial_cwnd * u64::from(subflow.mss);
-        let nominal = (u128::from(window) * u128::from(SECOND) / u128::from(rtt)) as f64;
+        let nominal =
+            (u128::from(window) * u128::from(SECOND.as_nanos()) / u128::from(rtt.as_nanos())) as f64;
         subflow.rate.pacing = (State::Startup.pacing_gain() * nominal) as u64;
     }
 
@@ -517,7 +518,7 @@ impl Path {
     }
 
     /// BBRHandleRestartFromIdle (section 5.4.1).
-    pub fn before_transmit(&mut self, subflow: &mut SubflowMetrics, now: Nanos, app_limited: bool) {
+    pub fn before_transmit(&mut self, subflow: &mut SubflowMetrics, now: Time, app_limited: bool) {
         self.init_pacing_rate(subflow);
         if !app_limited {
             return;
@@ -538,7 +539,7 @@ impl Path {
             ("state", self.state as u8 as f64),
             ("bw", self.bw as f64),
             ("max_bw", self.max_bw.get() as f64),
-            ("min_rtt", if self.min_rtt == Nanos::MAX { -1.0 } else { self.min_rtt as f64 }),
+            ("min_rtt", if self.min_rtt == Span::MAX { -1.0 } else { self.min_rtt.as_nanos() as f64 }),
             ("inflight_longterm", bound(self.inflight_longterm)),
             ("inflight_shortterm", bound(self.inflight_shortterm)),
             ("ack_phase", f64::from(u8::from(self.probe.ack_phase != AckPhase::Init))),

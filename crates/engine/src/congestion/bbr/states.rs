@@ -1,6 +1,6 @@
 //! The states of the state machine, and what they remember: sections 3.3 and 5.3.
 
-use crate::Nanos;
+use crate::{Span, Time};
 
 /// Where the flow is (section 3.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -67,8 +67,8 @@ pub(super) struct Probe {
     /// bw_probe_samples: a loss still says something of the probe.
     pub samples: bool,
     pub rounds_since: u64,
-    pub wait: Nanos,
-    pub cycle_at: Nanos,
+    pub wait: Span,
+    pub cycle_at: Time,
     pub up_rounds: u32,
     pub up_acks: u64,
     /// probe_up_cnt; 0: infinite.
@@ -84,15 +84,15 @@ impl Probe {
 /// Probing for the round-trip time (section 5.3.4).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ProbeRtt {
-    pub min_delay: Nanos,
-    pub min_at: Nanos,
+    pub min_delay: Span,
+    pub min_at: Time,
     pub expired: bool,
-    pub done_at: Option<Nanos>,
+    pub done_at: Option<Time>,
     pub round_done: bool,
 }
 
 impl ProbeRtt {
-    pub fn new(now: Nanos) -> Self {
-        ProbeRtt { min_delay: Nanos::MAX, min_at: now, ..ProbeRtt::default() }
+    pub fn new(now: Time) -> Self {
+        ProbeRtt { min_delay: Span::MAX, min_at: now, ..ProbeRtt::default() }
     }
 }

@@ -4,13 +4,13 @@ use super::super::testing::{build, subflow, subflows};
 use super::super::{CongestionControl, LossCause, LostSegments, RateSample};
 use crate::congestion::Subflows;
 use crate::metrics::{CaState, SubflowMetrics};
-use crate::{MILLISECOND, SECOND};
+use crate::{MILLISECOND, SECOND, Span, Time};
 
 /// A connection of one subflow over a link that delivers this many segments per round trip of 40 ms.
 struct Link {
     bbr: Box<dyn CongestionControl>,
     subflows: Vec<SubflowMetrics>,
-    now: u64,
+    now: Time,
     /// Segments that the link delivers in 40 ms.
     bdp: u32,
     queue: u32,
@@ -21,20 +21,32 @@ struct Link {
     left: u32,
     delivered: u32,
     prior: u64,
-    rtt: u64,
+    rtt: Span,
 }
 
-const RTT: u64 = 40 * MILLISECOND;
+const RTT: Span = Span::from_millis(40);
 
 impl Link {
     fn new(text: &str, bdp: u32) -> Link {
         let mut list = subflows(&[subflow(10, 40)]);
         (list[0].ssthresh, list[0].totals.delivered) = (u32::MAX, 0);
         let mut bbr = build(text);
-        bbr.subflow_added(&mut Subflows::new(&mut list, 0), 0);
-        bbr.before_transmit(&mut Subflows::new(&mut list, 0), 0, true);
+        bbr.subflow_added(&mut Subflows::new(&mut list, 0), Time::ZERO);
+        bbr.before_transmit(&mut Subflows::new(&mut list, 0), Time::ZERO, true);
         let (left, delivered, prior, rtt) = (0, 0, 0, RTT);
-        Link { bbr, subflows: list, now: 0, bdp, queue: 0, lose: 0, sent: 0, left, delivered, prior, rtt }
+        Link {
+            bbr,
+            subflows: list,
+            now: Time::ZERO,
+            bdp,
+            queue: 0,
+            lose: 0,
+            sent: 0,
+            left,
+            delivered,
+            prior,
+            rtt,
+        }
     }
 
     fn metric(&self, name: &str) -> f64 {
@@ -50,7 +62,7 @@ impl Link {
     /// Begins a round trip: what the pacing rate and the window let out comes back, at most the link's rate.
     fn begin_round(&mut self) {
         let own = &self.subflows[0];
-        let paced = own.rate.pacing as f64 * (RTT as f64 / SECOND as f64) / f64::from(own.mss);
+        let paced = own.rate.pacing as f64 * (RTT.as_secs_f64()) / f64::from(own.mss);
         let most = (paced as u32).min(own.cwnd.saturating_sub(self.queue)).max(1);
         let waiting = self.queue + most;
         self.delivered = waiting.min(self.bdp).max(1);
@@ -190,7 +202,7 @@ fn probe_rtt_halves_what_is_in_flight_for_200_ms_every_5_s() {
     let mut link = Link::new("bbr", 100);
     link.until(6);
     // 5 s after the last lower sample, which the first rounds gave.
-    assert!((5..6).contains(&(link.now / SECOND)), "{}", link.now);
+    assert!((5..6).contains(&(link.now.since_origin() / SECOND)), "{}", link.now);
     let since = link.now;
     link.round();
     assert!(link.subflows[0].cwnd <= 51, "{}", link.subflows[0].cwnd);
@@ -276,7 +288,7 @@ fn recovery_restores_the_window_that_it_found() {
     link.subflows[0].ca_state = CaState::Loss;
     link.subflows[0].cwnd = 1;
     let one = RateSample {
-        now: link.now + 1,
+        now: link.now + Span::from_nanos(1),
         acked: 1,
         rtt: Some(RTT),
         rate: 2_500_000,

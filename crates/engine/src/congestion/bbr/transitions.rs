@@ -4,11 +4,11 @@ use super::super::RateSample;
 use super::model::{MIN_PIPE_CWND, MIN_RTT_FILTER, Path, UNBOUNDED};
 use super::states::{AckPhase, State};
 use crate::metrics::SubflowMetrics;
-use crate::{MILLISECOND, Nanos, SECOND};
+use crate::{SECOND, Span, Time};
 
 /// ProbeRTTInterval and ProbeRTTDuration (section 2.13.2).
-const PROBE_RTT_INTERVAL: Nanos = 5 * SECOND;
-const PROBE_RTT_DURATION: Nanos = 200 * MILLISECOND;
+const PROBE_RTT_INTERVAL: Span = Span::from_secs(5);
+const PROBE_RTT_DURATION: Span = Span::from_millis(200);
 
 /// T_reno's bound (section 5.3.3.5.2), rounds.
 const RENO_ROUNDS: u64 = 63;
@@ -23,7 +23,7 @@ fn mix(seed: u64) -> u64 {
 
 impl Path {
     /// BBRCheckDrainDone (section 5.3.2).
-    pub fn check_drain_done(&mut self, subflow: &SubflowMetrics, now: Nanos) {
+    pub fn check_drain_done(&mut self, subflow: &SubflowMetrics, now: Time) {
         if self.state == State::Drain
             && (u64::from(subflow.in_flight()) <= self.inflight(subflow, 1.0)
                 || self.round.count > self.drain_start_round + 3)
@@ -33,12 +33,12 @@ impl Path {
     }
 
     /// BBRStartProbeBW_DOWN with BBRPickProbeWait (sections 5.3.3.6, 5.3.3.5.3).
-    pub fn start_probe_down(&mut self, subflow: &SubflowMetrics, now: Nanos) {
+    pub fn start_probe_down(&mut self, subflow: &SubflowMetrics, now: Time) {
         self.reset_congestion_signals();
         self.probe.up_count = 0;
-        let random = mix(now ^ self.probe.id << 56);
+        let random = mix(now.as_nanos() ^ self.probe.id << 56);
         self.probe.rounds_since = random & 1;
-        self.probe.wait = 2 * SECOND + (random >> 1) % SECOND;
+        self.probe.wait = 2 * SECOND + Span::from_nanos((random >> 1) % SECOND.as_nanos());
         self.probe.cycle_at = now;
         self.probe.ack_phase = AckPhase::Stopping;
         self.start_round(subflow);
@@ -85,7 +85,7 @@ impl Path {
     }
 
     /// BBRIsTimeToProbeBW (section 5.3.3.5.3).
-    fn is_time_to_probe(&self, subflow: &SubflowMetrics, now: Nanos) -> bool {
+    fn is_time_to_probe(&self, subflow: &SubflowMetrics, now: Time) -> bool {
         now > self.probe.cycle_at.saturating_add(self.probe.wait)
             || self.probe.rounds_since >= self.target_inflight(subflow).min(RENO_ROUNDS)
     }
@@ -169,7 +169,7 @@ impl Path {
             (probe.min_delay, probe.min_at) = (rtt, sample.now);
         }
         let expired = sample.now > self.min_rtt_at.saturating_add(MIN_RTT_FILTER);
-        if probe.min_delay < self.min_rtt || (expired && probe.min_delay < Nanos::MAX) {
+        if probe.min_delay < self.min_rtt || (expired && probe.min_delay < Span::MAX) {
             (self.min_rtt, self.min_rtt_at) = (probe.min_delay, probe.min_at);
         }
     }
@@ -194,7 +194,7 @@ impl Path {
     }
 
     /// BBRHandleProbeRTT (section 5.3.4.3).
-    fn handle_probe_rtt(&mut self, subflow: &mut SubflowMetrics, now: Nanos) {
+    fn handle_probe_rtt(&mut self, subflow: &mut SubflowMetrics, now: Time) {
         if self.probe_rtt.done_at.is_some() {
             self.probe_rtt.round_done |= self.round.start;
             if self.probe_rtt.round_done {
@@ -213,7 +213,7 @@ impl Path {
     }
 
     /// BBRCheckProbeRTTDone, BBRExitProbeRTT (sections 5.3.4.3, 5.3.4.4).
-    pub fn check_probe_rtt_done(&mut self, subflow: &mut SubflowMetrics, now: Nanos) {
+    pub fn check_probe_rtt_done(&mut self, subflow: &mut SubflowMetrics, now: Time) {
         if self.probe_rtt.done_at.is_none_or(|done| now <= done) {
             return;
         }

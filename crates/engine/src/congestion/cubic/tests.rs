@@ -8,7 +8,7 @@ fn metric(control: &dyn CongestionControl, subflows: &[SubflowMetrics], name: &s
     found.unwrap_or_else(|| panic!("no metric {name}")).1
 }
 
-fn at(now: Nanos, acked: u32) -> Ack {
+fn at(now: Time, acked: u32) -> Ack {
     Ack { now, ..ack(acked) }
 }
 
@@ -20,14 +20,14 @@ fn lose(
     cause: LossCause,
 ) -> u32 {
     subflows[0].cwnd = cwnd;
-    let ssthresh = control.ssthresh(subflows, 0, cause, 0);
+    let ssthresh = control.ssthresh(subflows, 0, cause, Time::ZERO);
     subflows[0].ssthresh = ssthresh;
     subflows[0].cwnd = ssthresh;
     ssthresh
 }
 
 /// Acknowledges whole windows, one segment at a time, evenly over each round trip, until `end`.
-fn run(control: &mut dyn CongestionControl, subflows: &mut [SubflowMetrics], start: Nanos, end: Nanos) {
+fn run(control: &mut dyn CongestionControl, subflows: &mut [SubflowMetrics], start: Time, end: Time) {
     let mut now = start;
     while now < end {
         control.on_ack(&mut Subflows::new(subflows, 0), &at(now, 1));
@@ -53,7 +53,7 @@ fn a_loss_leaves_seven_tenths_and_sets_k() {
     let mut cubic = build("cubic");
     assert_eq!(lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit), 70);
     assert_close(metric(&*cubic, &subflows, "w_max"), 100.0);
-    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(SECOND, 1));
+    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO + SECOND, 1));
     assert_close(metric(&*cubic, &subflows, "k"), 4.217163326508746);
     assert_eq!(lose(&mut *cubic, &mut subflows, 2, LossCause::FastRetransmit), 2);
 }
@@ -81,16 +81,16 @@ fn one_step_of_the_equation() {
     let mut subflows = subflows(&[subflow(100, 100)]);
     let mut cubic = build("cubic(reno-friendly=false)");
     lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
-    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(SECOND, 70));
+    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO + SECOND, 70));
     assert_eq!(subflows[0].cwnd, 72);
     // The fraction is kept: the window is at its target, and stays there while the time does.
-    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(SECOND, 5000));
+    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO + SECOND, 5000));
     assert_eq!(subflows[0].cwnd, 72);
     // 100 ms later: W(0.2) = 100 + 0.4 (0.2 - 4.217163)^3 = 74.0692; (74.0692 - 72.08384) / 72 per
     // segment: 0.91616 are missing for the next, 33.2 segments' worth.
-    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(SECOND + 100 * MILLISECOND, 33));
+    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO + SECOND + 100 * MILLISECOND, 33));
     assert_eq!(subflows[0].cwnd, 72);
-    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(SECOND + 100 * MILLISECOND, 1));
+    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO + SECOND + 100 * MILLISECOND, 1));
     assert_eq!(subflows[0].cwnd, 73);
 }
 
@@ -101,7 +101,7 @@ fn the_window_follows_the_curve_through_its_plateau() {
     lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
     // t = 1 s: 100 + 0.4 (-3.217163)^3 = 86.68; t = 4.217 s: 100; t = 6.217 s: 103.2.
     for (start, end, expected) in [(0, 1000, 86), (1000, 4217, 100), (4217, 6217, 103)] {
-        run(&mut *cubic, &mut subflows, start * MILLISECOND, end * MILLISECOND);
+        run(&mut *cubic, &mut subflows, Time::ZERO + start * MILLISECOND, Time::ZERO + end * MILLISECOND);
         assert!(subflows[0].cwnd.abs_diff(expected) <= 1, "at {end} ms: {}", subflows[0].cwnd);
     }
 }
@@ -112,9 +112,9 @@ fn the_window_grows_by_at_most_half_in_a_round_trip() {
     let mut subflows = subflows(&[subflow(100, 100)]);
     let mut cubic = build("cubic");
     lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
-    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(0, 1));
+    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO, 1));
     let before = subflows[0].cwnd;
-    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(3600 * SECOND, before));
+    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO + 3600 * SECOND, before));
     assert_eq!(subflows[0].cwnd, before + before / 2);
 }
 
@@ -125,19 +125,19 @@ fn reno_friendly_at_a_short_round_trip() {
     let mut list = subflows(&[subflow(10, 10)]);
     let mut cubic = build("cubic");
     lose(&mut *cubic, &mut list, 10, LossCause::FastRetransmit);
-    run(&mut *cubic, &mut list, 0, 200 * MILLISECOND);
+    run(&mut *cubic, &mut list, Time::ZERO, Time::ZERO + 200 * MILLISECOND);
     assert!((22..=25).contains(&list[0].cwnd), "{}", list[0].cwnd);
     // Linux's alpha stays: 7 + 20 * 0.529 = 17.6.
     let mut list = subflows(&[subflow(10, 10)]);
     let mut cubic = build("cubic(reno-alpha-one=false)");
     lose(&mut *cubic, &mut list, 10, LossCause::FastRetransmit);
-    run(&mut *cubic, &mut list, 0, 200 * MILLISECOND);
+    run(&mut *cubic, &mut list, Time::ZERO, Time::ZERO + 200 * MILLISECOND);
     assert!((16..=18).contains(&list[0].cwnd), "{}", list[0].cwnd);
     // Without it the curve alone: 10 + 0.4 (0.2 - 1.96)^3 = 7.8.
     let mut list = subflows(&[subflow(10, 10)]);
     let mut cubic = build("cubic(reno-friendly=false)");
     lose(&mut *cubic, &mut list, 10, LossCause::FastRetransmit);
-    run(&mut *cubic, &mut list, 0, 200 * MILLISECOND);
+    run(&mut *cubic, &mut list, Time::ZERO, Time::ZERO + 200 * MILLISECOND);
     assert_eq!(list[0].cwnd, 7);
 }
 
@@ -147,10 +147,10 @@ fn w_est_gains_alpha_per_window() {
     let mut subflows = subflows(&[subflow(10, 10)]);
     let mut cubic = build("cubic");
     lose(&mut *cubic, &mut subflows, 10, LossCause::FastRetransmit);
-    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(0, 7));
+    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO, 7));
     assert_close(metric(&*cubic, &subflows, "w_est"), 7.0 + 0.9 / 1.7);
     assert_eq!(subflows[0].cwnd, 7, "half a segment more");
-    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(0, 7));
+    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO, 7));
     assert_eq!(subflows[0].cwnd, 8, "7 + 2 x 0.52941");
 }
 
@@ -160,7 +160,7 @@ fn a_timeout_forgets_w_max() {
     let mut cubic = build("cubic");
     lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
     assert_eq!(lose(&mut *cubic, &mut subflows, 100, LossCause::Timeout), 70);
-    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(SECOND, 1));
+    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO + SECOND, 1));
     assert_close(metric(&*cubic, &subflows, "k"), 0.0);
     assert_close(metric(&*cubic, &subflows, "w_max"), 0.0);
 }
@@ -170,7 +170,7 @@ fn an_undo_brings_the_curve_back() {
     let mut subflows = subflows(&[subflow(100, 100)]);
     let mut cubic = build("cubic");
     lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
-    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(SECOND, 1));
+    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO + SECOND, 1));
     let before = cubic.metrics(&subflows, 0);
     lose(&mut *cubic, &mut subflows, 80, LossCause::FastRetransmit);
     assert_ne!(cubic.metrics(&subflows, 0), before);
@@ -187,9 +187,9 @@ fn idle_and_application_limited_time_does_not_count() {
         let mut subflows = subflows(&[subflow(100, 100)]);
         let mut cubic = build("cubic");
         lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
-        run(&mut *cubic, &mut subflows, 0, SECOND);
+        run(&mut *cubic, &mut subflows, Time::ZERO, Time::ZERO + SECOND);
         pause(&mut *cubic, &mut subflows);
-        run(&mut *cubic, &mut subflows, 11 * SECOND, 12 * SECOND);
+        run(&mut *cubic, &mut subflows, Time::ZERO + 11 * SECOND, Time::ZERO + 12 * SECOND);
         subflows[0].cwnd
     };
     let idle = trace(|cubic, subflows| cubic.on_idle_restart(subflows, 0, 10 * SECOND));
@@ -197,7 +197,7 @@ fn idle_and_application_limited_time_does_not_count() {
         for second in 1..=11 {
             cubic.on_ack(
                 &mut Subflows::new(subflows, 0),
-                &Ack { cwnd_limited: false, ..at(second * SECOND, 5) },
+                &Ack { cwnd_limited: false, ..at(Time::ZERO + second * SECOND, 5) },
             );
         }
     });
@@ -214,7 +214,7 @@ fn before_any_loss_linux_grows_by_five_percent() {
     for (spec, expected) in [("cubic(reno-friendly=false)", 100), ("cubic:linux(reno-friendly=false)", 105)] {
         let mut subflows = subflows(&[subflow(100, 100)]);
         let mut cubic = build(spec);
-        cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(0, 100));
+        cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO, 100));
         assert_eq!(subflows[0].cwnd, expected, "{spec}");
     }
 }
@@ -225,9 +225,12 @@ fn linux_looks_ahead_by_the_least_round_trip_time() {
     for (spec, expected) in [("cubic", 86), ("cubic:linux", 72)] {
         let mut subflows = subflows(&[subflow(100, 1000)]);
         let mut cubic = build(spec);
-        cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &Ack { rtt: Some(100 * MILLISECOND), ..at(0, 0) });
+        cubic.on_ack(
+            &mut Subflows::new(&mut subflows, 0),
+            &Ack { rtt: Some(100 * MILLISECOND), ..at(Time::ZERO, 0) },
+        );
         lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
-        cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(0, 70));
+        cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO, 70));
         assert_eq!(subflows[0].cwnd, expected, "{spec}");
     }
 }
@@ -235,16 +238,16 @@ fn linux_looks_ahead_by_the_least_round_trip_time() {
 #[test]
 fn for_a_second_after_a_stage_began_no_sample_counts_as_the_least() {
     // As above, a second into the stage: W(2) = 95.6 with srtt ahead, W(1.1) = 87.9 with the least.
-    for (sampled, expected) in [(2 * SECOND - 1, 95), (2 * SECOND, 87)] {
+    for (sampled, expected) in [(2 * SECOND - Span::from_nanos(1), 95), (2 * SECOND, 87)] {
         let mut subflows = subflows(&[subflow(100, 1000)]);
         let mut cubic = build("cubic:linux");
         lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
-        cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(SECOND, 1));
+        cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO + SECOND, 1));
         cubic.on_ack(
             &mut Subflows::new(&mut subflows, 0),
-            &Ack { rtt: Some(100 * MILLISECOND), ..at(sampled, 0) },
+            &Ack { rtt: Some(100 * MILLISECOND), ..at(Time::ZERO + sampled, 0) },
         );
-        cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(2 * SECOND, 70));
+        cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO + 2 * SECOND, 70));
         assert_eq!(subflows[0].cwnd, expected, "{sampled}");
     }
 }
@@ -255,18 +258,18 @@ fn slow_start_begins_no_stage() {
     let mut cubic = build("cubic");
     lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
     subflows[0].cwnd = 60;
-    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(0, 10));
+    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO, 10));
     assert_eq!((subflows[0].cwnd, metric(&*cubic, &subflows, "k")), (70, 0.0));
-    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(0, 1));
+    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO, 1));
     assert_close(metric(&*cubic, &subflows, "k"), 4.217163326508746);
 }
 
 /// Slow start over a path of 100 ms, `gap` between ACKs and the sample of the j-th ACK in its round.
-fn slow_start_exit(spec: &str, first: u32, gap: Nanos, rtt: fn(u32, u32) -> Nanos) -> u32 {
+fn slow_start_exit(spec: &str, first: u32, gap: Span, rtt: fn(u32, u32) -> Span) -> u32 {
     let mut subflows = subflows(&[subflow(first, 100)]);
     subflows[0].ssthresh = u32::MAX;
     let mut cubic = build(spec);
-    cubic.subflow_added(&mut Subflows::new(&mut subflows, 0), 0);
+    cubic.subflow_added(&mut Subflows::new(&mut subflows, 0), Time::ZERO);
     for round in 1..=5 {
         let start = u64::from(round) * 100 * MILLISECOND;
         for j in 0..subflows[0].cwnd {
@@ -276,7 +279,7 @@ fn slow_start_exit(spec: &str, first: u32, gap: Nanos, rtt: fn(u32, u32) -> Nano
             subflows[0].packets_out = subflows[0].cwnd - 1;
             cubic.on_ack(
                 &mut Subflows::new(&mut subflows, 0),
-                &Ack { rtt: Some(rtt(round, j)), round_start, ..at(now, 1) },
+                &Ack { rtt: Some(rtt(round, j)), round_start, ..at(Time::ZERO + now, 1) },
             );
             if subflows[0].ssthresh != u32::MAX {
                 return subflows[0].ssthresh;
@@ -302,16 +305,16 @@ fn hystart_has_linux_s_clock_and_allows_for_bursts() {
     // 2.0009 ms are 2 ms by a clock of microseconds, and the gap from there to 4.001 ms is longer.
     let hear = |train: &mut HyStart, now, rate| train.on_ack(&at(now, 1), 40 * MILLISECOND, rate, HYSTART);
     let mut train = HyStart::default();
-    assert!(!hear(&mut train, 2_000_900, 0));
-    assert_eq!(train.last_ack, 2 * MILLISECOND);
-    assert!(!hear(&mut train, 4_001_000, 0));
-    assert_eq!(train.last_ack, 2 * MILLISECOND, "the train is over");
-    assert_eq!((burst_time(0), burst_time(1_000_000)), (0, MILLISECOND));
-    assert_eq!(burst_time(1_000_000_000), 262_144);
+    assert!(!hear(&mut train, Time::from_nanos(2_000_900), 0));
+    assert_eq!(train.last_ack, Time::ZERO + 2 * MILLISECOND);
+    assert!(!hear(&mut train, Time::from_nanos(4_001_000), 0));
+    assert_eq!(train.last_ack, Time::ZERO + 2 * MILLISECOND, "the train is over");
+    assert_eq!((burst_time(0), burst_time(1_000_000)), (Span::ZERO, MILLISECOND));
+    assert_eq!(burst_time(1_000_000_000), Span::from_nanos(262_144));
     // More than half of 40 ms, and of the burst's 1 ms, in steps of 0.1 ms.
     for (rate, step) in [(0, 201), (1_000_000, 206), (1_000_000_000, 202)] {
         let mut train = HyStart::default();
-        let found = (1..600).find(|step| hear(&mut train, step * MILLISECOND / 10, rate));
+        let found = (1..600).find(|step| hear(&mut train, Time::ZERO + *step * MILLISECOND / 10, rate));
         assert_eq!(found, Some(step), "{rate}");
     }
 }
@@ -321,7 +324,7 @@ fn hystart_ends_slow_start_with_a_longer_delay() {
     // Least 100 ms: the limit is 12.5 ms more. In round 2 every sample is 113 ms: the ninth ends it.
     let late = |round, _| if round == 1 { 100 * MILLISECOND } else { 113 * MILLISECOND };
     assert_eq!(slow_start_exit("cubic", 20, 3 * MILLISECOND, late), 40 + 8);
-    let slightly = |round, _| if round == 1 { 100 * MILLISECOND } else { 112_500_000 };
+    let slightly = |round, _| if round == 1 { 100 * MILLISECOND } else { Span::from_micros(112500) };
     assert_eq!(slow_start_exit("cubic", 20, 3 * MILLISECOND, slightly), u32::MAX);
     // One early sample keeps the round's least down.
     let one_low = |round, j| if round == 1 || j == 3 { 100 * MILLISECOND } else { 130 * MILLISECOND };
@@ -334,18 +337,18 @@ fn hystart_of_2014_ticks_in_milliseconds_and_ends_with_a_shorter_delay() {
     let hear =
         |train: &mut HyStart, now| train.on_ack(&at(now, 1), 40 * MILLISECOND, 1_000_000, HYSTART_3_14);
     let mut train = HyStart::default();
-    assert!(!hear(&mut train, 2_900_000));
-    assert_eq!(train.last_ack, 2 * MILLISECOND);
-    assert!(!hear(&mut train, 4_900_000));
-    assert_eq!(train.last_ack, 4 * MILLISECOND, "2 ms later by its clock");
+    assert!(!hear(&mut train, Time::from_nanos(2_900_000)));
+    assert_eq!(train.last_ack, Time::ZERO + 2 * MILLISECOND);
+    assert!(!hear(&mut train, Time::from_nanos(4_900_000)));
+    assert_eq!(train.last_ack, Time::ZERO + 4 * MILLISECOND, "2 ms later by its clock");
     let mut train = HyStart::default();
-    assert_eq!((1..600).find(|step| hear(&mut train, step * MILLISECOND / 10)), Some(210));
+    assert_eq!((1..600).find(|step| hear(&mut train, Time::ZERO + *step * MILLISECOND / 10)), Some(210));
     // Least 100 ms: 6.25 ms more. The round begins after its first ACK.
     for (later, exit) in [(106_250_000, u32::MAX), (106_250_001, 40 + 9)] {
         let late = if later == 106_250_000 {
-            |round, _| if round == 1 { 100 * MILLISECOND } else { 106_250_000 }
+            |round, _| if round == 1 { 100 * MILLISECOND } else { Span::from_micros(106250) }
         } else {
-            |round, _| if round == 1 { 100 * MILLISECOND } else { 106_250_001 }
+            |round, _| if round == 1 { 100 * MILLISECOND } else { Span::from_nanos(106_250_001) }
         };
         assert_eq!(slow_start_exit("cubic:linux-3.14", 20, 3 * MILLISECOND, late), exit);
     }

@@ -1,8 +1,9 @@
 //! Tests of the receive side.
 
+use crate::Time;
 use bytes::Bytes;
 
-use super::{FEW_UNREAD, MAX_COALESCED, Nanos, ReceiveSide};
+use super::{FEW_UNREAD, MAX_COALESCED, ReceiveSide, Span};
 use crate::mptcp::window_autotuning::{Growth, Interval, WindowAutotuning};
 
 fn side() -> ReceiveSide<Bytes> {
@@ -10,8 +11,8 @@ fn side() -> ReceiveSide<Bytes> {
 }
 
 /// A whole round trip.
-fn whole(rtt: Nanos) -> Interval {
-    Interval { length: rtt, stands_for: rtt, look_after: Nanos::MAX, growth: Growth::Proportional }
+fn whole(rtt: Span) -> Interval {
+    Interval { length: rtt, stands_for: rtt, look_after: Span::MAX, growth: Growth::Proportional }
 }
 
 #[test]
@@ -19,7 +20,7 @@ fn what_nobody_reads_is_held_in_few_pieces_that_share_no_memory() {
     let bytes: Bytes = (0..100_000u32).map(|at| (at % 251) as u8).collect();
     let mut side = ReceiveSide::new(1 << 20, 1 << 20, 0);
     for at in 0..bytes.len() {
-        side.insert(0, at as u64, bytes.slice(at..=at));
+        side.insert(Time::ZERO, at as u64, bytes.slice(at..=at));
     }
     assert!(side.ready.len() <= FEW_UNREAD + 2 * bytes.len() / MAX_COALESCED, "{}", side.ready.len());
     let memory = bytes.as_ptr_range();
@@ -34,7 +35,7 @@ fn what_is_out_of_order_shares_no_memory() {
     let bytes = Bytes::from(vec![7; 1000]);
     let mut side = side();
     for at in [100, 300, 200] {
-        side.insert(0, at, bytes.slice(at as usize..at as usize + 50));
+        side.insert(Time::ZERO, at, bytes.slice(at as usize..at as usize + 50));
     }
     let memory = bytes.as_ptr_range();
     assert!(side.ofo.iter().all(|(_, piece, ())| !memory.contains(&piece.as_ptr())));
@@ -45,13 +46,13 @@ fn what_is_out_of_order_shares_no_memory() {
 fn overlapping_pieces_come_out_once_and_in_order() {
     let text = Bytes::from_static(b"0123456789");
     let mut side = side();
-    assert!(!side.insert(0, 4, text.slice(4..6)));
-    assert!(!side.insert(0, 2, text.slice(2..8)));
-    assert!(!side.insert(0, 9, text.slice(9..10)));
+    assert!(!side.insert(Time::ZERO, 4, text.slice(4..6)));
+    assert!(!side.insert(Time::ZERO, 2, text.slice(2..8)));
+    assert!(!side.insert(Time::ZERO, 9, text.slice(9..10)));
     assert_eq!((side.ofo_bytes(), side.duplicate_bytes), (7, 2));
-    assert!(side.insert(0, 0, text.slice(0..3)));
+    assert!(side.insert(Time::ZERO, 0, text.slice(0..3)));
     assert_eq!((side.buffer.next, side.ofo_bytes()), (8, 1));
-    assert!(side.insert(0, 7, text.slice(7..10)));
+    assert!(side.insert(Time::ZERO, 7, text.slice(7..10)));
     assert_eq!(side.buffer.next, 10);
     assert_eq!(side.read(4).unwrap(), "0123");
     assert_eq!(side.read(100).unwrap(), "456789");
@@ -67,7 +68,7 @@ fn what_was_offered_is_taken() {
     side.buffer.advertised_end = 1000;
     side.buffer.limit = 100;
     for piece in (0..10).rev() {
-        side.insert(0, piece * 100, Bytes::from(vec![piece as u8; 100]));
+        side.insert(Time::ZERO, piece * 100, Bytes::from(vec![piece as u8; 100]));
     }
     assert_eq!((side.buffer.next, side.duplicate_bytes), (1000, 0));
 }
@@ -76,13 +77,13 @@ fn what_was_offered_is_taken() {
 fn one_byte_pieces_of_the_stream_are_bounded_by_memory() {
     let mut side: ReceiveSide<Bytes> = ReceiveSide::new(1 << 20, 1 << 20, 0);
     for n in 0..200_000 {
-        side.insert(0, 1 + 2 * n, Bytes::from_static(b"x"));
+        side.insert(Time::ZERO, 1 + 2 * n, Bytes::from_static(b"x"));
     }
     assert!(side.ofo.memory() <= 2 << 20 | 256, "{}", side.ofo.memory());
     // What is needed first takes the place of what is needed last.
     let kept = side.ofo_bytes();
-    side.insert(0, 2, Bytes::from_static(b"x"));
-    assert_eq!((side.ofo_bytes(), side.insert(0, 0, Bytes::from_static(b"x"))), (kept, true));
+    side.insert(Time::ZERO, 2, Bytes::from_static(b"x"));
+    assert_eq!((side.ofo_bytes(), side.insert(Time::ZERO, 0, Bytes::from_static(b"x"))), (kept, true));
     assert_eq!(side.buffer.next, 4);
 }
 
@@ -90,8 +91,8 @@ fn one_byte_pieces_of_the_stream_are_bounded_by_memory() {
 fn pieces_are_read_as_they_arrived() {
     let text = Bytes::from_static(b"0123456789");
     let mut side = side();
-    side.insert(0, 0, text.slice(0..6));
-    side.insert(0, 6, text.slice(6..10));
+    side.insert(Time::ZERO, 0, text.slice(0..6));
+    side.insert(Time::ZERO, 6, text.slice(6..10));
     assert_eq!(side.read_piece(4).unwrap(), "0123");
     assert_eq!(side.read_piece(4).unwrap(), "45");
     let last = side.read_piece(100).unwrap();
@@ -103,7 +104,7 @@ fn pieces_are_read_as_they_arrived() {
 fn every_repeated_byte_is_counted() {
     let mut side = side();
     for (offset, len, repeated) in [(0, 4, 0), (2, 4, 2), (4, 4, 4), (0, 3, 7), (8, 1, 7)] {
-        side.insert(0, offset, Bytes::from(vec![0; len]));
+        side.insert(Time::ZERO, offset, Bytes::from(vec![0; len]));
         assert_eq!(side.duplicate_bytes, repeated);
     }
 }
@@ -111,9 +112,9 @@ fn every_repeated_byte_is_counted() {
 #[test]
 fn the_queue_is_weighed_by_time() {
     let mut side = side();
-    side.insert(10, 5, Bytes::from_static(b"abc"));
-    side.insert(30, 10, Bytes::from_static(b"abc"));
-    assert_eq!(side.ofo_integral(40), 3 * 20 + 6 * 10);
+    side.insert(Time::from_nanos(10), 5, Bytes::from_static(b"abc"));
+    side.insert(Time::from_nanos(30), 10, Bytes::from_static(b"abc"));
+    assert_eq!(side.ofo_integral(Time::from_nanos(40)), 3 * 20 + 6 * 10);
     assert_eq!(side.ofo_max, 6);
 }
 
@@ -121,41 +122,46 @@ fn the_queue_is_weighed_by_time() {
 fn the_buffer_grows_with_what_is_read_in_a_round_trip() {
     let mut side = ReceiveSide::new(10_000, 1_000_000, 0);
     let bytes = |side: &mut ReceiveSide<Bytes>, len: usize| {
-        side.insert(0, side.buffer.next, Bytes::from(vec![0; len]));
+        side.insert(Time::ZERO, side.buffer.next, Bytes::from(vec![0; len]));
         side.read(len);
     };
     bytes(&mut side, 1448);
-    side.tune(100, whole(0), 128);
-    side.tune(100, whole(100), 128);
+    side.tune(Time::from_nanos(100), whole(Span::ZERO), 128);
+    side.tune(Time::from_nanos(100), whole(Span::from_nanos(100)), 128);
     bytes(&mut side, 27_512);
-    side.tune(199, whole(100), 128);
+    side.tune(Time::from_nanos(199), whole(Span::from_nanos(100)), 128);
     assert_eq!(side.buffer.limit, 10_000, "the first round trip begins with the first data");
-    side.tune(200, whole(100), 128);
+    side.tune(Time::from_nanos(200), whole(Span::from_nanos(100)), 128);
     // Twice what was read, three times over since it has doubled.
     assert_eq!(side.buffer.limit, 3 * 2 * 28_960);
     let limit = side.buffer.limit;
-    assert!(!side.tuning_due(299) && side.tuning_due(300));
+    assert!(!side.tuning_due(Time::from_nanos(299)) && side.tuning_due(Time::from_nanos(300)));
     bytes(&mut side, 28_960);
-    side.tune(300, whole(100), 128);
+    side.tune(Time::from_nanos(300), whole(Span::from_nanos(100)), 128);
     assert_eq!(side.buffer.limit, limit, "no more than before");
     bytes(&mut side, 900_000);
-    side.tune(399, whole(100), 128);
+    side.tune(Time::from_nanos(399), whole(Span::from_nanos(100)), 128);
     assert_eq!(side.buffer.limit, limit, "the round trip isn't over");
-    side.tune(400, whole(100), 128);
+    side.tune(Time::from_nanos(400), whole(Span::from_nanos(100)), 128);
     assert_eq!(side.buffer.limit, 1_000_000);
 }
 
 #[test]
 fn a_part_of_a_round_trip_stands_for_the_whole() {
     let mut side: ReceiveSide<Bytes> = ReceiveSide::new(10_000, 1_000_000, 0);
-    let part = Interval { length: 25, stands_for: 100, look_after: 10, growth: Growth::Proportional };
-    side.tune(100, part, 128);
-    assert!(side.tuning_due(110), "it may have become shorter");
-    side.insert(0, 0, Bytes::from(vec![0; 7240]));
+    let part = Interval {
+        length: Span::from_nanos(25),
+        stands_for: Span::from_nanos(100),
+        look_after: Span::from_nanos(10),
+        growth: Growth::Proportional,
+    };
+    side.tune(Time::from_nanos(100), part, 128);
+    assert!(side.tuning_due(Time::from_nanos(110)), "it may have become shorter");
+    side.insert(Time::ZERO, 0, Bytes::from(vec![0; 7240]));
     side.read(7240);
-    side.tune(110, part, 128);
+    side.tune(Time::from_nanos(110), part, 128);
     assert_eq!(side.buffer.limit, 10_000);
-    side.tune(125, part, 128);
+    side.tune(Time::from_nanos(125), part, 128);
     assert_eq!(side.buffer.limit, 3 * 2 * 4 * 7240);
 }
 
@@ -182,20 +188,24 @@ fn a_buffer_that_grows_at_once_is_offered_bit_by_bit_and_the_subflow_that_opened
 fn a_subflow_without_data_makes_the_window_smaller() {
     let mut side: ReceiveSide<Bytes> = ReceiveSide::new(65_536, 6 << 20, 0);
     let read = |side: &mut ReceiveSide<Bytes>, now, len: usize, ratio| {
-        side.insert(0, side.buffer.next, Bytes::from(vec![0; len]));
+        side.insert(Time::ZERO, side.buffer.next, Bytes::from(vec![0; len]));
         side.read(len);
-        side.tune(now, whole(100), ratio)
+        side.tune(now, whole(Span::from_nanos(100)), ratio)
     };
-    assert_eq!(read(&mut side, 1, 1420, 157), None);
+    assert_eq!(read(&mut side, Time::from_nanos(1), 1420, 157), None);
     assert_eq!(side.buffer.limit, 80_384, "alone, and its data known");
-    assert_eq!(read(&mut side, 2, 0, 128), None);
+    assert_eq!(read(&mut side, Time::from_nanos(2), 0, 128), None);
     assert_eq!(side.buffer.limit, 65_536);
-    assert_eq!(read(&mut side, 101, 18_460 - 1420, 128), None, "57,216 are no more than there is");
-    assert_eq!(read(&mut side, 201, 28_400, 128), Some(28_400));
+    assert_eq!(
+        read(&mut side, Time::from_nanos(101), 18_460 - 1420, 128),
+        None,
+        "57,216 are no more than there is"
+    );
+    assert_eq!(read(&mut side, Time::from_nanos(201), 28_400, 128), Some(28_400));
     assert_eq!(side.buffer.limit, 117_968);
-    assert_eq!(read(&mut side, 301, 44_632, 128), Some(44_632));
+    assert_eq!(read(&mut side, Time::from_nanos(301), 44_632, 128), Some(44_632));
     assert!(side.buffer.limit.abs_diff(191_300) <= 2, "{}", side.buffer.limit);
-    assert_eq!(read(&mut side, 401, 1420, 157), None);
+    assert_eq!(read(&mut side, Time::from_nanos(401), 1420, 157), None);
     assert!(side.buffer.limit.abs_diff(234_641) <= 4, "{}", side.buffer.limit);
 }
 
@@ -206,7 +216,7 @@ fn the_window_never_moves_left() {
     let mut side = side();
     assert_eq!(side.buffer.window(), 1000);
     side.buffer.advertised_end = 1000;
-    side.insert(0, 0, Bytes::from(vec![0; 600]));
+    side.insert(Time::ZERO, 0, Bytes::from(vec![0; 600]));
     assert_eq!(side.buffer.window(), 400);
     side.buffer.limit = 500;
     assert_eq!(side.buffer.window(), 400);
@@ -222,7 +232,7 @@ fn the_end_takes_one_number() {
     let mut side = side();
     side.note_fin(3);
     assert!(!side.check_finished());
-    side.insert(0, 0, Bytes::from_static(b"abc"));
+    side.insert(Time::ZERO, 0, Bytes::from_static(b"abc"));
     assert!(side.check_finished() && !side.check_finished());
     assert_eq!(side.ack(), 4);
 }

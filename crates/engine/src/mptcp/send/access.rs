@@ -3,7 +3,7 @@
 use ropewalk_wire::Payload;
 
 use super::{Cork, SendSide};
-use crate::Nanos;
+use crate::Time;
 use crate::config::BufferConfig;
 use crate::mptcp::chunks::{LONGEST_MAPPING, Sent};
 use crate::mptcp::event_queue::EventQueue;
@@ -47,7 +47,7 @@ impl<P> SendSide<P> {
         /// The application declared the flow's size.
         declared: Option<u64>,
         /// Since when nothing new was acknowledged, for the user timeout.
-        progress_at: Nanos,
+        progress_at: Time,
         /// How often the connection-level timer fired in a row.
         backoff: u32,
     }
@@ -110,7 +110,7 @@ impl<P: Payload> SendSide<P> {
     /// Something new was acknowledged, or the connection begins to wait for it: the user timeout runs from
     /// now on.
     #[inline]
-    pub fn progress(&mut self, now: Nanos) {
+    pub fn progress(&mut self, now: Time) {
         self.progress_at = now;
     }
 
@@ -188,14 +188,14 @@ impl<P: Payload> SendSide<P> {
 
     /// The next `bytes` bytes are a message.
     #[cold]
-    pub fn begin_message(&mut self, bytes: u64, deadline: Option<Nanos>) {
+    pub fn begin_message(&mut self, bytes: u64, deadline: Option<Time>) {
         let written = self.written;
         self.messages().begin(written, bytes, deadline);
     }
 
     /// A message ends with what is written.
     #[cold]
-    pub fn end_message(&mut self, deadline: Option<Nanos>) {
+    pub fn end_message(&mut self, deadline: Option<Time>) {
         let written = self.written;
         self.messages().end(written, deadline);
     }

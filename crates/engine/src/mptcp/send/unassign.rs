@@ -59,8 +59,8 @@ mod tests {
     use bytes::Bytes;
 
     use super::SendSide;
-    use crate::SubflowId;
     use crate::scheduler::Chunk;
+    use crate::{SubflowId, Time};
 
     const FIRST: SubflowId = SubflowId(0);
 
@@ -70,7 +70,7 @@ mod tests {
         side.write(Bytes::from_static(b"0123456789"));
         for offset in [0, 2, 4, 6, 8] {
             side.assign(offset..offset + 2);
-            side.chunks.insert(Chunk { offset, len: 2, carriers: 1, last: FIRST, sent_at: 0 });
+            side.chunks.insert(Chunk { offset, len: 2, carriers: 1, last: FIRST, sent_at: Time::ZERO });
         }
         side
     }
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn what_another_subflow_carries_too_stays() {
         let mut side = side();
-        side.repeated(4, SubflowId(1), 0);
+        side.repeated(4, SubflowId(1), Time::ZERO);
         assert!(!side.unassign(2..6, FIRST));
         assert!(!side.unassign(4..6, FIRST));
         side.acknowledge(10);

@@ -17,25 +17,25 @@ use crate::metrics::SubflowMetrics;
 use crate::scheduler::minrtt::send_on;
 use crate::scheduler::text::{no_room, nothing_to_send};
 use crate::scheduler::{Decision, Event, Rationale, Scheduler, View};
-use crate::{MAX_SUBFLOWS, Nanos, SubflowId};
+use crate::{MAX_SUBFLOWS, Span, SubflowId, Time};
 
 /// Least and greatest smoothed RTT seen; 0: none yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Extremes {
-    pub(super) min: Nanos,
-    pub(super) max: Nanos,
+    pub(super) min: Span,
+    pub(super) max: Span,
 }
 
 #[derive(Debug)]
 pub(super) struct BlestLinux {
     lambda: f64,
-    corrected: Nanos,
+    corrected: Time,
     blocked: bool,
     seen: [Extremes; MAX_SUBFLOWS],
 }
 
 /// How long a further segment stays on `slow`.
-pub(super) fn linger(slow: &SubflowMetrics, seen: Extremes) -> Nanos {
+pub(super) fn linger(slow: &SubflowMetrics, seen: Extremes) -> Span {
     let in_flight = u64::from(slow.in_flight()) + 1;
     let cwnd = u64::from(slow.cwnd.max(1));
     let estimate =
@@ -44,7 +44,7 @@ pub(super) fn linger(slow: &SubflowMetrics, seen: Extremes) -> Nanos {
 }
 
 /// Segments that `fast` sends during `time`.
-pub(super) fn segments_during(fast: &SubflowMetrics, seen: Extremes, time: Nanos) -> u64 {
+pub(super) fn segments_during(fast: &SubflowMetrics, seen: Extremes, time: Span) -> u64 {
     let rtt = seen.min.midpoint(seen.max);
     let rounds = time.checked_div(rtt).unwrap_or(0) + 1;
     if fast.ssthresh == u32::MAX {
@@ -56,7 +56,12 @@ pub(super) fn segments_during(fast: &SubflowMetrics, seen: Extremes, time: Nanos
 
 impl BlestLinux {
     pub(super) fn new(lambda: f64) -> Self {
-        BlestLinux { lambda, corrected: 0, blocked: false, seen: [Extremes::default(); MAX_SUBFLOWS] }
+        BlestLinux {
+            lambda,
+            corrected: Time::ZERO,
+            blocked: false,
+            seen: [Extremes::default(); MAX_SUBFLOWS],
+        }
     }
 
     fn observe(&mut self, subflow: &SubflowMetrics) -> Extremes {
@@ -64,7 +69,8 @@ impl BlestLinux {
             return Extremes { min: subflow.rtt.smoothed, max: subflow.rtt.smoothed };
         };
         // Before a sample srtt is 0, like what is seen.
-        seen.min = if seen.min == 0 { subflow.rtt.smoothed } else { seen.min.min(subflow.rtt.smoothed) };
+        seen.min =
+            if seen.min == Span::ZERO { subflow.rtt.smoothed } else { seen.min.min(subflow.rtt.smoothed) };
         seen.max = seen.max.max(subflow.rtt.smoothed);
         *seen
     }
@@ -79,7 +85,7 @@ impl BlestLinux {
         (need, left_by(view.send_window, slow).max(0.0))
     }
 
-    fn correct(&mut self, now: Nanos, slow: Extremes) {
+    fn correct(&mut self, now: Time, slow: Extremes) {
         if now.saturating_sub(self.corrected) < slow.min {
             return;
         }

@@ -55,8 +55,11 @@ fn the_reason_has_the_numbers() {
 #[test]
 fn a_wait_ends_after_the_fast_rtt() {
     let mut scene = scene(3, 49_999);
-    scene.now = 5;
-    assert_eq!(scene.ask(&mut *build("blest")), Decision::Wait { until: Some(10 * MILLISECOND + 5) });
+    scene.now = Time::from_nanos(5);
+    assert_eq!(
+        scene.ask(&mut *build("blest")),
+        Decision::Wait { until: Some(Time::ZERO + 10 * MILLISECOND + Span::from_nanos(5)) }
+    );
 }
 
 fn lambda(blest: &dyn Scheduler) -> f64 {
@@ -68,7 +71,7 @@ fn lambda_moves_once_per_fast_rtt() {
     let blest = &mut *build("blest(delta=0.5, lambda=2)");
     let mut scene = scene(0, 1 << 30);
     let mut after = |scene: &mut Scene, ms: u64, blocked: bool| {
-        scene.now = ms * MILLISECOND;
+        scene.now = Time::ZERO + ms * MILLISECOND;
         if blocked {
             blest.on_event(&scene.view(), Event::WindowBlocked);
         }
@@ -99,7 +102,7 @@ fn blocking_may_move_lambda_further_than_its_absence() {
     let mut scene = scene(0, 1 << 30);
     let mut seen = Vec::new();
     for round in 1..=11 {
-        scene.now = round * 10 * MILLISECOND;
+        scene.now = Time::ZERO + round * 10 * MILLISECOND;
         scene.ask(blest);
         seen.push(lambda(blest));
         if round % 5 == 1 {
@@ -116,12 +119,12 @@ fn lambda_waits_for_the_fast_subflows_first_sample() {
         let mut scene = scene(0, 1 << 30);
         scene.subflows.push(unmeasured(2, 10, 0));
         for now in 0..500 {
-            scene.now = now;
+            scene.now = Time::from_nanos(now);
             assert_eq!(scene.chosen(blest), Some(2), "{text}: so that it gets a sample");
         }
         assert_eq!(lambda(blest), lambda_0, "{text}: 500 ns are no round trips");
         scene.subflows[2].packets_out = 10;
-        scene.now = 501;
+        scene.now = Time::from_nanos(501);
         assert_eq!(scene.chosen(blest), Some(1), "{text}: full, and nothing to weigh it by");
     }
 }
@@ -131,7 +134,7 @@ fn a_window_that_stays_full_counts_in_each_rtt() {
     let blest = &mut *build("blest");
     let mut scene = scene(0, 0);
     for (ms, expected) in [(0, 1.0), (10, 1.01), (20, 1.02)] {
-        scene.now = ms * MILLISECOND;
+        scene.now = Time::ZERO + ms * MILLISECOND;
         scene.ask(blest);
         assert!((lambda(blest) - expected).abs() < 1e-9, "{}", lambda(blest));
     }
@@ -157,7 +160,7 @@ fn like_minrtt_where_the_window_is_wide() {
 /// How many segments in a row S is given, from `held` in flight on, before BLEST skips it.
 fn admitted(cwnd_f: u32, ratio: f64, window: u64, lambda: f64, held: u32) -> u32 {
     let mut slow = subflow(1, 10, 64, held);
-    slow.rtt.smoothed = (ratio * 10.0 * MILLISECOND as f64) as u64;
+    slow.rtt.smoothed = Span::from_nanos((ratio * 10.0 * MILLISECOND.as_nanos() as f64) as u64);
     let mut scene = Scene::new(vec![subflow(0, 10, cwnd_f, cwnd_f), slow]);
     scene.send_window = window * u64::from(MSS);
     let blest = &mut *build(&format!("blest(lambda={lambda})"));
@@ -232,7 +235,7 @@ fn linux_rounds_of_the_mean_rtt() {
     assert_eq!(segments(&fast, 35), 44);
     fast.ssthresh = 20;
     assert_eq!(segments(&fast, 25), 66);
-    assert_eq!(segments_during(&fast, Extremes::default(), 1), 21, "no sample: one round");
+    assert_eq!(segments_during(&fast, Extremes::default(), Span::from_nanos(1)), 21, "no sample: one round");
 }
 
 #[test]
@@ -240,7 +243,7 @@ fn linux_both_sides_of_the_inequality() {
     // Linger 40 ms, F's RTT 10: 5 rounds of 10 + 2: 60 segments; with lambda 1.2 less 0.01 at once: 71,400.
     let mut scene = scene(3, 75_399);
     scene.subflows[0].ssthresh = 5;
-    scene.now = 40 * MILLISECOND;
+    scene.now = Time::ZERO + 40 * MILLISECOND;
     assert_eq!(scene.chosen(&mut *build("blest:linux")), None);
     scene.send_window = 75_400;
     assert_eq!(scene.chosen(&mut *build("blest:linux")), Some(1));
@@ -258,7 +261,7 @@ fn linux_lambda_moves_once_per_least_srtt_of_the_slow() {
     let blest = &mut *build("blest:linux");
     let mut scene = scene(0, 1 << 30);
     let mut after = |ms: u64, blocked: bool| {
-        scene.now = ms * MILLISECOND;
+        scene.now = Time::ZERO + ms * MILLISECOND;
         if blocked {
             // The fast subflow has room, and the window hasn't.
             scene.subflows[0].packets_out = 9;
@@ -303,7 +306,7 @@ fn the_correction_has_a_floor_and_may_skip_round_trips() {
         let mut scene = Scene::new(vec![subflow(0, 10, 10, in_flight), subflow(1, 40, 20, 3)]);
         scene.send_window = 1_000_000;
         for step in 1..10 {
-            scene.now = step * 10 * MILLISECOND;
+            scene.now = Time::ZERO + step * 10 * MILLISECOND;
             scene.chosen(blest);
         }
         lambda(blest)
@@ -340,10 +343,10 @@ fn a_full_send_buffer_blocks_where_it_counts() {
     {
         let blest = &mut *build(name);
         let mut scene = scene(0, 1 << 30);
-        scene.now = 100 * MILLISECOND;
+        scene.now = Time::ZERO + 100 * MILLISECOND;
         scene.ask(blest);
         blest.on_event(&scene.view(), Event::BufferBlocked);
-        scene.now = 110 * MILLISECOND;
+        scene.now = Time::ZERO + 110 * MILLISECOND;
         scene.ask(blest);
         assert_eq!(lambda(blest), after, "{name}");
     }
@@ -363,14 +366,14 @@ fn acknowledged(blest: &mut dyn Scheduler, first_on: u8, arrived_from: u64) -> f
     let mut scene = scene(3, 1 << 30);
     for (offset, subflow) in [(0, first_on), (1000, 1), (2000, 0), (3000, 0)] {
         let (carriers, last) = (1 << subflow, SubflowId(subflow));
-        let chunk = crate::scheduler::Chunk { offset, len: 1000, carriers, last, sent_at: 0 };
+        let chunk = crate::scheduler::Chunk { offset, len: 1000, carriers, last, sent_at: Time::ZERO };
         scene.chunks.0.insert(offset, chunk);
     }
-    scene.now = 100 * MILLISECOND;
+    scene.now = Time::ZERO + 100 * MILLISECOND;
     scene.ask(blest);
     let view = View { fates: &From(arrived_from), ..scene.view() };
     blest.on_event(&view, Event::Acked { subflow: SubflowId(0), segments: 1 });
-    scene.now = 110 * MILLISECOND;
+    scene.now = Time::ZERO + 110 * MILLISECOND;
     scene.ask(blest);
     lambda(blest)
 }
@@ -393,10 +396,10 @@ fn a_retransmission_is_blocking_where_it_is_read_so() {
     for (blocking, expected) in [("retransmission", 1.5), ("window", 0.5), ("receiver", 0.5)] {
         let blest = &mut *build(&format!("blest(delta=0.5, blocking={blocking})"));
         let mut scene = scene(0, 1 << 30);
-        scene.now = 100 * MILLISECOND;
+        scene.now = Time::ZERO + 100 * MILLISECOND;
         scene.ask(blest);
         blest.on_event(&scene.view(), Event::Reinjected(SubflowId(0)));
-        scene.now = 110 * MILLISECOND;
+        scene.now = Time::ZERO + 110 * MILLISECOND;
         scene.ask(blest);
         assert_eq!(lambda(blest), expected, "{blocking}");
     }

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::super::testing::{Model, Pipe, Scene, build, subflow, unmeasured};
 use super::super::{Decision, Event, Rationale, Scheduler, View, builtin};
 use super::{cases, departures};
-use crate::MILLISECOND;
 use crate::departures::{check, is_exempt, variants};
+use crate::{MILLISECOND, Time};
 
 #[test]
 fn every_scheduler_keeps_the_contract_or_declares_its_exceptions() {
@@ -135,8 +135,8 @@ fn pipes() -> impl Strategy<Value = Vec<Pipe>> {
         unmeasured,
         loss,
         queue,
-        joins: joins * MILLISECOND,
-        fails: fails.map(|at| at * MILLISECOND),
+        joins: Time::ZERO + joins * MILLISECOND,
+        fails: fails.map(|at| Time::ZERO + at * MILLISECOND),
         ..Pipe::new(rtt_ms, cwnd)
     });
     (prop::collection::vec(pipe, 1..6), any::<prop::sample::Index>()).prop_map(|(mut pipes, survivor)| {
@@ -161,7 +161,7 @@ proptest! {
         for (text, entry) in variants(&builtin()) {
             let mut model = Model::new(&pipes, 0).window(window).seed(seed);
             for (at, bytes) in &writes {
-                model.write_at(at * MILLISECOND, *bytes);
+                model.write_at(Time::ZERO + *at * MILLISECOND, *bytes);
             }
             let done = model.run(&mut *build(&text));
             prop_assert!(done.completed.is_some(), "{text} starves: {:?}", done.violations);

@@ -26,7 +26,7 @@ use crate::metrics::SubflowMetrics;
 use crate::scheduler::minrtt::send_on;
 use crate::scheduler::text::{Subflow, no_room, nothing_to_send};
 use crate::scheduler::{Decision, Event, Rationale, Scheduler, View};
-use crate::{MAX_SUBFLOWS, Nanos, SubflowId};
+use crate::{MAX_SUBFLOWS, Span, SubflowId, Time};
 
 /// One path's part of the plan, and its progress.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,13 +63,13 @@ struct Window {
     /// In eighths of a segment; 0: none yet.
     eighths: u64,
     /// When the next sample is due.
-    due: Nanos,
+    due: Time,
 }
 
 #[derive(Debug)]
 pub(super) struct DapsLinux {
-    quantum: Nanos,
-    horizon: Nanos,
+    quantum: Span,
+    horizon: Span,
     plan: Plan,
     windows: [Window; MAX_SUBFLOWS],
 }
@@ -92,9 +92,10 @@ fn takes_part(view: &View<'_>, subflow: &SubflowMetrics) -> bool {
 }
 
 impl Plan {
-    fn make(&mut self, view: &View<'_>, windows: &[Window; MAX_SUBFLOWS], quantum: Nanos, horizon: Nanos) {
+    fn make(&mut self, view: &View<'_>, windows: &[Window; MAX_SUBFLOWS], quantum: Span, horizon: Span) {
         self.len = 0;
-        let measured = |subflow: &&SubflowMetrics| takes_part(view, subflow) && subflow.rtt.smoothed > 0;
+        let measured =
+            |subflow: &&SubflowMetrics| takes_part(view, subflow) && subflow.rtt.smoothed > Span::ZERO;
         let (mut span, mut longest) = (1, 1);
         for (subflow, leg) in view.subflows.iter().filter(measured).zip(&mut self.legs) {
             let delay = ROUND * ((subflow.rtt.smoothed / 2 + quantum / 2) / quantum).max(1);
@@ -105,7 +106,8 @@ impl Plan {
             span = lcm(span, delay as i32);
         }
         self.span = u64::try_from(span).unwrap_or(0).min((ROUND * horizon / quantum).max(longest));
-        let srtt = |leg: &Leg| view.subflows.get(leg.subflow.index()).map_or(0, |path| path.rtt.smoothed);
+        let srtt =
+            |leg: &Leg| view.subflows.get(leg.subflow.index()).map_or(Span::ZERO, |path| path.rtt.smoothed);
         self.legs[..self.len].sort_unstable_by_key(|leg| (srtt(leg), leg.subflow));
     }
 
@@ -137,7 +139,7 @@ impl Plan {
 }
 
 impl DapsLinux {
-    pub(super) fn new(quantum: Nanos, horizon: Nanos) -> Self {
+    pub(super) fn new(quantum: Span, horizon: Span) -> Self {
         DapsLinux { quantum, horizon, plan: Plan::default(), windows: [Window::default(); MAX_SUBFLOWS] }
     }
 
@@ -242,7 +244,7 @@ mod tests {
         let mut chosen = (Vec::new(), Vec::new());
         for packet in 0..8 {
             (scene.next_offset, scene.unsent) = (packet * 100, 100);
-            scene.now = packet * 12 * MILLISECOND;
+            scene.now = Time::ZERO + packet * 12 * MILLISECOND;
             chosen.0.extend(scene.chosen(packets));
             chosen.1.extend(scene.chosen(segments));
         }
@@ -306,10 +308,10 @@ mod tests {
         daps.observe(&scene.view());
         assert_eq!(daps.windows[0].eighths, 80);
         scene.subflows[0].cwnd = 2;
-        scene.now = 24 * MILLISECOND - 1;
+        scene.now = Time::ZERO + 24 * MILLISECOND - Span::from_nanos(1);
         daps.observe(&scene.view());
         assert_eq!(daps.windows[0].eighths, 80);
-        scene.now += 1;
+        scene.now += Span::from_nanos(1);
         daps.observe(&scene.view());
         assert_eq!((daps.windows[0].eighths, daps.windows[1].eighths), (72, 8));
         assert_eq!(order(&scene, &mut daps, 19), [times(18, 0), times(1, 1)].concat());
@@ -345,7 +347,7 @@ mod tests {
         let on_slow = |text| {
             let mut model = Model::new(&pipes, 0);
             for packet in 0..22 {
-                model.write_at(packet * 300 * MILLISECOND, 100);
+                model.write_at(Time::ZERO + packet * 300 * MILLISECOND, 100);
             }
             model.run(&mut *build(text)).bytes_on(1)
         };

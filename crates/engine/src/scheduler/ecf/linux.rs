@@ -25,10 +25,6 @@ pub(super) struct EcfLinux {
     waiting: bool,
 }
 
-fn microseconds(time: u64) -> u64 {
-    time / 1_000
-}
-
 impl EcfLinux {
     pub(super) fn new(beta: f64, wide: bool, memory: Option<u32>) -> Self {
         EcfLinux { divisor: if beta > 0.0 { 1.0 / beta } else { 1e9 }, wide, memory, waiting: false }
@@ -68,8 +64,8 @@ impl EcfLinux {
         let unsent = self.unsent(view, mss);
         let window = |subflow: &SubflowMetrics| u64::from(subflow.cwnd) * mss;
         let (window_f, window_s) = (window(fast), window(slow));
-        let (srtt_f, srtt_s) = (microseconds(fast.rtt.smoothed), microseconds(slow.rtt.smoothed));
-        let delta = microseconds(2 * fast.rtt.var.max(slow.rtt.var));
+        let (srtt_f, srtt_s) = (fast.rtt.smoothed.as_micros(), slow.rtt.smoothed.as_micros());
+        let delta = (2 * fast.rtt.var.max(slow.rtt.var)).as_micros();
         let left = self.product(srtt_f, unsent.max(window_f).saturating_add(window_f));
         let right = self.product(window_f, srtt_s.saturating_add(delta));
         let margin = if self.waiting { 1.0 } else { 0.0 };

@@ -1,8 +1,8 @@
 //! What `ropewalk` keeps of one subflow: how much its link has still to send, and when a segment given to it
 //! would arrive. The link's rate is the engine's estimate.
 
-use crate::Nanos;
 use crate::metrics::SubflowMetrics;
+use crate::{Span, Time};
 
 /// Segments that a link of unknown rate is taken to send in a round trip: the usual initial window.
 const ASSUMED_SEGMENTS: f64 = 10.0;
@@ -13,9 +13,9 @@ pub(super) struct Path {
     /// When the link will have sent what it was given.
     free_at: f64,
     /// When new data was last given to it.
-    last_sent: Nanos,
+    last_sent: Time,
     /// Since when it has had something in flight.
-    busy_since: Nanos,
+    busy_since: Time,
     /// In this decision: whether it is silent.
     pub silent: bool,
     /// In this decision, where new data is placed: [`Path::arrival`].
@@ -35,7 +35,7 @@ impl Path {
 
     /// New data goes to it, which nothing was repeated of.
     #[inline]
-    pub fn on_new(&mut self, subflow: &SubflowMetrics, now: Nanos) {
+    pub fn on_new(&mut self, subflow: &SubflowMetrics, now: Time) {
         self.taken_from = u64::MAX;
         self.taken = 0;
         self.on_sent(subflow, now);
@@ -43,13 +43,13 @@ impl Path {
 
     /// A segment goes to it.
     #[inline]
-    pub fn on_sent(&mut self, subflow: &SubflowMetrics, now: Nanos) {
+    pub fn on_sent(&mut self, subflow: &SubflowMetrics, now: Time) {
         if subflow.packets_out == 0 && subflow.queued_bytes == 0 {
             self.busy_since = now;
         }
         self.last_sent = now;
         let cost = f64::from(subflow.mss) * self.cost(subflow);
-        self.free_at = now as f64 + self.queue(subflow, now) + cost;
+        self.free_at = now.as_nanos() as f64 + self.queue(subflow, now) + cost;
     }
 
     /// Nanoseconds that the link takes for a byte.
@@ -58,43 +58,43 @@ impl Path {
         if subflow.rate.link_byte_time > 0.0 {
             return subflow.rate.link_byte_time;
         }
-        subflow.rtt.smoothed as f64 / (ASSUMED_SEGMENTS * f64::from(subflow.mss.max(1)))
+        subflow.rtt.smoothed.as_nanos() as f64 / (ASSUMED_SEGMENTS * f64::from(subflow.mss.max(1)))
     }
 
     /// Whether nothing has come back from it for longer than an ACK should take.
     #[inline]
-    pub fn is_silent(&self, subflow: &SubflowMetrics, now: Nanos) -> bool {
+    pub fn is_silent(&self, subflow: &SubflowMetrics, now: Time) -> bool {
         subflow.packets_out > 0 && now > self.silent_at(subflow)
     }
 
     /// When it will count as silent, if nothing comes back.
     #[inline]
-    pub fn silent_at(&self, subflow: &SubflowMetrics) -> Nanos {
+    pub fn silent_at(&self, subflow: &SubflowMetrics) -> Time {
         subflow.last_progress.max(self.busy_since) + subflow.rtt.smoothed + ack_slack(subflow)
     }
 
     /// Nanoseconds that the link has still to send. It can't be more than all that is in flight; and what is
     /// in flight beyond a round trip's worth waits in the queue.
     #[inline]
-    fn queue(&self, subflow: &SubflowMetrics, now: Nanos) -> f64 {
+    fn queue(&self, subflow: &SubflowMetrics, now: Time) -> f64 {
         let flying = f64::from(subflow.in_flight()) * f64::from(subflow.mss) + subflow.queued_bytes as f64;
         let all = flying * self.cost(subflow);
-        (self.free_at - now as f64).max(all - subflow.rtt.min as f64).clamp(0.0, all)
+        (self.free_at - now.as_nanos() as f64).max(all - subflow.rtt.min.as_nanos() as f64).clamp(0.0, all)
     }
 
     /// Nanoseconds until a segment arrives that is given to it as soon as its window has room: meanwhile the
     /// queue gets shorter. Half the least round trip is the way.
     #[inline]
-    pub fn arrival(&self, subflow: &SubflowMetrics, now: Nanos) -> f64 {
+    pub fn arrival(&self, subflow: &SubflowMetrics, now: Time) -> f64 {
         let wait = self.queue(subflow, now).max(self.room_in(subflow, now));
-        subflow.rtt.min as f64 / 2.0 + wait + f64::from(subflow.mss) * self.cost(subflow)
+        subflow.rtt.min.as_nanos() as f64 / 2.0 + wait + f64::from(subflow.mss) * self.cost(subflow)
     }
 
     /// Nanoseconds until the last chunk arrives that it carries and that isn't repeated, which was sent at
     /// `sent_at`; below zero: it has arrived.
     #[inline]
-    pub fn last_arrives(&self, subflow: &SubflowMetrics, now: Nanos, sent_at: Nanos, doubt: bool) -> f64 {
-        if subflow.rtt.smoothed == 0 {
+    pub fn last_arrives(&self, subflow: &SubflowMetrics, now: Time, sent_at: Time, doubt: bool) -> f64 {
+        if subflow.rtt.smoothed == Span::ZERO {
             return f64::INFINITY;
         }
         if doubt && subflow.rate.link_byte_time <= 0.0 {
@@ -102,22 +102,25 @@ impl Path {
             let flying =
                 f64::from(subflow.in_flight()) * f64::from(subflow.mss) + subflow.queued_bytes as f64;
             return (flying - self.taken as f64) / f64::from(subflow.mss.max(1))
-                * subflow.rtt.smoothed as f64;
+                * subflow.rtt.smoothed.as_nanos() as f64;
         }
         let queue = self.queue(subflow, now) - self.taken as f64 * self.cost(subflow);
-        subflow.rtt.min as f64 / 2.0 + queue.max(sent_at as f64 - now as f64)
+        subflow.rtt.min.as_nanos() as f64 / 2.0 + queue.max(sent_at.as_nanos() as f64 - now.as_nanos() as f64)
     }
 
     /// Nanoseconds until its window has room again: the oldest segment of a full window left as long before
     /// the latest as the link took for the others.
     #[inline]
-    pub fn room_in(&self, subflow: &SubflowMetrics, now: Nanos) -> f64 {
+    pub fn room_in(&self, subflow: &SubflowMetrics, now: Time) -> f64 {
         if subflow.window_space() > 0 {
             return 0.0;
         }
         let flying = f64::from(subflow.in_flight()) * f64::from(subflow.mss);
-        let spread = (flying * self.cost(subflow)).min(subflow.rtt.smoothed as f64);
-        (self.last_sent as f64 + subflow.rtt.smoothed as f64 - spread - now as f64).max(0.0)
+        let spread = (flying * self.cost(subflow)).min(subflow.rtt.smoothed.as_nanos() as f64);
+        (self.last_sent.as_nanos() as f64 + subflow.rtt.smoothed.as_nanos() as f64
+            - spread
+            - now.as_nanos() as f64)
+            .max(0.0)
     }
 
     /// Bytes that can arrive on it within `time`, of data that is given to it from now on: what its link
@@ -129,7 +132,7 @@ impl Path {
         if left < 0.0 {
             return 0.0;
         }
-        let rounds = left / subflow.rtt.smoothed.max(1) as f64;
+        let rounds = left / subflow.rtt.smoothed.max(Span::from_nanos(1)).as_nanos() as f64;
         let window = f64::from(subflow.cwnd) * mss;
         // The rest of this window, then whole ones.
         let space = f64::from(subflow.window_space());
@@ -146,9 +149,9 @@ impl Path {
 
 /// How much later than usual an ACK may come.
 #[inline]
-pub(super) fn ack_slack(subflow: &SubflowMetrics) -> Nanos {
+pub(super) fn ack_slack(subflow: &SubflowMetrics) -> Span {
     // The variation that is assumed before a second sample says nothing of this path.
     let assumed = subflow.rtt.samples < 2;
     let variation = if assumed { subflow.rtt.smoothed / 2 } else { 4 * subflow.rtt.var };
-    variation.max(subflow.rtt.smoothed / 8).max(2_000_000)
+    variation.max(subflow.rtt.smoothed / 8).max(Span::from_millis(2))
 }

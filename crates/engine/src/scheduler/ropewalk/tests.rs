@@ -2,7 +2,7 @@ use super::super::testing::{MSS, Pipe, Scene, build, run, subflow, unmeasured};
 use super::*;
 use crate::{MILLISECOND, SubflowId};
 
-fn chunk(offset: u64, by: u8, sent_at: Nanos) -> (u64, Chunk) {
+fn chunk(offset: u64, by: u8, sent_at: Time) -> (u64, Chunk) {
     (offset, Chunk { offset, len: MSS, carriers: 1 << by, last: SubflowId(by), sent_at })
 }
 
@@ -13,8 +13,8 @@ fn repeats(subflow: u8, offset: u64, purpose: Purpose) -> Decision {
 /// A fast subflow that is full and a slow one with room, at 100 ms; the fast one's window left at 95 ms.
 fn fast_full() -> Scene {
     let mut scene = Scene::new(vec![subflow(0, 10, 10, 10), subflow(1, 100, 10, 0)]);
-    scene.now = 100 * MILLISECOND;
-    scene.subflows[0].last_progress = 95 * MILLISECOND;
+    scene.now = Time::ZERO + 100 * MILLISECOND;
+    scene.subflows[0].last_progress = Time::ZERO + 95 * MILLISECOND;
     scene.subflows[0].ssthresh = 10;
     scene
 }
@@ -32,7 +32,7 @@ fn a_segment_waits_for_those_before_it() {
     let mut path = Path::new();
     let mut subflow = subflow(0, 20, 40, 0);
     subflow.rate.link_byte_time = 1e3;
-    let now = 200 * MILLISECOND;
+    let now = Time::ZERO + 200 * MILLISECOND;
     assert_eq!(path.arrival(&subflow, now), 11e6, "half a round trip, and its own time on the link");
     path.on_new(&subflow, now);
     subflow.packets_out = 1;
@@ -82,8 +82,8 @@ fn the_slow_subflow_gets_what_lies_ahead_or_nothing() {
     scene.writer_waits = false;
     scene.unsent = 1_000_000;
     scene.send_window = 5_000;
-    scene.now = 1000 * MILLISECOND;
-    scene.subflows[0].last_progress = 995 * MILLISECOND;
+    scene.now = Time::ZERO + 1000 * MILLISECOND;
+    scene.subflows[0].last_progress = Time::ZERO + 995 * MILLISECOND;
     let window = &mut *build("ropewalk(grow=false)");
     assert_eq!(scene.ask(window), Decision::Wait { until: None }, "the window would be blocked");
 }
@@ -92,14 +92,17 @@ fn the_slow_subflow_gets_what_lies_ahead_or_nothing() {
 fn cfs_2019_figure_3_ends_as_early_as_with_cfs() {
     let pipes = [Pipe::new(10, 10), Pipe::new(100, 10)];
     let done = run("ropewalk", &pipes, 30);
-    assert!(done.completed.unwrap() <= 25 * MILLISECOND, "{:?}", done.completed);
+    assert!(done.completed.unwrap() <= Time::ZERO + 25 * MILLISECOND, "{:?}", done.completed);
 }
 
 fn tail() -> Scene {
     let mut scene = Scene::new(vec![subflow(0, 10, 10, 0), subflow(1, 100, 10, 3)]);
-    (scene.unsent, scene.next_offset, scene.now) = (0, 30_000, 100 * MILLISECOND);
-    scene.subflows[1].last_progress = 95 * MILLISECOND;
-    scene.chunks.0.extend([10_000, 20_000, 21_000].map(|offset| chunk(offset, 1, 90 * MILLISECOND)));
+    (scene.unsent, scene.next_offset, scene.now) = (0, 30_000, Time::ZERO + 100 * MILLISECOND);
+    scene.subflows[1].last_progress = Time::ZERO + 95 * MILLISECOND;
+    scene
+        .chunks
+        .0
+        .extend([10_000, 20_000, 21_000].map(|offset| chunk(offset, 1, Time::ZERO + 90 * MILLISECOND)));
     scene.una = 10_000;
     scene
 }
@@ -123,7 +126,7 @@ fn at_the_tail_the_last_is_repeated_first() {
 fn a_link_of_unknown_rate_is_doubted_at_the_tail() {
     let mut scene = tail();
     scene.subflows = vec![subflow(0, 300, 10, 0), subflow(1, 100, 3, 3)];
-    scene.subflows[1].last_progress = 95 * MILLISECOND;
+    scene.subflows[1].last_progress = Time::ZERO + 95 * MILLISECOND;
     assert_eq!(scene.ask(&mut *build("ropewalk")), repeats(0, 21_000, Purpose::Redundant));
     assert!(matches!(scene.ask(&mut *build("ropewalk(doubt=false)")), Decision::Wait { .. }));
 }
@@ -133,10 +136,10 @@ fn a_late_head_is_repeated_and_before_that_awaited() {
     let scheduler = &mut *build("ropewalk(steal=false)");
     let mut scene = tail();
     scene.subflows[1].rtt.var = 5 * MILLISECOND;
-    let due = (90 + 100 + 20) * MILLISECOND;
+    let due = Time::ZERO + (90 + 100 + 20) * MILLISECOND;
     // Without a hole it may wait in a queue, until 120 ms after the last that came back.
-    scene.subflows[1].last_progress = 100 * MILLISECOND;
-    let silent = 220 * MILLISECOND;
+    scene.subflows[1].last_progress = Time::ZERO + 100 * MILLISECOND;
+    let silent = Time::ZERO + 220 * MILLISECOND;
     assert_eq!(scene.ask(scheduler), Decision::Wait { until: Some(silent) });
     scene.subflows[1].sacked_out = 1;
     assert_eq!(scene.ask(scheduler), Decision::Wait { until: Some(due) });
@@ -152,7 +155,7 @@ fn a_late_head_is_repeated_and_before_that_awaited() {
     (head.carriers, head.last, head.sent_at) = (0b11, SubflowId(0), due);
     assert!(matches!(scene.ask(scheduler), Decision::Wait { .. }), "the others are under way");
     // Silence: all that it carries.
-    scene.subflows[1].last_progress = 0;
+    scene.subflows[1].last_progress = Time::ZERO;
     assert_eq!(scene.ask(scheduler), repeats(0, 20_000, Purpose::Opportunistic));
 }
 
@@ -172,13 +175,13 @@ fn what_could_not_be_sent_ahead_is_not_tried_again() {
 fn a_silent_subflow_gets_nothing_new() {
     let scheduler = &mut *build("ropewalk(late=false)");
     let mut scene = Scene::new(vec![subflow(0, 10, 10, 3), subflow(1, 100, 10, 0)]);
-    scene.now = 500 * MILLISECOND;
-    scene.subflows[0].last_progress = 400 * MILLISECOND;
+    scene.now = Time::ZERO + 500 * MILLISECOND;
+    scene.subflows[0].last_progress = Time::ZERO + 400 * MILLISECOND;
     scene.subflows[0].rtt.var = MILLISECOND;
     assert_eq!(scene.chosen(scheduler), Some(1));
     assert_eq!(scene.chosen(&mut *build("ropewalk(silent=false, late=false)")), Some(0));
     scene.subflows[1].packets_out = 10;
-    scene.subflows[1].last_progress = 480 * MILLISECOND;
+    scene.subflows[1].last_progress = Time::ZERO + 480 * MILLISECOND;
     assert_eq!(scene.chosen(scheduler), None, "the other is worth the wait");
 }
 
@@ -197,9 +200,9 @@ fn a_subflow_without_a_sample_gets_one() {
 fn what_a_subflow_without_a_sample_carries_is_repeated_at_the_tail() {
     let mut scene = tail();
     scene.subflows[1] = unmeasured(1, 10, 1);
-    scene.subflows[1].last_progress = 100 * MILLISECOND;
+    scene.subflows[1].last_progress = Time::ZERO + 100 * MILLISECOND;
     scene.una = 21_000;
     scene.chunks.0.retain(|offset, _| *offset == 21_000);
-    scene.chunks.0.get_mut(&21_000).unwrap().sent_at = 100 * MILLISECOND;
+    scene.chunks.0.get_mut(&21_000).unwrap().sent_at = Time::ZERO + 100 * MILLISECOND;
     assert_eq!(scene.ask(&mut *build("ropewalk(late=false)")), repeats(0, 21_000, Purpose::Redundant));
 }

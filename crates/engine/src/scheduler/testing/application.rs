@@ -1,8 +1,8 @@
 //! What the application and the peer of a model connection do, and what schedulers see of the stream.
 
 use super::Model;
-use crate::Nanos;
 use crate::scheduler::{Chunk, InFlight, Message};
+use crate::{Span, Time};
 
 impl Model {
     /// The connection-level send window.
@@ -25,10 +25,13 @@ impl Model {
 
     /// The application marks messages of `bytes` bytes in all that it writes; each is due so long after the
     /// one before.
-    pub fn messages(mut self, bytes: u64, every: Nanos) -> Self {
+    pub fn messages(mut self, bytes: u64, every: Span) -> Self {
         let count = self.stream.to_write / bytes;
-        let message =
-            |n: u64| Message { start: n * bytes, end: (n + 1) * bytes, deadline: Some((n + 1) * every) };
+        let message = |n: u64| Message {
+            start: n * bytes,
+            end: (n + 1) * bytes,
+            deadline: Some(Time::ZERO + (n + 1) * every),
+        };
         self.messages = (0..count).map(message).collect();
         self
     }

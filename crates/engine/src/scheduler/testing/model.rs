@@ -10,7 +10,7 @@ use super::{Chunks, MSS, Pipe, Placement, set_rtt};
 use crate::link_rate::LinkRate;
 use crate::metrics::{CaState, SubflowMetrics, SubflowStatus};
 use crate::scheduler::{Chunk, Decision, Event, Message, Rationale, Scheduler, View};
-use crate::{Nanos, PathId, SubflowId};
+use crate::{PathId, SECOND, Span, SubflowId, Time};
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum ModelEvent {
@@ -55,7 +55,7 @@ pub(super) struct SendStream {
 /// A model connection: its clock, its state and its records.
 #[derive(Debug)]
 pub struct Model {
-    now: Nanos,
+    now: Time,
     pipes: Vec<Pipe>,
     subflows: Vec<SubflowMetrics>,
     queues: Vec<VecDeque<(u64, u32)>>,
@@ -70,14 +70,14 @@ pub struct Model {
     ofo: BTreeMap<u64, u64>,
     rcv_nxt: u64,
     reinject: VecDeque<(u64, u32)>,
-    events: BinaryHeap<Reverse<(Nanos, u64, ModelEvent)>>,
+    events: BinaryHeap<Reverse<(Time, u64, ModelEvent)>>,
     serial: u64,
     pub(super) random: u64,
     was_blocked: bool,
     /// Every transmission, in order.
     pub placements: Vec<Placement>,
     /// When the receiver had received everything.
-    pub completed: Option<Nanos>,
+    pub completed: Option<Time>,
     /// Departures from the contract: the rule, and what happened.
     pub violations: Vec<(&'static str, String)>,
     /// Number of decisions.
@@ -88,7 +88,7 @@ impl Model {
     /// A connection over `pipes` whose application writes `bytes` at once.
     pub fn new(pipes: &[Pipe], bytes: u64) -> Self {
         let mut model = Model {
-            now: 0,
+            now: Time::ZERO,
             pipes: pipes.to_vec(),
             subflows: Vec::new(),
             queues: vec![VecDeque::new(); pipes.len()],
@@ -131,18 +131,18 @@ impl Model {
             }
         }
         if bytes > 0 {
-            model.write_at(0, bytes);
+            model.write_at(Time::ZERO, bytes);
         }
         model
     }
 
     /// The application writes.
-    pub fn write_at(&mut self, at: Nanos, bytes: u64) {
+    pub fn write_at(&mut self, at: Time, bytes: u64) {
         self.stream.to_write += bytes;
         self.at(at, ModelEvent::Write(bytes));
     }
 
-    fn at(&mut self, at: Nanos, happening: ModelEvent) {
+    fn at(&mut self, at: Time, happening: ModelEvent) {
         self.serial += 1;
         self.events.push(Reverse((at, self.serial, happening)));
     }
@@ -163,7 +163,8 @@ impl Model {
         metrics.queued_bytes = queued;
         let held = queued + u64::from(metrics.packets_out) * u64::from(MSS);
         metrics.queue_space = self.pipes[index].queue.saturating_sub(held);
-        let rate = u64::from(metrics.cwnd) * u64::from(MSS) * 1_000_000_000 / metrics.rtt.smoothed.max(125);
+        let rate = u64::from(metrics.cwnd) * u64::from(MSS) * SECOND
+            / metrics.rtt.smoothed.max(Span::from_nanos(125));
         metrics.rate.pacing = if metrics.in_slow_start() { rate * 2 } else { rate * 6 / 5 };
     }
 
@@ -298,7 +299,7 @@ impl Model {
     fn acknowledge(&mut self, index: usize, len: u32) {
         let rtt = self.pipes[index].rtt;
         let metrics = &mut self.subflows[index];
-        if metrics.rtt.smoothed == 0 {
+        if metrics.rtt.smoothed == Span::ZERO {
             set_rtt(metrics, rtt);
             metrics.rtt.var = rtt / 2;
             metrics.rtt.samples = 0;
@@ -309,7 +310,7 @@ impl Model {
         metrics.totals.bytes_acked += u64::from(len);
         metrics.ca_state = CaState::Open;
         metrics.last_progress = self.now;
-        metrics.rate.delivery = u64::from(metrics.cwnd) * u64::from(MSS) * 1_000_000_000 / rtt;
+        metrics.rate.delivery = u64::from(metrics.cwnd) * u64::from(MSS) * SECOND / rtt;
         if self.pipes[index].grows {
             if metrics.in_slow_start() {
                 metrics.cwnd += 1;
@@ -562,7 +563,7 @@ impl Model {
         !queued.is_empty()
     }
 
-    fn wait(&mut self, until: Option<Nanos>) {
+    fn wait(&mut self, until: Option<Time>) {
         let idle = self.subflows.iter().all(|metrics| metrics.packets_out == 0);
         match until {
             Some(until) if until <= self.now => {

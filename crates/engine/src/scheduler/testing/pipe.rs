@@ -1,12 +1,12 @@
 //! A path of a model connection.
 
-use crate::{MILLISECOND, Nanos};
+use crate::{MILLISECOND, Span, Time};
 
 /// One path of a model connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Pipe {
     /// Round-trip time.
-    pub rtt: Nanos,
+    pub rtt: Span,
     /// Initial, and fixed unless `grows`.
     pub cwnd: u32,
     /// Whether cwnd follows Reno.
@@ -20,9 +20,9 @@ pub struct Pipe {
     /// Bytes the subflow's own queue takes, those in flight included.
     pub queue: u64,
     /// When its subflow becomes usable.
-    pub joins: Nanos,
+    pub joins: Time,
     /// When its subflow is closed, if ever.
-    pub fails: Option<Nanos>,
+    pub fails: Option<Time>,
 }
 
 impl Pipe {
@@ -36,7 +36,7 @@ impl Pipe {
             unmeasured: false,
             loss: 0,
             queue: u64::MAX,
-            joins: 0,
+            joins: Time::ZERO,
             fails: None,
         }
     }

@@ -1,13 +1,13 @@
 //! What a model connection records.
 
 use super::{MSS, Model, Pipe, build};
-use crate::Nanos;
+use crate::Time;
 
 /// A transmitted segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Placement {
     /// When.
-    pub at: Nanos,
+    pub at: Time,
     /// Where.
     pub subflow: u8,
     /// Stream offset.

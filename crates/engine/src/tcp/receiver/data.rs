@@ -5,14 +5,14 @@ use ropewalk_wire::{Flags, Payload, Segment};
 use super::Receiver;
 use super::mapping::Mapping;
 use super::reassembly::Placement;
-use crate::Nanos;
+use crate::Span;
 use crate::tcp::common::Common;
 use crate::tcp::context::{Context, Outcome, State};
 
 impl<P: Payload> Receiver<P> {
     /// The round-trip time as a receiver of data sees it, queues in the data's direction included; 0 before
     /// such a sample, and without timestamps.
-    pub fn rtt(&self) -> Nanos {
+    pub fn rtt(&self) -> Span {
         self.rtt.rtt()
     }
 

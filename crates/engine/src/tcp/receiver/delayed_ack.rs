@@ -6,10 +6,10 @@
 
 use crate::metrics::SubflowMetrics;
 use crate::tcp::context::Context;
-use crate::{MILLISECOND, Nanos};
+use crate::{Span, Time};
 
 /// The longest delay of an ACK (`TCP_DELACK_MAX`; RFC 9293 MUST-40 allows 500 ms).
-const LONGEST: Nanos = 200 * MILLISECOND;
+const LONGEST: Span = Span::from_millis(200);
 /// First estimate of the peer's segment size (RFC 9293's default MSS), and the least length that changes it.
 const FIRST_MSS: u32 = 536;
 const LEAST_MSS: u32 = 88;
@@ -24,9 +24,9 @@ pub(super) struct DelayedAck {
     /// Something is to be acknowledged.
     scheduled: bool,
     /// The delay of an ACK; 0 before the first data.
-    ato: Nanos,
+    ato: Span,
     /// When data last arrived.
-    data_at: Nanos,
+    data_at: Time,
     /// Estimate of the peer's segment size, and the length of the last segment if that was shorter.
     mss: u32,
     last_short: u32,
@@ -40,8 +40,8 @@ impl Default for DelayedAck {
             quick: 0,
             pingpong: false,
             scheduled: false,
-            ato: 0,
-            data_at: 0,
+            ato: Span::ZERO,
+            data_at: Time::ZERO,
             mss: FIRST_MSS,
             last_short: 0,
             pushed: 0,
@@ -70,7 +70,7 @@ impl DelayedAck {
         self.estimate_mss(len, push, push && !cx.tcp.old_acks);
         let gap = cx.now.saturating_sub(self.data_at);
         self.data_at = cx.now;
-        if self.ato == 0 {
+        if self.ato == Span::ZERO {
             self.raise_quick(cx, cx.tcp.quick_acks);
             self.ato = least;
         } else if gap <= least / 2 {
@@ -114,7 +114,7 @@ impl DelayedAck {
 
     /// An ACK was sent, alone or with data.
     #[inline]
-    pub fn on_ack_sent(&mut self, least: Nanos) {
+    pub fn on_ack_sent(&mut self, least: Span) {
         if self.quick > 0 && self.scheduled {
             self.quick -= 1;
             if self.quick == 0 {
@@ -127,14 +127,14 @@ impl DelayedAck {
 
     /// New data was sent. Soon after data arrived it is an answer.
     #[inline]
-    pub fn on_data_sent(&mut self, now: Nanos) {
+    pub fn on_data_sent(&mut self, now: Time) {
         if now.saturating_sub(self.data_at) < self.ato {
             self.pingpong = true;
         }
     }
 
     /// The timer fired: nothing carried the ACK.
-    pub fn on_timer(&mut self, least: Nanos, rto: Nanos) {
+    pub fn on_timer(&mut self, least: Span, rto: Span) {
         if self.pingpong {
             self.pingpong = false;
             self.ato = least;
@@ -162,12 +162,12 @@ impl DelayedAck {
     //= RFC 9293 SHLD-18 SHLD-19 at least every second full-sized segment
     /// The delay of an ACK for `unacknowledged` bytes in order; `None`: it is sent at once.
     #[inline]
-    pub fn delay(&self, unacknowledged: u64, least: Nanos, metrics: &SubflowMetrics) -> Option<Nanos> {
+    pub fn delay(&self, unacknowledged: u64, least: Span, metrics: &SubflowMetrics) -> Option<Span> {
         if unacknowledged > self.mss() || (self.quick > 0 && !self.pingpong) {
             return None;
         }
         let mut delay = self.ato;
-        if delay > least && metrics.rtt.smoothed > 0 {
+        if delay > least && metrics.rtt.smoothed > Span::ZERO {
             delay = delay.min(metrics.rtt.smoothed.max(least));
         }
         //= RFC 9293 MUST-40 less than half a second
@@ -179,9 +179,9 @@ impl DelayedAck {
 mod tests {
     use super::{DelayedAck, LONGEST};
     use crate::metrics::SubflowMetrics;
-    use crate::{MILLISECOND, PathId, SubflowId};
+    use crate::{MILLISECOND, PathId, Span, SubflowId};
 
-    const LEAST: u64 = 40 * MILLISECOND;
+    const LEAST: Span = Span::from_millis(40);
 
     fn metrics(srtt: u64) -> SubflowMetrics {
         let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));

@@ -15,7 +15,7 @@ use ropewalk_wire::{Flags, Payload, Segment, Seq};
 
 use super::common::Common;
 use super::context::Context;
-use crate::{Nanos, SECOND};
+use crate::{SECOND, Span, Time};
 use ack_limit::AckLimit;
 use delayed_ack::DelayedAck;
 pub(crate) use mapping::Mapping;
@@ -24,7 +24,7 @@ use rtt::ReceiveRtt;
 use ts_clock::TsClock;
 
 /// After this long nothing is compared with TS.Recent, whatever the peer's clock (RFC 7323 5.5).
-const PAWS_IDLE: Nanos = 24 * 24 * 3600 * SECOND;
+const PAWS_IDLE: Span = Span::from_secs(24 * 24 * 3600);
 
 /// State of the receiver. Hot fields come first: with thousands of connections each cache line is a miss.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub(super) struct Receiver<P> {
     ack_now: bool,
     /// Congestion marks are echoed until CWR arrives.
     ece_pending: bool,
-    ts_recent_at: Nanos,
+    ts_recent_at: Time,
     /// The window that was advertised last.
     advertised_window: u64,
     delayed_ack: DelayedAck,
@@ -57,7 +57,7 @@ pub(super) struct Receiver<P> {
 }
 
 impl<P: Payload> Receiver<P> {
-    pub fn new(now: Nanos) -> Self {
+    pub fn new(now: Time) -> Self {
         Receiver {
             rcv_nxt: 0,
             rcv_edge: 0,
@@ -164,7 +164,7 @@ impl<P: Payload> Receiver<P> {
     pub fn update_ts_recent<const PREDICTED: bool>(
         &mut self,
         common: &Common,
-        now: Nanos,
+        now: Time,
         segment: &Segment<P>,
         position: u64,
     ) {
@@ -188,14 +188,14 @@ impl<P: Payload> Receiver<P> {
     /// older than it. After 24 days it may at 1000 ticks per second, after 36 minutes at Linux's fastest
     /// (`tcp_usec_ts`).
     #[cold]
-    pub fn is_ts_recent_outdated(&self, now: Nanos) -> bool {
+    pub fn is_ts_recent_outdated(&self, now: Time) -> bool {
         let ticks = self.ts_clock.ticks_per_second(self.ts_recent, self.ts_recent_at);
         let limit = PAWS_IDLE.min((1 << 31) * SECOND / ticks);
         now.saturating_sub(self.ts_recent_at) >= limit
     }
 
     /// Sets TS.Recent, whatever it was (Linux's `tcp_replace_ts_recent`).
-    pub fn replace_ts_recent(&mut self, now: Nanos, segment: &Segment<P>) {
+    pub fn replace_ts_recent(&mut self, now: Time, segment: &Segment<P>) {
         if let Some(stamp) = segment.timestamps {
             self.ts_recent = stamp.value;
             self.ts_recent_at = now;

@@ -1,17 +1,17 @@
 //! The round-trip time that a receiver of data measures.
 
-use crate::{MILLISECOND, Nanos};
+use crate::{MILLISECOND, Span};
 
 /// The estimate, and the echo that gave its last sample.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReceiveRtt {
-    rtt: Nanos,
+    rtt: Span,
     echo: u32,
 }
 
 impl ReceiveRtt {
     /// The estimate; 0 before the first sample.
-    pub fn rtt(&self) -> Nanos {
+    pub fn rtt(&self) -> Span {
         self.rtt
     }
 
@@ -28,8 +28,8 @@ impl ReceiveRtt {
         // The clock ticks in milliseconds: a sample of 0 says nothing.
         let sample = u64::from(clock.wrapping_sub(echo)) * MILLISECOND;
         self.rtt = match (self.rtt, sample) {
-            (known, 0) => known,
-            (known, sample) if known == 0 || sample < known => sample,
+            (known, Span::ZERO) => known,
+            (known, sample) if known == Span::ZERO || sample < known => sample,
             (known, sample) => known - known / 8 + sample / 8,
         };
     }

@@ -1,6 +1,7 @@
 //! Acknowledgements (RFC 5681 3.2): what they take off the scoreboard, the round-trip and delivery-rate
 //! samples that they give, and the growth of the window.
 
+use crate::Span;
 use ropewalk_wire::{Flags, Payload, Segment};
 
 use super::ack_summary::AckSummary;
@@ -251,9 +252,10 @@ impl<P: Payload> Sender<P> {
             return;
         }
         let metrics = cx.metrics();
-        let percent = if metrics.cwnd < metrics.ssthresh / 2 { 200 } else { 120 };
+        let percent: u64 = if metrics.cwnd < metrics.ssthresh / 2 { 200 } else { 120 };
         let window = u64::from(metrics.cwnd.max(metrics.packets_out)) * u64::from(metrics.mss);
-        // 10^7 = nanoseconds per second / 100 %.
-        metrics.rate.pacing = window.saturating_mul(percent * 10_000_000) / metrics.rtt.smoothed.max(125);
+        let srtt = metrics.rtt.smoothed.max(Span::from_nanos(125));
+        // 10 ms = 1 s / 100 %.
+        metrics.rate.pacing = (percent * Span::from_millis(10)).saturating_mul(window) / srtt;
     }
 }

@@ -4,7 +4,7 @@ use ropewalk_wire::Payload;
 
 use super::entry::{APP_LIMITED, Entry};
 use super::rate::Sample;
-use crate::Nanos;
+use crate::{Span, Time};
 
 /// A DSACK (RFC 2883).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,11 +47,11 @@ pub(crate) struct AckSummary {
     /// Of the segments that were never retransmitted: when the first cumulatively acknowledged one was sent,
     /// when the first newly sacked one, and when the last (of the cumulatively acknowledged if there are
     /// any).
-    pub first_acked: Option<Nanos>,
-    pub first_sacked: Option<Nanos>,
-    pub last_at: Nanos,
+    pub first_acked: Option<Time>,
+    pub first_sacked: Option<Time>,
+    pub last_at: Time,
     /// The sample for the congestion control, of the last segment.
-    pub last_rtt: Option<Nanos>,
+    pub last_rtt: Option<Span>,
     /// Where the first newly delivered segment ends that was never retransmitted.
     pub first_original_end: Option<u64>,
     /// Where the last newly delivered segment ends.
@@ -60,8 +60,8 @@ pub(crate) struct AckSummary {
     pub rate: Sample,
     /// For RACK, of the transmissions that certainly arrived: the one sent last (time and end; 0 and 0:
     /// none), and when the one with the highest position was sent.
-    pub latest: (Nanos, u64),
-    pub last_sent_at: Nanos,
+    pub latest: (Time, u64),
+    pub last_sent_at: Time,
 }
 
 impl AckSummary {

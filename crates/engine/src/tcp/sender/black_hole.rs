@@ -1,13 +1,13 @@
 //! Detection of a black hole: a path that drops large packets without a word (RFC 4821 7.7, Linux's
 //! `tcp_mtu_probing`).
 
-use crate::{MILLISECOND, Nanos};
+use crate::{Span, Time};
 
 /// Timeouts of one segment after which a black hole is suspected (Linux's `tcp_retries1`). Any timeout after
 /// the first that comes `LONG` later counts as well, as in Linux: three timeouts and the wait after them, had
 /// they begun with the shortest. Where a timeout lasts for seconds, the third would come too late.
 const SUSPICIOUS: u32 = 3;
-const LONG: Nanos = 3_000 * MILLISECOND;
+const LONG: Span = Span::from_millis(3_000);
 
 /// MSS that are tried then, TCP's options included. Over IPv4: Linux's `tcp_base_mss` and half of it. Over
 /// IPv6: what every link carries whole (RFC 8200 5).
@@ -22,12 +22,12 @@ pub(super) struct BlackHole {
     /// How many smaller ones have been tried since.
     tried: usize,
     /// When the first timeout was.
-    since: Nanos,
+    since: Time,
 }
 
 impl BlackHole {
     /// Another timeout, after `timeouts` in a row. Returns whether the size may be the cause.
-    pub fn on_timeout(&mut self, now: Nanos, timeouts: u32) -> bool {
+    pub fn on_timeout(&mut self, now: Time, timeouts: u32) -> bool {
         if timeouts == 0 {
             self.since = now;
         }

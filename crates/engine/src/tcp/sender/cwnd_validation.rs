@@ -5,7 +5,7 @@
 use crate::config::WindowLimit;
 use crate::metrics::{CaState, SubflowMetrics};
 use crate::tcp::context::Context;
-use crate::{MILLISECOND, Nanos};
+use crate::{MILLISECOND, Span, Time};
 
 /// How far the congestion window is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -19,7 +19,7 @@ pub(super) struct CwndValidation {
     /// Most segments outstanding since the window was last the limit, and when that was (`snd_cwnd_used`,
     /// `snd_cwnd_stamp`).
     used: u32,
-    since: Nanos,
+    since: Time,
 }
 
 impl CwndValidation {
@@ -35,7 +35,7 @@ impl CwndValidation {
     }
 
     /// The window was set: its use is measured from now.
-    pub fn restart(&mut self, now: Nanos) {
+    pub fn restart(&mut self, now: Time) {
         self.since = now;
         self.used = 0;
     }
@@ -84,10 +84,10 @@ impl CwndValidation {
     /// New data is about to be sent after an idle time of more than an RTO: the window halves for each RTO,
     /// down to the initial one.
     #[cold]
-    pub fn on_idle_restart(&mut self, cx: &mut Context<'_>, idle: Nanos) {
-        let rto = cx.own().rto.max(1);
+    pub fn on_idle_restart(&mut self, cx: &mut Context<'_>, idle: Span) {
+        let rto = cx.own().rto.max(Span::from_nanos(1));
         //= RFC 5681 4.1-a
-        let halvings = ((idle - 1) / rto).min(31) as u32;
+        let halvings = ((idle - Span::from_nanos(1)) / rto).min(31) as u32;
         let initial = cx.tcp.cwnd.initial_window;
         let metrics = cx.metrics();
         metrics.ssthresh = current_ssthresh(metrics);
@@ -138,7 +138,7 @@ pub(super) fn current_ssthresh(metrics: &SubflowMetrics) -> u32 {
 mod tests {
     use super::{MILLISECOND, current_ssthresh, was_full};
     use crate::metrics::{CaState, SubflowMetrics};
-    use crate::{PathId, SubflowId};
+    use crate::{PathId, Span, SubflowId};
 
     /// A round-trip time of a millisecond, where the window is a burst, and of 20 ms, where a burst is a
     /// twentieth of it.
@@ -164,7 +164,7 @@ mod tests {
             metrics.rtt.smoothed = rtt * MILLISECOND;
             assert_eq!(was_full(&metrics, in_flight), full, "{in_flight} of {cwnd}, {rtt} ms");
         }
-        metrics.rtt.smoothed = 0;
+        metrics.rtt.smoothed = Span::ZERO;
         assert!(was_full(&metrics, 100), "without a sample 64 KiB");
     }
 

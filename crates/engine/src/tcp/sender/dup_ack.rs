@@ -14,19 +14,19 @@ use super::Sender;
 use super::ack_summary::AckSummary;
 use super::entry::{EVER_RETRANS, LOST, PROBED, RETRANS, SACKED};
 use super::rack::DUP_THRESH;
+use crate::Span;
 use crate::config::LossDetection;
 use crate::metrics::{CaState, SubflowMetrics};
 use crate::tcp::common::Common;
 use crate::tcp::context::{Context, Outcome};
 use crate::tcp::timer::Timer;
-use crate::{MILLISECOND, Nanos};
 
 /// Greatest threshold (`TCP_MAX_REORDERING`).
 const MOST_REORDERING: u32 = 127;
 /// Early retransmit is for fewer segments than this.
 const EARLY_BELOW: u32 = 4;
 /// It waits for a quarter of the round-trip time, but at least for this long.
-const LEAST_WAIT: Nanos = 2 * MILLISECOND;
+const LEAST_WAIT: Span = Span::from_millis(2);
 
 /// State of the count, by Linux's names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -201,7 +201,7 @@ impl<P: Payload> Sender<P> {
     /// Whether a tail loss probe waits for a round-trip sample: Linux 3.14's does
     /// (`tcp_schedule_loss_probe`), RFC 8985's doesn't.
     pub(super) fn waits_for_sample(&self, cx: &Context<'_>) -> bool {
-        cx.own().rtt.smoothed == 0 && cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks
+        cx.own().rtt.smoothed == Span::ZERO && cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks
     }
 
     /// Early retransmit is due: nothing has filled the hole.
@@ -303,7 +303,7 @@ mod tests {
     use crate::config::LossDetection;
     use crate::metrics::SubflowMetrics;
     use crate::tcp::testing::{End, with_recovery};
-    use crate::{MILLISECOND, PathId, SubflowId};
+    use crate::{MILLISECOND, PathId, SubflowId, Time};
 
     #[test]
     fn a_timeout_with_three_sacked_lowers_the_threshold() {
@@ -325,10 +325,10 @@ mod tests {
             let mut end = End::open(tcp, 100);
             end.push(20_000);
             end.sent_data();
-            end.now = 200 * MILLISECOND;
+            end.now = Time::ZERO + 200 * MILLISECOND;
             end.sack(1, &[(1001, 5001)]);
             assert_eq!(end.sent_data()[0], (1, 1000));
-            end.now = 210 * MILLISECOND;
+            end.now = Time::ZERO + 210 * MILLISECOND;
             end.sack(1, &[(1001, 10_001)]);
             assert_eq!(end.sent_data()[0], (10_001, 1000));
             if twice {
@@ -336,7 +336,7 @@ mod tests {
                 let index = scoreboard.index_at(10_001);
                 scoreboard.get_mut(index).flags |= EVER_RETRANS;
             }
-            end.now = 310 * MILLISECOND;
+            end.now = Time::ZERO + 310 * MILLISECOND;
             end.sack(1, &[(1001, 11_001)]);
             assert_eq!(end.subflow.counters().lost_retransmit, u64::from(!twice));
         }

@@ -3,7 +3,7 @@
 use ropewalk_wire::Payload;
 
 use super::rate::{Flight, Stamp};
-use crate::Nanos;
+use crate::Time;
 
 pub(crate) const SACKED: u8 = 1;
 pub(crate) const LOST: u8 = 2;
@@ -37,7 +37,7 @@ pub(crate) struct Entry<P> {
     /// [`Flight::lost`] when it was last sent.
     pub lost: u16,
     /// When it was last sent.
-    pub sent_at: Nanos,
+    pub sent_at: Time,
     /// The times from which its delivery-rate sample counts.
     pub rate: Stamp,
 }

@@ -35,10 +35,10 @@ use ropewalk_wire::{Payload, Segment, Seq};
 use super::common::Common;
 use super::context::Context;
 use super::timer::Timer;
-use crate::Nanos;
 use crate::inline_queue::InlineQueue;
 use crate::metrics::{CaState, SubflowMetrics};
 use crate::scheduler::Fate;
+use crate::{Span, Time};
 use black_hole::BlackHole;
 use cwnd_validation::CwndValidation;
 pub(super) use data_segment::DataSegment;
@@ -57,7 +57,7 @@ use tlp::Tlp;
 use undo::Undo;
 
 /// The timeout for data when the handshake gave no sample.
-const FALLBACK_RTO: Nanos = 3 * crate::SECOND;
+const FALLBACK_RTO: Span = Span::from_secs(3);
 
 /// State of the sender. Hot fields come first: with thousands of connections each cache line is a miss.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ pub(super) struct Sender<P> {
     snd_una: u64,
     snd_nxt: u64,
     window: SendWindow,
-    last_sent_at: Nanos,
+    last_sent_at: Time,
     scoreboard: Scoreboard<P>,
     rate: RateState,
     cwnd_validation: CwndValidation,
@@ -166,7 +166,7 @@ impl<P: Payload> Sender<P> {
 
     /// The segment that completes the handshake acknowledges the SYN. `rtt` is the handshake's sample, if
     /// there is one.
-    pub fn on_established(&mut self, common: &mut Common, cx: &mut Context<'_>, rtt: Option<Nanos>) {
+    pub fn on_established(&mut self, common: &mut Common, cx: &mut Context<'_>, rtt: Option<Span>) {
         self.snd_una = 1;
         common.timers.stop(Timer::Retransmit);
         match rtt {
@@ -367,7 +367,7 @@ impl<P: Payload> Sender<P> {
     }
 
     /// When data was last sent.
-    pub fn last_sent_at(&self) -> Nanos {
+    pub fn last_sent_at(&self) -> Time {
         self.last_sent_at
     }
 
@@ -393,7 +393,7 @@ impl<P: Payload> Sender<P> {
 
     /// RACK.reo_wnd.
     #[cfg(test)]
-    pub fn reordering_window(&self, metrics: &SubflowMetrics) -> Nanos {
+    pub fn reordering_window(&self, metrics: &SubflowMetrics) -> Span {
         self.rack.window(metrics)
     }
 

@@ -9,23 +9,23 @@ use crate::metrics::SubflowMetrics;
 use crate::tcp::common::Common;
 use crate::tcp::context::Context;
 use crate::tcp::timer::Timer;
-use crate::{Nanos, SECOND};
+use crate::{SECOND, Span, Time};
 
 /// When what may leave.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pacer {
     /// C.next_send_time: the next quantum leaves then.
-    next_at: Nanos,
+    next_at: Time,
     /// When the present quantum was opened, and how many of its segments are left.
-    opened_at: Nanos,
+    opened_at: Time,
     quantum: u32,
     /// How late it was opened.
-    late: Nanos,
+    late: Span,
 }
 
 impl Pacer {
     /// How many segments may leave now.
-    fn admits(&mut self, metrics: &SubflowMetrics, now: Nanos) -> u32 {
+    fn admits(&mut self, metrics: &SubflowMetrics, now: Time) -> u32 {
         if now < self.next_at {
             return if now == self.opened_at { self.quantum } else { 0 };
         }
@@ -38,7 +38,8 @@ impl Pacer {
     /// Data was sent. A late quantum makes up for at most half of its own time, as in Linux.
     fn on_sent(&mut self, metrics: &SubflowMetrics, segments: u32, bytes: usize) {
         let Some(rate) = (metrics.rate.pacing > 0).then_some(u128::from(metrics.rate.pacing)) else { return };
-        let delay = (bytes as u128 * u128::from(SECOND) / rate).min(u128::from(SECOND)) as Nanos;
+        let second = u128::from(SECOND.as_nanos());
+        let delay = Span::from_nanos((bytes as u128 * second / rate).min(second) as u64);
         let credit = std::mem::take(&mut self.late).min(delay / 2);
         self.next_at = self.next_at.saturating_add(delay - credit);
         self.quantum = self.quantum.saturating_sub(segments);
@@ -69,7 +70,7 @@ impl<P: Payload> Sender<P> {
 mod tests {
     use super::Pacer;
     use crate::metrics::SubflowMetrics;
-    use crate::{MILLISECOND, PathId, SubflowId};
+    use crate::{MILLISECOND, PathId, SubflowId, Time};
 
     /// Two segments of 1000 bytes take 2 ms.
     fn metrics() -> SubflowMetrics {
@@ -81,11 +82,11 @@ mod tests {
     /// Sends what it may at each of these times, ms.
     fn sent(pacer: &mut Pacer, metrics: &SubflowMetrics, times: &[u64]) -> Vec<u32> {
         let send = |ms: &u64| {
-            let segments = pacer.admits(metrics, ms * MILLISECOND);
+            let segments = pacer.admits(metrics, Time::ZERO + *ms * MILLISECOND);
             for _ in 0..segments {
                 pacer.on_sent(metrics, 1, 1000);
             }
-            assert_eq!(pacer.admits(metrics, ms * MILLISECOND), 0, "the quantum is used up");
+            assert_eq!(pacer.admits(metrics, Time::ZERO + *ms * MILLISECOND), 0, "the quantum is used up");
             segments
         };
         times.iter().map(send).collect()
@@ -111,7 +112,7 @@ mod tests {
         let mut metrics = metrics();
         metrics.rate.pacing = 10_000 << 10;
         let mut pacer = Pacer::default();
-        assert_eq!(pacer.admits(&metrics, 0), 10, "a millisecond's");
+        assert_eq!(pacer.admits(&metrics, Time::ZERO), 10, "a millisecond's");
     }
 
     #[test]
@@ -120,7 +121,7 @@ mod tests {
         metrics.rate.pacing = 0;
         let mut pacer = Pacer::default();
         for _ in 0..10 {
-            assert!(pacer.admits(&metrics, 7) > 0);
+            assert!(pacer.admits(&metrics, Time::from_nanos(7)) > 0);
             pacer.on_sent(&metrics, 2, 2000);
         }
     }

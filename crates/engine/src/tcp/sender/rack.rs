@@ -10,8 +10,8 @@
 //! was lost.
 
 use super::ack_summary::AckSummary;
-use crate::Nanos;
 use crate::metrics::{CaState, SubflowMetrics};
+use crate::{Span, Time};
 
 /// Duplicate ACK threshold (RFC 5681, RFC 8985 3.3).
 pub(crate) const DUP_THRESH: u32 = 3;
@@ -28,10 +28,10 @@ const MAX_MULT: u32 = 255;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Rack {
     /// RACK.xmit_ts and RACK.end_seq: of the delivered segment that was sent last.
-    sent_at: Nanos,
+    sent_at: Time,
     end: u64,
     /// RACK.rtt.
-    rtt: Nanos,
+    rtt: Span,
     /// Something was delivered since losses were last detected.
     advanced: bool,
     /// RACK.fack: the highest position delivered.
@@ -49,9 +49,9 @@ pub(super) struct Rack {
 impl Default for Rack {
     fn default() -> Self {
         Rack {
-            sent_at: 0,
+            sent_at: Time::ZERO,
             end: 0,
-            rtt: 0,
+            rtt: Span::ZERO,
             advanced: false,
             fack: 0,
             reordering_seen: false,
@@ -66,7 +66,7 @@ impl Rack {
     /// Steps 2 and 3: an ACK delivered something. With SACK, something that was never retransmitted and lies
     /// below what was delivered before is a sign of reordering. Returns whether it is the first.
     #[inline]
-    pub fn on_delivered(&mut self, now: Nanos, summary: &AckSummary, sack: bool) -> bool {
+    pub fn on_delivered(&mut self, now: Time, summary: &AckSummary, sack: bool) -> bool {
         let (sent_at, end) = summary.latest;
         if end > 0 {
             self.advance(sent_at, end, now.saturating_sub(summary.last_sent_at));
@@ -81,7 +81,7 @@ impl Rack {
 
     /// Step 2: something sent at `sent_at` with its end at `end` was delivered, `rtt` after it was sent.
     #[inline]
-    fn advance(&mut self, sent_at: Nanos, end: u64, rtt: Nanos) {
+    fn advance(&mut self, sent_at: Time, end: u64, rtt: Span) {
         self.advanced = true;
         self.rtt = rtt;
         if (sent_at, end) > (self.sent_at, self.end) {
@@ -103,18 +103,18 @@ impl Rack {
 
     /// Whether a segment was sent at `sent_at` before the latest of the delivered ones.
     #[inline]
-    pub fn is_sent_before_latest(&self, sent_at: Nanos, end: u64) -> bool {
+    pub fn is_sent_before_latest(&self, sent_at: Time, end: u64) -> bool {
         (sent_at, end) < (self.sent_at, self.end)
     }
 
     /// Time after its transmission at which a segment is lost, if one that was sent later is delivered.
     #[inline]
-    pub fn timeout(&self, metrics: &SubflowMetrics) -> Nanos {
+    pub fn timeout(&self, metrics: &SubflowMetrics) -> Span {
         self.rtt + self.window(metrics)
     }
 
     /// Whether what was sent at `sent_at` is overdue at `now`, without any allowance for reordering.
-    pub fn is_overdue(&self, sent_at: Nanos, now: Nanos) -> bool {
+    pub fn is_overdue(&self, sent_at: Time, now: Time) -> bool {
         sent_at + self.rtt <= now
     }
 
@@ -160,12 +160,12 @@ impl Rack {
 
     /// RACK.reo_wnd, by step 4.
     #[inline]
-    pub fn window(&self, metrics: &SubflowMetrics) -> Nanos {
+    pub fn window(&self, metrics: &SubflowMetrics) -> Span {
         //= RFC 8985 6.2-d
         let eager =
             matches!(metrics.ca_state, CaState::Recovery | CaState::Loss) || metrics.sacked_out >= DUP_THRESH;
         if !self.reordering_seen && eager {
-            return 0;
+            return Span::ZERO;
         }
         (metrics.rtt.min / MIN_RTT_DIVISOR * u64::from(self.reo_wnd_mult)).min(metrics.rtt.smoothed)
     }
@@ -175,7 +175,7 @@ impl Rack {
 mod tests {
     use super::Rack;
     use crate::metrics::{CaState, SubflowMetrics};
-    use crate::{MILLISECOND, PathId, SubflowId};
+    use crate::{MILLISECOND, PathId, Span, SubflowId, Time};
 
     fn metrics() -> SubflowMetrics {
         let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
@@ -189,10 +189,10 @@ mod tests {
         let (mut metrics, mut rack) = (metrics(), Rack::default());
         assert_eq!(rack.window(&metrics), 10 * MILLISECOND);
         metrics.sacked_out = 3;
-        assert_eq!(rack.window(&metrics), 0);
+        assert_eq!(rack.window(&metrics), Span::ZERO);
         metrics.sacked_out = 0;
         metrics.ca_state = CaState::Recovery;
-        assert_eq!(rack.window(&metrics), 0);
+        assert_eq!(rack.window(&metrics), Span::ZERO);
         rack.reordering_seen = true;
         assert_eq!(rack.window(&metrics), 10 * MILLISECOND);
     }
@@ -236,10 +236,10 @@ mod tests {
     #[test]
     fn the_latest_sent_counts_and_of_two_sent_together_the_one_further_on() {
         let mut rack = Rack::default();
-        rack.advance(50, 3000, 7);
-        rack.advance(40, 4000, 9);
-        assert_eq!((rack.sent_at, rack.end, rack.rtt), (50, 3000, 9));
-        rack.advance(50, 4000, 7);
-        assert_eq!((rack.sent_at, rack.end), (50, 4000));
+        rack.advance(Time::from_nanos(50), 3000, Span::from_nanos(7));
+        rack.advance(Time::from_nanos(40), 4000, Span::from_nanos(9));
+        assert_eq!((rack.sent_at, rack.end, rack.rtt), (Time::from_nanos(50), 3000, Span::from_nanos(9)));
+        rack.advance(Time::from_nanos(50), 4000, Span::from_nanos(7));
+        assert_eq!((rack.sent_at, rack.end), (Time::from_nanos(50), 4000));
     }
 }

@@ -4,15 +4,15 @@
 //! subflow had a window but no data; such a sample counts only if it is higher than what is known.
 
 use crate::metrics::SubflowMetrics;
-use crate::{Nanos, SECOND};
+use crate::{SECOND, Span, Time};
 
 /// The times from which a segment's delivery-rate sample counts, kept with the segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Stamp {
     /// P.delivered_time.
-    pub delivered_at: Nanos,
+    pub delivered_at: Time,
     /// P.first_sent_time: when the flight that it belongs to began.
-    pub first_sent_at: Nanos,
+    pub first_sent_at: Time,
 }
 
 /// How many segments were delivered, in flight and lost when a segment was sent, kept with the segment.
@@ -53,9 +53,9 @@ impl Flight {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct RateState {
     /// C.delivered_time.
-    delivered_at: Nanos,
+    delivered_at: Time,
     /// C.first_sent_time.
-    first_sent_at: Nanos,
+    first_sent_at: Time,
     /// C.app_limited: what must be delivered until the application-limited phase is over; 0: there is none.
     app_limited: u64,
     /// Segments delivered when the present round trip began.
@@ -65,7 +65,7 @@ pub(crate) struct RateState {
 /// The segment sent last among those that one ACK delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Sample {
-    sent_at: Nanos,
+    sent_at: Time,
     end: u64,
     pub stamp: Stamp,
     pub app_limited: bool,
@@ -75,7 +75,7 @@ pub(crate) struct Sample {
 impl Sample {
     /// A segment sent at `sent_at` was delivered. Those of one ACK are taken in order of position.
     #[inline]
-    pub fn take(&mut self, sent_at: Nanos, end: u64, stamp: Stamp, app_limited: bool, flight: Flight) {
+    pub fn take(&mut self, sent_at: Time, end: u64, stamp: Stamp, app_limited: bool, flight: Flight) {
         if sent_at >= self.sent_at {
             *self = Sample { sent_at, end, stamp, app_limited, flight };
         }
@@ -83,13 +83,13 @@ impl Sample {
 }
 
 impl RateState {
-    pub fn new(now: Nanos) -> Self {
+    pub fn new(now: Time) -> Self {
         RateState { delivered_at: now, first_sent_at: now, app_limited: 0, round: 0 }
     }
 
     /// The stamp of a segment that is sent now; `idle`: nothing was in flight.
     #[inline]
-    pub fn on_sent(&mut self, now: Nanos, idle: bool) -> Stamp {
+    pub fn on_sent(&mut self, now: Time, idle: bool) -> Stamp {
         if idle {
             self.first_sent_at = now;
             self.delivered_at = now;
@@ -112,7 +112,7 @@ impl RateState {
     /// An ACK delivered `sample` last; `metrics.delivered` counts it already. Returns whether a round trip
     /// begins with it, and the rate in bytes per second, 0 if there is none.
     #[inline]
-    pub fn on_delivered(&mut self, metrics: &mut SubflowMetrics, now: Nanos, sample: &Sample) -> (bool, u64) {
+    pub fn on_delivered(&mut self, metrics: &mut SubflowMetrics, now: Time, sample: &Sample) -> (bool, u64) {
         if self.app_limited != 0 && metrics.totals.delivered > self.app_limited {
             self.app_limited = 0;
         }
@@ -124,8 +124,8 @@ impl RateState {
         let segments = sample.flight.delivered_since(metrics);
         let mut rate = 0;
         // An interval shorter than the least round-trip time is an artefact of ACK compression.
-        if interval > 0 && interval >= metrics.rtt.min {
-            rate = (segments * u64::from(metrics.mss)).saturating_mul(SECOND) / interval;
+        if interval > Span::ZERO && interval >= metrics.rtt.min {
+            rate = SECOND.saturating_mul(segments * u64::from(metrics.mss)) / interval;
             if !sample.app_limited || rate >= metrics.rate.delivery {
                 metrics.rate.delivery = rate;
             }
@@ -142,7 +142,7 @@ impl RateState {
 mod tests {
     use super::{Flight, RateState, Sample};
     use crate::metrics::SubflowMetrics;
-    use crate::{MILLISECOND, PathId, SubflowId};
+    use crate::{MILLISECOND, PathId, SubflowId, Time};
 
     fn metrics() -> SubflowMetrics {
         let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
@@ -159,11 +159,11 @@ mod tests {
         let flight = Flight::of(&metrics);
         metrics.totals.delivered += 5;
         assert_eq!((flight.delivered_since(&metrics), flight.in_flight), (5, 7));
-        let (mut state, mut sample) = (RateState::new(0), Sample::default());
-        sample.take(0, 1000, state.on_sent(0, true), false, flight);
-        assert_eq!(state.on_delivered(&mut metrics, 20 * MILLISECOND, &sample), (true, 250_000));
+        let (mut state, mut sample) = (RateState::new(Time::ZERO), Sample::default());
+        sample.take(Time::ZERO, 1000, state.on_sent(Time::ZERO, true), false, flight);
+        assert_eq!(state.on_delivered(&mut metrics, Time::ZERO + 20 * MILLISECOND, &sample), (true, 250_000));
         assert!(
-            !state.on_delivered(&mut metrics, 40 * MILLISECOND, &sample).0,
+            !state.on_delivered(&mut metrics, Time::ZERO + 40 * MILLISECOND, &sample).0,
             "the round began with the first"
         );
     }
@@ -172,14 +172,14 @@ mod tests {
     /// delivered over the time since they left.
     #[test]
     fn a_burst_is_measured_by_its_acknowledgements() {
-        let (mut metrics, mut state) = (metrics(), RateState::new(0));
-        let stamps: Vec<_> = (0..10).map(|n| state.on_sent(0, n == 0)).collect();
+        let (mut metrics, mut state) = (metrics(), RateState::new(Time::ZERO));
+        let stamps: Vec<_> = (0..10).map(|n| state.on_sent(Time::ZERO, n == 0)).collect();
         let flight = Flight::of(&metrics);
         for (n, stamp) in stamps.into_iter().enumerate() {
-            let now = (20 + n as u64) * MILLISECOND;
+            let now = Time::ZERO + (20 + n as u64) * MILLISECOND;
             metrics.totals.delivered += 1;
             let mut sample = Sample::default();
-            sample.take(0, 1000 * (n as u64 + 1), stamp, false, flight);
+            sample.take(Time::ZERO, 1000 * (n as u64 + 1), stamp, false, flight);
             assert_eq!(state.on_delivered(&mut metrics, now, &sample).0, n == 0, "one round trip");
             assert_eq!(metrics.rate.delivery, (n as u64 + 1) * 1000 * 1000 / (20 + n as u64));
         }
@@ -188,35 +188,42 @@ mod tests {
     /// ACKs that come together say nothing of the network's rate: the time that sending took does.
     #[test]
     fn compressed_acks_are_measured_by_the_sending() {
-        let (mut metrics, mut state) = (metrics(), RateState::new(0));
-        let stamps: Vec<_> = (0..31u64).map(|n| state.on_sent(n * MILLISECOND, n == 0)).collect();
+        let (mut metrics, mut state) = (metrics(), RateState::new(Time::ZERO));
+        let stamps: Vec<_> =
+            (0..31u64).map(|n| state.on_sent(Time::ZERO + n * MILLISECOND, n == 0)).collect();
         let mut sample = Sample::default();
         for (n, stamp) in stamps.into_iter().enumerate() {
-            sample.take(n as u64 * MILLISECOND, 1000 * (n as u64 + 1), stamp, false, Flight::default());
+            sample.take(
+                Time::ZERO + n as u64 * MILLISECOND,
+                1000 * (n as u64 + 1),
+                stamp,
+                false,
+                Flight::default(),
+            );
         }
         metrics.totals.delivered += 31;
-        state.on_delivered(&mut metrics, 50 * MILLISECOND, &sample);
+        state.on_delivered(&mut metrics, Time::ZERO + 50 * MILLISECOND, &sample);
         assert_eq!(metrics.rate.delivery, 31 * 1000 * 1000 / 50);
     }
 
     #[test]
     fn an_application_limited_sample_only_raises_the_rate_until_the_gap_is_past() {
-        let (mut metrics, mut state) = (metrics(), RateState::new(0));
+        let (mut metrics, mut state) = (metrics(), RateState::new(Time::ZERO));
         metrics.rate.delivery = 1_000_000;
         state.on_app_limited(&metrics);
         assert!(state.is_app_limited());
-        let stamp = state.on_sent(0, true);
+        let stamp = state.on_sent(Time::ZERO, true);
         let mut sample = Sample::default();
-        sample.take(0, 1000, stamp, true, Flight::default());
+        sample.take(Time::ZERO, 1000, stamp, true, Flight::default());
         metrics.totals.delivered = 1;
-        state.on_delivered(&mut metrics, 20 * MILLISECOND, &sample);
+        state.on_delivered(&mut metrics, Time::ZERO + 20 * MILLISECOND, &sample);
         assert_eq!(metrics.rate.delivery, 1_000_000);
         metrics.totals.delivered = 2;
-        state.on_delivered(&mut metrics, 20 * MILLISECOND, &sample);
+        state.on_delivered(&mut metrics, Time::ZERO + 20 * MILLISECOND, &sample);
         assert!(!state.is_app_limited());
         let mut sample = Sample::default();
-        sample.take(0, 1000, stamp, false, Flight::default());
-        state.on_delivered(&mut metrics, 40 * MILLISECOND, &sample);
+        sample.take(Time::ZERO, 1000, stamp, false, Flight::default());
+        state.on_delivered(&mut metrics, Time::ZERO + 40 * MILLISECOND, &sample);
         assert_eq!(metrics.rate.delivery, 50_000);
     }
 }

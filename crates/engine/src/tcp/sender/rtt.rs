@@ -7,15 +7,15 @@ use crate::config::RtoConfig;
 use crate::metrics::SubflowMetrics;
 use crate::tcp::common::Common;
 use crate::tcp::context::Context;
-use crate::{MILLISECOND, Nanos};
+use crate::{MILLISECOND, Span, Time};
 
 /// How long the least round-trip time is remembered: Linux's `tcp_min_rtt_wlen`.
-const MIN_RTT_WINDOW: Nanos = 300 * crate::SECOND;
+const MIN_RTT_WINDOW: Span = Span::from_secs(300);
 
 /// State of the estimator beside the numbers in [`SubflowMetrics`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RttEstimator {
-    min_rtt_at: Nanos,
+    min_rtt_at: Time,
 }
 
 impl RttEstimator {
@@ -26,20 +26,21 @@ impl RttEstimator {
         &mut self,
         metrics: &mut SubflowMetrics,
         config: &RtoConfig,
-        now: Nanos,
-        rtt: Nanos,
-        last: Nanos,
+        now: Time,
+        rtt: Span,
+        last: Span,
     ) {
         let (rtt, last) = (ticks(config, now, rtt), ticks(config, now, last));
         metrics.rtt.latest = last;
         metrics.rtt.samples = metrics.rtt.samples.saturating_add(1);
         metrics.rtt.max = metrics.rtt.max.max(rtt);
         //= RFC 8985 6.2-a
-        if metrics.rtt.min == 0 || last <= metrics.rtt.min || now > self.min_rtt_at + MIN_RTT_WINDOW {
+        if metrics.rtt.min == Span::ZERO || last <= metrics.rtt.min || now > self.min_rtt_at + MIN_RTT_WINDOW
+        {
             metrics.rtt.min = last;
             self.min_rtt_at = now;
         }
-        if metrics.rtt.smoothed == 0 {
+        if metrics.rtt.smoothed == Span::ZERO {
             //= RFC 6298 2-b
             metrics.rtt.smoothed = rtt;
             metrics.rtt.var = rtt / 2;
@@ -55,19 +56,19 @@ impl RttEstimator {
 }
 
 /// A round-trip time that ends at `now`, as a clock with the host's tick has it: at least one tick.
-fn ticks(config: &RtoConfig, now: Nanos, rtt: Nanos) -> Nanos {
+fn ticks(config: &RtoConfig, now: Time, rtt: Span) -> Span {
     let tick = config.rtt_tick;
-    let count = |time: Nanos| time.checked_div(tick);
-    match (count(now), count(now.saturating_sub(rtt))) {
+    let count = |time: Time| time.since_origin().checked_div(tick);
+    match (count(now), count(now.saturating_back(rtt))) {
         (Some(end), Some(start)) => (end - start).max(1) * tick,
-        _ => rtt.max(1),
+        _ => rtt.max(Span::from_nanos(1)),
     }
 }
 
 /// The round-trip time by the timestamp that the segment echoes (RFC 7323 4); its clock ticks in
 /// milliseconds.
 #[inline(never)]
-pub fn timestamp_rtt<P: Payload>(common: &Common, cx: &Context<'_>, segment: &Segment<P>) -> Option<Nanos> {
+pub fn timestamp_rtt<P: Payload>(common: &Common, cx: &Context<'_>, segment: &Segment<P>) -> Option<Span> {
     let stamp = segment.timestamps.filter(|stamp| common.negotiated.timestamps && stamp.echo != 0)?;
     let ticks = cx.timestamp().wrapping_sub(stamp.echo);
     (ticks < 1 << 20).then(|| u64::from(ticks.max(1)) * MILLISECOND)
@@ -78,17 +79,17 @@ mod tests {
     use super::{MIN_RTT_WINDOW, RttEstimator};
     use crate::config::RtoConfig;
     use crate::metrics::SubflowMetrics;
-    use crate::{MILLISECOND, PathId, SubflowId};
+    use crate::{MILLISECOND, PathId, Span, SubflowId, Time};
 
     //= test RFC 6298 2-b 2-c
     #[test]
     fn the_first_sample_and_the_next_follow_rfc_6298() {
         let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
         let (mut rtt, config) = (RttEstimator::default(), RtoConfig::default());
-        rtt.sample(&mut metrics, &config, 0, 80 * MILLISECOND, 80 * MILLISECOND);
+        rtt.sample(&mut metrics, &config, Time::ZERO, 80 * MILLISECOND, 80 * MILLISECOND);
         assert_eq!((metrics.rtt.smoothed, metrics.rtt.var), (80 * MILLISECOND, 40 * MILLISECOND));
         assert_eq!(metrics.rto, 280 * MILLISECOND, "80 + max(200, 4 x 40)");
-        rtt.sample(&mut metrics, &config, 1, 160 * MILLISECOND, 160 * MILLISECOND);
+        rtt.sample(&mut metrics, &config, Time::from_nanos(1), 160 * MILLISECOND, 160 * MILLISECOND);
         assert_eq!((metrics.rtt.smoothed, metrics.rtt.var), (90 * MILLISECOND, 50 * MILLISECOND));
         assert_eq!(metrics.rto, 290 * MILLISECOND);
         assert_eq!((metrics.rtt.min, metrics.rtt.max), (80 * MILLISECOND, 160 * MILLISECOND));
@@ -100,7 +101,7 @@ mod tests {
         let config = RtoConfig { rtt_tick: 4 * MILLISECOND, ..RtoConfig::default() };
         for (now, rtt, taken) in [(1, 0, 4), (9, 2, 4), (9, 1, 4), (10, 7, 8), (11, 7, 4), (100, 40, 40)] {
             let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
-            let (now, rtt) = (now * MILLISECOND, rtt * MILLISECOND);
+            let (now, rtt) = (Time::ZERO + now * MILLISECOND, rtt * MILLISECOND);
             RttEstimator::default().sample(&mut metrics, &config, now, rtt, rtt);
             assert_eq!(metrics.rtt.smoothed, taken * MILLISECOND, "{rtt} until {now}");
         }
@@ -111,12 +112,14 @@ mod tests {
         let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
         let (mut rtt, config) = (RttEstimator::default(), RtoConfig::default());
         let mut least_after = |now, sample| {
+            let sample = Span::from_nanos(sample);
             rtt.sample(&mut metrics, &config, now, sample, sample);
-            metrics.rtt.min
+            metrics.rtt.min.as_nanos()
         };
-        assert_eq!(least_after(5, 80), 80);
-        assert_eq!(least_after(5 + MIN_RTT_WINDOW, 90), 80);
-        assert_eq!(least_after(6 + MIN_RTT_WINDOW, 90), 90);
-        assert_eq!(least_after(7 + MIN_RTT_WINDOW, 85), 85);
+        let start = Time::from_nanos(5);
+        assert_eq!(least_after(start, 80), 80);
+        assert_eq!(least_after(start + MIN_RTT_WINDOW, 90), 80);
+        assert_eq!(least_after(start + MIN_RTT_WINDOW + Span::from_nanos(1), 90), 90);
+        assert_eq!(least_after(start + MIN_RTT_WINDOW + Span::from_nanos(2), 85), 85);
     }
 }

@@ -18,7 +18,7 @@ use super::ack_summary::AckSummary;
 use super::entry::{APP_LIMITED, EVER_RETRANS, Entry, FIN, LOST, RETRANS, SACKED};
 use super::rate::{Flight, Stamp};
 use super::sack_bitmap::SackBitmap;
-use crate::Nanos;
+use crate::Time;
 use crate::metrics::SubflowMetrics;
 
 /// First capacity: an initial window and what follows it.
@@ -46,7 +46,7 @@ pub(crate) struct Scoreboard<P> {
     entries: VecDeque<Entry<P>>,
     /// The log is the entries from this position on, or [`LOGGED`] if it is kept in `log`.
     implicit_from: u64,
-    log: VecDeque<(u64, Nanos)>,
+    log: VecDeque<(u64, Time)>,
     /// From this position on the log has each entry once and in order.
     in_order_from: u64,
     /// No entry before this position is lost without a retransmission in flight.
@@ -130,7 +130,7 @@ impl<P: Payload> Scoreboard<P> {
     /// A FIN was sent.
     #[cold]
     #[inline(never)]
-    pub fn push_fin(&mut self, position: u64, sent_at: Nanos, rate: Stamp, flight: Flight) {
+    pub fn push_fin(&mut self, position: u64, sent_at: Time, rate: Stamp, flight: Flight) {
         let payload = P::default();
         let flags = FIN | APP_LIMITED;
         let (tag, lead, mapped, segments) = (0, 0, 0, 1);
@@ -259,7 +259,7 @@ impl<P: Payload> Scoreboard<P> {
         una: u64,
         metrics: &mut SubflowMetrics,
         summary: &mut AckSummary,
-        is_unambiguous: impl Fn(Nanos) -> bool,
+        is_unambiguous: impl Fn(Time) -> bool,
     ) {
         // The first part of the ring; what is beyond its end is the next run.
         while let [first, ..] = self.entries.as_slices().0
@@ -301,7 +301,7 @@ impl<P: Payload> Scoreboard<P> {
         una: u64,
         metrics: &mut SubflowMetrics,
         summary: &mut AckSummary,
-        is_unambiguous: impl Fn(Nanos) -> bool,
+        is_unambiguous: impl Fn(Time) -> bool,
     ) {
         if self.entries.front().is_some_and(|first| first.end() > una) {
             self.split(0, una, metrics);

@@ -1,7 +1,7 @@
 //! The window that the peer advertises (RFC 9293 3.8.6).
 
 use crate::tcp::context::Context;
-use crate::{Nanos, SECOND};
+use crate::{SECOND, Span};
 
 /// SND.WND and what goes with it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,7 +66,7 @@ impl SendWindow {
     //= RFC 9293 MUST-35 MUST-36 SHLD-29 SHLD-30 first after a timeout, then at increasing intervals
     /// The time until the next probe of a closed window; for one that is open, the override timeout for less
     /// than a segment.
-    pub fn probe_interval(&self, cx: &Context<'_>, is_open: bool) -> Nanos {
+    pub fn probe_interval(&self, cx: &Context<'_>, is_open: bool) -> Span {
         let base = cx.own().rto.max(cx.tcp.rto.min);
         //= RFC 9293 MUST-38 the override timeout is 0.1 to 1 second
         let most = if is_open { SECOND } else { cx.tcp.rto.max };

@@ -2,10 +2,10 @@
 
 use super::cwnd_validation::CwndValidation;
 use super::undo::Undo;
-use crate::MILLISECOND;
 use crate::metrics::CaState;
 use crate::tcp::TcpConfig;
 use crate::tcp::testing::{End, MSS, plain_config, without_tlp};
+use crate::{MILLISECOND, Span, Time};
 
 /// An end with ten segments in flight and a round-trip time of 100 ms.
 fn ten_in_flight(tcp: TcpConfig) -> End {
@@ -54,9 +54,9 @@ fn a_fin_isnt_among_the_outstanding_ranges() {
 fn the_window_halves_for_each_whole_timeout_that_passed_before() {
     for (idle, cwnd) in [(199, 80), (200, 80), (201, 40), (400, 40), (401, 20), (4000, 10)] {
         let mut end = End::open(plain_config(), 100);
-        (end.metrics[0].rto, end.metrics[0].cwnd) = (200, 80);
+        (end.metrics[0].rto, end.metrics[0].cwnd) = (Span::from_nanos(200), 80);
         let mut validation = CwndValidation::default();
-        validation.on_idle_restart(&mut end.split().0, idle);
+        validation.on_idle_restart(&mut end.split().0, Span::from_nanos(idle));
         assert_eq!(end.metrics().cwnd, cwnd, "after {idle}");
     }
 }
@@ -92,7 +92,7 @@ fn an_echo_gives_a_round_trip_time_only_if_it_was_negotiated_and_isnt_zero() {
 #[test]
 fn a_recovery_that_sent_nothing_again_is_undone() {
     let mut end = ten_in_flight(plain_config());
-    end.now = 200 * MILLISECOND;
+    end.now = Time::ZERO + 200 * MILLISECOND;
     end.sack(1, &[(1001, 5001)]);
     assert_eq!(end.metrics().ca_state, CaState::Recovery);
     end.ack(1 + 10 * MSS);
@@ -123,7 +123,7 @@ fn duplicates_after_a_timeout_count_only_beyond_the_recovery_point() {
     let mut end = End::open(TcpConfig { sack: false, ..without_tlp() }, 100);
     end.push(MSS);
     end.sent_data();
-    end.now = 200 * MILLISECOND;
+    end.now = Time::ZERO + 200 * MILLISECOND;
     end.ack(1001);
     end.push(5 * MSS);
     end.wait(450);
@@ -139,7 +139,7 @@ fn duplicates_after_a_timeout_count_only_beyond_the_recovery_point() {
 fn an_ack_that_delivers_updates_the_pacing_rate() {
     let mut end = ten_in_flight(plain_config());
     let before = end.metrics().rate.pacing;
-    end.now = 200 * MILLISECOND;
+    end.now = Time::ZERO + 200 * MILLISECOND;
     end.ack(1 + 5 * MSS);
     assert!(end.metrics().rate.pacing > before, "{} {before}", end.metrics().rate.pacing);
 }

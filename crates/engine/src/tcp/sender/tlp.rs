@@ -2,12 +2,12 @@
 //! transmission or ACK, plus the least RTO when a lone segment may meet a delayed ACK.
 
 use super::ack_summary::AckSummary;
+use crate::Span;
 use crate::config::TcpConfig;
 use crate::metrics::SubflowMetrics;
-use crate::{MILLISECOND, Nanos};
 
 /// What Linux adds to two round trips for the granularity of its timers (`TCP_TIMEOUT_MIN`).
-const GRANULARITY: Nanos = 2 * MILLISECOND;
+const GRANULARITY: Span = Span::from_millis(2);
 
 /// The probe in flight; there is at most one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -48,10 +48,14 @@ impl Tlp {
 
     /// The time until a probe (PTO).
     #[inline]
-    pub fn timeout(metrics: &SubflowMetrics, tcp: &TcpConfig) -> Nanos {
+    pub fn timeout(metrics: &SubflowMetrics, tcp: &TcpConfig) -> Span {
         //= RFC 8985 7.2-a
         let allowance = if metrics.packets_out == 1 { tcp.rto.min } else { GRANULARITY };
-        if metrics.rtt.smoothed == 0 { tcp.rto.initial } else { 2 * metrics.rtt.smoothed + allowance }
+        if metrics.rtt.smoothed == Span::ZERO {
+            tcp.rto.initial
+        } else {
+            2 * metrics.rtt.smoothed + allowance
+        }
     }
 
     /// What an ACK says of the probe (RFC 8985 7.4).

@@ -1,5 +1,6 @@
 //! Which data is sent next: retransmissions, new data, FIN, tail loss probes (RFC 9293 3.8).
 
+use crate::Span;
 use ropewalk_wire::Payload;
 
 use super::Sender;
@@ -416,7 +417,7 @@ impl<P: Payload> Sender<P> {
             return;
         }
         let idle = cx.now.saturating_sub(self.last_sent_at);
-        if idle > metrics.rto.max(1) {
+        if idle > metrics.rto.max(Span::from_nanos(1)) {
             self.last_sent_at = cx.now;
             self.cwnd_validation.on_idle_restart(cx, idle);
         }

@@ -3,10 +3,10 @@
 use ropewalk_wire::{Flags, Segment, SyntheticPayload};
 
 use super::super::testing::{End, with_cwnd, with_recovery};
-use crate::MILLISECOND;
 use crate::config::{LossDetection, RecoveryConfig, WindowLimit};
 use crate::metrics::CaState;
 use crate::tcp::TcpConfig;
+use crate::{MILLISECOND, Span, Time};
 
 fn counting() -> TcpConfig {
     counting_with(|_| ())
@@ -28,7 +28,7 @@ fn ten_in_flight_of(tcp: TcpConfig, bytes: u64) -> End {
     let mut end = End::open(tcp, 100);
     end.push(bytes);
     assert_eq!(end.sent_data().len(), 10);
-    end.now = 200 * MILLISECOND;
+    end.now = Time::ZERO + 200 * MILLISECOND;
     end
 }
 
@@ -67,7 +67,7 @@ fn late(position: u32) -> End {
     let mut end = End::open(tcp, 100);
     end.push(30_000);
     assert_eq!(end.sent_data().len(), 30);
-    end.now = 200 * MILLISECOND;
+    end.now = Time::ZERO + 200 * MILLISECOND;
     end.sack(1, &[(8001, 9001)]);
     assert_eq!(end.metrics().lost_out, 6);
     end.sack(1, &[(position, position + 1000), (8001, 9001)]);
@@ -227,7 +227,7 @@ fn a_super_segment_at_the_head_is_lost_as_a_whole() {
         assert!(subflow.poll_transmit(&mut cx, 4, &mut Segment::blank()).is_some());
     }
     assert_eq!((end.metrics().packets_out, end.sent_data().len()), (8, 0));
-    end.now = 200 * MILLISECOND;
+    end.now = Time::ZERO + 200 * MILLISECOND;
     end.sack(1, &[(4001, 5001)]);
     assert_eq!((end.metrics().ca_state, end.metrics().lost_out), (CaState::Recovery, 4));
 }
@@ -241,12 +241,12 @@ fn a_late_segment_ends_early_retransmit() {
     let mut end = End::open(tcp, 100);
     end.push(3000);
     end.sent_data();
-    end.now = 200 * MILLISECOND;
+    end.now = Time::ZERO + 200 * MILLISECOND;
     end.sack(1, &[(1001, 2001)]);
     end.ack(3001);
     end.push(3000);
     end.sent_data();
-    end.now = 300 * MILLISECOND;
+    end.now = Time::ZERO + 300 * MILLISECOND;
     end.sack(3001, &[(4001, 5001)]);
     assert!(end.wait(390).is_empty());
 }
@@ -321,13 +321,13 @@ fn a_lost_retransmission_is_found_by_what_was_sent_after_it() {
     let mut end = End::open(counting(), 100);
     end.push(20_000);
     end.sent_data();
-    end.now = 200 * MILLISECOND;
+    end.now = Time::ZERO + 200 * MILLISECOND;
     end.sack(1, &[(1001, 5001)]);
     assert_eq!(end.sent_data()[0], (1, 1000));
-    end.now = 210 * MILLISECOND;
+    end.now = Time::ZERO + 210 * MILLISECOND;
     end.sack(1, &[(1001, 10_001)]);
     assert!(end.sent_data().iter().all(|(seq, _)| *seq > 10_000));
-    end.now = 310 * MILLISECOND;
+    end.now = Time::ZERO + 310 * MILLISECOND;
     end.sack(1, &[(1001, 11_001)]);
     assert_eq!(end.sent_data()[0], (1, 1000));
     assert_eq!(end.subflow.counters().lost_retransmit, 1);
@@ -369,7 +369,7 @@ fn early_retransmit_needs_no_threshold_for_less_than_four_segments() {
         let mut end = End::open(tcp, 100);
         end.push(segments * 1000);
         end.sent_data();
-        end.now = 200 * MILLISECOND;
+        end.now = Time::ZERO + 200 * MILLISECOND;
         end.sack(1, &[(1001, 2001)]);
         let again = end.wait(399).first().map(|(at, sent)| (*at, sent.segment.seq.0));
         assert_eq!(again, when.map(|at| (at, 1)), "{early} {segments}");
@@ -385,7 +385,7 @@ fn early_retransmit_waits_for_two_milliseconds_at_least() {
     let mut end = End::open(tcp, 4);
     end.push(3000);
     end.sent_data();
-    end.now = 8 * MILLISECOND;
+    end.now = Time::ZERO + 8 * MILLISECOND;
     end.sack(1, &[(1001, 2001)]);
     assert_eq!(end.wait(20).first().map(|(at, sent)| (*at, sent.segment.seq.0)), Some((10, 1)));
 }
@@ -399,9 +399,9 @@ fn early_retransmit_is_called_off_by_progress() {
     let mut end = End::open(tcp, 100);
     end.push(3000);
     end.sent_data();
-    end.now = 200 * MILLISECOND;
+    end.now = Time::ZERO + 200 * MILLISECOND;
     end.sack(1, &[(1001, 2001)]);
-    end.now = 210 * MILLISECOND;
+    end.now = Time::ZERO + 210 * MILLISECOND;
     end.ack(3001);
     end.push(1000);
     assert_eq!(end.sent_data(), [(3001, 1000)]);
@@ -431,7 +431,7 @@ fn a_probe_waits_for_a_round_trip_time_where_losses_are_counted() {
         assert_eq!(end.wait(1500).len(), 2, "SYNs");
         let syn_ack = end.syn_ack();
         assert!(end.receive(syn_ack).established);
-        assert_eq!(end.metrics().rtt.smoothed, 0);
+        assert_eq!(end.metrics().rtt.smoothed, Span::ZERO);
         end.push(2000);
         end.wait(4000);
         assert_eq!(end.subflow.counters().loss_probes, probes, "{loss_detection:?}");
@@ -444,7 +444,7 @@ fn a_timeout_marks_everything() {
     let mut end = End::open(counting_with(|recovery| recovery.tail_loss_probe = false), 100);
     end.push(20_000);
     assert_eq!(end.sent_data().len(), 10);
-    end.now = 350 * MILLISECOND;
+    end.now = Time::ZERO + 350 * MILLISECOND;
     end.ack(3001);
     end.sent_data();
     end.sack(3001, &[(4001, 5001)]);
@@ -467,9 +467,9 @@ fn a_timeout_leaves_one_segment_or_one_more_than_is_in_flight() {
         let mut end = End::open(tcp, 100);
         end.push(20_000);
         end.sent_data();
-        end.now = 350 * MILLISECOND;
+        end.now = Time::ZERO + 350 * MILLISECOND;
         end.ack(3001);
-        end.now = 560 * MILLISECOND;
+        end.now = Time::ZERO + 560 * MILLISECOND;
         assert!(!end.sent_data().is_empty(), "these aren't overdue at the timeout");
         end.now = end.subflow.poll_timeout().unwrap();
         let (mut cx, subflow) = end.split();
@@ -502,7 +502,7 @@ fn the_window_is_the_limit_by_ack_or_by_window() {
         let mut end = End::open(with_cwnd(|cwnd| cwnd.window_limit = window_limit), 100);
         end.push(10_000);
         end.sent_data();
-        end.now = 200 * MILLISECOND;
+        end.now = Time::ZERO + 200 * MILLISECOND;
         end.ack(1001);
         assert_eq!(end.metrics().cwnd, 11, "ten of ten in flight");
         // Seven are left when five more are acknowledged.
@@ -523,7 +523,7 @@ fn an_unused_window_grows_only_where_that_is_chosen() {
         let mut end = End::open(with_cwnd(|cwnd| cwnd.window_limit = window_limit), 100);
         end.push(3_000);
         end.sent_data();
-        end.now = 200 * MILLISECOND;
+        end.now = Time::ZERO + 200 * MILLISECOND;
         end.ack(3001);
         assert_eq!(end.metrics().cwnd, grown, "{window_limit:?}");
     }
@@ -536,7 +536,7 @@ fn slow_start_ends_at_a_cached_threshold() {
     assert_eq!(end.metrics().ssthresh, 12);
     end.push(40_000);
     end.sent_data();
-    end.now = 200 * MILLISECOND;
+    end.now = Time::ZERO + 200 * MILLISECOND;
     end.ack(8001);
     assert!(end.metrics().cwnd <= 13, "{}", end.metrics().cwnd);
 }

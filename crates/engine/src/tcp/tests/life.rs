@@ -1,5 +1,6 @@
 //! Opening and closing: RFC 9293's figures.
 
+use crate::Time;
 use ropewalk_wire::{Flags, Seq, Timestamps};
 
 use super::super::testing::{End, Pair, plain_config};
@@ -81,7 +82,7 @@ fn an_old_syn_ack_is_refused() {
 fn the_passive_side_refuses_and_repeats() {
     let mut client = End::client(plain_config());
     let syn = client.sent().remove(0).segment;
-    let mut server = End::server(plain_config(), 0, &syn);
+    let mut server = End::server(plain_config(), Time::ZERO, &syn);
     assert_eq!(server.sent()[0].kind, Kind::SynAck);
     let mut wrong = server.peer(Flags::default(), 900);
     wrong.window = 1000;
@@ -107,7 +108,7 @@ fn a_repeated_syn_gives_no_sample() {
         }
         assert!(end.receive(syn_ack).established);
         let expected = if timestamps { (500, 1500) } else { (0, 3000) };
-        assert_eq!((end.metrics().rtt.smoothed / 1_000_000, end.metrics().rto / 1_000_000), expected);
+        assert_eq!((end.metrics().rtt.smoothed.as_millis(), end.metrics().rto.as_millis()), expected);
         assert_eq!(end.metrics().cwnd, 10, "one repeat is forgiven");
     }
 }

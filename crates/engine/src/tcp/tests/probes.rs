@@ -3,10 +3,10 @@
 use ropewalk_wire::{Flags, Seq};
 
 use super::super::testing::{End, plain_config, without_tlp};
+use crate::SECOND;
 use crate::config::KeepAliveConfig;
 use crate::metrics::CaState;
 use crate::tcp::{Kind, State, TcpConfig};
-use crate::{MILLISECOND, SECOND};
 
 fn close_window(end: &mut End, ack: u64) {
     let mut segment = end.peer(Flags::default(), ack);
@@ -23,10 +23,10 @@ fn a_closed_window_is_probed_with_backoff() {
     end.push(3000);
     let mut times = Vec::new();
     for _ in 0..5 {
-        let sent = end.wait(end.now / MILLISECOND + 1);
+        let sent = end.wait(end.now.as_millis() + 1);
         assert!(sent.is_empty());
         let next = end.subflow.poll_timeout().expect("a probe is due");
-        let sent = end.wait(next / MILLISECOND);
+        let sent = end.wait(next.as_millis());
         let probe = sent.last().map(|(at, t)| (*at, t.segment.seq, t.segment.payload.0));
         times.push(probe.expect("a probe"));
         close_window(&mut end, 1);

@@ -4,8 +4,8 @@
 use ropewalk_wire::{Flags, Seq, Timestamps};
 
 use super::super::testing::{End, MSS, plain_config};
-use crate::MILLISECOND;
 use crate::tcp::{Kind, State, TcpConfig};
+use crate::{MILLISECOND, Time};
 
 /// An end that has had its quick ACKs.
 fn open_past_quick_acks(tcp: TcpConfig) -> (End, u64) {
@@ -29,7 +29,7 @@ fn every_second_full_segment_is_acknowledged_and_a_lone_one_after_forty_millisec
     let sent = end.sent();
     assert_eq!((sent.len(), sent[0].segment.ack), (1, Seq((seq + 2 * MSS) as u32)));
     end.data(seq + 2 * MSS, MSS as u32);
-    let start = end.now / MILLISECOND;
+    let start = end.now.as_millis();
     let later = end.wait(start + 100);
     assert_eq!((later.len(), later[0].0), (1, start + 40));
     assert_eq!(end.subflow.counters().delayed_acks, 1);
@@ -96,7 +96,7 @@ fn while_the_window_grows_every_segment_is_acknowledged() {
 fn a_receiver_s_round_trip_time_falls_at_once() {
     let (mut end, mut seq) =
         open_past_quick_acks(TcpConfig { window_scaling: false, ..TcpConfig::default() });
-    end.now = 1000 * MILLISECOND;
+    end.now = Time::ZERO + 1000 * MILLISECOND;
     let mut sample = |end: &mut End, len: u64, echo: u32| {
         let mut segment = end.peer(Flags::default(), 1);
         segment.seq = Seq(seq as u32);

@@ -6,7 +6,7 @@ use super::super::testing::{End, MSS, plain_config, with_recovery, without_tlp};
 use crate::metrics::CaState;
 use crate::scheduler::Fate;
 use crate::tcp::TcpConfig;
-use crate::{MILLISECOND, SECOND};
+use crate::{MILLISECOND, SECOND, Span, Time};
 
 /// Ten segments of 1000 bytes in flight, positions 1 to 10,000, round-trip time 100 ms.
 fn ten_in_flight(tcp: TcpConfig) -> End {
@@ -15,7 +15,7 @@ fn ten_in_flight(tcp: TcpConfig) -> End {
     let sent = end.sent_data();
     assert_eq!(sent.len(), 10, "the initial window (RFC 6928)");
     assert_eq!((sent[0], sent[9]), ((1, 1000), (9001, 1000)));
-    end.now = 200 * MILLISECOND;
+    end.now = Time::ZERO + 200 * MILLISECOND;
     end
 }
 
@@ -27,7 +27,7 @@ fn rack_finds_a_loss_by_time_with_fewer_than_three_sacks() {
     let mut end = End::open(plain_config(), 100);
     end.push(3000);
     assert_eq!(end.sent_data().len(), 3);
-    end.now = 200 * MILLISECOND;
+    end.now = Time::ZERO + 200 * MILLISECOND;
     end.sack(1, &[(1001, 3001)]);
     assert_eq!(end.sent_data(), []);
     assert_eq!(end.metrics().ca_state, CaState::Disorder);
@@ -56,12 +56,12 @@ fn rack_finds_a_lost_retransmission() {
     let mut end = ten_in_flight(plain_config());
     end.sack(1, &[(1001, 4001)]);
     assert_eq!(end.sent_data()[0], (1, 1000));
-    end.now = 210 * MILLISECOND;
+    end.now = Time::ZERO + 210 * MILLISECOND;
     end.sack(1, &[(1001, 9001)]);
     let new = end.sent_data();
     assert!(!new.is_empty() && new.iter().all(|(seq, _)| *seq > 10_000), "{new:?}");
     // A round trip later what was sent after the retransmission arrives, and the retransmission hasn't.
-    end.now = 311 * MILLISECOND;
+    end.now = Time::ZERO + 311 * MILLISECOND;
     end.sack(1, &[(1001, 11_001)]);
     assert_eq!(end.sent_data()[0], (1, 1000));
     assert_eq!(end.subflow.counters().lost_retransmit, 1);
@@ -101,10 +101,10 @@ fn newreno_without_sack() {
     end.ack(1);
     assert_eq!(end.sent_data(), [(1, 1000)]);
     assert_eq!((end.metrics().ca_state, end.subflow.counters().reno_recovery), (CaState::Recovery, 1));
-    end.now = 300 * MILLISECOND;
+    end.now = Time::ZERO + 300 * MILLISECOND;
     end.ack(5001);
     assert_eq!(end.sent_data()[0], (5001, 1000), "a partial ACK");
-    end.now = 400 * MILLISECOND;
+    end.now = Time::ZERO + 400 * MILLISECOND;
     end.ack(12_001);
     assert_eq!(end.metrics().cwnd, 5);
     assert_eq!(end.metrics().ca_state, CaState::Recovery, "held until something above is acknowledged");
@@ -138,12 +138,12 @@ fn the_timeout_backs_off_and_recovers_with_a_sample() {
 fn a_timeout_marks_only_what_is_overdue() {
     let mut end = ten_in_flight(without_tlp());
     end.ack(2001);
-    end.now = 350 * MILLISECOND;
+    end.now = Time::ZERO + 350 * MILLISECOND;
     end.ack(3001);
     let recent = end.sent_data().len() as u32;
     let (lost, timer) = (end.metrics().lost_out, end.subflow.poll_timeout().unwrap());
     assert_eq!(lost, 0);
-    end.wait(timer / MILLISECOND + 1);
+    end.wait(timer.as_millis() + 1);
     assert_eq!(end.metrics().ca_state, CaState::Loss);
     assert!(recent > 0 && end.metrics().lost_out >= 7);
 }
@@ -182,7 +182,7 @@ fn a_probe_that_repaired_a_loss_costs_the_window_its_half() {
         let mut end = End::open(plain_config(), 100);
         end.push(4000);
         end.wait(310);
-        end.now = 400 * MILLISECOND;
+        end.now = Time::ZERO + 400 * MILLISECOND;
         if spurious {
             end.ack(4001);
             end.sack(4001, &[(3001, 4001)]);
@@ -191,7 +191,7 @@ fn a_probe_that_repaired_a_loss_costs_the_window_its_half() {
         }
         end.push(2000);
         assert_eq!(end.sent_data().len(), 2);
-        end.now = 500 * MILLISECOND;
+        end.now = Time::ZERO + 500 * MILLISECOND;
         end.ack(6001);
         let halved = end.metrics().ssthresh < u32::MAX;
         assert_eq!(halved, !spurious);
@@ -217,13 +217,13 @@ fn a_sacked_probe_finds_what_was_lost_before_it_whatever_its_timestamp_echoes() 
         }
         end.receive(segment);
     };
-    end.now = 200 * MILLISECOND;
+    end.now = Time::ZERO + 200 * MILLISECOND;
     let mss = sent[0].segment.payload.0;
     answer(&mut end, 1 + u64::from(mss), None);
     let probe: Vec<_> = end.wait(410).iter().map(|(at, t)| (*at, t.segment.seq.0)).collect();
     let last = 1 + 4000 / mss * mss;
     assert_eq!(probe, [(402, last)]);
-    end.now = 502 * MILLISECOND;
+    end.now = Time::ZERO + 502 * MILLISECOND;
     answer(&mut end, 1 + u64::from(mss), Some((last, 4001)));
     assert_eq!(end.sent_data().first(), Some(&(1 + mss, mss)));
     assert_eq!((end.metrics().ca_state, end.subflow.counters().timeouts), (CaState::Recovery, 0));
@@ -237,7 +237,7 @@ fn a_reneging_receiver_gets_everything_again() {
     end.sack(1, &[(1001, 10_001)]);
     end.sent_data();
     // The hole is filled, and what lies above it is gone.
-    end.now = 300 * MILLISECOND;
+    end.now = Time::ZERO + 300 * MILLISECOND;
     end.ack(1001);
     let again = end.wait(360);
     assert_eq!(end.subflow.counters().sack_reneging, 1);
@@ -263,9 +263,9 @@ fn reneging_is_noticed_before_recovery_too() {
     let mut end = End::open(without_tlp(), 4);
     end.push(10_000);
     end.sent_data();
-    end.now = 8 * MILLISECOND;
+    end.now = Time::ZERO + 8 * MILLISECOND;
     end.sack(1, &[(2001, 3001)]);
-    end.now = 9 * MILLISECOND;
+    end.now = Time::ZERO + 9 * MILLISECOND;
     end.ack(2001);
     end.wait(15);
     assert_eq!(end.subflow.counters().sack_reneging, 0);
@@ -331,10 +331,10 @@ fn an_idle_time_restarts_the_window() {
     end.metrics[0].cwnd = 80;
     end.push(1000);
     end.sent_data();
-    end.now = 200 * MILLISECOND;
+    end.now = Time::ZERO + 200 * MILLISECOND;
     end.ack(1001);
     let rto = end.metrics().rto;
-    end.now = 100 * MILLISECOND + 2 * rto + 1;
+    end.now = Time::ZERO + 100 * MILLISECOND + 2 * rto + Span::from_nanos(1);
     end.push(1000);
     end.sent_data();
     assert_eq!(end.metrics().cwnd, 20);
@@ -388,18 +388,21 @@ fn the_fate_of_each_piece_is_known() {
 #[test]
 fn a_subflow_tells_since_when_it_is_busy() {
     let mut end = End::open(plain_config(), 100);
-    assert_eq!((end.metrics().rtt.samples, end.metrics().busy_since, end.metrics().last_sent), (1, 0, 0));
+    assert_eq!(
+        (end.metrics().rtt.samples, end.metrics().busy_since, end.metrics().last_sent),
+        (1, Time::ZERO, Time::ZERO)
+    );
     for (at, samples) in [(200, 1), (300, 2)] {
-        end.now = at * MILLISECOND;
+        end.now = Time::ZERO + at * MILLISECOND;
         end.push(1000);
         end.sent_data();
-        end.now = (at + 10) * MILLISECOND;
+        end.now = Time::ZERO + (at + 10) * MILLISECOND;
         end.push(1000);
         end.sent_data();
         let metrics = end.metrics();
-        let times = (metrics.rtt.samples, metrics.busy_since / MILLISECOND, metrics.last_sent / MILLISECOND);
+        let times = (metrics.rtt.samples, metrics.busy_since.as_millis(), metrics.last_sent.as_millis());
         assert_eq!(times, (samples, at, at + 10));
-        end.now = (at + 100) * MILLISECOND;
+        end.now = Time::ZERO + (at + 100) * MILLISECOND;
         let sent = if at == 200 { 2001 } else { 4001 };
         end.ack(sent);
     }

@@ -3,9 +3,9 @@
 use ropewalk_wire::{Flags, Timestamps};
 
 use super::super::testing::{End, plain_config, without_tlp};
-use crate::MILLISECOND;
 use crate::metrics::CaState;
 use crate::tcp::TcpConfig;
+use crate::{MILLISECOND, Time};
 
 fn no_probe(timestamps: bool) -> TcpConfig {
     TcpConfig { timestamps, ..without_tlp() }
@@ -91,15 +91,15 @@ fn a_dsack_for_every_retransmission_undoes_the_reduction() {
     let mut end = End::open(plain_config(), 100);
     end.push(10_000);
     end.sent_data();
-    end.now = 200 * MILLISECOND;
+    end.now = Time::ZERO + 200 * MILLISECOND;
     end.sack(1, &[(1001, 4001)]);
     assert_eq!(end.sent_data(), [(1, 1000)]);
     assert_eq!((end.metrics().ca_state, end.metrics().ssthresh), (CaState::Recovery, 5));
     // The original arrives, and everything else.
-    end.now = 210 * MILLISECOND;
+    end.now = Time::ZERO + 210 * MILLISECOND;
     end.ack(5001);
     assert_eq!(end.metrics().ca_state, CaState::Recovery);
-    end.now = 300 * MILLISECOND;
+    end.now = Time::ZERO + 300 * MILLISECOND;
     end.sack(10_001, &[(1, 1001)]);
     assert_eq!((end.metrics().ca_state, end.metrics().ssthresh), (CaState::Open, u32::MAX));
     assert!(end.metrics().cwnd >= 10);
@@ -113,7 +113,7 @@ fn a_dsack_of_what_was_sent_once_is_ignored() {
     let mut end = End::open(plain_config(), 100);
     end.push(10_000);
     end.sent_data();
-    end.now = 200 * MILLISECOND;
+    end.now = Time::ZERO + 200 * MILLISECOND;
     let before = end.subflow.sender.reordering_window(end.metrics());
     end.sack(5001, &[(1, 1001)]);
     assert_eq!(end.subflow.counters().dsack_ignored, 1);
@@ -127,7 +127,7 @@ fn a_partial_ack_of_an_original_undoes_fast_recovery() {
     let mss = u64::from(end.metrics().mss);
     end.push(10 * mss);
     end.sent_data();
-    end.now = 200 * MILLISECOND;
+    end.now = Time::ZERO + 200 * MILLISECOND;
     let at = |n: u64| (1 + n * mss) as u32;
     let mut segment = end.peer(Flags::default(), 1);
     segment.sack.push(at(1), at(4));

@@ -16,7 +16,7 @@ pub(super) struct App {
     pub(super) peer_closed: bool,
     /// It closed or aborted, and gets no further events.
     pub(super) deaf: bool,
-    pub(super) next_read: Nanos,
+    pub(super) next_read: Time,
     pub(super) closed: bool,
     pub(super) reset: Option<CloseReason>,
     pub(super) fell_back: bool,
@@ -47,7 +47,7 @@ impl World<'_> {
                     Event::Fallback(cause) => 128 + *cause as u64,
                     _ => 10,
                 };
-                mix(&mut self.digest, [self.now, code << 8 | end as u64]);
+                mix(&mut self.digest, [self.now.as_nanos(), code << 8 | end as u64]);
                 if self.ids[end] != Some(id) {
                     continue;
                 }
@@ -74,7 +74,7 @@ impl World<'_> {
             self.read(end, id)?;
             let app = &mut self.apps[end];
             if app.read > before {
-                mix(&mut self.digest, [self.now, app.read]);
+                mix(&mut self.digest, [self.now.as_nanos(), app.read]);
             }
             while app.backlog > 0 && !app.shut {
                 let data = stream(end, app.written, app.backlog.min(20_000));
@@ -99,7 +99,7 @@ impl World<'_> {
         let app = &mut self.apps[end];
         let elapsed = self.now - self.start;
         if app.eof || app.deaf {
-            app.next_read = 0;
+            app.next_read = Time::ZERO;
             return Ok(());
         }
         let most = match self.case.sides[end].reading {
@@ -138,13 +138,13 @@ impl World<'_> {
                 }
                 Ok(None) => {
                     // Nothing to wait for: the next segment comes with an event of its own.
-                    app.next_read = 0;
+                    app.next_read = Time::ZERO;
                     break;
                 }
                 Err(_) => {
                     // It is forgotten: with everything read, or its end was a reset.
                     app.eof = app.peer_closed && app.read == written;
-                    app.next_read = 0;
+                    app.next_read = Time::ZERO;
                     break;
                 }
             }

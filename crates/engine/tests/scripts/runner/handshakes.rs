@@ -1,6 +1,6 @@
 //! The handshakes that a script may ask for in one line.
 
-use ropewalk_engine::Nanos;
+use ropewalk_engine::{Span, Time};
 
 use super::{Outcome, Runner};
 use crate::language::split_options;
@@ -11,7 +11,7 @@ impl Runner {
     /// The usual handshake on subflow 0, with the options that are named (the peer's).
     pub(super) fn handshake(&mut self, words: &[&str]) -> Outcome {
         let named = |name: &str| words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-        let rtt = named("rtt").map_or(Ok(100_000_000), nanos)?;
+        let rtt = named("rtt").map_or(Ok(Span::from_millis(100)), nanos)?;
         let window = named("win").unwrap_or("65535");
         let given = words.iter().find_map(|word| word.strip_prefix('<')?.strip_suffix('>'));
         let mut options = split_options(given.unwrap_or("mss 1000,sackOK,wscale 7"));
@@ -25,8 +25,8 @@ impl Runner {
             if multipath {
                 options.push(format!("mpcapable v1 flags[{flag}]"));
             }
-            self.part(0, '<', &format!("S 0:0(0) win 65535 <{}>", options.join(",")))?;
-            self.part(0, '>', "S. 0:0(0) ack 1 <...>")?;
+            self.part(Span::ZERO, '<', &format!("S 0:0(0) win 65535 <{}>", options.join(",")))?;
+            self.part(Span::ZERO, '>', "S. 0:0(0) ack 1 <...>")?;
             let third = [
                 stamp(200, "0"),
                 if multipath { format!("mpcapable v1 flags[{flag}] key[peer,local]") } else { String::new() },
@@ -37,12 +37,12 @@ impl Runner {
             if self.id.is_none() {
                 self.call(&["connect"])?;
             }
-            self.part(0, '>', "S 0:0(0) <...>")?;
+            self.part(Span::ZERO, '>', "S 0:0(0) <...>")?;
             if multipath {
                 options.push(format!("mpcapable v1 flags[{flag}] key[peer]"));
             }
             self.part(rtt, '<', &format!("S. 0:0(0) ack 1 win 65535 <{}>", options.join(",")))?;
-            self.part(0, '>', ". 1:1(0) ack 1 <...>")?;
+            self.part(Span::ZERO, '>', ". 1:1(0) ack 1 <...>")?;
             if multipath {
                 // Until a DATA_ACK comes the third ACK isn't known to have arrived (RFC 8684 3.1).
                 let line = format!(". 1:1(0) ack 1 win {window} <{},dss dack8=1>", stamp(200, "0"));
@@ -56,21 +56,25 @@ impl Runner {
     pub(super) fn join(&mut self, words: &[&str]) -> Outcome {
         let number: usize = numeric(words.get(1).ok_or("`join` needs a subflow")?)?;
         let named = |name: &str| words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-        let rtt = named("rtt").map_or(Ok(100_000_000), nanos)?;
+        let rtt = named("rtt").map_or(Ok(Span::from_millis(100)), nanos)?;
         let id = named("id").map_or(number.to_string(), str::to_string);
         let backup = if words.contains(&"backup") { " backup" } else { "" };
         let window = named("win").unwrap_or("65535");
         if self.listens {
             let syn = format!("mp_join_syn address_id={id} token=ok{backup}");
-            self.part(0, '<', &format!("@{number} S 0:0(0) win 65535 <mss 1000,sackOK,wscale 7,{syn}>"))?;
             self.part(
-                0,
+                Span::ZERO,
+                '<',
+                &format!("@{number} S 0:0(0) win 65535 <mss 1000,sackOK,wscale 7,{syn}>"),
+            )?;
+            self.part(
+                Span::ZERO,
                 '>',
                 &format!("@{number} S. 0:0(0) ack 1 <mp_join_syn_ack address_id=* hmac=ok,...>"),
             )?;
             // A join that comes before any data is given the first DSS.
             let answers = &mut self.subflows[0].sent;
-            let is_data_ack = |(_, answer): &(Nanos, Rendered)| {
+            let is_data_ack = |(_, answer): &(Time, Rendered)| {
                 answer.sequence.2 == 0
                     && !answer.options.is_empty()
                     && answer.options.iter().all(|option| {
@@ -81,16 +85,20 @@ impl Runner {
                 answers.pop_front();
             }
             self.part(rtt, '<', &format!("@{number} . 1:1(0) ack 1 win {window} <mp_join_ack hmac=ok>"))?;
-            self.part(0, '>', &format!("@{number} . 1:1(0) ack 1 <...>"))
+            self.part(Span::ZERO, '>', &format!("@{number} . 1:1(0) ack 1 <...>"))
         } else {
-            self.part(0, '>', &format!("@{number} S 0:0(0) <mp_join_syn address_id=* token=ok,...>"))?;
+            self.part(
+                Span::ZERO,
+                '>',
+                &format!("@{number} S 0:0(0) <mp_join_syn address_id=* token=ok,...>"),
+            )?;
             let answer = format!("mp_join_syn_ack address_id={id} hmac=ok{backup}");
             self.part(
                 rtt,
                 '<',
                 &format!("@{number} S. 0:0(0) ack 1 win 65535 <mss 1000,sackOK,wscale 7,{answer}>"),
             )?;
-            self.part(0, '>', &format!("@{number} . 1:1(0) ack 1 <mp_join_ack hmac=ok,...>"))?;
+            self.part(Span::ZERO, '>', &format!("@{number} . 1:1(0) ack 1 <mp_join_ack hmac=ok,...>"))?;
             self.part(rtt, '<', &format!("@{number} . 1:1(0) ack 1 win {window} <dss dack8=1>"))
         }
     }

@@ -10,7 +10,7 @@ use ropewalk_engine::config::ConnectionConfig;
 use ropewalk_engine::endpoint::ConnectionId;
 use ropewalk_engine::metrics::SubflowStatus;
 use ropewalk_engine::mptcp::{CloseReason, Connection, Event};
-use ropewalk_engine::{PathId, SubflowId};
+use ropewalk_engine::{PathId, SubflowId, Time};
 
 use super::{OpenOn, Resolve};
 use crate::clock::Nanos;
@@ -109,18 +109,20 @@ pub(super) struct Perf {
 }
 
 fn stack_info(now: Nanos, connection: &Connection<Bytes>) -> StackInfo {
+    let written = connection.stats(Time::from_nanos(now)).bytes_written;
     let mut info = StackInfo {
         multipath: connection.is_multipath(),
         acknowledged: connection.data_una(),
-        outstanding: connection.stats(now).bytes_written.saturating_sub(connection.data_una()),
+        outstanding: written.saturating_sub(connection.data_una()),
         ..StackInfo::default()
     };
     for flow in connection.subflow_metrics() {
         info.retransmitted += flow.totals.retransmitted;
         if !matches!(flow.state, SubflowStatus::Closed | SubflowStatus::Handshaking) {
             info.subflows += 1;
-            if flow.rtt.smoothed > 0 && (info.srtt == 0 || flow.rtt.smoothed < info.srtt) {
-                info.srtt = flow.rtt.smoothed;
+            let srtt = flow.rtt.smoothed.as_nanos();
+            if srtt > 0 && (info.srtt == 0 || srtt < info.srtt) {
+                info.srtt = srtt;
             }
         }
     }
@@ -134,7 +136,7 @@ fn subflow_results(connection: &Connection<Bytes>) -> Vec<SubflowResult> {
         SubflowResult {
             path: flow.path.0,
             sent: counters.map_or(0, |counters| counters.bytes_sent),
-            srtt: flow.rtt.smoothed,
+            srtt: flow.rtt.smoothed.as_nanos(),
             retransmitted: flow.totals.retransmitted,
         }
     };
@@ -171,7 +173,7 @@ impl Perf {
         let Some(active) = self.flows.get_mut(&id) else { return };
         active.connect = Some(now - active.opened);
         for loser in std::mem::take(&mut active.racing) {
-            endpoint.abort(now, loser);
+            endpoint.abort(Time::from_nanos(now), loser);
         }
     }
 
@@ -270,7 +272,7 @@ impl Perf {
         }
         let Some(active) = self.flows.get_mut(&id) else { return };
         while !active.flow.has_ended()
-            && let Ok(Some(data)) = endpoint.read_piece(now, id, CHUNK)
+            && let Ok(Some(data)) = endpoint.read_piece(Time::from_nanos(now), id, CHUNK)
         {
             if data.is_empty() {
                 active.flow.end_of_input(now);
@@ -337,7 +339,7 @@ impl Perf {
         }
         let refusal = match resolve(&hello.scheduler, &hello.congestion) {
             Ok((scheduler, congestion)) => {
-                endpoint.set_algorithms(now, id, scheduler.as_ref(), congestion.as_ref());
+                endpoint.set_algorithms(Time::from_nanos(now), id, scheduler.as_ref(), congestion.as_ref());
                 None
             }
             Err(why) => Some(why.to_string()),
@@ -387,7 +389,7 @@ impl Perf {
             match active.flow.output(now) {
                 Output::Write(bytes) => {
                     let len = bytes.len();
-                    match endpoint.write(now, id, bytes) {
+                    match endpoint.write(Time::from_nanos(now), id, bytes) {
                         Ok(taken) => {
                             active.flow.wrote(now, taken);
                             if taken < len {
@@ -397,7 +399,7 @@ impl Perf {
                         Err(error) => active.flow.fail(format!("the connection broke: {error}")),
                     }
                 }
-                Output::Shutdown => endpoint.shutdown(now, id),
+                Output::Shutdown => endpoint.shutdown(Time::from_nanos(now), id),
                 Output::Wait => return,
             }
             if active.flow.is_over() {
@@ -422,7 +424,7 @@ impl Perf {
             done.subflow_results = subflow_results(connection);
         }
         if done.error.is_some() {
-            endpoint.abort(now, id);
+            endpoint.abort(Time::from_nanos(now), id);
         }
         match &self.role {
             Role::Client(progress) => progress.finish(done),
@@ -485,7 +487,7 @@ impl App for Perf {
         for (number, (hello, config)) in std::mem::take(&mut self.open).into_iter().enumerate() {
             let mut flow = TestConnection::client(now, hello, self.bulk.clone());
             let connect = |(path, local): &(PathId, SocketAddr)| {
-                endpoint.connect(now, *path, *local, self.remote, Arc::clone(&config))
+                endpoint.connect(Time::from_nanos(now), *path, *local, self.remote, Arc::clone(&config))
             };
             match self.open_on.iter().map(connect).collect::<Result<Vec<_>, _>>() {
                 Ok(mut ids) if !ids.is_empty() => {

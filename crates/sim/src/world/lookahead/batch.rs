@@ -1,8 +1,8 @@
 //! One batch: what arrives is collected, processed connection by connection, and what was sent enters the
 //! links.
 
-use ropewalk_engine::PathId;
 use ropewalk_engine::endpoint::SubflowHandle;
+use ropewalk_engine::{PathId, Time};
 use ropewalk_wire::Flags;
 
 use super::{
@@ -89,7 +89,10 @@ impl Lookahead {
     /// Returns when that is.
     pub(super) fn collect_timeouts(&mut self, world: &mut World, mut end: Nanos) -> Nanos {
         for side in SIDES {
-            while let Some((at, subflow)) = world.hosts.end_mut(side as usize).take_timeout_before(end) {
+            while let Some((at, subflow)) =
+                world.hosts.end_mut(side as usize).take_timeout_before(Time::from_nanos(end))
+            {
+                let at = at.as_nanos();
                 self.timeouts.push((at, side, subflow));
                 // An earlier timeout may have changed that.
                 let independent = self.routes[side as usize].contains(subflow)
@@ -103,7 +106,7 @@ impl Lookahead {
         let hosts = &mut world.hosts;
         self.timeouts.retain(|(at, side, subflow)| {
             if *at >= end {
-                hosts.end_mut(*side as usize).restore_timeout(*at, *subflow);
+                hosts.end_mut(*side as usize).restore_timeout(Time::from_nanos(*at), *subflow);
             }
             *at < end
         });
@@ -191,7 +194,7 @@ impl Lookahead {
     /// Handles a connection's timeouts before `until`.
     #[inline]
     fn fire_timeouts(&mut self, world: &mut World, group: &Group, until: Nanos) {
-        while world.hosts.end(group.side as usize).timeout_of(group.subflow) < until {
+        while world.hosts.end(group.side as usize).timeout_of(group.subflow) < Time::from_nanos(until) {
             if !self.fire_timeout(world, group) {
                 return;
             }
@@ -204,17 +207,17 @@ impl Lookahead {
         let at = world.hosts.end(side as usize).timeout_of(subflow);
         let slot = subflow.connection_slot();
         let repeat = match self.fired.last() {
-            Some(last) if (last.at, last.side, last.slot) == (at, side, slot) => last.repeat + 1,
+            Some(last) if (last.at, last.side, last.slot) == (at.as_nanos(), side, slot) => last.repeat + 1,
             _ => 0,
         };
         if repeat > MAX_EVENTS_PER_INSTANT {
             world.fail_livelock();
             return false;
         }
-        world.now = at;
+        world.now = at.as_nanos();
         world.hosts.end_mut(side as usize).on_timeout_of(at, subflow);
         let sent = self.transmit(world, side);
-        self.fired.push(FiredTimeout { at, side, repeat, slot, sent });
+        self.fired.push(FiredTimeout { at: at.as_nanos(), side, repeat, slot, sent });
         true
     }
 

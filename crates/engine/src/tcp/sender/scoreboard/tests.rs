@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use ropewalk_wire::SyntheticPayload;
 
 use super::*;
-use crate::{PathId, SubflowId};
+use crate::{PathId, Span, SubflowId};
 
 const LEN: u64 = 100;
 
@@ -11,7 +11,7 @@ fn apply(
     metrics: &mut SubflowMetrics,
     op: (u8, usize),
     end: &mut u64,
-    now: Nanos,
+    now: Time,
 ) {
     let (op, n) = op;
     let count = board.entries.len();
@@ -117,7 +117,7 @@ fn bits_last_for_as_long_as_there_are_entries() {
     let mut end = 0;
     for round in 0..200 {
         for n in 0..150 {
-            apply(&mut board, &mut metrics, (0, 0), &mut end, round);
+            apply(&mut board, &mut metrics, (0, 0), &mut end, Time::from_nanos(round));
             if n % 3 > 0 || n > 90 {
                 board.mark_sacked(board.entries.len() - 1);
             }
@@ -135,7 +135,7 @@ fn entries_of_one_length_are_found_by_division() {
     let (mut board, mut metrics) = (Scoreboard::new(), SubflowMetrics::new(SubflowId(0), PathId(0)));
     let mut end = 0;
     for _ in 0..70 {
-        apply(&mut board, &mut metrics, (0, 0), &mut end, 0);
+        apply(&mut board, &mut metrics, (0, 0), &mut end, Time::ZERO);
     }
     assert_eq!(board.uniform_range(0, 100), None, "no bitmap before the first SACK block");
     board.mark_sacked(3);
@@ -166,7 +166,7 @@ fn a_late_bitmap_has_the_earlier_marks() {
         if n == 3 {
             board.split(0, 40, &mut metrics);
         }
-        apply(&mut board, &mut metrics, (0, 0), &mut end, 0);
+        apply(&mut board, &mut metrics, (0, 0), &mut end, Time::ZERO);
     }
     board.mark_sacked(5);
     assert_eq!(board.uniform_range(300, 400), None);
@@ -183,9 +183,9 @@ proptest! {
     fn an_unwritten_log_is_the_same(ops in prop::collection::vec((0u8..12, 0usize..20, 0u64..2), 1..120)) {
         let mut boards = [Scoreboard::new(), Scoreboard::new()];
         let mut metrics = [(); 2].map(|()| SubflowMetrics::new(SubflowId(0), PathId(0)));
-        let (mut ends, mut now) = ([0; 2], 0);
+        let (mut ends, mut now) = ([0; 2], Time::ZERO);
         for (op, n, step) in ops {
-            now += step;
+            now += Span::from_nanos(step);
             for (index, (board, metrics)) in boards.iter_mut().zip(&mut metrics).enumerate() {
                 apply(board, metrics, (op, n), &mut ends[index], now);
                 if index == 1 {
