@@ -14,8 +14,8 @@ pub(crate) struct CoDel {
     ecn: bool,
     /// The largest packet seen: a queue of no more than it is left alone.
     maxpacket: u32,
-    /// When the sojourn time will have been above target for an interval; 0: it is below.
-    first_above_time: Nanos,
+    /// When the sojourn time will have been above target for an interval; `None`: it is below.
+    first_above_time: Option<Nanos>,
     drop_next: Nanos,
     count: u32,
     lastcount: u32,
@@ -29,7 +29,7 @@ impl CoDel {
             interval,
             ecn,
             maxpacket: 0,
-            first_above_time: 0,
+            first_above_time: None,
             drop_next: 0,
             count: 0,
             lastcount: 0,
@@ -81,20 +81,20 @@ impl CoDel {
     /// The RFC's `dodequeue`: the queue's first, and whether it may be dropped.
     fn take<T>(&mut self, now: Nanos, queue: &mut WaitQueue<T>) -> (Option<Waiting>, bool) {
         let Some(first) = queue.start_first() else {
-            self.first_above_time = 0;
+            self.first_above_time = None;
             return (None, false);
         };
         self.maxpacket = self.maxpacket.max(first.len);
         let sojourn = now.saturating_sub(first.since);
         if sojourn < self.target || queue.bytes() <= u64::from(self.maxpacket) {
-            self.first_above_time = 0;
+            self.first_above_time = None;
             return (Some(first), false);
         }
-        if self.first_above_time == 0 {
-            self.first_above_time = now.saturating_add(self.interval);
+        let Some(end) = self.first_above_time else {
+            self.first_above_time = Some(now.saturating_add(self.interval));
             return (Some(first), false);
-        }
-        (Some(first), now >= self.first_above_time)
+        };
+        (Some(first), now >= end)
     }
 
     /// Signals congestion with the packet just taken: true if it was marked and is still there, false if

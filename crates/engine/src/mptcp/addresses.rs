@@ -104,7 +104,7 @@ impl<P: Payload> Connection<P> {
                 removed.push(endpoint.id);
             }
         }
-        if self.joining().withdraw(removed) {
+        if self.joining().remove_addresses(removed) {
             self.may_transmit |= self.subflows.request_ack_on_best();
         }
     }
@@ -118,7 +118,7 @@ impl<P: Payload> Connection<P> {
                 && self.subflows.metrics()[index].state != SubflowStatus::Closed
             {
                 self.refuse(now, index, CloseReason::PathRemoved);
-                if self.joining().withdraw(vec![id]) {
+                if self.joining().remove_addresses(vec![id]) {
                     self.may_transmit |= self.subflows.request_ack_on_best();
                 }
             }

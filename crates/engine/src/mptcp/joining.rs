@@ -167,7 +167,7 @@ impl<P: Payload> Joining<'_, P> {
     //= RFC 8684 3.4.2-1
     /// REMOVE_ADDR for those of these addresses that no subflow uses over another path. Returns whether there
     /// is something to send.
-    pub fn withdraw(&mut self, mut removed: Vec<u8>) -> bool {
+    pub fn remove_addresses(&mut self, mut removed: Vec<u8>) -> bool {
         removed.sort_unstable();
         removed.dedup();
         for id in removed {
@@ -175,7 +175,7 @@ impl<P: Payload> Joining<'_, P> {
                 metrics.state != SubflowStatus::Closed && subflow.local_id == id
             };
             if !self.subflows.with_metrics().any(used) {
-                self.path_manager.withdraw(id);
+                self.path_manager.remove_address(id);
             }
         }
         self.path_manager.has_removals()

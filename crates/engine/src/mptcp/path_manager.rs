@@ -167,13 +167,13 @@ impl PathManager {
         self.echoes.pop_front();
     }
 
-    /// Withdraws an address of ours.
-    pub fn withdraw(&mut self, id: u8) {
+    /// Has REMOVE_ADDR sent for an address of ours.
+    pub fn remove_address(&mut self, id: u8) {
         self.announced.retain(|announcement| announcement.option.address_id != id);
         self.removals.push_back(id);
     }
 
-    /// Whether addresses wait to be withdrawn.
+    /// Whether REMOVE_ADDR is to be sent.
     pub fn has_removals(&self) -> bool {
         !self.removals.is_empty()
     }
@@ -307,7 +307,7 @@ mod tests {
         let mut manager = PathManager::default();
         manager.announce(Time::ZERO, announcement(1));
         manager.announce(Time::ZERO, announcement(2));
-        manager.withdraw(1);
+        manager.remove_address(1);
         assert_eq!((manager.has_announced(1), manager.has_announced(2)), (false, true));
         assert_eq!(manager.take_removals(), [1]);
     }

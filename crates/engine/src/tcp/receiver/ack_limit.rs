@@ -12,8 +12,8 @@ const ANSWER_INTERVAL: Span = Span::from_millis(500);
 /// When such ACKs were sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AckLimit {
-    /// When an unacceptable segment was last answered; 0: never.
-    answered_at: Time,
+    /// When an unacceptable segment was last answered.
+    answered_at: Option<Time>,
     /// Challenge ACKs in the second that began at `challenge_at`.
     challenge_at: Time,
     challenges: u32,
@@ -34,9 +34,9 @@ impl AckLimit {
 
     /// Whether another unacceptable segment may be answered now. If so, the answer counts.
     pub fn allows_answer(&mut self, now: Time) -> bool {
-        let recent = self.answered_at != Time::ZERO && now < self.answered_at + ANSWER_INTERVAL;
+        let recent = self.answered_at.is_some_and(|at| now < at + ANSWER_INTERVAL);
         if !recent {
-            self.answered_at = now.max(Time::from_nanos(1));
+            self.answered_at = Some(now);
         }
         !recent
     }

@@ -9,8 +9,8 @@ pub(super) struct TsClock {
     /// The first sight: a timestamp, and when it was received.
     value: u32,
     since: Time,
-    /// Ticks per second by earlier sights; 0: unknown.
-    known: u32,
+    /// Ticks per second by earlier sights.
+    known: Option<u32>,
 }
 
 impl TsClock {
@@ -21,10 +21,8 @@ impl TsClock {
 
     /// Ticks per second, with TS.Recent as the second sight.
     pub fn ticks_per_second(&self, ts_recent: u32, at: Time) -> u64 {
-        match self.known {
-            0 => self.measure(ts_recent, at).unwrap_or(Self::SUPPOSED),
-            known => u64::from(known),
-        }
+        let known = self.known.map(u64::from);
+        known.or_else(|| self.measure(ts_recent, at)).unwrap_or(Self::SUPPOSED)
     }
 
     /// What a second sight tells; `None` if it is too near or too far from the first.
@@ -37,7 +35,7 @@ impl TsClock {
     /// A timestamp of the peer's was received.
     pub fn see(&mut self, now: Time, value: u32) {
         match self.measure(value, now) {
-            Some(ticks) => self.known = u32::try_from(ticks).unwrap_or(u32::MAX),
+            Some(ticks) => self.known = Some(u32::try_from(ticks).unwrap_or(u32::MAX)),
             None if self.since == Time::ZERO || now >= self.since + Self::SPAN => {
                 (self.value, self.since) = (value, now.max(Time::from_nanos(1)));
             }

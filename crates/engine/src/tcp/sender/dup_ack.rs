@@ -194,7 +194,7 @@ impl<P: Payload> Sender<P> {
         if self.scoreboard.iter().any(|entry| entry.is(EVER_RETRANS) && !entry.is(PROBED)) {
             self.undo.end();
         } else {
-            self.undo.begin(self.snd_una.max(1), 0);
+            self.undo.begin(self.snd_una, 0);
         }
     }
 

@@ -42,8 +42,8 @@ pub(super) struct Rack {
     reo_wnd_mult: u32,
     /// RACK.reo_wnd_persist.
     persist: u32,
-    /// RACK.dsack_round; 0: none.
-    dsack_round: u64,
+    /// RACK.dsack_round.
+    dsack_round: Option<u64>,
 }
 
 impl Default for Rack {
@@ -57,7 +57,7 @@ impl Default for Rack {
             reordering_seen: false,
             reo_wnd_mult: FIRST_MULT,
             persist: 0,
-            dsack_round: 0,
+            dsack_round: None,
         }
     }
 }
@@ -132,11 +132,11 @@ impl Rack {
     /// Step 4, first half: a round trip with a DSACK widens the window by one unit.
     #[cold]
     pub fn on_dsack(&mut self, snd_una: u64, snd_nxt: u64) {
-        if self.dsack_round != 0 && snd_una >= self.dsack_round {
-            self.dsack_round = 0;
+        if self.dsack_round.is_some_and(|round| snd_una >= round) {
+            self.dsack_round = None;
         }
-        if self.dsack_round == 0 {
-            self.dsack_round = snd_nxt;
+        if self.dsack_round.is_none() {
+            self.dsack_round = Some(snd_nxt);
             //= RFC 8985 6.2-e
             self.reo_wnd_mult = (self.reo_wnd_mult + 1).min(MAX_MULT);
             self.persist = PERSIST;

@@ -241,14 +241,14 @@ impl<P: Payload> Sender<P> {
         if cx.own().retrans_out == 0 {
             self.undo.clear_retransmission();
         }
-        let una = self.snd_una.max(1);
+        let una = self.snd_una;
         let metrics = cx.metrics();
         let (cwnd, ssthresh) = (metrics.cwnd, current_ssthresh(metrics));
-        self.undo.remember(cwnd, 0);
+        self.undo.remember(cwnd, None);
         self.undo.begin(una, metrics.retrans_out);
         if !matches!(metrics.ca_state, CaState::Cwr | CaState::Recovery) {
             if !ece {
-                self.undo.remember(cwnd, ssthresh);
+                self.undo.remember(cwnd, Some(ssthresh));
             }
             self.begin_reduction(common, cx, LossCause::FastRetransmit);
         }
@@ -307,9 +307,9 @@ impl<P: Payload> Sender<P> {
             let metrics = cx.metrics();
             let (cwnd, ssthresh, retrans_out) =
                 (metrics.cwnd, current_ssthresh(metrics), metrics.retrans_out);
-            self.undo.remember(cwnd, ssthresh);
+            self.undo.remember(cwnd, Some(ssthresh));
             self.lower_threshold(common, cx, LossCause::Timeout);
-            self.undo.begin(self.snd_una.max(1), retrans_out);
+            self.undo.begin(self.snd_una, retrans_out);
             self.undo.clear_retransmission();
         }
         if cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks {

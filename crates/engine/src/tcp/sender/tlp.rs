@@ -12,8 +12,8 @@ const GRANULARITY: Span = Span::from_millis(2);
 /// The probe in flight; there is at most one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Tlp {
-    /// TLP.end_seq: SND.NXT when the probe was sent; 0: there is none.
-    end: u64,
+    /// TLP.end_seq: SND.NXT when the probe was sent, while there is one.
+    end: Option<u64>,
     /// TLP.is_retrans.
     is_retransmission: bool,
 }
@@ -32,18 +32,18 @@ pub(super) enum ProbeAck {
 impl Tlp {
     /// A probe was sent; data up to `end` is in flight.
     pub fn on_sent(end: u64, is_retransmission: bool) -> Self {
-        Tlp { end, is_retransmission }
+        Tlp { end: Some(end), is_retransmission }
     }
 
     /// Whether a probe is in flight.
     #[inline]
     pub fn is_in_flight(&self) -> bool {
-        self.end != 0
+        self.end.is_some()
     }
 
     /// Whether a DSACK that ends at `end` reports the probe.
     pub fn is_duplicated(&self, end: u64) -> bool {
-        self.is_retransmission && end == self.end
+        self.is_retransmission && self.end == Some(end)
     }
 
     /// The time until a probe (PTO).
@@ -60,13 +60,12 @@ impl Tlp {
 
     /// What an ACK says of the probe (RFC 8985 7.4).
     pub fn on_ack(&self, ack: u64, summary: &AckSummary) -> ProbeAck {
-        if ack < self.end {
-            ProbeAck::Pending
-        } else if !self.is_retransmission || summary.dsack.is_some_and(|dsack| dsack.end == self.end) {
+        let Some(end) = self.end.filter(|end| ack >= *end) else { return ProbeAck::Pending };
+        if !self.is_retransmission || summary.dsack.is_some_and(|dsack| dsack.end == end) {
             //= RFC 8985 7.4-b
             // New data needs no repair; a DSACK says that the original arrived as well.
             ProbeAck::Unneeded
-        } else if ack > self.end {
+        } else if ack > end {
             ProbeAck::Repaired
         } else if summary.duplicate && !summary.newly_sacked {
             ProbeAck::Unneeded
