@@ -42,6 +42,7 @@ impl<P: Payload> Sending<'_, P> {
         let mut idle = 0;
         loop {
             let unsent = self.send.unsent();
+            // A scheduler that repeats data has work without new data.
             if unsent == 0 && !(self.scheduling.repeats() && self.send.una() < self.send.assigned_end()) {
                 let index = if self.send.writer_waits() { self.on_all_assigned(now) } else { None };
                 self.scheduling.set_needs_schedule(index.is_some());
@@ -58,6 +59,7 @@ impl<P: Payload> Sending<'_, P> {
                 }
             }
             if !queues_ahead && !self.subflows.any_window() {
+                // With every subflow stale nothing would end the wait: they count as usable again.
                 let revived = self.subflows.revive_if_none_usable() && self.subflows.any_window();
                 self.scheduling.set_needs_schedule(revived);
                 if !revived {

@@ -44,7 +44,9 @@ impl<P: Payload> Sender<P> {
         ack: u64,
         outcome: &mut Outcome,
     ) {
+        // ACKs beyond SND.NXT were refused before. For one below SND.UNA the difference wraps.
         let old = ack.wrapping_sub(self.snd_una) > self.snd_nxt - self.snd_una;
+        // An old ACK was overtaken by a later one. Its SACK blocks may still be news.
         if old && segment.sack.is_empty() {
             return;
         }
@@ -55,6 +57,7 @@ impl<P: Payload> Sender<P> {
         if !advanced && self.scoreboard.is_empty() && segment.sack.is_empty() {
             return;
         }
+        // RFC 5681 2. One that also moves the window is a window update, so not counted.
         let duplicate = !advanced
             && !old
             && !window_moved
@@ -99,6 +102,7 @@ impl<P: Payload> Sender<P> {
         self.recover(common, cx, segment, ack, summary, outcome);
         //= RFC 5681 3.2-c without SACK a duplicate ACK stands for a segment too, so that another may be sent (RFC 3042)
         outcome.acked_segments += summary.segments;
+        // After reneging `alert` has set a short timeout, which has to stand.
         if summary.advanced && !summary.reneged {
             //= RFC 6298 5-c
             self.arm_retransmit(common, cx);
@@ -150,6 +154,7 @@ impl<P: Payload> Sender<P> {
         metrics.totals.bytes_acked += summary.bytes;
         self.snd_una = ack;
         self.timeouts = 0;
+        // The smaller segments arrive: their size is what the path takes.
         if self.black_hole.is_suspected() {
             self.on_mtu_confirmed(common);
         }

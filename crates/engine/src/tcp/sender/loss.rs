@@ -50,6 +50,7 @@ impl<P: Payload> Sender<P> {
         if self.scoreboard.is_empty() {
             return;
         }
+        // In Loss a lost retransmission starts fast recovery (Linux's FLAG_LOST_RETRANS): the counter tells.
         let known = common.counters.lost_retransmit;
         if common.negotiated.sack && cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks {
             self.count_losses(common, cx, summary, outcome);
@@ -97,6 +98,7 @@ impl<P: Payload> Sender<P> {
             return;
         }
         let metrics = cx.subflows.own_mut();
+        // Lost once more: the entry stays lost, and its retransmission leaves what is in flight.
         if entry.is(RETRANS) {
             metrics.retrans_out -= entry.segments;
             entry.flags &= !RETRANS;
@@ -149,6 +151,7 @@ impl<P: Payload> Sender<P> {
         let mut index = 0;
         while let Some(entry) = self.scoreboard.get(index) {
             //= RFC 8985 6.3-a
+            // The timeout is the head's own: it is lost even if RACK would still wait.
             if index == 0 || all || self.rack.is_overdue(entry.sent_at, cx.now) {
                 self.mark_lost(common, cx, index, outcome);
             }
@@ -169,6 +172,7 @@ impl<P: Payload> Sender<P> {
         if cx.own().in_flight() != before && cx.own().ca_state != CaState::Recovery {
             self.enter_recovery(common, cx, false);
             if !self.paced {
+                // No ACK has delivered anything, yet one segment may go, as in `tcp_rack_reo_timeout`.
                 self.prr.reduce(cx.metrics(), 1, 0, false);
             }
         }

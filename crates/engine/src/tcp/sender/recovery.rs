@@ -99,6 +99,7 @@ impl<P: Payload> Sender<P> {
         }
         if self.has_reneged(summary) {
             // A timeout follows soon.
+            // An ACK that covers the sacked data may still be on its way: it gets half a round trip.
             let wait = (cx.own().rtt.smoothed / 2).max(10 * MILLISECOND);
             common.timers.set(Timer::Retransmit, cx.now + wait);
             summary.reneged = true;
@@ -118,6 +119,7 @@ impl<P: Payload> Sender<P> {
                     cx.metrics().ca_state = CaState::Open;
                 }
                 CaState::Recovery => {
+                    // The duplicate ACKs that it was counted from were of data acknowledged by now.
                     if !common.negotiated.sack {
                         cx.metrics().sacked_out = 0;
                     }
@@ -244,6 +246,7 @@ impl<P: Payload> Sender<P> {
         let una = self.snd_una;
         let metrics = cx.metrics();
         let (cwnd, ssthresh) = (metrics.cwnd, current_ssthresh(metrics));
+        // Without a threshold an undo restores none: a congestion mark may be why it fell.
         self.undo.remember(cwnd, None);
         self.undo.begin(una, metrics.retrans_out);
         if !matches!(metrics.ca_state, CaState::Cwr | CaState::Recovery) {
@@ -261,6 +264,7 @@ impl<P: Payload> Sender<P> {
     pub(super) fn begin_reduction(&mut self, common: &mut Common, cx: &mut Context<'_>, cause: LossCause) {
         self.recovery.point = self.snd_nxt;
         self.tlp = Tlp::default();
+        // A probe of the old flight must not reduce the window once more.
         self.prr = Prr::begin(cx.own().cwnd);
         self.lower_threshold(common, cx, cause);
     }

@@ -62,6 +62,7 @@ impl<P: Payload> Sender<P> {
         }
         if let Some(dsack) = summary.dsack {
             self.undo.on_dsack(dsack.end, dsack.segments);
+            // A probe that arrived beside its original says nothing of reordering.
             if !self.tlp.is_duplicated(dsack.end) {
                 self.rack.on_dsack(self.snd_una, self.snd_nxt);
             }
@@ -175,6 +176,7 @@ impl<P: Payload> Sender<P> {
         }
         let metrics = cx.own();
         let segments = (right - left).div_ceil(u64::from(metrics.mss.max(1))) as u32;
+        // More duplicates than retransmissions: the network made some, so none proves a spurious one.
         self.dsacked += u64::from(segments);
         if self.dsacked > metrics.totals.retransmitted {
             common.counters.dsack_ignored += 1;

@@ -72,6 +72,7 @@ impl<P: Payload> Sender<P> {
             let at = entry.position + u64::from(most);
             self.scoreboard.split(index, at, cx.metrics());
         }
+        // The MSS may have changed since it was sent.
         self.recount(common, cx, index);
         Some(self.retransmit_lost(common, cx, index))
     }
@@ -187,6 +188,7 @@ impl<P: Payload> Sender<P> {
             return None;
         }
         let mut max_segments = max_segments;
+        // A probe that waits for the pacer could come after the timeout that it is to prevent.
         if self.paced && !probe {
             max_segments = self.pace(common, cx, max_segments.max(1));
             if max_segments == 0 {
@@ -357,6 +359,7 @@ impl<P: Payload> Sender<P> {
         let index = self.scoreboard.back_index()?;
         let mss = u64::from(cx.own().mss);
         let entry = self.scoreboard.get(index)?;
+        // The tail has arrived: its SACK already says what a probe would ask.
         if entry.is(SACKED) {
             return None;
         }
@@ -400,6 +403,7 @@ impl<P: Payload> Sender<P> {
     /// Restarts the congestion window if nothing was sent for an RTO (RFC 5681 4.1).
     #[inline]
     fn restart_after_idle(&mut self, cx: &mut Context<'_>) {
+        // Only then: ACKs of what is in flight still clock the sender.
         if cx.own().packets_out == 0 {
             self.on_idle(cx);
         }
