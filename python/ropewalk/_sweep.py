@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ropewalk import _native
@@ -27,11 +28,15 @@ TASK = 500
 class SweepResult:
     """What a sweep gave: `runs`, a wide table with a row per run, and each scheduler's standing."""
 
-    def __init__(self, runs: Table | _Stored, standings: list[dict[str, Any]]) -> None:
-        #: A row per run: settings, seed, outcome and metrics. Columns: `path_lte_rtt_s`, `fct_s`, `goodput_bps`, and so on.
-        self.runs = runs
+    def __init__(self, runs: Callable[[], Table], standings: list[dict[str, Any]]) -> None:
+        self._runs = runs
         #: By distance behind the first: `scheduler`, `mean_s`, `behind_first`, `first_at_points`, and so on.
         self.standings = standings
+
+    @cached_property
+    def runs(self) -> Table:
+        """A row per run: settings, seed, outcome and metrics. Columns: `path_lte_rtt_s`, `fct_s`, `goodput_bps`, and so on."""
+        return self._runs()
 
     @property
     def plot(self) -> SweepPlot:
@@ -43,47 +48,6 @@ class SweepResult:
     def __repr__(self) -> str:
         first = self.standings[0]["scheduler"] if self.standings else "nobody"
         return f"SweepResult({len(self.runs)} runs; closest to the best: {first})"
-
-
-class _Stored:
-    """The table of a sweep in a folder, read when it is asked for (with pyarrow)."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def to_arrow(self) -> Any:
-        """Give it as a PyArrow table."""
-        import pyarrow.parquet
-
-        return pyarrow.parquet.read_table(self.path)
-
-    def to_pandas(self) -> Any:
-        """Give it as a pandas data frame."""
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> Any:
-        """Give it as a Polars data frame."""
-        import polars
-
-        return polars.read_parquet(self.path)
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
-
-    def __len__(self) -> int:
-        import pyarrow.parquet
-
-        return int(pyarrow.parquet.ParquetFile(self.path).metadata.num_rows)
-
-    def __getitem__(self, name: str) -> list[Any]:
-        return list(self.to_arrow()[name].to_pylist())
-
-    @property
-    def column_names(self) -> list[str]:
-        """Names of the columns, in order."""
-        import pyarrow.parquet
-
-        return list(pyarrow.parquet.read_schema(self.path).names)
 
 
 #: What a task needs to make its runs anywhere: the sweep's text, the scenario's, and schedulers in Python.
@@ -125,7 +89,7 @@ def sweep(
 
     `vary` maps parameters (`path.lte.rtt`, `workload.size`, `scheduler.ecf.beta`) to lists of values, or to the keys of a
     sweep file's `[[vary]]`: `{"from": "20 ms", "to": "320 ms", "steps": 5, "scale": "log"}`. `file` is a sweep file instead.
-    Each scheduler makes `runs` seeded runs at each point. With `out`, a folder, results are Parquet there as the command
+    Each scheduler makes `runs` seeded runs at each point. With `out`, a folder, results are CSV there as the command
     writes them, and an interrupted call goes on; without, they are in memory.
 
     `executor` is any `concurrent.futures.Executor`, `client` a `dask.distributed.Client`: tasks of at most `task` runs go
@@ -159,11 +123,12 @@ def sweep(
                     told(done)
         if session is None:
             table, standings = native.table(pieces)
-            return SweepResult(Table(table), json.loads(standings))
+            return SweepResult(lambda: Table(table), json.loads(standings))
         finished = session.finish()
         if finished is None:
             raise RopewalkError("some runs are missing: call it again to go on")
-        return SweepResult(_Stored(os.fspath(finished[0])), json.loads(finished[1]))
+        folder = os.fspath(out or "")
+        return SweepResult(lambda: Table(_native.sweep_table(folder)), json.loads(finished))
     finally:
         if session is not None:
             session.close()

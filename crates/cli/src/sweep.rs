@@ -17,7 +17,7 @@ use crate::options::Common;
 
 /// Vary a scenario's parameters over a grid or a sample of the space
 ///
-/// Results go to a folder, as Parquet, with a manifest. After an interruption the same command continues.
+/// Results go to a folder, as CSV, with a manifest. After an interruption the same command continues.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ropewalk sweep examples/sweeps/rtt-and-loss.toml

@@ -38,7 +38,7 @@ impl Workdir {
     }
 
     fn tables(&self, out: &str) -> Vec<u8> {
-        fs::read(self.out(out).join("runs.parquet")).unwrap()
+        fs::read(self.out(out).join("runs.csv")).unwrap()
     }
 }
 
@@ -113,9 +113,9 @@ fn finished_runs_survive_a_full_disk_and_damage() {
     finished(&workdir.command("whole", 2).output().unwrap());
     let expected = workdir.tables("whole");
 
-    // A limit on the size of files acts as a full disk does, without one: 8 blocks of 1024 bytes in bash.
+    // A limit on the size of files acts as a full disk does, without one: 16 blocks of 1024 bytes in bash.
     let limited = Command::new("bash")
-        .args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "bash", PROGRAM, "sweep"])
+        .args(["-c", "trap '' XFSZ; ulimit -f 16; exec \"$@\"", "bash", PROGRAM, "sweep"])
         .arg(workdir.file())
         .args(["--jobs", "2", "--out"])
         .arg(workdir.out("full"))
@@ -135,7 +135,7 @@ fn finished_runs_survive_a_full_disk_and_damage() {
     let middle = journal.len() / 2;
     journal[middle] ^= 1;
     fs::write(out.join("journal"), journal).unwrap();
-    fs::write(out.join("runs.parquet.part"), "PAR1 and then nothing").unwrap();
+    fs::write(out.join("runs.csv.part"), "run,point and then nothing").unwrap();
     let output = workdir.command("damaged", 2).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("are damaged; their runs are repeated"));
     let rest: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -148,7 +148,7 @@ fn folders_that_cannot_be_used_are_named() {
     let workdir = Workdir::new();
     fs::write(workdir.out("a-file"), "").unwrap();
     failed(&workdir.command("a-file/results", 1).output().unwrap(), 1, "can't make the folder");
-    for (name, message) in [("journal", "is not a sweep's journal"), ("runs.parquet", "no journal beside it")]
+    for (name, message) in [("journal", "is not a sweep's journal"), ("runs.csv", "no journal beside it")]
     {
         let out = workdir.out(name);
         fs::create_dir(&out).unwrap();

@@ -6,6 +6,7 @@
 pub mod advise;
 pub mod bound;
 pub mod compare;
+pub mod csv;
 pub mod evidence;
 pub mod kept;
 pub mod objective;

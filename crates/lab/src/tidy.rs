@@ -1,5 +1,5 @@
 //! Tidy tables: one row per run (or segment, or decision), one typed column per quantity, with names that
-//! need no quoting and end in the unit: `fct_s`, `goodput_bps`, `path_lte_rtt_s`. Parquet files and the
+//! need no quoting and end in the unit: `fct_s`, `goodput_bps`, `path_lte_rtt_s`. CSV files and the
 //! Python package's Arrow tables are made from these.
 
 use ropewalk_sim::{RunResult, Transmission};
@@ -27,6 +27,46 @@ impl Column {
             Column::Number(_) => Column::Number(Vec::new()),
             Column::Text(_) => Column::Text(Vec::new()),
             Column::Flag(_) => Column::Flag(Vec::new()),
+        }
+    }
+
+    /// Its type's name.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Column::Whole(_) => "whole",
+            Column::Number(_) => "number",
+            Column::Text(_) => "text",
+            Column::Flag(_) => "flag",
+        }
+    }
+
+    /// An empty column of the type of this name.
+    pub fn of_type(name: &str) -> Option<Column> {
+        let all = [
+            Column::Whole(Vec::new()),
+            Column::Number(Vec::new()),
+            Column::Text(Vec::new()),
+            Column::Flag(Vec::new()),
+        ];
+        all.into_iter().find(|one| one.type_name() == name)
+    }
+
+    /// Adds a field of a CSV file; false if it has another type. A field that is empty is a missing value.
+    #[must_use]
+    pub fn push_field(&mut self, field: &str) -> bool {
+        let is_missing = field.is_empty();
+        match self {
+            Column::Whole(values) => field.parse().map(|value| values.push(value)).is_ok(),
+            Column::Number(values) => {
+                let value = field.parse().ok();
+                values.push(value);
+                is_missing || value.is_some()
+            }
+            Column::Text(values) => {
+                values.push((!is_missing).then(|| field.to_string()));
+                true
+            }
+            Column::Flag(values) => field.parse().map(|value| values.push(value)).is_ok(),
         }
     }
 
@@ -104,7 +144,8 @@ impl Head {
         Head::new(name, "", meaning, Column::Flag(Vec::new()))
     }
 
-    fn new(name: &str, unit: &str, meaning: &str, kind: Column) -> Self {
+    /// Values of the type of `kind`, an empty column.
+    pub fn new(name: &str, unit: &str, meaning: &str, kind: Column) -> Self {
         Head { name: name.into(), unit: unit.into(), meaning: meaning.into(), kind }
     }
 }
@@ -134,24 +175,19 @@ impl Table {
 
     /// The schema's metadata: provenance, and two JSON objects with each column's unit and meaning.
     pub fn metadata(&self) -> Vec<(String, String)> {
-        metadata(&self.heads, &self.provenance)
+        let map = |of: fn(&Head) -> &str| {
+            let named = self.heads.iter().filter(|head| !of(head).is_empty());
+            let map: serde_json::Map<_, _> = named.map(|head| (head.name.clone(), of(head).into())).collect();
+            serde_json::Value::Object(map).to_string()
+        };
+        let mut all = vec![
+            ("ropewalk.version".to_string(), env!("CARGO_PKG_VERSION").to_string()),
+            ("ropewalk.units".to_string(), map(|head| &head.unit)),
+            ("ropewalk.meanings".to_string(), map(|head| &head.meaning)),
+        ];
+        all.extend(self.provenance.iter().cloned());
+        all
     }
-}
-
-/// The metadata of a table with these columns.
-pub fn metadata(heads: &[Head], provenance: &[(String, String)]) -> Vec<(String, String)> {
-    let map = |of: fn(&Head) -> &str| {
-        let named = heads.iter().filter(|head| !of(head).is_empty());
-        let map: serde_json::Map<_, _> = named.map(|head| (head.name.clone(), of(head).into())).collect();
-        serde_json::Value::Object(map).to_string()
-    };
-    let mut all = vec![
-        ("ropewalk.version".to_string(), env!("CARGO_PKG_VERSION").to_string()),
-        ("ropewalk.units".to_string(), map(|head| &head.unit)),
-        ("ropewalk.meanings".to_string(), map(|head| &head.meaning)),
-    ];
-    all.extend(provenance.iter().cloned());
-    all
 }
 
 /// A name that needs no quoting: `path.lte.rtt` becomes `path_lte_rtt`.

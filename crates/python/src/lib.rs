@@ -78,5 +78,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     module.add_function(wrap_pyfunction!(scheduler::departures, module)?)?;
     module.add_function(wrap_pyfunction!(sweep::build, module)?)?;
+    module.add_function(wrap_pyfunction!(sweep::sweep_table, module)?)?;
     Ok(())
 }

@@ -21,6 +21,13 @@ pub(crate) fn build(file: PathBuf) -> String {
     std::fs::read(file).map_or_else(|_| env!("CARGO_PKG_VERSION").to_string(), |bytes| lab::digest(&bytes))
 }
 
+/// The table of a sweep's folder.
+#[pyfunction]
+pub(crate) fn sweep_table(py: Python<'_>, folder: PathBuf) -> PyResult<Table> {
+    let read = py.detach(|| ropewalk_runner::folder::table(&folder));
+    Table::new(read.map_err(|error| errors::other(error.message))?)
+}
+
 /// A sweep's design, checked.
 #[pyclass(frozen, module = "ropewalk._native")]
 pub(crate) struct Sweep {
@@ -200,14 +207,14 @@ impl Session {
         self.with(|session| session.keep(&Sweep::unpack(&piece)?).map_err(errors::of_sweep))
     }
 
-    /// Writes the table if all runs are there; its path, and each scheduler's standing as JSON.
-    fn finish(&self) -> PyResult<Option<(PathBuf, String)>> {
+    /// Writes the table if all runs are there, and returns each scheduler's standing as JSON.
+    fn finish(&self) -> PyResult<Option<String>> {
         let mut session = self.session.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let Some(session) = session.take() else {
             return Err(errors::other("the sweep's folder is closed"));
         };
         let done = session.finish().map_err(errors::of_sweep)?;
-        Ok(done.summary.map(|summary| (done.files.runs, standings(&summary))))
+        Ok(done.summary.map(|summary| standings(&summary)))
     }
 
     /// Closes the folder; finished runs stay.

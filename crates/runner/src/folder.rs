@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::{BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::record::{Field, Row};
 use ropewalk_algorithms::Registries;
 use ropewalk_lab::objective::OBJECTIVE;
 use ropewalk_lab::report::Origin;
 use ropewalk_lab::report::sweep::{Axis, Level, Point, Sweep};
-use ropewalk_lab::scenario;
+use ropewalk_lab::sweep::output::provenance;
 use ropewalk_lab::sweep::{Overrides, Questions, parse_with};
-use ropewalk_settings::diagnostic::{Diagnostic, Source};
+use ropewalk_lab::tidy::{Column, Head, Table};
+use ropewalk_lab::{csv, scenario};
+use ropewalk_settings::diagnostic::{Diagnostic, Source, system_reason};
 use ropewalk_settings::input::no_files;
 use serde_json::Value;
 
@@ -25,10 +26,7 @@ use crate::sweep::Files;
 pub fn read(folder: &Path) -> Result<(Origin, Sweep), Diagnostic> {
     let files = Files::in_folder(folder);
     let manifest = manifest(&files.manifest)?;
-    let text = |place: &[&str]| {
-        let found = place.iter().try_fold(&manifest, |value, key| value.get(*key));
-        found.and_then(Value::as_str).unwrap_or_default().to_string()
-    };
+    let text = |place: &[&str]| text_at(&manifest, place);
     let texts = |key: &str| {
         let list = manifest.get(key).and_then(Value::as_array).into_iter().flatten();
         list.filter_map(Value::as_str).map(String::from).collect::<Vec<_>>()
@@ -70,20 +68,20 @@ pub fn read(folder: &Path) -> Result<(Origin, Sweep), Diagnostic> {
         .collect();
     let (mut axes, columns): (Vec<Axis>, Vec<String>) = varied.into_iter().unzip();
     let mut points: BTreeMap<i64, Point> = BTreeMap::new();
-    each_row(&files.runs, |row| {
-        let field =
-            |name: &str| row.get_column_iter().find(|(known, _)| *known == name).map(|(_, field)| field);
-        let number = |name: &str| field(name).and_then(as_number);
-        let word = |name: &str| field(name).and_then(as_text).unwrap_or_default();
+    let heads = heads(&manifest);
+    each_row(&files.runs, &heads, |fields| {
+        let field = |name: &str| heads.iter().zip(fields).find(|(head, _)| head.name == name);
+        let number = |name: &str| {
+            let found = field(name).filter(|(head, _)| !matches!(head.kind, Column::Text(_)));
+            found.and_then(|(_, field)| field.parse::<f64>().ok())
+        };
+        let word = |name: &str| field(name).map_or("", |(_, field)| field);
         let Some(point) = number("point") else { return };
-        let runner = label(&word("scheduler"), &word("congestion"));
+        let runner = label(word("scheduler"), word("congestion"));
         let Some(runner) = runners.iter().position(|known| *known == runner) else { return };
         let point = points.entry(point as i64).or_insert_with(|| {
             let at = axes.iter_mut().zip(&columns).map(|(axis, column)| {
-                let amount = number(column);
-                let shown = field(column).and_then(as_text);
-                let text = shown.unwrap_or_else(|| amount.map_or(String::new(), |amount| amount.to_string()));
-                place(axis, text, amount)
+                place(axis, word(column).to_string(), number(column))
             });
             Point { at: at.collect(), runs: vec![Vec::new(); runners.len()] }
         });
@@ -154,36 +152,83 @@ fn manifest(path: &Path) -> Result<Value, Diagnostic> {
     let manifest: Value = serde_json::from_str(&text)
         .map_err(|error| Diagnostic::new(format!("{} is no JSON: {error}", path.display())))?;
     match manifest.get("format").and_then(Value::as_u64) {
-        Some(2) => Ok(manifest),
+        Some(3) => Ok(manifest),
         Some(format) => {
-            Err(Diagnostic::new(format!("{}: format {format}; this version reads 2", path.display()))
+            Err(Diagnostic::new(format!("{}: format {format}; this version reads 3", path.display()))
                 .help("run the sweep again into a new folder"))
         }
         None => Err(Diagnostic::new(format!("{}: no sweep's manifest: `format` is missing", path.display()))),
     }
 }
 
-fn each_row(path: &Path, mut take: impl FnMut(&Row)) -> Result<(), Diagnostic> {
-    let failure = |error: &dyn std::fmt::Display| Diagnostic::new(format!("{}: {error}", path.display()));
-    let file = File::open(path).map_err(|error| failure(&error))?;
-    let reader = SerializedFileReader::new(file).map_err(|error| failure(&error))?;
-    for row in reader.get_row_iter(None).map_err(|error| failure(&error))? {
-        take(&row.map_err(|error| failure(&error))?);
+/// The whole table of a sweep's folder.
+///
+/// # Errors
+/// As [`read`].
+pub fn table(folder: &Path) -> Result<Table, Diagnostic> {
+    let files = Files::in_folder(folder);
+    let manifest = manifest(&files.manifest)?;
+    let mut table = Table::new(heads(&manifest));
+    let (heads, columns) = (&table.heads, &mut table.columns);
+    let mut wrong = None;
+    each_row(&files.runs, heads, |fields| {
+        for ((field, column), head) in fields.iter().zip(&mut *columns).zip(heads) {
+            if !column.push_field(field) && wrong.is_none() {
+                wrong = Some(format!("{}: `{field}` in the column `{}`", files.runs.display(), head.name));
+            }
+        }
+    })?;
+    let text = |place: &[&str]| text_at(&manifest, place);
+    let seed = manifest.get("seed").and_then(Value::as_u64).unwrap_or(0);
+    let (sweep, scenario) = (text(&["sweep", "text"]), text(&["scenario", "text"]));
+    table.provenance = provenance(&text(&["build"]), &text(&["sweep", "id"]), &sweep, &scenario, seed);
+    match wrong {
+        Some(message) => Err(Diagnostic::new(message)),
+        None => Ok(table),
+    }
+}
+
+fn text_at(manifest: &Value, place: &[&str]) -> String {
+    let found = place.iter().try_fold(manifest, |value, key| value.get(*key));
+    found.and_then(Value::as_str).unwrap_or_default().to_string()
+}
+
+/// The table's columns.
+fn heads(manifest: &Value) -> Vec<Head> {
+    let columns = manifest.get("columns").and_then(Value::as_array).into_iter().flatten();
+    let head = |column: &Value| {
+        let text = |key: &str| text_at(column, &[key]);
+        Some(Head::new(&text("name"), &text("unit"), &text("meaning"), Column::of_type(&text("type"))?))
+    };
+    columns.filter_map(head).collect()
+}
+
+/// Passes each row's fields to `take`, in the order of the columns.
+fn each_row(path: &Path, heads: &[Head], mut take: impl FnMut(&[String])) -> Result<(), Diagnostic> {
+    let failure = |error: std::io::Error| {
+        let reason = match error.kind() {
+            ErrorKind::InvalidData => "no text".into(),
+            _ => system_reason(&error),
+        };
+        Diagnostic::new(format!("{}: {reason}", path.display()))
+    };
+    let mut input = BufReader::new(File::open(path).map_err(failure)?);
+    let mut fields = Vec::new();
+    csv::read_record(&mut input, &mut fields).map_err(failure)?;
+    if fields.is_empty() || !fields.iter().eq(heads.iter().map(|head| &head.name)) {
+        let message = format!("{}: its columns aren't those of the manifest", path.display());
+        return Err(Diagnostic::new(message).help("the same `ropewalk sweep` writes the table again"));
+    }
+    for row in 1.. {
+        if !csv::read_record(&mut input, &mut fields).map_err(failure)? {
+            break;
+        }
+        if fields.len() != heads.len() {
+            let (found, wanted) = (fields.len(), heads.len());
+            let message = format!("{}: row {row} has {found} fields, not {wanted}", path.display());
+            return Err(Diagnostic::new(message));
+        }
+        take(&fields);
     }
     Ok(())
-}
-
-fn as_number(field: &Field) -> Option<f64> {
-    match field {
-        Field::Long(number) => Some(*number as f64),
-        Field::Double(number) => Some(*number),
-        _ => None,
-    }
-}
-
-fn as_text(field: &Field) -> Option<String> {
-    match field {
-        Field::Str(text) => Some(text.clone()),
-        _ => None,
-    }
 }

@@ -41,6 +41,9 @@ fn a_sweeps_folder_is_what_the_sweep_made() {
         assert_eq!(seconds.len(), 12);
         assert!((stats::mean(&seconds) - standing.mean).abs() < 1e-12, "{}", standing.scheduler);
     }
+    let table = folder::table(folder.path()).expect("its table");
+    assert_eq!((table.rows(), table.heads.len()), (36, table.columns.len()));
+    assert!(table.metadata().iter().any(|(key, text)| key == "ropewalk.sweep" && text.contains("path.wifi.loss")));
     let questions = read.questions.as_ref().expect("nothing here needs a file");
     assert_eq!(Some(questions), sweep::Questions::new(&design).as_ref());
     let asked = questions.at(3).expect("a point");
@@ -56,11 +59,11 @@ fn a_folder_without_a_sweep_is_refused_in_words() {
     let message = |folder: &std::path::Path| folder::read(folder).expect_err("no sweep").message;
     assert!(message(folder.path()).contains("manifest.json"));
     let manifest = folder.path().join("manifest.json");
-    std::fs::write(&manifest, "{\"format\": 2, \"finished\": false}").expect("a file");
+    std::fs::write(&manifest, "{\"format\": 3, \"finished\": false}").expect("a file");
     assert!(message(folder.path()).contains("isn't finished"));
     std::fs::write(&manifest, "{\"format\": 1, \"finished\": true}").expect("a file");
     assert!(message(folder.path()).contains("format 1"));
-    std::fs::write(&manifest, "{\"format\": 2, \"finished\": true}").expect("a file");
-    std::fs::write(folder.path().join("runs.parquet"), "no table").expect("a file");
-    assert!(message(folder.path()).contains("runs.parquet"));
+    std::fs::write(&manifest, "{\"format\": 3, \"finished\": true}").expect("a file");
+    std::fs::write(folder.path().join("runs.csv"), "no table").expect("a file");
+    assert!(message(folder.path()).contains("runs.csv"));
 }

@@ -4,6 +4,7 @@ use ropewalk_lab::compare::{
     Comparison, Decision, Design, FEW, Finding, Headline, MARGIN, Ranking, Request, Row, Stand, Standing,
     Versus, headline, overall,
 };
+use ropewalk_lab::csv;
 use ropewalk_lab::real_time;
 use ropewalk_lab::report::rope::{self, Budget};
 use ropewalk_lab::report::{comparison, terminal};
@@ -440,26 +441,24 @@ pub(super) fn csv(comparison: &Comparison) -> String {
     let mut text = String::from(
         "scenario,workload,scheduler,run,seed,outcome,seconds,bound_s,bound_window_s,repeated_bytes,retransmitted_segments,timeouts,scheduler_duplicated_bytes,opportunistic_bytes,reinjected_bytes,goodput_bit_per_s\n",
     );
-    let quote = |field: &str| format!("\"{}\"", field.replace('"', "\"\""));
-    let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
     for ranking in &comparison.rankings {
         for row in &ranking.rows {
             for (place, run) in row.each.iter().enumerate() {
                 let outcome = match &run.outcome {
                     Outcome::Complete => "complete".into(),
                     Outcome::TimeLimit => "limit".into(),
-                    Outcome::Failed(reason) => quote(&format!("failed: {reason}")),
+                    Outcome::Failed(reason) => csv::field(&format!("failed: {reason}")),
                 };
                 let fields = [
-                    quote(&comparison.scenario),
-                    quote(&ranking.title),
-                    quote(&row.label),
+                    csv::field(&comparison.scenario),
+                    csv::field(&ranking.title),
+                    csv::field(&row.label),
                     place.to_string(),
                     run.seed.to_string(),
                     outcome,
-                    number(run.seconds),
-                    number(run.bound.map(|bound| bound.capacity)),
-                    number(run.bound.map(|bound| bound.window)),
+                    csv::optional(run.seconds),
+                    csv::optional(run.bound.map(|bound| bound.capacity)),
+                    csv::optional(run.bound.map(|bound| bound.window)),
                     run.repeated.to_string(),
                     run.retransmissions.to_string(),
                     run.timeouts.to_string(),

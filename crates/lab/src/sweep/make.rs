@@ -97,7 +97,9 @@ pub fn in_memory(design: &Design, command: &Command, runs: &[RunMetrics]) -> (Ta
     let space = Space::new(design);
     let mut rows = Rows::new(design, &space);
     let mut table = Table::new(std::mem::take(&mut rows.heads));
-    table.provenance = provenance(design, command, &id(design, command).1);
+    let id = id(design, command).1;
+    let (sweep, scenario) = (&design.source.text, &design.base.text);
+    table.provenance = provenance(&command.build, &id, sweep, scenario, design.seed);
     let mut summary = Summary::new(design);
     for kept in runs {
         let at = run_index(design, kept.run);

@@ -6,7 +6,7 @@ use super::Command;
 use super::axis::{Axis, Level};
 use super::columns::{metric_heads, outcome, push_metrics};
 use super::design::{Design, Layout};
-use super::metrics::{PATH, RunMetrics, of_run};
+use super::metrics::RunMetrics;
 use super::space::Space;
 use crate::scenario;
 use crate::tidy::{self, Column, Head};
@@ -64,28 +64,36 @@ pub struct Rows<'a> {
     levels: (u64, Vec<Level>),
 }
 
+fn path_names(design: &Design) -> Vec<String> {
+    design.base.scenario.paths.iter().map(|path| path.name.clone()).collect()
+}
+
+/// The table's columns.
+pub fn heads(design: &Design) -> Vec<Head> {
+    let mut heads = vec![
+        Head::whole("run", "", "its number in the sweep, from 0"),
+        Head::whole("point", "", "which setting of the varied parameters, from 0"),
+        Head::text("scenario", "the scenario's name"),
+        Head::text("scheduler", "the scheduler; `tcp PATH`: plain TCP on that path"),
+        Head::text("congestion", "the congestion control"),
+        Head::whole("seed", "", "the run's seed"),
+        Head::text("outcome", "complete, limit (the time limit came first) or failed"),
+    ];
+    heads.extend(design.axes.iter().map(axis_head));
+    heads.extend(metric_heads(&path_names(design)));
+    // A path's name may make two names alike.
+    for index in 1..heads.len() {
+        while heads[..index].iter().any(|head| head.name == heads[index].name) {
+            heads[index].name.push('_');
+        }
+    }
+    heads
+}
+
 impl<'a> Rows<'a> {
     /// No rows yet.
     pub fn new(design: &'a Design, space: &'a Space) -> Self {
-        let paths: Vec<String> = design.base.scenario.paths.iter().map(|path| path.name.clone()).collect();
-        let mut heads = vec![
-            Head::whole("run", "", "its number in the sweep, from 0"),
-            Head::whole("point", "", "which setting of the varied parameters, from 0"),
-            Head::text("scenario", "the scenario's name"),
-            Head::text("scheduler", "the scheduler; `tcp PATH`: plain TCP on that path"),
-            Head::text("congestion", "the congestion control"),
-            Head::whole("seed", "", "the run's seed"),
-            Head::text("outcome", "complete, limit (the time limit came first) or failed"),
-        ];
-        heads.extend(design.axes.iter().map(axis_head));
-        heads.extend(metric_heads(&paths));
-        // A path's name may make two names alike.
-        for index in 1..heads.len() {
-            while heads[..index].iter().any(|head| head.name == heads[index].name) {
-                heads[index].name.push('_');
-            }
-        }
-        Rows { design, space, paths, heads, levels: (u64::MAX, Vec::new()) }
+        Rows { design, space, paths: path_names(design), heads: heads(design), levels: (u64::MAX, Vec::new()) }
     }
 
     /// Adds a run's row.
@@ -115,15 +123,15 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// What the table's metadata says of its origin.
-pub fn provenance(design: &Design, command: &Command, id: &str) -> Vec<(String, String)> {
+/// What the table's metadata says of its origin. `id`: the sweep's; `sweep`, `scenario`: their texts.
+pub fn provenance(build: &str, id: &str, sweep: &str, scenario: &str, seed: u64) -> Vec<(String, String)> {
     let of = |key: &str, text: &str| (format!("ropewalk.{key}"), text.to_string());
     vec![
-        of("build", &command.build),
+        of("build", build),
         of("sweep_id", id),
-        of("sweep", &design.source.text),
-        of("scenario", &design.base.text),
-        of("seed", &design.seed.to_string()),
+        of("sweep", sweep),
+        of("scenario", scenario),
+        of("seed", &seed.to_string()),
     ]
 }
 
@@ -140,11 +148,10 @@ pub struct Counts {
 
 /// The manifest.
 pub fn manifest(design: &Design, command: &Command, id: &str, counts: Option<&Counts>) -> Value {
-    let metric = |name: &str, unit: &str, meaning: &str, of: &str| json!({ "name": name, "unit": unit, "meaning": meaning, "of": of });
-    let metrics: Vec<Value> = of_run()
-        .map(|(name, unit, meaning)| metric(name, unit, meaning, "run"))
-        .chain(PATH.iter().map(|m| metric(m.name, m.unit, m.meaning, "path")))
-        .collect();
+    let heads = heads(design);
+    let columns = heads.iter().map(|head| {
+        json!({ "name": head.name, "type": head.kind.type_name(), "unit": head.unit, "meaning": head.meaning })
+    });
     let layout = match design.layout {
         Layout::Grid => json!({ "kind": "grid" }),
         Layout::LatinHypercube { points, seed } => {
@@ -152,7 +159,7 @@ pub fn manifest(design: &Design, command: &Command, id: &str, counts: Option<&Co
         }
     };
     json!({
-        "format": 2,
+        "format": 3,
         "program": "ropewalk",
         "version": env!("CARGO_PKG_VERSION"),
         "build": command.build,
@@ -184,11 +191,10 @@ pub fn manifest(design: &Design, command: &Command, id: &str, counts: Option<&Co
                 .map(|(run, reason)| json!({ "run": run, "reason": reason })).collect::<Vec<_>>(),
         })),
         "files": {
-            "runs.parquet": "one row per run: its point, scheduler, congestion control, seed, parameters \
-                             and metrics",
+            "runs.csv": "one row per run: its point, scheduler, congestion control, seed, parameters and metrics",
             "journal": "finished runs, as they came; another start of the same sweep goes on from it",
         },
-        "metrics": metrics,
+        "columns": columns.collect::<Vec<_>>(),
     })
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ropewalk_algorithms::Registries;
 use ropewalk_lab::sweep::metrics::{Ending, RunMetrics};
-use ropewalk_lab::sweep::output::{self, Counts, provenance};
+use ropewalk_lab::sweep::output::{self, Counts};
 use ropewalk_lab::sweep::{Command, Design, Maker, Space, Summary, check, id};
 use ropewalk_settings::diagnostic::{InputError, system_reason};
 use ropewalk_sim::{RunResult, RunSpec};
@@ -190,9 +190,8 @@ impl Session {
         let design = &self.design;
         let mut summary = Summary::new(design);
         let mut counts = Counts::default();
-        let provenance = provenance(design, &self.command, &self.name);
         let space = Space::new(design);
-        tables(design, &space, &mut self.journal, &self.files, &provenance, |at, kept| {
+        tables(design, &space, &mut self.journal, &self.files, |at, kept| {
             match &kept.ending {
                 Ending::Complete => counts.complete += 1,
                 Ending::Limit => counts.limit += 1,

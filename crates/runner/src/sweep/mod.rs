@@ -5,7 +5,6 @@
 mod execute;
 pub mod journal;
 mod output;
-mod parquet;
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +26,7 @@ impl Files {
     pub fn in_folder(folder: &Path) -> Self {
         Files {
             journal: folder.join("journal"),
-            runs: folder.join("runs.parquet"),
+            runs: folder.join("runs.csv"),
             manifest: folder.join("manifest.json"),
         }
     }
