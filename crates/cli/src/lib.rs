@@ -23,7 +23,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use ropewalk_command_line::{EXIT_CODES, end};
+use ropewalk_command_line::{EXIT_CODES, by_goal, end};
 
 #[cfg(not(target_os = "linux"))]
 use linux_only::{emulate, perf};
@@ -79,30 +79,15 @@ const GOALS: [(&str, &[&str]); 4] = [
     ("With real packets", &["emulate", "perf"]),
 ];
 
-/// The command line, with its commands by goal.
-fn command() -> clap::Command {
-    let command = Arguments::command();
-    let mut commands = String::new();
-    for (goal, names) in GOALS {
-        commands += &format!("\n{goal}:\n");
-        for one in names.iter().filter_map(|name| command.find_subcommand(name)) {
-            let about = one.get_about().map(ToString::to_string).unwrap_or_default();
-            commands += &format!("  {:<10} {about}\n", one.get_name());
-        }
-    }
-    command.help_template(format!(
-        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{commands}\nOptions:\n{{options}}{{after-help}}"
-    ))
-}
-
 /// Runs the command line `arguments`, the program's name first.
 pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let origin = report::origin(&arguments);
-    let arguments: Arguments = match ropewalk_command_line::parse(command(), arguments) {
-        Ok(arguments) => arguments,
-        Err(code) => return code,
-    };
+    let arguments: Arguments =
+        match ropewalk_command_line::parse(by_goal(Arguments::command(), &GOALS), arguments) {
+            Ok(arguments) => arguments,
+            Err(code) => return code,
+        };
     let done = match arguments.command {
         Command::Advise(options) => advise::run(&registries, &options),
         Command::Compare(options) => compare::run(&registries, &options, &origin),

@@ -124,8 +124,8 @@ impl From<Direction> for ropewalk_sim::Direction {
 /// Whether something is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Switch {
-    /// It is
+    /// Yes
     On,
-    /// It isn't
+    /// No
     Off,
 }

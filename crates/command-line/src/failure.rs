@@ -97,6 +97,21 @@ pub fn parse<T: clap::Parser>(
     })
 }
 
+/// A program's commands in `--help` by what one wants to do with them.
+pub fn by_goal(command: clap::Command, goals: &[(&str, &[&str])]) -> clap::Command {
+    let mut commands = String::new();
+    for (goal, names) in goals {
+        commands += &format!("\n{goal}:\n");
+        for one in names.iter().filter_map(|name| command.find_subcommand(name)) {
+            let about = one.get_about().map(ToString::to_string).unwrap_or_default();
+            commands += &format!("  {:<10} {about}\n", one.get_name());
+        }
+    }
+    command.help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{commands}\nOptions:\n{{options}}{{after-help}}"
+    ))
+}
+
 /// The program's exit code. Prints why a command failed.
 pub fn end(done: Result<(), Failure>) -> ExitCode {
     match done {

@@ -9,4 +9,4 @@ pub mod output;
 pub mod recording;
 pub mod settings;
 
-pub use failure::{EXIT_CODES, Failure, end, exit, parse};
+pub use failure::{EXIT_CODES, Failure, by_goal, end, exit, parse};

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use ropewalk_algorithms::Registries;
-use ropewalk_command_line::{EXIT_CODES, Failure, end, output};
+use ropewalk_command_line::{EXIT_CODES, Failure, by_goal, end, output};
 use ropewalk_gateway::setup::Preview;
 
 #[derive(Debug, Parser)]
@@ -44,18 +44,26 @@ enum Command {
     Install(install::Options),
     /// What this host lacks for a gateway or a proxy, and what to do about it
     Doctor(doctor::Options),
-    /// Links, connections and subflows of a running proxy or gateway, and the scheduler's last decisions
+    /// What a running proxy or gateway does: links, connections, subflows, decisions
     Status(status::Options),
     /// A running proxy's links over the last hour, as a scenario file
     Record(record::Options),
 }
 
+/// The commands by what one wants to do, for `--help`.
+const GOALS: [(&str, &[&str]); 3] = [
+    ("Carry connections", &["gateway", "proxy"]),
+    ("Set up", &["install", "keys", "doctor"]),
+    ("See what it does", &["status", "record"]),
+];
+
 /// Runs the command line `arguments`, the program's name first.
 pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let arguments: Arguments = match ropewalk_command_line::parse(Arguments::command(), arguments) {
-        Ok(arguments) => arguments,
-        Err(code) => return code,
-    };
+    let arguments: Arguments =
+        match ropewalk_command_line::parse(by_goal(Arguments::command(), &GOALS), arguments) {
+            Ok(arguments) => arguments,
+            Err(code) => return code,
+        };
     end(match arguments.command {
         Command::Gateway(options) => gateway::run(&registries, &options),
         Command::Proxy(options) => proxy::run(&options),
