@@ -5,9 +5,8 @@ mod show_test;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_algorithms::Registries;
-use ropewalk_command_line::{Failure, interrupt, output};
+use ropewalk_command_line::{Failure, ProgressLine, interrupt, output};
 use ropewalk_lab::advise::measure::Reading;
 use ropewalk_lab::advise::{
     Answer, Ask, Buffer, Execution, Gain, NotShown, Question, Recommended, Telling, advise, coverage,
@@ -76,8 +75,8 @@ pub(crate) struct Options {
     /// Congestion control [default: the scenario's, else cubic]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// How much to run before candidates are ranked as it is then, as in `compare`. How sure the gain is,
-    /// buffers, and where the answer flips are tried in addition
+    /// Most that is run to rank the candidates, as in `compare`. How sure the gain is, buffers, and where the
+    /// answer flips are tried in addition
     #[arg(long, value_name = "TIME", default_value = "2.5s", allow_hyphen_values = true)]
     budget: String,
     /// First seed
@@ -121,26 +120,26 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     if options.self_test {
         let store = checkpoint::open(&options.state, "advise-self-test", options.fresh)
             .map_err(|failed| Failure::Output { path: failed.path, reason: failed.reason })?;
-        let bar = bar(u64::from(options.scenarios), "scenarios");
+        let bar = ProgressLine::new(u64::from(options.scenarios), "scenarios");
         let execution = Execution { jobs, done: &|_| {}, stop: &stop };
         let seed = SELF_TEST_SEED.wrapping_add(options.seed);
         let found = self_test(registries, options.scenarios as usize, seed, &store, execution, || bar.inc(1));
-        bar.finish_and_clear();
+        bar.clear();
         let hint = || Failure::Interrupted(checkpoint::hint(&options.state));
         let found = found.map_err(unknown)?.ok_or_else(hint)?;
         let store = checkpoint::open(&options.state, "advise-narrowing", options.fresh)
             .map_err(|failed| Failure::Output { path: failed.path, reason: failed.reason })?;
         let pairs = options.scenarios.min(PAIRS) as usize;
-        let bar = self::bar(pairs as u64, "pairs of links");
+        let bar = ProgressLine::new(pairs as u64, "pairs of links");
         let narrowed = narrowing(registries, pairs, options.seed - 1, &store, execution, || bar.inc(1));
-        bar.finish_and_clear();
+        bar.clear();
         let narrowed = narrowed.map_err(unknown)?.ok_or_else(hint)?;
         let store = checkpoint::open(&options.state, "advise-coverage", options.fresh)
             .map_err(|failed| Failure::Output { path: failed.path, reason: failed.reason })?;
         let links = options.scenarios.min(LINKS) as usize;
-        let bar = self::bar(links as u64, "links");
+        let bar = ProgressLine::new(links as u64, "links");
         let ranges = coverage(registries, links, options.seed - 1, &store, execution, || bar.inc(1));
-        bar.finish_and_clear();
+        bar.clear();
         let ranges = ranges.map_err(unknown)?.ok_or_else(hint)?;
         return output::print(&if options.json {
             show_test::json(&found, &narrowed, &ranges, options.seed)
@@ -150,11 +149,11 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     }
     let system = options.system.unwrap_or_default();
     let (question, readings) = ask(registries, options, system)?.question(registries)?;
-    let bar = bar(question.budget(), "segments");
+    let bar = ProgressLine::share(question.budget(), "of the budget");
     let done = |worth| bar.inc(worth);
     let execution = Execution { jobs, done: &done, stop: &stop };
     let answer = advise(registries, &question, execution);
-    bar.finish_and_clear();
+    bar.clear();
     let answer = answer.map_err(unknown)?.ok_or_else(interrupted)?;
     let lines = document::lines(&question, &answer);
     let shown = if options.json {
@@ -206,16 +205,6 @@ fn measured(text: &str) -> Result<(String, Vec<PathBuf>), Failure> {
         return Err(Diagnostic::new(message).help("as in `--measured lte=ping.txt,iperf.json`").into());
     };
     Ok((name.trim().to_string(), files.split(',').map(|file| file.trim().into()).collect()))
-}
-
-fn bar(total: u64, what: &str) -> ProgressBar {
-    let bar = ProgressBar::new(total);
-    if let Ok(style) =
-        ProgressStyle::with_template(&format!("{{bar:40}} {{pos}}/{{len}} {what}, {{eta}} left"))
-    {
-        bar.set_style(style);
-    }
-    bar
 }
 
 /// `23 % less time`, `4 % more time`.

@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_algorithms::Registries;
-use ropewalk_command_line::{Failure, interrupt, output};
+use ropewalk_command_line::{Failure, ProgressLine, interrupt, output};
 use ropewalk_lab::sweep::{self, Command, Design, Overrides, Summary};
 use ropewalk_lab::table::Table;
 use ropewalk_lab::watch;
@@ -123,22 +122,17 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     let command = Command { line, build: build() };
     let stop = interrupt::flag();
     let out = folder(options);
-    let bar = ProgressBar::new(design.total());
-    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left{msg}") {
-        bar.set_style(style);
-    }
+    let bar = ProgressLine::new(design.total(), "runs");
     let show = |progress| match progress {
         Progress::Opened { found, total } => {
-            bar.set_length(total);
-            bar.set_position(found.runs);
-            bar.reset_eta();
+            bar.resume(total, found.runs);
             if found.damaged > 0 {
                 let what = "of the journal are damaged; their runs are repeated";
                 anstream::eprintln!("warning: {} bytes {what}", found.damaged);
             }
         }
         Progress::Recorded(runs) => bar.inc(runs),
-        Progress::Writing => bar.set_message(", writing the table"),
+        Progress::Writing => bar.message(", writing the table".into()),
     };
     let session =
         ropewalk_runner::sweep::Session::open(&design, registries, &out, &command).map_err(failure)?;
@@ -150,7 +144,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         show,
         &stop,
     );
-    bar.finish_and_clear();
+    bar.clear();
     let done = done.map_err(failure)?;
     match &done.summary {
         Some(summary) => {

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use indicatif::ProgressBar;
-use ropewalk_command_line::Failure;
+use ropewalk_command_line::{Failure, ProgressLine};
 use ropewalk_host::network::Side;
 use ropewalk_lab::compare::{Comparison, Request, compare};
 use ropewalk_lab::real_time::{Ends, RealTime, Tally};
@@ -22,7 +21,7 @@ pub(super) fn prepare() -> Result<(), Failure> {
 pub(super) fn in_real_time(
     request: &Request,
     ends: Ends,
-    bar: &ProgressBar,
+    bar: &ProgressLine,
     stop: &Arc<AtomicBool>,
     evidence: &evidence::Options,
 ) -> Result<Comparison, Failure> {
@@ -46,7 +45,7 @@ pub(super) fn in_real_time(
         stop,
     );
     if let Ok(Some(error)) = failed.into_inner() {
-        bar.finish_and_clear();
+        bar.clear();
         return Err(Failure::other(error));
     }
     let tally = tally.into_inner().unwrap_or_default();

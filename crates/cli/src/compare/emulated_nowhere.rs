@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use indicatif::ProgressBar;
-use ropewalk_command_line::Failure;
+use ropewalk_command_line::{Failure, ProgressLine};
 use ropewalk_lab::compare::{Comparison, Request};
 use ropewalk_lab::real_time::Ends;
 
@@ -21,7 +20,7 @@ pub(super) fn prepare() -> Result<(), Failure> {
 pub(super) fn in_real_time(
     _: &Request,
     _: Ends,
-    _: &ProgressBar,
+    _: &ProgressLine,
     _: &Arc<AtomicBool>,
     _: &evidence::Options,
 ) -> Result<Comparison, Failure> {

@@ -7,14 +7,12 @@ mod emulated;
 mod emulated;
 pub(crate) mod show;
 
-use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use ropewalk_algorithms::{Registries, algorithm};
 use ropewalk_command_line::options::{Join, World, list};
-use ropewalk_command_line::{Failure, interrupt, output};
+use ropewalk_command_line::{Failure, ProgressLine, interrupt, output};
 use ropewalk_lab::compare::{Ask, Comparison, Design, Merit, Request, ask, compare};
 use ropewalk_lab::opening::OpeningPath;
 use ropewalk_lab::report::rope::{self, Budget};
@@ -70,8 +68,8 @@ pub(crate) struct Options {
     /// Congestion control [default: the scenario's, else cubic]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// How much to run before the answer is given as it is then: a second is 4 million simulated segments,
-    /// about what two cores do, so that it means the same runs on every machine
+    /// Most that is run before the answer is given: a second is 4 million simulated segments, about what two
+    /// cores do, so that it means the same runs on every machine
     #[arg(
         long,
         value_name = "TIME",
@@ -80,8 +78,8 @@ pub(crate) struct Options {
         allow_hyphen_values = true
     )]
     budget: String,
-    /// So many seeded runs of each, instead of as many as it takes [default: the scenario's; with real
-    /// packets 30]
+    /// Runs per scheduler [default: the scenario's, else until decided or out of budget; with real packets
+    /// 30]
     #[arg(long, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     runs: Option<u32>,
     /// First seed
@@ -186,14 +184,10 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
     let own = [("--csv", options.csv.as_ref()), ("--report", options.report.as_ref())];
     output::can_write(&[own, options.evidence.files()].concat())?;
     let per_run = request.workloads.len() * request.candidates.len();
-    let (total, template) = match request.design {
-        Design::Fixed(runs) => (per_run as u64 * u64::from(runs), "{bar:24} {pos}/{len} runs{left}{msg}"),
-        Design::Race { segments } => (segments, "{bar:24} {percent} % of the budget{left}{msg}"),
+    let bar = match request.design {
+        Design::Fixed(runs) => ProgressLine::new(per_run as u64 * u64::from(runs), "runs"),
+        Design::Race { segments } => ProgressLine::share(segments, "of the budget"),
     };
-    let bar = ProgressBar::new(total);
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style.with_key("left", left));
-    }
     if options.world == World::Emulated {
         // Before the handler of Ctrl-C, which has a thread of its own.
         emulated::prepare()?;
@@ -216,7 +210,7 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
     } else {
         compare(&request, |spec| watched(spec, &bar, &stop), |worth| bar.inc(worth), &stop)
     };
-    bar.finish_and_clear();
+    bar.clear();
     if let Some(file) = &options.csv {
         output::write_file(file, &show::csv(&comparison))?;
     }
@@ -259,18 +253,11 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
 /// Delivered bytes from which on a run says how far it is.
 const LONG: u64 = 256 << 20;
 
-/// How long it still takes. While nothing has ended nobody knows.
-fn left(state: &ProgressState, out: &mut dyn Write) {
-    if state.pos() > 0 {
-        let _ = write!(out, ", {:#} left", HumanDuration(state.eta()));
-    }
-}
-
 /// A run, which can be stopped; a long one says how far it is.
-fn watched(spec: &RunSpec, bar: &ProgressBar, stop: &AtomicBool) -> RunResult {
+fn watched(spec: &RunSpec, bar: &ProgressLine, stop: &AtomicBool) -> RunResult {
     watch::run_with(spec, |delivered| {
         if let Some(message) = how_far(delivered, &spec.scheduler.text) {
-            bar.set_message(message);
+            bar.message(message);
         }
         watch::unless(stop)
     })

@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_algorithms::{Registries, algorithm};
 use ropewalk_command_line::options::Join;
-use ropewalk_command_line::{Failure, interrupt, output};
+use ropewalk_command_line::{Failure, ProgressLine, interrupt, output};
 use ropewalk_lab::compare::ask;
 use ropewalk_lab::opening::OpeningPath;
 use ropewalk_lab::table::Table;
@@ -188,15 +187,12 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     let store = checkpoint::open(&options.state, "arena", options.fresh)
         .map_err(|failed| Failure::Output { path: failed.path, reason: failed.reason })?;
     let stop = interrupt::flag();
-    let bar = ProgressBar::new(arena::jobs(&contest) as u64);
-    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left") {
-        bar.set_style(style);
-    }
+    let bar = ProgressLine::new(arena::jobs(&contest) as u64, "runs");
     let jobs =
         options.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
     let done = || bar.inc(1);
     let results = arena::run(&contest, &store, Execution { jobs, done: &done, stop: &stop });
-    bar.finish_and_clear();
+    bar.clear();
     let Some(mut results) = results.filter(|_| !stop.load(Ordering::Relaxed)) else {
         return Err(Failure::Interrupted(checkpoint::hint(&options.state)));
     };

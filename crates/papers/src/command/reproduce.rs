@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_algorithms::Registries;
-use ropewalk_command_line::{Failure, interrupt, output};
+use ropewalk_command_line::{Failure, ProgressLine, interrupt, output};
 use ropewalk_lab::table::Table;
 use ropewalk_runner::checkpoint;
 use ropewalk_settings::diagnostic::{Diagnostic, did_you_mean};
@@ -243,15 +242,13 @@ fn list(json: bool) -> Result<(), Failure> {
 
 /// A progress bar and a clock.
 struct Watch {
-    bar: ProgressBar,
+    bar: ProgressLine,
     began: Instant,
 }
 
 impl Progress for Watch {
     fn total(&self, runs: usize, known: usize) {
-        self.bar.set_length(runs as u64);
-        self.bar.set_position(known as u64);
-        self.bar.reset_eta();
+        self.bar.resume(runs as u64, known as u64);
     }
 
     fn done(&self) {
@@ -313,17 +310,13 @@ fn execute(registries: &Registries, run: &Run) -> Result<(), Failure> {
         let name = format!("{}{}", paper.name, suffix(world));
         let store: Runs = checkpoint::open(&run.shared.state, &name, run.shared.fresh)
             .map_err(|failed| Failure::Output { path: failed.path, reason: failed.reason })?;
-        let bar = ProgressBar::new(0);
-        let style = format!("{} {{bar:40}} {{pos}}/{{len}} runs, {{eta}} left", paper.name);
-        if let Ok(style) = ProgressStyle::with_template(&style) {
-            bar.set_style(style);
-        }
+        let bar = ProgressLine::new(0, &format!("runs of {}", paper.name));
         let watch = Watch { bar, began: now() };
         let request =
             Request { paper, world, figure: run.figure.as_deref(), runs: run.runs, seed: run.seed, jobs };
         let outcome =
             reproduce::execute(&request, registries, &store, &watch, &stop).map_err(Failure::other)?;
-        watch.bar.finish_and_clear();
+        watch.bar.clear();
         if outcome.interrupted {
             return Err(Failure::Interrupted(checkpoint::hint(&run.shared.state)));
         }

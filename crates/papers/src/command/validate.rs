@@ -4,10 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_algorithms::{Registries, algorithm};
 use ropewalk_command_line::options::{list, size};
-use ropewalk_command_line::{Failure, interrupt, output};
+use ropewalk_command_line::{Failure, ProgressLine, interrupt, output};
 use ropewalk_host::clock::Clock;
 use ropewalk_lab::real_time::Tally;
 use ropewalk_lab::scenario::{self, builtins};
@@ -189,13 +188,11 @@ fn measure(
     stop: &AtomicBool,
 ) -> Result<Vec<Trial>, Failure> {
     let (clock, end) = (Clock::start(), u64::from(options.minutes) * 60_000_000_000);
-    let bar = ProgressBar::new(cells.len() as u64);
-    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} cells, {eta} left, {msg}") {
-        bar.set_style(style);
-    }
+    let count = cells.len() as u64;
+    let bar = ProgressLine::new(count, "cells");
     let mut trials: Vec<Trial> = Vec::new();
     'cells: for cell in cells {
-        bar.set_message(cell.scenario.name.clone());
+        bar.message(format!(", {}", cell.scenario.name));
         let mut trial = Trial::new(cell, bytes, options.seed);
         for _ in 0..options.runs {
             // A finished run takes no time.
@@ -210,16 +207,16 @@ fn measure(
         trials.push(trial);
         bar.inc(1);
     }
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} cells decided, {elapsed}, {msg}");
-    if let Ok(style) = style {
-        bar.set_style(style);
-    }
+    let bar = {
+        bar.clear();
+        ProgressLine::new(count, "cells decided")
+    };
     'turns: loop {
         let open = |trial: &&mut Trial| {
             trial.result().verdict == Verdict::TooFewRuns && trial.runs() < options.most_runs
         };
         let mut undecided: Vec<&mut Trial> = trials.iter_mut().filter(open).collect();
-        bar.set_position(bar.length().unwrap_or(0).saturating_sub(undecided.len() as u64));
+        bar.set(count.saturating_sub(undecided.len() as u64));
         if undecided.is_empty() {
             break;
         }
@@ -230,11 +227,11 @@ fn measure(
             if stop.load(Ordering::Relaxed) || clock.now() >= end {
                 break 'turns;
             }
-            bar.set_message(trial.cell.scenario.name.clone());
+            bar.message(format!(", {}", trial.cell.scenario.name));
             trial.run(store).map_err(Failure::other)?;
         }
     }
-    bar.finish_and_clear();
+    bar.clear();
     Ok(trials)
 }
 

@@ -9,9 +9,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use indicatif::ProgressBar;
 use ropewalk_algorithms::{Registries, algorithm};
-use ropewalk_command_line::{Failure, output};
+use ropewalk_command_line::{Failure, ProgressLine, output};
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::{Entry, Kind};
 use ropewalk_engine::scheduler::Scheduler;
@@ -93,13 +92,13 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
             format!("{sentence}\n")
         });
     }
-    let bar = ProgressBar::new(scenario::builtins().len() as u64);
+    let bar = ProgressLine::new(scenario::builtins().len() as u64, "scenarios");
     let (mut schedulers, mut controls) = (Standing::new(), Standing::new());
     for built_in in scenario::builtins() {
         stand(registries, built_in, options.runs, &mut schedulers, &mut controls)?;
         bar.inc(1);
     }
-    bar.finish_and_clear();
+    bar.clear();
     let mut page = introduction(options.runs);
     let mut pictures = Vec::new();
     page += "## Schedulers\n\n";

@@ -4,9 +4,8 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use ropewalk_algorithms::Registries;
-use ropewalk_command_line::{Failure, interrupt, output};
+use ropewalk_command_line::{Failure, ProgressLine, interrupt, output};
 use ropewalk_lab::table::Table;
 use ropewalk_runner::checkpoint;
 use serde_json::json;
@@ -48,10 +47,7 @@ pub(super) struct FitOptions {
 pub(super) fn search(registries: &Registries, options: &FitOptions) -> Result<(), Failure> {
     let paper = load(&options.name, options.shared.papers.as_deref())?;
     let stop = interrupt::flag();
-    let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} settings, {eta} left") {
-        bar.set_style(style);
-    }
+    let bar = ProgressLine::new(0, "settings");
     let watch = Watch { bar, began: now() };
     let mut command = format!("ropewalk-papers reproduce fit {} --budget {}", options.name, options.budget);
     if options.population != 64 {
@@ -77,7 +73,7 @@ pub(super) fn search(registries: &Registries, options: &FitOptions) -> Result<()
             .map_err(|failed| Failure::Output { path: failed.path, reason: failed.reason })?;
     if let Some(known) = options.self_test {
         let found = reproduce::self_test(&request, usize::from(known), registries, &store, &watch, &stop);
-        watch.bar.finish_and_clear();
+        watch.bar.clear();
         let tested = found.map_err(Failure::other)?.ok_or_else(stopped)?;
         if let (Some(path), Some(fitted)) = (&options.save, &paper.fitted) {
             let tested = tested.sum(&format!("{command} --self-test {known}"));
@@ -91,7 +87,7 @@ pub(super) fn search(registries: &Registries, options: &FitOptions) -> Result<()
             return Err(Failure::Other(format!("nothing is fitted for {} yet", paper.name)));
         };
         let with = with_readings(fitted, &request, registries, &watch, &stop)?.ok_or_else(stopped)?;
-        watch.bar.finish_and_clear();
+        watch.bar.clear();
         if let Some(path) = &options.save {
             output::write_file(path, &with.text().map_err(Failure::other)?)?;
         }
@@ -100,7 +96,7 @@ pub(super) fn search(registries: &Registries, options: &FitOptions) -> Result<()
     let found = reproduce::fit(&request, registries, &store, &watch, &stop);
     let mut fit = found.map_err(Failure::other)?.ok_or_else(stopped)?;
     fit.fitted = with_readings(&fit.fitted, &request, registries, &watch, &stop)?.ok_or_else(stopped)?;
-    watch.bar.finish_and_clear();
+    watch.bar.clear();
     if let Some(path) = &options.save {
         output::write_file(path, &fit.fitted.text().map_err(Failure::other)?)?;
     }
