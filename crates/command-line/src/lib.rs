@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod failure;
+#[cfg(feature = "interrupt")]
 pub mod interrupt;
 pub mod options;
 pub mod output;

@@ -6,10 +6,10 @@
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ropewalk_settings::diagnostic::{Diagnostic, system_reason};
-use tempfile::NamedTempFile;
 
 use crate::Failure;
 
@@ -54,7 +54,7 @@ pub struct Pending {
 #[derive(Debug)]
 enum Kind {
     /// A temporary file in the same folder, renamed when it is complete.
-    Temporary(NamedTempFile),
+    Temporary(Partial),
     /// Not a regular file: written in place.
     InPlace(File),
 }
@@ -62,7 +62,7 @@ enum Kind {
 impl Pending {
     fn file_mut(&mut self) -> &mut File {
         match &mut self.kind {
-            Kind::Temporary(file) => file.as_file_mut(),
+            Kind::Temporary(partial) => &mut partial.file,
             Kind::InPlace(file) => file,
         }
     }
@@ -70,7 +70,7 @@ impl Pending {
     /// A handle to write to; it shares the file position.
     pub fn writer(&self) -> Result<File, Failure> {
         let file = match &self.kind {
-            Kind::Temporary(file) => file.as_file(),
+            Kind::Temporary(partial) => &partial.file,
             Kind::InPlace(file) => file,
         };
         file.try_clone().map_err(|error| failed(&self.path, &error))
@@ -85,8 +85,8 @@ impl Pending {
     pub fn finish(self) -> Result<(), Failure> {
         match self.kind {
             Kind::InPlace(_) => Ok(()),
-            Kind::Temporary(file) => {
-                file.persist(&self.path).map(drop).map_err(|error| failed(&self.path, &error.error))
+            Kind::Temporary(partial) => {
+                partial.rename_to(&self.path).map_err(|error| failed(&self.path, &error))
             }
         }
     }
@@ -104,12 +104,12 @@ pub fn begin(path: &Path) -> Result<Pending, Failure> {
             Kind::InPlace(file)
         }
         Target::Regular(place, old) => {
-            let file = new_beside(&place).map_err(|error| failed(path, &error))?;
+            let partial = new_beside(&place).map_err(|error| failed(path, &error))?;
             if let Some(old) = old {
                 // Who may read the file doesn't change with what is in it.
-                let _ = file.as_file().set_permissions(old.permissions());
+                let _ = partial.file.set_permissions(old.permissions());
             }
-            return Ok(Pending { path: place, kind: Kind::Temporary(file) });
+            return Ok(Pending { path: place, kind: Kind::Temporary(partial) });
         }
     };
     Ok(Pending { path: path.to_path_buf(), kind })
@@ -288,17 +288,48 @@ fn remove_abandoned(folder: &Path) {
     }
 }
 
-fn new_beside(path: &Path) -> std::io::Result<NamedTempFile> {
-    remove_abandoned(folder(path));
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(PARTIAL[0]).suffix(PARTIAL[1]);
-    // Readable as the user's umask allows.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let file = builder.tempfile_in(folder(path))?;
-    // Where files can't be locked, abandoned ones stay.
-    let _ = file.as_file().try_lock();
-    Ok(file)
+/// A file that isn't complete. It is removed if it isn't renamed.
+#[derive(Debug)]
+struct Partial {
+    path: PathBuf,
+    file: File,
+    is_renamed: bool,
+}
+
+impl Partial {
+    fn rename_to(mut self, path: &Path) -> std::io::Result<()> {
+        std::fs::rename(&self.path, path)?;
+        self.is_renamed = true;
+        Ok(())
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if !self.is_renamed {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn new_beside(path: &Path) -> std::io::Result<Partial> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let folder = folder(path);
+    remove_abandoned(folder);
+    loop {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = folder.join(format!("{}{}-{number}{}", PARTIAL[0], std::process::id(), PARTIAL[1]));
+        match File::create_new(&path) {
+            // Another process has this number, in another namespace.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+            Ok(file) => {
+                // Where files can't be locked, abandoned ones stay.
+                let _ = file.try_lock();
+                return Ok(Partial { path, file, is_renamed: false });
+            }
+        }
+    }
 }
 
 #[cfg(test)]
