@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
+use crate::histogram::Histogram;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
@@ -71,7 +71,7 @@ pub fn request_real_time() -> bool {
 pub struct Waiter {
     clock: Clock,
     spin: Nanos,
-    lateness: Histogram<u64>,
+    lateness: Histogram,
     /// Since when it is judged, how long it has slept since, and what came of the time before.
     judged_since: Nanos,
     slept: Nanos,
@@ -83,9 +83,14 @@ impl Waiter {
     pub fn new(clock: Clock) -> Self {
         // Without it the kernel may delay a sleep by 50 us; if it is refused, the lateness shows it.
         let _ = nix::sys::prctl::set_timerslack(1);
-        // Bounds that Histogram::new_with_bounds accepts: 1 ns to 10 s, two digits.
-        let lateness = Histogram::new_with_bounds(1, 10_000_000_000, 2).expect("valid bounds");
-        Waiter { clock, spin: SPIN, lateness, judged_since: 0, slept: 0, is_tired: false }
+        Waiter {
+            clock,
+            spin: SPIN,
+            lateness: Histogram::default(),
+            judged_since: 0,
+            slept: 0,
+            is_tired: false,
+        }
     }
 
     /// From now on it is on time at the cost of a processor that hardly sleeps. Where moments follow each
@@ -115,7 +120,7 @@ impl Waiter {
             let now = self.clock.now();
             let left = until.map(|moment| moment.saturating_sub(now));
             if left == Some(0) {
-                self.lateness.saturating_record(now - until.unwrap_or(now));
+                self.lateness.record(now - until.unwrap_or(now));
                 return Ok(());
             }
             // Within the spin's distance only look, don't sleep.
@@ -134,7 +139,7 @@ impl Waiter {
     }
 
     /// How late the waits for a moment ended, in nanoseconds.
-    pub fn lateness(&self) -> &Histogram<u64> {
+    pub fn lateness(&self) -> &Histogram {
         &self.lateness
     }
 }

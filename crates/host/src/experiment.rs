@@ -7,7 +7,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use nix::sched::{CloneFlags, setns};
 use ropewalk_engine::PathId;
 use ropewalk_engine::config::{ConnectionConfig, EndpointConfig, LocalEndpoint};
@@ -16,6 +15,7 @@ use ropewalk_link::{LinkSpec, LinkStats};
 
 use crate::clock::{Nanos, request_real_time};
 use crate::entropy::OsEntropy;
+use crate::histogram::Histogram;
 use crate::kernel::{self, SocketConfig};
 use crate::network::{KernelEnd, PathConfig, Side, client_address, server_address};
 use crate::transfer::{Outcome, Request, Role, SocketTransfer, TransferError, Transfers};
@@ -149,7 +149,7 @@ pub struct Report {
     /// By path: the links' counters, up and down.
     pub links: Vec<[LinkStats; 2]>,
     /// How late packets left links, nanoseconds.
-    pub lateness: Histogram<u64>,
+    pub lateness: Histogram,
     /// CPU time of this process in the meantime: user, system.
     pub cpu: [Duration; 2],
 }

@@ -9,6 +9,7 @@ pub mod clock;
 mod emulated_path;
 pub mod experiment;
 pub mod frame;
+pub mod histogram;
 pub mod kernel;
 pub mod netns;
 pub mod network;

@@ -185,9 +185,9 @@ pub fn run(spec: &RunSpec, ends: Ends, tally: &Mutex<Tally>) -> Result<RunResult
                 tally.runs += 1;
                 tally.void += u32::from(void);
                 tally.lateness = tally.lateness.max(late);
-                for step in report.lateness.iter_recorded() {
-                    let class = LATE_BY.partition_point(|bound| *bound < step.value_iterated_to());
-                    tally.late[class] += step.count_at_value();
+                for (late, count) in report.lateness.buckets() {
+                    let class = LATE_BY.partition_point(|bound| *bound < late);
+                    tally.late[class] += count;
                 }
                 let multipath = spec.mode == Mode::Multipath;
                 let fell = report

@@ -7,10 +7,10 @@ mod measured;
 use std::collections::VecDeque;
 
 use bytes::{Buf, Bytes, BytesMut};
-use hdrhistogram::Histogram;
 
 use super::protocol::{Answer, Hello, Mode, TRAILER, Trailer};
 use crate::clock::Nanos;
+use crate::histogram::Histogram;
 
 /// Nothing moves for so long: the peer is given up.
 pub const SILENCE: Nanos = 15_000_000_000;
@@ -69,7 +69,7 @@ struct Echo {
     /// When the next is due.
     next: Nanos,
     /// Round-trip times. Allocated with the first one: it takes 200 KiB.
-    times: Option<Box<Histogram<u64>>>,
+    times: Option<Box<Histogram>>,
 }
 
 /// One flow. See the module.
@@ -294,9 +294,7 @@ impl TestConnection {
         if self.echo.left == 0
             && let Some(sent) = self.echo.sent.take()
         {
-            // 1 ns to 60 s with three digits: bounds that are accepted.
-            let new = || Box::new(Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("valid bounds"));
-            self.echo.times.get_or_insert_with(new).saturating_record(now - sent);
+            self.echo.times.get_or_insert_default().record(now - sent);
             self.echo.next = now.max(sent + ECHO_EVERY);
         }
     }

@@ -14,9 +14,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hdrhistogram::Histogram;
-
 use crate::clock::{Clock, Nanos};
+use crate::histogram::Histogram;
 use connection::{StackInfo, TestConnection};
 use protocol::{Hello, Mode, Trailer};
 
@@ -173,7 +172,7 @@ pub struct ConnectionResult {
     /// Subflow by subflow (engine).
     pub subflow_results: Vec<SubflowResult>,
     /// Times from message to echo, nanoseconds (client); `None`: there was no echo.
-    pub echoes: Option<Histogram<u64>>,
+    pub echoes: Option<Histogram>,
     /// What went wrong.
     pub error: Option<String>,
 }

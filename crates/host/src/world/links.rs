@@ -39,7 +39,7 @@ impl World {
             match self.paths[at].bottleneck {
                 Some(shared) if side == 0 => self.shared[shared][side].enqueue(now, piece),
                 _ => {
-                    self.lateness.saturating_record(now.saturating_sub(arrival));
+                    self.lateness.record(now.saturating_sub(arrival));
                     self.leave(side, &mut held, piece)?;
                 }
             }
@@ -59,7 +59,7 @@ impl World {
                 match self.paths[path].link(side) {
                     Some(link) if side == 1 => link.enqueue(now, piece),
                     _ => {
-                        self.lateness.saturating_record(now.saturating_sub(arrival));
+                        self.lateness.record(now.saturating_sub(arrival));
                         self.leave(side, &mut held, piece)?;
                     }
                 }

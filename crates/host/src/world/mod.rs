@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use hdrhistogram::Histogram;
 use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
 use ropewalk_engine::mptcp::Event;
 use ropewalk_engine::{PathId, Time};
@@ -25,6 +24,7 @@ use crate::emulated_path::EmulatedPath;
 pub use crate::emulated_path::PathLinks;
 use crate::entropy::OsEntropy;
 use crate::frame::{Frame, Piece};
+use crate::histogram::Histogram;
 use crate::network::KernelEnd;
 use crate::tun::{BUFFER, Offload};
 use ropewalk_wire::pool::Pool;
@@ -117,7 +117,7 @@ pub struct World {
     /// By end and path; only a kernel end's are used.
     devices: [Vec<DeviceState>; 2],
     shared: Vec<[Link<Piece>; 2]>,
-    lateness: Histogram<u64>,
+    lateness: Histogram,
     /// Memory for what devices deliver, and for what the engine's segments become: what is left in a buffer
     /// of the first needn't be zeroed again.
     received: Pool,
@@ -158,8 +158,7 @@ impl World {
             paths,
             devices: [vec![DeviceState::Up; count], vec![DeviceState::Up; count]],
             shared: Vec::new(),
-            // 1 ns to 10 s with two digits: bounds that are accepted.
-            lateness: Histogram::new_with_bounds(1, 10_000_000_000, 2).expect("valid bounds"),
+            lateness: Histogram::default(),
             received: Pool::new(CHUNK),
             made: Pool::new(CHUNK),
             stop: Arc::new(AtomicBool::new(false)),
@@ -229,7 +228,7 @@ impl World {
     }
 
     /// How late packets left links, in nanoseconds.
-    pub fn lateness(&self) -> &Histogram<u64> {
+    pub fn lateness(&self) -> &Histogram {
         &self.lateness
     }
 

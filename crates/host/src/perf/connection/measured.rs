@@ -1,9 +1,8 @@
 //! What a flow has found out so far.
 
-use hdrhistogram::Histogram;
-
 use super::{StackInfo, TestConnection};
 use crate::clock::Nanos;
+use crate::histogram::Histogram;
 use crate::perf::protocol::{Answer, Hello, Trailer};
 
 impl TestConnection {
@@ -68,7 +67,7 @@ impl TestConnection {
     }
 
     /// Times from a message to its echo, nanoseconds; `None` before the first.
-    pub fn echoes(&self) -> Option<&Histogram<u64>> {
+    pub fn echoes(&self) -> Option<&Histogram> {
         self.echo.times.as_deref()
     }
 
