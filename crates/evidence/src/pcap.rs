@@ -9,20 +9,29 @@
 //! Always little-endian, and without machine-dependent fields: the same run gives the same bytes on any
 //! machine.
 
-use std::borrow::Cow;
 use std::io::{self, Write};
-use std::time::Duration;
-
-use pcap_file::pcapng::PcapNgWriter;
-use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
-use pcap_file::pcapng::blocks::interface_description::{
-    InterfaceDescriptionBlock, InterfaceDescriptionOption,
-};
-use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
-use pcap_file::{DataLink, Endianness, PcapError};
 
 use crate::{Direction, Packet, Path};
 
+/// Block types (section 11.1 of the draft).
+mod block {
+    pub const INTERFACE_DESCRIPTION: u32 = 1;
+    pub const ENHANCED_PACKET: u32 = 6;
+    pub const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+}
+/// Codes of options, each within its block.
+mod option {
+    pub const COMMENT: u16 = 1;
+    pub const EPB_FLAGS: u16 = 2;
+    pub const IF_DESCRIPTION: u16 = 3;
+    pub const IF_NAME: u16 = 2;
+    pub const IF_TSRESOL: u16 = 9;
+    pub const SHB_USERAPPL: u16 = 4;
+}
+/// By which readers know the order of bytes.
+const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
+/// Link type of Ethernet.
+const LINKTYPE_ETHERNET: u16 = 1;
 /// `if_tsresol`: 10^-9 s.
 const NANOSECONDS: u8 = 9;
 /// Direction in the flags word (`epb_flags`, bits 0 and 1).
@@ -34,28 +43,59 @@ const ETHERNET: usize = 14;
 const ETHERTYPES: [u16; 2] = [0x0800, 0x86dd];
 /// Longest packet that readers take, bytes: tcpdump's own limit.
 const SNAPLEN: u32 = 262_144;
-/// Longest comment: an option's length field has 16 bits.
-const LONGEST_COMMENT: usize = 65_535;
+/// An option's length field has 16 bits.
+const LONGEST_OPTION: usize = 65_535;
+
+/// A block while it is put together; its memory serves the next.
+#[derive(Default)]
+struct Block(Vec<u8>);
+
+impl Block {
+    /// Type, and room for the length.
+    fn begin(&mut self, kind: u32) {
+        self.0.clear();
+        self.bytes(&kind.to_le_bytes());
+        self.bytes(&[0; 4]);
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// Blocks and options begin at multiples of 32 bits.
+    fn pad(&mut self) {
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+    }
+
+    fn option(&mut self, code: u16, value: &[u8]) {
+        self.bytes(&code.to_le_bytes());
+        self.bytes(&u16::try_from(value.len()).unwrap_or(u16::MAX).to_le_bytes());
+        self.bytes(&value[..value.len().min(LONGEST_OPTION)]);
+        self.pad();
+    }
+
+    /// The end of the options, the length at both ends.
+    fn write(&mut self, writer: &mut impl Write) -> io::Result<()> {
+        self.bytes(&[0; 4]);
+        let length = u32::try_from(self.0.len() + 4).map_err(|_| io::ErrorKind::FileTooLarge)?.to_le_bytes();
+        self.0[4..8].copy_from_slice(&length);
+        self.bytes(&length);
+        writer.write_all(&self.0)
+    }
+}
 
 /// A capture file that is being written.
 pub struct Pcap<W: Write> {
-    writer: PcapNgWriter<W>,
+    writer: W,
     paths: usize,
     /// Nanoseconds since 1970 at which the packets' times begin.
     start: u64,
-    frame: Vec<u8>,
+    block: Block,
 }
 
 impl<W: Write> std::fmt::Debug for Pcap<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pcap").field("paths", &self.paths).finish_non_exhaustive()
-    }
-}
-
-fn io_error(error: PcapError) -> io::Error {
-    match error {
-        PcapError::IoError(error) => error,
-        other => io::Error::other(other),
     }
 }
 
@@ -75,9 +115,9 @@ fn ethernet(path: u16, sent: bool, packet: &[u8]) -> [u8; ETHERNET] {
     header
 }
 
-/// Truncates a text to the longest comment.
-fn cut(text: &str) -> &str {
-    &text[..text.floor_char_boundary(LONGEST_COMMENT)]
+/// Truncates a text to what an option holds.
+fn cut(text: &str) -> &[u8] {
+    &text.as_bytes()[..text.floor_char_boundary(LONGEST_OPTION)]
 }
 
 impl<W: Write> Pcap<W> {
@@ -85,25 +125,28 @@ impl<W: Write> Pcap<W> {
     ///
     /// # Errors
     /// The writer's error.
-    pub fn new(writer: W, paths: &[Path]) -> io::Result<Self> {
-        let section = SectionHeaderBlock {
-            endianness: Endianness::Little,
-            options: vec![SectionHeaderOption::UserApplication(Cow::Borrowed("Ropewalk"))],
-            ..SectionHeaderBlock::default()
-        };
-        let mut writer = PcapNgWriter::with_section_header(writer, section).map_err(io_error)?;
+    pub fn new(mut writer: W, paths: &[Path]) -> io::Result<Self> {
+        let mut block = Block::default();
+        block.begin(block::SECTION_HEADER);
+        block.bytes(&BYTE_ORDER_MAGIC.to_le_bytes());
+        // Version 1.0; the section's length isn't known.
+        block.bytes(&[1, 0, 0, 0]);
+        block.bytes(&u64::MAX.to_le_bytes());
+        block.option(option::SHB_USERAPPL, b"Ropewalk");
+        block.write(&mut writer)?;
         for path in paths {
-            let mut options = vec![InterfaceDescriptionOption::IfName(Cow::Borrowed(cut(&path.name)))];
+            block.begin(block::INTERFACE_DESCRIPTION);
+            block.bytes(&LINKTYPE_ETHERNET.to_le_bytes());
+            block.bytes(&[0; 2]);
+            block.bytes(&SNAPLEN.to_le_bytes());
+            block.option(option::IF_NAME, cut(&path.name));
             if !path.description.is_empty() {
-                let description = Cow::Borrowed(cut(&path.description));
-                options.push(InterfaceDescriptionOption::IfDescription(description));
+                block.option(option::IF_DESCRIPTION, cut(&path.description));
             }
-            options.push(InterfaceDescriptionOption::IfTsResol(NANOSECONDS));
-            let interface =
-                InterfaceDescriptionBlock { linktype: DataLink::ETHERNET, snaplen: SNAPLEN, options };
-            writer.write_pcapng_block(interface).map_err(io_error)?;
+            block.option(option::IF_TSRESOL, &[NANOSECONDS]);
+            block.write(&mut writer)?;
         }
-        Ok(Pcap { writer, paths: paths.len(), start: 0, frame: Vec::new() })
+        Ok(Pcap { writer, paths: paths.len(), start: 0, block })
     }
 
     /// The packets' times count from this moment, nanoseconds since 1970; without it, from 1970.
@@ -120,38 +163,45 @@ impl<W: Write> Pcap<W> {
             Direction::Sent => OUTBOUND,
             Direction::Received => INBOUND,
         };
-        let mut options = vec![EnhancedPacketOption::Flags(direction)];
-        if let Some(comment) = packet.comment {
-            options.push(EnhancedPacketOption::Comment(Cow::Borrowed(cut(comment))));
+        if usize::from(packet.path) >= self.paths {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a path that the file doesn't have"));
         }
-        self.frame.clear();
-        self.frame.extend_from_slice(&ethernet(packet.path, direction == OUTBOUND, packet.bytes));
-        self.frame.extend_from_slice(packet.bytes);
-        let block = EnhancedPacketBlock {
-            interface_id: u32::from(packet.path),
-            timestamp: Duration::from_nanos(self.start.saturating_add(packet.at)),
-            original_len: u32::try_from(self.frame.len()).unwrap_or(u32::MAX),
-            data: Cow::Borrowed(&self.frame),
-            options,
-        };
-        self.writer.write_pcapng_block(block).map(drop).map_err(io_error)
+        let at = self.start.saturating_add(packet.at);
+        let header = ethernet(packet.path, direction == OUTBOUND, packet.bytes);
+        let length = u32::try_from(ETHERNET + packet.bytes.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        let block = &mut self.block;
+        block.begin(block::ENHANCED_PACKET);
+        block.bytes(&u32::from(packet.path).to_le_bytes());
+        block.bytes(&((at >> 32) as u32).to_le_bytes());
+        block.bytes(&(at as u32).to_le_bytes());
+        // Captured, and on the wire.
+        block.bytes(&length.to_le_bytes());
+        block.bytes(&length.to_le_bytes());
+        block.bytes(&header);
+        block.bytes(packet.bytes);
+        block.pad();
+        block.option(option::EPB_FLAGS, &direction.to_le_bytes());
+        if let Some(comment) = packet.comment {
+            block.option(option::COMMENT, cut(comment));
+        }
+        block.write(&mut self.writer)
     }
 
     /// Ends the file.
     ///
     /// # Errors
     /// The writer's error.
-    pub fn finish(self) -> io::Result<W> {
-        let mut writer = self.writer.into_inner();
-        writer.flush()?;
-        Ok(writer)
+    pub fn finish(mut self) -> io::Result<W> {
+        self.writer.flush()?;
+        Ok(self.writer)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use pcap_file::pcapng::Block;
-    use pcap_file::pcapng::PcapNgReader;
+    use pcap_file::DataLink;
+    use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
+    use pcap_file::pcapng::{Block, PcapNgReader};
 
     use super::*;
 
