@@ -21,7 +21,7 @@ fn value<T: ?Sized>(registry: &Registry<T>) -> Value {
             "name": entry.name,
             "summary": entry.summary,
             "source": entry.source,
-            "parameters": entry.parameters.iter().map(|p| json!({
+            "parameters": entry.shown_parameters().map(|p| json!({
                 "name": p.name, "summary": p.summary, "default": p.default, "least": p.range.0, "most": p.range.1,
             })).collect::<Vec<_>>(),
             "presets": entry.presets.iter().map(|p| json!({ "name": p.name, "summary": p.summary })).collect::<Vec<_>>(),

@@ -20,6 +20,8 @@ pub struct Parameter {
     pub range: (f64, f64),
     /// Which values of the range it takes, and how they are written.
     pub kind: Kind,
+    /// Takes a part of the rule away, to see what that part is worth; users aren't told of it.
+    pub for_ablation: bool,
 }
 
 /// How a parameter's value is written. Every value is held as a number.
@@ -38,18 +40,23 @@ pub enum Kind {
 impl Parameter {
     /// A number.
     pub const fn number(name: &'static str, default: f64, range: (f64, f64), summary: &'static str) -> Self {
-        Parameter { name, summary, default, range, kind: Kind::Number }
+        Parameter { name, summary, default, range, kind: Kind::Number, for_ablation: false }
     }
 
     /// A whole number.
     pub const fn whole(name: &'static str, default: f64, range: (f64, f64), summary: &'static str) -> Self {
-        Parameter { name, summary, default, range, kind: Kind::Whole }
+        Parameter { name, summary, default, range, kind: Kind::Whole, for_ablation: false }
     }
 
     /// A switch.
     pub const fn switch(name: &'static str, default: bool, summary: &'static str) -> Self {
         let default = if default { 1.0 } else { 0.0 };
-        Parameter { name, summary, default, range: (0.0, 1.0), kind: Kind::Switch }
+        Parameter { name, summary, default, range: (0.0, 1.0), kind: Kind::Switch, for_ablation: false }
+    }
+
+    /// A part of the rule, which is on but for ablations.
+    pub const fn ablation(name: &'static str, summary: &'static str) -> Self {
+        Parameter { for_ablation: true, ..Parameter::switch(name, true, summary) }
     }
 
     /// One of several words; `default` is a place in the list.
@@ -60,7 +67,14 @@ impl Parameter {
         summary: &'static str,
     ) -> Self {
         let range = (0.0, (words.len() - 1) as f64);
-        Parameter { name, summary, default: default as f64, range, kind: Kind::Choice(words) }
+        Parameter {
+            name,
+            summary,
+            default: default as f64,
+            range,
+            kind: Kind::Choice(words),
+            for_ablation: false,
+        }
     }
 
     /// The value that `text` writes, if it is allowed.
@@ -195,6 +209,11 @@ impl Values {
 }
 
 impl<T: ?Sized> Entry<T> {
+    /// The parameters that users are told of.
+    pub fn shown_parameters(&self) -> impl Iterator<Item = &'static Parameter> {
+        self.parameters.iter().filter(|parameter| !parameter.for_ablation)
+    }
+
     /// The algorithm with its parameters' defaults, as a connection's settings take it. An algorithm of one's
     /// own needs no registry for that.
     pub fn spec(self) -> Spec<T> {
@@ -391,15 +410,10 @@ impl<T: ?Sized> Registry<T> {
 }
 
 fn describe<T: ?Sized>(entry: &Entry<T>) -> String {
-    if entry.parameters.is_empty() {
-        return "it has none".to_string();
-    }
-    let list: Vec<_> = entry
-        .parameters
-        .iter()
-        .map(|p| format!("{} ({}; default {})", p.name, p.allowed(), p.write(p.default)))
-        .collect();
-    format!("it has: {}", list.join("; "))
+    let shown = entry.shown_parameters();
+    let list: Vec<_> =
+        shown.map(|p| format!("{} ({}; default {})", p.name, p.allowed(), p.write(p.default))).collect();
+    if list.is_empty() { "it has none".to_string() } else { format!("it has: {}", list.join("; ")) }
 }
 
 #[cfg(test)]

@@ -60,11 +60,10 @@ fn algorithm<T: ?Sized>(
             if near.is_empty() { format!("known: {}", names().collect::<Vec<_>>().join(", ")) } else { near };
         return Err((format!("there is no {kind} `{who}`"), near));
     };
-    let known = || entry.parameters.iter().map(|parameter| parameter.name);
-    if known().any(|name| name == what) {
+    if entry.parameters.iter().any(|parameter| parameter.name == what) {
         return Ok(());
     }
-    let list = known().collect::<Vec<_>>().join(", ");
+    let list = entry.shown_parameters().map(|parameter| parameter.name).collect::<Vec<_>>().join(", ");
     let list = if list.is_empty() { "it has none".into() } else { format!("allowed: {list}") };
     Err((format!("{kind} `{who}` has no parameter `{what}`"), list))
 }

@@ -204,7 +204,7 @@ fn note(standing: &mut Standing, scenario: &str, rows: Vec<Row>, base: &str) {
 fn section<T: ?Sized>(entry: &Entry<T>, standing: Option<&Vec<Against>>, base: &str) -> String {
     let mut text =
         format!("### {}\n\n{}.\n\nSource: {}.\n\n", entry.name, capital(entry.summary), entry.source);
-    let own = entry.parameters.iter().filter(|p| !["opportunistic", "penalise"].contains(&p.name));
+    let own = entry.shown_parameters().filter(|p| !["opportunistic", "penalise"].contains(&p.name));
     for parameter in own {
         let default = parameter.write(parameter.default);
         let words = match parameter.kind {
