@@ -46,7 +46,7 @@ class SweepResult:
         return SweepPlot(self)
 
     def __repr__(self) -> str:
-        first = self.standings[0]["scheduler"] if self.standings else "nobody"
+        first = self.standings[0]["scheduler"] if self.standings else "none"
         return f"SweepResult({len(self.runs)} runs; closest to the best: {first})"
 
 

@@ -148,8 +148,7 @@ fn folders_that_cannot_be_used_are_named() {
     let workdir = Workdir::new();
     fs::write(workdir.out("a-file"), "").unwrap();
     failed(&workdir.command("a-file/results", 1).output().unwrap(), 1, "can't make the folder");
-    for (name, message) in [("journal", "is not a sweep's journal"), ("runs.csv", "no journal beside it")]
-    {
+    for (name, message) in [("journal", "is not a sweep's journal"), ("runs.csv", "no journal beside it")] {
         let out = workdir.out(name);
         fs::create_dir(&out).unwrap();
         fs::write(out.join(name), "my only copy").unwrap();

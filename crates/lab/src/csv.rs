@@ -83,7 +83,8 @@ mod tests {
     proptest! {
         #[test]
         fn tables_read_back(
-            texts in proptest::collection::vec("[a-c,\"\r\n é]{0,6}", 1..5), number in any::<f64>(), whole: i64,
+            texts in proptest::collection::vec("[a-c,\"\r\n é]{0,6}", 1..5),
+            number in any::<f64>(), whole: i64,
         ) {
             let number = number.is_finite().then_some(number);
             let mut columns: Vec<Column> =

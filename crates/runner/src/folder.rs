@@ -80,9 +80,10 @@ pub fn read(folder: &Path) -> Result<(Origin, Sweep), Diagnostic> {
         let runner = label(word("scheduler"), word("congestion"));
         let Some(runner) = runners.iter().position(|known| *known == runner) else { return };
         let point = points.entry(point as i64).or_insert_with(|| {
-            let at = axes.iter_mut().zip(&columns).map(|(axis, column)| {
-                place(axis, word(column).to_string(), number(column))
-            });
+            let at = axes
+                .iter_mut()
+                .zip(&columns)
+                .map(|(axis, column)| place(axis, word(column).to_string(), number(column)));
             Point { at: at.collect(), runs: vec![Vec::new(); runners.len()] }
         });
         let complete = word("outcome") == "complete";

@@ -43,7 +43,9 @@ fn a_sweeps_folder_is_what_the_sweep_made() {
     }
     let table = folder::table(folder.path()).expect("its table");
     assert_eq!((table.rows(), table.heads.len()), (36, table.columns.len()));
-    assert!(table.metadata().iter().any(|(key, text)| key == "ropewalk.sweep" && text.contains("path.wifi.loss")));
+    assert!(
+        table.metadata().iter().any(|(key, text)| key == "ropewalk.sweep" && text.contains("path.wifi.loss"))
+    );
     let questions = read.questions.as_ref().expect("nothing here needs a file");
     assert_eq!(Some(questions), sweep::Questions::new(&design).as_ref());
     let asked = questions.at(3).expect("a point");

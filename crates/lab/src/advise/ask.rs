@@ -12,7 +12,7 @@ use ropewalk_sim::{Direction, Scenario, Workload};
 use super::measure::{self, Measured, Reading, Refined};
 use super::{Doubt, Effort, Question};
 use crate::compare::ask::{self, Names};
-use crate::compare::{Design, System, usual_workloads};
+use crate::compare::{Design, System};
 use crate::scenario::{self, Experiment};
 
 /// What is asked for.
@@ -22,7 +22,7 @@ pub struct Ask {
     pub scenario: Scenario,
     /// What its file says of experiments.
     pub experiment: Experiment,
-    /// Only paths were given: without a size, the usual workloads are meant ([`usual_workloads`]).
+    /// Only paths were given: without a size, the usual workloads are meant.
     pub usual: bool,
     /// Flow sizes, instead of the scenario's workload.
     pub sizes: Vec<u64>,
@@ -60,7 +60,7 @@ impl Ask {
         let mut read = Vec::new();
         for (name, files) in &self.measured {
             read.push(measured(
-                names.measured,
+                &names.of("measured"),
                 name,
                 files,
                 registries.open_file,
@@ -88,21 +88,18 @@ impl Ask {
             scenario.direction = direction;
         }
         for name in self.schedulers.iter().filter(|name| *name != "tcp") {
-            ropewalk_algorithms::scheduler(registries, names.schedulers, name, scenario.paths.len())?;
+            ropewalk_algorithms::scheduler(registries, &names.of("schedulers"), name, scenario.paths.len())?;
         }
-        let workloads: Vec<Workload> = match (self.sizes.as_slice(), experiment.sizes.as_slice()) {
-            ([], []) if self.usual => usual_workloads(),
-            ([], []) => vec![scenario.workload.clone()],
-            ([], sizes) | (sizes, _) => sizes.iter().map(|bytes| Workload::Flow { bytes: *bytes }).collect(),
-        };
+        let workloads = ask::workloads(&self.sizes, &experiment, self.usual, &scenario);
         if let Some(Workload::Flow { bytes }) = workloads.iter().find(|_| self.sizes.len() == 1) {
             scenario.workload = Workload::Flow { bytes: *bytes };
         }
         if let Some(name) = &self.congestion {
-            ropewalk_algorithms::algorithm(&registries.congestion, names.congestion, name)?;
+            ropewalk_algorithms::algorithm(&registries.congestion, &names.of("congestion"), name)?;
         }
         let congestion = self.congestion.or(experiment.congestion).unwrap_or_else(|| "cubic".into());
-        let effort = Effort { design: Design::race(ask::budget(names.budget, &self.budget)?), whole: true };
+        let effort =
+            Effort { design: Design::race(ask::budget(&names.of("budget"), &self.budget)?), whole: true };
         let readings = read
             .into_iter()
             .filter_map(|(name, files, joined)| {
@@ -117,7 +114,7 @@ impl Ask {
             workload: scenario.workload.clone(),
             ..before
         });
-        let worth = ask::worth(names.value, &scenario.paths, self.value.as_deref())?;
+        let worth = ask::worth(&names.of("value"), &scenario.paths, self.value.as_deref())?;
         let question = Question {
             scenario,
             workloads,
@@ -127,7 +124,7 @@ impl Ask {
             congestion,
             system,
             worth,
-            certainty: certainty(names.certainty, &self.certainty)?,
+            certainty: certainty(&names.of("certainty"), &self.certainty)?,
             effort,
             seed,
         };

@@ -123,18 +123,19 @@ impl Coverage {
     }
 }
 
-struct Draw(Pcg64);
+/// Draws links.
+pub(super) struct Draw(pub Pcg64);
 
 impl Draw {
-    fn uniform(&mut self) -> f64 {
+    pub fn uniform(&mut self) -> f64 {
         uniform(&mut self.0)
     }
 
-    fn log(&mut self, least: f64, most: f64) -> f64 {
+    pub fn log(&mut self, least: f64, most: f64) -> f64 {
         least * libm::pow(most / least, self.uniform())
     }
 
-    fn normal(&mut self) -> f64 {
+    pub fn normal(&mut self) -> f64 {
         stats::normal_quantile(self.uniform().clamp(1e-6, 1.0 - 1e-6))
     }
 

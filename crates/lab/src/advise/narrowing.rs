@@ -14,8 +14,8 @@ use ropewalk_engine::registry::SpecError;
 use ropewalk_sim::{Mode, PathSpec, Recording, RunSpec, Scenario, Workload};
 use serde::{Deserialize, Serialize};
 
-use super::belief::{Doubt, perturb, uniform, worlds};
-use super::coverage::PROBE;
+use super::belief::{Doubt, perturb, worlds};
+use super::coverage::{Draw, PROBE};
 use super::gain::Gain;
 use super::measure;
 use super::run::{Execution, make_kept};
@@ -32,22 +32,6 @@ const FIRST_SEED: u64 = 1000;
 const TRUTH_SEEDS: u64 = 40;
 /// Wider by more than this counts.
 const WIDER: f64 = 1.05;
-
-struct Draw(Pcg64);
-
-impl Draw {
-    fn uniform(&mut self) -> f64 {
-        uniform(&mut self.0)
-    }
-
-    fn log(&mut self, least: f64, most: f64) -> f64 {
-        least * libm::pow(most / least, self.uniform())
-    }
-
-    fn normal(&mut self) -> f64 {
-        stats::normal_quantile(self.uniform().clamp(1e-6, 1.0 - 1e-6))
-    }
-}
 
 /// A link's true numbers.
 struct Truth {

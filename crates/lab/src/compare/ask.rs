@@ -11,50 +11,22 @@ use super::{Candidate, Design, Request, Worth, said_worth, usual_workloads};
 use crate::parallel::Workers;
 use crate::scenario::{self, Experiment};
 
-/// What the arguments are called in messages.
+/// What arguments are called in messages: what stands before their names.
 #[derive(Clone, Copy, Debug)]
-pub struct Names {
-    /// The list of schedulers.
-    pub schedulers: &'static str,
-    /// The congestion control.
-    pub congestion: &'static str,
-    /// The buffers' size.
-    pub buffer: &'static str,
-    /// What bytes are worth.
-    pub value: &'static str,
-    /// The time limit.
-    pub limit: &'static str,
-    /// The budget.
-    pub budget: &'static str,
-    /// Measurements of paths.
-    pub measured: &'static str,
-    /// The share of variants.
-    pub certainty: &'static str,
+pub struct Names(&'static str);
+
+impl Names {
+    /// An argument's.
+    pub fn of(self, argument: &str) -> String {
+        format!("{}{argument}", self.0)
+    }
 }
 
 /// The command line's.
-pub const COMMAND_LINE: Names = Names {
-    schedulers: "--schedulers",
-    congestion: "--congestion",
-    buffer: "--buffer",
-    value: "--value",
-    limit: "--limit",
-    budget: "--budget",
-    measured: "--measured",
-    certainty: "--certainty",
-};
+pub const COMMAND_LINE: Names = Names("--");
 
 /// A script's.
-pub const SCRIPT: Names = Names {
-    schedulers: "schedulers",
-    congestion: "congestion",
-    buffer: "buffer",
-    value: "value",
-    limit: "limit",
-    budget: "budget",
-    measured: "measured",
-    certainty: "certainty",
-};
+pub const SCRIPT: Names = Names("");
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -100,23 +72,16 @@ impl Ask {
     pub fn request(self, registries: &Registries) -> Result<Request, InputError> {
         let Ask { mut scenario, experiment, names, .. } = self;
         if let Some(buffer) = &self.buffer {
-            let bytes = size_within(names.buffer, buffer, scenario::BUFFER_RANGE)?;
+            let bytes = size_within(&names.of("buffer"), buffer, scenario::BUFFER_RANGE)?;
             for end in [&mut scenario.client, &mut scenario.server] {
                 end.send_buffer = bytes;
                 end.receive_buffer = bytes;
                 end.autotune = false;
             }
         }
-        let sizes = if self.sizes.is_empty() { experiment.sizes } else { self.sizes };
-        let workloads = if sizes.is_empty() && self.usual {
-            usual_workloads()
-        } else if sizes.is_empty() {
-            vec![scenario.workload.clone()]
-        } else {
-            sizes.into_iter().map(|bytes| Workload::Flow { bytes }).collect()
-        };
+        let workloads = workloads(&self.sizes, &experiment, self.usual, &scenario);
         let congestion = self.congestion.or(experiment.congestion).unwrap_or_else(|| "cubic".into());
-        let congestion = algorithm(&registries.congestion, names.congestion, &congestion)?;
+        let congestion = algorithm(&registries.congestion, &names.of("congestion"), &congestion)?;
         let chosen: Vec<String> = match self.schedulers {
             Some(names) if names.iter().any(|name| name == "all") => {
                 let all = registries.schedulers.entries().iter().map(|entry| entry.name);
@@ -133,34 +98,44 @@ impl Ask {
         };
         let mut candidates = Vec::new();
         for name in chosen.iter().filter(|name| *name != "tcp") {
-            let scheduler = scheduler(registries, names.schedulers, name, scenario.paths.len())?;
+            let scheduler = scheduler(registries, &names.of("schedulers"), name, scenario.paths.len())?;
             candidates.push(Candidate { label: scheduler.text.clone(), scheduler, mode: Mode::Multipath });
         }
         if !candidates.iter().any(|candidate| candidate.label == "linux")
             && registries.schedulers.parse("linux").is_ok()
         {
-            let scheduler = algorithm(&registries.schedulers, names.schedulers, "linux")?;
+            let scheduler = algorithm(&registries.schedulers, &names.of("schedulers"), "linux")?;
             candidates.push(Candidate { label: "linux".into(), scheduler, mode: Mode::Multipath });
         }
         for (index, path) in scenario.paths.iter().enumerate() {
-            let scheduler = algorithm(&registries.schedulers, names.schedulers, "single")?;
+            let scheduler = algorithm(&registries.schedulers, &names.of("schedulers"), "single")?;
             let label = format!("tcp {}", path.name);
             candidates.push(Candidate { label, scheduler, mode: Mode::SinglePath(index) });
         }
         let jobs = self.jobs;
         let design = match self.runs.or(experiment.runs).or(self.usual_runs) {
             Some(runs) => Design::Fixed(runs),
-            None => Design::race(budget(names.budget, &self.budget)?),
+            None => Design::race(budget(&names.of("budget"), &self.budget)?),
         };
-        let worth = worth(names.value, &scenario.paths, self.value.as_deref())?;
+        let worth = worth(&names.of("value"), &scenario.paths, self.value.as_deref())?;
         let seed = self.seed;
         let mut request = Request { scenario, workloads, candidates, congestion, design, worth, seed, jobs };
         request.scenario.limit = match &self.limit {
-            Some(text) => limit(names.limit, text, &request.workloads)?,
+            Some(text) => limit(&names.of("limit"), text, &request.workloads)?,
             None if experiment.limit.is_some() => request.scenario.limit,
             None => request.ample_limit(),
         };
         Ok(request)
+    }
+}
+
+/// Flows of these sizes, else of those that the experiment has; without any the usual workloads, or the
+/// scenario's.
+pub fn workloads(sizes: &[u64], experiment: &Experiment, usual: bool, scenario: &Scenario) -> Vec<Workload> {
+    match [sizes, &experiment.sizes].into_iter().find(|sizes| !sizes.is_empty()) {
+        Some(sizes) => sizes.iter().map(|bytes| Workload::Flow { bytes: *bytes }).collect(),
+        None if usual => usual_workloads(),
+        None => vec![scenario.workload.clone()],
     }
 }
 

@@ -93,7 +93,13 @@ pub fn heads(design: &Design) -> Vec<Head> {
 impl<'a> Rows<'a> {
     /// No rows yet.
     pub fn new(design: &'a Design, space: &'a Space) -> Self {
-        Rows { design, space, paths: path_names(design), heads: heads(design), levels: (u64::MAX, Vec::new()) }
+        Rows {
+            design,
+            space,
+            paths: path_names(design),
+            heads: heads(design),
+            levels: (u64::MAX, Vec::new()),
+        }
     }
 
     /// Adds a run's row.
@@ -150,7 +156,8 @@ pub struct Counts {
 pub fn manifest(design: &Design, command: &Command, id: &str, counts: Option<&Counts>) -> Value {
     let heads = heads(design);
     let columns = heads.iter().map(|head| {
-        json!({ "name": head.name, "type": head.kind.type_name(), "unit": head.unit, "meaning": head.meaning })
+        let kind = head.kind.type_name();
+        json!({ "name": head.name, "type": kind, "unit": head.unit, "meaning": head.meaning })
     });
     let layout = match design.layout {
         Layout::Grid => json!({ "kind": "grid" }),
@@ -191,7 +198,7 @@ pub fn manifest(design: &Design, command: &Command, id: &str, counts: Option<&Co
                 .map(|(run, reason)| json!({ "run": run, "reason": reason })).collect::<Vec<_>>(),
         })),
         "files": {
-            "runs.csv": "one row per run: its point, scheduler, congestion control, seed, parameters and metrics",
+            "runs.csv": "one row per run: its point, scheduler, congestion control, seed, settings, metrics",
             "journal": "finished runs, as they came; another start of the same sweep goes on from it",
         },
         "columns": columns.collect::<Vec<_>>(),
