@@ -1,6 +1,7 @@
 //! The pages: an overview with a grid of verdicts, and for each paper a page with its figures drawn, its
 //! claims and its numbers; what is too long for a page is a table beside it.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -200,10 +201,11 @@ fn page(
         let grids: Vec<&Grid> = outcome.grids.iter().filter(|grid| grid.figure == place).collect();
         let _ = writeln!(text, "\n## {}\n", figure.title);
         let path = figures::path(&outcome.paper, outcome.world, &figure.id);
-        if pictures.iter().any(|(known, _)| *known == path) {
+        let is_drawn = pictures.iter().any(|(known, _)| *known == path);
+        if is_drawn {
             let _ = writeln!(text, "![{}]({name}-{}.svg)\n", figure.id, figure.id);
         }
-        text += &numbers(outcome, figure, &grids);
+        text += &numbers(outcome, figure, &grids, is_drawn);
     }
     Ok(text)
 }
@@ -214,14 +216,18 @@ fn readings(fit: &Fitted) -> String {
     for read in &fit.readings {
         let _ = writeln!(
             text,
-            "\nReadings of the scheduler's own rule, {}, judged in the fitted setting by the claim {}:\n\n\
-             | reading | comparisons that agree |\n|---|---:|",
+            "\nReadings of the scheduler's own rule, {}, judged in the fitted setting by the claim {}, by how \
+             many comparisons agree:\n",
             read.name,
             read.judged_by.join(", ")
         );
+        let mut by_agreement: BTreeMap<_, Vec<String>> = BTreeMap::new();
         for (label, agree, cells, _) in &read.tried {
             let shown = if *label == read.best { format!("**{label}**") } else { label.clone() };
-            let _ = writeln!(text, "| {shown} | {agree} of {cells} |");
+            by_agreement.entry((Reverse(*agree), *cells)).or_default().push(shown);
+        }
+        for ((Reverse(agree), cells), labels) in by_agreement {
+            let _ = writeln!(text, "- {agree} of {cells}: {}", labels.join(" | "));
         }
     }
     text
@@ -278,16 +284,13 @@ fn fitted(outcome: &Outcome) -> String {
         text += &readings(fit);
     }
     if !outcome.paper.plan.open.is_empty() {
+        let name = &outcome.paper.name;
         let _ = writeln!(
             text,
-            "\nAlso run, each alone ([why](../../papers/{}/paper.toml)):\n\n\
-             | setting | as assumed | also |\n|---|---|---|",
-            outcome.paper.name
+            "\n[{name}](../../papers/{name}/paper.toml) has {} settings more that ran, each alone, and why; \
+             their results are in the [table]({name}.csv).",
+            outcome.paper.plan.open.iter().map(|open| open.values.len()).sum::<usize>()
         );
-        for open in &outcome.paper.plan.open {
-            let others: Vec<&str> = open.values.iter().map(|value| value.label.as_str()).collect();
-            let _ = writeln!(text, "| {} | {} | {} |", open.name, open.main, others.join("; "));
-        }
     }
     text
 }
@@ -454,7 +457,9 @@ pub(super) fn shortened(detail: &str) -> String {
     }
 }
 
-fn numbers(outcome: &Outcome, figure: &Figure, grids: &[&Grid]) -> String {
+/// A figure's numbers beside the published ones. Of rows without such the picture says enough: their
+/// numbers are in the table of all.
+fn numbers(outcome: &Outcome, figure: &Figure, grids: &[&Grid], is_drawn: bool) -> String {
     let Some(main) = grids.iter().find(|grid| grid.variant == MAIN) else { return String::new() };
     let fitted = grids.iter().find(|grid| grid.variant == FITTED);
     let found = |row: &str, column: &str| {
@@ -465,6 +470,9 @@ fn numbers(outcome: &Outcome, figure: &Figure, grids: &[&Grid]) -> String {
         .rows
         .iter()
         .any(|row| figure.columns.iter().any(|column| found(&row.label, &column.label).is_some()));
+    if is_drawn && !is_published {
+        return String::new();
+    }
     // What is only measured in one setting needs no column for it.
     let setting = |name: &str| {
         if fitted.is_some() || is_published { format!(" {name} |") } else { String::new() }
@@ -496,9 +504,12 @@ fn numbers(outcome: &Outcome, figure: &Figure, grids: &[&Grid]) -> String {
                 found.map_or(String::new(), |number| self::number(number.value))
             })
             .collect();
+        if is_published && printed.iter().all(String::is_empty) {
+            continue;
+        }
         // The row's name stands once.
         let mut label = line.label.as_str();
-        if printed.iter().any(|cell| !cell.is_empty()) {
+        if is_published {
             let _ = writeln!(text, "| {label} |{} {} |", setting("published"), printed.join(" | "));
             label = "";
         }
@@ -512,7 +523,12 @@ fn numbers(outcome: &Outcome, figure: &Figure, grids: &[&Grid]) -> String {
                     number(stats::mean(&values)) + &cut
                 })
                 .collect();
-            let _ = writeln!(text, "| {label} |{} {} |", setting(&grid.variant), cells.join(" | "));
+            let _ = writeln!(
+                text,
+                "| {label} |{} {} |",
+                setting(if grid.variant == MAIN { "assumed" } else { &grid.variant }),
+                cells.join(" | ")
+            );
             label = "";
         }
     }
