@@ -18,7 +18,7 @@ pub mod scheduler;
 mod send;
 mod tunnel;
 
-pub use scheduler::{Adaptive, Choice, DatagramScheduler, LinkView, PacketView};
+pub use scheduler::{Adaptive, Choice, DatagramScheduler, LinkView, PacketView, SCHEDULERS};
 pub use tunnel::{LinkSettings, LinkStats, Stats, Tunnel};
 
 /// Nanoseconds of a millisecond.

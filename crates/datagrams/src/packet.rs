@@ -45,10 +45,17 @@ pub struct Summary {
 /// Versions of QUIC (RFC 9000, RFC 9369).
 const VERSIONS: [u32; 2] = [1, 0x6b33_43cf];
 
-/// As RFC 9443 tells QUIC from STUN, DTLS and RTP, and a known version besides.
+/// The longest connection id (RFC 9000, 17.2).
+const LONGEST_ID: u8 = 20;
+
+/// A long header of a known version. Its second bit, which is set but for RFC 9287, says nothing: servers
+/// clear it at random.
 fn is_quic(data: &[u8]) -> bool {
-    match data.first_chunk::<5>() {
-        Some([first, version @ ..]) => *first >= 0xc0 && VERSIONS.contains(&u32::from_be_bytes(*version)),
+    match data.first_chunk::<6>() {
+        Some([first, version @ .., id]) => {
+            let version = u32::from_be_bytes(*version);
+            *first >= 0x80 && VERSIONS.contains(&version) && *id <= LONGEST_ID
+        }
         None => false,
     }
 }
@@ -109,6 +116,23 @@ mod tests {
             fragment[6..8].copy_from_slice(&field.to_be_bytes());
             let found = inspect(&fragment).unwrap();
             assert_eq!((found.flow.ports, found.is_later_fragment), (ports, later));
+        }
+    }
+
+    #[test]
+    fn a_connection_of_quic_begins_with_its_second_bit_set_or_clear() {
+        let cases: [(&[u8], bool); 7] = [
+            (&[0xc3, 0, 0, 0, 1, 8], true),
+            (&[0x83, 0, 0, 0, 1, 8], true),
+            (&[0x9f, 0x6b, 0x33, 0x43, 0xcf, 20], true),
+            (&[0xc3, 0, 0, 0, 1, 21], false),
+            (&[0x43, 0, 0, 0, 1, 8], false),
+            // RTP, a version of its own, and what is too short.
+            (&[0x80, 0, 0x1f, 0x40, 0, 0], false),
+            (&[0xc3, 0, 0, 0, 1], false),
+        ];
+        for (data, expected) in cases {
+            assert_eq!(is_quic(data), expected, "{data:x?}");
         }
     }
 

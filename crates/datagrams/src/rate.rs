@@ -2,7 +2,7 @@
 //!
 //! The rate follows BBR (Cardwell et al., ACM Queue 14(5), 2016): the greatest delivery rate of late, paced,
 //! probed for more by a quarter for one round trip in eight. Two rules keep the queue short, which calls and
-//! games need: bytes in flight are at most the rate times the least round-trip time and 18 ms, and while
+//! games need: bytes in flight are at most the rate times the least round-trip time and 12 ms, and while
 //! packets wait longer on the link than 12 ms, less is sent than arrives. Loss doesn't slow it down below
 //! a tenth: what is lost is sent again where that is worth it, and a flow's own congestion control sees
 //! the queue before the tunnel.
@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use crate::{MILLISECOND, SECOND};
 
 /// How much more than the pipe may be in flight, as time at the link's rate.
-const QUEUE: u64 = 18 * MILLISECOND;
+const QUEUE: u64 = 12 * MILLISECOND;
 /// Packets wait so long on the link: less is sent than arrives.
 const HIGH: u64 = 12 * MILLISECOND;
 /// Packets wait so long on the link: no more is sent than arrives.

@@ -23,6 +23,8 @@ const ACTIVE: u64 = SECOND;
 /// waits than CoDel lets.
 const QUEUE: u64 = 100 * MILLISECOND;
 const LEAST_QUEUE: usize = 64_000;
+/// The same while a link's rate is being found out: a download that begins doubles its window meanwhile.
+const STARTING_QUEUE: usize = 256_000;
 /// Most packets that wait, of a class.
 const MOST_QUEUED: usize = 4096;
 /// How long a packet that isn't a download's may wait.
@@ -153,6 +155,11 @@ impl Tunnel {
         }
     }
 
+    /// Another one chooses from now on.
+    pub fn set_scheduler(&mut self, scheduler: Box<dyn DatagramScheduler>) {
+        self.scheduler = scheduler;
+    }
+
     /// A link is connected no more. What was on it goes over the others.
     pub fn remove_link(&mut self, now: u64, link: usize) {
         if let Some(mut gone) = self.links.remove(&link) {
@@ -182,7 +189,9 @@ impl Tunnel {
     fn most_queued(&self) -> usize {
         let used = || self.links.values().filter(|link| !link.sending.is_silent);
         let rates: f64 = used().map(|link| link.sending.rate.rate()).sum();
-        ((rates * QUEUE as f64 / SECOND as f64) as usize).max(LEAST_QUEUE)
+        let is_starting = used().any(|link| link.sending.rate.is_starting());
+        let least = if is_starting { STARTING_QUEUE } else { LEAST_QUEUE };
+        ((rates * QUEUE as f64 / SECOND as f64) as usize).max(least)
     }
 
     /// A datagram that came over a link.

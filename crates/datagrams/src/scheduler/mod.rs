@@ -1,6 +1,19 @@
-//! Which link a packet takes: a plug-in, asked once for each packet when something can be sent.
+//! Which link a packet takes: a plug-in, asked once for each packet when something can be sent. A new one is a
+//! file here and a line in [`SCHEDULERS`].
+
+mod adaptive;
+mod bonding;
+mod by_flow;
+mod redundant;
+mod smallest_delay;
 
 use std::fmt;
+
+pub use adaptive::Adaptive;
+pub use bonding::Bonding;
+pub use by_flow::ByFlow;
+pub use redundant::Redundant;
+pub use smallest_delay::SmallestDelay;
 
 use crate::MILLISECOND;
 use crate::flow::Class;
@@ -59,64 +72,45 @@ pub trait DatagramScheduler: fmt::Debug + Send {
     fn choose(&mut self, links: &[LinkView], packet: &PacketView) -> Choice;
 }
 
-/// The one that is used, unless another is named.
-///
-/// - Small packets take the link by which they arrive first, and the second best too, within the budget. They
-///   don't wait for room.
-/// - Media keep to their link, so that nothing is reordered, until another would deliver [`GAIN`] earlier or
-///   theirs falls silent.
-/// - Downloads take the fastest link that has room now: the far end puts them in order. That makes all of a
-///   download as slow as its slowest link, so a link has to bring enough for that.
-///
-/// A link that is silent, or a backup, takes packets while there is no other.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Adaptive;
+/// A name, what it does, and how it is made.
+type Known = (&'static str, &'static str, fn() -> Box<dyn DatagramScheduler>);
 
-/// How much earlier another link has to deliver before a flow moves.
-pub const GAIN: u64 = 10 * MILLISECOND;
+/// The schedulers; the first is used unless another is named.
+pub const SCHEDULERS: [Known; 5] = [
+    ("adaptive", "`redundant`, `by-flow` or `bonding`, by the kind of flow", || Box::new(Adaptive)),
+    ("smallest-delay", "the link by which a packet arrives first, its wait included", || {
+        Box::new(SmallestDelay)
+    }),
+    ("by-flow", "a flow keeps to its link until another is clearly better", || Box::new(ByFlow)),
+    ("redundant", "the two links by which a packet arrives first, within a budget", || Box::new(Redundant)),
+    ("bonding", "all links that are worth it; the far end puts packets in order", || Box::new(Bonding)),
+];
 
-/// Whether a link adds to a download's rate at least half as much, as a share, as it adds to its round-trip
-/// time. A download that loses packets is as fast as its round-trip time is short.
-fn is_worth_it(one: &LinkView, fastest: &LinkView) -> bool {
-    let more = one.delay.saturating_sub(fastest.delay) as f64;
-    let by_time = more / (2 * fastest.delay + 5 * MILLISECOND) as f64;
-    match (one.rate, fastest.rate) {
-        (Some(own), Some(other)) => own as f64 / other.max(1) as f64 >= by_time / 2.0,
-        _ => by_time <= 4.0,
-    }
+/// A scheduler by its name.
+pub fn by_name(name: &str) -> Option<Box<dyn DatagramScheduler>> {
+    SCHEDULERS.iter().find(|(known, ..)| *known == name).map(|(_, _, make)| make())
 }
 
-impl DatagramScheduler for Adaptive {
-    fn choose(&mut self, links: &[LinkView], packet: &PacketView) -> Choice {
-        let rank = |one: &LinkView| (one.is_silent, one.is_backup);
-        let Some(best_rank) = links.iter().map(rank).min() else { return Choice::Wait };
-        let used = || links.iter().filter(move |one| rank(one) == best_rank);
-        // Without feedback there is no room before about a round trip has passed.
-        let arrival = |one: &LinkView| one.delay.saturating_add(one.wait.unwrap_or(50 * MILLISECOND));
-        match packet.class {
-            Class::Small => {
-                let Some(best) = used().min_by_key(|one| one.delay) else { return Choice::Wait };
-                let others = links.iter().filter(|one| one.link != best.link && !one.is_backup);
-                let copy = others.min_by_key(|one| (one.is_silent, one.delay)).filter(|_| packet.may_copy);
-                Choice::Send { link: best.link, copy: copy.map(|one| one.link) }
-            }
-            Class::Media => {
-                let Some(best) = used().min_by_key(|one| arrival(one)) else { return Choice::Wait };
-                let own = used().find(|one| Some(one.link) == packet.last_link);
-                let chosen = own.filter(|own| arrival(own) <= arrival(best) + GAIN).unwrap_or(best);
-                match chosen.wait {
-                    Some(0) => Choice::Send { link: chosen.link, copy: None },
-                    _ => Choice::Wait,
-                }
-            }
-            Class::Bulk => {
-                let Some(fastest) = used().min_by_key(|one| one.delay) else { return Choice::Wait };
-                let has_room = |one: &&LinkView| one.wait == Some(0) && is_worth_it(one, fastest);
-                match used().filter(has_room).min_by_key(|one| one.delay) {
-                    Some(one) => Choice::Send { link: one.link, copy: None },
-                    None => Choice::Wait,
-                }
-            }
+/// The links of those that may be used that work, or as few as possible don't: backups, and silent ones, are
+/// used while there is no other.
+fn used(links: &[LinkView]) -> impl Iterator<Item = &LinkView> + Clone {
+    let rank = |one: &LinkView| (one.is_silent, one.is_backup);
+    let best = links.iter().map(rank).min();
+    links.iter().filter(move |one| Some(rank(one)) == best)
+}
+
+impl LinkView {
+    /// How long until a packet that is chosen for this link arrives. Without feedback there is no room before
+    /// about a round trip has passed.
+    fn arrival(&self) -> u64 {
+        self.delay.saturating_add(self.wait.unwrap_or(50 * MILLISECOND))
+    }
+
+    /// Sends over this link if there is room.
+    fn when_ready(&self) -> Choice {
+        match self.wait {
+            Some(0) => Choice::Send { link: self.link, copy: None },
+            _ => Choice::Wait,
         }
     }
 }
@@ -161,7 +155,33 @@ mod tests {
         assert_eq!(choose(&links, Class::Media, Some(1)), send(0));
         links[0].wait = Some(1);
         assert_eq!(choose(&links, Class::Media, Some(0)), Choice::Wait);
-        assert_eq!(choose(&[], Class::Media, None), Choice::Wait);
+    }
+
+    #[test]
+    fn each_is_found_by_its_name_and_chooses_a_link_that_is_there() {
+        for (name, ..) in SCHEDULERS {
+            let mut scheduler = by_name(name).unwrap();
+            for class in [Class::Small, Class::Media, Class::Bulk] {
+                let packet = PacketView { class, len: 1000, last_link: Some(7), waited: 0, may_copy: true };
+                assert_eq!(scheduler.choose(&[], &packet), Choice::Wait, "{name}");
+                let silent = LinkView { is_silent: true, ..link(0, 10) };
+                let choice = scheduler.choose(&[silent, link(1, 20)], &packet);
+                assert!(matches!(choice, Choice::Send { link: 1, .. }), "{name}: {choice:?}");
+            }
+        }
+        assert!(by_name("none").is_none());
+    }
+
+    #[test]
+    fn the_smallest_delay_counts_the_wait() {
+        let mut links = [link(0, 30), link(1, 20)];
+        let packet =
+            PacketView { class: Class::Media, len: 1, last_link: Some(0), waited: 0, may_copy: true };
+        assert_eq!(SmallestDelay.choose(&links, &packet), send(1));
+        links[1].wait = Some(9 * MILLISECOND);
+        assert_eq!(SmallestDelay.choose(&links, &packet), Choice::Wait);
+        links[1].wait = Some(11 * MILLISECOND);
+        assert_eq!(SmallestDelay.choose(&links, &packet), send(0));
     }
 
     #[test]
