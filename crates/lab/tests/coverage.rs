@@ -60,11 +60,11 @@ fn seed() -> u64 {
     std::env::var("SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(5_000_000)
 }
 
-/// 200 pairs take a CPU an hour. In parts: `PAIRS=0..50` of them, with a line of JSON for each appended to
-/// the file `LINES`. Pairs that are in that file are taken from there, so that `cat` joins what several
+/// 200 pairs take a CPU half an hour. In parts: `PAIRS=0..50` of them, with a line of JSON for each appended
+/// to the file `LINES`. Pairs that are in that file are taken from there, so that `cat` joins what several
 /// machines have made.
 #[test]
-#[ignore = "200 pairs take a CPU an hour"]
+#[ignore = "200 pairs take a CPU half an hour"]
 fn advice_on_measured_pairs_is_near_the_best_in_hindsight() {
     let (pairs, stop) = (pairs(), AtomicBool::new(false));
     let execution = Execution { jobs: threads(), done: &|_| {}, stop: &stop };

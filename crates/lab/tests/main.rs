@@ -10,4 +10,5 @@ mod report;
 mod schema;
 mod snapshots;
 mod statistics;
+mod variants;
 mod wire;

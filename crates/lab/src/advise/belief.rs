@@ -97,13 +97,12 @@ pub fn scale_rate(link: &mut LinkSpec, factor: f64, phase: f64) {
         Rate::Trace(trace) => {
             let period = trace.opportunities.last().copied().unwrap_or(1).max(1);
             let offset = ((f64::from(period) * phase) as u32).min(period - 1);
-            let mut moved: Vec<u32> = trace
-                .opportunities
-                .iter()
-                .map(|at| if *at > offset { at - offset } else { at + (period - offset) })
-                .map(|at| ((f64::from(at) / factor) as u32).max(1))
-                .collect();
-            moved.sort_unstable();
+            // In order, as they are: what comes after the start, then what comes before it.
+            let start = trace.opportunities.partition_point(|at| *at <= offset);
+            let (before, after) = trace.opportunities.split_at(start);
+            let after = after.iter().map(|at| at - offset);
+            let all = after.chain(before.iter().map(|at| at + (period - offset)));
+            let moved = all.map(|at| ((f64::from(at) / factor) as u32).max(1)).collect();
             link.rate = Rate::Trace(Arc::new(RateTrace { name: trace.name.clone(), opportunities: moved }));
         }
     }

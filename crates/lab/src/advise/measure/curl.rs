@@ -4,7 +4,7 @@
 use ropewalk_sim::Direction;
 use serde_json::Value;
 
-use super::{Input, Measured, MeasurementError, Throughput, number, positive, round_trips};
+use super::{Input, Measured, MeasurementError, Throughput, at_least, number, positive, round_trips};
 
 /// Bytes below which a transfer says nothing of a rate.
 const SMALL: f64 = 100_000.0;
@@ -86,10 +86,8 @@ fn parse(runs: &[Value]) -> Result<Measured, MeasurementError> {
         });
         if let Some(bits) = rates.reduce(f64::max) {
             found.rates.push(Throughput { bits, sd: 0.3, direction: Some(direction), at_least: true });
+            found.notes.push(at_least(Some(direction), bits, "one flow; `iperf3 -P 8` would tell"));
         }
-    }
-    if !found.rates.is_empty() {
-        found.notes.push("the rate is at least this: one flow; `iperf3 -P 8` would tell".into());
     }
     found.notes.push("loss unknown: curl counts none".into());
     if found.is_empty() { Err(MeasurementError::NoAnswer) } else { Ok(found) }

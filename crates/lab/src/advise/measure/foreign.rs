@@ -12,6 +12,7 @@ pub(super) fn named(name: &str, text: &str) -> Option<String> {
     let counters = "counts what a host sent and received, which isn't what its links can carry: \
                     `iperf3 -R -P 8 -c HOST` fills them";
     let what = match () {
+        () if text.trim().is_empty() => "is empty",
         () if begins(&[
             "\u{1f}\u{fffd}",
             "BZh",

@@ -4,7 +4,7 @@
 use ropewalk_sim::Direction;
 use serde_json::Value;
 
-use super::{Counted, Input, Measured, MeasurementError, RoundTrip, Throughput, number};
+use super::{Counted, Input, Measured, MeasurementError, RoundTrip, Throughput, at_least, mbit, number};
 use crate::stats;
 
 /// Seconds below which a transfer is mostly slow start.
@@ -74,7 +74,7 @@ impl Transfer {
             direction: self.direction,
             at_least: limit.is_some(),
         });
-        found.notes.extend(limit);
+        found.notes.extend(limit.map(|why| at_least(self.direction, self.bits, &why)));
         match self.lost {
             Some((lost, packets)) if test.udp && packets > 0 => {
                 let lost = lost.min(packets);
@@ -103,8 +103,6 @@ impl Transfer {
 
     /// What kept the transfer below the link's rate, and what would tell that; none where the link was full.
     fn limit(&self, test: Test) -> Option<String> {
-        let mbit =
-            |bits: f64| format!("{:.3}", bits / 1e6).trim_end_matches('0').trim_end_matches('.').to_string();
         let target = test.target.filter(|bits| *bits > 0.0);
         if test.udp {
             let target = target.unwrap_or(UDP_TARGET);
@@ -112,19 +110,16 @@ impl Transfer {
             let lost = share.unwrap_or(1.0 - self.bits / target);
             return (lost <= OVERLOAD).then(|| {
                 format!(
-                    "the rate is at least this: {} Mbit/s of UDP were sent, and arrived; `-u -b` with twice \
-                     the link's rate \
-                     would tell",
+                    "{} Mbit/s of UDP were sent, and arrived; `-u -b` with twice the link's rate would tell",
                     mbit(target)
                 )
             });
         }
         if let Some(target) = target.filter(|target| self.bits > 0.8 * target) {
-            let text = format!("the rate is at least this: no more was sent (`-b`, {} Mbit/s)", mbit(target));
-            return Some(text);
+            return Some(format!("no more was sent (`-b`, {} Mbit/s)", mbit(target)));
         }
         if self.seconds.is_some_and(|seconds| seconds < SHORT) {
-            return Some("the rate is at least this: the transfer was short; 10 s would tell".into());
+            return Some("the transfer was short; 10 s would tell".into());
         }
         // A full link carries much the same every second; what losses limit goes up and down.
         let later = &self.intervals[(self.intervals.len() / 5).min(2)..];
@@ -145,10 +140,8 @@ impl Transfer {
         };
         let lossy = lossy && !steady;
         (test.streams < 4 && !test.model_based && !queued && lossy).then(|| {
-            "the rate is at least this: losses may have limited the one flow; `-P 8` or `-u -b` with twice \
-             the link's rate \
-             would tell"
-                .into()
+            let would = "`-P 8` or `-u -b` with twice the link's rate would tell";
+            format!("losses may have limited the one flow; {would}")
         })
     }
 }

@@ -104,9 +104,9 @@ fn parse(text: &str) -> Result<Measured, MeasurementError> {
         let direction = match role {
             Some("TX-C" | "RX-S") => Some(Direction::Upload),
             Some(_) => Some(Direction::Download),
-            // A server's log has its own side alone.
-            None if is_server && received.is_some() => Some(Direction::Upload),
-            None if is_server => Some(Direction::Download),
+            // A server's log has its own side alone; iperf 2's, which receives, doesn't name it.
+            None if is_server && sent.is_some() && received.is_none() => Some(Direction::Download),
+            None if is_server => Some(Direction::Upload),
             None if reverse => Some(Direction::Download),
             None => Some(Direction::Upload),
         };
@@ -214,5 +214,7 @@ iperf Done.
         assert_eq!((found.rates[0].bits, found.retransmitted.unwrap().0), (19.9e6, 5));
         let second = "[  3]  0.0-10.0 sec  22.5 MBytes  18.8 Mbits/sec\n";
         assert_eq!(read("f", second).unwrap().rates[0].bits, 18.8e6);
+        let second = format!("Server listening on TCP port 5001\n{second}");
+        assert_eq!(read("f", &second).unwrap().rates[0].direction, Some(Direction::Upload));
     }
 }

@@ -17,6 +17,20 @@ pub(super) fn join(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
     (libm::exp(log), 1.0 / libm::sqrt(wa + wb))
 }
 
+/// How many standard deviations a measurement and what is stated must be apart to contradict each other: by
+/// chance they are once in eighty times.
+const CONTRADICTS: f64 = 2.5;
+
+/// How far apart two are, in standard deviations of their difference.
+pub(super) fn apart(a: (f64, f64), b: (f64, f64)) -> f64 {
+    libm::log(a.0 / b.0).abs() / libm::hypot(a.1, b.1)
+}
+
+/// Whether a measurement contradicts what is stated.
+pub(super) fn contradicts(measured: (f64, f64), stated: (f64, f64)) -> bool {
+    apart(measured, stated) > CONTRADICTS
+}
+
 /// Standard deviation of the logarithm of a rate of which only the least is known.
 pub(super) const OPEN: f64 = 0.5;
 

@@ -32,7 +32,8 @@ pub(super) fn of_text(mut reader: Box<dyn ByLine>, text: &str) -> Result<Measure
 /// How two bytes are a unit of UTF-16.
 type Unit = fn([u8; 2]) -> u16;
 
-/// Bytes as UTF-8: those of UTF-16 with a byte order mark, as Windows redirects it, are converted.
+/// Bytes as UTF-8: those of UTF-16, as Windows redirects it, are converted, by its byte order mark or the
+/// zero beside its first letter.
 pub(super) struct Utf8<R> {
     from: R,
     /// How UTF-16's units are read; none: it is none. Unknown before the first byte.
@@ -63,10 +64,17 @@ impl<R: Read> Utf8<R> {
             self.unit = Some(match &block[..first] {
                 [0xff, 0xfe] => Some(u16::from_le_bytes),
                 [0xfe, 0xff] => Some(u16::from_be_bytes),
+                [1..0x80, 0] => Some(u16::from_le_bytes),
+                [0, 1..0x80] => Some(u16::from_be_bytes),
                 _ => None,
             });
-            if first < 2 || self.unit == Some(None) {
-                self.ready = (block[..first].to_vec(), 0);
+            // Without a mark these two bytes are text.
+            let text = block[..first].iter().copied();
+            self.ready = match self.unit {
+                Some(Some(_)) => (text.filter(|byte| (1..0x80).contains(byte)).collect(), 0),
+                _ => (text.collect(), 0),
+            };
+            if first < 2 || self.unit == Some(None) || !self.ready.0.is_empty() {
                 return Ok(());
             }
         }

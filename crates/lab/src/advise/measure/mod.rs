@@ -2,6 +2,7 @@
 //! which one a file is, is told by what is in it. Each gives what it can of a path (round-trip time, loss,
 //! rate, queue), and how well.
 
+mod columns;
 mod curl;
 mod error;
 mod flent;
@@ -290,6 +291,21 @@ fn cannot_use(name: &str, kind: &str, reason: &MeasurementError) -> Diagnostic {
 
 fn says_nothing(name: &str) -> Diagnostic {
     wrong(format!("`{name}` says nothing of a path"))
+}
+
+/// What is said of a rate that is at least this, bits per second, and why.
+fn at_least(direction: Option<Direction>, bits: f64, why: &str) -> String {
+    let way = match direction {
+        Some(Direction::Upload) => " up",
+        Some(Direction::Download) => " down",
+        None => "",
+    };
+    format!("the rate{way} is at least {} Mbit/s: {why}", mbit(bits))
+}
+
+/// Bits in Mbit, to three digits after the point at most.
+fn mbit(bits: f64) -> String {
+    format!("{:.3}", bits / 1e6).trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
 /// JSON documents one after another; what an array holds counts as documents.

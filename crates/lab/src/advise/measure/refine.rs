@@ -6,8 +6,10 @@ use ropewalk_link::{Jitter, JitterShape, LinkSpec, Loss, Queue, Rate};
 use ropewalk_settings::diagnostic::Diagnostic;
 use ropewalk_sim::{Direction, PathSpec};
 
-use super::likelihood::{OPEN, Repeated, USUAL_LOSS, combined, join, loss_after, raised, share};
-use super::{Counted, Measured, RoundTrip};
+use super::likelihood::{
+    OPEN, Repeated, USUAL_LOSS, apart, combined, contradicts, join, loss_after, raised, share,
+};
+use super::{Counted, Measured, RoundTrip, Throughput};
 use crate::advise::belief::{Doubt, scale_rate, scaled_loss};
 use crate::{scenario, stats};
 
@@ -20,6 +22,10 @@ const NO_QUEUE: f64 = 1.15;
 /// What a probe of a round trip is long, as an IP packet: ping's default. It takes that long to be sent, each
 /// way, and the path's round-trip time is without.
 const PROBE: f64 = 84.0;
+
+/// How much a link's round-trip time changes until the measurement is used: standard deviation of its
+/// logarithm.
+const CHANGES: f64 = 0.02;
 
 /// Standard deviation of the logarithm of a round-trip time of which only the most is known.
 const BELOW: f64 = 0.25;
@@ -43,8 +49,37 @@ impl Refined {
         [&mut self.path.up, &mut self.path.down]
     }
 
+    /// Which way a rate is of which the file doesn't say it: the one whose stated rate it is nearer to, where
+    /// it contradicts one of them; else both, which is none.
+    fn way(&mut self, rate: &Throughput) -> Option<Direction> {
+        let doubt = self.doubt.rate;
+        let seen = (rate.bits / PAYLOAD_SHARE, rate.sd);
+        let rates = self.links().map(|link| scenario::mean_rate(&link.rate) as f64);
+        let stated = [(rates[0], doubt[0]), (rates[1], doubt[1])];
+        let is_off =
+            |stated: &(f64, f64)| contradicts(seen, *stated) && !(rate.at_least && seen.0 < stated.0);
+        if !stated.iter().any(is_off) || rates[0] == rates[1] {
+            return None;
+        }
+        let nearer = usize::from(apart(seen, stated[1]) < apart(seen, stated[0]));
+        let note = format!(
+            "which way {} Mbit/s are isn't said: taken as {}, whose stated rate is nearer",
+            scenario_number(rate.bits / 1e6),
+            WAYS[nearer].1
+        );
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+        Some(WAYS[nearer].0)
+    }
+
     /// Rates upwards and downwards; which of them are known is updated.
     fn rates(&mut self, measured: &[Measured], rated: &mut [bool; 2]) {
+        let was_known = rated[0];
+        let mut all: Vec<Throughput> = measured.iter().flat_map(|found| &found.rates).copied().collect();
+        for rate in all.iter_mut().filter(|rate| was_known && rate.direction.is_none()) {
+            rate.direction = self.way(rate);
+        }
         for (index, (direction, way)) in WAYS.into_iter().enumerate() {
             let traces: Vec<_> = measured.iter().filter_map(|found| found.traces[index].as_ref()).collect();
             if let Some(trace) = traces.last() {
@@ -55,10 +90,7 @@ impl Refined {
                     self.notes.push(format!("several traces {way}: the last is taken, `{name}`"));
                 }
             }
-            let rates = || {
-                let all = measured.iter().flat_map(|found| &found.rates);
-                all.filter(move |rate| rate.direction.is_none_or(|of| of == direction))
-            };
+            let rates = || all.iter().filter(move |rate| rate.direction.is_none_or(|of| of == direction));
             let wire = |bits: f64| (bits / PAYLOAD_SHARE).clamp(1000.0, 1e12);
             let seen: Vec<(f64, f64)> = rates()
                 .filter(|rate| !rate.at_least)
@@ -92,7 +124,11 @@ impl Refined {
     fn rate(&mut self, index: usize, found: (f64, f64), is_known: bool) {
         let stated = scenario::mean_rate(&self.links()[index].rate);
         let before = (stated as f64, self.doubt.rate[index]);
-        let after = if is_known && stated < u64::MAX { join(before, found) } else { found };
+        let after = if is_known && stated < u64::MAX {
+            self.with_stated(WAYS[index].1, before, found, 1e6, "Mbit/s")
+        } else {
+            found
+        };
         self.set_rate(index, before.0, after.0);
         self.doubt.rate[index] = after.1;
     }
@@ -103,6 +139,26 @@ impl Refined {
             Rate::Constant(_) => link.rate = Rate::Constant(after as u64),
             Rate::Trace(_) => scale_rate(link, after / before, 0.0),
         }
+    }
+
+    /// What is stated, joined with what was measured; where that contradicts it, what is stated doesn't
+    /// count.
+    fn with_stated(
+        &mut self,
+        what: &str,
+        stated: (f64, f64),
+        measured: (f64, f64),
+        unit: f64,
+        name: &str,
+    ) -> (f64, f64) {
+        if !contradicts(measured, stated) {
+            return join(stated, measured);
+        }
+        let [stated, seen] = [stated, measured].map(|one| scenario_number(one.0 / unit));
+        self.notes.push(format!(
+            "{what}: {seen} {name} measured, {stated} stated, which doesn't count: they are too far apart"
+        ));
+        measured
     }
 
     fn contradiction(&mut self, what: &str, of: &[(f64, f64)], unit: f64, name: &str) {
@@ -118,14 +174,17 @@ impl Refined {
         let idle: Vec<RoundTrip> = round_trips(measured).filter(|rtt| !rtt.loaded).collect();
         let loaded: Vec<RoundTrip> = round_trips(measured).filter(|rtt| rtt.loaded).collect();
         let ways = [&self.path.up, &self.path.down].map(|link| scenario::mean_rate(&link.rate).max(1) as f64);
-        let sending: f64 = ways.iter().map(|rate| PROBE * 8e3 / rate).sum();
+        let sending = ways.map(|rate| PROBE * 8e3 / rate);
+        // As unsure as the rates are.
+        let unsure = libm::hypot(sending[0] * self.doubt.rate[0], sending[1] * self.doubt.rate[1]);
+        let sending: f64 = sending.iter().sum();
         let of_idle = |rtt: &RoundTrip| {
             let count = if rtt.count == 0 { 10 } else { rtt.count };
             let mean = (rtt.mean - sending).max(0.5 * rtt.min).max(0.001);
             // Of few, the mean is as unsure as Student's distribution says.
             let few = stats::t_quantile(0.95, count.saturating_sub(1).max(1) as f64) / 1.645;
             let sd = few * rtt.sd / libm::sqrt(count as f64) / mean;
-            (mean, sd.clamp(0.02, 0.3))
+            (mean, libm::hypot(libm::hypot(sd, unsure / mean), CHANGES).min(0.3))
         };
         let stated = (self.path.up.delay + self.path.down.delay) as f64 / 1e6;
         let stated = (was_known && stated > 0.0).then_some((stated, self.doubt.rtt));
@@ -147,7 +206,10 @@ impl Refined {
                 if contradict {
                     self.contradiction("RTT", &seen, 1.0, "ms");
                 }
-                stated.map_or(found, |stated| join(stated, found))
+                match stated {
+                    Some(stated) => self.with_stated("RTT", stated, found, 1.0, "ms"),
+                    None => found,
+                }
             }
             (None, Some(most), Some((value, sd))) => {
                 let (inverse, sd) = raised((1.0 / value, sd), 1.0 / most);

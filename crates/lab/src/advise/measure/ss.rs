@@ -7,7 +7,7 @@
 //! is left out; connections of several links are refused.
 
 use super::long::{ByLine, of_text};
-use super::{Input, Measured, MeasurementError, RoundTrip, Throughput, positive};
+use super::{Input, Measured, MeasurementError, RoundTrip, Throughput, at_least, positive};
 
 #[derive(Default)]
 struct Connection {
@@ -101,11 +101,8 @@ impl ByLine for Connections {
         let rates = match self.best {
             [Some(bits), _] => vec![Throughput { bits, sd: 0.3, direction: None, at_least: false }],
             [None, Some(bits)] => {
-                notes.push(
-                    "the rate is at least this: the application, the receiver's window or the send buffer \
-                     limited it"
-                        .into(),
-                );
+                let why = "the application, the receiver's window or the send buffer limited it";
+                notes.push(at_least(None, bits, why));
                 vec![Throughput { bits, sd: 0.5, direction: None, at_least: true }]
             }
             [None, None] => Vec::new(),

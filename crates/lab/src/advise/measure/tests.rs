@@ -75,6 +75,10 @@ fn text_of_windows_is_read() {
         std::iter::once(0xfeff).chain(PING.encode_utf16()).flat_map(u16::to_le_bytes).collect();
     assert_eq!(decode(utf16.clone()).trim_start_matches('\u{feff}'), PING);
     assert_eq!(parse("x", &decode(utf16.clone())), parse("x", PING));
+    // Without the mark.
+    assert_eq!(decode(utf16[2..].to_vec()), PING);
+    let big: Vec<u8> = PING.encode_utf16().flat_map(u16::to_be_bytes).collect();
+    assert_eq!(decode(big), PING);
     assert!(parse("x", &format!("\u{feff}{IPERF}")).is_ok());
 }
 
@@ -154,7 +158,7 @@ fn two_files_of_a_kind_are_joined_or_contradict_each_other_in_words() {
         let line = |n: u32| format!("64 bytes from x: icmp_seq={n} ttl=55 time={ms}.{} ms\n", n % 5);
         parse("ping.txt", &(1..=30).map(line).collect::<String>()).unwrap()
     };
-    let stated = || Some(scenario::path("lte: 20/5 Mbit/s, 60 ms").unwrap());
+    let stated = || Some(scenario::path("lte: 20/5 Mbit/s, 45 ms").unwrap());
     let (path, doubt, notes) = refined("lte", stated(), &[ping(40), ping(41)]).unwrap();
     let rtt = |path: &PathSpec| (path.up.delay + path.down.delay) as f64 / 1e6;
     assert!(notes.is_empty() && (rtt(&path) - 40.7).abs() < 1.0 && doubt.rtt < 0.03, "{notes:?} {path:?}");
@@ -166,6 +170,43 @@ fn two_files_of_a_kind_are_joined_or_contradict_each_other_in_words() {
     let other = parse("i", &IPERF.replace("18900000", "4100000")).unwrap();
     let (_, doubt, notes) = refined("lte", stated(), &[parse("i", IPERF).unwrap(), other]).unwrap();
     assert!(doubt.rate[1] <= Doubt::default().rate[1] && notes.len() <= 1, "{notes:?} {doubt:?}");
+}
+
+#[test]
+fn what_is_stated_does_not_count_where_it_is_contradicted() {
+    let bidir = r#"{"start":{"test_start":{"protocol":"TCP","reverse":0,"bidir":1}},"end":{
+        "sum_received":{"seconds":10,"bits_per_second":950000},
+        "sum_received_bidir_reverse":{"seconds":10,"bits_per_second":47200000}}}"#;
+    let ss = "cubic rtt:60.2/22.6 mss:1448 bytes_sent:370 bytes_received:37339760 minrtt:60.2";
+    let files = [parse("i", bidir).unwrap(), parse("s", ss).unwrap()];
+    let stated = scenario::path("dsl: 16/1 Mbit/s, 30 ms").unwrap();
+    let found = refine("dsl", Some(stated), &files).unwrap();
+    let reading = Reading::of(&found.path, &found.doubt, &[], &found.notes, Direction::Download);
+    let holds = |(low, high): (f64, f64), truth: f64| low < truth && truth < high;
+    assert!(holds(reading.rate[1], 47.2e6) && holds(reading.rate[0], 1e6), "{reading:?}");
+    assert!(holds(reading.rtt_ms, 60.2), "{reading:?}");
+    let notes = found.notes.join("; ");
+    assert!(notes.contains("down: 48.9 Mbit/s measured, 16.0 stated"), "{notes}");
+    assert!(notes.contains("RTT: 60.2 ms measured, 30.0 stated") && found.notes.len() == 2, "{notes}");
+}
+
+#[test]
+fn a_rate_without_a_direction_is_that_of_the_stated_rate_that_it_fits() {
+    let said = |path: &str, mbit: f64| {
+        let rate = Throughput { bits: mbit * 1e6, sd: 0.3, direction: None, at_least: false };
+        let measured = Measured { rates: vec![rate], ..Measured::default() };
+        let found = refine("dsl", Some(scenario::path(path).unwrap()), &[measured]).unwrap();
+        let rate = |rate: &Rate| scenario::mean_rate(rate) as f64 / 1e6;
+        ([rate(&found.path.up.rate), rate(&found.path.down.rate)], found.notes.join("; "))
+    };
+    let ([up, down], notes) = said("dsl: 16/1 Mbit/s, 30 ms", 15.5);
+    assert!(up == 1.0 && (15.9..16.1).contains(&down), "{up} {down}");
+    assert!(notes.contains("which way 15.5 Mbit/s are isn't said: taken as down"), "{notes}");
+    let ([up, down], _) = said("dsl: 16/1 Mbit/s, 30 ms", 0.9);
+    assert!(down == 16.0 && up < 1.0, "{up} {down}");
+    // It may be either's, so it is both's.
+    let ([up, down], notes) = said("lan: 16/14 Mbit/s, 30 ms", 15.0);
+    assert!((14.0..15.5).contains(&up) && (15.5..16.0).contains(&down) && notes.is_empty(), "{notes}");
 }
 
 #[test]
@@ -215,7 +256,9 @@ fn a_slow_links_round_trip_is_without_the_time_that_a_probe_is_sent() {
     let stated = Some(scenario::path("dsl: 1/0.5 Mbit/s, 10 ms").unwrap());
     let found = refine("dsl", stated, &[ping]).unwrap();
     let rtt = (found.path.up.delay + found.path.down.delay) as f64 / 1e6;
-    assert!((rtt / 10.0 - 1.0).abs() < 0.01 && found.doubt.rtt < 0.025, "{rtt} {:?}", found.doubt);
+    assert!((rtt / 10.0 - 1.0).abs() < 0.01, "{rtt}");
+    // It is as unsure as the rates: a fifth of 2 ms in 10 ms, mostly of the slower way.
+    assert!((0.03..0.04).contains(&found.doubt.rtt), "{:?}", found.doubt);
 }
 
 #[test]
@@ -228,9 +271,14 @@ fn of_three_answers_the_mean_is_less_sure_than_of_thirty() {
         let iperf = Measured { rates: vec![rate], ..Measured::default() };
         refine("x", None, &[ping, iperf]).unwrap().doubt.rtt
     };
-    assert!((sd(30) / 0.0189 - 1.0).abs() < 0.1 || sd(30) == 0.02, "{}", sd(30));
+    // Besides, the link changes by 2 % until the measurement is used.
+    assert!((sd(30) / libm::hypot(0.0189, 0.02) - 1.0).abs() < 0.02, "{}", sd(30));
     // Student's quantile with two degrees of freedom is 2.92, where the normal one is 1.645.
-    assert!((sd(3) / (0.1 / libm::sqrt(3.0) * 2.92 / 1.645) - 1.0).abs() < 0.02, "{}", sd(3));
+    assert!(
+        (sd(3) / libm::hypot(0.1 / libm::sqrt(3.0) * 2.92 / 1.645, 0.02) - 1.0).abs() < 0.02,
+        "{}",
+        sd(3)
+    );
 }
 
 #[test]

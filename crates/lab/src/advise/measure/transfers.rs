@@ -90,13 +90,11 @@ pub(super) fn read_wget(input: &Input<'_>) -> Option<Result<Measured, Measuremen
     let best = saved.iter().filter_map(rate).reduce(f64::max)?;
     let mut found = Measured::default();
     let bits = Some(best).filter(|bits| (1000.0..=1e12).contains(bits));
-    found.rates.extend(bits.map(|bits| super::Throughput {
-        bits,
-        sd: 0.3,
-        direction: Some(Direction::Download),
-        at_least: true,
-    }));
-    found.notes.push("the rate is at least this: one flow; `iperf3 -R -P 8` would tell".into());
+    if let Some(bits) = bits {
+        let direction = Some(Direction::Download);
+        found.rates.push(super::Throughput { bits, sd: 0.3, direction, at_least: true });
+        found.notes.push(super::at_least(direction, bits, "one flow; `iperf3 -R -P 8` would tell"));
+    }
     Some(Ok(found))
 }
 
