@@ -264,7 +264,7 @@ def advise(
     system: str | None = None,
     direction: str | None = None,
     value: str | None = None,
-    certainty: str | float = "90 %",
+    certainty: str | float = "80 %",
     congestion: str | None = None,
     budget: str | float = "2.5 s",
     seed: int = 1,
@@ -276,7 +276,7 @@ def advise(
     `measured` has a path's files, one or several, of any tool that the command reads; without a scenario these are all paths
     there are, and without either it is `wifi-lte`. `system` is what you can run, by the names of `--for`; without it,
     Linux's own scheduler is named where it is as fast, else one of Ropewalk's engine. `certainty` is the share of plausible
-    variants of the paths in which Multipath TCP must be at most 5 % slower (0.9, or "90 %").
+    variants of the paths in which Multipath TCP must be at most 5 % slower (0.8, or "80 %").
 
     >>> import ropewalk
     >>> advice = ropewalk.advise("small-buffers", ["minrtt"], budget="0.02 s", progress=False)

@@ -9,8 +9,8 @@ use ropewalk_algorithms::Registries;
 use ropewalk_command_line::{Failure, ProgressLine, interrupt, output};
 use ropewalk_lab::advise::measure::Reading;
 use ropewalk_lab::advise::{
-    Answer, Ask, Buffer, Execution, Gain, NotShown, Question, Recommended, Telling, advise, coverage,
-    document, narrowing, self_test,
+    Answer, Ask, Buffer, Execution, Gain, Question, Recommended, Telling, advise, coverage, document,
+    narrowing, self_test,
 };
 use ropewalk_lab::compare::{Standing, System, ask};
 use ropewalk_lab::scenario;
@@ -25,9 +25,9 @@ use crate::options::Common;
 /// What to use on your paths: plain TCP, or Multipath TCP with which scheduler
 ///
 /// Runs the candidates of `compare` in many plausible variants of your paths, as far apart as what is known
-/// of them allows, and recommends as `compare` names: Multipath TCP only where plain TCP is shown to be
-/// slower by more than 2 % on every path, in the mean, and where Multipath TCP is at most 5 % slower in nine
-/// of ten variants (`--certainty`).
+/// of them allows, and recommends as `compare` names: Multipath TCP only where it is at most 5 % slower in
+/// four of five variants (`--certainty`), and where plain TCP is shown to be slower by more than 2 % on every
+/// path, in the mean, or is over 5 % slower in more of the variants than Multipath TCP is.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ropewalk advise
@@ -70,7 +70,7 @@ pub(crate) struct Options {
     value: Option<String>,
     /// In which share of the plausible variants of your paths Multipath TCP must be at most 5 % slower than
     /// plain TCP on the best
-    #[arg(long, value_name = "SHARE", default_value = "90 %", allow_hyphen_values = true)]
+    #[arg(long, value_name = "SHARE", default_value = "80 %", allow_hyphen_values = true)]
     certainty: String,
     /// Congestion control [default: the scenario's, else cubic]
     #[arg(long, value_name = "NAME")]
@@ -241,10 +241,6 @@ fn text(question: &Question, readings: &[Reading], answer: &Answer, to_type: &[S
     if !readings.is_empty() {
         text.push('\n');
     }
-    if let Some(of) = &answer.not_shown {
-        text += &show::wrapped("", used_up(question, answer, of).split(' ').map(String::from));
-        text.push('\n');
-    }
     text += &document::recommendation(answer);
     if let Some(buffer) = &answer.buffer {
         text += &format!(", buffers of at least {}", units::write_bytes(buffer.bytes));
@@ -284,34 +280,6 @@ fn text(question: &Question, readings: &[Reading], answer: &Answer, to_type: &[S
     text + &format!("\nPaths: {}. Seed {}.\n", names.join(", "), question.seed)
 }
 
-/// That the budget was used up, and what it would have taken.
-fn used_up(question: &Question, answer: &Answer, of: &NotShown) -> String {
-    let budget = question.budget_seconds().map(seconds).unwrap_or_default();
-    let needed = match of.needed {
-        Some(needed) => format!("About `--budget {}` would show it.", seconds(needed)),
-        None => "More `--budget` would show it.".into(),
-    };
-    format!(
-        "The budget of {budget} was used up before it was shown that `{}` is faster than TCP on {}: it \
-         takes {} in the mean of {} \
-         runs. {needed}",
-        of.label,
-        answer.best_path,
-        change(of.gain.ratio),
-        answer.decision.runs
-    )
-}
-
-/// Seconds for `--budget`, rounded up to two digits.
-fn seconds(value: f64) -> String {
-    let unit = match value {
-        ..10.0 => 0.1,
-        ..100.0 => 1.0,
-        _ => 10.0,
-    };
-    format!("{}s", ((value / unit - 1e-9).ceil() * unit * 10.0).round() / 10.0)
-}
-
 /// Why, what to expect and how sure it is: a head and a line each.
 fn reasons(question: &Question, answer: &Answer) -> Vec<(&'static str, String)> {
     let tcp = format!("TCP on {}", answer.best_path);
@@ -328,14 +296,19 @@ fn reasons(question: &Question, answer: &Answer) -> Vec<(&'static str, String)> 
         Recommended::OwnAsGood => {
             format!("{tcp} is slower; Linux's own scheduler is as good as the best")
         }
-        Recommended::NothingBetter => format!("no scheduler is shown to be more than 2 % faster than {tcp}"),
-        Recommended::BudgetUsedUp => {
-            format!("until more is shown: nothing is yet shown to be faster than {tcp}")
+        Recommended::LesserRisk => format!(
+            "it is the lesser risk, over 5 % slower in fewer of the plausible variants of your paths than \
+             {tcp} is (`compare`, which takes your paths to be exactly so, may name TCP); of those that are equal, \
+             {rule}"
+        ),
+        Recommended::NothingBetter if question.system == System::Android => {
+            "Android's kernels are built without Multipath TCP".into()
         }
+        Recommended::NothingBetter => format!("no scheduler is shown to be more than 2 % faster than {tcp}"),
         Recommended::NotSure => format!(
             "Multipath TCP is faster in the mean (`compare`, which takes your paths to be exactly so, may \
-             name it), but slower by more \
-             than 5 % in too many of their plausible variants (`--certainty`, {certainty})"
+             name it), but the risk is too great: it must be at most 5 % slower in {certainty} of their \
+             plausible variants (`--certainty`), and {tcp} over 5 % slower in a tenth more of them than it is"
         ),
     };
     let left = |standing| answer.decision.with(standing).len();
@@ -358,12 +331,13 @@ fn reasons(question: &Question, answer: &Answer) -> Vec<(&'static str, String)> 
     ];
     let faster = answer.sure.as_ref().map(|sure| {
         let runs = if sure.runs == 1 { "one run".into() } else { format!("the mean of {} runs", sure.runs) };
+        let percent = |count: u32| f64::from(count) / f64::from(sure.variants) * 100.0;
         format!(
-            "at most 5 % slower than {tcp} in {:.0} % of {} plausible variants of your paths, faster than \
-             TCP on every path in \
-             {:.0} %, by {runs} in each",
-            sure.value() * 100.0,
+            "of {} plausible variants of your paths, over 5 % slower than {tcp} in {:.0} %, TCP over 5 % \
+             slower than it in {:.0} %; faster than TCP on every path in {:.0} %, by {runs} in each",
             sure.variants,
+            percent(sure.slower()),
+            percent(sure.tcp_slower()),
             sure.faster_in() * 100.0
         )
     });

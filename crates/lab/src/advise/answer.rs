@@ -28,11 +28,11 @@ pub enum Recommended {
     Better,
     /// The kernel's own scheduler isn't shown to be slower than the fastest, and plain TCP is.
     OwnAsGood,
+    /// Plain TCP isn't shown to be slower in the mean, but is more often much slower than the other way round.
+    LesserRisk,
     /// Plain TCP on the best path isn't shown to be slower than the fastest.
     NothingBetter,
-    /// Nor is it, but Multipath TCP is faster in the mean, and the budget was used up before that was shown.
-    BudgetUsedUp,
-    /// Multipath TCP is faster in the mean, but not in enough of the plausible variants.
+    /// Multipath TCP is faster in the mean, but its risk over the plausible variants is too great.
     NotSure,
 }
 
@@ -55,17 +55,6 @@ pub struct Judged {
     pub reinjected: f64,
     /// Segments retransmitted by subflows, per run.
     pub retransmits: f64,
-}
-
-/// Multipath TCP that is faster in the mean; the budget was used up before that was shown.
-#[derive(Clone, PartialEq, Debug)]
-pub struct NotShown {
-    /// The candidate's label.
-    pub label: String,
-    /// Its gain over what is recommended.
-    pub gain: Gain,
-    /// The budget that would probably suffice, seconds; none where the runs are too few to say.
-    pub needed: Option<f64>,
 }
 
 /// The answer.
@@ -92,13 +81,12 @@ pub struct Answer {
     /// Against the kernel's own scheduler, with its first subflow on the first path; none if that is
     /// recommended.
     pub versus_own: Option<(String, Gain)>,
-    /// In which share of the plausible variants Multipath TCP is no mistake, if it is faster in the mean.
+    /// In which share of the plausible variants Multipath TCP is no mistake, if it is recommended or
+    /// `unsure`.
     pub sure: Option<Share>,
-    /// Multipath TCP that is faster in the mean, but not in enough of the variants; its gain over what is
+    /// Multipath TCP that is faster in the mean, but whose risk is too great; its gain over what is
     /// recommended.
     pub unsure: Option<(String, Gain)>,
-    /// What the budget didn't suffice to show.
-    pub not_shown: Option<NotShown>,
     /// What the user can't run and would be better, and its gain over what is recommended.
     pub beyond: Option<(String, Gain)>,
     /// All candidates, the fastest first.

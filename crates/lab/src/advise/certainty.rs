@@ -1,6 +1,6 @@
-//! How sure it is that Multipath TCP is no mistake: not in the mean over all plausible variants of the paths,
-//! of which the user has one, but in how many of them. What it is held against is what would be used instead:
-//! plain TCP on the path that is best for it.
+//! Multipath TCP or plain TCP: which of them is less often a mistake. The user has one of the plausible
+//! variants of the paths, so it is counted in how many of them each is over 5 % slower than the other. What
+//! Multipath TCP is held against is what would be used instead: plain TCP on the path that is best for it.
 
 use super::question::Question;
 use super::run::{Candidate, Execution};
@@ -23,6 +23,9 @@ const FIRST_RUN: u32 = 1 << 24;
 /// Slower by no more than this is no mistake.
 const TOLERANCE: f64 = 0.05;
 
+/// Multipath TCP has to be set up: where in nine of ten variants nobody would notice it, it isn't worth that.
+const WORTH: f64 = 0.1;
+
 /// In how many of how many variants one is no mistake, and faster.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Share {
@@ -43,6 +46,37 @@ impl Share {
     #[must_use]
     pub fn value(&self) -> f64 {
         f64::from(self.safe) / f64::from(self.variants)
+    }
+
+    /// In how many of the variants plain TCP is over 5 % slower than it.
+    #[must_use]
+    pub fn tcp_slower(&self) -> u32 {
+        self.gaps.iter().filter(|gap| **gap < -Self::tolerance()).count() as u32
+    }
+
+    /// The share of them.
+    #[must_use]
+    pub fn tcp_slower_in(&self) -> f64 {
+        f64::from(self.tcp_slower()) / f64::from(self.variants)
+    }
+
+    /// In how many of the variants it is over 5 % slower than plain TCP.
+    #[must_use]
+    pub fn slower(&self) -> u32 {
+        self.variants - self.safe
+    }
+
+    /// Whether Multipath TCP is to be used: in as many variants as is asked for it is no mistake, and it is
+    /// shown to be faster or is the lesser risk.
+    pub(super) fn favours_multipath(&self, certainty: f64) -> bool {
+        self.value() >= certainty && (self.shows_a_gain() || self.is_lesser_risk())
+    }
+
+    /// Whether it is the lesser risk: faster in the mean, and plain TCP is over 5 % slower in at least a
+    /// tenth more of the variants than it is.
+    fn is_lesser_risk(&self) -> bool {
+        let more = f64::from(self.tcp_slower()) - f64::from(self.slower());
+        stats::mean(&self.gaps) < 0.0 && more >= WORTH * f64::from(self.variants)
     }
 
     /// In which share of the variants it is faster than plain TCP on every path.
@@ -154,6 +188,23 @@ mod tests {
         let share = |safe, variants| Share { safe, faster: 0, variants, runs: 3, gaps: Vec::new() };
         assert!(share(10, 32).is_settled(0.9) && share(128, 128).is_settled(0.9));
         assert!(!share(29, 32).is_settled(0.9) && !share(32, 32).is_settled(0.9));
+    }
+
+    #[test]
+    fn the_lesser_risk_counts_both_sides() {
+        // By so many percent slower in so many variants.
+        let is_lesser = |slower: &[(u32, f64)]| {
+            let of = |(count, percent): &(u32, f64)| vec![libm::log(1.0 + percent / 100.0); *count as usize];
+            let gaps: Vec<f64> = slower.iter().flat_map(of).collect();
+            let safe = gaps.iter().filter(|gap| **gap < Share::tolerance()).count() as u32;
+            Share { safe, faster: 0, variants: gaps.len() as u32, runs: 3, gaps }.is_lesser_risk()
+        };
+        assert!(is_lesser(&[(80, 0.0), (15, -20.0), (5, 10.0)]), "no gain in most, and little risk");
+        assert!(!is_lesser(&[(91, 0.0), (9, -20.0)]), "a gain in too few");
+        assert!(!is_lesser(&[(95, -3.0), (5, 10.0)]), "plain TCP is never a mistake");
+        assert!(!is_lesser(&[(100, -3.0)]), "neither is one");
+        assert!(!is_lesser(&[(60, -1.0), (20, -20.0), (20, 10.0)]), "both are one as often");
+        assert!(!is_lesser(&[(80, 2.0), (17, -6.0), (3, 10.0)]), "slower in the mean");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 
 use ropewalk_sim::{Scenario, Workload};
 
-use crate::compare::{self, Design};
+use crate::compare::Design;
 use crate::scenario;
 
 /// Share of the budget that the search for a buffer's size has: one in so many.
@@ -56,14 +56,6 @@ impl Effort {
         let segments = self.segments();
         let races = segments + segments / OPENING + segments / AS_STATED;
         races + segments + if self.whole { segments / BUFFER_SHARE + segments / FLIPS_SHARE } else { 0 }
-    }
-
-    /// Seconds that the budget was given as; none where the number of runs is fixed.
-    pub(super) fn seconds(self) -> Option<f64> {
-        match self.design {
-            Design::Race { segments } => Some(segments as f64 / compare::PER_SECOND as f64),
-            Design::Fixed(_) => None,
-        }
     }
 
     /// The segments that one run of all workloads may have.
@@ -168,6 +160,5 @@ mod tests {
     fn an_answer_takes_no_more_than_four_times_the_budget() {
         let effort = Effort { design: Design::race(2_500_000_000), whole: true };
         assert!(effort.all() < 4 * effort.segments(), "{effort:?}");
-        assert_eq!(effort.seconds(), Some(2.5));
     }
 }

@@ -2,49 +2,15 @@
 
 use ropewalk_sim::Scenario;
 
-use super::answer::{Judged, NotShown};
+use super::answer::Judged;
 use super::gain::Gain;
-use super::question::Question;
 use super::run::Candidate;
-use super::search::{Contest, OWN};
-use crate::compare::{self, Decision, Design, Raced, Run, Standing};
+use super::search::OWN;
+use crate::compare::{Decision, Raced, Run, Standing};
 use crate::stats;
 
 /// How many of those that aren't slower are watched for turning points.
 const WATCHED: usize = 4;
-
-/// The fastest within reach that isn't plain TCP, if the budget was used up before it was shown to be faster
-/// than that.
-pub(super) fn not_shown(
-    question: &Question,
-    found: &Contest,
-    scores: &[Vec<f64>],
-    tcp: usize,
-) -> Option<NotShown> {
-    let Contest { candidates, request, raced, decision, .. } = found;
-    let Design::Race { segments } = question.effort.design else { return None };
-    let contests = if question.stated.is_some() { 2 } else { 1 };
-    if decision.ended != compare::Ended::Budget {
-        return None;
-    }
-    let standing = |label: &str| decision.of(label).map(|stand| stand.standing);
-    let left = |who: &usize| {
-        !candidates[*who].is_tcp()
-            && standing(&candidates[*who].label).is_some_and(|is| is != Standing::Slower)
-    };
-    let best = (0..candidates.len())
-        .filter(left)
-        .min_by(|a, b| stats::mean(&scores[*a]).total_cmp(&stats::mean(&scores[*b])))?;
-    let gaps: Vec<f64> = scores[best].iter().zip(&scores[tcp]).map(|(a, b)| a - b).collect();
-    let gain = Gain::of(&gaps);
-    if gain.ratio * (1.0 + compare::MARGIN) > 1.0 {
-        return None;
-    }
-    let runs = compare::runs_to_show(scores, tcp, best, request.design.looks());
-    let times = runs.map(|runs| f64::from(runs) / gaps.len().max(1) as f64);
-    let used = (contests * raced.used).max(segments) as f64 / compare::PER_SECOND as f64;
-    Some(NotShown { label: candidates[best].label.clone(), gain, needed: times.map(|times| used * times) })
-}
 
 /// Linux's own scheduler, with the path that the connection is opened on.
 pub(super) fn said_own(scenario: &Scenario, own: &Candidate) -> String {

@@ -23,7 +23,7 @@ mod selftest;
 mod telling;
 mod variants;
 
-pub use answer::{Answer, Buffer, Judged, NotShown, Recommended};
+pub use answer::{Answer, Buffer, Judged, Recommended};
 pub use ask::Ask;
 pub use belief::Doubt;
 pub use certainty::Share;

@@ -8,7 +8,7 @@ use crate::compare::{Design, System, Worth};
 
 /// In which share of the plausible variants Multipath TCP must be at most 5 % slower, unless the user says
 /// otherwise.
-pub const CERTAINTY: f64 = 0.9;
+pub const CERTAINTY: f64 = 0.8;
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -66,12 +66,6 @@ impl Question {
             question.scenario.workload = workload;
         }
         (question, changed)
-    }
-
-    /// The budget of the race, seconds; none where the number of runs is fixed.
-    #[must_use]
-    pub fn budget_seconds(&self) -> Option<f64> {
-        self.effort.seconds()
     }
 
     /// Segments that answering takes at most; a fixed number of runs counts as one each.

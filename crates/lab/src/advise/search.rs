@@ -12,7 +12,7 @@ use super::answer::{Answer, Judged, Recommended};
 use super::effort::{AS_STATED, OPENING};
 use super::flips::{self, Turning};
 use super::gain::Gain;
-use super::judge::{cost, judge, not_shown, said_own, watched};
+use super::judge::{cost, judge, said_own, watched};
 use super::question::Question;
 use super::run::{Candidate, Execution, opened_on};
 use super::variants::{BLOCK, Variants, one_run};
@@ -89,12 +89,11 @@ impl Contest {
         self.candidates.iter().position(|one| one.label == label)
     }
 
-    /// Who would be named if there were no plain TCP, if it is faster than this one by more than the margin
-    /// in the mean.
-    fn instead(&self, tcp: usize, scores: &[Vec<f64>]) -> Option<usize> {
-        let who = self.place(&self.multipath.as_ref()?.0).filter(|who| !self.candidates[*who].is_tcp())?;
-        let gaps: Vec<f64> = scores[who].iter().zip(&scores[tcp]).map(|(a, b)| a - b).collect();
-        (stats::mean(&gaps) < -libm::log(1.0 + compare::MARGIN)).then_some(who)
+    /// Who would be named if there were no plain TCP, if it isn't shown to be slower.
+    fn instead(&self) -> Option<usize> {
+        let (label, _) = self.multipath.as_ref()?;
+        let is_slower = self.decision.of(label).is_none_or(|stand| stand.standing == Standing::Slower);
+        self.place(label).filter(|who| !is_slower && !self.candidates[*who].is_tcp())
     }
 
     /// Seconds that an unfinished run counts as.
@@ -284,15 +283,14 @@ pub fn advise(
         .unwrap_or(0);
     let named = decision.named.as_ref().and_then(|(label, _)| found.place(label));
     let mut chosen = named.unwrap_or(fastest_tcp);
-    // Better in the mean isn't enough: the user's paths are one of the variants. Nor is it too little if only
-    // the budget was used up before it was shown.
+    // Better in the mean isn't enough: the user's paths are one of the variants. Nor is it too little where
+    // plain TCP is the greater risk.
     let mut decision = decision.clone();
-    let (mut sure, mut unsure) = (None, None);
+    let (mut sure, mut unsure, mut lesser_risk) = (None, None, false);
     let is_multipath = !candidates[chosen].is_tcp();
     let tested = match is_multipath {
         true => Some(chosen),
-        false if decision.ended == compare::Ended::Budget => found.instead(fastest_tcp, &scores),
-        false => None,
+        false => found.instead(),
     };
     if let Some(tested) = tested {
         let pair = (&candidates[tested], &candidates[fastest_tcp]);
@@ -300,28 +298,25 @@ pub fn advise(
         let cost = cost(raced, &tcp.chain([tested]).collect::<Vec<_>>());
         let share = certainty::share(question, request, pair, candidates, cost, execution);
         let Some(share) = share else { return Ok(None) };
-        let is_sure = share.value() >= question.certainty;
-        if is_multipath && !is_sure {
-            unsure = Some((candidates[chosen].label.clone(), Gain::of(&logs(chosen, fastest_tcp))));
-            chosen = fastest_tcp;
-            decision.named = Some((candidates[chosen].label.clone(), Merit::NoMultipath));
-        } else if !is_multipath && is_sure && share.shows_a_gain() {
+        let gain = Gain::of(&logs(tested, fastest_tcp));
+        let favours = share.favours_multipath(question.certainty);
+        if favours && !is_multipath {
             chosen = tested;
             decision.named = found.multipath.clone();
+        } else if !favours && (is_multipath || gain.ratio * (1.0 + compare::MARGIN) < 1.0) {
+            unsure = Some((candidates[tested].label.clone(), gain));
+            chosen = fastest_tcp;
+            decision.named = Some((candidates[chosen].label.clone(), Merit::NoMultipath));
         }
-        if is_multipath || chosen == tested {
+        lesser_risk = favours && !share.shows_a_gain();
+        if chosen == tested || unsure.is_some() {
             sure = Some(share);
         }
     }
     let best_tcp = if candidates[chosen].is_tcp() { chosen } else { fastest_tcp };
-    let not_shown = if candidates[chosen].is_tcp() && unsure.is_none() {
-        not_shown(question, &found, &scores, chosen)
-    } else {
-        None
-    };
     let why = match &candidates[chosen] {
         _ if unsure.is_some() => Recommended::NotSure,
-        _ if not_shown.is_some() => Recommended::BudgetUsedUp,
+        _ if lesser_risk => Recommended::LesserRisk,
         one if one.is_tcp() => Recommended::NothingBetter,
         one if one.scheduler.text == OWN => Recommended::OwnAsGood,
         _ => Recommended::Better,
@@ -382,7 +377,6 @@ pub fn advise(
         all: all.clone(),
         sure,
         unsure,
-        not_shown,
         beyond,
         judged,
         buffer: None,
@@ -509,18 +503,20 @@ mod tests {
     }
 
     #[test]
-    fn clean_pings_do_not_change_whom_the_advice_names() {
+    fn clean_pings_do_not_change_the_advice() {
         let paths = [
             "dsl: 16 Mbit/s, up 1 Mbit/s, 30 ms",
             "lte: 40 Mbit/s, up 10 Mbit/s, 55 ms +-15 ms, queue 2000 packets",
         ];
-        let names = |answer: Answer| (answer.use_this.label.clone(), answer.opens_on);
-        // With less the budget is used up, and half of it may name another.
-        let effort = Effort { design: Design::Race { segments: 3_000_000 }, whole: false };
-        let alone = Question { effort, ..question(&paths, 4 << 20, 1) };
+        // Which of the equal schedulers is named may change.
+        let names = |answer: Answer| (answer.use_this.is_tcp(), answer.opens_on);
+        // With measurements, half of the budget is for what is stated.
+        let effort = |segments| Effort { design: Design::Race { segments }, whole: false };
+        let alone = Question { effort: effort(1_500_000), ..question(&paths, 4 << 20, 1) };
         let stated = names(answer(&alone));
         for count in [15, 30] {
-            let mut measured = Question { stated: Some(alone.scenario.clone()), ..alone.clone() };
+            let mut measured = alone.clone();
+            (measured.stated, measured.effort) = (Some(alone.scenario.clone()), effort(3_000_000));
             // 84 bytes take 0.71 and 0.08 ms to be sent there and back.
             for (index, (rtt, spread)) in [(30.71, 0.0), (55.08, 15.0)].into_iter().enumerate() {
                 let read =
@@ -572,13 +568,11 @@ mod tests {
             let answer = ask(&["a: 12 Mbit/s, 30 ms", &second], 20_000 << (2 * (seed % 3)), seed);
             if answer.use_this.is_tcp() {
                 plain += 1;
-                assert!(matches!(answer.why, Recommended::NothingBetter | Recommended::BudgetUsedUp));
+                assert!(matches!(answer.why, Recommended::NothingBetter | Recommended::NotSure));
             } else {
                 multipath += 1;
-                assert!(answer.versus_tcp.ratio < 0.98 && answer.versus_tcp.sure > 0.5, "{answer:?}");
-                let tcp = |label: &str| label.starts_with("tcp ");
-                let mut stands = answer.decision.stands.iter();
-                assert!(stands.all(|(label, stand)| !tcp(label) || stand.standing == Standing::Slower));
+                let sure = answer.sure.as_ref().unwrap();
+                assert!(sure.favours_multipath(CERTAINTY), "{answer:?}");
             }
         }
         assert!(plain > 0 && multipath > 0, "{plain} {multipath}");

@@ -130,9 +130,9 @@ pub(super) fn in_variants(
             let sd = quantity.doubt(&question.doubts[index], direction);
             let Some(line) = line(&values, &share.gaps).filter(|_| sd > 0.0) else { continue };
             let now = libm::log(quantity.of(path, direction));
-            // Where the candidate is no mistake with just the certainty asked for, by what chance and the
-            // other quantities leave.
-            let gap = stats::mean(&share.gaps) - Share::tolerance() + sure * line.rest;
+            // Where the candidate is no longer faster in the mean, or no mistake with just the certainty
+            // asked for, by what chance and the other quantities leave.
+            let gap = stats::mean(&share.gaps) + (sure * line.rest - Share::tolerance()).max(0.0);
             let at = stats::mean(&values) - gap / line.slope;
             let is_best = best.as_ref().is_none_or(|(of, _)| line.explained > *of);
             let is_sure = gap < 0.0;

@@ -115,19 +115,6 @@ pub(crate) fn shown_slower(scores: &[Vec<f64>], slow: usize, fast: usize, looks:
     mean > quantile * stats::standard_deviation(&gaps) / libm::sqrt(gaps.len() as f64)
 }
 
-/// How many runs it would probably take to show that `slow` is slower than `fast`, if they go on to differ as
-/// they have. None where too little is known, or `fast` isn't faster.
-pub(crate) fn runs_to_show(scores: &[Vec<f64>], slow: usize, fast: usize, looks: u32) -> Option<u32> {
-    let gaps: Vec<f64> = scores[slow].iter().zip(&scores[fast]).map(|(a, b)| a - b).collect();
-    let mean = stats::mean(&gaps);
-    if gaps.len() < FEW || mean <= 0.0 {
-        return None;
-    }
-    let quantile = stats::t_quantile(level(scores.len(), looks), (gaps.len() - 1) as f64);
-    let runs = quantile * stats::standard_deviation(&gaps) / mean;
-    Some(((runs * runs).ceil() as u32).max(gaps.len() as u32 + 1))
-}
-
 /// Everyone against the one with the least mean among those that aren't `out` and have the most runs.
 /// `scores`: logarithms by candidate and seed.
 pub(crate) fn standings(
@@ -344,17 +331,6 @@ mod tests {
         let scores = [around(0.0, 0.01, 70, 2), around(0.0, 0.01, 70, 2)];
         let found = standings(&scores, &[false, true], &[false; 2], 1, true);
         assert_eq!(found[1].standing, Standing::Open);
-    }
-
-    #[test]
-    fn the_runs_that_it_takes_to_show_a_difference_show_it() {
-        let scores = |n| [around(0.0, 0.1, n, 2), around(0.05, 0.1, n, 3)];
-        assert!(!shown_slower(&scores(7), 1, 0, 1, true));
-        let needed = runs_to_show(&scores(7), 1, 0, 1).unwrap();
-        assert!((8..200).contains(&needed), "{needed}");
-        assert!(shown_slower(&scores(needed as usize), 1, 0, 1, true), "{needed}");
-        assert_eq!(runs_to_show(&scores(70), 0, 1, 1), None, "that one is faster");
-        assert_eq!(runs_to_show(&scores(4), 1, 0, 1), None, "too few to say");
     }
 
     fn candidates(labels: &[&str]) -> Vec<Candidate> {

@@ -27,9 +27,9 @@ use crate::{bound, scenario};
 
 pub use ask::Ask;
 pub(crate) use decide::Known;
+pub(crate) use decide::standings;
 use decide::{Cost, name, shown_slower};
 pub use decide::{Decision, Ended, MARGIN, PER_SECOND, Stand, Standing};
-pub(crate) use decide::{runs_to_show, standings};
 pub use live::Live;
 pub use race::{Design, Job};
 pub(crate) use race::{Plan, Raced, race};
