@@ -113,17 +113,25 @@ class Workload:
         rate: str | float,
         duration: str | float,
         deadline: str | float | None = None,
+        key_frame: str | int | None = None,
+        key_every: int = 100,
     ) -> Workload:
         """Frames at a constant rate (bit/s) for a time (s). Judged by the mean delay of frames (s).
 
+        With a `key_frame` every `key_every`th frame, the first too, has so many bytes; the rate is without them.
+
         With a `deadline` (s after a frame's making) schedulers see the frames and until when they are of use.
         """
+        keys = None
+        if key_frame is not None:
+            keys = {"frame": quantity("key_frame", key_frame, "B"), "every": whole("key_every", key_every)}
         return cls(
             "cbr",
             frame=quantity("frame", frame, "B"),
             rate=quantity("rate", rate, "bit/s"),
             duration=quantity("duration", duration, "s"),
             deadline=quantity_or_none("deadline", deadline, "s"),
+            key_frames=keys,
         )
 
     @classmethod

@@ -347,7 +347,7 @@ mod tests {
     fn frames_at_a_constant_rate_have_none() {
         let mut scenario = networks::one(12_000_000, 10 * MS);
         scenario.workload =
-            Workload::Cbr { frame: 1000, rate: 1_000_000, duration: 1000 * MS, deadline: None };
+            Workload::Cbr { frame: 1000, rate: 1_000_000, key: None, duration: 1000 * MS, deadline: None };
         let registries = Registries::builtin();
         let spec = RunSpec {
             scenario: Arc::new(scenario),

@@ -95,8 +95,13 @@ mod tests {
 
     #[test]
     fn frames_are_late_after_their_deadline_or_if_they_never_arrive() {
-        let frames =
-            |deadline| Workload::Cbr { frame: 1000, rate: 8_000_000, duration: 10_000_000, deadline };
+        let frames = |deadline| Workload::Cbr {
+            frame: 1000,
+            rate: 8_000_000,
+            key: None,
+            duration: 10_000_000,
+            deadline,
+        };
         let mut result = RunResult::new(Outcome::TimeLimit);
         // Ten are made, eight arrive, and one of these too late.
         result.message_delays = vec![1, 2, 3, 4, 5, 6, 7, 9];

@@ -6,7 +6,7 @@ use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_settings::units::Nanos;
-use ropewalk_sim::{Mode, Recording, RunSpec, Scenario, World};
+use ropewalk_sim::{Mode, Recording, RunSpec, Scenario, Workload, World};
 
 use crate::{objective, watch};
 
@@ -18,6 +18,8 @@ pub enum OpeningPath {
     First,
     /// The one on which plain TCP alone is fastest.
     Best,
+    /// The one whose handshake ends first, where the client opens on all at once.
+    Race,
     /// The one that an earlier connection found to be best ([`ropewalk_engine::PathCache`]).
     Remember,
     /// The one of this name.
@@ -29,7 +31,7 @@ pub enum OpeningPath {
 #[non_exhaustive]
 pub enum OpeningError {
     /// No path has the name.
-    #[error("`{name}` is no path; say first, best, remember or one of: {}", .paths.join(", "))]
+    #[error("`{name}` is no path; say first, best, race, remember or one of: {}", .paths.join(", "))]
     NoPath {
         /// The name.
         name: String,
@@ -44,6 +46,7 @@ impl std::fmt::Display for OpeningPath {
         f.write_str(match self {
             OpeningPath::First => "first",
             OpeningPath::Best => "best",
+            OpeningPath::Race => "race",
             OpeningPath::Remember => "remember",
             OpeningPath::Named(name) => name,
         })
@@ -56,6 +59,7 @@ impl OpeningPath {
         match text {
             "first" => OpeningPath::First,
             "best" => OpeningPath::Best,
+            "race" => OpeningPath::Race,
             "remember" => OpeningPath::Remember,
             name => OpeningPath::Named(name.to_string()),
         }
@@ -76,6 +80,11 @@ impl OpeningPath {
         let path = match self {
             OpeningPath::First => return Ok(scenario.clone()),
             OpeningPath::Best => fastest_alone(scenario, tcp, congestion, seed),
+            OpeningPath::Race => {
+                // The smallest transfer is a handshake and a round trip.
+                let smallest = Scenario { workload: Workload::Flow { bytes: 1 }, ..scenario.clone() };
+                fastest_alone(&smallest, tcp, congestion, seed)
+            }
             OpeningPath::Remember => remembered(scenario, multipath, congestion, seed),
             OpeningPath::Named(name) => {
                 let found = scenario.paths.iter().position(|path| path.name == *name);
@@ -192,6 +201,7 @@ mod tests {
         for scenario in [&scenario, &turned] {
             assert_eq!(first("remember", scenario).unwrap(), "wifi");
             assert_eq!(first("best", scenario).unwrap(), "wifi");
+            assert_eq!(first("race", scenario).unwrap(), "wifi");
             assert_eq!(first("lte", scenario).unwrap(), "lte");
             assert_eq!(first("first", scenario).unwrap(), scenario.paths[0].name);
         }

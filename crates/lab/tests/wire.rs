@@ -171,7 +171,7 @@ fn so_are_the_rarer_options() {
     let workloads = [
         Workload::Flows { count: 5, bytes: 100_000 },
         Workload::Web { objects: vec![20_000; 12], connections: 4, request: 300, persistent: true },
-        Workload::Cbr { frame: 3000, rate: 4_000_000, duration: 500_000_000, deadline: None },
+        Workload::Cbr { frame: 3000, rate: 4_000_000, key: None, duration: 500_000_000, deadline: None },
         Workload::RequestResponse { request: 200, response: 30_000, count: 5, think: 10_000_000 },
     ];
     for workload in workloads {

@@ -40,7 +40,7 @@ fn kinds() -> Vec<(Workload, &'static str, &'static str, (f64, f64))> {
         ),
         // A frame is one packet of 1000 bytes: 0.7 ms on the link and 10 ms of delay. The series lasts 2 s.
         (
-            Workload::Cbr { frame: 1000, rate: 400_000, duration: 2_000 * MS, deadline: None },
+            Workload::Cbr { frame: 1000, rate: 400_000, key: None, duration: 2_000 * MS, deadline: None },
             "kind = 'cbr'\nframe = '1000 B'\nrate = '400 kbit/s'\nduration = '2 s'",
             "the mean delay of a run's frames",
             (0.0105, 0.016),

@@ -40,8 +40,8 @@ pub use result::{
     SubflowSample, Totals, Transmission,
 };
 pub use spec::{
-    Background, Bottleneck, Direction, EndSpec, MTUS, Metered, Mode, PathManager, PathSpec, Recording,
-    RunSpec, Scenario, Times, Traffic, Transfer, Workload,
+    Background, Bottleneck, Direction, EndSpec, KeyFrames, MTUS, Metered, Mode, PathManager, PathSpec,
+    Recording, RunSpec, Scenario, Times, Traffic, Transfer, Workload,
 };
 
 /// Nanoseconds since the start of the run, or a span of them.

@@ -212,6 +212,15 @@ pub struct Transfer {
     pub direction: Direction,
 }
 
+/// The key frames of a video: they are coded without the frames before them, and so are larger.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeyFrames {
+    /// Bytes of a key frame.
+    pub frame: u32,
+    /// Every so many frames there is one; the first frame is one.
+    pub every: u32,
+}
+
 /// What is transferred.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Workload {
@@ -247,8 +256,10 @@ pub enum Workload {
     Cbr {
         /// Bytes per frame.
         frame: u32,
-        /// Application rate, bits per second.
+        /// Rate of these frames, bits per second: a frame every `8 frame / rate` seconds.
         rate: u64,
+        /// Larger frames among them.
+        key: Option<KeyFrames>,
         /// How long.
         duration: Nanos,
         /// How long after its making a frame is of use: its deadline, which schedulers see. `None`: they see
@@ -278,6 +289,15 @@ impl Workload {
     pub fn frames(&self) -> Option<u64> {
         let Workload::Cbr { frame, rate, duration, .. } = self else { return None };
         Some(duration.div_ceil(frame_interval(u64::from(*frame), *rate)).max(1))
+    }
+
+    /// Bytes of all frames; `None` where there are none.
+    pub fn frame_bytes(&self) -> Option<u64> {
+        let Workload::Cbr { frame, key, .. } = self else { return None };
+        let frames = self.frames()?;
+        let (keys, size) =
+            key.map_or((0, 0), |key| (frames.div_ceil(u64::from(key.every.max(1))), u64::from(key.frame)));
+        Some((frames - keys).saturating_mul(u64::from(*frame)).saturating_add(keys.saturating_mul(size)))
     }
 }
 

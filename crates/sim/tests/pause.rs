@@ -110,6 +110,7 @@ fn pauses_change_nothing() {
         workload: Workload::Cbr {
             frame: 9_000,
             rate: 6_000_000,
+            key: None,
             duration: 500 * MILLISECOND,
             deadline: None,
         },

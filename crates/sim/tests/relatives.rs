@@ -59,7 +59,8 @@ macro_rules! compare {
 /// Frames that either path could carry alone: minrtt needs the fast one only, round robin has no preference.
 #[test]
 fn roundrobin_spreads_what_minrtt_keeps_on_the_fast_path() {
-    let frames = Workload::Cbr { frame: 5000, rate: 2_000_000, duration: 4 * SECOND, deadline: None };
+    let frames =
+        Workload::Cbr { frame: 5000, rate: 2_000_000, key: None, duration: 4 * SECOND, deadline: None };
     compare!(network(&[WIFI, LTE], frames), "roundrobin", "minrtt", |own, minrtt| {
         let total = own.paths[0].bytes + own.paths[1].bytes;
         own.paths[1].bytes * 10 > total * 4 && minrtt.paths[1].bytes * 20 < total

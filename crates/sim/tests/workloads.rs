@@ -44,7 +44,7 @@ fn flows_at_once_share_the_paths() {
 fn frames_well_below_the_rate_take_the_delay_and_their_time() {
     let mut scenario = networks::one(20_000_000, 10 * MILLISECOND);
     scenario.workload =
-        Workload::Cbr { frame: 5 << 10, rate: 1_000_000, duration: 10 * SECOND, deadline: None };
+        Workload::Cbr { frame: 5 << 10, rate: 1_000_000, key: None, duration: 10 * SECOND, deadline: None };
     assert_eq!(scenario.workload.frames(), Some(245));
     let result = run(&single(scenario, 0, "reno"));
     assert_eq!(result.outcome, Outcome::Complete);
@@ -248,7 +248,8 @@ fn single_path_uses_no_other() {
 /// Frames over a fast path and a slow one that loses some.
 fn frames(scheduler: &str, deadline: Option<u64>) -> ropewalk_sim::RunResult {
     let mut scenario = networks::wifi_lte();
-    scenario.workload = Workload::Cbr { frame: 9_000, rate: 6_000_000, duration: 2 * SECOND, deadline };
+    scenario.workload =
+        Workload::Cbr { frame: 9_000, rate: 6_000_000, key: None, duration: 2 * SECOND, deadline };
     scenario.paths[0].down.loss = Loss::Bernoulli(0.01);
     run(&spec(scenario, scheduler, "cubic"))
 }

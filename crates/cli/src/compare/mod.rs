@@ -85,8 +85,8 @@ pub(crate) struct Options {
     /// First seed
     #[arg(long, default_value_t = 1, allow_negative_numbers = true, value_parser = seed)]
     seed: u64,
-    /// The path on which connections open: first, best (where plain TCP is fastest), remember (what an
-    /// earlier connection found out), or its name
+    /// The path on which connections open: first, best (where plain TCP is fastest), race (whose handshake
+    /// ends first), remember (what an earlier connection found out), or its name
     #[arg(long, value_name = "WORD|PATH", default_value = OPEN_ON)]
     open_on: String,
     /// When joins begin [default: as the scenario says, which is late]

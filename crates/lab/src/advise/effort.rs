@@ -75,7 +75,7 @@ pub(super) fn segments(workload: &Workload, scenario: &Scenario) -> u64 {
         Workload::Flows { count, bytes } => bytes.saturating_mul(u64::from(*count)),
         Workload::Transfers(transfers) => transfers.iter().map(|one| one.bytes).sum(),
         Workload::Web { objects, .. } => objects.iter().sum(),
-        Workload::Cbr { rate, duration, .. } => bits(*rate, *duration),
+        Workload::Cbr { .. } => workload.frame_bytes().unwrap_or(0),
         Workload::Bulk { duration } => {
             let rate = |link: &ropewalk_link::LinkSpec| scenario::mean_rate(&link.rate);
             let links = scenario.paths.iter().map(|path| rate(&path.up).max(rate(&path.down)));
@@ -116,8 +116,8 @@ pub(super) fn cut(workloads: &[Workload], scenario: &Scenario, most: u64) -> (Ve
             Workload::Flows { count, bytes } => Workload::Flows { count, bytes: whole(part(bytes)) },
             // A page is one, and short.
             whole @ (Workload::Web { .. } | Workload::Transfers(_)) => whole,
-            Workload::Cbr { frame, rate, duration, deadline } => {
-                Workload::Cbr { frame, rate, duration: part(duration), deadline }
+            Workload::Cbr { frame, rate, key, duration, deadline } => {
+                Workload::Cbr { frame, rate, key, duration: part(duration), deadline }
             }
             Workload::Bulk { duration } => Workload::Bulk { duration: part(duration) },
             Workload::RequestResponse { request, response, count, think } => {

@@ -412,8 +412,12 @@ pub(super) fn describe_with_size(workload: &Workload) -> (String, Option<u64>) {
             };
             (format!("a page of {} objects, {}, {over}", objects.len(), size(total)), Some(total))
         }
-        Workload::Cbr { frame, .. } => {
-            (format!("frames of {} (the mean delay of a run's frames)", size(u64::from(*frame))), None)
+        Workload::Cbr { frame, key, .. } => {
+            let keys = key.map_or_else(String::new, |key| {
+                format!(", each {}th of {}", key.every, size(u64::from(key.frame)))
+            });
+            let frame = size(u64::from(*frame));
+            (format!("frames of {frame}{keys} (the mean delay of a run's frames)"), None)
         }
         Workload::Bulk { duration } => (
             format!("bulk for {} (time per megabyte)", ropewalk_settings::units::write_duration(*duration)),

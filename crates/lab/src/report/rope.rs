@@ -134,9 +134,9 @@ fn shorter(workload: &Workload, goodput: f64) -> Option<(Workload, f64)> {
             let share = share(bytes as f64 * f64::from(count))?;
             (Workload::Flows { count, bytes: (bytes as f64 * share) as u64 }, share)
         }
-        Workload::Cbr { frame, rate, duration, deadline } => {
+        Workload::Cbr { frame, rate, key, duration, deadline } => {
             let share = share(rate as f64 / 8e9 * duration as f64)?;
-            (Workload::Cbr { frame, rate, duration: (duration as f64 * share) as u64, deadline }, share)
+            (Workload::Cbr { frame, rate, key, duration: (duration as f64 * share) as u64, deadline }, share)
         }
         Workload::Bulk { duration } => {
             let share = share(goodput / 8e9 * duration as f64)?;

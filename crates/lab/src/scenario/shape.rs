@@ -189,6 +189,16 @@ pub const GENERATOR: Shape = Shape {
     ],
 };
 
+/// A workload's `key-frames`.
+pub const KEY_FRAMES: Shape = Shape {
+    name: "key-frames",
+    summary: "A video's key frames, which are coded without the frames before them",
+    fields: &[
+        required("frame", Kind::Bytes(1, 1 << 30), "Bytes of a key frame"),
+        required("every", Kind::Integer(1, u32::MAX as u64), "Every so many frames one is; the first too"),
+    ],
+};
+
 /// `[workload]`.
 pub const WORKLOADS: &[Shape] = &[
     Shape {
@@ -228,7 +238,12 @@ pub const WORKLOADS: &[Shape] = &[
         summary: "Frames at a constant rate; the metric is each frame's delay",
         fields: &[
             required("frame", Kind::Bytes(1, 1 << 30), "Bytes per frame"),
-            required("rate", Kind::Rate, "Application rate"),
+            required(
+                "rate",
+                Kind::Rate,
+                "Application rate without key frames: a frame every 8 x `frame` / `rate`",
+            ),
+            key("key-frames", Kind::Table(&KEY_FRAMES), "Larger frames among them. Default: none"),
             required("duration", Kind::Time, "How long"),
             key(
                 "deadline",

@@ -5,12 +5,13 @@ use ropewalk_settings::name::bad_name;
 use ropewalk_settings::read::{Table, Value};
 use ropewalk_settings::units;
 use ropewalk_sim::{
-    Background, Counting, Direction, EndSpec, HOSTS, Host, PathManager, PathSpec, Times, Traffic, Workload,
+    Background, Counting, Direction, EndSpec, HOSTS, Host, KeyFrames, PathManager, PathSpec, Times, Traffic,
+    Workload,
 };
 
 use super::ScenarioReader;
 use super::links::unknown_help;
-use super::shape::{BACKGROUNDS, END, EXPERIMENT, WORKLOADS};
+use super::shape::{BACKGROUNDS, END, EXPERIMENT, KEY_FRAMES, WORKLOADS};
 use super::{Experiment, Names};
 
 const DIRECTION_WORDS: &[(&str, Direction)] =
@@ -58,6 +59,7 @@ impl ScenarioReader {
             "cbr" => Some(Workload::Cbr {
                 frame: self.bytes(table, "frame")? as u32,
                 rate: self.quantity(table.get("rate")?, "1 Mbit/s", units::rate)?,
+                key: self.key_frames(table),
                 duration: self.some_time(table, "duration")?,
                 deadline: match table.get("deadline") {
                     Some(_) => Some(self.some_time(table, "deadline")?),
@@ -73,6 +75,12 @@ impl ScenarioReader {
                 Some(Workload::RequestResponse { request: request(self)?, response, count, think })
             }
         }
+    }
+
+    fn key_frames(&mut self, table: &Table<'_>) -> Option<KeyFrames> {
+        let table = self.table(&KEY_FRAMES, table.get("key-frames")?)?;
+        let (frame, every) = (self.bytes(&table, "frame")?, self.integer(&table, "every")?);
+        Some(KeyFrames { frame: frame as u32, every: every as u32 })
     }
 
     fn size(&mut self, table: &Table<'_>, key: &str) -> Option<u64> {

@@ -1,10 +1,7 @@
-//! The scenarios of the arena as data: families with two varied quantities each. A grid takes every pair of
-//! levels; drawn cells lie anywhere between the first and the last level.
+//! The grid of the arena as data: families with two varied quantities each, and every pair of their levels.
 
 use std::sync::Arc;
 
-use rand_core::Rng;
-use rand_pcg::Pcg64;
 use ropewalk_lab::scenario::trace::Cellular;
 use ropewalk_lab::scenario::{default_around, path};
 use ropewalk_link::{Change, ChangeAction, Rate};
@@ -23,17 +20,6 @@ pub struct Axis {
     pub name: &'static str,
     /// The grid's values, in ascending order.
     pub levels: &'static [f64],
-    /// How values between them are drawn.
-    pub between: Between,
-}
-
-/// How a value is drawn for a new cell.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Between {
-    /// Uniform in its logarithm.
-    Log,
-    /// One of the levels.
-    Level,
 }
 
 /// Cells that differ in two quantities.
@@ -66,14 +52,12 @@ pub struct Cell {
     pub y: f64,
     /// The scenario. The connection opens on the first path.
     pub scenario: Arc<Scenario>,
+    /// A drawn cell's scenario file.
+    pub text: Option<String>,
 }
 
-const fn log(name: &'static str, levels: &'static [f64]) -> Axis {
-    Axis { name, levels, between: Between::Log }
-}
-
-const fn level(name: &'static str, levels: &'static [f64]) -> Axis {
-    Axis { name, levels, between: Between::Level }
+const fn axis(name: &'static str, levels: &'static [f64]) -> Axis {
+    Axis { name, levels }
 }
 
 const SIZES: &[f64] = &[64.0, 512.0, 4096.0];
@@ -83,22 +67,22 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "rtt",
         summary: "two paths of one rate and different round-trip times",
-        x: log("ratio of the RTTs", &[1.0, 2.0, 4.0, 8.0, 12.0, 20.0]),
-        y: log("size, KiB", &[16.0, 256.0, 2048.0, 16_384.0]),
+        x: axis("ratio of the RTTs", &[1.0, 2.0, 4.0, 8.0, 12.0, 20.0]),
+        y: axis("size, KiB", &[16.0, 256.0, 2048.0, 16_384.0]),
         build: |ratio, size| flow(size, [link(20.0, 20.0), link(20.0, 20.0 * ratio)]),
     },
     Family {
         name: "rate",
         summary: "two paths of one round-trip time and different rates",
-        x: log("ratio of the rates", &[1.0, 3.0, 10.0, 50.0]),
-        y: log("size, KiB", SIZES),
+        x: axis("ratio of the rates", &[1.0, 3.0, 10.0, 50.0]),
+        y: axis("size, KiB", SIZES),
         build: |ratio, size| flow(size, [link(50.0, 30.0), link(50.0 / ratio, 30.0)]),
     },
     Family {
         name: "loss",
         summary: "random loss, on the slower path twice as much as on the other",
-        x: log("loss, %", &[0.1, 0.5, 1.0, 2.0]),
-        y: log("size, KiB", &[64.0, 1024.0, 8192.0]),
+        x: axis("loss, %", &[0.1, 0.5, 1.0, 2.0]),
+        y: axis("size, KiB", &[64.0, 1024.0, 8192.0]),
         build: |loss, size| {
             let fast = format!("{}, {} %", link(30.0, 25.0), loss / 2.0);
             flow(size, [fast, format!("{}, {loss} %", link(15.0, 60.0))])
@@ -107,8 +91,8 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "jitter",
         summary: "round-trip times that vary from packet to packet",
-        x: log("spread of the RTT, ms", &[2.0, 10.0, 30.0]),
-        y: log("size, KiB", &[64.0, 1024.0, 8192.0]),
+        x: axis("spread of the RTT, ms", &[2.0, 10.0, 30.0]),
+        y: axis("size, KiB", &[64.0, 1024.0, 8192.0]),
         build: |spread, size| {
             let jittery =
                 |rate: f64, rtt: f64| format!("{rate} Mbit/s, {rtt} ms +-{spread:.3} ms, jitter normal");
@@ -118,8 +102,8 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "queue",
         summary: "shallow and bloated queues",
-        x: log("length of the queues, ms", &[10.0, 50.0, 400.0, 2000.0]),
-        y: log("size, KiB", &[256.0, 1024.0, 8192.0]),
+        x: axis("length of the queues, ms", &[10.0, 50.0, 400.0, 2000.0]),
+        y: axis("size, KiB", &[256.0, 1024.0, 8192.0]),
         build: |queue, size| {
             let queued = |link: String| format!("{link}, queue {queue:.3} ms");
             flow(size, [queued(link(20.0, 20.0)), queued(link(10.0, 50.0))])
@@ -128,8 +112,8 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "cellular",
         summary: "a cellular link whose rate wanders, beside a slow steady one; the traces are generated",
-        x: log("standard deviation of the rate's logarithm", &[0.3, 0.6, 0.9]),
-        y: log("size, KiB", &[128.0, 1024.0, 8192.0]),
+        x: axis("standard deviation of the rate's logarithm", &[0.3, 0.6, 0.9]),
+        y: axis("size, KiB", &[128.0, 1024.0, 8192.0]),
         build: |variation, size| {
             let mut scenario = flow(size, [link(12.0, 60.0), link(8.0, 25.0)]);
             wander(&mut scenario.paths[0], variation, size as u64);
@@ -139,8 +123,8 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "buffer",
         summary: "4 MiB into receive buffers that don't grow",
-        x: log("receive buffer, KiB", &[64.0, 256.0, 1024.0, 4096.0]),
-        y: log("ratio of the RTTs", &[2.0, 5.0, 15.0]),
+        x: axis("receive buffer, KiB", &[64.0, 256.0, 1024.0, 4096.0]),
+        y: axis("ratio of the RTTs", &[2.0, 5.0, 15.0]),
         build: |buffer, ratio| {
             let mut scenario = flow(4096.0, [link(20.0, 20.0), link(10.0, 20.0 * ratio)]);
             for end in [&mut scenario.client, &mut scenario.server] {
@@ -153,22 +137,27 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "frames",
         summary: "60 frames per second over paths of 8 Mbit/s with 0.3 % loss; the delay of a frame counts",
-        x: log("rate of the frames, Mbit/s", &[2.4, 5.6, 8.8]),
-        y: log("ratio of the RTTs", &[1.0, 3.0, 8.0]),
+        x: axis("rate of the frames, Mbit/s", &[2.4, 5.6, 8.8]),
+        y: axis("ratio of the RTTs", &[1.0, 3.0, 8.0]),
         build: |rate, ratio| {
             let lossy = |rtt: f64| format!("{}, 0.3 %", link(8.0, rtt));
             let mut scenario = flow(1.0, [lossy(20.0), lossy(20.0 * ratio)]);
             let rate = (rate * 1e6) as u64;
-            scenario.workload =
-                Workload::Cbr { frame: (rate / 480) as u32, rate, duration: 5 * SECOND, deadline: None };
+            scenario.workload = Workload::Cbr {
+                frame: (rate / 480) as u32,
+                rate,
+                key: None,
+                duration: 5 * SECOND,
+                deadline: None,
+            };
             scenario
         },
     },
     Family {
         name: "exchanges",
         summary: "ten requests, one after another on one connection",
-        x: log("response, KiB", &[4.0, 64.0, 512.0]),
-        y: log("ratio of the RTTs", &[1.5, 4.0, 10.0]),
+        x: axis("response, KiB", &[4.0, 64.0, 512.0]),
+        y: axis("ratio of the RTTs", &[1.5, 4.0, 10.0]),
         build: |response, ratio| {
             let mut scenario = flow(1.0, [link(20.0, 20.0), link(30.0, 20.0 * ratio)]);
             scenario.workload = Workload::RequestResponse {
@@ -183,8 +172,8 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "paths",
         summary: "three and four paths",
-        x: level("number of paths", &[3.0, 4.0]),
-        y: log("size, KiB", &[64.0, 512.0, 2048.0, 8192.0]),
+        x: axis("number of paths", &[3.0, 4.0]),
+        y: axis("size, KiB", &[64.0, 512.0, 2048.0, 8192.0]),
         build: |count, size| {
             let links = [link(20.0, 20.0), link(30.0, 45.0), link(5.0, 80.0), link(40.0, 150.0)];
             flow(size, links.into_iter().take(count as usize))
@@ -193,8 +182,8 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "dies",
         summary: "4 MiB, and a path that loses everything from some moment on",
-        x: log("moment, ms", &[100.0, 400.0, 1500.0]),
-        y: level("number of the path", &[1.0, 2.0]),
+        x: axis("moment, ms", &[100.0, 400.0, 1500.0]),
+        y: axis("number of the path", &[1.0, 2.0]),
         build: |moment, which| {
             let mut scenario = flow(4096.0, [link(20.0, 20.0), link(20.0, 40.0)]);
             let path = &mut scenario.paths[usize::from(which > 1.5)];
@@ -207,15 +196,15 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "useless",
         summary: "a second path of 0.3 Mbit/s with 3 % loss, which should never be used",
-        x: log("its RTT, ms", &[300.0, 1000.0, 3000.0]),
-        y: log("size, KiB", SIZES),
+        x: axis("its RTT, ms", &[300.0, 1000.0, 3000.0]),
+        y: axis("size, KiB", SIZES),
         build: |rtt, size| flow(size, [link(20.0, 20.0), format!("{}, 3 %", link(0.3, rtt))]),
     },
     Family {
         name: "worse-first",
         summary: "a connection that opens on the slower and narrower path",
-        x: log("ratio of the RTTs", &[2.0, 5.0, 15.0]),
-        y: log("size, KiB", SIZES),
+        x: axis("ratio of the RTTs", &[2.0, 5.0, 15.0]),
+        y: axis("size, KiB", SIZES),
         build: |ratio, size| flow(size, [link(5.0, 20.0 * ratio), link(25.0, 20.0)]),
     },
 ];
@@ -255,7 +244,7 @@ impl Family {
         let id = format!("{}/{}/{}", self.name, short(x), short(y));
         scenario.name.clone_from(&id);
         scenario.summary = self.summary.into();
-        Cell { id, family: self.name, half, x, y, scenario: Arc::new(scenario) }
+        Cell { id, family: self.name, half, x, y, scenario: Arc::new(scenario), text: None }
     }
 }
 
@@ -278,26 +267,6 @@ pub fn grid() -> Vec<Cell> {
     cells
 }
 
-/// So many cells drawn from the families, each family in turn.
-pub fn draw(count: usize, seed: u64) -> Vec<Cell> {
-    let mut random = Pcg64::new(u128::from(seed), 0xa4e7a);
-    let mut uniform = || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
-    let mut take = |axis: &Axis| {
-        let (first, last) = (axis.levels[0], axis.levels[axis.levels.len() - 1]);
-        match axis.between {
-            Between::Log => first * libm::pow(last / first, uniform()),
-            Between::Level => axis.levels[(uniform() * axis.levels.len() as f64) as usize],
-        }
-    };
-    (0..count)
-        .map(|number| {
-            let family = &FAMILIES[number % FAMILIES.len()];
-            let (x, y) = (take(&family.x), take(&family.y));
-            family.cell(x, y, Half::Drawn)
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -313,23 +282,5 @@ mod tests {
         let ids: HashSet<&str> = cells.iter().map(|cell| cell.id.as_str()).collect();
         assert_eq!(ids.len(), cells.len());
         assert!(cells.iter().all(|cell| cell.scenario.paths.len() >= 2));
-    }
-
-    #[test]
-    fn drawn_cells_lie_within_their_family_and_depend_on_the_seed_alone() {
-        let cells = draw(60, 7);
-        for cell in &cells {
-            let family = FAMILIES.iter().find(|family| family.name == cell.family).unwrap();
-            for (value, axis) in [(cell.x, family.x), (cell.y, family.y)] {
-                assert!(
-                    axis.levels[0] <= value && value <= axis.levels[axis.levels.len() - 1],
-                    "{}",
-                    cell.id
-                );
-            }
-            assert!(cell.scenario.paths.len() >= 2, "{}", cell.id);
-        }
-        let same = |other: &[Cell]| cells.iter().zip(other).all(|(a, b)| a.scenario == b.scenario);
-        assert!(same(&draw(60, 7)) && !same(&draw(60, 8)));
     }
 }

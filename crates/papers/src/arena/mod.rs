@@ -1,6 +1,8 @@
-//! The arena: every scheduler over a grid of scenarios, with the same seeds, against the best of the others
-//! in each cell.
+//! The arena: every scheduler over a grid of scenarios, or over drawn ones, with the same seeds, against the
+//! best of the others in each cell.
 
+mod distributions;
+mod drawn;
 mod families;
 mod heat;
 mod run;
@@ -9,10 +11,12 @@ mod score;
 use ropewalk_lab::opening::OpeningPath;
 use serde::{Deserialize, Serialize};
 
-pub use families::{Axis, Between, Cell, FAMILIES, Family, draw, grid};
+pub use distributions::WORKLOADS;
+pub use drawn::draw;
+pub use families::{Axis, Cell, FAMILIES, Family, grid};
 pub use heat::{Map, maps, svg};
 pub use run::{Contest, Entrant, Execution, Measured, jobs, run};
-pub use score::{CellScore, Harm, Score, score};
+pub use score::{CellScore, Frames, HARMED, Harm, Kind, Score, score};
 
 /// Which part of the arena a cell belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -22,7 +26,7 @@ pub enum Half {
     Dev,
     /// The half to judge by.
     Test,
-    /// Drawn from the families by a seed.
+    /// Drawn by a seed.
     Drawn,
 }
 
@@ -46,14 +50,20 @@ pub struct Series {
     pub seconds: Vec<f64>,
     /// Payload bytes sent more than once, as a share of those delivered.
     pub repeated: Vec<f64>,
+    /// Of frames with a deadline: the share that was late.
+    #[serde(default)]
+    pub late: Vec<f64>,
+    /// Of frames: the 99th percentile of a run's delays, seconds.
+    #[serde(default)]
+    pub p99: Vec<f64>,
 }
 
 /// What was measured in one cell.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CellResult {
-    /// Family and place.
+    /// Family and place; of drawn ones, workload, seed and number.
     pub id: String,
-    /// The family.
+    /// The family; of drawn cells, the kind of their workload.
     pub family: String,
     /// Which half.
     pub half: Half,

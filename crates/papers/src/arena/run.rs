@@ -8,6 +8,7 @@ use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_lab::opening::OpeningPath;
 use ropewalk_lab::parallel::run_jobs;
+use ropewalk_lab::stats::{quantile, sorted};
 use ropewalk_lab::{compare, objective, watch};
 use ropewalk_runner::checkpoint::{self, Store};
 use ropewalk_settings::units::Nanos;
@@ -75,6 +76,9 @@ pub struct Measured {
     seconds: Vec<f64>,
     /// The share of bytes sent more than once.
     repeated: f64,
+    /// Of frames: the share that was late, and the 99th percentile of their delays in seconds.
+    #[serde(default)]
+    frames: Option<(f64, f64)>,
     /// The pool's seconds.
     pool: Option<f64>,
     /// Those of a pool whose paths begin at once.
@@ -128,13 +132,22 @@ impl Contest {
         }
         let pooled = |joins: &[Nanos]| bytes.map(|bytes| pool(scenario.limit, &deliveries, joins, bytes));
         let (pool, at_once) = (pooled(&joins(scenario)), pooled(&vec![0; deliveries.len()]));
-        Measured { seconds, repeated: 0.0, pool, at_once }
+        Measured { seconds, repeated: 0.0, frames: None, pool, at_once }
     }
 }
 
 /// The objective in seconds; the limit of a run that isn't complete.
 fn value(scenario: &Scenario, result: &RunResult) -> f64 {
     objective::of(&scenario.workload, result).unwrap_or(scenario.limit as f64 / 1e9)
+}
+
+/// The share of late frames, and the 99th percentile of all frames' delays; one that never arrives takes as
+/// long as the limit.
+fn frames(scenario: &Scenario, result: &RunResult) -> Option<(f64, f64)> {
+    let late = objective::late_frames(&scenario.workload, result)?;
+    let mut delays: Vec<f64> = result.message_delays.iter().map(|delay| *delay as f64 / 1e9).collect();
+    delays.resize(scenario.workload.frames()? as usize, scenario.limit as f64 / 1e9);
+    Some((late, quantile(&sorted(&delays), 0.99)))
 }
 
 /// Times since the start with the bytes delivered by then.
@@ -235,7 +248,8 @@ pub fn run(contest: &Contest, store: &Store<Measured>, execution: Execution<'_>)
                 let sent: u64 = result.paths.iter().map(|path| path.bytes).sum();
                 let delivered = result.delivered_bytes;
                 let repeated = sent.saturating_sub(delivered) as f64 / delivered.max(1) as f64;
-                Measured { seconds: vec![value(scenario, &result)], repeated, pool: None, at_once: None }
+                let (seconds, frames) = (vec![value(scenario, &result)], frames(scenario, &result));
+                Measured { seconds, repeated, frames, pool: None, at_once: None }
             }
         };
         store.put(&key, &measured);
@@ -253,6 +267,8 @@ pub fn run(contest: &Contest, store: &Store<Measured>, execution: Execution<'_>)
             label: entrant.label.clone(),
             seconds: of(lane).iter().map(|run| run.seconds[0]).collect(),
             repeated: of(lane).iter().map(|run| run.repeated).collect(),
+            late: of(lane).iter().filter_map(|run| Some(run.frames?.0)).collect(),
+            p99: of(lane).iter().filter_map(|run| Some(run.frames?.1)).collect(),
         });
         let series = series.collect();
         let controls = contest.tcp.as_ref().map_or(&[][..], |_| of(lanes - 1));
@@ -261,6 +277,8 @@ pub fn run(contest: &Contest, store: &Store<Measured>, execution: Execution<'_>)
             label: format!("tcp {}", scenarios[place].paths[path].name),
             seconds: controls.iter().map(|run| run.seconds[path]).collect(),
             repeated: vec![0.0; controls.len()],
+            late: Vec::new(),
+            p99: Vec::new(),
         });
         CellResult {
             id: cell.id.clone(),

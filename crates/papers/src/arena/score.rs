@@ -1,9 +1,9 @@
 //! What the runs say of one entrant. The oracle is the best of the others in each cell, chosen on other seeds
 //! than those that it is judged by: else it would win by luck (the winner's curse).
 
-use ropewalk_lab::stats::{mean, quantile, sorted};
+use ropewalk_lab::stats::{mean, mean_interval, quantile, sorted};
 
-use super::{CellResult, Half, Results, stem};
+use super::{CellResult, Half, Results, Series, stem};
 
 /// An entrant in one cell. All are ratios; less is better.
 #[derive(Clone, PartialEq, Debug)]
@@ -26,12 +26,51 @@ pub struct CellScore {
     pub pool: Option<f64>,
     /// Bytes sent more than once over those delivered.
     pub repeated: f64,
+    /// Of frames: the mean share that was late, its own and the least of the others, chosen on other seeds.
+    pub late: Option<(f64, f64)>,
+    /// Of frames: the mean of the runs' 99th percentiles over the least of the others.
+    pub p99: Option<f64>,
 }
+
+/// An entrant in cells of one family, or of one kind of workload.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Kind {
+    /// Its name.
+    pub name: String,
+    /// Its cells.
+    pub cells: usize,
+    /// Geometric mean against the oracle.
+    pub oracle: f64,
+    /// Its 95 % interval over the cells.
+    pub interval: Option<(f64, f64)>,
+    /// Share of the cells within 5 % of the oracle.
+    pub within: f64,
+    /// The worst cell by mean time.
+    pub worst: (f64, String),
+}
+
+/// An entrant in the cells of frames with deadlines.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Frames {
+    /// How many there are.
+    pub cells: usize,
+    /// Those where neither the late share nor the 99th percentile is above the least of the others.
+    pub no_worse: usize,
+    /// Geometric mean of the mean delays over the oracle's.
+    pub oracle: f64,
+    /// Geometric mean of the 99th percentiles over the least of the others.
+    pub p99: f64,
+    /// Mean share of late frames, its own and the least of the others in each cell.
+    pub late: (f64, f64),
+}
+
+/// A cell counts as harmed where an entrant takes longer than plain TCP by more than this factor.
+pub const HARMED: f64 = 1.05;
 
 /// How an entrant compares with plain TCP on one path.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Harm {
-    /// Cells where it is slower by more than 3 %.
+    /// Cells where it is slower by more than [`HARMED`].
     pub cells: usize,
     /// The worst: ratio and cell.
     pub worst: (f64, String),
@@ -44,6 +83,8 @@ pub struct Score {
     pub label: String,
     /// Geometric mean of its mean times over the oracle's.
     pub oracle: f64,
+    /// Its 95 % interval: cells drawn again (bootstrap).
+    pub interval: Option<(f64, f64)>,
     /// The other with the least geometric mean of all, and this entrant's against it.
     pub fixed: Option<(String, f64)>,
     /// Share of the cells within 5 % of the oracle.
@@ -64,6 +105,8 @@ pub struct Score {
     pub repeated: f64,
     /// The cell where that is greatest.
     pub worst_repeated: (f64, String),
+    /// Cells with frames.
+    pub frames: Option<Frames>,
     /// Each cell.
     pub cells: Vec<CellScore>,
 }
@@ -72,6 +115,57 @@ pub struct Score {
 pub(super) fn geometric(values: impl Iterator<Item = f64>) -> f64 {
     let logs: Vec<f64> = values.map(libm::log).collect();
     libm::exp(mean(&logs))
+}
+
+/// The 95 % interval of the geometric mean.
+fn interval(ratios: &[f64]) -> Option<(f64, f64)> {
+    let logs: Vec<f64> = ratios.iter().copied().map(libm::log).collect();
+    mean_interval(&logs, 1).map(|(from, to)| (libm::exp(from), libm::exp(to)))
+}
+
+fn within(cells: &[&CellScore]) -> f64 {
+    cells.iter().filter(|cell| cell.oracle <= 1.05).count() as f64 / cells.len().max(1) as f64
+}
+
+impl Score {
+    /// By family, in the order in which they first come.
+    pub fn kinds(&self) -> Vec<Kind> {
+        let mut names: Vec<&str> = Vec::new();
+        for cell in &self.cells {
+            if !names.contains(&cell.family.as_str()) {
+                names.push(&cell.family);
+            }
+        }
+        let kind = |name: &&str| {
+            let cells: Vec<&CellScore> = self.cells.iter().filter(|cell| cell.family == *name).collect();
+            let ratios: Vec<f64> = cells.iter().map(|cell| cell.oracle).collect();
+            let worst = cells.iter().max_by(|a, b| a.oracle.total_cmp(&b.oracle))?;
+            Some(Kind {
+                name: (*name).into(),
+                cells: cells.len(),
+                oracle: geometric(ratios.iter().copied()),
+                interval: interval(&ratios),
+                within: within(&cells),
+                worst: (worst.oracle, worst.id.clone()),
+            })
+        };
+        names.iter().filter_map(kind).collect()
+    }
+}
+
+fn frames(cells: &[CellScore]) -> Option<Frames> {
+    let found: Vec<(f64, f64, (f64, f64))> =
+        cells.iter().filter_map(|cell| Some((cell.oracle, cell.p99?, cell.late?))).collect();
+    let average =
+        |of: fn(&(f64, f64)) -> f64| mean(&found.iter().map(|cell| of(&cell.2)).collect::<Vec<_>>());
+    let no_worse = |cell: &&(f64, f64, (f64, f64))| cell.1 <= 1.0 && cell.2.0 <= cell.2.1;
+    (!found.is_empty()).then(|| Frames {
+        cells: found.len(),
+        no_worse: found.iter().filter(no_worse).count(),
+        oracle: geometric(found.iter().map(|cell| cell.0)),
+        p99: geometric(found.iter().map(|cell| cell.1)),
+        late: (average(|late| late.0), average(|late| late.1)),
+    })
 }
 
 /// One half of a series: the runs with an even number, or the others.
@@ -93,13 +187,13 @@ fn cross_fit<'a>(field: &[(&'a str, &[f64])]) -> Option<(&'a str, Vec<f64>)> {
 
 fn cell(result: &CellResult, label: &str) -> Option<CellScore> {
     let own = result.of(label)?;
-    let field: Vec<(&str, &[f64])> = result
-        .series
-        .iter()
-        .filter(|series| stem(&series.label) != stem(label))
-        .map(|series| (series.label.as_str(), series.seconds.as_slice()))
-        .collect();
-    let (best, oracle) = cross_fit(&field)?;
+    let others = |of: fn(&Series) -> &Vec<f64>| -> Vec<(&str, &[f64])> {
+        let others = result.series.iter().filter(|series| stem(&series.label) != stem(label));
+        let measured = others.filter(|series| !of(series).is_empty());
+        measured.map(|series| (series.label.as_str(), of(series).as_slice())).collect()
+    };
+    let (best, oracle) = cross_fit(&others(|series| &series.seconds))?;
+    let (late, p99) = (cross_fit(&others(|series| &series.late)), cross_fit(&others(|series| &series.p99)));
     let time = mean(&own.seconds);
     let tail = |seconds: &[f64]| quantile(&sorted(seconds), 0.95);
     let tcp: Vec<(&str, &[f64])> =
@@ -114,6 +208,8 @@ fn cell(result: &CellResult, label: &str) -> Option<CellScore> {
         best_path: cross_fit(&tcp).map(|(_, best)| time / mean(&best)),
         pool: (!result.pool.is_empty()).then(|| time / mean(&result.pool)),
         repeated: mean(&own.repeated),
+        late: late.filter(|_| !own.late.is_empty()).map(|(_, least)| (mean(&own.late), mean(&least))),
+        p99: p99.filter(|_| !own.p99.is_empty()).map(|(_, least)| mean(&own.p99) / mean(&least)),
     })
 }
 
@@ -124,7 +220,7 @@ fn worst<'a>(cells: &'a [CellScore], of: impl Fn(&'a CellScore) -> Option<f64>) 
 
 fn harm(cells: &[CellScore], of: fn(&CellScore) -> Option<f64>) -> Option<Harm> {
     let worst = worst(cells, of)?;
-    Some(Harm { cells: cells.iter().filter_map(of).filter(|ratio| *ratio > 1.03).count(), worst })
+    Some(Harm { cells: cells.iter().filter_map(of).filter(|ratio| *ratio > HARMED).count(), worst })
 }
 
 /// The score of an entrant over the cells of one half, or over all; `None` if there is nobody to compare it
@@ -144,8 +240,9 @@ pub fn score(results: &Results, label: &str, half: Option<Half>) -> Option<Score
     Some(Score {
         label: label.to_string(),
         oracle: geometric(cells.iter().map(|cell| cell.oracle)),
+        interval: interval(&cells.iter().map(|cell| cell.oracle).collect::<Vec<_>>()),
         fixed: fixed.map(|(ratio, other)| (other, ratio)),
-        within: cells.iter().filter(|cell| cell.oracle <= 1.05).count() as f64 / cells.len().max(1) as f64,
+        within: within(&cells.iter().collect::<Vec<_>>()),
         worst: worst(&cells, |cell| Some(cell.oracle))?,
         worst_p95: worst(&cells, |cell| Some(cell.p95))?,
         opened: harm(&cells, |cell| cell.opened),
@@ -157,13 +254,13 @@ pub fn score(results: &Results, label: &str, half: Option<Half>) -> Option<Score
         }),
         repeated: mean(&cells.iter().map(|cell| cell.repeated).collect::<Vec<_>>()),
         worst_repeated: worst(&cells, |cell| Some(cell.repeated))?,
+        frames: frames(&cells),
         cells,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Series;
     use super::*;
 
     fn results(series: &[(&str, [f64; 4])]) -> Results {
@@ -171,10 +268,24 @@ mod tests {
             label: (*label).into(),
             seconds: seconds.to_vec(),
             repeated: vec![0.25; 4],
+            late: vec![0.5; 4],
+            p99: seconds.iter().map(|seconds| seconds * 2.0).collect(),
         });
         let tcp = vec![
-            Series { label: "tcp p1".into(), seconds: vec![2.0; 4], repeated: vec![0.0; 4] },
-            Series { label: "tcp p2".into(), seconds: vec![1.0; 4], repeated: vec![0.0; 4] },
+            Series {
+                label: "tcp p1".into(),
+                seconds: vec![2.0; 4],
+                repeated: vec![0.0; 4],
+                late: vec![],
+                p99: vec![],
+            },
+            Series {
+                label: "tcp p2".into(),
+                seconds: vec![1.0; 4],
+                repeated: vec![0.0; 4],
+                late: vec![],
+                p99: vec![],
+            },
         ];
         let cell = CellResult {
             id: "f/1/1".into(),
@@ -222,5 +333,10 @@ mod tests {
         assert!((score.late.unwrap() - 1.25).abs() < 1e-12);
         assert_eq!(score.worst_repeated, (0.25, "f/1/1".to_string()));
         assert!(super::score(&results, "nobody", None).is_none());
+        let kinds = score.kinds();
+        assert_eq!((kinds.len(), kinds[0].name.as_str(), kinds[0].interval), (1, "f", None));
+        let frames = score.frames.unwrap();
+        assert!(frames.cells == 1 && frames.no_worse == 0 && (frames.p99 - 1.1).abs() < 1e-12, "{frames:?}");
+        assert_eq!(frames.late, (0.5, 0.5));
     }
 }

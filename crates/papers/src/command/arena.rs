@@ -1,6 +1,6 @@
 //! `ropewalk-papers arena`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use ropewalk_algorithms::{Registries, algorithm};
@@ -23,14 +23,15 @@ const VARIANTS: [&str; 4] =
 const FULL: u32 = 20;
 const QUICK: u32 = 4;
 
-/// Let all schedulers compete over a grid of scenarios
+/// Let all schedulers compete over a grid of scenarios, or over drawn ones
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Each cell of the grid is a scenario. All schedulers run in it with the same seeds. The \
                   oracle of a cell is the best of the \
 others there, chosen on other seeds than those that count. The grid has a half to tune on (dev) and one to \
-judge by (test); \
-cells may also be drawn anew (drawn). A scheduler of your own takes part by its name, as in \
+judge by (test). \
+Drawn cells (drawn) are networks and workloads from distributions that were written down before, \
+crates/papers/src/arena/distributions.rs; judge by a seed that nobody tuned to. A scheduler of your own takes part by its name, as in \
 examples/own_scheduler.
 
 Examples:
@@ -38,7 +39,8 @@ Examples:
   ropewalk-papers arena --schedulers cfs --quick --maps
   ropewalk-papers arena --save all.json --svg arena.svg
   ropewalk-papers arena --schedulers minrtt --against all.json --cells test
-  ropewalk-papers arena --cells drawn --draw 60 --draw-seed 7 --json
+  ropewalk-papers arena --cells drawn --draw 300 --draw-seed 7 --runs 12
+  ropewalk-papers arena --cells drawn --only video --files cells --json
   ropewalk-papers arena --schedulers cfs --quick --open-on remember --join late"
 )]
 pub(crate) struct Options {
@@ -72,8 +74,8 @@ pub(crate) struct Options {
     /// The first run's seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The path on which connections open: first, best (where plain TCP is fastest), remember (what an
-    /// earlier connection found out), or its name
+    /// The path on which connections open: first, best (where plain TCP is fastest), race (whose handshake
+    /// ends first), remember (what an earlier connection found out), or its name
     #[arg(long, value_name = "WORD|PATH", default_value = "first")]
     open_on: String,
     /// When joins begin
@@ -94,6 +96,9 @@ pub(crate) struct Options {
     /// Print every cell
     #[arg(long)]
     each: bool,
+    /// Write the drawn cells' scenario files there
+    #[arg(long, value_name = "FOLDER")]
+    files: Option<PathBuf>,
     /// Threads [default: one per core]; the result doesn't depend on it
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
@@ -117,13 +122,13 @@ enum Which {
     Dev,
     /// The half to judge by
     Test,
-    /// Cells drawn from the families
+    /// Networks and workloads drawn by a seed
     Drawn,
 }
 
-fn cells(options: &Options) -> Result<Vec<Cell>, Failure> {
+fn cells(registries: &Registries, options: &Options) -> Result<Vec<Cell>, Failure> {
     let mut cells = match options.cells {
-        Which::Drawn => arena::draw(options.draw as usize, options.draw_seed),
+        Which::Drawn => arena::draw(options.draw as usize, options.draw_seed, registries)?,
         _ => arena::grid(),
     };
     match options.cells {
@@ -134,7 +139,10 @@ fn cells(options: &Options) -> Result<Vec<Cell>, Failure> {
     if let Some(text) = &options.only {
         cells.retain(|cell| cell.id.contains(text.as_str()));
         if cells.is_empty() {
-            let families: Vec<&str> = arena::FAMILIES.iter().map(|family| family.name).collect();
+            let families: Vec<&str> = match options.cells {
+                Which::Drawn => arena::WORKLOADS.iter().map(|kind| kind.name).collect(),
+                _ => arena::FAMILIES.iter().map(|family| family.name).collect(),
+            };
             let error = Diagnostic::new(format!("no cell's name contains `{text}`"))
                 .help(format!("the families: {}", families.join(", ")));
             return Err(error.into());
@@ -157,7 +165,7 @@ fn contest(registries: &Registries, options: &Options) -> Result<Contest, Failur
             all.filter(|name| *name != "single").chain(VARIANTS).map(String::from).collect()
         }
     };
-    let cells = cells(options)?;
+    let cells = cells(registries, options)?;
     let mut entrants: Vec<Entrant> = Vec::new();
     for name in names {
         let scheduler = ropewalk_algorithms::scheduler(registries, "--schedulers", &name, 2)?;
@@ -183,6 +191,9 @@ fn contest(registries: &Registries, options: &Options) -> Result<Contest, Failur
 
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
     let contest = contest(registries, options)?;
+    if let Some(folder) = &options.files {
+        write_files(folder, &contest.cells)?;
+    }
     let others = options.against.as_ref().map(saved).transpose()?;
     let store = checkpoint::open(&options.state, "arena", options.fresh)
         .map_err(|failed| Failure::Output { path: failed.path, reason: failed.reason })?;
@@ -230,6 +241,18 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     output::print(&shown)
 }
 
+/// The scenario files of drawn cells.
+fn write_files(folder: &Path, cells: &[Cell]) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::Output { path: folder.into(), reason: error.to_string() };
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    for cell in cells {
+        if let Some(text) = &cell.text {
+            output::write_file(&folder.join(format!("{}.toml", cell.id)), text)?;
+        }
+    }
+    Ok(())
+}
+
 /// A ratio as regret: `+3.1 %`.
 fn regret(ratio: f64) -> String {
     format!("{:+.1} %", (ratio - 1.0) * 100.0)
@@ -266,6 +289,9 @@ fn text(options: &Options, results: &Results, scores: &[Score], judged: &Score) 
             text += &detail(half.name(), &score);
         }
     }
+    if options.cells == Which::Drawn {
+        text += &drawn(options, results, judged);
+    }
     if options.each {
         let mut table = Table::new(
             2,
@@ -296,8 +322,60 @@ fn text(options: &Options, results: &Results, scores: &[Score], judged: &Score) 
     text
 }
 
+/// An interval of ratios as regrets.
+fn between(interval: Option<(f64, f64)>) -> String {
+    interval.map_or_else(String::new, |(from, to)| format!("{} to {}", regret(from), regret(to)))
+}
+
+/// Worst cells that are printed.
+const WORST: usize = 6;
+
+/// By workload, and the worst cells with the command that repeats each.
+fn drawn(options: &Options, results: &Results, judged: &Score) -> String {
+    let head = ["workload", "cells", "mean", "95 % interval", "within 5 %", "worst cell", ""];
+    let mut table = Table::new(1, &head);
+    for kind in judged.kinds() {
+        table.row(vec![
+            kind.name,
+            kind.cells.to_string(),
+            regret(kind.oracle),
+            between(kind.interval),
+            share(kind.within),
+            regret(kind.worst.0),
+            kind.worst.1,
+        ]);
+    }
+    let mut text = format!("\n{}\nThe worst cells, and what repeats them:\n", table.render());
+    let mut cells: Vec<_> = judged.cells.iter().collect();
+    cells.sort_by(|a, b| b.oracle.total_cmp(&a.oracle));
+    let folder = options.files.as_deref().unwrap_or_else(|| Path::new("FOLDER"));
+    let join = if results.early_join { " --join early" } else { "" };
+    for cell in cells.iter().take(WORST) {
+        let file = folder.join(format!("{}.toml", cell.id));
+        text += &format!(
+            "  {} against {}:\n    ropewalk compare --scenario {} --schedulers '{},{}' --congestion {} \
+             --runs {}{join}\n",
+            regret(cell.oracle),
+            cell.oracle_label,
+            file.display(),
+            judged.label,
+            cell.oracle_label,
+            results.congestion,
+            results.runs,
+        );
+    }
+    if options.files.is_none() {
+        text += "  (--files FOLDER writes their scenario files)\n";
+    }
+    text
+}
+
 fn detail(half: &str, score: &Score) -> String {
-    let mut lines = vec![format!("geometric mean against the oracle {:.3}", score.oracle)];
+    let mut lines = vec![format!(
+        "geometric mean against the oracle {:.3}{}",
+        score.oracle,
+        score.interval.map_or_else(String::new, |(from, to)| format!(" (95 %: {from:.3} to {to:.3})"))
+    )];
     if let Some((other, ratio)) = &score.fixed {
         lines.push(format!("against {other}, the best of the others on the whole, {ratio:.3}"));
     }
@@ -310,8 +388,9 @@ fn detail(half: &str, score: &Score) -> String {
     ));
     let harm = |what: &str, harm: &Harm| {
         format!(
-            "{} cells slower than plain TCP on the {what} path by more than 3 %; worst {} ({})",
+            "{} cells slower than plain TCP on the {what} path by more than {:.0} %; worst {} ({})",
             harm.cells,
+            (arena::HARMED - 1.0) * 100.0,
             regret(harm.worst.0),
             harm.worst.1
         )
@@ -320,6 +399,18 @@ fn detail(half: &str, score: &Score) -> String {
     lines.extend(score.best_path.as_ref().map(|found| harm("best", found)));
     lines.extend(score.pool.map(|pool| format!("against the pool of paths {pool:.3}")));
     lines.extend(score.late.map(|late| format!("what joins cost that pool {}", regret(late))));
+    lines.extend(score.frames.as_ref().map(|frames| {
+        format!(
+            "frames: mean delay {:.3}, p99 {:.3} of the oracle's, late {} against {}; neither worse in {} \
+             of {} cells",
+            frames.oracle,
+            frames.p99,
+            share(frames.late.0),
+            share(frames.late.1),
+            frames.no_worse,
+            frames.cells
+        )
+    }));
     lines.push(format!(
         "sent more than once {}, at most {} ({})",
         share(score.repeated),
@@ -338,6 +429,7 @@ fn score_json(score: &Score) -> serde_json::Value {
     json!({
         "scheduler": score.label,
         "against_oracle": score.oracle,
+        "against_oracle_95": score.interval,
         "best_fixed": score.fixed.as_ref().map(|(other, _)| other),
         "against_best_fixed": score.fixed.as_ref().map(|(_, ratio)| ratio),
         "within_5_percent": score.within,
@@ -352,6 +444,23 @@ fn score_json(score: &Score) -> serde_json::Value {
         "repeated": score.repeated,
         "repeated_worst": score.worst_repeated.0,
         "repeated_worst_cell": score.worst_repeated.1,
+        "frames": score.frames.as_ref().map(|frames| json!({
+            "cells": frames.cells,
+            "no_worse": frames.no_worse,
+            "against_oracle": frames.oracle,
+            "p99_against_oracle": frames.p99,
+            "late_share": frames.late.0,
+            "late_share_oracle": frames.late.1,
+        })),
+        "kinds": score.kinds().iter().map(|kind| json!({
+            "name": kind.name,
+            "cells": kind.cells,
+            "against_oracle": kind.oracle,
+            "against_oracle_95": kind.interval,
+            "within_5_percent": kind.within,
+            "worst": kind.worst.0,
+            "worst_cell": kind.worst.1,
+        })).collect::<Vec<_>>(),
     })
 }
 
@@ -370,6 +479,9 @@ fn as_json(results: &Results, scores: &[Score], judged: &Score) -> String {
             "against_tcp_best": cell.best_path,
             "against_pool": cell.pool,
             "repeated": cell.repeated,
+            "late_share": cell.late.map(|(own, _)| own),
+            "late_share_oracle": cell.late.map(|(_, least)| least),
+            "p99_against_oracle": cell.p99,
         })
     });
     let value = json!({

@@ -1,10 +1,11 @@
-//! Frames at a constant rate on one connection; each frame's delay counts from its making to its last byte.
+//! Frames at a constant rate on one connection, some of which may be larger key frames; each frame's delay
+//! counts from its making to its last byte.
 //!
 //! Frames are made from the moment the sender may write (the connection is there; in a download, the request
 //! arrived), whether or not the former ones have left: a full send buffer shows as delay.
 
 use super::{App, AppContext, Conn, REQUEST, Report};
-use crate::spec::frame_interval;
+use crate::spec::{KeyFrames, frame_interval};
 use crate::{Nanos, Side};
 
 /// See the module.
@@ -12,12 +13,13 @@ use crate::{Nanos, Side};
 pub(crate) struct Cbr {
     sender: Side,
     frame: u64,
+    key: Option<KeyFrames>,
     interval: Nanos,
     duration: Nanos,
     deadline: Option<Nanos>,
     start: Nanos,
-    /// When each frame was made.
-    made: Vec<Nanos>,
+    /// When each frame was made, and the bytes up to its end.
+    made: Vec<(Nanos, u64)>,
     /// Of those that arrived, in order.
     delays: Vec<Nanos>,
     all_made: bool,
@@ -25,11 +27,19 @@ pub(crate) struct Cbr {
 }
 
 impl Cbr {
-    pub(crate) fn new(sender: Side, frame: u64, rate: u64, duration: Nanos, deadline: Option<Nanos>) -> Self {
+    pub(crate) fn new(
+        sender: Side,
+        frame: u64,
+        rate: u64,
+        key: Option<KeyFrames>,
+        duration: Nanos,
+        deadline: Option<Nanos>,
+    ) -> Self {
         let frame = frame.max(1);
         Cbr {
             sender,
             frame,
+            key,
             interval: frame_interval(frame, rate),
             duration,
             deadline,
@@ -41,14 +51,30 @@ impl Cbr {
         }
     }
 
-    fn make(&mut self, cx: &mut AppContext<'_>, conn: Conn) {
-        self.made.push(cx.now);
-        if let Some(deadline) = self.deadline {
-            cx.message(conn, self.sender, self.frame, cx.now.saturating_add(deadline));
+    /// Bytes of the frame that is made next.
+    fn next_size(&self) -> u64 {
+        match self.key {
+            Some(key) if self.made.len().is_multiple_of(key.every.max(1) as usize) => {
+                u64::from(key.frame.max(1))
+            }
+            _ => self.frame,
         }
-        cx.send(conn, self.sender, self.frame);
+    }
+
+    /// Bytes of all frames so far.
+    fn bytes(&self) -> u64 {
+        self.made.last().map_or(0, |(_, end)| *end)
+    }
+
+    fn make(&mut self, cx: &mut AppContext<'_>, conn: Conn) {
+        let frame = self.next_size();
+        self.made.push((cx.now, self.bytes() + frame));
+        if let Some(deadline) = self.deadline {
+            cx.message(conn, self.sender, frame, cx.now.saturating_add(deadline));
+        }
+        cx.send(conn, self.sender, frame);
         let next = cx.now.saturating_add(self.interval);
-        if next - self.made[0] < self.duration {
+        if next - self.made[0].0 < self.duration {
             cx.wake(next, conn);
         } else {
             self.all_made = true;
@@ -79,9 +105,10 @@ impl App for Cbr {
             }
             return;
         }
-        let whole = (total / self.frame) as usize;
-        while self.delays.len() < whole {
-            self.delays.push(cx.now - self.made[self.delays.len()]);
+        while let Some((made, end)) = self.made.get(self.delays.len())
+            && *end <= total
+        {
+            self.delays.push(cx.now - made);
         }
         if self.all_made && self.delays.len() == self.made.len() {
             self.finished = Some(cx.now);
@@ -97,8 +124,7 @@ impl App for Cbr {
     }
 
     fn report(&self) -> Report {
-        let bytes = self.made.len() as u64 * self.frame;
-        Report::of_messages(bytes, self.start, self.finished, self.delays.clone())
+        Report::of_messages(self.bytes(), self.start, self.finished, self.delays.clone())
     }
 }
 
@@ -110,12 +136,23 @@ mod tests {
     #[test]
     fn frames_keep_their_pace() {
         // 1000 bytes at 8 Mbit/s: one frame per millisecond.
-        let mut app = Cbr::new(Side::Server, 1000, 8_000_000, 10_000_000, None);
+        let mut app = Cbr::new(Side::Server, 1000, 8_000_000, None, 10_000_000, None);
         let (report, totals) = driver::run(&mut app, 300_000, 100_000_000);
         assert!(app.done());
         assert_eq!(report.delays, [300_000; 10]);
         assert_eq!(totals[&(0, Side::Client)], 10_000);
         // Connect and request, nine intervals, the last frame's way.
         assert_eq!(report.flows[0].fct, Some(600_000 + 9_000_000 + 300_000));
+    }
+
+    #[test]
+    fn key_frames_are_larger_and_come_as_often_as_others() {
+        let key = Some(KeyFrames { frame: 6000, every: 4 });
+        let mut app = Cbr::new(Side::Server, 1000, 8_000_000, key, 10_000_000, None);
+        let (report, totals) = driver::run(&mut app, 300_000, 100_000_000);
+        assert!(app.done());
+        // Frames 0, 4 and 8 of the ten.
+        assert_eq!((report.delays.len(), totals[&(0, Side::Client)]), (10, 7_000 + 3 * 6_000));
+        assert_eq!(report.flows[0].bytes, 25_000);
     }
 }

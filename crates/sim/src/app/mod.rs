@@ -172,8 +172,8 @@ pub(crate) fn of(scenario: &Scenario) -> Box<dyn App> {
         Workload::Web { objects, connections, request, persistent } => {
             Box::new(web::Web::new(sender, objects.clone(), *connections, u64::from(*request), *persistent))
         }
-        Workload::Cbr { frame, rate, duration, deadline } => {
-            Box::new(cbr::Cbr::new(sender, u64::from(*frame), *rate, *duration, *deadline))
+        Workload::Cbr { frame, rate, key, duration, deadline } => {
+            Box::new(cbr::Cbr::new(sender, u64::from(*frame), *rate, *key, *duration, *deadline))
         }
         Workload::Bulk { duration } => Box::new(bulk::Bulk::new(sender, *duration)),
         Workload::RequestResponse { request, response, count, think } => {

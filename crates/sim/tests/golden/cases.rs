@@ -235,7 +235,8 @@ fn web(connections: u32, direction: Direction) -> Scenario {
 }
 
 fn cbr() -> Scenario {
-    let workload = Workload::Cbr { frame: 5 << 10, rate: 3_000_000, duration: 2 * SECOND, deadline: None };
+    let workload =
+        Workload::Cbr { frame: 5 << 10, rate: 3_000_000, key: None, duration: 2 * SECOND, deadline: None };
     Scenario { workload, ..lossy(networks::wifi_lte()) }
 }
 
