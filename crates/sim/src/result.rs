@@ -182,7 +182,7 @@ pub struct PathResult {
 /// The sender's numbers at one moment.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sample {
-    /// When.
+    /// When, from the workload's start.
     pub at: Nanos,
     /// Which connection of the workload.
     pub connection: u32,

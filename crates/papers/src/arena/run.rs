@@ -128,7 +128,7 @@ impl Contest {
             }
             let result = watch::run(&spec);
             seconds.push(value(scenario, &result));
-            deliveries.push(delivered(&result, spec.start_phase.saturating_add(scenario.warmup)));
+            deliveries.push(delivered(&result));
         }
         let pooled = |joins: &[Nanos]| bytes.map(|bytes| pool(scenario.limit, &deliveries, joins, bytes));
         let (pool, at_once) = (pooled(&joins(scenario)), pooled(&vec![0; deliveries.len()]));
@@ -151,9 +151,9 @@ fn frames(scenario: &Scenario, result: &RunResult) -> Option<(f64, f64)> {
 }
 
 /// Times since the start with the bytes delivered by then.
-fn delivered(result: &RunResult, start: Nanos) -> Vec<(Nanos, u64)> {
+fn delivered(result: &RunResult) -> Vec<(Nanos, u64)> {
     let mut curve: Vec<(Nanos, u64)> =
-        result.samples.iter().map(|sample| (sample.at.saturating_sub(start), sample.delivered)).collect();
+        result.samples.iter().map(|sample| (sample.at, sample.delivered)).collect();
     curve.push((result.duration, result.delivered_bytes));
     curve
 }
