@@ -1,7 +1,9 @@
 //! Uplinks through a day: addresses that are renewed, interfaces that vanish and come back, a host that is
-//! suspended.
+//! suspended, a clock that is set.
 
 use std::time::Duration;
+
+use ropewalk_host::skip::skipped;
 
 use crate::stage::{self, Stage};
 use crate::{MIB, interrupted, shares, url};
@@ -155,5 +157,54 @@ fn a_download_goes_on_after_the_host_was_suspended() {
     download.read_until(|_| false);
     let seconds = (download.now() - begin) as f64 / 1e9;
     assert!(download.received == data && seconds < 8.0, "{seconds:.1} s: {}", stage.log());
+    assert!(proxy.terminate().success());
+}
+
+/// The time of day is set back and forward. libfaketime gives the proxy such a clock.
+#[test]
+fn a_clock_that_is_set_interrupts_nothing() {
+    let Some(stage) = Stage::new() else { return };
+    let folders = ["x86_64-linux-gnu", "aarch64-linux-gnu"];
+    let library = |folder| format!("/usr/lib/{folder}/faketime/libfaketime.so.1");
+    let Some(library) = folders.map(library).into_iter().find(|file| std::path::Path::new(file).exists())
+    else {
+        skipped("libfaketime isn't installed");
+        return;
+    };
+    let data = stage.serve("data", 12 * MIB);
+    let _server = stage.nginx(true);
+    let clock = stage.path().join("clock");
+    let set = |offset: &str| {
+        // Whole at any time.
+        std::fs::write(clock.with_extension("new"), offset).unwrap();
+        std::fs::rename(clock.with_extension("new"), &clock).unwrap();
+    };
+    set("+0");
+    let file = format!("FAKETIME_TIMESTAMP_FILE={}", clock.display());
+    let by = ["env", &format!("LD_PRELOAD={library}"), &file, "FAKETIME_NO_CACHE=1"];
+    let by = [&by[..], &["FAKETIME_DONT_FAKE_MONOTONIC=1"]].concat();
+    let usage = stage.path().join("usage.json").display().to_string();
+    let vias = ["--via", "up0,quota=20MB/daily", "--via", "up1", "--usage", &usage, "--json"];
+    let proxy = stage.start_by(&by, &vias);
+    for offset in ["-3d", "+40d", "-1y", "+0"] {
+        let stall = interrupted(&stage, &data, || set(offset));
+        assert!(stall < 1.0, "{offset}: a stall of {stall:.2} s: {}", stage.log());
+    }
+    // What is used up today is there again tomorrow, and not once more when the clock is set back.
+    let is_spent = |line: &&str| line.contains("\"up0\"") && line.contains("\"over its quota\"");
+    let spent = || stage.log().lines().filter(is_spent).count();
+    for day in ["+41d", "+42d"] {
+        let before = spent();
+        set(day);
+        wait_for_both(&stage, &data, "a new day's quota is used");
+        stage::wait_until("the quota is used up", || {
+            shares(&stage, &data);
+            spent() > before
+        });
+    }
+    set("+41d");
+    std::thread::sleep(Duration::from_secs(2));
+    let ([first, _], _) = shares(&stage, &data);
+    assert!(first < MIB as f64, "{first} bytes: {}", stage.log());
     assert!(proxy.terminate().success());
 }
