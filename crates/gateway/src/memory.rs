@@ -1,12 +1,15 @@
 //! Memory is shared fairly: a few clients that read nothing keep nobody out. For gateway and proxy.
 //!
-//! What connections hold is summed up several times a second. Beyond half of the limit those that have made no
-//! progress for two seconds are reset, beyond three quarters those that have made none for half a second, until
-//! two fifths are left: of the address that holds most first, and there the one that has stalled for longest.
-//! Meanwhile each connection takes 16 KiB from its server at a time. Idle connections stay, unless one
-//! address's take most of the limit. While too much is held all the same, new connections of addresses that
-//! hold more than their share are reset; beyond five quarters of the limit all new ones. What the program
-//! takes without connections is part of the limit.
+//! What connections hold is summed up several times a second. Beyond half of the limit those that have made
+//! no progress for two seconds are reset, beyond three quarters those that have made none for half a second
+//! (beyond all of it: a fifth of one), until two fifths are left: of the address that holds most first, and
+//! there the one that has stalled for longest. Meanwhile each connection takes 16 KiB from its server at a
+//! time. Idle connections stay, unless one address's take most of the limit. While too much is held all the
+//! same, new connections of addresses that hold more than their share are reset; beyond five quarters of the
+//! limit all new ones.
+//!
+//! What the program takes beside what is counted is part of the limit: its code, handshakes under way,
+//! buffers of TLS, TIME-WAIT. It is resident memory, measured each time.
 //!
 //! Memory or not, a connection ends whose far end takes none of what waits for it for a quarter of an hour.
 
@@ -26,11 +29,13 @@ use crate::log;
 pub(crate) const BEYOND_WINDOW: u64 = 64 << 10;
 /// How often memory is looked at.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Most connections that are reset before others have their turn.
-const AT_ONCE: usize = 16;
-/// A connection has stalled after so long without progress: longer than most retransmission timeouts; and
-/// where three quarters of the limit are used.
-const STALLED: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(500));
+/// Most connections that are reset before others have their turn: it takes some milliseconds. Among hundreds
+/// of tasks that are ready to run a turn comes late.
+const AT_ONCE: usize = 128;
+/// A connection has stalled after so long without progress: longer than most retransmission timeouts; where
+/// three quarters of the limit are used; and where all of it is.
+const STALLED: [Duration; 3] =
+    [Duration::from_secs(2), Duration::from_millis(500), Duration::from_millis(200)];
 /// New connections are reset after so long beyond the limit, and memory is short for so long after each time.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How often it is told in the log.
@@ -167,6 +172,12 @@ fn resident() -> u64 {
     line.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
 }
 
+/// What is left of a limit for what is counted, if so much is resident: some quarters of it at least. What
+/// was freed stays resident for some seconds.
+fn left_for_connections(limit: u64, resident: u64, counted: u64, quarters: u64) -> u64 {
+    (limit - resident.saturating_sub(counted).min(limit)).max(limit / 4 * quarters)
+}
+
 /// What is known of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Held {
@@ -225,7 +236,7 @@ fn victims(held: &[Held], limit: u64) -> Vec<usize> {
     if used <= limit / 2 {
         return Vec::new();
     }
-    let long = if used > limit / 4 * 3 { STALLED.1 } else { STALLED.0 };
+    let long = STALLED[usize::from(used > limit / 4 * 3) + usize::from(used > limit)];
     let mut by_client = by_client(held);
     let (stalled, idle): (Vec<usize>, Vec<usize>) = (0..held.len())
         .filter(|at| held[*at].stalled >= long)
@@ -249,7 +260,7 @@ fn victims(held: &[Held], limit: u64) -> Vec<usize> {
 pub(crate) async fn watch<O: Owner>(owner: Arc<O>, limit: u64, patience: Duration) {
     let (mut told, mut untold, mut over_since) = (None::<Instant>, 0u64, None::<Instant>);
     let mut short_since = None::<Instant>;
-    let limit = limit - resident().min(limit / 2);
+    let whole = limit;
     loop {
         tokio::time::sleep(INTERVAL).await;
         let now = Instant::now();
@@ -275,6 +286,8 @@ pub(crate) async fn watch<O: Owner>(owner: Arc<O>, limit: u64, patience: Duratio
             }
         }
         let used: u64 = held.iter().map(|one| one.bytes).sum();
+        let resident = resident();
+        let limit = left_for_connections(whole, resident, used, 1);
         let victims = victims(&held, limit);
         for some in victims.chunks(AT_ONCE) {
             some.iter().for_each(|victim| all[*victim].stream().reset());
@@ -283,14 +296,16 @@ pub(crate) async fn watch<O: Owner>(owner: Arc<O>, limit: u64, patience: Duratio
         owner.count_evicted(victims.len() as u64);
         let mut left: Vec<Held> = held.clone();
         victims.iter().for_each(|victim| left[*victim].bytes = 0);
-        let mut refused = refused(&left, limit);
+        // Who is new is reset for what is held, not for what was freed a moment ago.
+        let most = left_for_connections(whole, resident, used, 2);
+        let mut refused = refused(&left, most);
         let after: u64 = left.iter().map(|one| one.bytes).sum();
-        over_since = (after > limit).then(|| over_since.unwrap_or(now));
+        over_since = (after > most).then(|| over_since.unwrap_or(now));
         if over_since.is_none_or(|since| now.duration_since(since) < PATIENCE) {
             refused = Refused::Nobody;
         }
         if !matches!(refused, Refused::Nobody) {
-            let why = format_args!("{after} of {limit} bytes");
+            let why = format_args!("{after} of {most} bytes");
             log::note("connections take more than the limit: new ones are reset", "", why);
         }
         owner.pressure().set(refused);
@@ -343,6 +358,17 @@ mod tests {
         let half = [held(1, 40 * MIB, 1), held(2, 30 * MIB, 1)];
         assert!(victims(&half, 94 * MIB).is_empty(), "a second is short while there is room");
         assert_eq!(victims(&half, 93 * MIB), [0]);
+    }
+
+    #[test]
+    fn what_is_not_counted_is_part_of_the_limit() {
+        // 18 MiB without any connection; buffers of TLS double what they take; much was freed; all is
+        // counted.
+        for (resident, counted, left) in [(18, 0, 46), (50, 16, 30), (90, 4, 16), (10, 20, 64)] {
+            let found = left_for_connections(64 * MIB, resident * MIB, counted * MIB, 1);
+            assert_eq!(found, left * MIB, "{resident}");
+        }
+        assert_eq!(left_for_connections(64 * MIB, 90 * MIB, 4 * MIB, 2), 32 * MIB);
     }
 
     #[test]
