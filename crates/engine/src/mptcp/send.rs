@@ -132,9 +132,13 @@ impl<P: Payload> SendSide<P> {
     /// Bytes that may be written as the peer's window allows.
     #[inline]
     fn room_beyond_window(&self) -> u64 {
-        // A quarter of a large window: the writer isn't woken for each piece.
-        let beyond = self.beyond_window.max(self.peer_window / 4);
-        self.window_end.saturating_add(beyond).saturating_sub(self.written)
+        self.window_end.saturating_add(self.beyond()).saturating_sub(self.written)
+    }
+
+    /// Most bytes that wait beyond the peer's window: a quarter of a large one.
+    #[inline]
+    fn beyond(&self) -> u64 {
+        self.beyond_window.max(self.peer_window / 4)
     }
 
     /// Takes a prefix of `data` as far as there is space, and returns its length.
@@ -311,7 +315,8 @@ impl<P: Payload> SendSide<P> {
         used < self.limit
             && self.limit - used >= self.limit / 3
             && self.unsent <= self.unsent_mark / 2
-            && self.room_beyond_window() >= self.beyond_window / 2
+            // Large pieces: the writer isn't woken for each ACK.
+            && self.room_beyond_window() >= self.beyond() / 2
     }
 
     /// Whether nothing more can be written.

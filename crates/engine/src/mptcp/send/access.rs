@@ -281,3 +281,28 @@ impl<P: Payload> SendSide<P> {
         self.unsent_mark = bytes.unwrap_or(u64::MAX);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::SendSide;
+
+    #[test]
+    fn a_writer_that_the_window_bounds_is_woken_for_large_pieces() {
+        const KIB: u64 = 1 << 10;
+        let piece = |len: u64| Bytes::from(vec![7; len as usize]);
+        // What the window allows beyond itself: 64 KiB, or a quarter of it.
+        for (window, beyond) in [(64 * KIB, 64 * KIB), (1024 * KIB, 256 * KIB)] {
+            let mut side: SendSide<Bytes> = SendSide::new(8 << 20);
+            side.set_beyond_window(Some(64 * KIB));
+            side.on_window(0, window);
+            assert_eq!(side.write(piece(4 << 20)) as u64, window + beyond);
+            for (acked, writable) in [(0, false), (beyond / 2 - 1, false), (beyond / 2, true)] {
+                side.acknowledge(acked);
+                side.on_window(acked, window);
+                assert_eq!(side.writable(), writable, "{window}, {acked}");
+            }
+        }
+    }
+}
