@@ -119,8 +119,7 @@ impl Asked {
             "upload" => scenario.direction = Direction::Upload,
             other => return Err(refused("--direction", other, "allowed: download, upload")),
         }
-        let schedulers =
-            filled(&self.schedulers).map(|text| ask::schedulers(ask::COMMAND_LINE.schedulers, text));
+        let schedulers = filled(&self.schedulers).map(|text| ask::schedulers("--schedulers", text));
         let of_file = Some(experiment.schedulers.clone()).filter(|names| !names.is_empty());
         let mut schedulers = schedulers.transpose()?.or(of_file);
         if let Some(names) = schedulers.as_mut().filter(|_| self.has_rule())
@@ -226,7 +225,7 @@ impl Asked {
             set("sizes", sizes.into());
         }
         if let Some(text) = filled(&self.schedulers) {
-            set("schedulers", ask::schedulers(ask::COMMAND_LINE.schedulers, text)?.into());
+            set("schedulers", ask::schedulers("--schedulers", text)?.into());
         }
         if let Some(text) = filled(&self.congestion) {
             set("congestion", text.into());
