@@ -21,7 +21,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use bytes::Bytes;
-//! use ropewalk_engine::{ConnectionConfig, Endpoint, EndpointConfig, Entropy, Event, Nanos, PathId};
+//! use ropewalk_engine::{ConnectionConfig, Endpoint, EndpointConfig, Entropy, Event, PathId, Span, Time};
 //!
 //! /// For an example. Use the operating system's random numbers.
 //! struct Counter(u64);
@@ -35,7 +35,7 @@
 //! let config = Arc::new(ConnectionConfig::default());
 //! let [mut client, mut server] =
 //!     [1, 2].map(|seed| Endpoint::<Bytes, _>::new(EndpointConfig::default(), Counter(seed)));
-//! let (address, path, mut now): (_, _, Nanos) = ("192.0.2.1:80".parse()?, PathId(0), 0);
+//! let (address, path, mut now) = ("192.0.2.1:80".parse()?, PathId(0), Time::ZERO);
 //! server.listen(address, Arc::clone(&config));
 //! let stream = client.connect(now, path, "192.0.2.2:0".parse()?, address, config)?;
 //! client.write(now, stream, Bytes::from_static(b"hello"))?;
@@ -43,7 +43,7 @@
 //!
 //! let mut received = Vec::new();
 //! while received.len() < 5 {
-//!     now += 1_000_000;
+//!     now += Span::from_millis(1);
 //!     client.on_timeout(now);
 //!     server.on_timeout(now);
 //!     while let Some((path, segment)) = client.poll_transmit(now, 1) {

@@ -10,7 +10,8 @@ use ropewalk_sim::Direction;
 /// What is said of a file, or why it is refused.
 fn said(name: &str, text: &str) -> String {
     let path = scenario::path("dsl: 16/1 Mbit/s, 30 ms").expect("a path");
-    let read = parse(name, text).and_then(|found| Ok((refine("dsl", Some(path), &[found.clone()])?, found)));
+    let read = parse(name, text)
+        .and_then(|found| Ok((refine("dsl", Some(path), std::slice::from_ref(&found))?, found)));
     match read {
         Ok((refined, found)) => {
             let files = [(name.to_string(), found)];

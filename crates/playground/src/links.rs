@@ -167,7 +167,7 @@ mod tests {
         let pinged = line("w: 50 Mbit/s, 80 ms", "ping.txt", ping);
         assert!(pinged.starts_with("w: 50 Mbit/s, ") && !pinged.contains("80 ms"), "{pinged}");
         let sent = line(&pinged, "iperf3.json", iperf);
-        assert!(sent.starts_with("w: 21.3/50 Mbit/s, "), "{sent}");
+        assert!(sent.starts_with("w: 19.6/50 Mbit/s, "), "{sent}");
         let path = scenario::path(&sent).unwrap_or_else(|error| panic!("{sent}: {}", error.message));
         assert!(path.down.delay > 0);
         let traced = measured("w: 20 ms, 5 Mbit/s", "lte.down", "0\n5\n5\n9\n", no_files);

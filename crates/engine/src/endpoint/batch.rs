@@ -43,7 +43,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         })
     }
 
-    /// When the subflow's connection is next due; [`Nanos::MAX`]: never.
+    /// When the subflow's connection is next due; [`Time::MAX`]: never.
     #[inline]
     pub fn timeout_of(&self, subflow: SubflowHandle) -> Time {
         self.slots.get(subflow.index as usize).map_or(Time::MAX, |slot| slot.armed)

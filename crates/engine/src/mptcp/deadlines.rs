@@ -75,7 +75,7 @@ impl Deadlines {
         is_due
     }
 
-    /// The earliest; [`Nanos::MAX`]: none is set.
+    /// The earliest; [`Time::MAX`]: none is set.
     #[inline]
     pub fn next(&self) -> Time {
         let [retransmit, rare @ ..] = &self.0;

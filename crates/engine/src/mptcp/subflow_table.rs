@@ -519,7 +519,7 @@ impl<P: Payload> SubflowTable<P> {
         if self.last_sent_on < self.slots.len() { self.last_sent_on } else { 0 }
     }
 
-    /// The earliest deadline of any; [`Nanos::MAX`]: none.
+    /// The earliest deadline of any; [`Time::MAX`]: none.
     pub fn next_timeout(&self) -> Time {
         let timeouts = self.iter().map(|subflow| subflow.tcp.poll_timeout().unwrap_or(Time::MAX));
         timeouts.min().unwrap_or(Time::MAX)
