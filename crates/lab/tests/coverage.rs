@@ -1,6 +1,6 @@
-//! Do the stated ranges hold the truth ([`ropewalk_lab::advise::coverage`])? 400 links, as docs/sweeps.md has them, with
-//! `cargo test --release -p ropewalk-lab --test all coverage -- --ignored --nocapture`, or by
-//! `ropewalk advise --self-test`.
+//! Do the stated ranges hold the truth ([`ropewalk_lab::advise::coverage`])? 400 links, as docs/sweeps.md
+//! has them, with `cargo test --release -p ropewalk-lab --test all ranges_hold -- --ignored --nocapture`, or
+//! by `ropewalk advise --self-test`.
 
 use std::collections::BTreeMap;
 use std::io::Write;
