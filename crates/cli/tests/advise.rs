@@ -33,7 +33,7 @@ fn advice_on_an_upload_counts_the_risk_on_both_sides() {
     let named = compared["decision"]["named"].as_str().unwrap();
     assert_eq!(named, "tcp lte", "{:#}", compared["headline"]);
     // `compare` takes the paths to be exactly so; over their variants plain TCP is the greater risk.
-    assert_eq!((&advice["why"], &advice["best_path"]), (&"lesser-risk".into(), &"lte".into()), "{advice:#}");
+    assert_eq!((&advice["multipath"], &advice["best_path"]), (&true.into(), &"lte".into()), "{advice:#}");
     let share = |key: &str| advice[key].as_f64().unwrap();
     let slower = 1.0 - share("at_most_5_percent_slower_in");
     assert!(slower <= 0.2 && share("tcp_over_5_percent_slower_in") >= slower + 0.1, "{advice:#}");

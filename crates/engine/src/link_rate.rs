@@ -2,8 +2,8 @@
 //! Estimated only for schedulers that ask for it
 //! ([`Scheduler::wants_link_rate`](crate::scheduler::Scheduler::wants_link_rate)).
 
-use crate::Time;
 use crate::metrics::SubflowMetrics;
+use crate::{Span, Time};
 
 /// ACKs of so many segments make one sample.
 const SAMPLE_SEGMENTS: u32 = 8;
@@ -11,6 +11,9 @@ const SAMPLE_SEGMENTS: u32 = 8;
 /// ACKs are a train's if they took so much longer than their segments took to leave: then the link spaced
 /// them.
 const TRAIN: f64 = 1.25;
+
+/// The same of the first segments of a train, which jitter spaces as well.
+const BURST: f64 = 2.0;
 
 /// Segments of an initial window. A sender that sends fewer in a round trip says little of the link.
 const INITIAL_WINDOW: f64 = 10.0;
@@ -26,6 +29,8 @@ pub(crate) struct LinkRate {
     segments: u32,
     /// When the segment left whose ACK began it.
     sent: Time,
+    /// The least round trip of its ACKs.
+    least: Span,
 }
 
 impl LinkRate {
@@ -34,11 +39,13 @@ impl LinkRate {
     fn begin(&mut self, subflow: &SubflowMetrics, now: Time) {
         (self.began, self.segments) = (now, 0);
         self.sent = now.saturating_back(subflow.rtt.latest);
+        self.least = Span::MAX;
     }
 
     /// ACKs of `segments` arrived. The first estimate is that of a train: where the sender made the gaps, the
     /// link is at least as fast. Below the rate that is known, a sample counts only if a queue has kept the
-    /// link busy: the latest round trip then is longer than the least.
+    /// link busy, so that all its round trips are longer than the least, and if the sender didn't make the
+    /// gaps: its window was full, or the segments left as a train.
     #[inline]
     pub fn on_acked(&mut self, subflow: &mut SubflowMetrics, now: Time, segments: u32) {
         if subflow.packets_out == 0 {
@@ -51,6 +58,7 @@ impl LinkRate {
             return;
         }
         self.segments += segments;
+        self.least = self.least.min(subflow.rtt.latest);
         let whole = self.segments >= SAMPLE_SEGMENTS;
         if !whole && self.sampled {
             return;
@@ -59,21 +67,23 @@ impl LinkRate {
         let leaving = now.saturating_back(subflow.rtt.latest).saturating_sub(self.sent).as_nanos() as f64;
         let mss = f64::from(subflow.mss);
         let sample = took / (f64::from(self.segments) * mss);
+        let busy = self.least > subflow.rtt.min + subflow.rtt.min / 4;
         if whole {
             self.begin(subflow, now);
         }
         if took <= 0.0 {
             return;
         }
-        let busy = subflow.rtt.latest > subflow.rtt.min + subflow.rtt.min / 4;
+        let full = subflow.in_flight() + segments >= subflow.cwnd;
+        let train = took > if whole { TRAIN } else { BURST } * leaving;
         let known = subflow.rate.link_byte_time;
         if self.sampled {
             if sample < known {
                 subflow.rate.link_byte_time += (sample - known) / 2.0;
-            } else if busy {
+            } else if busy && (full || train) {
                 subflow.rate.link_byte_time += (sample - known) / 4.0;
             }
-        } else if took > TRAIN * leaving {
+        } else if train {
             // The first train is used while it lasts.
             subflow.rate.link_byte_time = sample;
             self.sampled = whole;
@@ -158,6 +168,26 @@ mod tests {
         let slow = subflow.rate.link_byte_time;
         paced(&mut rate, &mut subflow, 172, 1, 8);
         assert!(subflow.rate.link_byte_time < slow, "a faster sample always counts");
+    }
+
+    /// A voice call over a link with a queue of others' packets, or with jitter.
+    #[test]
+    fn gaps_of_a_sender_with_little_to_send_are_not_the_links() {
+        let (mut rate, mut subflow) = (LinkRate::default(), subflow(0, 20, 10, 10));
+        let known = train(&mut rate, &mut subflow, 100, 1, 9);
+        subflow.packets_out = 3;
+        subflow.rtt.latest = 2 * subflow.rtt.min;
+        assert_eq!(paced(&mut rate, &mut subflow, 150, 20, 30), known);
+        subflow.packets_out = 10;
+        assert!(paced(&mut rate, &mut subflow, 2000, 20, 9) > known, "its window is full");
+    }
+
+    #[test]
+    fn two_segments_that_jitter_spaces_are_no_train() {
+        let (mut rate, mut subflow) = (LinkRate::default(), subflow(0, 20, 10, 10));
+        paced(&mut rate, &mut subflow, 100, 0, 1);
+        subflow.rtt.latest += 10 * MILLISECOND;
+        assert_eq!(paced(&mut rate, &mut subflow, 130, 0, 1), 0.0, "20 ms apart, acknowledged 30 ms apart");
     }
 
     #[test]
