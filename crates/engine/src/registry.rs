@@ -218,7 +218,7 @@ impl<T: ?Sized> Entry<T> {
     /// own needs no registry for that.
     pub fn spec(self) -> Spec<T> {
         let values = Values(self.parameters.iter().map(|p| (p.name, p.default)).collect());
-        Spec { text: self.name.to_string(), entry: self, values, factory: None }
+        Spec { text: self.name.to_string(), entry: self, values: Arc::new(values), factory: None }
     }
 }
 
@@ -242,7 +242,8 @@ pub struct Spec<T: ?Sized> {
     pub text: String,
     /// The entry.
     pub entry: Entry<T>,
-    values: Values,
+    /// Shared, since each run of thousands clones it several times.
+    values: Arc<Values>,
     factory: Option<Factory<T>>,
 }
 
@@ -251,7 +252,7 @@ impl<T: ?Sized> Clone for Spec<T> {
         Spec {
             text: self.text.clone(),
             entry: self.entry,
-            values: self.values.clone(),
+            values: Arc::clone(&self.values),
             factory: self.factory.clone(),
         }
     }
@@ -405,7 +406,7 @@ impl<T: ?Sized> Registry<T> {
             canonical = format!("{canonical}({})", changed.join(", "));
         }
         let factory = self.factories.get(entry.name).cloned();
-        Ok(Spec { text: canonical, entry: *entry, values, factory })
+        Ok(Spec { text: canonical, entry: *entry, values: Arc::new(values), factory })
     }
 }
 

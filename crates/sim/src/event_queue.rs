@@ -154,7 +154,8 @@ mod tests {
                 let pending = |first: (Nanos, usize)| Some(first).filter(|first| first.0 != Nanos::MAX);
                 prop_assert_eq!(pending(queue.first()), first(&|_| true));
                 for side in [Side::Client, Side::Server] {
-                    prop_assert_eq!(pending(queue.first_of(side)), first(&|source| SIDES[source] == Some(side)));
+                    let its = first(&|source| SIDES[source] == Some(side));
+                    prop_assert_eq!(pending(queue.first_of(side)), its);
                 }
             }
         }

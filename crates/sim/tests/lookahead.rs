@@ -187,7 +187,10 @@ proptest! {
     fn turns_equal_order_of_time_on_random_networks(
         count in 1u32..4,
         bytes in prop_oneof![Just(None), (1000u64..2_000_000).prop_map(Some)],
-        links in proptest::collection::vec((1_000_000u64..50_000_000, 0u64..30, 2u32..60, 0u32..4, 0u64..8), 1..4),
+        links in proptest::collection::vec(
+            (1_000_000u64..50_000_000, 0u64..30, 2u32..60, 0u32..4, 0u64..8),
+            1..4,
+        ),
         algorithms in (0usize..4, 0usize..3),
         upload: bool,
         stops in proptest::collection::vec(0u64..2_000, 0..4),

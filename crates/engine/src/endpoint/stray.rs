@@ -92,7 +92,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         key: u64,
         isn: u32,
     ) -> Box<Connection<P>> {
-        let offset = self.timestamp_offset(&syn.tuple.reversed());
+        let offset = self.timestamp_offset(&config, &syn.tuple.reversed());
         let mut connection = Box::new(Connection::new(Role::Server, config, key, offset));
         //= RFC 8684 3.1-1 3.1-2 3.1-13 3.1-17 3.1-25
         match understood_capable(syn) {

@@ -68,14 +68,13 @@ macro_rules! context {
 }
 
 impl<P: Payload> Connection<P> {
-    /// `timestamp_offset` is added to the clock of timestamps, unless the configuration has another.
+    /// `timestamp_offset` is added to the clock of timestamps.
     pub(crate) fn new(role: Role, config: Arc<ConnectionConfig>, key: u64, timestamp_offset: u32) -> Self {
         let multipath = config.multipath;
         // Most connections have two subflows. A third reallocates.
         let subflows = if multipath { 1 + usize::from(config.path_manager.subflows.min(1)) } else { 1 };
         Connection {
-            //= RFC 7323 7-a
-            timestamp_offset: config.tcp.timestamp_offset.unwrap_or(timestamp_offset),
+            timestamp_offset,
             handshake: Handshake::new(role, &config, key),
             closing: Closing::default(),
             subflows: SubflowTable::with_capacity(subflows),

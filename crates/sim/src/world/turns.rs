@@ -1,10 +1,10 @@
 //! Takes one side through its events, and then the other, instead of strictly in order of time (conservative
 //! lookahead: Chandy and Misra, 1979).
 //!
-//! What a side sends takes the least delay of its links at least. So what arrives at the other side within that
-//! time is in flight already, and the other side can go ahead: first it, then the side that sends to it. A
-//! sender's code and a receiver's take turns in the processor's caches some hundred times a second, and not
-//! with every packet.
+//! What a side sends takes the least delay of its links at least. So what arrives at the other side within
+//! that time is in flight already, and the other side can go ahead: first it, then the side that sends to it.
+//! A sender's code and a receiver's take turns in the processor's caches some hundred times a second, and
+//! not with every packet.
 //!
 //! The result is the same to the byte. A turn ends where a timer of the world is due, which may concern both
 //! sides. In a turn the application acts only at the side where it is called, and the run ends only by a
@@ -91,8 +91,9 @@ impl World {
         }
     }
 
-    /// Whether the application acts only at the side where it is called, and isn't done, until everything that
-    /// has left the data's sender has arrived. `both`: what is sent in a turn doesn't arrive in that turn.
+    /// Whether the application acts only at the side where it is called, and isn't done, until everything
+    /// that has left the data's sender has arrived. `both`: what is sent in a turn doesn't arrive in that
+    /// turn.
     fn acts_locally(&self, both: bool) -> bool {
         let most = if both { self.hosts.most_assigned(self.network.data_from) } else { u64::MAX };
         self.apps[WORKLOAD].independent_deliveries(most) == u32::MAX
