@@ -15,104 +15,71 @@
 
 use crate::{Nanos, Side};
 
-/// So many are searched in a turn of the loop.
-const STEP: usize = 4;
-
-/// Sources of one side, or of both.
-#[derive(Debug, Default)]
-struct Group {
-    /// When each is due, with some more so that their number is a multiple of [`STEP`]. [`Nanos::MAX`]:
-    /// nothing is pending.
-    at: Vec<Nanos>,
-    /// Their numbers, in order.
-    sources: Vec<usize>,
-    /// When the next event is due, and the place of its source in this group.
-    first: (Nanos, usize),
-}
-
-impl Group {
-    /// When the next event is due, and its source; [`Nanos::MAX`]: none is pending.
-    #[inline]
-    fn first(&self) -> (Nanos, usize) {
-        (self.first.0, self.sources[self.first.1])
-    }
-
-    #[inline]
-    fn set(&mut self, place: usize, at: Nanos) {
-        self.at[place] = at;
-        if place == self.first.1 {
-            if at > self.first.0 {
-                self.search();
-            } else {
-                self.first.0 = at;
-            }
-        } else if (at, place) < self.first {
-            self.first = (at, place);
-        }
-    }
-
-    #[inline]
-    fn search(&mut self) {
-        let mut first = (Nanos::MAX, 0);
-        for (turn, some) in self.at.chunks_exact(STEP).enumerate() {
-            for (place, at) in some.iter().enumerate() {
-                if *at < first.0 {
-                    first = (*at, turn * STEP + place);
-                }
-            }
-        }
-        self.first = first;
-    }
-}
+/// The client's sources, the server's, and what concerns both.
+const GROUPS: usize = 3;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct EventQueue {
-    /// The client's, the server's, and of both.
-    groups: [Group; 3],
-    /// By source: its group, and its place there.
-    places: Vec<(usize, usize)>,
+    /// By source: when its next event is due. [`Nanos::MAX`]: nothing is pending.
+    at: Vec<Nanos>,
+    /// By source: its group.
+    group_of: Vec<usize>,
+    /// By group: its sources, in order.
+    sources: [Vec<usize>; GROUPS],
+    /// By group: when its next event is due, and of which source.
+    first: [(Nanos, usize); GROUPS],
 }
 
 impl EventQueue {
-    /// A queue for these sources, of which none has a pending event: each belongs to a side, or to both. The
-    /// last does.
+    /// A queue for these sources, of which none has a pending event: each belongs to a side, or to both.
     pub(crate) fn new(sides: impl Iterator<Item = Option<Side>>) -> Self {
-        let mut groups: [Group; 3] = Default::default();
-        let places = sides.enumerate().map(|(source, side)| {
-            let index = side.map_or(2, |side| side as usize);
-            groups[index].sources.push(source);
-            (index, groups[index].sources.len() - 1)
-        });
-        let places = places.collect();
-        for group in &mut groups {
-            // A group without sources never has an event.
-            let count = group.sources.len().max(1);
-            group.sources.resize(count, 0);
-            group.at = vec![Nanos::MAX; count.next_multiple_of(STEP)];
-            group.first = (Nanos::MAX, 0);
+        let group_of: Vec<_> = sides.map(|side| side.map_or(GROUPS - 1, |side| side as usize)).collect();
+        let mut sources: [Vec<usize>; GROUPS] = Default::default();
+        for (source, group) in group_of.iter().enumerate() {
+            sources[*group].push(source);
         }
-        EventQueue { groups, places }
+        let at = vec![Nanos::MAX; group_of.len()];
+        EventQueue { at, group_of, sources, first: [(Nanos::MAX, 0); GROUPS] }
     }
 
-    /// Sets when a source's next event is due.
+    /// Sets when a source's next event is due. Mostly that is known already.
     #[inline]
     pub(crate) fn set(&mut self, source: usize, at: Option<Nanos>) {
-        let (group, place) = self.places[source];
-        self.groups[group].set(place, at.unwrap_or(Nanos::MAX));
+        let at = at.unwrap_or(Nanos::MAX);
+        if self.at[source] != at {
+            self.change(source, at);
+        }
+    }
+
+    #[inline(never)]
+    fn change(&mut self, source: usize, at: Nanos) {
+        self.at[source] = at;
+        let group = self.group_of[source];
+        let first = &mut self.first[group];
+        if (at, source) < *first {
+            *first = (at, source);
+        } else if source == first.1 {
+            *first = (Nanos::MAX, source);
+            for source in &self.sources[group] {
+                if self.at[*source] < first.0 {
+                    *first = (self.at[*source], *source);
+                }
+            }
+        }
     }
 
     /// When the next event is due, and its source; [`Nanos::MAX`]: none is pending.
     #[inline]
     pub(crate) fn first(&self) -> (Nanos, usize) {
-        let [client, server, both] = &self.groups;
-        client.first().min(server.first()).min(both.first())
+        let [client, server, both] = self.first;
+        client.min(server).min(both)
     }
 
     /// The same of one side's.
     #[inline]
     pub(crate) fn first_of(&self, side: Side) -> (Nanos, usize) {
-        self.groups[side as usize].first()
+        self.first[side as usize]
     }
 }
 
