@@ -1,12 +1,13 @@
 //! Memory is shared fairly: a few clients that read nothing keep nobody out. For gateway and proxy.
 //!
-//! What connections hold is summed up several times a second. Beyond half of the limit those that have made
-//! no progress for two seconds are reset, beyond three quarters those that have made none for half a second
-//! (beyond all of it: a fifth of one), until two fifths are left: of the address that holds most first, and
-//! there the one that has stalled for longest. Meanwhile each connection takes 16 KiB from its server at a
-//! time. Idle connections stay, unless one address's take most of the limit. While too much is held all the
-//! same, new connections of addresses that hold more than their share are reset; beyond five quarters of the
-//! limit all new ones.
+//! What connections hold is summed up several times a second, and with many new ones. Beyond half of the
+//! limit those that have made no progress for two seconds are reset, beyond three quarters those that have
+//! made none for half a second (beyond all of it: a fifth of one), until two fifths are left: of the
+//! address that holds most first, and there the one that has stalled for longest. Meanwhile each connection
+//! takes 16 KiB from its server at a time. Idle connections stay, unless one address's take most of the
+//! limit. Those that haven't said yet what they want hold a quarter of the limit at most, however new they
+//! are. While too much is held all the same, new connections of addresses that hold more than their share
+//! are reset; beyond five quarters of the limit all new ones.
 //!
 //! What the program takes beside what is counted is part of the limit: its code, handshakes under way,
 //! buffers of TLS, TIME-WAIT. It is resident memory, measured each time.
@@ -15,7 +16,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ pub(crate) const BEYOND_WINDOW: u64 = 64 << 10;
 /// How often memory is looked at.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Most connections that are reset before others have their turn: it takes some milliseconds. Among hundreds
-/// of tasks that are ready to run a turn comes late.
+/// of tasks that are ready to run a turn comes late. After so many new connections memory is looked at, too.
 const AT_ONCE: usize = 128;
 /// A connection has stalled after so long without progress: longer than most retransmission timeouts; where
 /// three quarters of the limit are used; and where all of it is.
@@ -96,11 +97,29 @@ pub(crate) trait Owner: Send + Sync + 'static {
     fn pressure(&self) -> &Pressure;
 }
 
-/// Whether memory is short, and whose new connections are reset since too much is held.
+/// What connections may hold, whether memory is short, and whose new connections are reset since too much is
+/// held.
 #[derive(Debug, Default)]
 pub(crate) struct Pressure {
+    /// Most that the program takes, bytes.
+    limit: u64,
+    /// How long data may wait for a far end that takes none of it.
+    patience: Duration,
     is_short: AtomicBool,
     refused: Mutex<Refused>,
+    /// Connections so far.
+    accepted: AtomicUsize,
+    seen: Mutex<Seen>,
+}
+
+/// What was seen when memory was looked at.
+#[derive(Debug, Default)]
+struct Seen {
+    /// When the log was told of connections that ended, and how many have ended since.
+    told: Option<Instant>,
+    untold: u64,
+    over_since: Option<Instant>,
+    short_since: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -113,6 +132,10 @@ enum Refused {
 }
 
 impl Pressure {
+    pub fn new(limit: u64, patience: Duration) -> Pressure {
+        Pressure { limit, patience, ..Pressure::default() }
+    }
+
     /// Whether a new connection is to be reset.
     pub fn refuses(&self, client: IpAddr) -> bool {
         match &*self.refused.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -230,18 +253,32 @@ impl<'a> Candidates<'a> {
     }
 }
 
-/// Which connections are to end so that two fifths of `limit` are held: indices, in order.
+/// Which connections are to end so that two fifths of `limit` are held, and a fifth of it by those that
+/// haven't said what they want: indices, in order.
 fn victims(held: &[Held], limit: u64) -> Vec<usize> {
-    let mut used: u64 = held.iter().map(|one| one.bytes).sum();
+    let mut by_client = by_client(held);
+    let mut victims = Vec::new();
+    let mut asking: u64 = held.iter().filter(|one| one.is_asking).map(|one| one.bytes).sum();
+    if asking > limit / 4 {
+        // However short the time that each has had: there is no end of them.
+        let all = (0..held.len()).filter(|at| held[*at].is_asking);
+        let mut candidates = Candidates::new(held, all, &by_client);
+        while asking > limit / 5
+            && let Some(victim) = candidates.next(&mut by_client, 0)
+        {
+            asking -= held[victim].bytes;
+            victims.push(victim);
+        }
+    }
+    let mut used: u64 = by_client.values().sum();
     if used <= limit / 2 {
-        return Vec::new();
+        return victims;
     }
     let long = STALLED[usize::from(used > limit / 4 * 3) + usize::from(used > limit)];
-    let mut by_client = by_client(held);
-    let (stalled, idle): (Vec<usize>, Vec<usize>) = (0..held.len())
-        .filter(|at| held[*at].stalled >= long)
-        .partition(|at| held[*at].bytes > IDLE_CONNECTION || held[*at].is_asking);
-    let mut victims = Vec::new();
+    let mut left: BTreeSet<usize> = (0..held.len()).filter(|at| held[*at].stalled >= long).collect();
+    victims.iter().for_each(|victim| _ = left.remove(victim));
+    let (stalled, idle): (Vec<usize>, Vec<usize>) =
+        left.into_iter().partition(|at| held[*at].bytes > IDLE_CONNECTION || held[*at].is_asking);
     // Addresses that hold most of the memory with idle connections lose some of them.
     for (all, least) in [(stalled, 0), (idle, limit / 2)] {
         let mut candidates = Candidates::new(held, all.into_iter(), &by_client);
@@ -255,74 +292,83 @@ fn victims(held: &[Held], limit: u64) -> Vec<usize> {
     victims
 }
 
-/// Sees to it that connections hold no more than a limit, until it is cancelled. `patience`: how long data
-/// may wait for a far end that takes none of it.
-pub(crate) async fn watch<O: Owner>(owner: Arc<O>, limit: u64, patience: Duration) {
-    let (mut told, mut untold, mut over_since) = (None::<Instant>, 0u64, None::<Instant>);
-    let mut short_since = None::<Instant>;
-    let whole = limit;
+/// Sees to it that connections hold no more than the limit, until it is cancelled.
+pub(crate) async fn watch<O: Owner>(owner: Arc<O>) {
     loop {
         tokio::time::sleep(INTERVAL).await;
-        let now = Instant::now();
-        let all = owner.connections();
-        let held: Vec<Held> = all
-            .iter()
-            .map(|one| Held {
-                client: one.client(),
-                bytes: memory_of(one.stream()),
-                stalled: one.stalled(now),
-                is_asking: one.is_asking(),
-            })
-            .collect();
-        for (one, held) in all.iter().zip(&held) {
-            if held.bytes > IDLE_CONNECTION && held.stalled >= patience {
-                one.stream().reset();
-                owner.count_evicted(1);
-                log::note(
-                    "took nothing of what waited for it: reset",
-                    held.client,
-                    format_args!("{patience:?}"),
-                );
-            }
-        }
-        let used: u64 = held.iter().map(|one| one.bytes).sum();
-        let resident = resident();
-        let limit = left_for_connections(whole, resident, used, 1);
-        let victims = victims(&held, limit);
-        for some in victims.chunks(AT_ONCE) {
-            some.iter().for_each(|victim| all[*victim].stream().reset());
+        for some in look(&*owner).chunks(AT_ONCE) {
+            some.iter().for_each(|victim| victim.stream().reset());
             tokio::task::yield_now().await;
         }
-        owner.count_evicted(victims.len() as u64);
-        let mut left: Vec<Held> = held.clone();
-        victims.iter().for_each(|victim| left[*victim].bytes = 0);
-        // Who is new is reset for what is held, not for what was freed a moment ago.
-        let most = left_for_connections(whole, resident, used, 2);
-        let mut refused = refused(&left, most);
-        let after: u64 = left.iter().map(|one| one.bytes).sum();
-        over_since = (after > most).then(|| over_since.unwrap_or(now));
-        if over_since.is_none_or(|since| now.duration_since(since) < PATIENCE) {
-            refused = Refused::Nobody;
-        }
-        if !matches!(refused, Refused::Nobody) {
-            let why = format_args!("{after} of {most} bytes");
-            log::note("connections take more than the limit: new ones are reset", "", why);
-        }
-        owner.pressure().set(refused);
-        if used > limit / 2 {
-            short_since = Some(now);
-        }
-        owner.pressure().set_short(short_since.is_some_and(|since| now.duration_since(since) < PATIENCE));
-        untold += victims.len() as u64;
-        if untold > 0 && told.is_none_or(|told| told.elapsed() >= TOLD) {
-            let client = victims.first().map(|victim| held[*victim].client.to_string());
-            tracing::warn!(
-                target: "ropewalk::memory", used, limit, connections = untold, client,
-                "memory is short: connections that made no progress were reset"
-            );
-            (told, untold) = (Some(now), 0);
+    }
+}
+
+/// A connection is accepted. After some of them memory is looked at, since the turn of [`watch`] comes late
+/// where very many come.
+pub(crate) fn accepted<O: Owner>(owner: &O) {
+    if owner.pressure().accepted.fetch_add(1, Ordering::Relaxed) % AT_ONCE == AT_ONCE - 1 {
+        look(owner).iter().for_each(|victim| victim.stream().reset());
+    }
+}
+
+/// Looks at memory: whether it is short, whose new connections are reset. The connections that are to end.
+fn look<O: Owner>(owner: &O) -> Vec<Arc<O::Connection>> {
+    let pressure = owner.pressure();
+    // Another thread looks at it.
+    let Ok(mut seen) = pressure.seen.try_lock() else { return Vec::new() };
+    let now = Instant::now();
+    let all = owner.connections();
+    let held: Vec<Held> = all
+        .iter()
+        .map(|one| Held {
+            client: one.client(),
+            bytes: memory_of(one.stream()),
+            stalled: one.stalled(now),
+            is_asking: one.is_asking(),
+        })
+        .collect();
+    for (one, held) in all.iter().zip(&held) {
+        if held.bytes > IDLE_CONNECTION && held.stalled >= pressure.patience {
+            one.stream().reset();
+            owner.count_evicted(1);
+            let patience = format_args!("{:?}", pressure.patience);
+            log::note("took nothing of what waited for it: reset", held.client, patience);
         }
     }
+    let used: u64 = held.iter().map(|one| one.bytes).sum();
+    let resident = resident();
+    let limit = left_for_connections(pressure.limit, resident, used, 1);
+    let victims = victims(&held, limit);
+    owner.count_evicted(victims.len() as u64);
+    let mut left: Vec<Held> = held.clone();
+    victims.iter().for_each(|victim| left[*victim].bytes = 0);
+    // Who is new is reset for what is held, not for what was freed a moment ago.
+    let most = left_for_connections(pressure.limit, resident, used, 2);
+    let mut refused = refused(&left, most);
+    let after: u64 = left.iter().map(|one| one.bytes).sum();
+    seen.over_since = (after > most).then(|| seen.over_since.unwrap_or(now));
+    if seen.over_since.is_none_or(|since| now.duration_since(since) < PATIENCE) {
+        refused = Refused::Nobody;
+    }
+    if !matches!(refused, Refused::Nobody) {
+        let why = format_args!("{after} of {most} bytes");
+        log::note("connections take more than the limit: new ones are reset", "", why);
+    }
+    pressure.set(refused);
+    if used > limit / 2 {
+        seen.short_since = Some(now);
+    }
+    pressure.set_short(seen.short_since.is_some_and(|since| now.duration_since(since) < PATIENCE));
+    seen.untold += victims.len() as u64;
+    if seen.untold > 0 && seen.told.is_none_or(|told| told.elapsed() >= TOLD) {
+        let client = victims.first().map(|victim| held[*victim].client.to_string());
+        tracing::warn!(
+            target: "ropewalk::memory", used, limit, connections = seen.untold, client,
+            "memory is short: connections that made no progress were reset"
+        );
+        (seen.told, seen.untold) = (Some(now), 0);
+    }
+    victims.into_iter().map(|victim| Arc::clone(&all[victim])).collect()
 }
 
 #[cfg(test)]
@@ -388,5 +434,15 @@ mod tests {
         many.iter_mut().skip(150).for_each(|one| one.is_asking = true);
         let ended = victims(&many, limit);
         assert!(ended.iter().take(50).all(|victim| *victim >= 150), "{ended:?}");
+    }
+
+    #[test]
+    fn those_that_say_nothing_hold_a_quarter_however_new_they_are() {
+        let mut all = vec![Held { is_asking: true, ..held(1, MIB, 0) }; 30];
+        all.extend(vec![Held { is_asking: true, ..held(2, MIB, 0) }; 5]);
+        all.extend(vec![held(3, MIB, 0); 20]);
+        assert!(victims(&all, 140 * MIB).is_empty());
+        let ended = victims(&all, 120 * MIB);
+        assert!(ended.len() == 11 && ended.iter().all(|victim| *victim < 30), "{ended:?}");
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Where systemd puts what a unit may read (`LoadCredential=`; systemd.exec(5)).
-fn credentials() -> Option<PathBuf> {
+pub(crate) fn credentials() -> Option<PathBuf> {
     std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from)
 }
 

@@ -21,6 +21,8 @@ pub struct Reader {
     pub source: Arc<Source>,
     /// The folder that files which it names are relative to.
     pub folder: PathBuf,
+    /// The files that it names and are read.
+    pub files: Vec<PathBuf>,
     /// What is wrong with it.
     pub errors: Vec<Diagnostic>,
 }
@@ -180,7 +182,7 @@ fn kind_of(value: &DeValue<'_>) -> &'static str {
 impl Reader {
     /// A reader of `source`; files that it names are relative to `folder`.
     pub fn new(source: &Arc<Source>, folder: &Path) -> Self {
-        Reader { source: source.clone(), folder: folder.to_path_buf(), errors: Vec::new() }
+        Reader { source: source.clone(), folder: folder.to_path_buf(), files: Vec::new(), errors: Vec::new() }
     }
 
     /// Adds an error at `span` of the file.
@@ -305,6 +307,13 @@ impl Reader {
             self.wrong_kind(value, "a text in quotes");
         }
         text
+    }
+
+    /// A file that is read; its name is relative to the folder.
+    pub fn file(&mut self, name: &str) -> PathBuf {
+        let path = self.folder.join(name);
+        self.files.push(path.clone());
+        path
     }
 
     /// `true` or `false`.

@@ -10,7 +10,7 @@ use ropewalk_settings::read::{Reader, Table, Value};
 use ropewalk_settings::shape::{Kind, Shape, key, required};
 use ropewalk_tokio::{BufferConfig, ConnectionConfig, default_config};
 
-use super::proxy::parsed;
+use super::proxy::{loaded, parsed};
 use super::{SECOND, duration, per_address, socket};
 use crate::convert::{Converter, Cookie, Destination, Destinations};
 use crate::gateway::{Listener, ProxyProtocol, Service};
@@ -230,16 +230,7 @@ fn service(reader: &mut Reader, table: &Table<'_>) -> Option<Service> {
     let datagrams = table.get("udp").map(|list| destinations(reader, list)).unwrap_or_default();
     let destinations = destinations(reader, list);
     let cookie = match table.get("cookie") {
-        Some(value) => {
-            let path = reader.text(value)?;
-            match Cookie::load(&reader.folder.join(path)) {
-                Ok(cookie) => Some(cookie),
-                Err(error) => {
-                    reader.wrong(value.span(), error.to_string(), format!("`{path}`"), "");
-                    None
-                }
-            }
-        }
+        Some(value) => loaded(reader, value, Cookie::load),
         None if table.get("key").is_some() => None,
         None => {
             let message =
@@ -269,10 +260,9 @@ fn acceptor(reader: &mut Reader, table: &Table<'_>) -> Option<Acceptor> {
         }
         return None;
     };
-    let folder = reader.folder.clone();
     let mut proxies = Vec::new();
     for value in list.get_ref().as_array().into_iter().flatten() {
-        proxies.extend(reader.text(value).map(|name| folder.join(name)));
+        proxies.extend(reader.text(value).map(|name| reader.file(name)));
     }
     if proxies.is_empty() {
         let help = "as in [\"proxy.pub\"]";
@@ -280,7 +270,7 @@ fn acceptor(reader: &mut Reader, table: &Table<'_>) -> Option<Acceptor> {
         return None;
     }
     let name = reader.text(key)?;
-    match Acceptor::load(&folder.join(name), &proxies) {
+    match Acceptor::load(&reader.file(name), &proxies) {
         Ok(acceptor) => Some(acceptor),
         Err(error) => {
             reader.wrong(key.span(), error.to_string(), "TLS can't be set up", "");

@@ -9,7 +9,7 @@ mod settings_page;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use ropewalk_settings::written::Written;
 use ropewalk_tokio::EndpointConfig;
 use toml::de::DeTable;
 
+use crate::confine::folder_of;
 use crate::gateway::{Listener, Settings};
 use crate::metrics;
 use crate::page::Page;
@@ -185,7 +186,20 @@ fn settings(
         let message = format!("{} listeners: at most {MOST_LISTENERS} are allowed", tables.len());
         reader.wrong(file.place("listener"), message, "here", "");
     }
+    settings.reads = folders_read(reader);
     settings
+}
+
+/// The folders of what it says: its own, and those of the files that it names.
+fn folders_read(reader: &Reader) -> Vec<PathBuf> {
+    let named = reader.files.iter().map(|file| folder_of(file));
+    // Options on a command line are in no folder.
+    Some(&reader.folder)
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .cloned()
+        .into_iter()
+        .chain(named)
+        .collect()
 }
 
 /// Two listeners don't share an address and port, nor a name.
@@ -224,6 +238,7 @@ fn gateway(reader: &mut Reader, table: &Table<'_>) -> Settings {
         status: status(reader, table, "gateway"),
         metrics: table.get("metrics").and_then(|value| loopback(reader, value)),
         page: page(reader, table),
+        reads: Vec::new(),
         fixed: table.fixed(),
     }
 }
@@ -265,8 +280,8 @@ fn page(reader: &mut Reader, table: &Table<'_>) -> Option<Page> {
 
 /// The status page's token, from a file that others can't read.
 fn token(reader: &mut Reader, value: &Value<'_>) -> Option<String> {
-    let folder = reader.folder.clone();
-    let path = folder.join(reader.text(value)?);
+    let name = reader.text(value)?;
+    let path = reader.file(name);
     let found = crate::secret::read(&path, 4096).map(|text| text.trim().to_string());
     let wrong = |error| match error {
         crate::secret::ReadError::Unreadable(error) => format!("can't read the page's token: {error}"),

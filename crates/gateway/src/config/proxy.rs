@@ -14,8 +14,8 @@ use ropewalk_settings::written::Written;
 use toml::de::DeTable;
 
 use super::{
-    DRAIN, MEMORY, METRICS, PAGE, PAGE_TOKEN, STALLED, duration, loopback, open, page, per_address, socket,
-    status,
+    DRAIN, MEMORY, METRICS, PAGE, PAGE_TOKEN, STALLED, duration, folders_read, loopback, open, page,
+    per_address, socket, status,
 };
 use crate::convert::Cookie;
 use crate::proxy::policy::{Policies, Policy, PolicyError, Rule};
@@ -375,6 +375,7 @@ fn config(reader: &mut Reader, entries: &DeTable<'_>, first_line: Range<usize>) 
         let place = of_key.unwrap_or_else(|| file.place(error.table()));
         reader.wrong(place, error.to_string(), "here", "");
     }
+    config.reads = folders_read(reader);
     config
 }
 
@@ -392,6 +393,17 @@ pub(super) fn parsed<T, E: ToString>(
             None
         }
     }
+}
+
+/// What is read from the file that a text names.
+pub(super) fn loaded<T, E: ToString>(
+    reader: &mut Reader,
+    value: &Value<'_>,
+    load: impl FnOnce(&Path) -> Result<T, E>,
+) -> Option<T> {
+    let name = reader.text(value)?;
+    let path = reader.file(name);
+    parsed(reader, value, |_| load(&path))
 }
 
 /// A list of texts.
@@ -446,7 +458,6 @@ fn rule(reader: &mut Reader, table: &Table<'_>, links: Option<&[Via]>) -> Option
 /// Without links nothing is asked of the policy.
 fn proxy(reader: &mut Reader, table: &Table<'_>, via: Vec<Via>) -> Config {
     const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-    let folder = reader.folder.clone();
     let mut access = Access::default();
     for value in texts(reader, table, "allow") {
         let network = parsed(reader, value, |text| {
@@ -456,7 +467,7 @@ fn proxy(reader: &mut Reader, table: &Table<'_>, via: Vec<Via>) -> Config {
         access.allow.extend(network);
     }
     if let Some(value) = table.get("users") {
-        access.users = parsed(reader, value, |text| users::read(&folder.join(text))).unwrap_or_default();
+        access.users = loaded(reader, value, users::read).unwrap_or_default();
     }
     let links = Some(via.as_slice()).filter(|links| !links.is_empty());
     let other = table.get("policy").and_then(|value| policy(reader, value, links));
@@ -473,7 +484,10 @@ fn proxy(reader: &mut Reader, table: &Table<'_>, via: Vec<Via>) -> Config {
         listen: table.get("listen").and_then(|value| socket(reader, value)).unwrap_or(NOWHERE),
         access,
         policies: Policies { rules: Vec::new(), other: other.unwrap_or_default() },
-        usage: folder.join(table.get("usage").and_then(|value| reader.text(value)).unwrap_or_default()),
+        usage: reader
+            .folder
+            .clone()
+            .join(table.get("usage").and_then(|value| reader.text(value)).unwrap_or_default()),
         transparent,
         transparent_port: reader.integer(table, "transparent-port").unwrap_or_default() as u16,
         names_over_links: reader
@@ -508,6 +522,7 @@ fn proxy(reader: &mut Reader, table: &Table<'_>, via: Vec<Via>) -> Config {
             .choice(table, "gateway-fallback", &[("none", false), ("direct", true)])
             .unwrap_or_default(),
         page: page(reader, table),
+        reads: Vec::new(),
         fixed: table.fixed(),
         via,
     }
@@ -523,9 +538,7 @@ fn gateways(reader: &mut Reader, table: &Table<'_>) -> Vec<Gateway> {
         }
         return Vec::new();
     }
-    let folder = reader.folder.clone();
-    let load = |text: &str| Cookie::load(&folder.join(text));
-    let cookie = table.get("gateway-cookie").and_then(|value| parsed(reader, value, load));
+    let cookie = table.get("gateway-cookie").and_then(|value| loaded(reader, value, Cookie::load));
     let certificates = texts(reader, table, "gateway-certificate");
     let key = table.get("gateway-key").and_then(|value| Some((value, reader.text(value)?)));
     if key.is_some() == certificates.is_empty() {
@@ -543,7 +556,8 @@ fn gateways(reader: &mut Reader, table: &Table<'_>) -> Vec<Gateway> {
     for (at, value) in values.into_iter().enumerate() {
         let certificate = certificates.get(at).or(certificates.first()).and_then(|value| reader.text(value));
         let tls = key.zip(certificate).and_then(|((key, name), certificate)| {
-            let loaded = Connector::load(&folder.join(name), &folder.join(certificate));
+            let (key_file, certificate) = (reader.file(name), reader.file(certificate));
+            let loaded = Connector::load(&key_file, &certificate);
             loaded.map_err(|error| reader.wrong(key.span(), error.to_string(), "here", "")).ok()
         });
         let Some(target) = parsed(reader, value, str::parse) else { continue };

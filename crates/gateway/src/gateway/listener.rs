@@ -19,7 +19,7 @@ use crate::carry::{ByteCounters, Lost, carry, carry_encrypted};
 use crate::convert::Converter;
 use crate::convert::server::{ErrorBudget, Granted, HANDSHAKE, Refusal};
 use crate::log;
-use crate::memory::{BEYOND_WINDOW, Progress};
+use crate::memory::{self, BEYOND_WINDOW, Progress};
 use crate::per_address::PerAddress;
 use crate::setup::gateway::Plan;
 use crate::setup::own_addresses;
@@ -104,6 +104,7 @@ async fn accept(
     errors: Arc<ErrorBudget>,
 ) {
     while let Ok((stream, peer)) = bound.accept().await {
+        memory::accepted(&*state);
         let is_over = state.pressure.refuses(peer.ip());
         let limit = match is_over {
             true => Err("memory"),

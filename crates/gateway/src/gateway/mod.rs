@@ -9,6 +9,7 @@ mod snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -20,6 +21,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::confine::{confine, folder_of};
 use crate::convert::Converter;
 use crate::daemon::{self, End};
 use crate::memory::{self, Holder, Owner, Pressure, Progress};
@@ -134,6 +136,8 @@ pub struct Settings {
     pub metrics: Option<SocketAddr>,
     /// The status page.
     pub page: Option<Page>,
+    /// Folders of its configuration and of the files that this names.
+    pub reads: Vec<PathBuf>,
     /// What can't be changed while the gateway runs: keys and their values.
     pub fixed: Vec<(&'static str, String)>,
 }
@@ -239,7 +243,7 @@ pub struct State {
 }
 
 impl State {
-    fn new(network: Network, plan: Plan, far: Option<Arc<Far>>) -> State {
+    fn new(network: Network, plan: Plan, far: Option<Arc<Far>>, pressure: Pressure) -> State {
         State {
             network,
             far,
@@ -248,7 +252,7 @@ impl State {
             flows: Mutex::default(),
             next: AtomicU64::new(1),
             draining: AtomicBool::new(false),
-            pressure: Pressure::default(),
+            pressure,
         }
     }
 
@@ -318,9 +322,8 @@ pub type Reload<'a> = &'a dyn Fn() -> Result<Settings, InputError>;
 pub fn run(settings: &Settings, reload: Option<Reload<'_>>) -> io::Result<()> {
     daemon::raise_open_files();
     crate::privileges::keep_net_admin();
-    crate::confine::confine(
-        &settings.status.path().map(crate::confine::folder_of).into_iter().collect::<Vec<_>>(),
-    );
+    let written: Vec<_> = settings.status.path().map(folder_of).into_iter().collect();
+    confine(&written, &settings.reads);
     let plan = settings.plan()?;
     let mut builder = match settings.cores {
         1 => tokio::runtime::Builder::new_current_thread(),
@@ -359,10 +362,11 @@ async fn serve(
     (end, hung_up): &mut (End, Signal),
     reload: Option<Reload<'_>>,
 ) -> io::Result<()> {
-    let state = Arc::new(State::new(network, installed.plan().clone(), far.map(Arc::new)));
+    let pressure = Pressure::new(settings.memory, settings.stalled);
+    let state = Arc::new(State::new(network, installed.plan().clone(), far.map(Arc::new), pressure));
     let mut listeners = Listeners { installed, running: Vec::new() };
     let mut helpers = JoinSet::new();
-    helpers.spawn(memory::watch(Arc::clone(&state), settings.memory, settings.stalled));
+    helpers.spawn(memory::watch(Arc::clone(&state)));
     helpers.spawn(crate::log::tell_noted());
     if let Some(far) = &state.far {
         helpers.spawn(Arc::clone(far).take_packets());

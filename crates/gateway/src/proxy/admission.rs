@@ -13,7 +13,7 @@ use super::flow::ProxiedConnection;
 use super::serve::Server;
 use crate::carry::reset;
 use crate::log;
-use crate::memory::{Owner, Pressure};
+use crate::memory::{self, Owner, Pressure};
 use crate::per_address::Place;
 
 impl Server {
@@ -23,6 +23,7 @@ impl Server {
         client: &TcpStream,
         peer: SocketAddr,
     ) -> Option<(OwnedSemaphorePermit, Place)> {
+        memory::accepted(self);
         let limit = match self.pressure.refuses(peer.ip()) {
             true => Err("memory"),
             false => {

@@ -114,6 +114,8 @@ pub struct Config {
     pub direct_without_gateway: bool,
     /// The status page.
     pub page: Option<Page>,
+    /// Folders of its configuration and of the files that this names.
+    pub reads: Vec<PathBuf>,
     /// What can't be changed while the proxy runs: keys and their values.
     pub fixed: Vec<(&'static str, String)>,
 }

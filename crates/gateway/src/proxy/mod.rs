@@ -265,8 +265,7 @@ impl Proxy {
         helpers.spawn(daemon::feed_watchdog());
         helpers.spawn(refill::refill(Arc::clone(&server)));
         helpers.spawn(crate::log::tell_noted());
-        let (memory, stalled) = (server.config().memory, server.config().stalled);
-        helpers.spawn(crate::memory::watch(Arc::clone(&server), memory, stalled));
+        helpers.spawn(crate::memory::watch(Arc::clone(&server)));
         tells.serve(&server, &mut helpers);
         for socket in names {
             helpers.spawn(names::answer(Arc::clone(&server), socket));
@@ -329,7 +328,7 @@ fn written_folders(config: &Config) -> Vec<PathBuf> {
 pub fn run_until_stopped(config: Config, reload: Option<Reload<'_>>) -> io::Result<()> {
     daemon::raise_open_files();
     crate::privileges::keep_net_admin();
-    confine(&written_folders(&config));
+    confine(&written_folders(&config), &config.reads);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         // Before anything is set up: a signal is to end it in good order.

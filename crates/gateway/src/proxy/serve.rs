@@ -89,6 +89,7 @@ impl Server {
         usage: Option<QuotaUsage>,
         started: Instant,
     ) -> Server {
+        let pressure = Pressure::new(config.memory, config.stalled);
         Server {
             places: Arc::new(Semaphore::new(config.most_flows)),
             by_address: Arc::default(),
@@ -105,7 +106,7 @@ impl Server {
             failed: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
-            pressure: Pressure::default(),
+            pressure,
             warned_of_gateway: Mutex::default(),
             guesses: Guesses::default(),
             draining: AtomicBool::new(false),
