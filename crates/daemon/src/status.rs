@@ -99,6 +99,21 @@ fn show_links(state: &Value) -> Vec<String> {
         }
         lines.push(line);
     }
+    let datagrams = &state["datagrams"];
+    if datagrams.is_object() {
+        let carrier = match datagrams["carrier"].as_str() {
+            Some("quic") => "by QUIC over the links",
+            Some(_) => "by a stream, nothing comes by UDP",
+            None => "nowhere, no link answers",
+        };
+        let number = |key: &str| text(&datagrams[key]);
+        lines.push(format!(
+            "  datagrams go {carrier}: packets sent {}, received {}, dropped {}",
+            number("packets_sent"),
+            number("packets_received"),
+            number("packets_dropped"),
+        ));
+    }
     lines
 }
 
@@ -108,11 +123,12 @@ fn show_paths(state: &Value) -> Vec<String> {
     let draining = if state["draining"] == true { ", draining" } else { "" };
     let number = |key: &str| text(&state[key]);
     lines.push(format!(
-        "connections: {}{draining}; accepted {}, refused {}, without progress when memory was short {}, \
+        "connections: {}{draining}; accepted {}, refused {}, denied {}, without progress when memory was short {}, \
          server unreachable {}, lost by client {}, by server {}",
         number("connections_open"),
         number("connections_accepted"),
         number("connections_refused"),
+        number("connections_denied"),
         number("connections_evicted"),
         number("connections_unreachable"),
         number("connections_client_lost"),

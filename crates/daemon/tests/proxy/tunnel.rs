@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ropewalk_host::clock::Clock;
 use ropewalk_host::netns::Namespace;
+use serde_json::Value;
 
 use crate::encrypted::keys;
 use crate::far::{Far, gateway};
@@ -55,7 +56,10 @@ impl Pair {
         let far_line = line.map(String::from).to_vec();
         let far = Pair::gateway(&stage, &far_line);
         let (key, certificate) = (file("proxy.key"), file("gateway.pub"));
+        let socket = stage.path().join("status").display().to_string();
         let line = [
+            "--status",
+            &socket,
             "--json",
             "--transparent",
             "lan0",
@@ -273,4 +277,77 @@ fn a_link_that_stands_by_carries_datagrams_when_it_is_needed() {
     assert!(got.bytes == bytes && share < 0.1, "{got:?}, {share:.2} over the other: {}", pair.logs());
     stage.cut(0);
     assert!(lan.check("ping", &["-c", "3", "-i", "0.2", "-W", "2", WORLD]).is_ok(), "{}", pair.logs());
+}
+
+/// What the one says of itself that has the stage's socket for it.
+fn status(stage: &Stage) -> Value {
+    let socket = stage.path().join("status").display().to_string();
+    let line = ["status", "--socket", &socket, "--json"];
+    serde_json::from_str(&stage.van.check(env!("CARGO_BIN_EXE_ropewalkd"), &line).unwrap()).unwrap()
+}
+
+/// Whether datagrams for the gateway are dropped before it.
+fn block(stage: &Stage, is_blocked: bool) {
+    let rules: &[&str] = match is_blocked {
+        true => &[
+            "add table inet blocked",
+            "add chain inet blocked input { type filter hook input priority -300; }",
+            "add rule inet blocked input udp dport 5124 drop",
+        ],
+        false => &["delete table inet blocked"],
+    };
+    for rule in rules {
+        let done = stage.web.check("nft", &[rule]);
+        assert!(done.is_ok(), "{rule}: {done:?}");
+    }
+}
+
+#[test]
+fn a_stream_carries_it_where_udp_is_blocked_and_udp_later() {
+    let Some(pair) = Pair::start(&format!("{WORLD} 4433")) else { return };
+    let Pair { stage, lan, world, .. } = &pair;
+    let _echo = Echo::start(world, &format!("{WORLD}:4433"));
+    let ping = || lan.check("ping", &["-c", "1", "-W", "1", WORLD]);
+    assert!(ping().is_ok(), "{}", pair.logs());
+    block(stage, true);
+    let clock = Clock::start();
+    while ping().is_err() {
+        assert!(clock.now() < 6_000_000_000, "{}", pair.logs());
+    }
+    println!("a stream after {} ms", clock.now() / 1_000_000);
+    assert!(stage.log().contains("datagrams go by a stream"), "{}", pair.logs());
+    let (times, gap) = voice(lan, 100, |_| {});
+    let late = times.iter().filter(|time| time.is_none_or(|time| time > 150.0)).count();
+    assert!(late == 0, "{late} lost or late, gap {gap} ms: {}", pair.logs());
+    assert_eq!(status(stage)["datagrams"]["carrier"], "stream", "{}", pair.logs());
+    let socket = stage.path().join("status").display().to_string();
+    let shown = crate::ropewalk(&["status", "--socket", &socket]).1;
+    assert!(shown.contains("datagrams go by a stream, nothing comes by UDP: packets sent "), "{shown}");
+    block(stage, false);
+    wait_until("UDP is used again", || stage.log().contains("datagrams go by UDP again"));
+    assert!(ping().is_ok(), "{}", pair.logs());
+    assert_eq!(status(stage)["datagrams"]["carrier"], "quic", "{}", pair.logs());
+}
+
+#[test]
+fn a_gateway_without_udp_counts_streams_for_it_as_denied() {
+    let Some(stage) = Stage::new() else { return };
+    let folder = stage.path().join("keys").display().to_string();
+    keys(&folder, &[]);
+    let file = |name: &str| format!("{folder}/{name}");
+    let _lan = stage.neighbour();
+    let (own, proxys, allowed) = (file("gateway.key"), file("proxy.pub"), format!("{SERVER} 80"));
+    let socket = stage.path().join("status").display().to_string();
+    let line = ["--key", &own, "--proxy", &proxys, "--convert", &allowed, "--status", &socket];
+    let _far = gateway(&stage, &line);
+    let (key, certificate) = (file("proxy.key"), file("gateway.pub"));
+    let line = ["--json", "--transparent", "lan0", "--gateway", "10.1.0.1:5124"];
+    let _proxy =
+        stage.proxy(&[&line[..], &["--gateway-key", &key, "--gateway-certificate", &certificate]].concat());
+    wait_until("the proxy hears of it", || stage.log().contains("no datagrams by a stream either"));
+    let status = status(&stage);
+    // It isn't asked all the time.
+    let denied = status["connections_denied"].as_u64();
+    assert!((1..=3).contains(&denied.unwrap()), "{status}");
+    assert!(Far::log(&stage).contains("denied"), "{}", Far::log(&stage));
 }

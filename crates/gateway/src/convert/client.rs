@@ -113,3 +113,14 @@ pub async fn datagrams<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> io::Result<()> {
     ask(gateway, &request(Tlv::Datagrams, cookie)).await
 }
+
+/// Asks for a tunnel.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn tunnel<S: AsyncRead + AsyncWrite + Unpin>(
+    gateway: &mut S,
+    cookie: Option<&Cookie>,
+) -> io::Result<()> {
+    ask(gateway, &request(Tlv::Tunnel, cookie)).await
+}

@@ -14,6 +14,8 @@ pub const LARGEST: usize = 255 * WORD;
 /// The type of the TLV with which a Ropewalk proxy asks for datagrams instead of a connection: of the range
 /// for private use.
 pub const DATAGRAMS: u8 = 192;
+/// The same for a tunnel's datagrams, whole packets of IP inside.
+pub const TUNNEL: u8 = 193;
 
 /// A TCP option that a client wants in the SYN to the server (section 6.2.5).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,6 +53,8 @@ pub enum Tlv {
     },
     /// Asks for datagrams ([`DATAGRAMS`]).
     Datagrams,
+    /// Asks for a tunnel ([`TUNNEL`]).
+    Tunnel,
 }
 
 /// Error codes (section 6.2.8).
@@ -236,13 +240,14 @@ impl Tlv {
             Tlv::Cookie(_) => 22,
             Tlv::Error { .. } => 30,
             Tlv::Datagrams => DATAGRAMS,
+            Tlv::Tunnel => TUNNEL,
         }
     }
 
     fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![self.kind(), 0];
         match self {
-            Tlv::Info | Tlv::Datagrams => bytes.extend([0, 0]),
+            Tlv::Info | Tlv::Datagrams | Tlv::Tunnel => bytes.extend([0, 0]),
             Tlv::Connect { peer, options } => {
                 bytes.extend(peer.port().to_be_bytes());
                 bytes.extend(as_v6(peer.ip()).octets());
@@ -278,7 +283,8 @@ impl Tlv {
         match kind {
             1 if is_one_word => Ok(Tlv::Info),
             DATAGRAMS if is_one_word => Ok(Tlv::Datagrams),
-            1 | DATAGRAMS => Err(ParseError::Length),
+            TUNNEL if is_one_word => Ok(Tlv::Tunnel),
+            1 | DATAGRAMS | TUNNEL => Err(ParseError::Length),
             10 => {
                 let address = data.first_chunk::<16>().ok_or(ParseError::Length)?;
                 let port = u16::from_be_bytes([head[0], head[1]]);
@@ -370,13 +376,14 @@ mod tests {
         let message = Message { tlvs: vec![connect, Tlv::Cookie((1..=8).collect())] };
         assert_eq!((message.encode(), parsed(&extended)), (extended, message));
 
-        let answers: [(&[u8], Vec<Tlv>); 6] = [
+        let answers: [(&[u8], Vec<Tlv>); 7] = [
             (&[1, 1, 0x22, 0x63], vec![]),
             (&[1, 2, 0x22, 0x63, 1, 1, 0, 0], vec![Tlv::Info]),
             (&[1, 3, 0x22, 0x63, 21, 2, 0, 0, 30, 0, 0, 0], vec![Tlv::SupportedExtensions(vec![30])]),
             (&[1, 3, 0x22, 0x63, 20, 2, 0, 0, 4, 2, 1, 1], vec![Tlv::ExtendedHeader(vec![4, 2, 1, 1])]),
             (&[1, 2, 0x22, 0x63, 30, 1, 96, 0], vec![Tlv::Error { code: 96, value: vec![0] }]),
             (&[1, 2, 0x22, 0x63, 192, 1, 0, 0], vec![Tlv::Datagrams]),
+            (&[1, 2, 0x22, 0x63, 193, 1, 0, 0], vec![Tlv::Tunnel]),
         ];
         for (bytes, tlvs) in answers {
             let message = Message { tlvs };
@@ -442,6 +449,7 @@ mod tests {
         prop_oneof![
             Just(Tlv::Info),
             Just(Tlv::Datagrams),
+            Just(Tlv::Tunnel),
             (peer, options).prop_map(|(peer, options)| Tlv::Connect { peer, options }),
             words().prop_map(Tlv::ExtendedHeader),
             proptest::collection::vec(1..=255u8, 0..9).prop_map(Tlv::SupportedExtensions),

@@ -51,6 +51,8 @@ pub enum Granted {
     Connected(TcpStream, SocketAddr),
     /// Datagrams. The client has been told.
     Datagrams,
+    /// A tunnel. The client has been told.
+    Tunnel,
 }
 
 /// Why a client has got nothing.
@@ -168,6 +170,7 @@ async fn read(client: &mut (impl AsyncRead + Unpin), received: &mut Vec<u8>) -> 
 enum Asked {
     Connect(SocketAddr, Option<Vec<TcpOption>>),
     Datagrams,
+    Tunnel,
 }
 
 impl Converter {
@@ -193,8 +196,12 @@ impl Converter {
                     asked = Ok(Asked::Connect(peer, options));
                     break;
                 }
-                Tlv::Datagrams if self.datagrams.is_empty() => return Err(Refusal::NoDatagrams),
+                Tlv::Datagrams | Tlv::Tunnel if self.datagrams.is_empty() => {
+                    return Err(Refusal::NoDatagrams);
+                }
+                Tlv::Tunnel if self.tls.is_none() => return Err(Refusal::NoDatagrams),
                 Tlv::Datagrams => asked = Ok(Asked::Datagrams),
+                Tlv::Tunnel => asked = Ok(Asked::Tunnel),
                 //= RFC 8803 6.2.4-b
                 Tlv::Info => asked = Err(Refusal::Info),
                 _ => {}
@@ -256,6 +263,7 @@ impl Converter {
         let message = timeout(HANDSHAKE, read(client, received)).await.map_err(late)??;
         let (granted, answer) = match self.check(message, own)? {
             Asked::Datagrams => (Granted::Datagrams, Message::default()),
+            Asked::Tunnel => (Granted::Tunnel, Message::default()),
             Asked::Connect(peer, options) => {
                 let wants_multipath = options.iter().flatten().any(|option| option.kind == MULTIPATH);
                 let server = timeout(self.connect_timeout, connect(peer, own, wants_multipath)).await;

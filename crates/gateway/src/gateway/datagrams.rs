@@ -12,14 +12,15 @@ use ropewalk_datagrams::packet::{FlowKey, inspect, protocol};
 use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 use crate::convert::Destinations;
-use crate::tls::Acceptor;
-use crate::tunnel::drive::{Event, MOST_EVENTS, drive, read};
-use crate::tunnel::{Device, FAR_DEVICE, Inner, MOST_LINKS, Seen, carrier};
+use crate::tls::{Acceptor, Secure};
+use crate::tunnel::drive::{Event, MOST_EVENTS, Word, drive, read};
+use crate::tunnel::{Device, FAR_DEVICE, Inner, MOST_LINKS, Seen, carrier, stream};
 
 /// How long a proxy may take for its handshake and to say who it is.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -223,14 +224,31 @@ async fn serve(far: Arc<Far>, incoming: Incoming, list: Arc<Destinations>) {
     }
 }
 
-/// Follows what the proxy says of a link: whether it is used only while no other works.
+/// Follows what the proxy says of a link.
 async fn heed(link: usize, mut words: RecvStream, events: mpsc::Sender<Event>) {
     let mut word = [0];
     while words.read_exact(&mut word).await.is_ok() {
-        let _ = events.send(Event::Backup { link, is_backup: word[0] != 0 }).await;
+        let _ = events.send(Event::Word { link, word: Word::of_byte(word[0]) }).await;
     }
     // Its end is that of the connection, which is told elsewhere.
     std::future::pending().await
+}
+
+/// Serves a tunnel's stream: a proxy's that UDP doesn't reach.
+pub(super) async fn serve_stream(far: &Far, mut secure: Secure, list: &Destinations) -> io::Result<()> {
+    let refused = |why: &'static str| io::Error::new(io::ErrorKind::InvalidData, why);
+    let identity =
+        identity(secure.get_ref().1.peer_certificates()).ok_or_else(|| refused("no certificate"))?;
+    let mut id = [0; 16];
+    timeout(PATIENCE, secure.read_exact(&mut id)).await??;
+    let session = far.session(identity, id, &Arc::new(list.clone()));
+    let (events, inner, _place) = session.ok_or_else(|| refused("too many connections of this proxy"))?;
+    secure.write_all(&inner.encode()).await?;
+    stream::carry(secure, &events).await
+}
+
+fn identity(shown: Option<&[CertificateDer<'static>]>) -> Option<Identity> {
+    shown?.first().map(Sha256::digest).map(Identity::from)
 }
 
 async fn greet(
@@ -252,8 +270,7 @@ async fn greet(
     }
     let shown =
         connection.peer_identity().and_then(|one| one.downcast::<Vec<CertificateDer<'static>>>().ok());
-    let identity = shown.as_ref().and_then(|all| all.first()).map(Sha256::digest);
-    let identity: Identity = identity.ok_or_else(|| refuse("no certificate"))?.into();
+    let identity = identity(shown.as_deref().map(Vec::as_slice)).ok_or_else(|| refuse("no certificate"))?;
     let session = far.session(identity, id, list);
     let (events, inner, place) = session.ok_or_else(|| refuse("too many connections of this proxy"))?;
     send.write_all(&inner.encode()).await?;

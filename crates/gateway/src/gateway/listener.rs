@@ -244,6 +244,21 @@ async fn convert(
                 tracing::debug!(target: "ropewalk::gateway", %peer, %error, "datagrams ended");
             }
         }
+        Ok(Granted::Tunnel) => {
+            let (Some(far), Some(secure)) = (&state.far, secure) else {
+                state.counters.denied.fetch_add(1, Ordering::Relaxed);
+                log::note(
+                    "denied",
+                    peer,
+                    format_args!("listener {}: datagrams need a restart", listener.name),
+                );
+                return flow.stream.reset();
+            };
+            if let Err(error) = datagrams::serve_stream(far, secure, &converter.datagrams).await {
+                flow.stream.reset();
+                tracing::debug!(target: "ropewalk::gateway", %peer, %error, "a tunnel's stream ended");
+            }
+        }
         Err(refusal) => {
             let counter = match refusal {
                 Refusal::Server(..) => &state.counters.unreachable,

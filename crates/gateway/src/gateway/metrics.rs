@@ -21,6 +21,11 @@ pub(super) fn text(state: &State) -> String {
             &counters.refused,
         ),
         (
+            "ropewalk_gateway_denied_total",
+            "Requests of clients that were refused: without a key or cookie, or for what isn't allowed.",
+            &counters.denied,
+        ),
+        (
             "ropewalk_gateway_evicted_total",
             "Connections without progress that were reset because memory was short.",
             &counters.evicted,

@@ -48,6 +48,7 @@ pub async fn snapshot(state: Arc<State>, before: Option<u64>) -> Value {
         "connections_older": older,
         "connections_accepted": load(&counters.accepted),
         "connections_refused": load(&counters.refused),
+        "connections_denied": load(&counters.denied),
         "connections_evicted": load(&counters.evicted),
         "connections_unreachable": load(&counters.unreachable),
         "connections_client_lost": load(&counters.client_lost),

@@ -8,18 +8,20 @@ use std::time::Duration;
 
 use quinn::{Connection, SendStream};
 use ropewalk_os::entropy::random;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
+use super::client::Client;
 use super::link::{Link, LinkState};
 use super::policy::{self, Mode};
-use super::remote::{Gateway, in_order};
+use super::remote::{Gateway, Wish, in_order};
 use super::serve::Server;
 use super::uplinks::kernel_address;
 use crate::tls::{Connector, NAME};
-use crate::tunnel::drive::{Event, MOST_EVENTS, drive, read};
-use crate::tunnel::{Device, Inner, MOST_LINKS, carrier};
+use crate::tunnel::drive::{Event, MOST_EVENTS, Word, drive, read};
+use crate::tunnel::{Device, Inner, MOST_LINKS, STREAM, carrier, stream};
 
 /// How long a gateway may take to be connected.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -27,6 +29,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long the tunnel may be without any link before packets follow the kernel's routes again.
 const LOST: Duration = Duration::from_secs(10);
+/// How long nothing may come by UDP until a stream is opened, and how long something has to until it is
+/// closed.
+const CUT_OFF: Duration = Duration::from_millis(1500);
+const WORKS: Duration = Duration::from_secs(5);
+/// How often it is looked whether something comes.
+const LOOK: Duration = Duration::from_millis(100);
 /// How often the log tells why a link isn't connected.
 const TELL_EVERY: u32 = 60;
 
@@ -58,6 +66,7 @@ pub(super) async fn run(server: Arc<Server>, device: Arc<Device>, inner: watch::
     tasks.spawn(drive(heard, Arc::clone(&device), seen, admits));
     tasks.spawn(take_packets(device, events));
     tasks.spawn(tell(shared.connected.subscribe(), inner));
+    tasks.spawn(fall_back(Arc::clone(&shared)));
     let mut links: BTreeMap<usize, AbortHandle> = BTreeMap::new();
     loop {
         let all = server.links();
@@ -120,6 +129,15 @@ fn is_backup(server: &Server, link: &Link) -> Option<bool> {
     policy::plan(policy, &links, !link.has_route(false), None).backup(link.index)
 }
 
+/// The scheduler of the policy that holds where no rule does.
+fn scheduler(server: &Server) -> &'static str {
+    match server.config().policies.other.mode {
+        Mode::Redundant => "redundant",
+        Mode::SmallestDelay => "smallest-delay",
+        _ => "adaptive",
+    }
+}
+
 /// Keeps a link connected for as long as there is one of its number and name.
 async fn follow(shared: Arc<Shared>, link: Arc<Link>) {
     let mut failures = 0;
@@ -152,13 +170,14 @@ async fn follow(shared: Arc<Shared>, link: Arc<Link>) {
 async fn carry(shared: &Shared, link: &Link, connection: &Connection, mut words: SendStream) {
     let reading = read(link.index, connection.clone(), shared.events.clone());
     let watching = async {
-        let (mut sent, mut told) = ((0, 0), false);
+        let (mut sent, mut told) = ((0, 0), Word::default());
         while let Some(is_backup) = is_backup(&shared.server, link) {
-            if is_backup != told {
-                // The gateway is told, too: it sends by the same links as the proxy.
-                told = is_backup;
-                let _ = shared.events.send(Event::Backup { link: link.index, is_backup }).await;
-                if words.write_all(&[is_backup.into()]).await.is_err() {
+            let word = Word::new(is_backup, scheduler(&shared.server));
+            if word != told {
+                // The gateway is told, too: it sends as the proxy does.
+                told = word;
+                let _ = shared.events.send(Event::Word { link: link.index, word }).await;
+                if words.write_all(&[word.byte()]).await.is_err() {
                     return;
                 }
             }
@@ -176,6 +195,70 @@ async fn carry(shared: &Shared, link: &Link, connection: &Connection, mut words:
     connection.close(0u8.into(), b"");
     let down = Event::Down { link: link.index, connection: connection.stable_id() };
     let _ = shared.events.send(down).await;
+}
+
+/// Carries the tunnel's datagrams by a stream while nothing comes by UDP, which networks block. Meanwhile
+/// connections by UDP are tried as ever.
+async fn fall_back(shared: Arc<Shared>) {
+    let seen = &shared.server.datagrams;
+    let by_udp = || seen.hears().0;
+    let mut failures = 0;
+    loop {
+        lasts(CUT_OFF, || !by_udp()).await;
+        if shared.server.is_draining() {
+            return;
+        }
+        let done = async {
+            let entry = shared.server.open_datagrams(Client::nobody(), Wish::Tunnel).await?;
+            let flow = &entry.flow;
+            let none = || io::Error::new(io::ErrorKind::NotFound, "no gateway that has a key");
+            let mut secure = flow.take_secure().ok_or_else(none)?;
+            secure.write_all(&shared.session).await?;
+            secure.flush().await?;
+            let mut answer = [0; 20];
+            timeout(PATIENCE, secure.read_exact(&mut answer)).await??;
+            let inner = Inner::decode(answer).ok_or_else(refused)?;
+            let gateway = flow.target.to_string();
+            tracing::warn!(gateway, "nothing comes by UDP: datagrams go by a stream");
+            failures = 0;
+            shared.connected.send_modify(|all| drop(all.insert(STREAM, (gateway, inner))));
+            let done = tokio::select! {
+                done = stream::carry(secure, &shared.events) => done,
+                () = lasts(WORKS, by_udp) => {
+                    tracing::info!("datagrams go by UDP again");
+                    Ok(())
+                }
+                () = lasts(LOOK, || shared.server.is_draining()) => Ok(()),
+                () = lasts(LOST, || !seen.hears().1) => Err(io::ErrorKind::TimedOut.into()),
+            };
+            shared.connected.send_modify(|all| drop(all.remove(&STREAM)));
+            flow.stream.reset();
+            done
+        };
+        if let Err(error) = done.await {
+            if failures % TELL_EVERY == 0 {
+                tracing::warn!(%error, "no datagrams by a stream either");
+            }
+            // One that refuses isn't asked all the time.
+            sleep(PAUSE * 2u32.pow(failures.min(6))).await;
+            failures += 1;
+        }
+    }
+}
+
+/// Waits until something has been so for a while.
+async fn lasts(time: Duration, mut is_so: impl FnMut() -> bool) {
+    let mut since = Instant::now();
+    while since.elapsed() < time {
+        sleep(LOOK).await;
+        if !is_so() {
+            since = Instant::now();
+        }
+    }
+}
+
+fn refused() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the gateway gives addresses that can't be")
 }
 
 async fn connect(shared: &Shared, link: &Link) -> io::Result<(Connection, SendStream, String, Inner)> {
@@ -221,6 +304,5 @@ async fn handshake(
     send.write_all(&[link.index as u8]).await?;
     let mut answer = [0; 20];
     receive.read_exact(&mut answer).await.map_err(io::Error::other)?;
-    let refused = || io::Error::new(io::ErrorKind::InvalidData, "the gateway gives addresses that can't be");
     Ok((connection, send, Inner::decode(answer).ok_or_else(refused)?))
 }

@@ -323,12 +323,13 @@ impl Server {
         Ok((opened, link))
     }
 
-    /// Opens a connection to the gateway for a client's datagrams.
-    pub(super) async fn open_datagrams(&self, client: Client) -> io::Result<Entry> {
+    /// Opens a connection to the gateway for a client's datagrams, or for the tunnel.
+    pub(super) async fn open_datagrams(&self, client: Client, wish: Wish) -> io::Result<Entry> {
         let all = self.config();
         let message = "datagrams go through a gateway, and none is configured";
         let mut failure = io::Error::new(io::ErrorKind::Unsupported, message);
-        for gateway in in_order(&all.gateways) {
+        let takes = |gateway: &Gateway| !matches!(wish, Wish::Tunnel) || gateway.tls.is_some();
+        for gateway in in_order(&all.gateways).into_iter().filter(takes) {
             let (mut opened, link, plan, target) = match self.connect_to(&gateway, client).await {
                 Ok(connected) => connected,
                 Err(error) => {
@@ -337,7 +338,7 @@ impl Server {
                     continue;
                 }
             };
-            let asking = timeout(all.connect_timeout, gateway.ask(&mut opened, Wish::Datagrams));
+            let asking = timeout(all.connect_timeout, gateway.ask(&mut opened, wish));
             asking.await.map_err(|_| late("the gateway doesn't answer the request"))??;
             let address = opened.0.peer_addr();
             let entry = self.flows.add(client, target, address, opened, false, link.index, plan);

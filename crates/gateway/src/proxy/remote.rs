@@ -73,6 +73,7 @@ pub(super) fn in_order(gateways: &[Gateway]) -> Vec<Gateway> {
 pub(super) enum Wish {
     Connection(SocketAddr),
     Datagrams,
+    Tunnel,
 }
 
 /// Says of an error of TLS that it is one.
@@ -179,6 +180,7 @@ impl Gateway {
             }
             Wish::Connection(server) => client::connect(far, server, cookie).await,
             Wish::Datagrams => client::datagrams(far, cookie).await,
+            Wish::Tunnel => client::tunnel(far, cookie).await,
         }
     }
 }

@@ -13,6 +13,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 use super::client::{Client, HANDSHAKE};
+use super::remote::Wish;
 use super::serve::Server;
 use crate::target::Target;
 use crate::udp::associate::Association;
@@ -70,7 +71,9 @@ async fn associate(
     peer: Client,
     target: Target,
 ) -> io::Result<()> {
-    let opened = async { Ok((server.open_datagrams(peer).await?, UdpSocket::bind((local, 0)).await?)) };
+    let opened = async {
+        Ok((server.open_datagrams(peer, Wish::Datagrams).await?, UdpSocket::bind((local, 0)).await?))
+    };
     let (entry, socket) = match opened.await {
         Ok(opened) => opened,
         Err(error) => {

@@ -7,33 +7,104 @@ use std::time::Duration;
 use bytes::Bytes;
 use quinn::{Connection, SendDatagramError};
 use ropewalk_datagrams::packet::{FlowKey, inspect};
-use ropewalk_datagrams::{Adaptive, LinkSettings, LinkStats, Stats, Tunnel};
+use ropewalk_datagrams::{LinkSettings, LinkStats, SCHEDULERS, Stats, Tunnel};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::time::{Instant, sleep_until};
 
-use super::Device;
+use super::{Device, STREAM};
 
 /// What waits to be heard of; beyond, packets are lost, and links wait.
 pub(crate) const MOST_EVENTS: usize = 2048;
 /// How many events are taken at once.
 const BATCH: usize = 128;
+/// The largest datagram in a stream, bytes.
+pub(super) const LARGEST: usize = 1500;
 /// How often it is looked how large datagrams may be, and what has happened is told.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// What carries a link's datagrams.
+#[derive(Clone, Debug)]
+pub(crate) enum Carrier {
+    /// A connection of QUIC.
+    Quic(Connection),
+    /// A stream.
+    Stream(Sender<Bytes>),
+}
+
+impl Carrier {
+    /// Whether it is the connection of that id.
+    fn is(&self, id: usize) -> bool {
+        matches!(self, Carrier::Quic(connection) if connection.stable_id() == id)
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(self, Carrier::Stream(queue) if queue.is_closed())
+    }
+
+    /// The largest datagram that it takes now.
+    fn largest(&self) -> Option<usize> {
+        match self {
+            Carrier::Quic(connection) => connection.max_datagram_size(),
+            Carrier::Stream(_) => Some(LARGEST),
+        }
+    }
+
+    /// Sends, and returns whether the datagram was larger than it takes now. What there is no room for is
+    /// lost.
+    fn send(&self, bytes: Bytes) -> bool {
+        match self {
+            Carrier::Quic(connection) => connection.send_datagram(bytes) == Err(SendDatagramError::TooLarge),
+            Carrier::Stream(queue) => {
+                let _ = queue.try_send(bytes);
+                false
+            }
+        }
+    }
+}
+
+/// What the proxy says of a link and of all: a byte for the gateway.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Word(u8);
+
+impl Word {
+    /// `is_backup`: the link is used only while no other works. `scheduler`: a name of [`SCHEDULERS`].
+    pub fn new(is_backup: bool, scheduler: &str) -> Word {
+        let place = SCHEDULERS.iter().position(|(name, ..)| *name == scheduler).unwrap_or_default();
+        Word((place as u8) << 1 | u8::from(is_backup))
+    }
+
+    pub fn byte(self) -> u8 {
+        self.0
+    }
+
+    pub fn of_byte(byte: u8) -> Word {
+        Word(byte)
+    }
+
+    fn is_backup(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// Its place in [`SCHEDULERS`].
+    fn scheduler(self) -> usize {
+        usize::from(self.0 >> 1)
+    }
+}
 
 /// What happens to a tunnel.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A link is connected.
-    Up { link: usize, connection: Connection },
+    Up { link: usize, carrier: Carrier },
     /// A link's connection has ended.
     Down { link: usize, connection: usize },
     /// Something came over a link.
     Datagram { link: usize, bytes: Bytes },
     /// Something came from the device.
     Packet(Bytes),
-    /// Whether a link is used only while no other works.
-    Backup { link: usize, is_backup: bool },
+    /// What the proxy says of a link.
+    Word { link: usize, word: Word },
 }
 
 /// What is told of a tunnel.
@@ -41,12 +112,24 @@ pub(crate) enum Event {
 pub struct Seen(Mutex<(Stats, Vec<LinkStats>)>);
 
 impl Seen {
+    /// Whether something was heard by UDP of late, and by the stream.
+    pub(crate) fn hears(&self) -> (bool, bool) {
+        let (_, links) = &*self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut heard = links.iter().filter(|one| !one.is_silent);
+        (heard.clone().any(|one| one.link != STREAM), heard.any(|one| one.link == STREAM))
+    }
+
     /// What has happened, and what the links do, for status; `None` while no link is connected.
     pub fn told(&self, name: impl Fn(usize) -> Option<String>) -> Option<Value> {
         let (stats, links) = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let carrier = match self.hears() {
+            (true, _) => Some("quic"),
+            (false, true) => Some("stream"),
+            (false, false) => None,
+        };
         let link = |one: &LinkStats| {
             json!({
-                "link": name(one.link),
+                "link": if one.link == STREAM { Some("stream".into()) } else { name(one.link) },
                 "silent": one.is_silent,
                 "rtt_s": one.rtt.map(|rtt| rtt as f64 / 1e9),
                 "queue_s": one.queue as f64 / 1e9,
@@ -67,6 +150,7 @@ impl Seen {
                 "packets_repeated": stats.repeated,
                 "gaps_skipped": stats.skipped,
                 "datagrams_malformed": stats.malformed,
+                "carrier": carrier,
                 "links": links.iter().map(link).collect::<Vec<_>>(),
             })
         })
@@ -76,7 +160,8 @@ impl Seen {
 /// Hands what comes over a link to its tunnel, until the connection ends.
 pub(crate) async fn read(link: usize, connection: Connection, events: Sender<Event>) {
     let id = connection.stable_id();
-    if events.send(Event::Up { link, connection: connection.clone() }).await.is_err() {
+    let carrier = Carrier::Quic(connection.clone());
+    if events.send(Event::Up { link, carrier }).await.is_err() {
         return;
     }
     while let Ok(bytes) = connection.read_datagram().await {
@@ -89,7 +174,9 @@ pub(crate) async fn read(link: usize, connection: Connection, events: Sender<Eve
 
 struct Drive<'a> {
     tunnel: Tunnel,
-    connections: BTreeMap<usize, (Connection, bool)>,
+    connections: BTreeMap<usize, (Carrier, bool)>,
+    /// The scheduler's place in [`SCHEDULERS`].
+    scheduler: usize,
     device: &'a Device,
     start: Instant,
 }
@@ -101,21 +188,29 @@ impl Drive<'_> {
 
     fn take(&mut self, now: u64, event: Event, admits: &mut impl FnMut(&FlowKey, bool) -> bool) {
         match event {
-            Event::Up { link, connection } => {
+            Event::Up { link, carrier } => {
                 // What it was told belongs to another connection.
                 self.tunnel.remove_link(now, link);
-                self.connections.insert(link, (connection, false));
+                // A stream waits for what is lost: it is for when nothing else works.
+                let is_backup = matches!(carrier, Carrier::Stream(_));
+                self.connections.insert(link, (carrier, is_backup));
                 self.look(now);
             }
             Event::Down { link, connection } => {
-                if self.connections.get(&link).is_some_and(|(known, _)| known.stable_id() == connection) {
+                if self.connections.get(&link).is_some_and(|(known, _)| known.is(connection)) {
                     self.connections.remove(&link);
                     self.tunnel.remove_link(now, link);
                 }
             }
-            Event::Backup { link, is_backup } => {
+            Event::Word { link, word } => {
                 if let Some((_, known)) = self.connections.get_mut(&link) {
-                    *known = is_backup;
+                    *known = word.is_backup();
+                }
+                if word.scheduler() != self.scheduler
+                    && let Some((.., make)) = SCHEDULERS.get(word.scheduler())
+                {
+                    self.scheduler = word.scheduler();
+                    self.tunnel.set_scheduler(make());
                 }
             }
             Event::Datagram { link, bytes } => {
@@ -135,8 +230,16 @@ impl Drive<'_> {
 
     /// How large datagrams may be changes as a connection finds its path's MTU.
     fn look(&mut self, now: u64) {
-        for (link, (connection, is_backup)) in &self.connections {
-            if let Some(largest) = connection.max_datagram_size() {
+        let tunnel = &mut self.tunnel;
+        self.connections.retain(|link, (carrier, _)| {
+            let has_ended = carrier.has_ended();
+            if has_ended {
+                tunnel.remove_link(now, *link);
+            }
+            !has_ended
+        });
+        for (link, (carrier, is_backup)) in &self.connections {
+            if let Some(largest) = carrier.largest() {
                 self.tunnel.set_link(now, *link, LinkSettings { largest, is_backup: *is_backup });
             }
         }
@@ -147,8 +250,8 @@ impl Drive<'_> {
         let now = self.now();
         self.tunnel.on_timeout(now);
         while let Some((link, bytes)) = self.tunnel.poll_transmit(now) {
-            let Some((connection, _)) = self.connections.get(&link) else { continue };
-            if let Err(SendDatagramError::TooLarge) = connection.send_datagram(bytes) {
+            let Some((carrier, _)) = self.connections.get(&link) else { continue };
+            if carrier.send(bytes) {
                 self.look(now);
             }
         }
@@ -168,8 +271,14 @@ pub(crate) async fn drive(
     seen: Arc<Seen>,
     mut admits: impl FnMut(&FlowKey, bool) -> bool,
 ) {
-    let tunnel = Tunnel::new(Box::new(Adaptive));
-    let mut drive = Drive { tunnel, connections: BTreeMap::new(), device: &device, start: Instant::now() };
+    let (.., make) = SCHEDULERS[0];
+    let mut drive = Drive {
+        tunnel: Tunnel::new(make()),
+        connections: BTreeMap::new(),
+        scheduler: 0,
+        device: &device,
+        start: Instant::now(),
+    };
     let mut batch = Vec::with_capacity(BATCH);
     let mut next_look = Instant::now() + LOOK;
     loop {
@@ -193,5 +302,21 @@ pub(crate) async fn drive(
             let told = (drive.tunnel.stats(), drive.tunnel.link_stats());
             *seen.0.lock().unwrap_or_else(PoisonError::into_inner) = told;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_says_what_it_was_made_of() {
+        for (place, (name, ..)) in SCHEDULERS.iter().enumerate() {
+            for is_backup in [false, true] {
+                let word = Word::of_byte(Word::new(is_backup, name).byte());
+                assert_eq!((word.is_backup(), word.scheduler()), (is_backup, place));
+            }
+        }
+        assert_eq!(Word::new(false, "adaptive"), Word::default());
     }
 }

@@ -4,11 +4,13 @@
 //! `ropewalk-datagrams` decides what goes where. Here is what carries it: one QUIC connection for each link
 //! (`carrier`), with the keys of the pair, the devices (`device`), and what runs an end (`drive`). The ends
 //! are the
-//! proxy's `datagrams` and [`the gateway's`](crate::gateway::datagrams).
+//! proxy's `datagrams` and [`the gateway's`](crate::gateway::datagrams). Where UDP is blocked, a stream carries
+//! what the connections would (`stream`).
 
 pub(crate) mod carrier;
 mod device;
 pub(crate) mod drive;
+pub(crate) mod stream;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -28,6 +30,8 @@ pub const FAR_DEVICE: &str = "rope-dg-gw";
 pub const MTU: u32 = 1380;
 /// Most links of a proxy.
 pub(crate) const MOST_LINKS: u8 = 8;
+/// The number of the stream beside them.
+pub(crate) const STREAM: usize = MOST_LINKS as usize;
 /// What both say that they speak (ALPN).
 const PROTOCOL: &[u8] = b"ropewalk-datagrams/1";
 
