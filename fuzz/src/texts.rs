@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use ropewalk_algorithms::Registries;
+use ropewalk_engine::Span;
 use ropewalk_lab::advise::measure;
 use ropewalk_lab::{scenario, sweep};
 use ropewalk_settings::diagnostic::Source;
@@ -36,7 +37,7 @@ fn makes_a_path<E>(found: Result<measure::Measured, E>) {
     }
     let known = scenario::path("p: 10 Mbit/s, 20 ms").expect("a plain path");
     let refined = measure::refine("p", Some(known), &[found]).expect("nothing is missing");
-    assert!(refined.path.down.delay < 60_000_000_000);
+    assert!(refined.path.down.delay < Span::from_secs(60));
 }
 
 /// Any bytes as the output of `ping`.

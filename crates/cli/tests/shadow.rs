@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use ropewalk_algorithms::Registries;
+use ropewalk_engine::Span;
 use ropewalk_lab::scenario;
 use ropewalk_settings::diagnostic::Source;
 use ropewalk_status::record::{Pause, RecordedDirection, RecordedFlow, RecordedLink, Recording, Told};
@@ -47,12 +48,12 @@ fn a_recording_is_a_scenario_that_repeats() {
     let scenario = loaded.unwrap_or_else(|error| panic!("{error}\n{text}")).scenario;
     assert_eq!((scenario.paths.len(), scenario.paths[0].name.as_str()), (1, "wlan0"));
     let down = &scenario.paths[0].down;
-    assert_eq!(down.delay, 10_000_000);
+    assert_eq!(down.delay, Span::from_millis(10));
     assert!(
         down.jitter.is_some_and(|jitter| jitter.keeps_order),
         "packets overtake each other after a pause"
     );
-    assert!(down.changes.iter().all(|change| change.every == Some(60_000_000_000)));
+    assert!(down.changes.iter().all(|change| change.every == Some(Span::from_secs(60))));
     for needed in [
         "rate = \"20 Mbit/s\"",
         "{ at = \"30 s\", every = \"60 s\", rate = \"5 Mbit/s\" }",

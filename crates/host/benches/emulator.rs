@@ -14,6 +14,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ropewalk_engine::Span;
 use ropewalk_host::clock::{Clock, request_real_time};
 use ropewalk_host::kernel::{self, SocketConfig};
 use ropewalk_host::netns::Namespace;
@@ -158,7 +159,8 @@ fn rates(rounds: usize, seconds: u64) -> Result<()> {
         let mut shares = Vec::new();
         let mut lateness: f64 = 0.0;
         for _ in 0..rounds {
-            let (bits, world) = through(Some(LinkSpec::plain(rate, 5 * MILLISECOND, queue)), seconds)?;
+            let (bits, world) =
+                through(Some(LinkSpec::plain(rate, Span::from_nanos(5 * MILLISECOND), queue)), seconds)?;
             shares.push(bits / (rate as f64 * PAYLOAD));
             lateness = lateness.max(late(&world));
         }
@@ -174,7 +176,7 @@ fn pings(rounds: usize) -> Result<()> {
     println!("\nping over a path of 8 ms: difference of its round trips from that, ms\n");
     println!("{:>12} {:>12} {:>12} {:>12} {:>14}", "replies", "median", "p99", "max", "p99 late, us");
     for _ in 0..rounds {
-        let link = LinkSpec::plain(u64::MAX, 4 * MILLISECOND, 1000);
+        let link = LinkSpec::plain(u64::MAX, Span::from_nanos(4 * MILLISECOND), 1000);
         let (text, world) = emulated(Some(link), |client, _| {
             client.check("ping", &["-n", "-i", "0.005", "-c", "600", &server_address(false).to_string()])
         })?;
@@ -203,7 +205,7 @@ fn pass_through(rounds: usize, seconds: u64) -> Result<()> {
     for _ in 0..rounds {
         rates[0].push(veth(seconds)? / 1e9);
         rates[1].push(through(None, seconds)?.0 / 1e9);
-        rates[2].push(through(Some(LinkSpec::plain(u64::MAX, 0, 100_000)), seconds)?.0 / 1e9);
+        rates[2].push(through(Some(LinkSpec::plain(u64::MAX, Span::ZERO, 100_000)), seconds)?.0 / 1e9);
     }
     println!("\nKernel TCP without a limit: Gbit/s, {rounds} interleaved rounds\n");
     let mut yardstick = 0.0;

@@ -10,6 +10,7 @@
 //! fill a core: a kernel that gets several packets in one acknowledges them at once, and measures the path
 //! less often.
 
+use ropewalk_engine::Time;
 use ropewalk_link::{Link, LinkSpec, LinkStats, Rate};
 
 use crate::clock::Nanos;
@@ -59,7 +60,11 @@ impl EmulatedPath {
         let direction = |link: &LinkSpec, stream| OneWay {
             link: Link::new(link.clone(), seed, stream),
             // A shared link takes packets from several paths, each at its moment.
-            together: if spec.bottleneck.is_some() { 0 } else { TOGETHER.min(link.delay / OF_DELAY) },
+            together: if spec.bottleneck.is_some() {
+                0
+            } else {
+                TOGETHER.min((link.delay / OF_DELAY).as_nanos())
+            },
             latest: 0,
             joins: matches!(link.rate, Rate::Constant(rate) if rate >= JOINED_FROM),
         };
@@ -105,15 +110,15 @@ impl EmulatedPath {
     /// The next packet that has come through a link by `now`, and when it came.
     pub(crate) fn take(&mut self, side: usize, now: Nanos) -> Option<(Nanos, Piece)> {
         let direction = &mut self.directions.as_mut()?[side];
-        let taken = direction.link.poll_timed(now)?;
+        let taken = direction.link.poll_timed(Time::from_nanos(now))?;
         direction.latest = now;
-        Some(taken)
+        Some((taken.0.as_nanos(), taken.1))
     }
 }
 
 impl OneWay {
     fn due(&self) -> Option<Nanos> {
-        let arrival = self.link.poll_timeout()?;
+        let arrival = self.link.poll_timeout()?.as_nanos();
         if self.together == 0 || arrival >= self.latest + self.together {
             return Some(arrival);
         }
@@ -123,6 +128,7 @@ impl OneWay {
 
 #[cfg(test)]
 mod tests {
+    use ropewalk_engine::{Span, Time};
     use ropewalk_link::LinkSpec;
     use ropewalk_wire::{Flags, FourTuple, Segment, Seq};
 
@@ -141,14 +147,14 @@ mod tests {
 
     fn path(delay: Nanos, bottleneck: Option<usize>) -> EmulatedPath {
         // A packet of 1500 bytes takes 12 us.
-        let link = LinkSpec::plain(1_000_000_000, delay, 100);
+        let link = LinkSpec::plain(1_000_000_000, Span::from_nanos(delay), 100);
         EmulatedPath::emulated(&PathLinks { up: link.clone(), down: link, bottleneck }, 1, 0)
     }
 
     /// When packets that arrived at these times are delivered, by a thread that is never late.
     fn handed_on(path: &mut EmulatedPath, came: &[Nanos]) -> Vec<Nanos> {
         for now in came {
-            path.link(0).unwrap().enqueue(*now, packet());
+            path.link(0).unwrap().enqueue(Time::from_nanos(*now), packet());
         }
         let mut moments = Vec::new();
         while let Some(now) = path.due(0) {

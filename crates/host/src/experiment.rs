@@ -410,6 +410,7 @@ pub fn cpu() -> [Duration; 2] {
 
 #[cfg(test)]
 mod tests {
+    use ropewalk_engine::Span;
     use ropewalk_engine::config::{BufferConfig, ConnectionConfig, PathManagerConfig, TcpConfig};
     use ropewalk_engine::{congestion, scheduler};
 
@@ -420,7 +421,7 @@ mod tests {
     #[test]
     fn packets_that_come_together_are_acknowledged_one_by_one() {
         // A packet each 1.2 us, delivered each 0.1 ms at the earliest.
-        let link = ropewalk_link::LinkSpec::plain(10_000_000_000, 10_000_000, 10_000);
+        let link = ropewalk_link::LinkSpec::plain(10_000_000_000, Span::from_millis(10), 10_000);
         let config = || ConnectionConfig {
             tcp: TcpConfig::default(),
             multipath: true,

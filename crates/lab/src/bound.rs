@@ -15,6 +15,7 @@
 //! so the mean of their completion times has a bound too. Where no bound is known (the delay of frames at a
 //! constant rate, exchanges over links that change), there is none.
 
+use ropewalk_engine::{Span, Time};
 use ropewalk_link::{ChangeAction, LinkSpec, Rate};
 use ropewalk_settings::units::Nanos;
 use ropewalk_sim::{Direction, Mode, RunSpec, Scenario, Workload, first_path};
@@ -132,7 +133,7 @@ impl<'a> Model<'a> {
                 link,
                 mtu: u64::from(path.mtu),
                 bottleneck: path.bottleneck,
-                delay: link.min_delay(),
+                delay: link.min_delay().as_nanos(),
             }
         });
         let ways = ways.collect();
@@ -154,7 +155,8 @@ impl<'a> Model<'a> {
 
     /// Most payload bytes that can have arrived by this time from the workload's start.
     fn delivered_by(&self, time: Nanos, windows: bool) -> u64 {
-        let shared_delay = |way: &UsablePath<'_>| way.bottleneck.map_or(0, |i| self.shared(i).min_delay());
+        let shared_delay =
+            |way: &UsablePath<'_>| way.bottleneck.map_or(0, |i| self.shared(i).min_delay().as_nanos());
         let alone = |way: &UsablePath<'_>| {
             let last = time.saturating_sub(way.delay + shared_delay(way));
             if last <= way.opens {
@@ -170,7 +172,7 @@ impl<'a> Model<'a> {
             let sum = ways().map(alone).fold(0, u64::saturating_add);
             // Data can't enter the shared link before a path opens, and must leave it in time for its delay.
             let opens = ways().map(|way| way.opens).min().unwrap_or(Nanos::MAX);
-            let last = time.saturating_sub(self.shared(index).min_delay());
+            let last = time.saturating_sub(self.shared(index).min_delay().as_nanos());
             let mtu = ways().map(|way| way.mtu).max().unwrap_or(1500);
             let carried = if last > opens {
                 payload(self.shared(index), mtu, self.begin + opens, self.begin + last)
@@ -216,13 +218,13 @@ impl<'a> Model<'a> {
             let delays = self.ways.iter().map(|way| {
                 let path = &self.scenario.paths[way.path];
                 let own = if up { path.up.min_delay() } else { path.down.min_delay() };
-                let shared = path.bottleneck.map_or(0, |index| {
+                let shared = path.bottleneck.map_or(Span::ZERO, |index| {
                     let shared = &self.scenario.bottlenecks[index];
                     if up { shared.up.min_delay() } else { shared.down.min_delay() }
                 });
                 own + shared
             });
-            delays.min().unwrap_or(0)
+            delays.min().unwrap_or(Span::ZERO)
         };
         let mut rate = 0u64;
         for way in &self.ways {
@@ -232,7 +234,8 @@ impl<'a> Model<'a> {
             }
         }
         let sending = (u128::from(response) * 8_000_000_000).checked_div(u128::from(rate))?;
-        Some(least(true) + least(false) + u64::try_from(sending).unwrap_or(u64::MAX))
+        let sending = Span::from_nanos(u64::try_from(sending).unwrap_or(u64::MAX));
+        Some((least(true) + least(false) + sending).as_nanos())
     }
 }
 
@@ -244,13 +247,13 @@ fn crossing(link: &LinkSpec) -> Nanos {
         }
         _ => 0,
     };
-    link.min_delay() + sending
+    (link.min_delay() + Span::from_nanos(sending)).as_nanos()
 }
 
 /// Most payload that a link carries between two moments of the run, in full packets of `mtu`. A packet during
 /// which the rate changes may count at the faster rate: one more for each.
 fn payload(link: &LinkSpec, mtu: u64, from: Nanos, to: Nanos) -> u64 {
-    let bytes = link.capacity_integral(from, to);
+    let bytes = link.capacity_integral(Time::from_nanos(from), Time::from_nanos(to));
     if bytes == u64::MAX {
         return u64::MAX;
     }

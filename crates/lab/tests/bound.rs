@@ -5,6 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use ropewalk_algorithms::Registries;
+use ropewalk_engine::{Span, Time};
 use ropewalk_lab::{bound, objective};
 use ropewalk_link::{Change, ChangeAction, Jitter, JitterShape, LinkSpec, Loss, Queue, Rate, RateTrace};
 use ropewalk_sim::{
@@ -29,11 +30,11 @@ fn rate() -> impl Strategy<Value = Rate> {
 fn change() -> impl Strategy<Value = Change> {
     let action = prop_oneof![
         rate().prop_map(ChangeAction::Rate),
-        (0u64..100).prop_map(|ms| ChangeAction::Delay(ms * MS)),
+        (0u64..100).prop_map(|ms| ChangeAction::Delay(Span::from_nanos(ms * MS))),
         Just(ChangeAction::Down),
         Just(ChangeAction::Up),
     ];
-    (0u64..1500, action).prop_map(|(at, action)| Change::once(at * MS, action))
+    (0u64..1500, action).prop_map(|(at, action)| Change::once(Time::from_nanos(at * MS), action))
 }
 
 prop_compose! {
@@ -54,9 +55,9 @@ prop_compose! {
         };
         LinkSpec {
             rate,
-            delay: delay * MS,
+            delay: Span::from_nanos(delay * MS),
             jitter: jitter.map(|(spread, kind, keeps_order)| {
-                Jitter { spread: spread * MS, shape: shape(kind), keeps_order }
+                Jitter { spread: Span::from_nanos(spread * MS), shape: shape(kind), keeps_order }
             }),
             loss: if loss > 0.0 { Loss::Bernoulli(loss) } else { Loss::None },
             queue: Queue::Packets { limit: queue, ecn_threshold: None },

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use ropewalk_algorithms::Registries;
-use ropewalk_engine::{congestion, scheduler};
+use ropewalk_engine::{Span, congestion, scheduler};
 use ropewalk_lab::evidence::{Evidence, record};
 use ropewalk_lab::scenario;
 use ropewalk_link::{Jitter, JitterShape, Loss};
@@ -39,7 +39,8 @@ fn rough() -> Scenario {
     let mut rough = networks::wifi_lte();
     for path in &mut rough.paths {
         path.down.loss = Loss::Bernoulli(0.02);
-        path.down.jitter = Some(Jitter { spread: 4_000_000, shape: JitterShape::Normal, keeps_order: false });
+        path.down.jitter =
+            Some(Jitter { spread: Span::from_millis(4), shape: JitterShape::Normal, keeps_order: false });
     }
     (rough.client.checksum, rough.client.ecn, rough.server.ecn) = (true, true, true);
     rough.workload = Workload::Flow { bytes: 700_000 };

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use ropewalk_algorithms::Registries;
-use ropewalk_engine::{congestion, scheduler};
+use ropewalk_engine::{Span, congestion, scheduler};
 use ropewalk_lab::scenario;
 use ropewalk_link::{Jitter, JitterShape, Loss};
 use ropewalk_sim::{
@@ -165,7 +165,8 @@ fn so_are_the_rarer_options() {
     let mut base = networks::wifi_lte();
     for path in &mut base.paths {
         path.down.loss = Loss::Bernoulli(0.02);
-        path.down.jitter = Some(Jitter { spread: 4_000_000, shape: JitterShape::Normal, keeps_order: false });
+        path.down.jitter =
+            Some(Jitter { spread: Span::from_millis(4), shape: JitterShape::Normal, keeps_order: false });
     }
     (base.client.checksum, base.client.ecn, base.server.ecn) = (true, true, true);
     let workloads = [

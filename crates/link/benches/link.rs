@@ -4,9 +4,8 @@
 use divan::{Bencher, black_box, counter::ItemsCount};
 use std::sync::Arc;
 
-use ropewalk_link::{
-    Cellular, Jitter, JitterShape, Link, LinkSpec, Loss, Nanos, Packet, Queue, Rate, RateTrace,
-};
+use ropewalk_link::{Cellular, Jitter, JitterShape, Link, LinkSpec, Loss, Packet, Queue, Rate, RateTrace};
+use ropewalk_time::{MILLISECOND, Span, Time};
 
 fn main() {
     divan::main();
@@ -38,23 +37,23 @@ impl Packet for Segment {
 
 fn clean() -> LinkSpec {
     // 1500 bytes in 120 us; 10 ms: 83 packets in flight.
-    LinkSpec::plain(100_000_000, 10_000_000, 500)
+    LinkSpec::plain(100_000_000, 10 * MILLISECOND, 500)
 }
 
 fn jittery(shape: JitterShape, keeps_order: bool) -> LinkSpec {
-    LinkSpec { jitter: Some(Jitter { spread: 2_000_000, shape, keeps_order }), ..clean() }
+    LinkSpec { jitter: Some(Jitter { spread: 2 * MILLISECOND, shape, keeps_order }), ..clean() }
 }
 
 /// Hands in two packets per 240 us, polls what is due.
 fn run(bencher: Bencher<'_, '_>, link: Link<Segment>) {
     let mut link = link;
-    let mut now: Nanos = 0;
+    let mut now = Time::ZERO;
     for _ in 0..20 {
         link.enqueue(now, Segment { len: 1500, _ack: true, _rest: [0; 16] });
     }
     bencher.counter(ItemsCount::new(PACKETS)).bench_local(|| {
         for id in 0..PACKETS / 2 {
-            now += 240_000;
+            now += Span::from_micros(240);
             while link.poll_timeout().is_some_and(|due| due <= now) {
                 black_box(&link.poll(now));
             }
@@ -97,7 +96,7 @@ fn jitter_normal_in_order(bencher: Bencher<'_, '_>) {
 #[divan::bench]
 fn long_fat(bencher: Bencher<'_, '_>) {
     // 25,000 packets in flight.
-    run(bencher, Link::new(LinkSpec::plain(100_000_000, 3_000_000_000, 500), 1, 0));
+    run(bencher, Link::new(LinkSpec::plain(100_000_000, 3000 * MILLISECOND, 500), 1, 0));
 }
 
 #[divan::bench]
@@ -107,15 +106,16 @@ fn plain_path(bencher: Bencher<'_, '_>) {
 
 #[divan::bench]
 fn codel(bencher: Bencher<'_, '_>) {
-    let queue = Queue::CoDel { limit: 1000, target: 5_000_000, interval: 100_000_000, ecn: false };
+    let queue =
+        Queue::CoDel { limit: 1000, target: 5 * MILLISECOND, interval: 100 * MILLISECOND, ecn: false };
     run(bencher, Link::new(LinkSpec { queue, ..clean() }, 1, 0));
 }
 
 #[divan::bench]
 fn jitter_normal_wide(bencher: Bencher<'_, '_>) {
     // A spread of 400 packets.
-    let jitter = Some(Jitter { spread: 48_000_000, shape: JitterShape::Normal, keeps_order: false });
-    run(bencher, Link::new(LinkSpec { jitter, delay: 200_000_000, ..clean() }, 1, 0));
+    let jitter = Some(Jitter { spread: 48 * MILLISECOND, shape: JitterShape::Normal, keeps_order: false });
+    run(bencher, Link::new(LinkSpec { jitter, delay: 200 * MILLISECOND, ..clean() }, 1, 0));
 }
 
 #[divan::bench]

@@ -1,8 +1,9 @@
 //! What a link could carry at best: the integral of its rate over time, by trace, changes and times down. For
 //! lower bounds on a transfer's time.
 
-use crate::Nanos;
-use crate::serializer::UNITS_PER_BYTE;
+use ropewalk_time::{NANOSECOND, Span, Time};
+
+use crate::serializer::{UNITS_PER_BYTE, saturating_span};
 use crate::spec::{ChangeAction, LinkSpec, Rate, Schedule};
 use crate::trace::OPPORTUNITY_BYTES;
 
@@ -13,12 +14,12 @@ const UNITS_PER_OPPORTUNITY: Units = OPPORTUNITY_BYTES as Units * UNITS_PER_BYTE
 
 /// A span in which nothing changes.
 struct Stretch<'a> {
-    from: Nanos,
-    to: Nanos,
+    from: Time,
+    to: Time,
     /// `None`: down.
     rate: Option<&'a Rate>,
     /// When the rate was put in force, which is when its trace starts.
-    origin: Nanos,
+    origin: Time,
     /// Whether opportunities at `from` itself count: they do after a change, for packets already waiting.
     includes_start: bool,
 }
@@ -27,8 +28,8 @@ impl Stretch<'_> {
     fn capacity(&self) -> Units {
         match self.rate {
             Some(Rate::Constant(u64::MAX)) if self.to > self.from => Units::MAX,
-            Some(Rate::Constant(rate)) => Units::from(*rate) * Units::from(self.to - self.from),
-            Some(Rate::Trace(trace)) if trace.period() > 0 => {
+            Some(Rate::Constant(rate)) => Units::from(*rate) * Units::from((self.to - self.from).as_nanos()),
+            Some(Rate::Trace(trace)) if !trace.period().is_zero() => {
                 let until = trace.count_until(self.to - self.origin);
                 until.saturating_sub(self.opportunities_before(trace)) as Units * UNITS_PER_OPPORTUNITY
             }
@@ -38,25 +39,23 @@ impl Stretch<'_> {
 
     fn opportunities_before(&self, trace: &crate::RateTrace) -> u64 {
         let start = self.from - self.origin;
-        match start.checked_sub(u64::from(self.includes_start)) {
-            Some(before) => trace.count_until(before),
-            None => 0,
+        if !self.includes_start {
+            return trace.count_until(start);
         }
+        start.checked_sub(NANOSECOND).map_or(0, |before| trace.count_until(before))
     }
 
     /// When `units`, more than 0 and no more than the capacity, have been sent.
-    fn time_of(&self, units: Units) -> Nanos {
+    fn time_of(&self, units: Units) -> Time {
         match self.rate {
             Some(Rate::Constant(rate)) if *rate > 0 && *rate < u64::MAX => {
-                let span = units.div_ceil(Units::from(*rate));
-                self.from.saturating_add(u64::try_from(span).unwrap_or(u64::MAX))
+                self.from.saturating_add(saturating_span(units.div_ceil(Units::from(*rate))))
             }
-            Some(Rate::Trace(trace)) if trace.period() > 0 => {
+            Some(Rate::Trace(trace)) if !trace.period().is_zero() => {
                 let needed = units.div_ceil(UNITS_PER_OPPORTUNITY);
                 let last = Units::from(self.opportunities_before(trace)) + needed - 1;
                 let per_cycle = trace.opportunities.len() as Units;
-                let cycle = last / per_cycle * Units::from(trace.period());
-                let cycle = u64::try_from(cycle).unwrap_or(u64::MAX);
+                let cycle = saturating_span(last / per_cycle * Units::from(trace.period().as_nanos()));
                 self.origin.saturating_add(cycle).saturating_add(trace.at((last % per_cycle) as usize))
             }
             _ => self.from,
@@ -68,7 +67,7 @@ impl LinkSpec {
     /// Bytes, each packet's `overhead` included, that a queue never empty could send after `from` and up to
     /// `to`, rounded down; `u64::MAX` without limit. A packet that a change of rate or a loss of the link
     /// cuts across moves the true figure by less than that packet.
-    pub fn capacity_integral(&self, from: Nanos, to: Nanos) -> u64 {
+    pub fn capacity_integral(&self, from: Time, to: Time) -> u64 {
         let mut units: Units = 0;
         self.stretches(from, to, |stretch| {
             units = units.saturating_add(stretch.capacity());
@@ -79,13 +78,13 @@ impl LinkSpec {
 
     /// How long after `start` `bytes`, overhead included, can have been sent at the earliest: the inverse of
     /// [`capacity_integral`](Self::capacity_integral). `None`: never.
-    pub fn time_to_send(&self, start: Nanos, bytes: u64) -> Option<Nanos> {
+    pub fn time_to_send(&self, start: Time, bytes: u64) -> Option<Span> {
         if bytes == 0 {
-            return Some(0);
+            return Some(Span::ZERO);
         }
         let mut left = Units::from(bytes) * Units::from(UNITS_PER_BYTE);
         let mut end = None;
-        self.stretches(start, u64::MAX, |stretch| {
+        self.stretches(start, Time::MAX, |stretch| {
             let capacity = stretch.capacity();
             if capacity >= left {
                 end = Some(stretch.time_of(left));
@@ -98,20 +97,20 @@ impl LinkSpec {
     }
 
     /// The least one-way delay a packet can have, transmission not counted: over all changes of delay, and
-    /// with the luckiest jitter; 0 when the jitter has no lower end.
-    pub fn min_delay(&self) -> Nanos {
+    /// with the luckiest jitter; zero when the jitter has no lower end.
+    pub fn min_delay(&self) -> Span {
         let changed = self.changes.iter().filter_map(|change| match change.action {
             ChangeAction::Delay(delay) => Some(delay),
             _ => None,
         });
-        let delay = changed.fold(self.delay, Nanos::min);
+        let delay = changed.fold(self.delay, Span::min);
         self.jitter.map_or(delay, |jitter| jitter.least(delay))
     }
 
     /// Visits the stretches between `from` and `to` in order, until the visitor says false.
-    fn stretches(&self, from: Nanos, to: Nanos, mut visit: impl FnMut(&Stretch<'_>) -> bool) {
+    fn stretches(&self, from: Time, to: Time, mut visit: impl FnMut(&Stretch<'_>) -> bool) {
         let mut changes = Schedule::new(&self.changes);
-        let (mut rate, mut origin, mut down) = (self.rate.clone(), 0, false);
+        let (mut rate, mut origin, mut down) = (self.rate.clone(), Time::ZERO, false);
         let mut now = from;
         let mut includes_start = false;
         while let Some(change) = changes.take() {
@@ -147,14 +146,20 @@ impl LinkSpec {
 mod tests {
     use std::sync::Arc;
 
+    use ropewalk_time::MILLISECOND;
+
     use super::*;
     use crate::{Change, Jitter, JitterShape, RateTrace};
 
-    const MS: Nanos = 1_000_000;
+    const MS: Span = MILLISECOND;
 
-    fn changing(rate: Rate, changes: &[(Nanos, ChangeAction)]) -> LinkSpec {
-        let changes = changes.iter().map(|(ms, action)| Change::once(ms * MS, action.clone())).collect();
-        LinkSpec { rate, changes, ..LinkSpec::plain(1, 0, 1) }
+    fn at(ms: u64) -> Time {
+        Time::ZERO + ms * MS
+    }
+
+    fn changing(rate: Rate, changes: &[(u64, ChangeAction)]) -> LinkSpec {
+        let changes = changes.iter().map(|(ms, action)| Change::once(at(*ms), action.clone())).collect();
+        LinkSpec { rate, changes, ..LinkSpec::plain(1, Span::ZERO, 1) }
     }
 
     fn trace(text: &str) -> Rate {
@@ -164,21 +169,21 @@ mod tests {
     #[test]
     fn a_constant_rate() {
         let spec = changing(Rate::Constant(12_000_000), &[]);
-        assert_eq!(spec.capacity_integral(5 * MS, 15 * MS), 15_000);
-        assert_eq!(spec.time_to_send(5 * MS, 15_000), Some(10 * MS));
-        assert_eq!(spec.time_to_send(5 * MS, 0), Some(0));
+        assert_eq!(spec.capacity_integral(at(5), at(15)), 15_000);
+        assert_eq!(spec.time_to_send(at(5), 15_000), Some(10 * MS));
+        assert_eq!(spec.time_to_send(at(5), 0), Some(Span::ZERO));
         // 8/12 of a microsecond, rounded up.
-        assert_eq!(spec.time_to_send(0, 1), Some(667));
+        assert_eq!(spec.time_to_send(Time::ZERO, 1), Some(Span::from_nanos(667)));
     }
 
     #[test]
     fn no_limit_and_no_rate() {
         let unlimited = changing(Rate::Constant(u64::MAX), &[]);
-        assert_eq!(unlimited.capacity_integral(1, 2), u64::MAX);
-        assert_eq!(unlimited.time_to_send(1, u64::MAX), Some(0));
+        assert_eq!(unlimited.capacity_integral(Time::from_nanos(1), Time::from_nanos(2)), u64::MAX);
+        assert_eq!(unlimited.time_to_send(Time::from_nanos(1), u64::MAX), Some(Span::ZERO));
         let stalled = changing(Rate::Constant(0), &[(7, ChangeAction::Rate(Rate::Constant(8_000_000)))]);
-        assert_eq!(stalled.time_to_send(5 * MS, 1000), Some(3 * MS));
-        assert_eq!(changing(Rate::Constant(0), &[]).time_to_send(0, 1), None);
+        assert_eq!(stalled.time_to_send(at(5), 1000), Some(3 * MS));
+        assert_eq!(changing(Rate::Constant(0), &[]).time_to_send(Time::ZERO, 1), None);
     }
 
     #[test]
@@ -189,41 +194,41 @@ mod tests {
                 (10, ChangeAction::Down),
                 (15, ChangeAction::Rate(Rate::Constant(80_000_000))),
                 (20, ChangeAction::Up),
-                (30, ChangeAction::Delay(1)),
+                (30, ChangeAction::Delay(NANOSECOND)),
             ],
         );
         // 10 ms at 1 byte per microsecond, 10 ms of nothing, then 10 bytes per microsecond.
-        assert_eq!(spec.capacity_integral(0, 40 * MS), 10_000 + 200_000);
-        assert_eq!(spec.capacity_integral(12 * MS, 18 * MS), 0);
-        assert_eq!(spec.time_to_send(5 * MS, 5000), Some(5 * MS));
-        assert_eq!(spec.time_to_send(5 * MS, 5010), Some(15 * MS + 1000));
-        assert_eq!(spec.time_to_send(12 * MS, 10_000), Some(9 * MS));
+        assert_eq!(spec.capacity_integral(Time::ZERO, at(40)), 10_000 + 200_000);
+        assert_eq!(spec.capacity_integral(at(12), at(18)), 0);
+        assert_eq!(spec.time_to_send(at(5), 5000), Some(5 * MS));
+        assert_eq!(spec.time_to_send(at(5), 5010), Some(15 * MS + Span::from_micros(1)));
+        assert_eq!(spec.time_to_send(at(12), 10_000), Some(9 * MS));
         let ends = changing(Rate::Constant(8_000_000), &[(10, ChangeAction::Down)]);
-        assert_eq!(ends.time_to_send(5 * MS, 5001), None);
+        assert_eq!(ends.time_to_send(at(5), 5001), None);
     }
 
     #[test]
     fn a_trace_counts_its_opportunities() {
         let spec = changing(trace("0\n2\n2\n5"), &[]);
         // What is at 0 can't be used by a packet that comes at 0.
-        assert_eq!(spec.capacity_integral(0, 5 * MS), 3 * 1500 + 1500);
-        assert_eq!(spec.capacity_integral(0, 5 * MS - 1), 2 * 1500);
-        assert_eq!(spec.time_to_send(0, 1), Some(2 * MS));
-        assert_eq!(spec.time_to_send(0, 3000), Some(2 * MS));
-        assert_eq!(spec.time_to_send(0, 3001), Some(5 * MS));
-        assert_eq!(spec.time_to_send(2 * MS, 3001), Some(5 * MS));
+        assert_eq!(spec.capacity_integral(Time::ZERO, at(5)), 3 * 1500 + 1500);
+        assert_eq!(spec.capacity_integral(Time::ZERO, at(5) - NANOSECOND), 2 * 1500);
+        assert_eq!(spec.time_to_send(Time::ZERO, 1), Some(2 * MS));
+        assert_eq!(spec.time_to_send(Time::ZERO, 3000), Some(2 * MS));
+        assert_eq!(spec.time_to_send(Time::ZERO, 3001), Some(5 * MS));
+        assert_eq!(spec.time_to_send(at(2), 3001), Some(5 * MS));
         // A thousand periods of four.
-        assert_eq!(spec.time_to_send(0, 4000 * 1500), Some(5000 * MS));
+        assert_eq!(spec.time_to_send(Time::ZERO, 4000 * 1500), Some(5000 * MS));
     }
 
     #[test]
     fn a_trace_put_in_force_starts_then() {
         let spec = changing(Rate::Constant(0), &[(10, ChangeAction::Rate(trace("0\n3\n4")))]);
-        assert_eq!(spec.time_to_send(0, 1500), Some(10 * MS));
-        assert_eq!(spec.time_to_send(0, 3000), Some(13 * MS));
-        assert_eq!(spec.time_to_send(10 * MS, 1500), Some(0));
-        assert_eq!(spec.time_to_send(11 * MS, 1500), Some(2 * MS));
-        assert_eq!(spec.capacity_integral(0, 14 * MS), 3 * 1500 + 1500);
+        assert_eq!(spec.time_to_send(Time::ZERO, 1500), Some(10 * MS));
+        assert_eq!(spec.time_to_send(Time::ZERO, 3000), Some(13 * MS));
+        assert_eq!(spec.time_to_send(at(10), 1500), Some(Span::ZERO));
+        assert_eq!(spec.time_to_send(at(11), 1500), Some(2 * MS));
+        assert_eq!(spec.capacity_integral(Time::ZERO, at(14)), 3 * 1500 + 1500);
     }
 
     #[test]
@@ -234,12 +239,14 @@ mod tests {
         };
         assert_eq!(LinkSpec::plain(1, 20 * MS, 1).min_delay(), 20 * MS);
         assert_eq!(jittery(JitterShape::Uniform, 5 * MS).min_delay(), 15 * MS);
-        assert_eq!(jittery(JitterShape::Uniform, 50 * MS).min_delay(), 0);
-        assert_eq!(jittery(JitterShape::Normal, MS).min_delay(), 0);
+        assert_eq!(jittery(JitterShape::Uniform, 50 * MS).min_delay(), Span::ZERO);
+        assert_eq!(jittery(JitterShape::Normal, MS).min_delay(), Span::ZERO);
         let pareto = jittery(JitterShape::Pareto, 5 * MS).min_delay();
         assert!((15 * MS..17 * MS).contains(&pareto), "{pareto}");
-        let changing =
-            changing(Rate::Constant(1), &[(1, ChangeAction::Delay(9)), (2, ChangeAction::Delay(7))]);
-        assert_eq!(LinkSpec { delay: 8, ..changing }.min_delay(), 7);
+        let changing = changing(
+            Rate::Constant(1),
+            &[(1, ChangeAction::Delay(9 * NANOSECOND)), (2, ChangeAction::Delay(7 * NANOSECOND))],
+        );
+        assert_eq!(LinkSpec { delay: 8 * NANOSECOND, ..changing }.min_delay(), 7 * NANOSECOND);
     }
 }

@@ -11,7 +11,8 @@
 //! - The whole is scaled so that the trace's mean, outages included, is exactly the mean asked for (to one
 //!   opportunity): runs with different seeds differ in when capacity comes, not in how much.
 
-use crate::Nanos;
+use ropewalk_time::{MILLISECOND, SECOND, Span};
+
 use crate::jitter::normal_quantile;
 use crate::random::{Purpose, Stream};
 use crate::spec::RateTrace;
@@ -26,17 +27,17 @@ pub struct Cellular {
     /// way.
     pub sigma: f64,
     /// The time over which the rate's logarithm loses all but 1/e of its correlation.
-    pub coherence: Nanos,
-    /// Mean time from an outage's end to the next; 0: no outages.
-    pub outage_every: Nanos,
+    pub coherence: Span,
+    /// Mean time from an outage's end to the next; `None`: no outages.
+    pub outage_every: Option<Span>,
     /// Mean length of an outage.
-    pub outage_length: Nanos,
+    pub outage_length: Span,
 }
 
 impl Cellular {
     /// LTE, standing still: the rate varies by half either way over a second or so.
     pub fn stationary(mean_bps: u64) -> Self {
-        Cellular { mean_bps, sigma: 0.4, coherence: 1_000_000_000, outage_every: 0, outage_length: 0 }
+        Cellular { mean_bps, sigma: 0.4, coherence: SECOND, outage_every: None, outage_length: Span::ZERO }
     }
 
     /// LTE, walking: deeper and faster fades, a short interruption every half minute.
@@ -44,9 +45,9 @@ impl Cellular {
         Cellular {
             mean_bps,
             sigma: 0.7,
-            coherence: 500_000_000,
-            outage_every: 30_000_000_000,
-            outage_length: 100_000_000,
+            coherence: 500 * MILLISECOND,
+            outage_every: Some(30 * SECOND),
+            outage_length: 100 * MILLISECOND,
         }
     }
 
@@ -55,9 +56,9 @@ impl Cellular {
         Cellular {
             mean_bps,
             sigma: 0.9,
-            coherence: 300_000_000,
-            outage_every: 15_000_000_000,
-            outage_length: 500_000_000,
+            coherence: 300 * MILLISECOND,
+            outage_every: Some(15 * SECOND),
+            outage_length: 500 * MILLISECOND,
         }
     }
 }
@@ -96,7 +97,7 @@ impl RateTrace {
             "cellular({} bit/s, sigma {}, coherence {} ms, seed {seed}, {} s)",
             model.mean_bps,
             model.sigma,
-            model.coherence / 1_000_000,
+            model.coherence.as_millis(),
             milliseconds / 1000
         );
         RateTrace { name, opportunities }
@@ -107,7 +108,7 @@ impl RateTrace {
 fn rate_shape(model: &Cellular, seed: u64, milliseconds: u32) -> Vec<f64> {
     let mut fading = Stream::new(seed, 0, Purpose::Trace);
     let mut outages = Stream::new(seed, 1, Purpose::Trace);
-    let coherence_ms = (model.coherence as f64 / 1e6).max(1e-3);
+    let coherence_ms = (model.coherence.as_millis_f64()).max(1e-3);
     let keep = libm::exp(-1.0 / coherence_ms);
     let renew = (1.0 - keep * keep).sqrt();
     // More than this and exp() leaves the range of numbers; NaN becomes 0.
@@ -115,13 +116,15 @@ fn rate_shape(model: &Cellular, seed: u64, milliseconds: u32) -> Vec<f64> {
 
     let mut x = normal_quantile(fading.unit());
     let mut out = false;
-    let mut next_switch = exponential(&mut outages, model.outage_every);
+    let mut next_switch = model.outage_every.map(|mean| exponential(&mut outages, mean));
     (0..milliseconds)
         .map(|millisecond| {
-            while model.outage_every > 0 && next_switch <= f64::from(millisecond) {
+            while let (Some(every), Some(switch)) = (model.outage_every, next_switch)
+                && switch <= f64::from(millisecond)
+            {
                 out = !out;
-                let mean = if out { model.outage_length } else { model.outage_every };
-                next_switch += exponential(&mut outages, mean);
+                let mean = if out { model.outage_length } else { every };
+                next_switch = Some(switch + exponential(&mut outages, mean));
             }
             let rate = if out { 0.0 } else { libm::exp(sigma * x) };
             x = keep * x + renew * normal_quantile(fading.unit());
@@ -131,9 +134,9 @@ fn rate_shape(model: &Cellular, seed: u64, milliseconds: u32) -> Vec<f64> {
 }
 
 /// Exponentially distributed milliseconds.
-fn exponential(stream: &mut Stream, mean: Nanos) -> f64 {
+fn exponential(stream: &mut Stream, mean: Span) -> f64 {
     // A millionth of a millisecond at least: a loop over such times ends.
-    (-libm::log(stream.unit()) * mean as f64 / 1e6).max(1e-6)
+    (-libm::log(stream.unit()) * mean.as_millis_f64()).max(1e-6)
 }
 
 #[cfg(test)]
@@ -142,7 +145,7 @@ mod tests {
 
     /// Opportunities in each `bin_ms`.
     fn bins(trace: &RateTrace, bin_ms: u32) -> Vec<f64> {
-        let mut bins = vec![0.0; (trace.period() / 1_000_000) as usize / bin_ms as usize];
+        let mut bins = vec![0.0; trace.period().as_millis() as usize / bin_ms as usize];
         for &at in &trace.opportunities {
             bins[((at - 1) / bin_ms) as usize] += 1.0;
         }
@@ -156,7 +159,7 @@ mod tests {
         {
             for seed in 0..5 {
                 let trace = RateTrace::cellular(&model, seed, 60);
-                assert_eq!(trace.period(), 60_000_000_000);
+                assert_eq!(trace.period(), 60 * SECOND);
                 assert!(trace.mean_rate().abs_diff(model.mean_bps) <= 200, "{}", trace.mean_rate());
                 assert_eq!(RateTrace::parse(&trace.name, &trace.to_text()), Ok(trace));
             }
@@ -180,7 +183,8 @@ mod tests {
 
     #[test]
     fn the_logarithm_of_the_rate_has_its_deviation_and_correlation() {
-        let model = Cellular { sigma: 0.5, coherence: 400_000_000, ..Cellular::stationary(1_200_000_000) };
+        let model =
+            Cellular { sigma: 0.5, coherence: 400 * MILLISECOND, ..Cellular::stationary(1_200_000_000) };
         let trace = RateTrace::cellular(&model, 3, 180);
         let logs: Vec<f64> = bins(&trace, 10).iter().map(|&n| libm::log(n.max(0.5))).collect();
         let n = logs.len() as f64;
@@ -197,8 +201,8 @@ mod tests {
     fn outages_take_their_share() {
         let model = Cellular {
             sigma: 0.0,
-            outage_every: 2_000_000_000,
-            outage_length: 500_000_000,
+            outage_every: Some(2 * SECOND),
+            outage_length: 500 * MILLISECOND,
             ..Cellular::stationary(120_000_000)
         };
         let bins = bins(&RateTrace::cellular(&model, 9, 1000), 1);
@@ -212,12 +216,12 @@ mod tests {
         let absurd = Cellular {
             mean_bps: u64::MAX,
             sigma: f64::NAN,
-            coherence: 0,
-            outage_every: 1,
-            outage_length: u64::MAX,
+            coherence: Span::ZERO,
+            outage_every: Some(Span::from_nanos(1)),
+            outage_length: Span::MAX,
         };
         let trace = RateTrace::cellular(&absurd, 0, 0);
-        assert_eq!((trace.period(), trace.opportunities.len()), (1_000_000_000, 20_000_000));
+        assert_eq!((trace.period(), trace.opportunities.len()), (SECOND, 20_000_000));
         let nothing = Cellular { mean_bps: 0, sigma: -1.0, ..absurd };
         assert_eq!(RateTrace::cellular(&nothing, 0, 1).opportunities, [1000]);
     }

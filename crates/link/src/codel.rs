@@ -2,35 +2,37 @@
 //! whole `interval` loses one, then another after `interval / sqrt(count)`, until one waits less. With ECN,
 //! capable packets are marked instead, as Linux does; a packet marked is delivered, so it ends the round.
 
+use ropewalk_time::{Span, Time};
+
+use crate::Packet;
 use crate::queue::{WaitQueue, Waiting};
 use crate::stats::LinkStats;
-use crate::{Nanos, Packet};
 
 /// CoDel's state; names are the RFC's.
 #[derive(Clone, Debug)]
 pub(crate) struct CoDel {
-    target: Nanos,
-    interval: Nanos,
+    target: Span,
+    interval: Span,
     ecn: bool,
     /// The largest packet seen: a queue of no more than it is left alone.
     maxpacket: u32,
     /// When the sojourn time will have been above target for an interval; `None`: it is below.
-    first_above_time: Option<Nanos>,
-    drop_next: Nanos,
+    first_above_time: Option<Time>,
+    drop_next: Time,
     count: u32,
     lastcount: u32,
     dropping: bool,
 }
 
 impl CoDel {
-    pub(crate) fn new(target: Nanos, interval: Nanos, ecn: bool) -> Self {
+    pub(crate) fn new(target: Span, interval: Span, ecn: bool) -> Self {
         CoDel {
             target,
             interval,
             ecn,
             maxpacket: 0,
             first_above_time: None,
-            drop_next: 0,
+            drop_next: Time::ZERO,
             count: 0,
             lastcount: 0,
             dropping: false,
@@ -41,7 +43,7 @@ impl CoDel {
     /// whether it was marked, are counted.
     pub(crate) fn dequeue<T: Packet>(
         &mut self,
-        now: Nanos,
+        now: Time,
         queue: &mut WaitQueue<T>,
         stats: &mut LinkStats,
     ) -> Option<Waiting> {
@@ -79,7 +81,7 @@ impl CoDel {
     }
 
     /// The RFC's `dodequeue`: the queue's first, and whether it may be dropped.
-    fn take<T>(&mut self, now: Nanos, queue: &mut WaitQueue<T>) -> (Option<Waiting>, bool) {
+    fn take<T>(&mut self, now: Time, queue: &mut WaitQueue<T>) -> (Option<Waiting>, bool) {
         let Some(first) = queue.start_first() else {
             self.first_above_time = None;
             return (None, false);
@@ -113,17 +115,20 @@ impl CoDel {
         false
     }
 
-    fn control_law(&self, from: Nanos) -> Nanos {
-        from.saturating_add((self.interval as f64 / f64::from(self.count.max(1)).sqrt()) as u64)
+    fn control_law(&self, from: Time) -> Time {
+        let count = f64::from(self.count.max(1));
+        from.saturating_add(Span::from_nanos((self.interval.as_nanos() as f64 / count.sqrt()) as u64))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use ropewalk_time::MILLISECOND;
+
     use super::*;
     use crate::testing::Datagram;
 
-    const MS: Nanos = 1_000_000;
+    const MS: Span = MILLISECOND;
 
     fn codel(ecn: bool) -> CoDel {
         CoDel::new(5 * MS, 100 * MS, ecn)
@@ -131,11 +136,11 @@ mod tests {
 
     /// A queue that never empties, served every millisecond, each packet having waited `sojourn`: the times
     /// (ms) at which packets are dropped, or marked.
-    fn drops(codel: &mut CoDel, from: u64, to: u64, sojourn: Nanos, ect: bool) -> Vec<u64> {
+    fn drops(codel: &mut CoDel, from: u64, to: u64, sojourn: Span, ect: bool) -> Vec<u64> {
         let mut stats = LinkStats::default();
         let mut times = Vec::new();
         for ms in from..to {
-            let now = ms * MS;
+            let now = Time::ZERO + ms * MS;
             let mut queue = WaitQueue::new();
             for _ in 0..10 {
                 queue.push(now - sojourn, 1500, Datagram::new(0, 1500, ect));
@@ -151,7 +156,7 @@ mod tests {
     fn the_first_drop_comes_after_an_interval_above_target() {
         assert_eq!(drops(&mut codel(false), 1000, 1101, 5 * MS, false), [1100]);
         assert_eq!(drops(&mut codel(false), 1000, 1100, 5 * MS, false), []);
-        assert_eq!(drops(&mut codel(false), 1000, 9000, 5 * MS - 1, false), []);
+        assert_eq!(drops(&mut codel(false), 1000, 9000, 5 * MS - Span::from_nanos(1), false), []);
     }
 
     #[test]
@@ -197,10 +202,10 @@ mod tests {
         let mut stats = LinkStats::default();
         let mut queue = WaitQueue::new();
         for id in 0..3 {
-            queue.push(0, 1500, Datagram::new(id, 1500, true));
+            queue.push(Time::ZERO, 1500, Datagram::new(id, 1500, true));
         }
-        marking.drop_next = 0;
-        assert!(marking.dequeue(2000 * MS, &mut queue, &mut stats).is_some());
+        marking.drop_next = Time::ZERO;
+        assert!(marking.dequeue(Time::ZERO + 2000 * MS, &mut queue, &mut stats).is_some());
         let first = queue.take_started().unwrap();
         assert!(first.id == 0 && first.ce && stats.marked == 1 && stats.dropped_aqm == 0);
     }
@@ -211,9 +216,9 @@ mod tests {
         let mut stats = LinkStats::default();
         for ms in 1000..3000 {
             let mut queue = WaitQueue::new();
-            queue.push(0, 1500, Datagram::new(0, 1500, false));
-            queue.push(0, 1500, Datagram::new(1, 1500, false));
-            assert!(codel.dequeue(ms * MS, &mut queue, &mut stats).is_some());
+            queue.push(Time::ZERO, 1500, Datagram::new(0, 1500, false));
+            queue.push(Time::ZERO, 1500, Datagram::new(1, 1500, false));
+            assert!(codel.dequeue(Time::ZERO + ms * MS, &mut queue, &mut stats).is_some());
         }
         assert_eq!(stats.dropped_aqm, 0);
     }

@@ -1,7 +1,8 @@
 //! Loss, delay, jitter and duplication. They are drawn in the order in which packets leave the queue, each
 //! from a stream of its own, so that both implementations of a link draw the same values.
 
-use crate::Nanos;
+use ropewalk_time::{Span, Time};
+
 use crate::jitter::JitterProcess;
 use crate::loss::LossProcess;
 use crate::random::{Chance, Purpose, Stream};
@@ -9,13 +10,13 @@ use crate::spec::LinkSpec;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Impairments {
-    pub(crate) delay: Nanos,
+    pub(crate) delay: Span,
     pub(crate) loss: LossProcess,
     jitter: Option<JitterProcess>,
     keeps_order: bool,
     duplicate: Chance,
     duplicates: Stream,
-    latest_arrival: Nanos,
+    latest_arrival: Time,
 }
 
 /// What happens to a packet; delays count from the departure of its last bit.
@@ -23,9 +24,9 @@ pub(crate) struct Impairments {
 pub(crate) enum Delivery {
     Lost,
     Arrives {
-        after: Nanos,
+        after: Span,
         /// The delay of a duplicate, which takes no capacity and has jitter of its own.
-        copy_after: Option<Nanos>,
+        copy_after: Option<Span>,
     },
 }
 
@@ -38,24 +39,24 @@ impl Impairments {
             keeps_order: spec.jitter.is_some_and(|jitter| jitter.keeps_order),
             duplicate: Chance::new(spec.duplicate),
             duplicates: Stream::new(seed, stream, Purpose::Duplicate),
-            latest_arrival: 0,
+            latest_arrival: Time::ZERO,
         }
     }
 
     /// The delay of every packet, if nothing is random.
-    pub(crate) fn fixed_delay(&self) -> Option<Nanos> {
+    pub(crate) fn fixed_delay(&self) -> Option<Span> {
         let fixed = self.loss.never() && self.jitter.is_none() && self.duplicate == Chance::Never;
         fixed.then_some(self.delay)
     }
 
     /// The delay of every packet that arrives, if it is constant and no packet is duplicated.
-    pub(crate) fn constant_delay(&self) -> Option<Nanos> {
+    pub(crate) fn constant_delay(&self) -> Option<Span> {
         (self.jitter.is_none() && self.duplicate == Chance::Never).then_some(self.delay)
     }
 
     /// No packet takes less than this after its departure.
-    pub(crate) fn least_delay(&self) -> Nanos {
-        if self.jitter.is_none() { self.delay } else { 0 }
+    pub(crate) fn least_delay(&self) -> Span {
+        if self.jitter.is_none() { self.delay } else { Span::ZERO }
     }
 
     /// Draws for the next packet.
@@ -70,7 +71,7 @@ impl Impairments {
     }
 
     #[inline]
-    fn draw_delay(&mut self) -> Nanos {
+    fn draw_delay(&mut self) -> Span {
         match &mut self.jitter {
             Some(jitter) => jitter.draw(self.delay),
             None => self.delay,
@@ -79,7 +80,7 @@ impl Impairments {
 
     /// When a packet whose last bit left at `departure` arrives. Must be called in order of departure.
     #[inline]
-    pub(crate) fn arrival(&mut self, departure: Nanos, after: Nanos) -> Nanos {
+    pub(crate) fn arrival(&mut self, departure: Time, after: Span) -> Time {
         let arrival = departure.saturating_add(after);
         if self.keeps_order {
             self.latest_arrival = self.latest_arrival.max(arrival);

@@ -10,7 +10,8 @@
 //!   standard deviation 0.82 spreads); here the numbers are those the parameter promises, and the cap is
 //!   where 4 spreads are reached.
 
-use crate::Nanos;
+use ropewalk_time::Span;
+
 use crate::random::Stream;
 use crate::spec::{Jitter, JitterShape};
 
@@ -29,7 +30,7 @@ const BATCH: usize = 16;
 pub(crate) struct JitterProcess {
     stream: Stream,
     shape: JitterShape,
-    spread: Nanos,
+    spread: Span,
     /// The next of a normal shape: the last is the first to be used.
     drawn: [i64; BATCH],
     left: usize,
@@ -40,28 +41,28 @@ impl JitterProcess {
         JitterProcess { stream, shape: jitter.shape, spread: jitter.spread, drawn: [0; BATCH], left: 0 }
     }
 
-    /// The next packet's delay about `delay`, at least 0.
+    /// The next packet's delay about `delay`, zero at least.
     #[inline]
-    pub(crate) fn draw(&mut self, delay: Nanos) -> Nanos {
+    pub(crate) fn draw(&mut self, delay: Span) -> Span {
         let offset = match self.shape {
             JitterShape::Uniform => {
-                let values = u128::from(self.spread) * 2 + 1;
+                let values = u128::from(self.spread.as_nanos()) * 2 + 1;
                 let draw = (u128::from(self.stream.bits()) * values) >> 64;
-                return delay.saturating_add(draw as u64).saturating_sub(self.spread);
+                return delay.saturating_add(Span::from_nanos(draw as u64)).saturating_sub(self.spread);
             }
             JitterShape::Normal => {
                 if self.left == 0 {
                     self.draw_normal();
                 }
                 self.left -= 1;
-                return delay.saturating_add_signed(self.drawn[self.left]);
+                return offset_by(delay, self.drawn[self.left]);
             }
             JitterShape::Pareto => {
                 let x = (1.0 / libm::cbrt(self.stream.unit())).min(PARETO_CAP);
                 (x - PARETO_MEAN) * (1.0 / PARETO_DEVIATION)
             }
         };
-        delay.saturating_add_signed((offset * self.spread as f64) as i64)
+        offset_by(delay, (offset * self.spread.as_nanos() as f64) as i64)
     }
 
     #[inline(never)]
@@ -76,22 +77,28 @@ impl JitterProcess {
                 *quantile = outer_quantile(p);
             }
         }
-        let spread = self.spread as f64;
+        let spread = self.spread.as_nanos() as f64;
         self.drawn = quantiles.map(|offset| (offset * spread) as i64);
         self.left = BATCH;
     }
 }
 
+/// `delay`, and `nanos` more or less; zero at least.
+#[inline]
+fn offset_by(delay: Span, nanos: i64) -> Span {
+    Span::from_nanos(delay.as_nanos().saturating_add_signed(nanos))
+}
+
 impl Jitter {
-    /// The least delay a packet can have about `delay`: 0 when the distribution has no lower end.
-    pub(crate) fn least(&self, delay: Nanos) -> Nanos {
+    /// The least delay a packet can have about `delay`: zero when the distribution has no lower end.
+    pub(crate) fn least(&self, delay: Span) -> Span {
         match self.shape {
             JitterShape::Uniform => delay.saturating_sub(self.spread),
-            JitterShape::Normal => 0,
+            JitterShape::Normal => Span::ZERO,
             // X is at least 1.
             JitterShape::Pareto => {
-                let below = (PARETO_MEAN - 1.0) / PARETO_DEVIATION * self.spread as f64;
-                delay.saturating_sub(below as u64)
+                let below = (PARETO_MEAN - 1.0) / PARETO_DEVIATION * self.spread.as_nanos() as f64;
+                delay.saturating_sub(Span::from_nanos(below as u64))
             }
         }
     }
@@ -210,8 +217,13 @@ mod tests {
     use super::*;
     use crate::random::Purpose;
 
-    const DELAY: Nanos = 100_000_000;
-    const SPREAD: Nanos = 5_000_000;
+    const DELAY: Span = Span::from_millis(100);
+    const SPREAD: Span = Span::from_millis(5);
+
+    /// The offset of a delay, in spreads.
+    fn spreads(delay: Span) -> f64 {
+        (delay.as_secs_f64() - DELAY.as_secs_f64()) / SPREAD.as_secs_f64()
+    }
 
     /// Mean and standard deviation of the offset in spreads, least and greatest.
     fn moments(shape: JitterShape) -> (f64, f64, f64, f64) {
@@ -220,7 +232,7 @@ mod tests {
         let n = 400_000;
         let (mut sum, mut squares, mut least, mut most) = (0.0, 0.0, f64::MAX, f64::MIN);
         for _ in 0..n {
-            let offset = (process.draw(DELAY) as f64 - DELAY as f64) / SPREAD as f64;
+            let offset = spreads(process.draw(DELAY));
             sum += offset;
             squares += offset * offset;
             least = offset.min(least);
@@ -253,7 +265,7 @@ mod tests {
         assert!((deviation - 1.0).abs() < 0.01, "{deviation}");
         assert!((most - 4.0).abs() < 1e-6, "{most}");
         let bound = Jitter { spread: SPREAD, shape: JitterShape::Pareto, keeps_order: false }.least(DELAY);
-        let bound = (bound as f64 - DELAY as f64) / SPREAD as f64;
+        let bound = spreads(bound);
         assert!(least >= bound && least < bound + 0.001, "{least} {bound}");
     }
 
@@ -289,7 +301,7 @@ mod tests {
             let jitter = Jitter { spread: SPREAD, shape, keeps_order: false };
             let mut process = JitterProcess::new(jitter, Stream::new(1, 1, Purpose::Jitter));
             let draws: Vec<_> = (0..1000).map(|_| process.draw(SPREAD / 10)).collect();
-            assert!(draws.contains(&0) && draws.iter().any(|&d| d > SPREAD / 2));
+            assert!(draws.contains(&Span::ZERO) && draws.iter().any(|&d| d > SPREAD / 2));
         }
     }
 
@@ -297,7 +309,7 @@ mod tests {
     fn no_spread_is_no_jitter() {
         for shape in [JitterShape::Uniform, JitterShape::Normal, JitterShape::Pareto] {
             let mut process = JitterProcess::new(
-                Jitter { spread: 0, shape, keeps_order: false },
+                Jitter { spread: Span::ZERO, shape, keeps_order: false },
                 Stream::new(1, 1, Purpose::Jitter),
             );
             assert!((0..100).all(|_| process.draw(DELAY) == DELAY));

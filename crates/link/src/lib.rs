@@ -6,6 +6,7 @@
 //!
 //! ```
 //! use ropewalk_link::{Link, LinkSpec, Packet};
+//! use ropewalk_time::{MILLISECOND, Time};
 //!
 //! struct Datagram(u32);
 //! impl Packet for Datagram {
@@ -16,12 +17,12 @@
 //! }
 //!
 //! // 12 Mbit/s, 20 ms, 100 packets: 1500 bytes take 1 ms.
-//! let mut link = Link::new(LinkSpec::plain(12_000_000, 20_000_000, 100), 1, 0);
-//! link.enqueue(0, Datagram(1500));
-//! link.enqueue(0, Datagram(1500));
-//! assert_eq!(link.poll_timeout(), Some(21_000_000));
-//! assert!(link.poll(21_000_000).is_some());
-//! assert_eq!(link.poll_timeout(), Some(22_000_000));
+//! let mut link = Link::new(LinkSpec::plain(12_000_000, 20 * MILLISECOND, 100), 1, 0);
+//! link.enqueue(Time::ZERO, Datagram(1500));
+//! link.enqueue(Time::ZERO, Datagram(1500));
+//! assert_eq!(link.poll_timeout(), Some(Time::ZERO + 21 * MILLISECOND));
+//! assert!(link.poll(Time::ZERO + 21 * MILLISECOND).is_some());
+//! assert_eq!(link.poll_timeout(), Some(Time::ZERO + 22 * MILLISECOND));
 //! ```
 #![forbid(unsafe_code)]
 
@@ -51,6 +52,3 @@ pub use link::{Link, Packet};
 pub use spec::{Change, ChangeAction, Jitter, JitterShape, LinkSpec, Loss, Queue, Rate, RateTrace};
 pub use stats::LinkStats;
 pub use trace::{OPPORTUNITY_BYTES, TraceError};
-
-/// Nanoseconds since an arbitrary origin, or a span of them.
-pub type Nanos = u64;

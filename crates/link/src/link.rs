@@ -9,11 +9,13 @@
 //! queued, and serves links of constant rate with a drop-tail queue and no changes; `stepwise` serves the
 //! rest.
 
+use ropewalk_time::{Span, Time};
+
 use crate::precomputed::Precomputed;
 use crate::stats::LinkStats;
 use crate::stepwise::Stepwise;
 use crate::transit::Arrival;
-use crate::{LinkSpec, Nanos, Queue, Rate};
+use crate::{LinkSpec, Queue, Rate};
 
 /// What a link carries.
 pub trait Packet {
@@ -27,8 +29,8 @@ pub trait Packet {
     fn duplicate(&self) -> Self;
 }
 
-/// One direction of a path. `now` is in nanoseconds from the start of the run, the origin that the scheduled
-/// changes count from, and must not go backwards from call to call.
+/// One direction of a path. The origin of `now` is the start of the run, as that of the scheduled
+/// changes, and it must not go backwards from call to call.
 #[derive(Debug)]
 pub struct Link<T> {
     machine: Machine<T>,
@@ -68,7 +70,7 @@ impl<T: Packet> Link<T> {
     /// Hands a packet in. It may be dropped at once: the queue is full, or the link is down.
     // Inlined, so that a packet is written once, into the queue.
     #[inline(always)]
-    pub fn enqueue(&mut self, now: Nanos, packet: T) {
+    pub fn enqueue(&mut self, now: Time, packet: T) {
         match &mut self.machine {
             Machine::Precomputed(link) => link.enqueue(now, packet),
             Machine::Stepwise(link) => link.enqueue(now, packet),
@@ -79,7 +81,7 @@ impl<T: Packet> Link<T> {
     /// be for an internal step, with nothing to deliver. Calling earlier, or later, changes no packet's
     /// arrival.
     #[inline]
-    pub fn poll_timeout(&self) -> Option<Nanos> {
+    pub fn poll_timeout(&self) -> Option<Time> {
         match &self.machine {
             Machine::Precomputed(link) => link.transit.next_arrival(),
             Machine::Stepwise(link) => link.poll_timeout(),
@@ -89,13 +91,13 @@ impl<T: Packet> Link<T> {
     /// The next packet that has arrived by `now`, by arrival and then by the order of departure; call until
     /// `None`.
     #[inline]
-    pub fn poll(&mut self, now: Nanos) -> Option<T> {
+    pub fn poll(&mut self, now: Time) -> Option<T> {
         self.next_arrival(now).map(|arrival| arrival.packet)
     }
 
     /// As [`poll`](Self::poll), without moving the packet; [`drop_due`](Self::drop_due) then removes it.
     #[inline]
-    pub fn due(&mut self, now: Nanos) -> Option<&mut T> {
+    pub fn due(&mut self, now: Time) -> Option<&mut T> {
         match &mut self.machine {
             Machine::Precomputed(link) => link.transit.due(now),
             Machine::Stepwise(link) => {
@@ -118,12 +120,12 @@ impl<T: Packet> Link<T> {
 
     /// As [`poll`](Self::poll), with the exact time of arrival, at most `now`.
     #[inline]
-    pub fn poll_timed(&mut self, now: Nanos) -> Option<(Nanos, T)> {
+    pub fn poll_timed(&mut self, now: Time) -> Option<(Time, T)> {
         self.next_arrival(now).map(|arrival| (arrival.at, arrival.packet))
     }
 
     #[inline]
-    fn next_arrival(&mut self, now: Nanos) -> Option<Arrival<T>> {
+    fn next_arrival(&mut self, now: Time) -> Option<Arrival<T>> {
         let (transit, stats) = match &mut self.machine {
             Machine::Precomputed(link) => (&mut link.transit, &mut link.stats),
             Machine::Stepwise(link) => {
@@ -139,7 +141,7 @@ impl<T: Packet> Link<T> {
 
     /// The least delay of a packet that is queued from now on, if packets arrive in order and at times that
     /// [`upcoming_at`](Self::upcoming_at) knows; else `None`.
-    pub fn lookahead(&self) -> Option<Nanos> {
+    pub fn lookahead(&self) -> Option<Span> {
         match &self.machine {
             Machine::Precomputed(link) => link.constant_delay(),
             Machine::Stepwise(_) => None,
@@ -148,7 +150,7 @@ impl<T: Packet> Link<T> {
 
     /// The least delay of a packet that is queued from now on, if its arrival is known from the moment on when
     /// it is queued; else `None`. Such a link may be handed packets for times before what was taken out last.
-    pub fn least_delay(&self) -> Option<Nanos> {
+    pub fn least_delay(&self) -> Option<Span> {
         match &self.machine {
             Machine::Precomputed(link) => Some(link.least_delay()),
             Machine::Stepwise(_) => None,
@@ -157,7 +159,7 @@ impl<T: Packet> Link<T> {
 
     /// The `index`-th packet from now and when it arrives, on links with a [`lookahead`](Self::lookahead).
     #[inline]
-    pub fn upcoming_at(&self, index: usize) -> Option<(Nanos, &T)> {
+    pub fn upcoming_at(&self, index: usize) -> Option<(Time, &T)> {
         match &self.machine {
             Machine::Precomputed(link) => {
                 link.transit.in_order()?.get(index).map(|arrival| (arrival.at, &arrival.packet))
@@ -183,7 +185,7 @@ impl<T: Packet> Link<T> {
     }
 
     /// Packets in the queue at `now`, the one being sent not counted.
-    pub fn queued_packets(&mut self, now: Nanos) -> u64 {
+    pub fn queued_packets(&mut self, now: Time) -> u64 {
         match &mut self.machine {
             Machine::Precomputed(link) => {
                 link.advance(now);
@@ -197,7 +199,7 @@ impl<T: Packet> Link<T> {
     }
 
     /// IP bytes in the queue at `now`, the packet being sent not counted.
-    pub fn queued_bytes(&mut self, now: Nanos) -> u64 {
+    pub fn queued_bytes(&mut self, now: Time) -> u64 {
         match &mut self.machine {
             Machine::Precomputed(link) => {
                 link.advance(now);
@@ -211,8 +213,8 @@ impl<T: Packet> Link<T> {
     }
 
     /// How long a packet handed in at `now` would wait before it starts to be sent, by the rate in force;
-    /// `u64::MAX` when that never happens at this rate, or while the link is down.
-    pub fn queue_delay(&mut self, now: Nanos) -> Nanos {
+    /// [`Span::MAX`] when that never happens at this rate, or while the link is down.
+    pub fn queue_delay(&mut self, now: Time) -> Span {
         match &mut self.machine {
             Machine::Precomputed(link) => link.queue_delay(now),
             Machine::Stepwise(link) => {

@@ -4,13 +4,15 @@
 
 use std::collections::VecDeque;
 
+use ropewalk_time::{Span, Time};
+
 use crate::delay_line::DelayLine;
 use crate::impairments::{Delivery, Impairments};
 use crate::queue::Admission;
 use crate::serializer::Serializer;
 use crate::stats::LinkStats;
 use crate::transit::Transit;
-use crate::{LinkSpec, Nanos, Packet};
+use crate::{LinkSpec, Packet};
 
 #[derive(Debug)]
 pub(crate) struct Precomputed<T> {
@@ -22,17 +24,17 @@ pub(crate) struct Precomputed<T> {
     waiting_bytes: u64,
     impairments: Impairments,
     /// See [`Impairments::fixed_delay`].
-    fixed_delay: Option<Nanos>,
+    fixed_delay: Option<Span>,
     /// Those in transit, where the limit counts them.
     line: Option<Box<DelayLine>>,
     /// When the duplicate of the packet that is being queued arrives.
-    copy: Option<Nanos>,
+    copy: Option<Time>,
 }
 
 /// A packet in the queue: when it leaves it, and its size.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
-    start: Nanos,
+    start: Time,
     len: u32,
 }
 
@@ -55,7 +57,7 @@ impl<T: Packet> Precomputed<T> {
     }
 
     #[inline(always)]
-    pub(crate) fn enqueue(&mut self, now: Nanos, mut packet: T) {
+    pub(crate) fn enqueue(&mut self, now: Time, mut packet: T) {
         let len = packet.wire_len();
         self.stats.packets_in += 1;
         self.stats.bytes_in += u64::from(len);
@@ -109,7 +111,7 @@ impl<T: Packet> Precomputed<T> {
 
     /// When the packet that departs then arrives, if it does. Sets `copy` if it is duplicated.
     #[inline(never)]
-    fn draw(&mut self, departure: Nanos) -> Option<Nanos> {
+    fn draw(&mut self, departure: Time) -> Option<Time> {
         match self.impairments.draw() {
             Delivery::Lost => {
                 self.stats.dropped_loss += 1;
@@ -126,7 +128,7 @@ impl<T: Packet> Precomputed<T> {
     }
 
     #[cold]
-    fn push_with_copy(&mut self, arrival: Nanos, copy_arrival: Nanos, len: u32, packet: T) {
+    fn push_with_copy(&mut self, arrival: Time, copy_arrival: Time, len: u32, packet: T) {
         let copy = packet.duplicate();
         self.transit.push(arrival, len, packet);
         self.transit.push(copy_arrival, len, copy);
@@ -135,7 +137,7 @@ impl<T: Packet> Precomputed<T> {
 
     /// Packets that have started to be sent by `now` are no longer in the queue.
     #[inline]
-    pub(crate) fn advance(&mut self, now: Nanos) {
+    pub(crate) fn advance(&mut self, now: Time) {
         while let Some(first) = self.waiting.front()
             && first.start <= now
         {
@@ -145,16 +147,16 @@ impl<T: Packet> Precomputed<T> {
     }
 
     /// See [`Impairments::constant_delay`].
-    pub(crate) fn constant_delay(&self) -> Option<Nanos> {
+    pub(crate) fn constant_delay(&self) -> Option<Span> {
         self.impairments.constant_delay()
     }
 
     /// See [`Impairments::least_delay`].
-    pub(crate) fn least_delay(&self) -> Nanos {
+    pub(crate) fn least_delay(&self) -> Span {
         self.impairments.least_delay()
     }
 
-    pub(crate) fn queue_delay(&self, now: Nanos) -> Nanos {
+    pub(crate) fn queue_delay(&self, now: Time) -> Span {
         self.serializer.free_at().saturating_sub(now)
     }
 

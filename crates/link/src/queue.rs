@@ -3,7 +3,8 @@
 
 use std::collections::VecDeque;
 
-use crate::Nanos;
+use ropewalk_time::Time;
+
 use crate::spec::Queue;
 
 /// Limits, and thresholds at which ECN-capable packets are marked as they come in (as DCTCP's switches do:
@@ -62,7 +63,7 @@ pub(crate) struct WaitQueue<T> {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
-    pub(crate) since: Nanos,
+    pub(crate) since: Time,
     /// IP bytes.
     pub(crate) len: u32,
 }
@@ -72,7 +73,7 @@ impl<T> WaitQueue<T> {
         WaitQueue { waiting: VecDeque::new(), bytes: 0, packets: VecDeque::new() }
     }
 
-    pub(crate) fn push(&mut self, since: Nanos, len: u32, packet: T) {
+    pub(crate) fn push(&mut self, since: Time, len: u32, packet: T) {
         self.bytes += u64::from(len);
         self.waiting.push_back(Waiting { since, len });
         self.packets.push_back(packet);

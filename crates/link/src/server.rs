@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::Nanos;
+use ropewalk_time::{NANOSECOND, Span, Time};
+
 use crate::serializer::Serializer;
 use crate::spec::{Rate, RateTrace};
 use crate::trace::OPPORTUNITY_BYTES;
@@ -17,7 +18,7 @@ pub(crate) enum Server {
 
 impl Server {
     /// A server whose trace, if it is one, starts at `now`.
-    pub(crate) fn new(rate: &Rate, overhead: u32, now: Nanos) -> Self {
+    pub(crate) fn new(rate: &Rate, overhead: u32, now: Time) -> Self {
         match rate {
             Rate::Constant(0) => Server::Stalled,
             Rate::Constant(rate) => {
@@ -25,13 +26,13 @@ impl Server {
                 serializer.idle_until(now);
                 Server::Constant(serializer)
             }
-            Rate::Trace(trace) if trace.period() == 0 => Server::Stalled,
+            Rate::Trace(trace) if trace.period().is_zero() => Server::Stalled,
             Rate::Trace(trace) => Server::Trace(TraceClock::new(trace.clone(), overhead, now)),
         }
     }
 
     /// Sets the rate for packets that start to be sent from `now` on.
-    pub(crate) fn set(&mut self, rate: &Rate, overhead: u32, now: Nanos) {
+    pub(crate) fn set(&mut self, rate: &Rate, overhead: u32, now: Time) {
         match (&mut *self, rate) {
             (Server::Constant(serializer), Rate::Constant(rate)) if *rate > 0 => serializer.set_rate(*rate),
             _ => *self = Server::new(rate, overhead, now),
@@ -39,7 +40,7 @@ impl Server {
     }
 
     /// The queue was empty and nothing was being sent until a packet came at `now`.
-    pub(crate) fn idle_until(&mut self, now: Nanos) {
+    pub(crate) fn idle_until(&mut self, now: Time) {
         match self {
             Server::Constant(serializer) => serializer.idle_until(now),
             Server::Trace(clock) => clock.skip_to_after(now),
@@ -48,7 +49,7 @@ impl Server {
     }
 
     /// Aborts the packet being sent at `now`: the server is free again.
-    pub(crate) fn abandon(&mut self, now: Nanos) {
+    pub(crate) fn abandon(&mut self, now: Time) {
         match self {
             Server::Constant(serializer) => serializer.idle_until(now),
             Server::Trace(clock) => clock.seek_after(now),
@@ -57,7 +58,7 @@ impl Server {
     }
 
     /// When the queue's first packet, free to go from `from` on, starts to be sent.
-    pub(crate) fn next_start(&self, from: Nanos) -> Option<Nanos> {
+    pub(crate) fn next_start(&self, from: Time) -> Option<Time> {
         match self {
             Server::Constant(_) => Some(from),
             Server::Trace(clock) => Some(clock.next_from(from)),
@@ -66,7 +67,7 @@ impl Server {
     }
 
     /// Starts to send a packet of `len` bytes at `start`; when its last bit leaves.
-    pub(crate) fn send(&mut self, start: Nanos, len: u32) -> Nanos {
+    pub(crate) fn send(&mut self, start: Time, len: u32) -> Time {
         match self {
             Server::Constant(serializer) => {
                 if start > serializer.free_at() {
@@ -83,7 +84,7 @@ impl Server {
     }
 
     /// How long from `now` until packets of `bytes` in all are sent, when nothing else is.
-    pub(crate) fn drain(&self, now: Nanos, packets: u64, bytes: u64) -> Nanos {
+    pub(crate) fn drain(&self, now: Time, packets: u64, bytes: u64) -> Span {
         match self {
             Server::Constant(serializer) => serializer.duration(packets, bytes),
             Server::Trace(clock) => {
@@ -96,7 +97,7 @@ impl Server {
                 // The packet after them starts with what is left of the last opportunity, or the next.
                 clock.next_from(now).saturating_sub(now)
             }
-            Server::Stalled => u64::MAX,
+            Server::Stalled => Span::MAX,
         }
     }
 }
@@ -107,25 +108,25 @@ pub(crate) struct TraceClock {
     trace: Arc<RateTrace>,
     overhead: u32,
     /// When the trace started.
-    origin: Nanos,
+    origin: Time,
     /// When the current period started.
-    cycle_start: Nanos,
+    cycle_start: Time,
     index: usize,
     left: u32,
 }
 
 impl TraceClock {
-    fn new(trace: Arc<RateTrace>, overhead: u32, origin: Nanos) -> Self {
+    fn new(trace: Arc<RateTrace>, overhead: u32, origin: Time) -> Self {
         TraceClock { trace, overhead, origin, cycle_start: origin, index: 0, left: OPPORTUNITY_BYTES }
     }
 
     /// When the next opportunity is.
-    fn next(&self) -> Nanos {
+    fn next(&self) -> Time {
         self.cycle_start.saturating_add(self.trace.at(self.index))
     }
 
     /// When the first opportunity at or after `from` is.
-    fn next_from(&self, from: Nanos) -> Nanos {
+    fn next_from(&self, from: Time) -> Time {
         if self.next() >= from {
             return self.next();
         }
@@ -135,34 +136,31 @@ impl TraceClock {
     }
 
     /// Opportunities before `time` are lost.
-    fn skip_to(&mut self, time: Nanos) {
+    fn skip_to(&mut self, time: Time) {
         if self.next() >= time {
             return;
         }
-        match time.checked_sub(1) {
-            Some(before) => self.skip_to_after(before),
-            None => *self = TraceClock::new(self.trace.clone(), self.overhead, self.origin),
-        }
+        self.skip_to_after(time - NANOSECOND);
     }
 
     /// Opportunities up to and at `time` are lost.
-    fn skip_to_after(&mut self, time: Nanos) {
+    fn skip_to_after(&mut self, time: Time) {
         if self.next() <= time {
             self.seek_after(time);
         }
     }
 
     /// The first opportunity after `time` is next, wherever the clock was.
-    fn seek_after(&mut self, time: Nanos) {
+    fn seek_after(&mut self, time: Time) {
         let (cycle, index) = self.trace.first_after(time.saturating_sub(self.origin));
-        self.cycle_start = self.origin.saturating_add(cycle.saturating_mul(self.trace.period()));
+        self.cycle_start = self.origin.saturating_add(self.trace.period().saturating_mul(cycle));
         // A trace that isn't in order may have none where one should be.
         self.index = index.min(self.trace.opportunities.len() - 1);
         self.left = OPPORTUNITY_BYTES;
     }
 
     /// Uses opportunities until `bytes` have left; when that is.
-    fn send(&mut self, mut bytes: u64) -> Nanos {
+    fn send(&mut self, mut bytes: u64) -> Time {
         let mut departure = self.next();
         while bytes > 0 {
             departure = departure.max(self.next());
@@ -188,35 +186,41 @@ impl TraceClock {
 
 #[cfg(test)]
 mod tests {
+    use ropewalk_time::MILLISECOND;
+
     use super::*;
 
-    const MS: Nanos = 1_000_000;
+    const MS: Span = MILLISECOND;
 
-    fn clock(text: &str, origin: Nanos) -> TraceClock {
+    fn at(ms: u64) -> Time {
+        Time::ZERO + ms * MS
+    }
+
+    fn clock(text: &str, origin: Time) -> TraceClock {
         TraceClock::new(Arc::new(RateTrace::parse("t", text).unwrap()), 0, origin)
     }
 
     #[test]
     fn packets_share_an_opportunity_and_span_several() {
-        let mut clock = clock("1\n2\n4\n", 0);
-        assert_eq!([500, 500, 500, 1, 1500, 1499].map(|n| clock.send(n)), [1, 1, 1, 2, 4, 4].map(|t| t * MS));
+        let mut clock = clock("1\n2\n4\n", Time::ZERO);
+        assert_eq!([500, 500, 500, 1, 1500, 1499].map(|n| clock.send(n)), [1, 1, 1, 2, 4, 4].map(at));
         // The period of 4 ms starts again.
-        assert_eq!([1500, 4500].map(|n| clock.send(n)), [5, 9].map(|t| t * MS));
+        assert_eq!([1500, 4500].map(|n| clock.send(n)), [5, 9].map(at));
     }
 
     #[test]
     fn the_idle_lose_their_opportunities() {
-        let mut clock = clock("1\n1\n2\n4\n", 10 * MS);
-        clock.skip_to_after(5 * MS);
-        assert_eq!(clock.next(), 11 * MS);
-        assert_eq!(clock.send(100), 11 * MS);
-        clock.skip_to(11 * MS);
+        let mut clock = clock("1\n1\n2\n4\n", at(10));
+        clock.skip_to_after(at(5));
+        assert_eq!(clock.next(), at(11));
+        assert_eq!(clock.send(100), at(11));
+        clock.skip_to(at(11));
         assert_eq!(clock.left, 1400);
-        clock.skip_to_after(11 * MS);
-        assert_eq!((clock.next(), clock.left), (12 * MS, 1500));
-        clock.skip_to_after(14 * MS);
-        assert_eq!(clock.next(), 15 * MS);
-        clock.skip_to(1_000_000 * MS);
-        assert_eq!(clock.next(), 1_000_000 * MS);
+        clock.skip_to_after(at(11));
+        assert_eq!((clock.next(), clock.left), (at(12), 1500));
+        clock.skip_to_after(at(14));
+        assert_eq!(clock.next(), at(15));
+        clock.skip_to(at(1_000_000));
+        assert_eq!(clock.next(), at(1_000_000));
     }
 }

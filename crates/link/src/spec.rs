@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::Nanos;
+use ropewalk_time::{Span, Time};
 
 /// One direction of a path.
 #[derive(Clone, PartialEq, Debug)]
@@ -10,7 +10,7 @@ pub struct LinkSpec {
     /// How fast packets leave the queue.
     pub rate: Rate,
     /// One-way propagation delay.
-    pub delay: Nanos,
+    pub delay: Span,
     /// Variation of the delay.
     pub jitter: Option<Jitter>,
     /// Random loss, drawn as a packet leaves the queue (so that lost packets use capacity, as on a radio
@@ -56,7 +56,7 @@ pub struct RateTrace {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Jitter {
     /// The spread: half-width (uniform), standard deviation (normal, Pareto).
-    pub spread: Nanos,
+    pub spread: Span,
     /// The distribution.
     pub shape: JitterShape,
     /// True: a packet never overtakes the one before it (its arrival is at least the former's). False:
@@ -120,9 +120,9 @@ pub enum Queue {
         /// Hard limit in packets.
         limit: u32,
         /// Target sojourn time.
-        target: Nanos,
+        target: Span,
         /// Interval.
-        interval: Nanos,
+        interval: Span,
         /// Mark ECN-capable packets instead of dropping.
         ecn: bool,
     },
@@ -132,22 +132,22 @@ pub enum Queue {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Change {
     /// When, from the start of the run.
-    pub at: Nanos,
+    pub at: Time,
     /// What.
     pub action: ChangeAction,
-    /// Whether it happens again and again, so long after the last time; 0 counts as once.
-    pub every: Option<Nanos>,
+    /// Whether it happens again and again, so long after the last time; zero counts as once.
+    pub every: Option<Span>,
 }
 
 impl Change {
     /// One that happens once.
-    pub fn once(at: Nanos, action: ChangeAction) -> Self {
+    pub fn once(at: Time, action: ChangeAction) -> Self {
         Change { at, action, every: None }
     }
 
     /// The next time, of one that repeats.
     pub fn again(&self) -> Option<Change> {
-        let every = self.every.filter(|every| *every > 0)?;
+        let every = self.every.filter(|every| !every.is_zero())?;
         Some(Change { at: self.at.checked_add(every)?, ..self.clone() })
     }
 }
@@ -168,7 +168,7 @@ impl Schedule {
     }
 
     /// When the next one is due.
-    pub(crate) fn next(&self) -> Option<Nanos> {
+    pub(crate) fn next(&self) -> Option<Time> {
         self.coming.last().map(|(_, change)| change.at)
     }
 
@@ -191,7 +191,7 @@ pub enum ChangeAction {
     Rate(Rate),
     /// A new delay, for packets that leave the queue from then on. A shorter one lets them overtake those
     /// before, unless the jitter keeps the order.
-    Delay(Nanos),
+    Delay(Span),
     /// A new loss model.
     Loss(Loss),
     /// The link loses its queue, the packet being sent, and all that is handed in until it is up. Whatever is
@@ -202,8 +202,8 @@ pub enum ChangeAction {
 }
 
 impl LinkSpec {
-    /// A plain link: `rate` bits per second, `delay` nanoseconds, a drop-tail queue of `queue` packets.
-    pub fn plain(rate: u64, delay: Nanos, queue: u32) -> Self {
+    /// A plain link: `rate` bits per second, `delay` one way, a drop-tail queue of `queue` packets.
+    pub fn plain(rate: u64, delay: Span, queue: u32) -> Self {
         LinkSpec {
             rate: Rate::Constant(rate),
             delay,

@@ -1,6 +1,6 @@
 //! What a link counts.
 
-use crate::Nanos;
+use ropewalk_time::Span;
 
 /// Counters of one direction of a path, since its start. Every packet handed in, and every copy made, is in
 /// exactly one of: delivered, one of the drops, queued, in flight.
@@ -35,9 +35,9 @@ pub struct LinkStats {
     /// Most IP bytes in the queue at once.
     pub max_queue_bytes: u64,
     /// Time spent sending packets, from the first bit of each to its last.
-    pub busy: Nanos,
+    pub busy: Span,
     /// Time that packets waited in the queue before they were sent, summed over packets.
-    pub sojourn: Nanos,
+    pub sojourn: Span,
 }
 
 impl LinkStats {

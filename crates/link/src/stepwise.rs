@@ -6,6 +6,8 @@
 //! it started with. A trace starts with the run, or when a change puts it in force. When the delay shrinks,
 //! packets overtake those before, as on a real change of route, unless the jitter keeps the order.
 
+use ropewalk_time::{Span, Time};
+
 use crate::codel::CoDel;
 use crate::delay_line::DelayLine;
 use crate::impairments::{Delivery, Impairments};
@@ -14,7 +16,7 @@ use crate::server::Server;
 use crate::spec::{ChangeAction, Queue, Schedule};
 use crate::stats::LinkStats;
 use crate::transit::Transit;
-use crate::{LinkSpec, Nanos, Packet};
+use crate::{LinkSpec, Packet};
 
 #[derive(Debug)]
 pub(crate) struct Stepwise<T> {
@@ -31,16 +33,16 @@ pub(crate) struct Stepwise<T> {
     line: Option<DelayLine>,
     down: bool,
     /// The latest step taken.
-    at: Nanos,
+    at: Time,
     changes: Schedule,
 }
 
 /// The packet being sent. The queue stores it.
 #[derive(Clone, Copy, Debug)]
 struct Sending {
-    start: Nanos,
+    start: Time,
     /// When its last bit leaves.
-    departure: Nanos,
+    departure: Time,
     len: u32,
     fate: Delivery,
 }
@@ -58,18 +60,18 @@ impl<T: Packet> Stepwise<T> {
                 Queue::CoDel { target, interval, ecn, .. } => Some(CoDel::new(target, interval, ecn)),
                 _ => None,
             },
-            server: Server::new(&spec.rate, spec.overhead, 0),
+            server: Server::new(&spec.rate, spec.overhead, Time::ZERO),
             sending: None,
             impairments,
             overhead: spec.overhead,
             line: spec.limit_counts_transit.then(DelayLine::default),
             down: false,
-            at: 0,
+            at: Time::ZERO,
             changes,
         }
     }
 
-    pub(crate) fn enqueue(&mut self, now: Nanos, mut packet: T) {
+    pub(crate) fn enqueue(&mut self, now: Time, mut packet: T) {
         let len = packet.wire_len();
         self.stats.packets_in += 1;
         self.stats.bytes_in += u64::from(len);
@@ -108,13 +110,14 @@ impl<T: Packet> Stepwise<T> {
 
     /// Takes every step due by `now`, each at its own time: what leaves first, then changes, then what
     /// starts.
-    pub(crate) fn advance(&mut self, now: Nanos) {
+    pub(crate) fn advance(&mut self, now: Time) {
         loop {
-            let departure = self.sending.as_ref().map_or(u64::MAX, |sending| sending.departure);
-            let change = self.changes.next().unwrap_or(u64::MAX);
-            let start = if self.queue.is_empty() { u64::MAX } else { self.next_start().unwrap_or(u64::MAX) };
+            let departure = self.sending.as_ref().map_or(Time::MAX, |sending| sending.departure);
+            let change = self.changes.next().unwrap_or(Time::MAX);
+            let start =
+                if self.queue.is_empty() { Time::MAX } else { self.next_start().unwrap_or(Time::MAX) };
             let step = departure.min(change).min(start);
-            if step > now || step == u64::MAX {
+            if step > now || step == Time::MAX {
                 break;
             }
             self.at = step;
@@ -130,7 +133,7 @@ impl<T: Packet> Stepwise<T> {
     }
 
     /// When the queue's first packet starts to be sent, if the link is free and nothing changes.
-    fn next_start(&self) -> Option<Nanos> {
+    fn next_start(&self) -> Option<Time> {
         if self.sending.is_some() || self.down { None } else { self.server.next_start(self.at) }
     }
 
@@ -171,7 +174,7 @@ impl<T: Packet> Stepwise<T> {
         }
     }
 
-    fn note_departure(&mut self, departure: Nanos, arrival: Nanos) {
+    fn note_departure(&mut self, departure: Time, arrival: Time) {
         if let Some(line) = &mut self.line {
             line.push(departure, arrival);
         }
@@ -199,16 +202,16 @@ impl<T: Packet> Stepwise<T> {
     /// The next arrival or step. A change is a step only when packets wait that it may let go sooner:
     /// otherwise it takes effect when something else happens.
     #[inline(never)]
-    pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
         let step = match &self.sending {
             Some(sending) => Some(sending.departure),
             None if self.queue.is_empty() => None,
             None => {
-                let change = self.changes.next().unwrap_or(u64::MAX);
-                Some(self.next_start().unwrap_or(u64::MAX).min(change))
+                let change = self.changes.next().unwrap_or(Time::MAX);
+                Some(self.next_start().unwrap_or(Time::MAX).min(change))
             }
         };
-        let step = step.filter(|&step| step < u64::MAX);
+        let step = step.filter(|&step| step < Time::MAX);
         match (self.transit.next_arrival(), step) {
             (Some(arrival), Some(step)) => Some(arrival.min(step)),
             (arrival, step) => arrival.or(step),
@@ -216,9 +219,9 @@ impl<T: Packet> Stepwise<T> {
     }
 
     #[inline(never)]
-    pub(crate) fn queue_delay(&self, now: Nanos) -> Nanos {
+    pub(crate) fn queue_delay(&self, now: Time) -> Span {
         if self.down {
-            return u64::MAX;
+            return Span::MAX;
         }
         let free = self.sending.as_ref().map_or(now, |sending| sending.departure);
         let drain = self.server.drain(free, self.queue.len(), self.queue.bytes());

@@ -1,13 +1,12 @@
 //! Recorded rates: the format of mahimahi (Netravali et al., USENIX ATC 2015): text, one integer per line,
 //! the millisecond at which 1500 bytes may leave.
 
-use crate::Nanos;
+use ropewalk_time::Span;
+
 use crate::spec::RateTrace;
 
 /// What one line of a trace lets leave.
 pub const OPPORTUNITY_BYTES: u32 = 1500;
-
-const NANOS_PER_MILLI: u64 = 1_000_000;
 
 /// Why a text isn't a trace.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -73,35 +72,33 @@ impl RateTrace {
         text
     }
 
-    /// The time after which the trace repeats; 0 when it never lets anything leave.
-    pub fn period(&self) -> Nanos {
-        self.opportunities.last().map_or(0, |&last| u64::from(last) * NANOS_PER_MILLI)
+    /// The time after which the trace repeats; zero when it never lets anything leave.
+    pub fn period(&self) -> Span {
+        self.opportunities.last().map_or(Span::ZERO, |&last| Span::from_millis(last.into()))
     }
 
     /// The mean rate over a period in bits per second, rounded down; 0 when the trace lets nothing leave.
     pub fn mean_rate(&self) -> u64 {
         let bits = self.opportunities.len() as u128 * u128::from(OPPORTUNITY_BYTES) * 8;
-        match self.period() {
-            0 => 0,
-            period => u64::try_from(bits * 1_000_000_000 / u128::from(period)).unwrap_or(u64::MAX),
-        }
+        let rate = (bits * 1_000_000_000).checked_div(u128::from(self.period().as_nanos()));
+        rate.map_or(0, |rate| u64::try_from(rate).unwrap_or(u64::MAX))
     }
 
     /// When the opportunity of this index is, from the start of its period.
     #[inline]
-    pub(crate) fn at(&self, index: usize) -> Nanos {
-        u64::from(self.opportunities[index]) * NANOS_PER_MILLI
+    pub(crate) fn at(&self, index: usize) -> Span {
+        Span::from_millis(self.opportunities[index].into())
     }
 
     /// Periods before the first opportunity later than `time` from the trace's start, and its index. The
     /// trace has a period.
-    pub(crate) fn first_after(&self, time: Nanos) -> (u64, usize) {
+    pub(crate) fn first_after(&self, time: Span) -> (u64, usize) {
         let (cycle, within) = (time / self.period(), time % self.period());
-        (cycle, self.opportunities.partition_point(|&o| u64::from(o) * NANOS_PER_MILLI <= within))
+        (cycle, self.opportunities.partition_point(|&o| Span::from_millis(o.into()) <= within))
     }
 
     /// Opportunities up to and including `time` from the trace's start. The trace has a period.
-    pub(crate) fn count_until(&self, time: Nanos) -> u64 {
+    pub(crate) fn count_until(&self, time: Span) -> u64 {
         let (cycle, index) = self.first_after(time);
         cycle.saturating_mul(self.opportunities.len() as u64).saturating_add(index as u64)
     }
@@ -118,6 +115,8 @@ fn quote(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ropewalk_time::MILLISECOND;
+
     use super::*;
 
     #[test]
@@ -162,11 +161,11 @@ mod tests {
     #[test]
     fn counts_across_periods() {
         let trace = RateTrace::parse("t", "0\n2\n5").unwrap();
-        let ms = NANOS_PER_MILLI;
+        let ms = MILLISECOND;
         let counts: Vec<u64> = [0, 1, 2, 4, 5, 6, 7, 10].map(|t| trace.count_until(t * ms)).to_vec();
         // At 5 ms the last of a period and the first of the next coincide.
         assert_eq!(counts, [1, 1, 2, 2, 4, 4, 5, 7]);
-        assert_eq!(trace.first_after(5 * ms - 1), (0, 2));
+        assert_eq!(trace.first_after(5 * ms - Span::from_nanos(1)), (0, 2));
         assert_eq!(trace.first_after(5 * ms), (1, 1));
     }
 }

@@ -11,7 +11,7 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::Nanos;
+use ropewalk_time::Time;
 
 /// How many a packet may overtake before a heap is cheaper.
 const NEAR: usize = if cfg!(test) { 4 } else { 128 };
@@ -25,14 +25,14 @@ pub(crate) struct Transit<T> {
     slots: Vec<Option<T>>,
     free: Vec<u32>,
     sequence: u64,
-    /// When the first arrives; `Nanos::MAX`: none does, ever.
-    first: Nanos,
+    /// When the first arrives; `Time::MAX`: none does, ever.
+    first: Time,
 }
 
 /// A packet, and when it arrives.
 #[derive(Debug)]
 pub(crate) struct Arrival<T> {
-    pub(crate) at: Nanos,
+    pub(crate) at: Time,
     /// IP bytes.
     pub(crate) len: u32,
     pub(crate) packet: T,
@@ -41,7 +41,7 @@ pub(crate) struct Arrival<T> {
 /// When a packet arrives, its length, and its slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Entry {
-    at: Nanos,
+    at: Time,
     len: u32,
     slot: u32,
 }
@@ -72,7 +72,7 @@ impl SortedEntries {
 
     /// Whether a packet that arrives at `at` overtakes `count` others at least.
     #[inline]
-    fn overtaken_by(&self, at: Nanos, count: usize) -> bool {
+    fn overtaken_by(&self, at: Time, count: usize) -> bool {
         self.len() >= count && self.entries[self.entries.len() - count].at > at
     }
 
@@ -114,7 +114,7 @@ struct FarEntry {
 
 impl FarEntry {
     fn key(&self) -> u128 {
-        (u128::from(self.entry.at) << 64) | u128::from(self.sequence)
+        (u128::from(self.entry.at.as_nanos()) << 64) | u128::from(self.sequence)
     }
 }
 
@@ -142,7 +142,7 @@ impl<T> Transit<T> {
             slots: Vec::new(),
             free: Vec::new(),
             sequence: 0,
-            first: Nanos::MAX,
+            first: Time::MAX,
         }
     }
 
@@ -153,7 +153,7 @@ impl<T> Transit<T> {
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, at: Nanos, len: u32, packet: T) {
+    pub(crate) fn push(&mut self, at: Time, len: u32, packet: T) {
         self.first = self.first.min(at);
         if self.ring.back().is_some_and(|last| at >= last.at) {
             self.ring.push_back(Arrival { at, len, packet });
@@ -164,7 +164,7 @@ impl<T> Transit<T> {
 
     /// The first packet, one that overtakes another, or one after such a packet.
     #[inline(never)]
-    fn push_reordered(&mut self, at: Nanos, len: u32, packet: T) {
+    fn push_reordered(&mut self, at: Time, len: u32, packet: T) {
         if self.sorted.is_empty() {
             if self.ring.is_empty() {
                 self.ring.push_back(Arrival { at, len, packet });
@@ -203,8 +203,8 @@ impl<T> Transit<T> {
 
     /// When the next packet arrives.
     #[inline]
-    pub(crate) fn next_arrival(&self) -> Option<Nanos> {
-        (self.first != Nanos::MAX).then_some(self.first)
+    pub(crate) fn next_arrival(&self) -> Option<Time> {
+        (self.first != Time::MAX).then_some(self.first)
     }
 
     /// All packets in order of arrival, if none is reordered.
@@ -217,13 +217,13 @@ impl<T> Transit<T> {
     pub(crate) fn drop_first(&mut self, count: usize) -> u64 {
         let count = count.min(self.ring.len());
         let len = self.ring.drain(..count).map(|arrival| u64::from(arrival.len)).sum();
-        self.first = self.ring.front().map_or(Nanos::MAX, |next| next.at);
+        self.first = self.ring.front().map_or(Time::MAX, |next| next.at);
         len
     }
 
     /// The next packet, if it has arrived by `now`.
     #[inline]
-    pub(crate) fn pop(&mut self, now: Nanos) -> Option<Arrival<T>> {
+    pub(crate) fn pop(&mut self, now: Time) -> Option<Arrival<T>> {
         if self.first > now {
             return None;
         }
@@ -231,13 +231,13 @@ impl<T> Transit<T> {
             return self.pop_sorted();
         }
         let first = self.ring.pop_front();
-        self.first = self.ring.front().map_or(Nanos::MAX, |next| next.at);
+        self.first = self.ring.front().map_or(Time::MAX, |next| next.at);
         first
     }
 
     /// As [`pop`](Self::pop), without moving the packet.
     #[inline]
-    pub(crate) fn due(&mut self, now: Nanos) -> Option<&mut T> {
+    pub(crate) fn due(&mut self, now: Time) -> Option<&mut T> {
         if self.first > now {
             return None;
         }
@@ -254,7 +254,7 @@ impl<T> Transit<T> {
             return self.drop_sorted();
         }
         let len = self.ring.pop_front().map_or(0, |first| first.len);
-        self.first = self.ring.front().map_or(Nanos::MAX, |next| next.at);
+        self.first = self.ring.front().map_or(Time::MAX, |next| next.at);
         len
     }
 
@@ -293,7 +293,7 @@ impl<T> Transit<T> {
         }
         self.free.push(next.slot);
         // Packets in the heap arrive before the list's last.
-        self.first = self.sorted.first().map_or(Nanos::MAX, |next| next.at);
+        self.first = self.sorted.first().map_or(Time::MAX, |next| next.at);
         if let Some(far) = self.far.peek() {
             self.first = self.first.min(far.entry.at);
         }
@@ -304,10 +304,11 @@ impl<T> Transit<T> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use ropewalk_time::Span;
 
     use super::*;
 
-    fn next(transit: &mut Transit<usize>, now: Nanos) -> Option<(Nanos, usize)> {
+    fn next(transit: &mut Transit<usize>, now: Time) -> Option<(Time, usize)> {
         transit.pop(now).map(|arrival| (arrival.at, arrival.packet))
     }
 
@@ -316,10 +317,11 @@ mod tests {
         #[test]
         fn hands_out_by_arrival_then_sequence(ops in prop::collection::vec((0u64..40, 0u64..12, any::<bool>()), 1..300)) {
             let mut transit = Transit::new();
-            let mut model: Vec<(Nanos, usize)> = Vec::new();
-            let mut now = 0;
+            let mut model: Vec<(Time, usize)> = Vec::new();
+            let mut now = Time::ZERO;
             for (sequence, (delay, step, pop)) in ops.into_iter().enumerate() {
-                now += step / 4;
+                now += Span::from_nanos(step / 4);
+                let delay = Span::from_nanos(delay);
                 transit.push(now + delay, 1, sequence);
                 model.push((now + delay, sequence));
                 model.sort_unstable();
@@ -343,9 +345,9 @@ mod tests {
                 }
             }
             for expected in model {
-                prop_assert_eq!(next(&mut transit, u64::MAX), Some(expected));
+                prop_assert_eq!(next(&mut transit, Time::MAX), Some(expected));
             }
-            prop_assert!(next(&mut transit, u64::MAX).is_none() && transit.next_arrival().is_none());
+            prop_assert!(next(&mut transit, Time::MAX).is_none() && transit.next_arrival().is_none());
         }
     }
 }

@@ -4,26 +4,27 @@ use crate::common;
 
 use std::sync::Arc;
 
-use common::{Datagram, MS, SECOND, drive, saturate};
+use common::{Datagram, MS, NANOSECOND, at, drive, saturate};
 use ropewalk_link::{
-    Change, ChangeAction, Jitter, JitterShape, Link, LinkSpec, Loss, Nanos, Queue, Rate, RateTrace,
+    Change, ChangeAction, Jitter, JitterShape, Link, LinkSpec, Loss, Queue, Rate, RateTrace,
 };
+use ropewalk_time::{Span, Time};
 
 fn plain() -> LinkSpec {
     LinkSpec::plain(12_000_000, 20 * MS, 100)
 }
 
 /// `n` packets of 1500 bytes, one every `gap`.
-fn paced(n: u64, gap: Nanos) -> Vec<(Nanos, Datagram)> {
-    (0..n).map(|id| (id * gap, Datagram::new(id, 1500))).collect()
+fn paced(n: u64, gap: Span) -> Vec<(Time, Datagram)> {
+    (0..n).map(|id| (Time::ZERO + id * gap, Datagram::new(id, 1500))).collect()
 }
 
 fn changing(changes: &[(u64, ChangeAction)]) -> LinkSpec {
-    let changes = changes.iter().map(|(ms, action)| Change::once(ms * MS, action.clone()));
+    let changes = changes.iter().map(|(ms, action)| Change::once(at(*ms), action.clone()));
     LinkSpec { changes: changes.collect(), ..plain() }
 }
 
-fn times_and_ids(arrivals: &[(Nanos, Datagram)]) -> Vec<(Nanos, u64)> {
+fn times_and_ids(arrivals: &[(Time, Datagram)]) -> Vec<(Time, u64)> {
     arrivals.iter().map(|(arrival, packet)| (*arrival, packet.id)).collect()
 }
 
@@ -32,14 +33,14 @@ fn a_lone_packet_takes_its_transmission_and_the_delay() {
     for (rate, len, overhead, expected) in [
         (12_000_000, 1500, 0, MS),
         (12_000_000, 1462, 38, MS),
-        (1_000_000_000, 1500, 0, 12_000),
-        (7_000_000_000, 1500, 0, 1715),
-        (u64::MAX, 1500, 38, 0),
+        (1_000_000_000, 1500, 0, Span::from_micros(12)),
+        (7_000_000_000, 1500, 0, Span::from_nanos(1715)),
+        (u64::MAX, 1500, 38, Span::ZERO),
     ] {
         let spec = LinkSpec { overhead, ..LinkSpec::plain(rate, 20 * MS, 10) };
         let mut link = Link::new(spec, 0, 0);
-        let arrivals = drive(&mut link, &[(5, Datagram::new(0, len))]);
-        assert_eq!(times_and_ids(&arrivals), [(5 + expected + 20 * MS, 0)]);
+        let arrivals = drive(&mut link, &[(at(5), Datagram::new(0, len))]);
+        assert_eq!(times_and_ids(&arrivals), [(at(25) + expected, 0)]);
     }
 }
 
@@ -51,9 +52,9 @@ fn a_saturated_link_carries_its_rate_exactly() {
         (7_000_000, 1000, 875),
         (1_000_001, 1, 125_000),
     ] {
-        let spec = LinkSpec::plain(rate, 0, 50);
-        let run = saturate(&spec, 0, len, 20, SECOND);
-        let carried = run.arrivals.iter().filter(|(arrival, _)| *arrival <= SECOND).count();
+        let spec = LinkSpec::plain(rate, Span::ZERO, 50);
+        let run = saturate(&spec, 0, len, 20, at(1000));
+        let carried = run.arrivals.iter().filter(|(arrival, _)| *arrival <= at(1000)).count();
         assert_eq!(carried, packets_per_second, "{rate}");
     }
 }
@@ -66,9 +67,9 @@ fn the_queue_limit_leaves_out_the_packet_being_sent() {
         Queue::CoDel { limit: 3, target: 5 * MS, interval: 100 * MS, ecn: false },
     ] {
         let mut link = Link::new(LinkSpec { queue, ..plain() }, 0, 0);
-        let sends: Vec<_> = (0..10).map(|id| (0, Datagram::new(id, 1500))).collect();
+        let sends: Vec<_> = (0..10).map(|id| (Time::ZERO, Datagram::new(id, 1500))).collect();
         let arrivals = drive(&mut link, &sends);
-        assert_eq!(times_and_ids(&arrivals), [(21 * MS, 0), (22 * MS, 1), (23 * MS, 2), (24 * MS, 3)]);
+        assert_eq!(times_and_ids(&arrivals), [(at(21), 0), (at(22), 1), (at(23), 2), (at(24), 3)]);
         let stats = link.stats();
         assert_eq!((stats.dropped_queue, stats.packets_delivered), (6, 4));
         assert_eq!((stats.max_queue_packets, stats.max_queue_bytes), (3, 4500));
@@ -81,9 +82,11 @@ fn the_queue_limit_leaves_out_the_packet_being_sent() {
 fn a_packet_that_comes_as_another_leaves_finds_the_link_free() {
     let spec = LinkSpec { queue: Queue::Packets { limit: 0, ecn_threshold: None }, ..plain() };
     let mut link = Link::new(spec, 0, 0);
-    let sends = [0, MS - 1, MS, 2 * MS].map(|time| (time, Datagram::new(time, 1500)));
+    let sends = [at(0), at(1) - NANOSECOND, at(1), at(2)];
+    let sends: Vec<_> =
+        sends.into_iter().zip(0..).map(|(time, id)| (time, Datagram::new(id, 1500))).collect();
     let arrivals = drive(&mut link, &sends);
-    assert_eq!(arrivals.iter().map(|a| a.1.id).collect::<Vec<_>>(), [0, MS, 2 * MS]);
+    assert_eq!(arrivals.iter().map(|a| a.1.id).collect::<Vec<_>>(), [0, 2, 3]);
 }
 
 #[test]
@@ -94,7 +97,7 @@ fn capable_packets_are_marked_from_the_threshold_on() {
     ] {
         let mut link = Link::new(LinkSpec { queue, ..plain() }, 0, 0);
         let packet = |id| Datagram { ect: id != 4, ..Datagram::new(id, 1500) };
-        let sends: Vec<_> = (0..6).map(|id| (0, packet(id))).collect();
+        let sends: Vec<_> = (0..6).map(|id| (Time::ZERO, packet(id))).collect();
         // 0 is being sent, 1 and 2 find 0 and 1 in the queue.
         let marked: Vec<_> =
             drive(&mut link, &sends).into_iter().filter(|(_, p)| p.ce).map(|(_, p)| p.id).collect();
@@ -106,11 +109,11 @@ fn capable_packets_are_marked_from_the_threshold_on() {
 #[test]
 fn lost_packets_use_capacity() {
     let spec = LinkSpec { loss: Loss::Bernoulli(0.5), ..plain() };
-    let sends: Vec<_> = (0..50).map(|id| (0, Datagram::new(id, 1500))).collect();
+    let sends: Vec<_> = (0..50).map(|id| (Time::ZERO, Datagram::new(id, 1500))).collect();
     let mut link = Link::new(spec, 3, 0);
     let arrivals = drive(&mut link, &sends);
     assert!((10..40).contains(&arrivals.len()));
-    assert!(arrivals.iter().all(|(arrival, packet)| *arrival == (21 + packet.id) * MS));
+    assert!(arrivals.iter().all(|(arrival, packet)| *arrival == at(21 + packet.id)));
     assert_eq!(link.stats().dropped_loss, 50 - arrivals.len() as u64);
     assert_eq!(link.stats().busy, 50 * MS);
 }
@@ -137,7 +140,7 @@ fn jitter_varies_the_delay_by_its_distribution() {
         let arrivals = drive(&mut Link::new(spec, 2, 5), &paced(n, MS));
         let offsets: Vec<f64> = arrivals
             .iter()
-            .map(|(arrival, packet)| (*arrival - packet.id * MS) as f64 / MS as f64 - 51.0)
+            .map(|(arrival, packet)| (*arrival - at(packet.id)).as_secs_f64() * 1e3 - 51.0)
             .collect();
         let mean = offsets.iter().sum::<f64>() / n as f64;
         let deviation = (offsets.iter().map(|o| (o - mean) * (o - mean)).sum::<f64>() / n as f64).sqrt();
@@ -158,7 +161,7 @@ fn order_keeping_jitter_keeps_order() {
         let spec = LinkSpec { jitter, duplicate: 0.1, ..plain() };
         let arrivals = drive(&mut Link::new(spec, 2, 5), &paced(5000, MS));
         assert!(arrivals.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0].1.id <= pair[1].1.id));
-        assert!(arrivals.iter().any(|(arrival, packet)| *arrival > (23 + packet.id) * MS));
+        assert!(arrivals.iter().any(|(arrival, packet)| *arrival > at(23 + packet.id)));
     }
 }
 
@@ -170,39 +173,50 @@ fn copies_follow_their_packets_and_take_no_capacity() {
     // Standard deviation 46.
     assert!(copies.abs_diff(3000) < 200, "{copies}");
     assert_eq!(link.stats().duplicated, copies as u64);
-    assert!(arrivals.iter().all(|(arrival, packet)| *arrival == (21 + packet.id) * MS));
+    assert!(arrivals.iter().all(|(arrival, packet)| *arrival == at(21 + packet.id)));
 }
 
 #[test]
 fn a_trace_sends_when_it_says() {
     let trace = RateTrace::parse("t", "1\n1\n3\n10").unwrap();
     let spec = LinkSpec { rate: Rate::Trace(Arc::new(trace)), delay: 100 * MS, ..plain() };
-    let sends: Vec<_> = (0..8).map(|id| (0, Datagram::new(id, if id < 2 { 500 } else { 1500 }))).collect();
+    let sends: Vec<_> =
+        (0..8).map(|id| (Time::ZERO, Datagram::new(id, if id < 2 { 500 } else { 1500 }))).collect();
     let arrivals = drive(&mut Link::new(spec, 0, 0), &sends);
     // Two small packets and a third of the next share the first opportunity.
     let expected = [(101, 0), (101, 1), (101, 2), (103, 3), (110, 4), (111, 5), (111, 6), (113, 7)];
-    assert_eq!(times_and_ids(&arrivals), expected.map(|(ms, id)| (ms * MS, id)));
+    assert_eq!(times_and_ids(&arrivals), expected.map(|(ms, id)| (at(ms), id)));
 }
 
 #[test]
 fn a_trace_wastes_what_nobody_uses() {
     let trace = RateTrace::parse("t", "1\n2\n3\n4").unwrap();
-    let spec = LinkSpec { rate: Rate::Trace(Arc::new(trace)), delay: 0, ..plain() };
-    let sends = [(0, 100), (MS, 100), (MS + 1, 100), (5 * MS - 1, 2000), (5 * MS - 1, 1)];
+    let spec = LinkSpec { rate: Rate::Trace(Arc::new(trace)), delay: Span::ZERO, ..plain() };
+    let sends = [
+        (at(0), 100),
+        (at(1), 100),
+        (at(1) + NANOSECOND, 100),
+        (at(5) - NANOSECOND, 2000),
+        (at(5) - NANOSECOND, 1),
+    ];
     let sends = sends.map(|(time, len)| (time, Datagram::new(len.into(), len)));
     let arrivals = drive(&mut Link::new(spec, 0, 0), &sends);
     // What comes with an opportunity is too late for it; what is left of one serves the packet behind.
-    assert_eq!(arrivals.iter().map(|a| a.0 / MS).collect::<Vec<_>>(), [1, 2, 2, 6, 6]);
+    assert_eq!(arrivals.iter().map(|a| a.0.as_millis()).collect::<Vec<_>>(), [1, 2, 2, 6, 6]);
 }
 
 #[test]
 fn a_saturated_trace_carries_all_its_opportunities() {
     let trace = RateTrace::cellular(&ropewalk_link::Cellular::driving(6_000_000), 4, 10);
-    let spec = LinkSpec { rate: Rate::Trace(Arc::new(trace)), delay: 0, ..LinkSpec::plain(1, 0, 1000) };
+    let spec = LinkSpec {
+        rate: Rate::Trace(Arc::new(trace)),
+        delay: Span::ZERO,
+        ..LinkSpec::plain(1, Span::ZERO, 1000)
+    };
     // Three periods, packets that don't fit opportunities.
-    let run = saturate(&spec, 0, 1400, 500, 30 * SECOND);
-    let carried = run.arrivals.iter().filter(|(arrival, _)| *arrival <= 30 * SECOND).count() as u64 * 1400;
-    let capacity = spec.capacity_integral(0, 30 * SECOND);
+    let run = saturate(&spec, 0, 1400, 500, at(30_000));
+    let carried = run.arrivals.iter().filter(|(arrival, _)| *arrival <= at(30_000)).count() as u64 * 1400;
+    let capacity = spec.capacity_integral(Time::ZERO, at(30_000));
     assert!(capacity - carried < 1400, "{carried} {capacity}");
     assert!((capacity as f64 / 22_500_000.0 - 1.0).abs() < 0.001, "{capacity}");
 }
@@ -215,9 +229,9 @@ fn codel_keeps_a_standing_queue_near_its_target() {
         let mut forward: Link<Datagram> = Link::new(LinkSpec { queue, ..plain() }, 0, 0);
         let (mut window, mut next, mut expected, mut recover) = (10.0f64, 0u64, 0u64, 0u64);
         let (mut in_flight, mut acks) = (0i64, std::collections::VecDeque::new());
-        let (mut waits, mut delivered) = (0u64, 0u64);
+        let (mut waits, mut delivered) = (Span::ZERO, 0u64);
         for tick in 0..300_000u64 {
-            let now = tick * MS / 10;
+            let now = Time::ZERO + tick * MS / 10;
             while let Some((arrival, packet)) = forward.poll_timed(now) {
                 acks.push_back((arrival + 20 * MS, packet.id));
             }
@@ -234,7 +248,7 @@ fn codel_keeps_a_standing_queue_near_its_target() {
                 window += 1.0 / window;
             }
             while in_flight < window as i64 {
-                if now > 10 * SECOND {
+                if now > at(10_000) {
                     waits += forward.queue_delay(now);
                     delivered += 1;
                 }
@@ -243,7 +257,7 @@ fn codel_keeps_a_standing_queue_near_its_target() {
                 in_flight += 1;
             }
         }
-        (waits as f64 / delivered as f64 / MS as f64, forward.stats().busy as f64 / 30e9)
+        (waits.as_secs_f64() * 1e3 / delivered as f64, forward.stats().busy.as_secs_f64() / 30.0)
     };
     let (tail_wait, _) = run(Queue::Packets { limit: 100, ecn_threshold: None });
     let (wait, busy) = run(Queue::CoDel { limit: 100, target: 5 * MS, interval: 100 * MS, ecn: false });
@@ -256,10 +270,10 @@ fn codel_keeps_a_standing_queue_near_its_target() {
 #[test]
 fn a_new_rate_holds_for_packets_that_start_later() {
     let spec = changing(&[(2, ChangeAction::Rate(Rate::Constant(120_000_000)))]);
-    let sends: Vec<_> = (0..5).map(|id| (MS / 2, Datagram::new(id, 1500))).collect();
+    let sends: Vec<_> = (0..5).map(|id| (Time::ZERO + MS / 2, Datagram::new(id, 1500))).collect();
     let arrivals = drive(&mut Link::new(spec, 0, 0), &sends);
     // 0 and 1 at 1 ms each; 1 is being sent at 2 ms and ends at 2.5.
-    let expected = [215, 225, 226, 227, 228].map(|tenths| tenths * MS / 10);
+    let expected = [215, 225, 226, 227, 228].map(|tenths| Time::ZERO + tenths * MS / 10);
     assert_eq!(arrivals.iter().map(|a| a.0).collect::<Vec<_>>(), expected);
 }
 
@@ -270,10 +284,10 @@ fn a_rate_of_nothing_holds_the_queue() {
         (50, ChangeAction::Rate(Rate::Constant(12_000_000))),
     ]);
     let mut link = Link::new(spec, 0, 0);
-    link.enqueue(0, Datagram::new(0, 1500));
-    assert_eq!((link.poll_timeout(), link.queue_delay(MS)), (Some(50 * MS), u64::MAX));
-    let arrivals = drive(&mut link, &[(MS, Datagram::new(1, 1500))]);
-    assert_eq!(times_and_ids(&arrivals), [(71 * MS, 0), (72 * MS, 1)]);
+    link.enqueue(at(0), Datagram::new(0, 1500));
+    assert_eq!((link.poll_timeout(), link.queue_delay(at(1))), (Some(at(50)), Span::MAX));
+    let arrivals = drive(&mut link, &[(at(1), Datagram::new(1, 1500))]);
+    assert_eq!(times_and_ids(&arrivals), [(at(71), 0), (at(72), 1)]);
     let mut never = Link::new(LinkSpec { rate: Rate::Constant(0), ..plain() }, 0, 0);
     assert_eq!(drive(&mut never, &paced(300, MS)), []);
     assert_eq!(never.stats().dropped_queue, 200);
@@ -283,7 +297,7 @@ fn a_rate_of_nothing_holds_the_queue() {
 fn a_shorter_delay_lets_packets_overtake() {
     let spec = changing(&[(2, ChangeAction::Delay(5 * MS))]);
     let arrivals = drive(&mut Link::new(spec, 0, 0), &paced(4, MS));
-    assert_eq!(times_and_ids(&arrivals), [(8, 2), (9, 3), (21, 0), (22, 1)].map(|(ms, id)| (ms * MS, id)));
+    assert_eq!(times_and_ids(&arrivals), [(8, 2), (9, 3), (21, 0), (22, 1)].map(|(ms, id)| (at(ms), id)));
 }
 
 #[test]
@@ -298,12 +312,15 @@ fn a_new_loss_model_holds_from_then_on() {
 #[test]
 fn down_loses_the_queue_and_what_is_being_sent_but_not_what_is_under_way() {
     let spec = changing(&[(3, ChangeAction::Down), (30, ChangeAction::Up)]);
-    let mut sends: Vec<_> = (0..10).map(|id| (MS / 2, Datagram::new(id, 1500))).collect();
-    sends.push((10 * MS, Datagram::new(10, 1500)));
-    sends.push((30 * MS, Datagram::new(11, 1500)));
+    let mut sends: Vec<_> = (0..10).map(|id| (Time::ZERO + MS / 2, Datagram::new(id, 1500))).collect();
+    sends.push((at(10), Datagram::new(10, 1500)));
+    sends.push((at(30), Datagram::new(11, 1500)));
     let mut link = Link::new(spec, 0, 0);
     let arrivals = drive(&mut link, &sends);
-    assert_eq!(times_and_ids(&arrivals), [(215, 0), (225, 1), (510, 11)].map(|(t, id)| (t * MS / 10, id)));
+    assert_eq!(
+        times_and_ids(&arrivals),
+        [(215, 0), (225, 1), (510, 11)].map(|(t, id)| (Time::ZERO + t * MS / 10, id))
+    );
     assert_eq!(link.stats().dropped_down, 9);
     assert_eq!(link.stats().busy, 2 * MS + MS / 2 + MS);
     assert_eq!(link.stats().inside(), 0);
@@ -312,8 +329,8 @@ fn down_loses_the_queue_and_what_is_being_sent_but_not_what_is_under_way() {
 #[test]
 fn a_packet_whose_last_bit_leaves_as_the_link_goes_down_arrives() {
     let spec = changing(&[(1, ChangeAction::Down)]);
-    let arrivals = drive(&mut Link::new(spec, 0, 0), &paced(2, 0));
-    assert_eq!(times_and_ids(&arrivals), [(21 * MS, 0)]);
+    let arrivals = drive(&mut Link::new(spec, 0, 0), &paced(2, Span::ZERO));
+    assert_eq!(times_and_ids(&arrivals), [(at(21), 0)]);
 }
 
 #[test]
@@ -329,7 +346,7 @@ fn nothing_is_due_when_nothing_is_inside() {
     let spec = changing(&[(3, ChangeAction::Down), (30_000, ChangeAction::Up)]);
     let mut link = Link::new(spec, 0, 0);
     assert_eq!(link.poll_timeout(), None);
-    link.enqueue(5 * MS, Datagram::new(0, 1500));
+    link.enqueue(at(5), Datagram::new(0, 1500));
     assert_eq!(link.poll_timeout(), None);
 }
 
@@ -342,8 +359,8 @@ fn a_limit_may_count_what_is_in_transit() {
         for stepwise in [false, true] {
             let make = if stepwise { Link::stepwise } else { Link::new };
             let mut link = make(spec.clone(), 0, 0);
-            for at in 0..100 {
-                link.enqueue(at * MS, Datagram::new(at, 1500));
+            for ms in 0..100 {
+                link.enqueue(at(ms), Datagram::new(ms, 1500));
             }
             assert_eq!(link.stats().dropped_queue, dropped, "{counts} {stepwise}");
         }

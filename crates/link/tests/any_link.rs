@@ -5,12 +5,23 @@ use crate::common;
 
 use std::sync::Arc;
 
-use common::{Datagram, MS, SECOND, drive, saturate};
+use common::{Datagram, MS, NANOSECOND, SECOND, at, drive, saturate};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use ropewalk_link::{
-    Change, ChangeAction, Jitter, JitterShape, Link, LinkSpec, Loss, Nanos, Queue, Rate, RateTrace,
+    Change, ChangeAction, Jitter, JitterShape, Link, LinkSpec, Loss, Queue, Rate, RateTrace,
 };
+use ropewalk_time::{Span, Time};
+
+/// Any below `below`.
+fn spans(below: Span) -> impl Strategy<Value = Span> {
+    (0..below.as_nanos()).prop_map(Span::from_nanos)
+}
+
+/// Any until `below` after the start.
+fn times(below: Span) -> impl Strategy<Value = Time> {
+    spans(below).prop_map(|span| Time::ZERO + span)
+}
 
 fn rate() -> impl Strategy<Value = Rate> {
     let trace = prop::collection::vec(0u32..6, 1..20).prop_map(|gaps| {
@@ -51,7 +62,7 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
         Just(ChangeAction::Up),
         Just(ChangeAction::Up),
     ];
-    let at = prop_oneof![(0u64..200).prop_map(|ms| ms * MS), 0u64..200 * MS];
+    let at = prop_oneof![(0u64..200).prop_map(at), times(200 * MS)];
     prop::collection::vec((at, action).prop_map(|(at, action)| Change::once(at, action)), 0..8)
 }
 
@@ -70,14 +81,14 @@ fn queue() -> impl Strategy<Value = Queue> {
 fn spec() -> impl Strategy<Value = LinkSpec> {
     let shape = prop::sample::select(vec![JitterShape::Uniform, JitterShape::Normal, JitterShape::Pareto]);
     let jitter = prop::option::of(
-        (0..20 * MS, shape, any::<bool>()).prop_map(|(spread, shape, keeps_order)| Jitter {
+        (spans(20 * MS), shape, any::<bool>()).prop_map(|(spread, shape, keeps_order)| Jitter {
             spread,
             shape,
             keeps_order,
         }),
     );
     let duplicate = prop_oneof![3 => Just(0.0), 1 => 0.0..=1.0f64];
-    (rate(), 0..50 * MS, jitter, loss(), queue(), duplicate, 0u32..60, changes()).prop_map(
+    (rate(), spans(50 * MS), jitter, loss(), queue(), duplicate, 0u32..60, changes()).prop_map(
         |(rate, delay, jitter, loss, queue, duplicate, overhead, changes)| LinkSpec {
             rate,
             delay,
@@ -92,12 +103,12 @@ fn spec() -> impl Strategy<Value = LinkSpec> {
     )
 }
 
-fn traffic() -> impl Strategy<Value = Vec<(Nanos, Datagram)>> {
-    let gap = prop_oneof![2 => Just(0), 2 => (0u64..10).prop_map(|ms| ms * MS), 3 => 0..3 * MS];
+fn traffic() -> impl Strategy<Value = Vec<(Time, Datagram)>> {
+    let gap = prop_oneof![2 => Just(Span::ZERO), 2 => (0u64..10).prop_map(|ms| ms * MS), 3 => spans(3 * MS)];
     let len = prop_oneof![3 => Just(1500u32), 1 => Just(40), 1 => 0u32..9000];
     prop::collection::vec((gap, len, any::<bool>()), 1..150).prop_map(|packets| {
-        let mut now = 0;
-        let packet = |(id, (gap, len, ect)): (usize, (u64, u32, bool))| {
+        let mut now = Time::ZERO;
+        let packet = |(id, (gap, len, ect)): (usize, (Span, u32, bool))| {
             now += gap;
             (now, Datagram { id: id as u64, len, ect, ce: false })
         };
@@ -126,10 +137,10 @@ proptest! {
         prop_assert_eq!(stats.bytes_delivered, arrivals.iter().map(|a| u64::from(a.1.len)).sum::<u64>());
         prop_assert_eq!(link.in_flight(), 0);
         // What is still inside waits for a rate that never comes.
-        let last = arrivals.iter().map(|arrival| arrival.0).max().unwrap_or(0);
+        let last = arrivals.iter().map(|arrival| arrival.0).max().unwrap_or(Time::ZERO);
         let end = last.max(sends[sends.len() - 1].0) + SECOND;
         prop_assert_eq!(stats.inside(), link.queued_packets(end));
-        prop_assert!(stats.inside() == 0 || link.queue_delay(end) == u64::MAX);
+        prop_assert!(stats.inside() == 0 || link.queue_delay(end) == Span::MAX);
         for (arrival, packet) in &arrivals {
             prop_assert!(*arrival >= sends[packet.id as usize].0 + spec.min_delay());
             prop_assert!(!packet.ce || packet.ect);
@@ -142,11 +153,11 @@ proptest! {
 
     /// A poll too many, a look at the queue, or a poll too late changes no arrival.
     #[test]
-    fn polling_does_not_disturb(spec in spec(), sends in traffic(), seed: u64, polls in prop::collection::vec(0..4 * MS, 150)) {
+    fn polling_does_not_disturb(spec in spec(), sends in traffic(), seed: u64, polls in prop::collection::vec(spans(4 * MS), 150)) {
         let mut reference = Link::new(spec.clone(), seed, 3);
         let expected = drive(&mut reference, &sends);
         let (mut link, mut lazy) = (Link::new(spec.clone(), seed, 3), Link::new(spec, seed, 3));
-        let (mut arrivals, mut before) = (Vec::new(), 0);
+        let (mut arrivals, mut before) = (Vec::new(), Time::ZERO);
         for ((time, packet), poll) in sends.into_iter().zip(polls) {
             let between = (before + poll).min(time);
             link.queue_delay(between);
@@ -156,8 +167,8 @@ proptest! {
             lazy.enqueue(time, packet);
             before = time;
         }
-        arrivals.extend(std::iter::from_fn(|| link.poll_timed(u64::MAX - 1)));
-        let late: Vec<_> = std::iter::from_fn(|| lazy.poll_timed(u64::MAX - 1)).collect();
+        arrivals.extend(std::iter::from_fn(|| link.poll_timed(Time::MAX - NANOSECOND)));
+        let late: Vec<_> = std::iter::from_fn(|| lazy.poll_timed(Time::MAX - NANOSECOND)).collect();
         prop_assert_eq!(&arrivals, &expected);
         prop_assert_eq!(&late, &expected);
         prop_assert_eq!(link.stats(), reference.stats());
@@ -175,12 +186,12 @@ proptest! {
 
     /// `time_to_send` is the first moment at which the integral has reached the bytes.
     #[test]
-    fn the_integral_and_its_inverse_agree(rate in rate(), changes in changes(), start in 0..300 * MS, bytes in 1u64..200_000) {
-        let spec = LinkSpec { rate, changes, ..LinkSpec::plain(1, 0, 1) };
+    fn the_integral_and_its_inverse_agree(rate in rate(), changes in changes(), start in times(300 * MS), bytes in 1u64..200_000) {
+        let spec = LinkSpec { rate, changes, ..LinkSpec::plain(1, Span::ZERO, 1) };
         match spec.time_to_send(start, bytes) {
             Some(span) => {
-                prop_assert!(spec.capacity_integral(start, start + span) >= bytes || span == 0);
-                prop_assert!(span == 0 || spec.capacity_integral(start, start + span - 1) < bytes);
+                prop_assert!(spec.capacity_integral(start, start + span) >= bytes || span.is_zero());
+                prop_assert!(span.is_zero() || spec.capacity_integral(start, start + span - NANOSECOND) < bytes);
             }
             None => prop_assert!(spec.capacity_integral(start, start + 1000 * SECOND) < bytes),
         }
@@ -193,14 +204,14 @@ proptest! {
     /// A link that is always busy carries the integral of its rate, less what changes cut across.
     #[test]
     fn a_busy_link_carries_its_integral(rate in rate(), changes in changes(), len in 100u32..1500) {
-        let mut spec = LinkSpec { rate, changes, ..LinkSpec::plain(1, 0, 1000) };
+        let mut spec = LinkSpec { rate, changes, ..LinkSpec::plain(1, Span::ZERO, 1000) };
         // Neither losses nor delays: arrivals are departures.
         spec.changes.retain(|change| !matches!(change.action, ChangeAction::Delay(_) | ChangeAction::Loss(_)));
-        let until = 250 * MS;
+        let until = at(250);
         let mut run = saturate(&spec, 0, len, 300, until);
         run.arrivals.extend(std::iter::from_fn(|| run.link.poll_timed(until)));
         let carried = run.arrivals.iter().filter(|a| a.0 <= until).count() as u64 * u64::from(len);
-        let capacity = spec.capacity_integral(0, until);
+        let capacity = spec.capacity_integral(Time::ZERO, until);
         // A change of rate lets the packet being sent end at the old one; one of the link loses it, and what
         // the source had not refilled when it came up. Opportunities at the very start of a trace are in
         // doubt.
@@ -216,7 +227,7 @@ proptest! {
         });
         let rates: Vec<u64> = constant(&spec.rate).into_iter().chain(later).collect();
         let slowest = rates.iter().min().map_or(0, |rate| u64::from(len) * 8 * 1_000_000_000 / rate.max(&1));
-        let refill = refill + slowest.min(until) / 1000 * 50 / 8 * spec.changes.len() as u64;
+        let refill = refill + slowest.min(until.as_nanos()) / 1000 * 50 / 8 * spec.changes.len() as u64;
         prop_assert!(carried + slack + refill >= capacity, "{} {}", carried, capacity);
     }
 }

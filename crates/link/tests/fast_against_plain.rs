@@ -6,7 +6,8 @@ use crate::common;
 use common::{Datagram, drive};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
-use ropewalk_link::{Jitter, JitterShape, Link, LinkSpec, Loss, Nanos, Queue, Rate};
+use ropewalk_link::{Jitter, JitterShape, Link, LinkSpec, Loss, Queue, Rate};
+use ropewalk_time::{NANOSECOND, Span, Time};
 
 fn rate() -> impl Strategy<Value = u64> {
     prop_oneof![
@@ -17,10 +18,15 @@ fn rate() -> impl Strategy<Value = u64> {
     ]
 }
 
+/// Any below so many nanoseconds.
+fn spans(below: u64) -> impl Strategy<Value = Span> {
+    (0..below).prop_map(Span::from_nanos)
+}
+
 fn jitter() -> impl Strategy<Value = Option<Jitter>> {
     let shape = prop::sample::select(vec![JitterShape::Uniform, JitterShape::Normal, JitterShape::Pareto]);
     prop::option::of(
-        (0u64..20_000_000, shape, any::<bool>()).prop_map(|(spread, shape, keeps_order)| Jitter {
+        (spans(20_000_000), shape, any::<bool>()).prop_map(|(spread, shape, keeps_order)| Jitter {
             spread,
             shape,
             keeps_order,
@@ -51,7 +57,7 @@ fn queue() -> impl Strategy<Value = Queue> {
 fn spec() -> impl Strategy<Value = LinkSpec> {
     let duplicate = prop_oneof![3 => Just(0.0), 1 => 0.0..=1.0f64];
     let overhead = prop_oneof![Just(0u32), Just(38), 0u32..200];
-    (rate(), 0u64..50_000_000, jitter(), loss(), queue(), duplicate, overhead, any::<bool>()).prop_map(
+    (rate(), spans(50_000_000), jitter(), loss(), queue(), duplicate, overhead, any::<bool>()).prop_map(
         |(rate, delay, jitter, loss, queue, duplicate, overhead, limit_counts_transit)| LinkSpec {
             rate: Rate::Constant(rate),
             delay,
@@ -74,12 +80,12 @@ fn traffic() -> impl Strategy<Value = Vec<(f64, u32, bool)>> {
     prop::collection::vec((gap, len, any::<bool>()), 1..200)
 }
 
-fn sends(spec: &LinkSpec, traffic: &[(f64, u32, bool)]) -> Vec<(Nanos, Datagram)> {
+fn sends(spec: &LinkSpec, traffic: &[(f64, u32, bool)]) -> Vec<(Time, Datagram)> {
     let Rate::Constant(rate) = spec.rate else { return Vec::new() };
     let unit = 12e12 / rate as f64;
-    let mut now = 0u64;
+    let mut now = Time::ZERO;
     let packet = |(id, &(gap, len, ect)): (usize, &(f64, u32, bool))| {
-        now += (gap * unit) as u64;
+        now += Span::from_nanos((gap * unit) as u64);
         (now, Datagram { id: id as u64, len, ect, ce: false })
     };
     traffic.iter().enumerate().map(packet).collect()
@@ -108,24 +114,24 @@ proptest! {
         let sends = sends(&spec, &traffic);
         let mut fast = Link::new(spec.clone(), seed, 0);
         let mut plain = Link::stepwise(spec, seed, 0);
-        let mut looked_at = 0;
+        let mut looked_at = Time::ZERO;
         for (now, packet) in sends {
             let now = now.max(looked_at);
-            looked_at = now + pause;
+            looked_at = now + Span::from_nanos(pause);
             fast.enqueue(now, packet.clone());
             plain.enqueue(now, packet);
             for now in [now, looked_at] {
                 prop_assert_eq!(fast.queued_packets(now), plain.queued_packets(now));
                 prop_assert_eq!(fast.queued_bytes(now), plain.queued_bytes(now));
                 // Each rounds up what is left of the packet being sent and of those behind it.
-                prop_assert!(fast.queue_delay(now).abs_diff(plain.queue_delay(now)) <= 1);
+                prop_assert!(fast.queue_delay(now).abs_diff(plain.queue_delay(now)) <= NANOSECOND);
             }
             if pause % 3 == 0 {
                 prop_assert_eq!(fast.poll_timed(looked_at), plain.poll_timed(looked_at));
             }
         }
         loop {
-            let (a, b) = (fast.poll_timed(u64::MAX - 1), plain.poll_timed(u64::MAX - 1));
+            let (a, b) = (fast.poll_timed(Time::MAX - NANOSECOND), plain.poll_timed(Time::MAX - NANOSECOND));
             prop_assert_eq!(&a, &b);
             if a.is_none() {
                 break;

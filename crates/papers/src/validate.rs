@@ -10,6 +10,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use ropewalk_engine::Span;
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
@@ -103,7 +104,7 @@ pub fn unsuitable(scenario: &Scenario) -> Option<&'static str> {
 }
 
 /// Half of how late real packets are at most, nanoseconds. They are never early.
-const LATENESS: u64 = 50_000;
+const LATENESS: Span = Span::from_micros(50);
 
 /// The scenario with packets up to twice [`LATENESS`] late, in order, if nothing in it is random.
 ///

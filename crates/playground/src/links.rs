@@ -8,6 +8,7 @@ use ropewalk_settings::diagnostic::{Diagnostic, InputError};
 use ropewalk_settings::input::OpenFile;
 use ropewalk_settings::units;
 use ropewalk_sim::PathSpec;
+use ropewalk_time::Span;
 use serde_json::{Value, json};
 
 /// A line's numbers; null where a slider can't say what it is.
@@ -16,13 +17,12 @@ pub(crate) fn numbers(path: &PathSpec) -> Value {
         Rate::Constant(rate) => Some(rate as f64 / 1e6),
         Rate::Trace(_) => None,
     };
-    let spread = [&path.up, &path.down].map(|link| link.jitter.map_or(0, |jitter| jitter.spread));
     json!({
         "name": path.name,
         "down": rate(&path.down),
         "up": rate(&path.up),
-        "rtt": (path.up.delay + path.down.delay) as f64 / 1e6,
-        "spread": (spread[0] + spread[1]) as f64 / 1e6,
+        "rtt": (path.up.delay + path.down.delay).as_millis_f64(),
+        "spread": spread(path).as_millis_f64(),
         "loss": match path.down.loss {
             Loss::None => Some(0.0),
             Loss::Bernoulli(p) => Some(p * 100.0),
@@ -36,25 +36,30 @@ pub(crate) fn numbers(path: &PathSpec) -> Value {
     })
 }
 
+/// The spread of both directions' jitter together.
+fn spread(path: &PathSpec) -> Span {
+    [&path.up, &path.down].into_iter().filter_map(|link| link.jitter).map(|jitter| jitter.spread).sum()
+}
+
 /// What changes over time, where `--path` has words for it: outages, and other rates from a time on. Times in
 /// seconds.
 fn changes(path: &PathSpec) -> Option<Vec<Value>> {
     let changes = &path.down.changes;
-    let seconds = |nanos: u64| nanos as f64 / 1e9;
     let mut found = Vec::new();
     for change in changes {
         found.push(match &change.action {
             ChangeAction::Rate(Rate::Constant(rate)) if change.every.is_none() => {
-                json!({ "at": seconds(change.at), "rate": *rate as f64 / 1e6 })
+                json!({ "at": change.at.as_secs_f64(), "rate": *rate as f64 / 1e6 })
             }
             ChangeAction::Down => {
                 let ends = |up: &&Change| {
                     up.action == ChangeAction::Up && up.at > change.at && up.every == change.every
                 };
                 let up = changes.iter().find(ends)?;
-                let mut outage = json!({ "at": seconds(change.at), "for": seconds(up.at - change.at) });
+                let mut outage =
+                    json!({ "at": change.at.as_secs_f64(), "for": (up.at - change.at).as_secs_f64() });
                 if let Some(every) = change.every {
-                    outage["every"] = seconds(every).into();
+                    outage["every"] = every.as_secs_f64().into();
                 }
                 outage
             }
@@ -94,13 +99,10 @@ pub(crate) fn measured(line: &str, name: &str, text: &str, open_file: OpenFile) 
             format!("{}/{} Mbit/s", mbit(*down), mbit(*up))
         });
     }
-    let spread = |path: &PathSpec| {
-        [&path.up, &path.down].iter().map(|link| link.jitter.map_or(0, |jitter| jitter.spread)).sum::<u64>()
-    };
     let round_trip = |path: &PathSpec| path.up.delay + path.down.delay;
     if is_new(&|known| (round_trip(known), spread(known)) != (round_trip(&path), spread(&path))) {
-        let ms = |nanos: u64| rounded(nanos as f64 / 1e6);
-        let spread = Some(spread(&path)).filter(|spread| *spread > 0);
+        let ms = |span: Span| rounded(span.as_millis_f64());
+        let spread = Some(spread(&path)).filter(|spread| !spread.is_zero());
         let spread = spread.map_or(String::new(), |spread| format!(" +-{} ms", ms(spread)));
         set(format!("{} ms{spread}", ms(round_trip(&path))));
     }
@@ -169,7 +171,7 @@ mod tests {
         let sent = line(&pinged, "iperf3.json", iperf);
         assert!(sent.starts_with("w: 19.6/50 Mbit/s, "), "{sent}");
         let path = scenario::path(&sent).unwrap_or_else(|error| panic!("{sent}: {}", error.message));
-        assert!(path.down.delay > 0);
+        assert!(path.down.delay > Span::ZERO);
         let traced = measured("w: 20 ms, 5 Mbit/s", "lte.down", "0\n5\n5\n9\n", no_files);
         let traced = traced.unwrap();
         assert_eq!((&traced["line"], &traced["attach"]), (&json!("w: 20 ms, trace lte.down"), &json!(true)));

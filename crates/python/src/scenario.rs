@@ -73,8 +73,8 @@ impl Scenario {
                     path.name.clone(),
                     rate(&path.up.rate),
                     rate(&path.down.rate),
-                    seconds(path.up.delay),
-                    seconds(path.down.delay),
+                    seconds(path.up.delay.as_nanos()),
+                    seconds(path.down.delay.as_nanos()),
                 )
             })
             .collect()

@@ -5,7 +5,7 @@
 
 use std::sync::Mutex;
 
-use ropewalk_engine::{ConnectionStats, Span};
+use ropewalk_engine::{ConnectionStats, Span, Time};
 use ropewalk_host::experiment::{self, Experiment, KernelParty, Party};
 use ropewalk_host::network::PathConfig;
 use ropewalk_host::transfer;
@@ -108,7 +108,7 @@ fn party(spec: &RunSpec, side: Side, kernel: bool) -> Result<Party, EmulatedErro
 }
 
 fn is_down_at_start(link: &LinkSpec) -> bool {
-    let mut first = link.changes.iter().filter(|change| change.at == 0);
+    let mut first = link.changes.iter().filter(|change| change.at == Time::ZERO);
     first.next_back().is_some_and(|change| change.action == ChangeAction::Down)
 }
 
@@ -279,7 +279,7 @@ fn result(spec: &RunSpec, report: &experiment::Report) -> RunResult {
             bytes: links[way].bytes_delivered,
             segments: links[way].packets_delivered,
             lost: links[way].dropped(),
-            queue_delay_mean: links[way].sojourn as f64 / links[way].packets_in.max(1) as f64,
+            queue_delay_mean: links[way].sojourn.as_nanos() as f64 / links[way].packets_in.max(1) as f64,
             ..PathResult::default()
         })
         .collect();

@@ -6,7 +6,7 @@
 
 use std::process::{Command, ExitCode};
 
-use ropewalk_engine::{congestion, scheduler};
+use ropewalk_engine::{Span, congestion, scheduler};
 use ropewalk_link::{Jitter, JitterShape, Loss};
 use ropewalk_sim::{EndSpec, RunSpec, Scenario, Workload, World, networks};
 
@@ -35,7 +35,7 @@ fn lossy(duration: u64) -> Scenario {
 fn reordering(duration: u64) -> Scenario {
     let mut scenario = clean(duration);
     for path in &mut scenario.paths {
-        let jitter = Jitter { spread: 3_000_000, shape: JitterShape::Normal, keeps_order: false };
+        let jitter = Jitter { spread: Span::from_millis(3), shape: JitterShape::Normal, keeps_order: false };
         path.down.jitter = Some(jitter);
     }
     scenario
@@ -60,7 +60,7 @@ fn many(count: u32) -> Scenario {
     let mut scenario = clean(0);
     scenario.workload = Workload::Flows { count, bytes: number("ROPEWALK_BENCH_KIB", 256) << 10 };
     for path in &mut scenario.paths {
-        path.down = ropewalk_link::LinkSpec::plain(10_000_000_000, 10_000_000, 200_000);
+        path.down = ropewalk_link::LinkSpec::plain(10_000_000_000, Span::from_millis(10), 200_000);
         path.up = path.down.clone();
     }
     scenario
@@ -76,7 +76,8 @@ fn crowd(count: u32) -> Scenario {
         (end.send_buffer, end.receive_buffer) = (end.send_buffer / 10, end.receive_buffer / 10);
     }
     for path in &mut scenario.paths {
-        path.down = ropewalk_link::LinkSpec::plain(10_000_000 * u64::from(count), 10_000_000, 50 * count);
+        path.down =
+            ropewalk_link::LinkSpec::plain(10_000_000 * u64::from(count), Span::from_millis(10), 50 * count);
         path.up = path.down.clone();
     }
     scenario

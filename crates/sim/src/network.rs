@@ -1,5 +1,6 @@
 //! The network of a run: its links, how they are connected, and the event queue.
 
+use ropewalk_engine::{Span, Time};
 use ropewalk_link::Link;
 use ropewalk_wire::{Segment, SyntheticPayload};
 
@@ -60,7 +61,7 @@ impl Network {
     /// host.
     pub(crate) fn lookahead(&self) -> Option<Nanos> {
         let direct = self.topology.next.iter().all(|hop| matches!(hop, Hop::Host(_)));
-        let least = self.links.iter().map(|link| link.lookahead().unwrap_or(0)).min();
+        let least = self.links.iter().map(|link| link.lookahead().map_or(0, Span::as_nanos)).min();
         least.filter(|least| direct && *least > 0)
     }
 
@@ -69,7 +70,7 @@ impl Network {
     pub(crate) fn least_delay_to(&self, side: Side) -> Option<Nanos> {
         let mut least = Nanos::MAX;
         for (link, hop) in self.links.iter().zip(&self.topology.next) {
-            let delay = link.least_delay()?;
+            let delay = link.least_delay()?.as_nanos();
             match hop {
                 Hop::Host(to) if *to == side => least = least.min(delay),
                 Hop::Host(_) => {}
@@ -114,9 +115,9 @@ impl Network {
     /// A packet of [`pack`](Self::pack) enters its link; the link's event isn't scheduled.
     #[inline]
     pub(crate) fn enqueue_unscheduled(&mut self, now: Nanos, link: usize, packet: Packet) {
-        let queue = &mut self.links[link];
+        let (queue, now) = (&mut self.links[link], Time::from_nanos(now));
         if link & 1 == self.data_from as usize {
-            self.meter.paths[packet.path as usize].on_queue_delay(queue.queue_delay(now));
+            self.meter.paths[packet.path as usize].on_queue_delay(queue.queue_delay(now).as_nanos());
         }
         queue.enqueue(now, packet);
     }
@@ -124,7 +125,7 @@ impl Network {
     /// Schedules the next event of every link.
     pub(crate) fn schedule_links(&mut self) {
         for (source, link) in self.links.iter().enumerate() {
-            self.events.set(source, link.poll_timeout());
+            self.events.set(source, link.poll_timeout().map(Time::as_nanos));
         }
     }
 
@@ -155,11 +156,11 @@ impl Network {
 
     #[inline(always)]
     fn enqueue_here(&mut self, now: Nanos, link: usize, packet: Packet) {
-        let queue = &mut self.links[link];
+        let (queue, now) = (&mut self.links[link], Time::from_nanos(now));
         if packet.owner == Owner::Workload && link & 1 == self.data_from as usize {
-            self.meter.paths[packet.path as usize].on_queue_delay(queue.queue_delay(now));
+            self.meter.paths[packet.path as usize].on_queue_delay(queue.queue_delay(now).as_nanos());
         }
         queue.enqueue(now, packet);
-        self.events.set(link, queue.poll_timeout());
+        self.events.set(link, queue.poll_timeout().map(Time::as_nanos));
     }
 }

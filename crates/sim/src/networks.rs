@@ -1,5 +1,6 @@
 //! Small networks for tests and benchmarks, with download of one flow as workload: change what matters.
 
+use ropewalk_engine::Span;
 use ropewalk_link::LinkSpec;
 
 use crate::Nanos;
@@ -11,8 +12,8 @@ const SECOND: Nanos = 1_000_000_000;
 pub fn path(name: &str, rate: u64, delay: Nanos, queue: u32) -> PathSpec {
     PathSpec {
         name: name.to_string(),
-        up: LinkSpec::plain(rate, delay, queue),
-        down: LinkSpec::plain(rate, delay, queue),
+        up: LinkSpec::plain(rate, Span::from_nanos(delay), queue),
+        down: LinkSpec::plain(rate, Span::from_nanos(delay), queue),
         mtu: 1500,
         backup: false,
         bottleneck: None,
@@ -57,8 +58,8 @@ pub fn shared_bottleneck() -> Scenario {
     let mut scenario = two_equal(100_000_000, 5_000_000);
     scenario.bottlenecks.push(Bottleneck {
         name: "shared".to_string(),
-        up: LinkSpec::plain(50_000_000, 5_000_000, 100),
-        down: LinkSpec::plain(50_000_000, 5_000_000, 100),
+        up: LinkSpec::plain(50_000_000, Span::from_millis(5), 100),
+        down: LinkSpec::plain(50_000_000, Span::from_millis(5), 100),
     });
     for path in &mut scenario.paths {
         path.bottleneck = Some(0);

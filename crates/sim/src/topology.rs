@@ -6,6 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use ropewalk_engine::Time;
 use ropewalk_link::{Change, ChangeAction, LinkSpec};
 
 use crate::spec::Scenario;
@@ -87,11 +88,11 @@ pub(crate) fn background_server_address(source: usize) -> IpAddr {
 
 /// Whether a link is up at this moment: what the latest of its changes up or down says, of simultaneous ones
 /// the last.
-fn up_at(link: &LinkSpec, at: Nanos) -> bool {
+fn up_at(link: &LinkSpec, at: Time) -> bool {
     let due = link.changes.iter().filter(|change| change.at <= at);
     let states = due.filter(|change| matches!(change.action, ChangeAction::Down | ChangeAction::Up));
     let latest = |change: &Change| match change.every {
-        Some(every) if every > 0 => change.at + (at - change.at) / every * every,
+        Some(every) if !every.is_zero() => change.at + (at - change.at) / every * every,
         _ => change.at,
     };
     states.max_by_key(|change| latest(change)).is_none_or(|change| change.action == ChangeAction::Up)
@@ -100,6 +101,7 @@ fn up_at(link: &LinkSpec, at: Nanos) -> bool {
 /// The path that a connection opened at this moment starts on: the first that is up both ways and no backup,
 /// else the first that is up, else the first.
 pub fn first_path(scenario: &Scenario, at: Nanos) -> usize {
+    let at = Time::from_nanos(at);
     let up = |i: &usize| up_at(&scenario.paths[*i].up, at) && up_at(&scenario.paths[*i].down, at);
     let all = 0..scenario.paths.len();
     all.clone().filter(up).find(|i| !scenario.paths[*i].backup).or_else(|| all.clone().find(up)).unwrap_or(0)
@@ -107,6 +109,7 @@ pub fn first_path(scenario: &Scenario, at: Nanos) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use ropewalk_engine::Span;
     use ropewalk_link::Change;
 
     use super::*;
@@ -130,12 +133,15 @@ mod tests {
     fn the_first_path_is_one_that_is_up() {
         let mut scenario = networks::two_equal(10_000_000, 1_000_000);
         assert_eq!(first_path(&scenario, 0), 0);
-        scenario.paths[0].down.changes.push(Change::once(5, ChangeAction::Down));
+        scenario.paths[0].down.changes.push(Change::once(Time::from_nanos(5), ChangeAction::Down));
         assert_eq!(first_path(&scenario, 4), 0);
         assert_eq!(first_path(&scenario, 5), 1);
         // Down from 10 on, for 2, every 20; the other is down from 5 on.
-        let again = |at, action| Change { at, action, every: Some(20) };
-        scenario.paths[1].down.changes = vec![again(10, ChangeAction::Down), again(12, ChangeAction::Up)];
+        let again = |at, action| Change { at, action, every: Some(Span::from_nanos(20)) };
+        scenario.paths[1].down.changes = vec![
+            again(Time::from_nanos(10), ChangeAction::Down),
+            again(Time::from_nanos(12), ChangeAction::Up),
+        ];
         assert_eq!([9, 10, 12, 29, 31, 32].map(|at| first_path(&scenario, at)), [1, 0, 1, 1, 0, 1]);
         scenario.paths[1].down.changes.clear();
         scenario.paths[1].backup = true;

@@ -1,6 +1,7 @@
 //! Simulations whose result is known from arithmetic.
 
 use crate::common;
+use ropewalk_engine::Span;
 
 use common::{MILLISECOND, SECOND, goodput, single, spec};
 use ropewalk_link::{Jitter, JitterShape, LinkSpec, Loss, Queue};
@@ -162,8 +163,11 @@ fn what_cannot_be_simulated_says_why() {
 fn flows_complete_over_bad_networks() {
     let worse = |link: &mut LinkSpec| {
         link.loss = Loss::GilbertElliott { to_bad: 0.01, to_good: 0.2, loss_good: 0.005, loss_bad: 0.3 };
-        link.jitter =
-            Some(Jitter { spread: 5 * MILLISECOND, shape: JitterShape::Normal, keeps_order: false });
+        link.jitter = Some(Jitter {
+            spread: Span::from_nanos(5 * MILLISECOND),
+            shape: JitterShape::Normal,
+            keeps_order: false,
+        });
         link.duplicate = 0.01;
         link.queue = Queue::Packets { limit: 20, ecn_threshold: None };
     };

@@ -1,6 +1,7 @@
 //! The same specification gives the same result, to the last bit and trace.
 
 use crate::common;
+use ropewalk_engine::{Span, Time};
 
 use common::{MILLISECOND, SECOND, spec, summary};
 use ropewalk_link::{Change, ChangeAction, Jitter, JitterShape, Loss};
@@ -24,12 +25,15 @@ fn rich() -> Scenario {
     let mut scenario = networks::shared_bottleneck();
     for path in &mut scenario.paths {
         path.down.loss = Loss::Bernoulli(0.003);
-        let jitter = Jitter { spread: MILLISECOND, shape: JitterShape::Pareto, keeps_order: false };
+        let jitter =
+            Jitter { spread: Span::from_nanos(MILLISECOND), shape: JitterShape::Pareto, keeps_order: false };
         path.up.jitter = Some(jitter);
     }
     let change = |at, action| Change::once(at, action);
-    scenario.paths[1].down.changes =
-        vec![change(400 * MILLISECOND, ChangeAction::Down), change(900 * MILLISECOND, ChangeAction::Up)];
+    scenario.paths[1].down.changes = vec![
+        change(Time::from_nanos(400 * MILLISECOND), ChangeAction::Down),
+        change(Time::from_nanos(900 * MILLISECOND), ChangeAction::Up),
+    ];
     scenario.background = vec![
         background(Traffic::TcpSaturated { congestion: "reno".into() }),
         background(Traffic::TcpLimited {
@@ -97,8 +101,10 @@ fn another_seed_is_another_run() {
 #[test]
 fn the_start_phase_moves_the_workload_alone() {
     let mut scenario = networks::wifi_lte();
-    scenario.paths[0].down.changes =
-        vec![Change::once(100 * MILLISECOND, ChangeAction::Rate(ropewalk_link::Rate::Constant(5_000_000)))];
+    scenario.paths[0].down.changes = vec![Change::once(
+        Time::from_nanos(100 * MILLISECOND),
+        ChangeAction::Rate(ropewalk_link::Rate::Constant(5_000_000)),
+    )];
     let early = spec(scenario, "minrtt", "lia");
     let late = RunSpec { start_phase: 50 * MILLISECOND, ..early.clone() };
     let (early, late) = (run(&early), run(&late));

@@ -2,6 +2,7 @@
 //! processing events in order of time: every number of the result, every counter of both ends.
 
 use crate::common;
+use ropewalk_engine::Span;
 
 use common::{MILLISECOND, SECOND, single, spec};
 use proptest::prelude::*;
@@ -57,7 +58,7 @@ fn cases() -> Vec<(&'static str, RunSpec)> {
         path.down.loss = Loss::GilbertElliott { to_bad: 0.02, to_good: 0.2, loss_good: 0.01, loss_bad: 0.8 };
     }
     let mut uneven = endless(plain(), 2 * SECOND);
-    uneven.paths[1].down = LinkSpec::plain(50_000_000, 40 * MILLISECOND, 300);
+    uneven.paths[1].down = LinkSpec::plain(50_000_000, Span::from_nanos(40 * MILLISECOND), 300);
     let mut marked = Scenario { direction: Direction::Upload, ..endless(plain(), SECOND) };
     let ends = EndSpec { ecn: true, ..EndSpec::default() };
     (marked.client, marked.server) = (ends.clone(), ends);
@@ -68,8 +69,8 @@ fn cases() -> Vec<(&'static str, RunSpec)> {
     }
     // Packets that take no time, links of very different length, and more subflows than most have.
     let mut quick = endless(plain(), SECOND);
-    quick.paths[0].down = LinkSpec::plain(u64::MAX, 5 * MILLISECOND, 100);
-    quick.paths[1].up = LinkSpec::plain(100_000_000, 1, 1000);
+    quick.paths[0].down = LinkSpec::plain(u64::MAX, Span::from_nanos(5 * MILLISECOND), 100);
+    quick.paths[1].up = LinkSpec::plain(100_000_000, Span::from_nanos(1), 1000);
     let paths = (0..6).map(|i| networks::path(&format!("path {i}"), 50_000_000, 7 * MILLISECOND, 500));
     let mut wide = Scenario { paths: paths.collect(), ..endless(plain(), SECOND) };
     wide.paths[5].down.loss = Loss::Bernoulli(1.0);
@@ -126,7 +127,8 @@ fn few() -> Vec<(&'static str, RunSpec, bool)> {
     let jitter = |shape| {
         let mut scenario = bulk(paths());
         for path in &mut scenario.paths {
-            path.down.jitter = Some(Jitter { spread: 3 * MILLISECOND, shape, keeps_order: false });
+            path.down.jitter =
+                Some(Jitter { spread: Span::from_nanos(3 * MILLISECOND), shape, keeps_order: false });
             path.down.duplicate = 0.01;
         }
         scenario
@@ -203,7 +205,7 @@ proptest! {
         for (path, (.., loss, spread)) in scenario.paths.iter_mut().zip(&links) {
             path.down.loss = Loss::Bernoulli(f64::from(*loss) * 0.01);
             let shape = JitterShape::Pareto;
-            let jitter = Jitter { spread: spread * MILLISECOND, shape, keeps_order: loss % 2 == 0 };
+            let jitter = Jitter { spread: Span::from_nanos(spread * MILLISECOND), shape, keeps_order: loss % 2 == 0 };
             path.down.jitter = (*spread > 3).then_some(jitter);
         }
         scenario.workload = match bytes {

@@ -1,6 +1,7 @@
 //! Observing every packet changes nothing else: no counter and no number of the result.
 
 use crate::common;
+use ropewalk_engine::Span;
 
 use common::watch::watch;
 use common::{MILLISECOND, SECOND, single, spec};
@@ -24,7 +25,11 @@ fn cases() -> Vec<(&'static str, RunSpec)> {
     let mut lossy = clean();
     let mut rough = clean();
     for path in &mut rough.paths {
-        let jitter = Jitter { spread: 3 * MILLISECOND, shape: JitterShape::Normal, keeps_order: false };
+        let jitter = Jitter {
+            spread: Span::from_nanos(3 * MILLISECOND),
+            shape: JitterShape::Normal,
+            keeps_order: false,
+        };
         path.down.jitter = Some(jitter);
     }
     for path in &mut lossy.paths {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{MILLISECOND, spec};
+use ropewalk_engine::Span;
 use ropewalk_engine::registry::{Entry, Registry, Spec};
 use ropewalk_engine::scheduler::{Decision, Event, Mechanisms, Rationale, Scheduler, View, builtin};
 use ropewalk_link::Loss;
@@ -100,7 +101,7 @@ fn paused(spec: &RunSpec, inner: &'static str) -> (RunResult, u32) {
 #[test]
 fn pauses_change_nothing() {
     let mut lossy = networks::two_equal(20_000_000, 15 * MILLISECOND);
-    lossy.paths[1].down.delay = 60 * MILLISECOND;
+    lossy.paths[1].down.delay = Span::from_nanos(60 * MILLISECOND);
     for path in &mut lossy.paths {
         (path.down.loss, path.up.loss) = (Loss::Bernoulli(0.01), Loss::Bernoulli(0.005));
     }

@@ -3,6 +3,7 @@
 //! `compare`; what is asked here holds with a wide margin.
 
 use crate::common;
+use ropewalk_engine::Span;
 
 use common::{MILLISECOND, SECOND, spec, summary};
 use ropewalk_link::{LinkSpec, Loss};
@@ -312,7 +313,7 @@ fn bytes(result: &RunResult) -> [u64; 2] {
 /// Two subflows behind one link that a Reno flow uses as well.
 fn beside_reno() -> Scenario {
     let mut scenario = networks::shared_bottleneck();
-    scenario.bottlenecks[0].down = LinkSpec::plain(20_000_000, 10 * MILLISECOND, 60);
+    scenario.bottlenecks[0].down = LinkSpec::plain(20_000_000, Span::from_nanos(10 * MILLISECOND), 60);
     scenario.background = vec![Background {
         path: 0,
         direction: Direction::Download,
@@ -402,7 +403,7 @@ fn vegas_keeps_the_queue_short_that_reno_fills() {
 #[test]
 fn wvegas_queues_once_what_vegas_queues_per_subflow() {
     let mut scenario = networks::shared_bottleneck();
-    scenario.bottlenecks[0].down = LinkSpec::plain(20_000_000, 10 * MILLISECOND, 200);
+    scenario.bottlenecks[0].down = LinkSpec::plain(20_000_000, Span::from_nanos(10 * MILLISECOND), 200);
     scenario.workload = BULK;
     let wvegas = with(&scenario, "wvegas(total-alpha=20, drain=false)");
     let vegas = with(&scenario, "vegas(alpha=20, beta=20, every-other=false)");

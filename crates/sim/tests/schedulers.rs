@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use common::{MILLISECOND, SECOND, spec, summary};
 use ropewalk_engine::registry::{Exception, Registry};
-use ropewalk_engine::{congestion, scheduler};
+use ropewalk_engine::{Span, Time, congestion, scheduler};
 use ropewalk_link::{Change, ChangeAction, Jitter, JitterShape, Loss};
 use ropewalk_sim::{Outcome, Recording, RunResult, RunSpec, Scenario, SegmentTrace, Workload, networks, run};
 
@@ -57,7 +57,11 @@ fn various() -> Vec<Scenario> {
         Loss::GilbertElliott { to_bad: 0.01, to_good: 0.2, loss_good: 0.0, loss_bad: 0.5 };
     let mut reordering = networks::wifi_lte();
     for path in &mut reordering.paths {
-        let jitter = Jitter { spread: 5 * MILLISECOND, shape: JitterShape::Normal, keeps_order: false };
+        let jitter = Jitter {
+            spread: Span::from_nanos(5 * MILLISECOND),
+            shape: JitterShape::Normal,
+            keeps_order: false,
+        };
         (path.up.jitter, path.down.jitter) = (Some(jitter), Some(jitter));
     }
     let mut narrow = networks::wifi_lte();
@@ -88,8 +92,8 @@ fn various() -> Vec<Scenario> {
 
 /// The path goes down at `at`, both ways, and up again at `back`.
 fn dying(mut scenario: Scenario, path: usize, at: u64, back: Option<u64>) -> Scenario {
-    let mut changes = vec![Change::once(at, ChangeAction::Down)];
-    changes.extend(back.map(|at| Change::once(at, ChangeAction::Up)));
+    let mut changes = vec![Change::once(Time::from_nanos(at), ChangeAction::Down)];
+    changes.extend(back.map(|at| Change::once(Time::from_nanos(at), ChangeAction::Up)));
     (scenario.paths[path].up.changes, scenario.paths[path].down.changes) = (changes.clone(), changes);
     scenario
 }

@@ -1,6 +1,7 @@
 //! Workloads, background traffic and what is recorded of them, end to end.
 
 use crate::common;
+use ropewalk_engine::Time;
 
 use common::{MILLISECOND, SECOND, goodput, single, spec, summary};
 use ropewalk_link::{Change, ChangeAction, Loss};
@@ -132,7 +133,7 @@ fn a_bottleneck_bounds_both_paths() {
 fn a_flow_outlives_a_path() {
     let mut scenario = networks::wifi_lte();
     scenario.workload = Workload::Flow { bytes: 8 << 20 };
-    let down = Change::once(500 * MILLISECOND, ChangeAction::Down);
+    let down = Change::once(Time::from_nanos(500 * MILLISECOND), ChangeAction::Down);
     scenario.paths[0].down.changes = vec![down.clone()];
     scenario.paths[0].up.changes = vec![down];
     for scheduler in ["minrtt", "linux", "redundant"] {

@@ -13,6 +13,8 @@ use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, Rem, Sub, SubAssign};
 use std::time::Duration;
 
+/// One nanosecond: the least span.
+pub const NANOSECOND: Span = Span::from_nanos(1);
 /// One millisecond.
 pub const MILLISECOND: Span = Span::from_millis(1);
 /// One second.
@@ -80,6 +82,12 @@ impl Time {
     #[inline]
     pub const fn saturating_add(self, span: Span) -> Time {
         Time(self.0.saturating_add(span.0))
+    }
+
+    /// So long after; `None` if that would be after [`Time::MAX`].
+    #[inline]
+    pub fn checked_add(self, span: Span) -> Option<Time> {
+        self.0.checked_add(span.0).map(Time)
     }
 
     /// How long after `earlier`; `None` if it is before.
@@ -153,6 +161,12 @@ impl Span {
     #[inline]
     pub const fn as_millis(self) -> u64 {
         self.0 / 1_000_000
+    }
+
+    /// In milliseconds.
+    #[inline]
+    pub fn as_millis_f64(self) -> f64 {
+        self.0 as f64 / 1e6
     }
 
     /// In seconds.
@@ -309,7 +323,7 @@ shown_as_nanoseconds!(Time, Span);
 mod tests {
     use std::time::Duration;
 
-    use super::{MILLISECOND, SECOND, Span, Time};
+    use super::{MILLISECOND, NANOSECOND, SECOND, Span, Time};
 
     #[test]
     fn points_and_spans_add_up() {
@@ -335,6 +349,10 @@ mod tests {
         assert_eq!(late.saturating_sub(early), Span::from_nanos(3));
         assert_eq!(early.saturating_back(SECOND), Time::ZERO);
         assert_eq!(Time::MAX.saturating_add(SECOND), Time::MAX);
+        assert_eq!(
+            (Time::MAX.checked_add(SECOND), Time::ZERO.checked_add(NANOSECOND)),
+            (None, Some(Time(1)))
+        );
         assert_eq!((early.checked_sub(late), late.checked_sub(early)), (None, Some(Span::from_nanos(3))));
         assert_eq!(early.abs_diff(late), late.abs_diff(early));
     }

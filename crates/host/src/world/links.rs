@@ -37,7 +37,7 @@ impl World {
         while let Some((arrival, piece)) = self.paths[at].take(side, now) {
             busy = true;
             match self.paths[at].bottleneck {
-                Some(shared) if side == 0 => self.shared[shared][side].enqueue(now, piece),
+                Some(shared) if side == 0 => self.shared[shared][side].enqueue(Time::from_nanos(now), piece),
                 _ => {
                     self.lateness.record(now.saturating_sub(arrival));
                     self.leave(side, &mut held, piece)?;
@@ -53,13 +53,13 @@ impl World {
         let mut busy = false;
         for shared in 0..self.shared.len() {
             let mut held: Option<Piece> = None;
-            while let Some((arrival, piece)) = self.shared[shared][side].poll_timed(now) {
+            while let Some((arrival, piece)) = self.shared[shared][side].poll_timed(Time::from_nanos(now)) {
                 busy = true;
                 let path = usize::from(piece.path);
                 match self.paths[path].link(side) {
-                    Some(link) if side == 1 => link.enqueue(now, piece),
+                    Some(link) if side == 1 => link.enqueue(Time::from_nanos(now), piece),
                     _ => {
-                        self.lateness.record(now.saturating_sub(arrival));
+                        self.lateness.record(now.saturating_sub(arrival.as_nanos()));
                         self.leave(side, &mut held, piece)?;
                     }
                 }
@@ -176,7 +176,7 @@ impl World {
             _ => link,
         };
         for packet in piece.packets() {
-            link.enqueue(now, packet);
+            link.enqueue(Time::from_nanos(now), packet);
         }
         Ok(())
     }

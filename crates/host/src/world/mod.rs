@@ -306,7 +306,7 @@ impl World {
         let now = self.clock.now();
         let mut due = until.unwrap_or(Nanos::MAX).min(now + PATIENCE);
         let paths = self.paths.iter().flat_map(|path| [path.due(0), path.due(1)]);
-        let shared = self.shared.iter().flatten().map(Link::poll_timeout);
+        let shared = self.shared.iter().flatten().map(|link| link.poll_timeout().map(Time::as_nanos));
         for next in paths.chain(shared).flatten() {
             due = due.min(next);
         }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::BytesMut;
 use ropewalk_engine::mptcp::Event;
+use ropewalk_engine::{Span, Time};
 use ropewalk_host::frame::Piece;
 use ropewalk_host::kernel;
 use ropewalk_host::netns::Namespace;
@@ -28,9 +29,12 @@ const CUT: u64 = 300 * MS;
 const RESTORED: u64 = 700 * MS;
 
 fn links() -> Vec<PathLinks> {
-    let good = LinkSpec::plain(50_000_000, 5_000_000, 100);
+    let good = LinkSpec::plain(50_000_000, Span::from_millis(5), 100);
     let mut cut = good.clone();
-    cut.changes = vec![Change::once(CUT, ChangeAction::Down), Change::once(RESTORED, ChangeAction::Up)];
+    cut.changes = vec![
+        Change::once(Time::from_nanos(CUT), ChangeAction::Down),
+        Change::once(Time::from_nanos(RESTORED), ChangeAction::Up),
+    ];
     vec![
         PathLinks { up: cut.clone(), down: cut, bottleneck: None },
         PathLinks { up: good.clone(), down: good, bottleneck: None },

@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ropewalk_engine::Time;
 use ropewalk_engine::config::ConnectionConfig;
 use ropewalk_engine::endpoint::ConnectionId;
 use ropewalk_engine::mptcp::Event;
+use ropewalk_engine::{Span, Time};
 use ropewalk_host::clock::Clock;
 use ropewalk_host::experiment::PORT;
 use ropewalk_host::netns::Namespace;
@@ -209,7 +209,7 @@ fn measure(name: &str, arguments: &[&str]) {
         next_look: 0,
     };
     // Slow enough for either path to be of use.
-    let link = LinkSpec::plain(60_000_000, 5_000_000, 200);
+    let link = LinkSpec::plain(60_000_000, Span::from_millis(5), 200);
     let links = vec![PathLinks { up: link.clone(), down: link, bottleneck: None }; 2];
     let setup = Setup { app: Some(Box::new(bridge)), links: Some(links), ..Setup::new(Side::Server, 2) };
     let (stage, ()) = Stage::new(setup, |_| ());

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::PathBuf;
 
+use ropewalk_engine::Span;
 use ropewalk_evidence::Path;
 use ropewalk_host::capture::{Capture, Files};
 use ropewalk_host::network::Side;
@@ -24,8 +25,9 @@ struct Evidence {
 
 /// Two paths, one of which loses packets now and then.
 fn links() -> Vec<PathLinks> {
-    let fast = LinkSpec::plain(200_000_000, 2_000_000, 400);
-    let lossy = LinkSpec { loss: Loss::Bernoulli(0.005), ..LinkSpec::plain(100_000_000, 5_000_000, 400) };
+    let fast = LinkSpec::plain(200_000_000, Span::from_millis(2), 400);
+    let lossy =
+        LinkSpec { loss: Loss::Bernoulli(0.005), ..LinkSpec::plain(100_000_000, Span::from_millis(5), 400) };
     [fast, lossy].map(|link| PathLinks { up: link.clone(), down: link, bottleneck: None }).into()
 }
 

@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use ropewalk_engine::Span;
 use ropewalk_host::frame::Piece;
 use ropewalk_host::network::Side;
 use ropewalk_host::transfer::Direction;
@@ -54,7 +55,7 @@ impl Tap for Watch {
 fn joined(delays: [u64; 2], way: Direction, allowed: &[&str]) -> Arrivals {
     let name = format!("{delays:?} ms, {way:?}");
     let links = delays.map(|delay| {
-        let link = LinkSpec::plain(50_000_000, delay * 1_000_000, 200);
+        let link = LinkSpec::plain(50_000_000, Span::from_nanos(delay * 1_000_000), 200);
         PathLinks { up: link.clone(), down: link, bottleneck: None }
     });
     let watch = Watch::default();

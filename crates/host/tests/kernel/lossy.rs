@@ -4,8 +4,8 @@
 
 use std::net::{Ipv4Addr, Shutdown};
 
-use ropewalk_engine::PathId;
 use ropewalk_engine::config::LocalEndpoint;
+use ropewalk_engine::{PathId, Span, Time};
 use ropewalk_host::kernel;
 use ropewalk_host::network::Side;
 use ropewalk_host::transfer::Direction;
@@ -27,12 +27,15 @@ const SECOND: Ipv4Addr = Ipv4Addr::new(10, 127, 254, 1);
 /// a sender waits for its subflows; `transfers` has those. From then on the delay goes up and down, and at
 /// each step down packets overtake those before.
 fn links(paths: usize) -> Option<Vec<PathLinks>> {
-    let mut link = LinkSpec::plain(20_000_000, 3 * MS, 200);
+    let mut link = LinkSpec::plain(20_000_000, Span::from_nanos(3 * MS), 200);
     let begin = 100 * MS;
-    link.changes = vec![Change::once(begin, ChangeAction::Loss(Loss::Bernoulli(0.01)))];
+    link.changes = vec![Change::once(Time::from_nanos(begin), ChangeAction::Loss(Loss::Bernoulli(0.01)))];
     for step in 0..400 {
         let delay = if step % 2 == 0 { 6 * MS } else { 3 * MS };
-        link.changes.push(Change::once(begin + step * 10 * MS, ChangeAction::Delay(delay)));
+        link.changes.push(Change::once(
+            Time::from_nanos(begin + step * 10 * MS),
+            ChangeAction::Delay(Span::from_nanos(delay)),
+        ));
     }
     Some(vec![PathLinks { up: link.clone(), down: link, bottleneck: None }; paths])
 }
@@ -147,8 +150,9 @@ fn either_side_closes_its_sending_side_first() {
 #[test]
 fn checksums_hold_where_the_first_packets_overtake_each_other() {
     need_kernel!();
-    let mut link = LinkSpec::plain(100_000_000, 8 * MS, 1000);
-    link.jitter = Some(Jitter { spread: 6 * MS, shape: JitterShape::Uniform, keeps_order: false });
+    let mut link = LinkSpec::plain(100_000_000, Span::from_nanos(8 * MS), 1000);
+    link.jitter =
+        Some(Jitter { spread: Span::from_nanos(6 * MS), shape: JitterShape::Uniform, keeps_order: false });
     for checksum in [false, true] {
         let mut held = 0;
         for way in WAYS {

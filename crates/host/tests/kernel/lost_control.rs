@@ -124,7 +124,7 @@ fn a_lost_mp_prio_changes_nothing() {
     need_kernel!();
     for from_engine in [true, false] {
         let case = format!("from the engine: {from_engine}");
-        let link = LinkSpec::plain(50_000_000, 5_000_000, 100);
+        let link = LinkSpec::plain(50_000_000, Span::from_millis(5), 100);
         let links = Some(vec![PathLinks { up: link.clone(), down: link, bottleneck: None }; 2]);
         let setup = Setup { links, ..Setup::new(Side::Server, 2) };
         let (stage, socket, switch) = meet(setup, |rare| rare.mp_prio.is_some());

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ropewalk_engine::PathId;
+use ropewalk_engine::{PathId, Span};
 use ropewalk_host::experiment::PORT;
 use ropewalk_host::network::{Side, client_v4};
 use ropewalk_host::world::PathLinks;
@@ -19,7 +19,7 @@ const BYTES: u64 = 2 << 20;
 const REST: u64 = 256 << 10;
 
 fn setup(engine: Side) -> Setup {
-    let link = LinkSpec::plain(50_000_000, 5_000_000, 100);
+    let link = LinkSpec::plain(50_000_000, Span::from_millis(5), 100);
     Setup {
         links: Some(vec![PathLinks { up: link.clone(), down: link, bottleneck: None }; 2]),
         ..Setup::new(engine, 2)

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ropewalk_engine::Span;
 use ropewalk_host::clock::Clock;
 use ropewalk_host::network::Side;
 use ropewalk_host::transfer::{Direction, Outcome};
@@ -98,9 +99,10 @@ fn every_scheduler() {
 }
 
 fn lossy() -> Vec<PathLinks> {
-    let mut link = LinkSpec::plain(200_000_000, 3_000_000, 200);
+    let mut link = LinkSpec::plain(200_000_000, Span::from_millis(3), 200);
     link.loss = Loss::Bernoulli(0.01);
-    link.jitter = Some(Jitter { spread: 1_000_000, shape: JitterShape::Uniform, keeps_order: false });
+    link.jitter =
+        Some(Jitter { spread: Span::from_millis(1), shape: JitterShape::Uniform, keeps_order: false });
     vec![PathLinks { up: link.clone(), down: link, bottleneck: None }; 2]
 }
 
@@ -118,8 +120,9 @@ fn one_percent_loss_with_reordering() {
 #[test]
 fn a_handshake_in_which_packets_overtake_each_other() {
     need_kernel!();
-    let mut link = LinkSpec::plain(100_000_000, 5_000_000, 200);
-    link.jitter = Some(Jitter { spread: 4_500_000, shape: JitterShape::Uniform, keeps_order: false });
+    let mut link = LinkSpec::plain(100_000_000, Span::from_millis(5), 200);
+    link.jitter =
+        Some(Jitter { spread: Span::from_micros(4500), shape: JitterShape::Uniform, keeps_order: false });
     let links = vec![PathLinks { up: link.clone(), down: link, bottleneck: None }; 2];
     for seed in 1..=6 {
         for engine in BOTH {
@@ -145,7 +148,7 @@ fn a_handshake_in_which_packets_overtake_each_other() {
 #[test]
 fn nobody_is_reached_and_both_sides_say_so_soon() {
     need_kernel!();
-    let mut link = LinkSpec::plain(100_000_000, 5_000_000, 200);
+    let mut link = LinkSpec::plain(100_000_000, Span::from_millis(5), 200);
     link.loss = Loss::Bernoulli(1.0);
     for engine in BOTH {
         let links = vec![PathLinks { up: link.clone(), down: link.clone(), bottleneck: None }];

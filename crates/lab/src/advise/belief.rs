@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use rand_core::Rng;
 use rand_pcg::Pcg64;
+use ropewalk_engine::Span;
 use ropewalk_link::{LinkSpec, Loss, Queue, Rate, RateTrace};
 use ropewalk_sim::{PathSpec, Scenario};
 
@@ -110,9 +111,9 @@ pub fn scale_rate(link: &mut LinkSpec, factor: f64, phase: f64) {
 
 /// Multiplies a link's delay and jitter.
 pub fn scale_delay(link: &mut LinkSpec, factor: f64) {
-    link.delay = (link.delay as f64 * factor) as u64;
+    link.delay = Span::from_nanos((link.delay.as_nanos() as f64 * factor) as u64);
     if let Some(jitter) = &mut link.jitter {
-        jitter.spread = (jitter.spread as f64 * factor) as u64;
+        jitter.spread = Span::from_nanos((jitter.spread.as_nanos() as f64 * factor) as u64);
     }
 }
 
@@ -165,7 +166,7 @@ mod tests {
         assert!(stats::mean(&logs).abs() < 0.005);
         assert!((stats::standard_deviation(&logs) - 0.2).abs() < 0.005);
         let delays: Vec<f64> =
-            found.iter().map(|world| libm::log(world.paths[1].down.delay as f64 / 30e6)).collect();
+            found.iter().map(|world| libm::log(world.paths[1].down.delay.as_nanos() as f64 / 30e6)).collect();
         assert!((stats::standard_deviation(&delays) - 0.15).abs() < 0.005);
         // Both directions move together, and what isn't doubted stays.
         for world in &found {
@@ -179,7 +180,7 @@ mod tests {
     #[test]
     fn a_trace_keeps_its_mean_rate_when_it_is_shifted() {
         let trace = RateTrace { name: "t".into(), opportunities: vec![1, 2, 5, 9, 10] };
-        let mut link = LinkSpec::plain(1, 0, 10);
+        let mut link = LinkSpec::plain(1, Span::ZERO, 10);
         link.rate = Rate::Trace(Arc::new(trace));
         scale_rate(&mut link, 1.0, 0.5);
         let Rate::Trace(moved) = &link.rate else { panic!("no trace") };

@@ -172,8 +172,8 @@ impl Truth {
             _ => 0.0,
         };
         // The spread of each way is half of the round trip's.
-        let spread = path.down.jitter.map_or(0, |jitter| jitter.spread) as f64 / 1e6;
-        let rtt = (path.up.delay + path.down.delay) as f64 / 1e6;
+        let spread = path.down.jitter.map_or(0, |jitter| jitter.spread.as_nanos()) as f64 / 1e6;
+        let rtt = (path.up.delay + path.down.delay).as_millis_f64();
         Truth { down: rate(&path.down), up: rate(&path.up), rtt, jitter: 2.0 * spread, loss, queue: 0.0 }
     }
 

@@ -150,7 +150,7 @@ impl Axis {
             },
             Quantity::RoundTrip(path) => {
                 let path = &scenario.paths[path];
-                units::write_duration(rounded(path.up.delay + path.down.delay))
+                units::write_duration(rounded((path.up.delay + path.down.delay).as_nanos()))
             }
             Quantity::Loss(path) => {
                 let short: f64 = format!("{:.2e}", loss(scenario, path)).parse().unwrap_or(0.0);

@@ -56,7 +56,7 @@ impl Measurable {
         let link = if direction == Direction::Upload { &path.up } else { &path.down };
         match self {
             Measurable::Rate => scenario::mean_rate(&link.rate) as f64,
-            Measurable::RoundTrip => (path.up.delay + path.down.delay) as f64,
+            Measurable::RoundTrip => (path.up.delay + path.down.delay).as_nanos() as f64,
             Measurable::Loss => loss_share(&link.loss),
             Measurable::Queue => match link.queue {
                 Queue::Packets { limit, .. } => f64::from(limit) * 1500.0,

@@ -18,6 +18,7 @@ use std::sync::atomic::AtomicBool;
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
+use ropewalk_engine::{Span, Time};
 use ropewalk_settings::units::{self, Nanos};
 use ropewalk_sim::{Mode, Outcome, PathManager, Recording, RunResult, RunSpec, Scenario, Workload};
 
@@ -211,18 +212,19 @@ pub fn start_phase(scenario: &Scenario, number: u32, runs: u32) -> Nanos {
         return 0;
     }
     let round_trips = scenario.paths.iter().map(|path| path.up.delay.saturating_add(path.down.delay));
-    let mut span = round_trips.max().unwrap_or(0).max(period.unwrap_or(0));
+    let mut span = round_trips.max().unwrap_or(Span::ZERO).max(period.unwrap_or(Span::ZERO));
     if changes().next().is_none() {
         let periods = scenario::traces(scenario).into_iter().filter_map(|trace| trace.opportunities.last());
-        span = periods.map(|ms| u64::from(*ms) * 1_000_000).fold(span, u64::max);
+        span = periods.map(|ms| Span::from_millis(u64::from(*ms))).fold(span, Span::max);
     }
     let (number, runs) = match runs {
         0 => (u64::from(number.reverse_bits()), 1 << 32),
         _ => (u64::from(number), u64::from(runs)),
     };
     // From when all of them repeat.
-    let from = changes().map(|change| change.at).max().filter(|_| period.is_some()).unwrap_or(0);
-    from.saturating_add((u128::from(span) * u128::from(number) / u128::from(runs)) as Nanos)
+    let from = changes().map(|change| change.at).max().filter(|_| period.is_some()).unwrap_or(Time::ZERO);
+    let phase = u128::from(span.as_nanos()) * u128::from(number) / u128::from(runs);
+    from.saturating_add(Span::from_nanos(phase as u64)).as_nanos()
 }
 
 /// What a user means who gives paths and no size: a page of small objects, 1 MiB, and a long download.
@@ -439,14 +441,18 @@ mod tests {
         assert_eq!(start_phase(&traced, 3, 4), 6000 * MS);
         // So do runs over changes that repeat, random or not.
         let mut repeating = networks::two_equal(10_000_000, 20 * MS);
-        let outage = Change { at: 15_000 * MS, action: ChangeAction::Down, every: Some(15_000 * MS) };
+        let outage = Change {
+            at: Time::from_nanos(15_000 * MS),
+            action: ChangeAction::Down,
+            every: Some(Span::from_nanos(15_000 * MS)),
+        };
         repeating.paths[1].down.changes = vec![outage];
         repeating.paths[0].down.loss = Loss::Bernoulli(0.01);
         assert_eq!(start_phase(&repeating, 1, 4), 18_750 * MS);
         let first = [0, 1, 2, 3].map(|number| start_phase(&repeating, number, 0) / MS);
         assert_eq!(first, [15_000, 22_500, 18_750, 26_250]);
         // What happens at a set time stays where it is for the transfer.
-        traced.paths[1].down.changes = vec![Change::once(500 * MS, ChangeAction::Down)];
+        traced.paths[1].down.changes = vec![Change::once(Time::from_nanos(500 * MS), ChangeAction::Down)];
         assert_eq!(start_phase(&traced, 3, 4), 30 * MS);
     }
 }

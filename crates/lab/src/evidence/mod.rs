@@ -148,7 +148,7 @@ fn describe(link: &LinkSpec) -> String {
         Loss::None => "",
         _ => ", random loss",
     };
-    format!("{rate}, {} ms one way{loss}", link.delay as f64 / 1e6)
+    format!("{rate}, {} ms one way{loss}", link.delay.as_millis_f64())
 }
 
 impl Evidence {

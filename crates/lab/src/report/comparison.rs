@@ -1,5 +1,6 @@
 //! A comparison as the document that `compare --json` prints and a page shows.
 
+use ropewalk_engine::Span;
 use ropewalk_link::{LinkSpec, Loss, Queue, Rate};
 use ropewalk_settings::units;
 use ropewalk_sim::{Direction, PathSpec, Scenario};
@@ -210,11 +211,11 @@ fn row(row: &Row, comparison: &Comparison) -> Value {
 fn path(path: &PathSpec) -> Value {
     let spreads =
         [&path.up, &path.down].into_iter().filter_map(|link| link.jitter.map(|jitter| jitter.spread));
-    let jitter = Some(spreads.sum::<u64>()).filter(|spread| *spread > 0);
+    let jitter = Some(spreads.sum::<Span>()).filter(|spread| !spread.is_zero());
     json!({
         "name": path.name,
-        "rtt_ms": (path.up.delay + path.down.delay) as f64 / 1e6,
-        "rtt_jitter": jitter.map(units::write_duration),
+        "rtt_ms": (path.up.delay + path.down.delay).as_millis_f64(),
+        "rtt_jitter": jitter.map(|spread| units::write_duration(spread.as_nanos())),
         "down": link(&path.down),
         "up": link(&path.up),
         "backup": path.backup,
@@ -242,8 +243,8 @@ fn link(link: &LinkSpec) -> Value {
             Rate::Constant(rate) => units::write_rate(*rate),
             Rate::Trace(trace) => format!("trace {}", trace.name),
         },
-        "delay": units::write_duration(link.delay),
-        "jitter": link.jitter.map(|jitter| units::write_duration(jitter.spread)),
+        "delay": units::write_duration(link.delay.as_nanos()),
+        "jitter": link.jitter.map(|jitter| units::write_duration(jitter.spread.as_nanos())),
         "loss": loss,
         "queue": queue,
     })

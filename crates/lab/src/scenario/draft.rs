@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use ropewalk_engine::{Span, Time};
 use ropewalk_link::{Change, ChangeAction, Jitter, JitterShape, LinkSpec, Loss, Queue, Rate, RateTrace};
 use ropewalk_settings::units::Nanos;
 use ropewalk_sim::MTUS;
@@ -79,12 +80,15 @@ impl LinkDraft {
                 limit: bytes_in(bits_per_second, limit).max(u64::from(mtu)),
                 ecn_threshold: ecn_threshold.map(|time| bytes_in(bits_per_second, time)),
             },
-            Some(QueueDraft::CoDel { limit, target, interval, ecn }) => {
-                Queue::CoDel { limit, target, interval, ecn }
-            }
+            Some(QueueDraft::CoDel { limit, target, interval, ecn }) => Queue::CoDel {
+                limit,
+                target: Span::from_nanos(target),
+                interval: Span::from_nanos(interval),
+                ecn,
+            },
         };
         let jitter = self.spread.filter(|spread| *spread > 0).map(|spread| Jitter {
-            spread,
+            spread: Span::from_nanos(spread),
             shape: self.shape.unwrap_or(JitterShape::Uniform),
             keeps_order: !self.reordering.unwrap_or(false),
         });
@@ -92,7 +96,7 @@ impl LinkDraft {
         changes.sort_by_key(|change| change.at);
         LinkSpec {
             rate,
-            delay: self.delay.unwrap_or(0),
+            delay: Span::from_nanos(self.delay.unwrap_or(0)),
             jitter,
             loss: self.loss.unwrap_or(Loss::None),
             queue,
@@ -138,7 +142,7 @@ pub fn bursts(loss: f64, mean_length: f64) -> Loss {
 
 /// A change that takes a link down at `at` or brings it back.
 pub fn link_state(at: Nanos, up: bool) -> Change {
-    Change::once(at, if up { ChangeAction::Up } else { ChangeAction::Down })
+    Change::once(Time::from_nanos(at), if up { ChangeAction::Up } else { ChangeAction::Down })
 }
 
 #[cfg(test)]

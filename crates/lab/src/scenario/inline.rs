@@ -397,6 +397,7 @@ pub fn default_around(paths: Vec<PathSpec>) -> Scenario {
 
 #[cfg(test)]
 mod tests {
+    use ropewalk_engine::Span;
     use ropewalk_link::{ChangeAction, Loss, Rate};
     use ropewalk_settings::diagnostic::Diagnostic;
     use ropewalk_sim::PathSpec;
@@ -410,11 +411,11 @@ mod tests {
     #[test]
     fn a_path_in_one_line() {
         let wifi = path("wifi: 50 Mbit/s, 20 ms +-5 ms, 0.5 %, up 10 Mbit/s, queue 100 packets").unwrap();
-        assert_eq!((wifi.name.as_str(), wifi.down.delay), ("wifi", 10_000_000));
+        assert_eq!((wifi.name.as_str(), wifi.down.delay), ("wifi", Span::from_millis(10)));
         assert_eq!(wifi.down.rate, Rate::Constant(50_000_000));
         assert_eq!(wifi.up.rate, Rate::Constant(10_000_000));
         assert_eq!(wifi.down.loss, Loss::Bernoulli(0.005));
-        assert_eq!(wifi.down.jitter.unwrap().spread, 2_500_000);
+        assert_eq!(wifi.down.jitter.unwrap().spread, Span::from_micros(2500));
     }
 
     #[test]
@@ -441,7 +442,7 @@ mod tests {
              at 9 s",
         );
         let changes = lte.unwrap().down.changes;
-        let seconds: Vec<_> = changes.iter().map(|change| change.at / 1_000_000_000).collect();
+        let seconds: Vec<_> = changes.iter().map(|change| change.at.as_millis() / 1000).collect();
         assert_eq!(seconds, [3, 5, 7, 8, 9, 10]);
         assert_eq!(changes[3].action, ChangeAction::Rate(Rate::Constant(16_000_000)));
     }
@@ -460,7 +461,7 @@ mod tests {
             (&Rate::Constant(90_000_000), &Rate::Constant(17_000_000))
         );
         // A time of its own has its own jitter.
-        assert_eq!((sky.down.delay, sky.down.jitter), (20_000_000, None));
+        assert_eq!((sky.down.delay, sky.down.jitter), (Span::from_millis(20), None));
         assert_eq!(sky.down.changes.len(), 2);
         let even = path("x: dsl, 5 Mbit/s").unwrap();
         assert_eq!(

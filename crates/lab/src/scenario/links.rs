@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use ropewalk_engine::{Span, Time};
 use ropewalk_link::{Change, ChangeAction, LinkSpec, Loss, Rate, RateTrace};
 use ropewalk_settings::diagnostic::did_you_mean;
 use ropewalk_settings::name::bad_name;
@@ -362,8 +363,8 @@ impl ScenarioReader {
                 self.wrong(table.place("for"), "`for` says how long a link is down", "here", help);
             }
             Some(lasts) => {
-                let back = link_state(found[0].at.saturating_add(lasts), true);
-                found.push(Change { every, ..back });
+                let back = link_state(found[0].at.saturating_add(Span::from_nanos(lasts)).as_nanos(), true);
+                found.push(Change { every: every.map(Span::from_nanos), ..back });
             }
             None => {}
         }
@@ -386,16 +387,16 @@ impl ScenarioReader {
             return None;
         }
         if let Some(up) = self.choice(table, "link", &[("down", false), ("up", true)]) {
-            return Some(Change { every, ..link_state(at, up) });
+            return Some(Change { every: every.map(Span::from_nanos), ..link_state(at, up) });
         }
         let action = if let Some(delay) = self.time(table, "delay") {
-            ChangeAction::Delay(delay)
+            ChangeAction::Delay(Span::from_nanos(delay))
         } else if let Some(value) = table.get("loss") {
             ChangeAction::Loss(self.loss(value)?)
         } else {
             ChangeAction::Rate(self.rate_or_trace(table)?)
         };
-        Some(Change { at, action, every })
+        Some(Change { at: Time::from_nanos(at), action, every: every.map(Span::from_nanos) })
     }
 }
 

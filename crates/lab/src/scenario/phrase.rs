@@ -1,5 +1,6 @@
 //! Phrases that the scenario file and `--path` share: queues, losses, rates, names.
 
+use ropewalk_engine::{Span, Time};
 use ropewalk_link::{Change, ChangeAction, JitterShape, Loss, Rate};
 use ropewalk_settings::units::{self, UnitError};
 
@@ -148,7 +149,7 @@ pub fn rate_at(text: &str) -> Result<Change, UnitError> {
         error.span = error.span.start + from..error.span.end + from;
         error
     })?;
-    Ok(Change::once(at, ChangeAction::Rate(Rate::Constant(rate))))
+    Ok(Change::once(Time::from_nanos(at), ChangeAction::Rate(Rate::Constant(rate))))
 }
 
 /// Least time between two changes that repeat.
@@ -188,8 +189,11 @@ pub fn outage(text: &str) -> Result<Vec<Change>, UnitError> {
     if length == 0 || every.is_some_and(|every| every <= length || every < LEAST_PERIOD) {
         return Err(wrong("an outage must last, and end before the next", example));
     }
-    let change = |at, action| Change { at, action, every };
-    Ok(vec![change(begin, ChangeAction::Down), change(begin.saturating_add(length), ChangeAction::Up)])
+    let change = |at, action| Change { at, action, every: every.map(Span::from_nanos) };
+    Ok(vec![
+        change(Time::from_nanos(begin), ChangeAction::Down),
+        change(Time::from_nanos(begin.saturating_add(length)), ChangeAction::Up),
+    ])
 }
 
 #[cfg(test)]
@@ -232,14 +236,15 @@ mod tests {
 
     #[test]
     fn outages() {
+        let at = |ms| Time::ZERO + Span::from_millis(ms);
         let read = |text: &str| <[Change; 2]>::try_from(outage(text).unwrap()).unwrap();
         let [down, up] = read("100 ms every 15 s");
-        assert_eq!((down.at, down.every), (15_000_000_000, Some(15_000_000_000)));
-        assert_eq!((up.at, &up.action), (15_100_000_000, &ChangeAction::Up));
+        assert_eq!((down.at, down.every), (at(15_000), Some(Span::from_secs(15))));
+        assert_eq!((up.at, &up.action), (at(15_100), &ChangeAction::Up));
         let [down, _] = read("2 s at 5 s");
-        assert_eq!((down.at, down.every), (5_000_000_000, None));
+        assert_eq!((down.at, down.every), (at(5000), None));
         let [down, _] = read("2 s at 5 s every 30 s");
-        assert_eq!((down.at, down.every), (5_000_000_000, Some(30_000_000_000)));
+        assert_eq!((down.at, down.every), (at(5000), Some(Span::from_secs(30))));
         assert_eq!(outage(" none"), Ok(Vec::new()));
         assert_eq!(outage("2 s").unwrap_err().message, "this outage has no time");
         assert_eq!(outage("2 s at 5").unwrap_err().span, 7..8);

@@ -30,6 +30,7 @@ fn is_random_link(link: &LinkSpec) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use ropewalk_engine::{Span, Time};
     use ropewalk_link::Change;
 
     use super::*;
@@ -50,11 +51,11 @@ mod tests {
     fn a_scheduled_loss_is_random_and_a_scheduled_rate_is_not() {
         let with = |action: ChangeAction| {
             let mut scenario = scenario("a: 5 Mbit/s, 20 ms");
-            scenario.paths[0].down.changes = vec![Change::once(1, action)];
+            scenario.paths[0].down.changes = vec![Change::once(Time::from_nanos(1), action)];
             scenario
         };
         assert!(is_random(&with(ChangeAction::Loss(Loss::Bernoulli(0.1)))));
         assert!(!is_random(&with(ChangeAction::Loss(Loss::None))));
-        assert!(!is_random(&with(ChangeAction::Delay(5))));
+        assert!(!is_random(&with(ChangeAction::Delay(Span::from_nanos(5)))));
     }
 }

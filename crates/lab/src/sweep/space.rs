@@ -202,6 +202,8 @@ fn with_parameter(text: &str, who: &str, what: &str, value: &str) -> String {
 mod tests {
     use std::path::Path;
 
+    use ropewalk_engine::Span;
+
     use super::*;
     use crate::sweep::design::parse;
 
@@ -254,7 +256,7 @@ mod tests {
         );
         let levels = Space::new(&design).point(&design, 0);
         let prepared = prepare(&design, &levels, &Registries::builtin()).unwrap();
-        assert!(prepared.scenario.paths.iter().all(|path| path.down.delay == 40_000_000));
+        assert!(prepared.scenario.paths.iter().all(|path| path.down.delay == Span::from_millis(40)));
         let texts: Vec<&str> = prepared.runners.iter().map(|r| r.scheduler.text.as_str()).collect();
         assert_eq!(texts, ["minrtt", "ecf(beta=0.5)", "single", "single"]);
         assert_eq!(prepared.runners[3].label, "tcp lte");

@@ -1,10 +1,14 @@
 //! What the tests send, and how they drive a link as a simulator does.
 #![allow(dead_code)]
 
-use ropewalk_link::{Link, LinkSpec, Nanos, Packet};
+use ropewalk_link::{Link, LinkSpec, Packet};
+use ropewalk_time::Time;
+pub use ropewalk_time::{MILLISECOND as MS, NANOSECOND, SECOND};
 
-pub const MS: Nanos = 1_000_000;
-pub const SECOND: Nanos = 1_000_000_000;
+/// So many milliseconds after the start.
+pub fn at(ms: u64) -> Time {
+    Time::ZERO + ms * MS
+}
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Datagram {
@@ -39,15 +43,15 @@ impl Packet for Datagram {
 }
 
 /// Hands in each packet at its time, polls exactly when the link asks, and returns all arrivals.
-pub fn drive(link: &mut Link<Datagram>, sends: &[(Nanos, Datagram)]) -> Vec<(Nanos, Datagram)> {
+pub fn drive(link: &mut Link<Datagram>, sends: &[(Time, Datagram)]) -> Vec<(Time, Datagram)> {
     let mut arrivals = Vec::new();
     let mut sends = sends.iter().peekable();
-    let mut before = 0;
+    let mut before = Time::ZERO;
     loop {
-        let due = link.poll_timeout().unwrap_or(u64::MAX);
-        let next_send = sends.peek().map_or(u64::MAX, |send| send.0);
+        let due = link.poll_timeout().unwrap_or(Time::MAX);
+        let next_send = sends.peek().map_or(Time::MAX, |send| send.0);
         if due <= next_send {
-            if due == u64::MAX {
+            if due == Time::MAX {
                 return arrivals;
             }
             assert!(due >= before, "a deadline in the past: {due} at {before}");
@@ -65,10 +69,10 @@ pub fn drive(link: &mut Link<Datagram>, sends: &[(Nanos, Datagram)]) -> Vec<(Nan
 }
 
 /// Keeps a link busy with packets of `len` bytes from 0 to `until`, `backlog` of them at most in the queue.
-pub fn saturate(spec: &LinkSpec, seed: u64, len: u32, backlog: u64, until: Nanos) -> Saturated {
+pub fn saturate(spec: &LinkSpec, seed: u64, len: u32, backlog: u64, until: Time) -> Saturated {
     let mut link = Link::new(spec.clone(), seed, 0);
     let mut arrivals = Vec::new();
-    let (mut now, mut id) = (0, 0);
+    let (mut now, mut id) = (Time::ZERO, 0);
     while now <= until {
         while let Some((arrival, packet)) = link.poll_timed(now) {
             arrivals.push((arrival, packet));
@@ -80,13 +84,13 @@ pub fn saturate(spec: &LinkSpec, seed: u64, len: u32, backlog: u64, until: Nanos
                 id += 1;
             }
         }
-        let step = link.queue_delay(now).clamp(1, MS);
-        now = (now + step).min(link.poll_timeout().unwrap_or(u64::MAX).max(now + 1));
+        let step = link.queue_delay(now).clamp(NANOSECOND, MS);
+        now = (now + step).min(link.poll_timeout().unwrap_or(Time::MAX).max(now + NANOSECOND));
     }
     Saturated { link, arrivals }
 }
 
 pub struct Saturated {
     pub link: Link<Datagram>,
-    pub arrivals: Vec<(Nanos, Datagram)>,
+    pub arrivals: Vec<(Time, Datagram)>,
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ropewalk_engine::Time;
 use ropewalk_lab::scenario::trace::Cellular;
 use ropewalk_lab::scenario::{default_around, path};
 use ropewalk_link::{Change, ChangeAction, Rate};
@@ -188,7 +189,7 @@ pub const FAMILIES: &[Family] = &[
             let mut scenario = flow(4096.0, [link(20.0, 20.0), link(20.0, 40.0)]);
             let path = &mut scenario.paths[usize::from(which > 1.5)];
             for link in [&mut path.up, &mut path.down] {
-                link.changes = vec![Change::once((moment * MS) as Nanos, ChangeAction::Down)];
+                link.changes = vec![Change::once(Time::from_nanos((moment * MS) as u64), ChangeAction::Down)];
             }
             scenario
         },

@@ -163,7 +163,7 @@ fn delivered(result: &RunResult) -> Vec<(Nanos, u64)> {
 /// (RFC 8684 3.1: a DSS has to come first); an early one leaves one round trip after it, and is completed
 /// when that DSS has come.
 fn joins(scenario: &Scenario) -> Vec<Nanos> {
-    let round_trip = |path: &PathSpec| path.up.min_delay() + path.down.min_delay();
+    let round_trip = |path: &PathSpec| (path.up.min_delay() + path.down.min_delay()).as_nanos();
     let first = round_trip(&scenario.paths[0]);
     let begins = |path: &PathSpec| {
         if scenario.client.early_join {
@@ -308,6 +308,7 @@ mod tests {
     use super::*;
     use crate::arena::{grid, score};
     use ropewalk_algorithms::Registries;
+    use ropewalk_engine::Span;
 
     fn small() -> Contest {
         let registries = Registries::builtin();
@@ -384,7 +385,7 @@ mod tests {
         (scenario.client.early_join, scenario.server.early_join) = (true, true);
         assert_eq!(joins(&scenario), [0, 50_000_000]);
         let second = &mut scenario.paths[1];
-        (second.up.delay, second.down.delay) = (5_000_000, 5_000_000);
+        (second.up.delay, second.down.delay) = (Span::from_millis(5), Span::from_millis(5));
         assert_eq!(joins(&scenario), [0, 90_000_000]);
     }
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ropewalk_algorithms::Registries;
+use ropewalk_engine::Span;
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
@@ -238,13 +239,13 @@ pub(super) fn template(
     if let Some(template) = known.get(&identity) {
         return Ok(template.clone());
     }
-    let rtt = scenario.paths.iter().map(|path| path.up.delay + path.down.delay).max().unwrap_or(0);
+    let rtt = scenario.paths.iter().map(|path| path.up.delay + path.down.delay).max().unwrap_or(Span::ZERO);
     // In real time no two runs are the same anyway.
     let still = figure.world == World::Simulated
         && !ropewalk_lab::scenario::is_random(&scenario)
         && scenario.background.is_empty()
         && ropewalk_lab::scenario::traces(&scenario).is_empty();
-    let phase = if still { rtt } else { 0 };
+    let phase = if still { rtt.as_nanos() } else { 0 };
     let template = Arc::new(Template {
         scenario: Arc::new(scenario),
         scheduler,

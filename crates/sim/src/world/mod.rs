@@ -354,7 +354,7 @@ impl World {
                 Hop::Link(next) => self.forward(source, Some(next)),
                 Hop::OwnDown => self.forward(source, None),
             }
-            return self.network.links[source].poll_timeout();
+            return self.network.links[source].poll_timeout().map(Time::as_nanos);
         }
         let end = source - self.network.links.len();
         if end < self.ends {
@@ -374,7 +374,7 @@ impl World {
     /// A packet leaves a link for another: `next`, or the downlink of its own path.
     #[inline(never)]
     fn forward(&mut self, link: usize, next: Option<usize>) {
-        if let Some(packet) = self.network.links[link].poll(self.now) {
+        if let Some(packet) = self.network.links[link].poll(Time::from_nanos(self.now)) {
             self.network.enqueue(self.now, next.unwrap_or(2 * usize::from(packet.path) + 1), packet);
         }
     }
@@ -383,7 +383,7 @@ impl World {
     #[inline]
     fn deliver(&mut self, link: usize, side: Side) {
         let link = &mut self.network.links[link];
-        let Some(packet) = link.due(self.now) else { return };
+        let Some(packet) = link.due(Time::from_nanos(self.now)) else { return };
         let (owner, path, trace) = (packet.owner, packet.path, packet.trace);
         let segment = packet.unpack(&mut self.received, &mut self.network.pool);
         link.drop_due();

@@ -6,7 +6,7 @@
 //! moments are those of the proxy: 200 ms of silence, then three round-trip times, at least 500 ms and at
 //! most 3 s; on a dead link a probe every second.
 
-use ropewalk_engine::PathId;
+use ropewalk_engine::{PathId, Time};
 use ropewalk_link::{Change, ChangeAction, LinkSpec};
 
 use super::World;
@@ -35,20 +35,20 @@ pub(crate) enum Watched {
 }
 
 /// The last time up to `at` that a change happened, if it did.
-fn last(change: &Change, at: Nanos) -> Option<Nanos> {
+fn last(change: &Change, at: Time) -> Option<Time> {
     let since = at.checked_sub(change.at)?;
     Some(match change.every {
-        Some(every) if every > 0 => change.at + since / every * every,
+        Some(every) if !every.is_zero() => change.at + since / every * every,
         _ => change.at,
     })
 }
 
 /// The first time after `at` that a change happens, if it does.
-fn next(change: &Change, at: Nanos) -> Option<Nanos> {
+fn next(change: &Change, at: Time) -> Option<Time> {
     if change.at > at {
         return Some(change.at);
     }
-    let every = change.every.filter(|every| *every > 0)?;
+    let every = change.every.filter(|every| !every.is_zero())?;
     last(change, at)?.checked_add(every)
 }
 
@@ -57,7 +57,7 @@ fn is_switch(change: &&Change) -> bool {
 }
 
 /// Whether a link is down at a moment. Of changes at the same time the last counts.
-fn is_down(link: &LinkSpec, at: Nanos) -> bool {
+fn is_down(link: &LinkSpec, at: Time) -> bool {
     let switches = link.changes.iter().filter(is_switch);
     let latest =
         switches.filter_map(|change| Some((last(change, at)?, change))).max_by_key(|(when, _)| *when);
@@ -65,13 +65,15 @@ fn is_down(link: &LinkSpec, at: Nanos) -> bool {
 }
 
 fn path_is_down(path: &PathSpec, at: Nanos) -> bool {
+    let at = Time::from_nanos(at);
     is_down(&path.up, at) || is_down(&path.down, at)
 }
 
 /// When a path next goes down, or comes up.
 fn next_switch(path: &PathSpec, at: Nanos) -> Option<Nanos> {
     let changes = path.up.changes.iter().chain(&path.down.changes);
-    changes.filter(is_switch).filter_map(|change| next(change, at)).min()
+    let at = Time::from_nanos(at);
+    changes.filter(is_switch).filter_map(|change| next(change, at)).min().map(Time::as_nanos)
 }
 
 /// When a path is next down.
@@ -108,7 +110,7 @@ impl World {
     pub(super) fn look_at_link(&mut self, path: usize) {
         let scenario = std::sync::Arc::clone(&self.scenario);
         let (spec, now) = (&scenario.paths[path], self.now);
-        let rtt = spec.up.delay + spec.down.delay;
+        let rtt = (spec.up.delay + spec.down.delay).as_nanos();
         let down = path_is_down(spec, now);
         let (state, at) = match self.watched[path] {
             Watched::Alive if down => (Watched::Silent(now), Some(now + patience(spec))),
@@ -138,7 +140,7 @@ impl World {
 
 /// How long a link may be silent before it is left.
 fn patience(path: &PathSpec) -> Nanos {
-    SILENT + (3 * (path.up.delay + path.down.delay)).clamp(LIMIT.0, LIMIT.1)
+    SILENT + (3 * (path.up.delay + path.down.delay)).as_nanos().clamp(LIMIT.0, LIMIT.1)
 }
 
 /// When a path is first down for so long that it is left, and for how long; `u64::MAX`: for good.
@@ -170,12 +172,16 @@ pub fn long_outage(scenario: &Scenario) -> Option<(&PathSpec, Nanos, Nanos)> {
 mod tests {
     use super::*;
     use crate::{Recording, RunSpec, Workload, networks};
+    use ropewalk_engine::Span;
 
     #[test]
     fn when_links_are_down() {
         let mut path = networks::wifi_lte().paths[0].clone();
         let once = |at, action| Change::once(at, action);
-        path.down.changes = vec![once(20, ChangeAction::Down), once(50, ChangeAction::Up)];
+        path.down.changes = vec![
+            once(Time::from_nanos(20), ChangeAction::Down),
+            once(Time::from_nanos(50), ChangeAction::Up),
+        ];
         let down = |at| path_is_down(&path, at);
         assert_eq!([19, 20, 49, 50].map(down), [false, true, true, false]);
         assert_eq!(
@@ -185,13 +191,16 @@ mod tests {
         let mut scenario = networks::wifi_lte();
         let second = 1_000_000_000;
         let mut outage = |length| {
-            let changes = vec![once(second, ChangeAction::Down), once(second + length, ChangeAction::Up)];
+            let changes = vec![
+                once(Time::from_nanos(second), ChangeAction::Down),
+                once(Time::from_nanos(second + length), ChangeAction::Up),
+            ];
             scenario.paths[1].up.changes = changes;
             long_outage(&scenario).map(|(path, _, lasts)| (path.name.clone(), lasts))
         };
         assert_eq!((outage(second / 2), outage(30 * second)), (None, Some(("lte".into(), 30 * second))));
         for change in &mut path.down.changes {
-            change.every = Some(100);
+            change.every = Some(Span::from_nanos(100));
         }
         let down = |at| path_is_down(&path, at);
         assert_eq!([120, 149, 150, 1020].map(down), [true, true, false, true]);
@@ -204,8 +213,8 @@ mod tests {
     fn carries_again_after(path_manager: PathManager, outage: Nanos) -> Nanos {
         let mut scenario = networks::wifi_lte();
         let changes = vec![
-            Change::once(2 * SECOND, ChangeAction::Down),
-            Change::once(2 * SECOND + outage, ChangeAction::Up),
+            Change::once(Time::from_nanos(2 * SECOND), ChangeAction::Down),
+            Change::once(Time::from_nanos(2 * SECOND + outage), ChangeAction::Up),
         ];
         let wifi = &mut scenario.paths[0];
         (wifi.up.changes, wifi.down.changes) = (changes.clone(), changes);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ropewalk_engine::{congestion, scheduler};
+use ropewalk_engine::{Span, Time, congestion, scheduler};
 use ropewalk_link::{Change, ChangeAction, Jitter, JitterShape, LinkSpec, Loss, Queue, Rate, RateTrace};
 use ropewalk_sim::{
     Background, Direction, EndSpec, Middlebox, RunSpec, Scenario, Side, Times, Traffic, Workload, networks,
@@ -85,7 +85,7 @@ fn downlinks(mut scenario: Scenario, change: impl Fn(&mut LinkSpec)) -> Scenario
 }
 
 fn jitter(spread: u64, shape: JitterShape, keeps_order: bool) -> Option<Jitter> {
-    Some(Jitter { spread, shape, keeps_order })
+    Some(Jitter { spread: Span::from_nanos(spread), shape, keeps_order })
 }
 
 fn equal() -> Scenario {
@@ -127,8 +127,8 @@ fn on_off() -> Traffic {
 }
 
 fn outage(link: &mut LinkSpec, from: u64, until: u64) {
-    link.changes.push(Change::once(from, ChangeAction::Down));
-    link.changes.push(Change::once(until, ChangeAction::Up));
+    link.changes.push(Change::once(Time::from_nanos(from), ChangeAction::Down));
+    link.changes.push(Change::once(Time::from_nanos(until), ChangeAction::Up));
 }
 
 /// A shared bottleneck, competing traffic, a path that goes down and up again.
@@ -172,7 +172,12 @@ fn marked() -> Scenario {
 }
 
 fn codel(ecn: bool) -> Scenario {
-    let queue = Queue::CoDel { limit: 200, target: 5 * MILLISECOND, interval: 100 * MILLISECOND, ecn };
+    let queue = Queue::CoDel {
+        limit: 200,
+        target: Span::from_nanos(5 * MILLISECOND),
+        interval: Span::from_nanos(100 * MILLISECOND),
+        ecn,
+    };
     ends(downlinks(bulk(equal(), SECOND), |link| link.queue = queue), EndSpec { ecn, ..EndSpec::default() })
 }
 
@@ -185,13 +190,13 @@ fn trace() -> Scenario {
 }
 
 fn changing() -> Scenario {
-    let change = |at, action| Change::once(at * MILLISECOND, action);
+    let change = |at: u64, action| Change::once(Time::from_nanos(at * MILLISECOND), action);
     let mut scenario = bulk(equal(), 1500 * MILLISECOND);
     scenario.paths[0].down.changes = vec![
-        change(300, ChangeAction::Delay(2 * MILLISECOND)),
+        change(300, ChangeAction::Delay(Span::from_nanos(2 * MILLISECOND))),
         change(600, ChangeAction::Rate(Rate::Constant(4_000_000))),
         change(900, ChangeAction::Loss(Loss::Bernoulli(0.05))),
-        change(1200, ChangeAction::Delay(60 * MILLISECOND)),
+        change(1200, ChangeAction::Delay(Span::from_nanos(60 * MILLISECOND))),
     ];
     scenario
 }

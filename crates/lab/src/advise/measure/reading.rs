@@ -64,7 +64,7 @@ impl Reading {
         Reading {
             path: path.name.clone(),
             files: files.iter().map(|(file, _)| file.clone()).collect(),
-            rtt_ms: around((path.up.delay + path.down.delay) as f64 / 1e6, doubt.rtt),
+            rtt_ms: around((path.up.delay + path.down.delay).as_millis_f64(), doubt.rtt),
             rate: [rate(&path.up, doubt.rate[0]), rate(&path.down, doubt.rate[1])],
             at_least: doubt.open_above,
             loss,

@@ -2,6 +2,7 @@
 //! sure both are: the result is surer than either. Of a path that isn't known, the measurements are all there
 //! is.
 
+use ropewalk_engine::Span;
 use ropewalk_link::{Jitter, JitterShape, LinkSpec, Loss, Queue, Rate};
 use ropewalk_settings::diagnostic::Diagnostic;
 use ropewalk_sim::{Direction, PathSpec};
@@ -186,7 +187,7 @@ impl Refined {
             let sd = few * rtt.sd / libm::sqrt(count as f64) / mean;
             (mean, libm::hypot(libm::hypot(sd, unsure / mean), CHANGES).min(0.3))
         };
-        let stated = (self.path.up.delay + self.path.down.delay) as f64 / 1e6;
+        let stated = (self.path.up.delay + self.path.down.delay).as_millis_f64();
         let stated = (was_known && stated > 0.0).then_some((stated, self.doubt.rtt));
         // Smoothed ones that a queue has lengthened are a bound from above. One alone doesn't show that it
         // hasn't.
@@ -233,7 +234,7 @@ impl Refined {
         // Slow start overshoots by up to what the path holds, and each loss of the window costs a few.
         let held = libm::sqrt(scenario::mean_rate(&path.down.rate).min(1 << 40) as f64)
             * libm::sqrt(scenario::mean_rate(&path.up.rate).min(1 << 40) as f64)
-            * (path.up.delay + path.down.delay) as f64
+            * (path.up.delay + path.down.delay).as_nanos() as f64
             / 8e9
             / 1500.0;
         let repeats = measured.iter().filter_map(|m| m.retransmitted);
@@ -278,7 +279,7 @@ impl Refined {
         if !was_known {
             let rtt = self.path.up.delay + self.path.down.delay;
             for link in self.links() {
-                let bytes = scenario::mean_rate(&link.rate) as f64 * rtt as f64 / 8e9;
+                let bytes = scenario::mean_rate(&link.rate) as f64 * rtt.as_nanos() as f64 / 8e9;
                 let limit = (bytes / 1500.0).clamp(64.0, 100_000.0) as u32;
                 link.queue = Queue::Packets { limit, ecn_threshold: None };
             }
@@ -326,8 +327,8 @@ pub fn refine(name: &str, known: Option<PathSpec>, measured: &[Measured]) -> Res
     let was_known = known.is_some();
     let path = known.unwrap_or_else(|| PathSpec {
         name: name.to_string(),
-        up: LinkSpec::plain(u64::MAX, 0, 64),
-        down: LinkSpec::plain(u64::MAX, 0, 64),
+        up: LinkSpec::plain(u64::MAX, Span::ZERO, 64),
+        down: LinkSpec::plain(u64::MAX, Span::ZERO, 64),
         mtu: 1500,
         backup: false,
         bottleneck: None,
@@ -376,6 +377,7 @@ pub fn refine(name: &str, known: Option<PathSpec>, measured: &[Measured]) -> Res
 fn set_delay(path: &mut PathSpec, rtt_ms: f64) {
     // Half of it each way.
     let delay = (rtt_ms.clamp(0.01, 60_000.0) * 0.5e6) as u64;
+    let delay = Span::from_nanos(delay);
     (path.up.delay, path.down.delay) = (delay, delay);
 }
 
@@ -385,8 +387,8 @@ fn set_jitter(path: &mut PathSpec, sd_ms: f64, was_known: bool) {
     let spread = (sd_ms.clamp(0.0, 30_000.0) * 1e6 / std::f64::consts::SQRT_2) as u64;
     // A uniform jitter's standard deviation is its spread over the root of three.
     let stated = path.down.jitter.map_or(0.0, |jitter| match jitter.shape {
-        JitterShape::Uniform => jitter.spread as f64 / libm::sqrt(3.0),
-        _ => jitter.spread as f64,
+        JitterShape::Uniform => jitter.spread.as_nanos() as f64 / libm::sqrt(3.0),
+        _ => jitter.spread.as_nanos() as f64,
     });
     let agrees = (spread as f64) < 1.5 * stated && (spread as f64) > stated / 1.5;
     if was_known && (agrees || (stated == 0.0 && spread <= 50_000)) {
@@ -394,7 +396,7 @@ fn set_jitter(path: &mut PathSpec, sd_ms: f64, was_known: bool) {
     }
     for link in [&mut path.up, &mut path.down] {
         link.jitter = (spread > 50_000).then_some(Jitter {
-            spread: spread.min(link.delay),
+            spread: Span::from_nanos(spread.min(link.delay.as_nanos())),
             shape: JitterShape::Normal,
             keeps_order: true,
         });

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use ropewalk_engine::Span;
 use ropewalk_link::{Loss, Rate};
 use ropewalk_settings::input::Opened;
 use ropewalk_sim::PathSpec;
@@ -116,7 +117,7 @@ fn measurements_join_what_is_stated_and_only_narrow_it() {
         "{both:?}"
     );
     // Between what is stated and what was measured, nearer to what is surer.
-    let rtt = (path.up.delay + path.down.delay) as f64 / 1e6;
+    let rtt = (path.up.delay + path.down.delay).as_millis_f64();
     assert!((44.0..48.0).contains(&rtt), "{rtt}");
 }
 
@@ -138,7 +139,7 @@ fn measurements_make_a_path() {
     let all: Vec<Measured> = [PING, IPERF].iter().map(|text| parse("x", text).unwrap()).collect();
     let (path, doubt, _) = refined("lte", None, &all).unwrap();
     // ping: a mean of 44.6 ms, half each way; one of 20 lost.
-    assert!((path.down.delay as f64 / 1e6 - 22.3).abs() < 0.2, "{}", path.down.delay);
+    assert!((path.down.delay.as_millis_f64() - 22.3).abs() < 0.2, "{}", path.down.delay);
     // One of 20, where paths usually lose little: a per cent or so, surely not a quarter.
     let Loss::Bernoulli(loss) = path.down.loss else { panic!("no loss") };
     assert!((0.0005..0.05).contains(&loss) && loss * libm::exp(1.645 * doubt.loss) < 0.1, "{loss} {doubt:?}");
@@ -149,7 +150,10 @@ fn measurements_make_a_path() {
     let known = scenario::path("lte: 10 Mbit/s, 90 ms").unwrap();
     let (path, doubt, _) = refined("lte", Some(known), &all[..1]).unwrap();
     assert_eq!(path.down.rate, Rate::Constant(10_000_000));
-    assert!(path.down.delay < 30_000_000 && doubt.rtt < Doubt::default().rtt, "{path:?} {doubt:?}");
+    assert!(
+        path.down.delay < Span::from_millis(30) && doubt.rtt < Doubt::default().rtt,
+        "{path:?} {doubt:?}"
+    );
 }
 
 #[test]
@@ -160,7 +164,7 @@ fn two_files_of_a_kind_are_joined_or_contradict_each_other_in_words() {
     };
     let stated = || Some(scenario::path("lte: 20/5 Mbit/s, 45 ms").unwrap());
     let (path, doubt, notes) = refined("lte", stated(), &[ping(40), ping(41)]).unwrap();
-    let rtt = |path: &PathSpec| (path.up.delay + path.down.delay) as f64 / 1e6;
+    let rtt = |path: &PathSpec| (path.up.delay + path.down.delay).as_millis_f64();
     assert!(notes.is_empty() && (rtt(&path) - 40.7).abs() < 1.0 && doubt.rtt < 0.03, "{notes:?} {path:?}");
     let (path, doubt, notes) =
         refined("lte", None, &[ping(40), ping(90), parse("i", IPERF).unwrap()]).unwrap();
@@ -255,7 +259,7 @@ fn a_slow_links_round_trip_is_without_the_time_that_a_probe_is_sent() {
     let ping = parse("ping.txt", &text).unwrap();
     let stated = Some(scenario::path("dsl: 1/0.5 Mbit/s, 10 ms").unwrap());
     let found = refine("dsl", stated, &[ping]).unwrap();
-    let rtt = (found.path.up.delay + found.path.down.delay) as f64 / 1e6;
+    let rtt = (found.path.up.delay + found.path.down.delay).as_millis_f64();
     assert!((rtt / 10.0 - 1.0).abs() < 0.01, "{rtt}");
     // It is as unsure as the rates: a fifth of 2 ms in 10 ms, mostly of the slower way.
     assert!((0.03..0.04).contains(&found.doubt.rtt), "{:?}", found.doubt);
@@ -294,7 +298,7 @@ fn one_round_trip_under_load_is_the_most_that_the_link_takes() {
     let stated = || Some(scenario::path("lte: 20/5 Mbit/s, 60 ms").unwrap());
     for (least, most) in [(126_459, 126_459), (61_000, 126_459)] {
         let found = refine("lte", stated(), &[parse("x", &text(least, most)).unwrap()]).unwrap();
-        let rtt = (found.path.up.delay + found.path.down.delay) as f64 / 1e6;
+        let rtt = (found.path.up.delay + found.path.down.delay).as_millis_f64();
         let range = (rtt * libm::exp(-1.645 * found.doubt.rtt), rtt * libm::exp(1.645 * found.doubt.rtt));
         assert!(range.0 < 60.0 && range.1 > 60.0, "{range:?}");
     }

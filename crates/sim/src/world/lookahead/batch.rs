@@ -19,7 +19,9 @@ impl Lookahead {
         let links = &world.network.links;
         let mut next = std::mem::take(&mut self.next);
         next.clear();
-        next.extend((0..links.len()).filter_map(|link| Some((links[link].upcoming_at(0)?.0, link))));
+        next.extend(
+            (0..links.len()).filter_map(|link| Some((links[link].upcoming_at(0)?.0.as_nanos(), link))),
+        );
         self.on_links.fill(0);
         self.batch += 1;
         let receiver = world.network.data_from.other();
@@ -31,6 +33,7 @@ impl Lookahead {
             loop {
                 let index = self.on_links[link];
                 let Some((at, packet)) = links[link].upcoming_at(index) else { continue 'all };
+                let at = at.as_nanos();
                 if (at, link) > until {
                     next.push((at, link));
                     continue 'all;
