@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What a network behind `ropewalkd proxy --transparent` gets of a pair for calls, video, DNS and QUIC, beside the pair's stream
-(UDP ASSOCIATE), over emulated links. As root:
+"""What a network behind `ropewalkd proxy --transparent` gets of a pair for calls, video, DNS and QUIC over emulated links: by the
+tunnel's QUIC (`pair`), by its stream where UDP is blocked (`blocked`), and by UDP ASSOCIATE (`stream`). As root:
 
     cargo build --release -p ropewalk -p ropewalkd && cargo build --release -p ropewalk-gateway --example quic_transfer
     benches/datagrams.py                    # all rows, 3 seeds
@@ -29,6 +29,7 @@ LINKS = ["a: 40 Mbit/s, 45 ms, 0.5 %{cut}", "b: 60 Mbit/s, 50 ms"]
 CUT_AT, CUT = 16, 3
 SECONDS = 20
 HEADER = struct.Struct("!IIdd")
+BLOCK = "table inet blocked { chain input { type filter hook input priority -300; udp dport 5124 drop; }; }"
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -257,8 +258,10 @@ def load(folder, way, row, transfer):
 # --- the stage ---
 
 
-def far(folder, ropewalkd, transfer):
+def far(folder, ropewalkd, transfer, way):
     """On the emulator's far side: the gateway, and the world behind it."""
+    if way == "blocked":
+        subprocess.run(["nft", "-f", "-"], input=BLOCK, text=True, check=True)
     name = f"rope-bench-world-{os.getpid()}"
     run(f"ip netns add {name}")
     try:
@@ -284,6 +287,8 @@ def far(folder, ropewalkd, transfer):
             time.sleep(0.1)
         with open(f"{folder}/gateway.json", "w") as file:
             subprocess.run([ropewalkd, "status", "--socket", f"{folder}/gateway.sock", "--json"], stdout=file)
+        with open(f"{folder}/told", "w"):
+            pass
         listening.close()
         for child in [gateway, *world]:
             child.terminate()
@@ -317,7 +322,8 @@ def near(folder, ropewalkd, transfer, way, row, begin):
         def is_ready():
             with open(f"{folder}/proxy.log") as file:
                 text = file.read()
-            return text.count("datagrams go over this link") >= 2 and "datagrams go through the gateway" in text
+            carried = "go by a stream" in text if way == "blocked" else text.count("datagrams go over this link") >= 2
+            return carried and "datagrams go through the gateway" in text
 
         while not is_ready():
             if proxy.poll() is not None or time.monotonic() > deadline:
@@ -344,6 +350,9 @@ def near(folder, ropewalkd, transfer, way, row, begin):
             json.dump(told, file)
         with open(f"{folder}/end", "w"):
             pass
+        # The gateway tells of the tunnel while there is one.
+        while not os.path.exists(f"{folder}/told"):
+            time.sleep(0.05)
         proxy.terminate()
         proxy.wait(20)
     finally:
@@ -365,7 +374,7 @@ def once(options, way, row, cut, seed):
         command = [options.ropewalk, "emulate", "--quiet", "--seed", str(seed)]
         command += [word for link in links for word in ("--path", link)]
         script = [options.ropewalkd, options.transfer]
-        command += ["--peer", " ".join(own("far", folder, *script)), "--", *own("near", folder, *script, way, row, str(begin))]
+        command += ["--peer", " ".join(own("far", folder, *script, way)), "--", *own("near", folder, *script, way, row, str(begin))]
         done = subprocess.run(command, capture_output=True, text=True, timeout=150)
         try:
             with open(f"{folder}/result.json") as file:
@@ -416,7 +425,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", choices=[*ROWS, []], default=[])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--ways", default="pair,stream")
+    parser.add_argument("--ways", default="pair,blocked,stream")
     parser.add_argument("--output", help="a file for all results, a line of JSON each")
     for name, path in [("ropewalk", "ropewalk"), ("ropewalkd", "ropewalkd"), ("transfer", "examples/quic_transfer")]:
         parser.add_argument(f"--{name}", default=os.path.join(ROOT, "target/release", path))

@@ -111,7 +111,8 @@ fn scenario_of(registries: &Registries, options: &Options) -> Result<Scenario, F
             )
             .into());
     }
-    Ok(options.common.load(registries)?.0)
+    // Programs send what they want, datagrams too.
+    Ok(options.common.load_any(registries)?.0)
 }
 
 fn exit_code(status: ExitStatus) -> ExitCode {

@@ -5,12 +5,20 @@ use ropewalk_algorithms::Registries;
 use ropewalk_command_line::Failure;
 use ropewalk_lab::compare::ask;
 use ropewalk_lab::scenario::{self, Experiment};
+use ropewalk_settings::diagnostic::InputError;
 use ropewalk_sim::Scenario;
+use ropewalk_sim::datagrams::Datagrams;
 
 /// The scenario that `--scenario` names.
 pub(crate) fn load(registries: &Registries, name: &str) -> Result<scenario::Loaded, Failure> {
     scenario::load(name, registries).map_err(|error| error.of_argument("--scenario", name).into())
 }
+
+/// What is asked for: where, what its file says of experiments, and the datagrams that are sent, if they are.
+pub(crate) type Asked = (Scenario, Experiment, Option<Datagrams>);
+
+/// Reads a scenario.
+type Read = fn(&str, &Registries) -> Result<scenario::Loaded, InputError>;
 
 /// A word of a shell's command line.
 fn quoted(text: &str) -> String {
@@ -42,19 +50,28 @@ impl Common {
     /// The paths that are given, or the scenario, or else the default one; and what its file says of
     /// experiments.
     pub(crate) fn load(&self, registries: &Registries) -> Result<(Scenario, Experiment), Failure> {
-        let (mut scenario, experiment) = if self.paths.is_empty() {
-            let loaded = load(registries, self.scenario.as_deref().unwrap_or(scenario::DEFAULT))?;
-            (loaded.scenario, loaded.experiment)
+        let (scenario, experiment, _) = self.load_by(registries, scenario::load)?;
+        Ok((scenario, experiment))
+    }
+
+    /// As [`Common::load`], of any workload: also the datagrams that are sent instead of the scenario's.
+    pub(crate) fn load_any(&self, registries: &Registries) -> Result<Asked, Failure> {
+        self.load_by(registries, scenario::load_any)
+    }
+
+    fn load_by(&self, registries: &Registries, read: Read) -> Result<Asked, Failure> {
+        let (mut scenario, experiment, datagrams) = if self.paths.is_empty() {
+            let name = self.scenario.as_deref().unwrap_or(scenario::DEFAULT);
+            let loaded = read(name, registries).map_err(|error| error.of_argument("--scenario", name))?;
+            (loaded.scenario, loaded.experiment, loaded.datagrams)
         } else {
-            (
-                scenario::default_around(scenario::paths(&self.paths, registries.open_file)?),
-                Experiment::default(),
-            )
+            let paths = scenario::paths(&self.paths, registries.open_file)?;
+            (scenario::default_around(paths), Experiment::default(), None)
         };
         if let Some(direction) = self.direction {
             scenario.direction = direction.into();
         }
-        Ok((scenario, experiment))
+        Ok((scenario, experiment, datagrams))
     }
 
     /// The sizes that are given, at most `most` bytes each.

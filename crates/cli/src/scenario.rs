@@ -57,7 +57,8 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     match &options.action {
         Action::List { json } => list(registries, *json),
         Action::Show { name, json } => {
-            let loaded = scenario::load(name, registries).map_err(|error| error.of_argument("NAME", name))?;
+            let loaded =
+                scenario::load_any(name, registries).map_err(|error| error.of_argument("NAME", name))?;
             if *json {
                 output::print(&format!(
                     "{:#}\n",
@@ -68,7 +69,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
             }
         }
         Action::Check { file, json } => {
-            let loaded = match scenario::load(file, registries) {
+            let loaded = match scenario::load_any(file, registries) {
                 Ok(loaded) => loaded,
                 Err(error) => {
                     let error = error.of_argument("FILE", file);

@@ -7,6 +7,7 @@ pub mod advise;
 pub mod bound;
 pub mod compare;
 pub mod csv;
+pub mod datagrams;
 pub mod evidence;
 pub mod kept;
 pub mod objective;

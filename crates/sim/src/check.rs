@@ -59,6 +59,9 @@ pub enum SpecError {
     /// A background source names a congestion control that isn't known; the registry's message.
     #[error("{0}")]
     Congestion(String),
+    /// There is no scheduler for datagrams of this name.
+    #[error("there is no scheduler `{0}` for datagrams")]
+    DatagramScheduler(String),
     /// The workload has too many connections.
     #[error("{0} connections; at most {MAX_CONNECTIONS} are allowed")]
     TooManyConnections(u32),

@@ -8,6 +8,7 @@ mod app;
 mod check;
 mod compact;
 mod config;
+pub mod datagrams;
 mod entropy;
 mod event_queue;
 mod host;

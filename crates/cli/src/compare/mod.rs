@@ -1,5 +1,6 @@
 //! `ropewalk compare`.
 
+mod datagrams;
 #[cfg(target_os = "linux")]
 mod emulated;
 #[cfg(not(target_os = "linux"))]
@@ -17,10 +18,11 @@ use ropewalk_lab::compare::{Ask, Comparison, Design, Merit, Request, ask, compar
 use ropewalk_lab::opening::OpeningPath;
 use ropewalk_lab::report::rope::{self, Budget};
 use ropewalk_lab::report::{Origin, comparison};
+use ropewalk_lab::scenario::Experiment;
 use ropewalk_lab::{real_time, watch};
 use ropewalk_settings::diagnostic::{Diagnostic, Source};
 use ropewalk_settings::units;
-use ropewalk_sim::{Mode, RunResult, RunSpec};
+use ropewalk_sim::{Mode, RunResult, RunSpec, Scenario};
 use serde_json::Value;
 
 use crate::options::{Common, Stack};
@@ -40,6 +42,9 @@ pub(crate) const OPEN_ON: &str = "first";
 /// The answer is a group: all that are equal within 2 %. One of them is named: plain TCP if it is among them,
 /// then Linux's own scheduler, then the default of Ropewalk's gateway and proxy, then the one that repeats
 /// the fewest bytes (to the per cent of what was delivered) and is the simplest.
+///
+/// A scenario whose workload is `datagrams` ranks the schedulers of a tunnel for datagrams instead, by the
+/// share of packets that are lost or late.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ropewalk compare
@@ -54,6 +59,7 @@ pub(crate) const OPEN_ON: &str = "first";
   ropewalk compare --world emulated --schedulers blest --size '1 MiB' \\
       --runs 3 --pcap run.pcapng   # one more run, watched
   ropewalk compare --json | jq '.rankings[0].rows[0]'
+  ropewalk compare --scenario examples/datagrams.toml   # calls over a cut
 
 A path is `name: rate, round-trip time [+-spread], loss`; the time is what ping shows, half of it each way. \
 Also:
@@ -180,7 +186,11 @@ fn seed(text: &str) -> Result<u64, String> {
 }
 
 pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -> Result<(), Failure> {
-    let request = request(registries, options)?;
+    let (scenario, experiment, datagrams) = options.common.load_any(registries)?;
+    if let Some(datagrams) = datagrams {
+        return self::datagrams::run(options, scenario, experiment, datagrams);
+    }
+    let request = request(registries, options, scenario, experiment)?;
     let own = [("--csv", options.csv.as_ref()), ("--report", options.report.as_ref())];
     output::can_write(&[own, options.evidence.files()].concat())?;
     let per_run = request.workloads.len() * request.candidates.len();
@@ -325,8 +335,12 @@ fn ends_fit(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-fn request(registries: &Registries, options: &Options) -> Result<Request, Failure> {
-    let (mut scenario, experiment) = options.common.load(registries)?;
+fn request(
+    registries: &Registries,
+    options: &Options,
+    mut scenario: Scenario,
+    experiment: Experiment,
+) -> Result<Request, Failure> {
     if let Some(join) = options.join {
         let early = join == Join::Early;
         (scenario.client.early_join, scenario.server.early_join) = (early, early);

@@ -4,6 +4,7 @@
 //! Every way ends in [`ropewalk_sim::Scenario`], checked: what the simulator is given can be simulated.
 
 mod builtin;
+mod datagrams;
 mod draft;
 mod inline;
 mod links;
@@ -26,6 +27,7 @@ use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source, did_you_mean
 use ropewalk_settings::input::{OpenFile, Opened, Want};
 use ropewalk_settings::read::{self, Reader};
 use ropewalk_settings::units::Nanos;
+use ropewalk_sim::datagrams::Datagrams;
 use ropewalk_sim::{Scenario, Workload};
 
 pub use builtin::{BuiltIn, DEFAULT, builtins};
@@ -47,6 +49,8 @@ pub struct Loaded {
     pub scenario: Scenario,
     /// Defaults of `compare`.
     pub experiment: Experiment,
+    /// What is sent instead of the scenario's workload, if that is `datagrams`.
+    pub datagrams: Option<Datagrams>,
     /// The text that it was read from.
     pub text: String,
 }
@@ -99,11 +103,19 @@ impl std::ops::DerefMut for ScenarioReader {
 /// Largest file of a scenario or a sweep, bytes.
 pub(crate) const LARGEST_FILE: u64 = 16 << 20;
 
-/// Reads a built-in scenario by name, or else a file.
+/// Reads a built-in scenario by name, or else a file, whose workload TCP carries.
 ///
 /// # Errors
 /// No such scenario (with what was probably meant), a file that can't be read, or mistakes in it.
 pub fn load(name_or_file: &str, registries: &Registries) -> Result<Loaded, InputError> {
+    load_any(name_or_file, registries).and_then(datagrams::refuse)
+}
+
+/// As [`load`], of any workload.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_any(name_or_file: &str, registries: &Registries) -> Result<Loaded, InputError> {
     if let Some(found) = builtins().iter().find(|known| known.name == name_or_file) {
         return found.load(registries);
     }
@@ -127,14 +139,24 @@ pub fn load(name_or_file: &str, registries: &Registries) -> Result<Loaded, Input
     let text = text(name_or_file, bytes)?;
     let stem = path.file_stem().map_or("scenario".into(), |stem| stem.to_string_lossy().into_owned());
     let folder = path.parent().map_or(PathBuf::new(), Path::to_path_buf);
-    parse(&Source::new(name_or_file, text), &stem, &folder, registries)
+    parse_any(&Source::new(name_or_file, text), &stem, &folder, registries)
 }
 
-/// Parses a scenario file's text. Traces are found from `folder`; `stem` is the name if the file has none.
+/// Parses the text of a scenario file whose workload TCP carries. Traces are found from `folder`; `stem` is
+/// the name if the file has none.
 ///
 /// # Errors
 /// All mistakes, each with its place.
 pub fn parse(
+    source: &Arc<Source>,
+    stem: &str,
+    folder: &Path,
+    registries: &Registries,
+) -> Result<Loaded, InputError> {
+    parse_any(source, stem, folder, registries).and_then(datagrams::refuse)
+}
+
+fn parse_any(
     source: &Arc<Source>,
     stem: &str,
     folder: &Path,
@@ -147,16 +169,21 @@ pub fn parse(
         .get("path")
         .and_then(|value| value.get_ref().as_array())
         .map_or(1, |all| all.len());
+    let has_datagrams = datagrams::asked(document.get_ref());
     let names = Names {
         congestion: &|text| registries.congestion.parse(text).err(),
-        scheduler: &|text| registries.check_scheduler(text, paths_given),
+        scheduler: &|text| match has_datagrams {
+            true => datagrams::check_scheduler(text),
+            false => registries.check_scheduler(text, paths_given),
+        },
     };
     let file = reader.check(&shape::FILE, document.get_ref(), read::first_line(source), None);
     let bottlenecks = reader.bottlenecks(&file);
     let paths = reader.paths(&file, &bottlenecks);
     let direction = reader.direction(&file).unwrap_or_default();
     let background = reader.background(&file, &paths, direction, &names);
-    let workload = reader.workload(&file);
+    let datagrams = if has_datagrams { reader.datagrams(&file) } else { None };
+    let workload = if has_datagrams { Workload::Flow { bytes: 1 } } else { reader.workload(&file) };
     let (client, server) = reader.ends(&file);
     let mut experiment = reader.experiment(&file, &names);
     experiment.limit = reader.time(&file, "limit");
@@ -192,7 +219,7 @@ pub fn parse(
     if !reader.errors.is_empty() {
         return Err(InputError { diagnostics: reader.reader.errors });
     }
-    Ok(Loaded { scenario, experiment, text: source.text.clone() })
+    Ok(Loaded { scenario, experiment, datagrams, text: source.text.clone() })
 }
 
 /// The traces that a scenario's links start with or change to.

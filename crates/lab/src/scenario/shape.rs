@@ -267,7 +267,28 @@ pub const WORKLOADS: &[Shape] = &[
             key("think", Kind::Time, "Pause between them. Default: 0 s"),
         ],
     },
+    Shape {
+        name: DATAGRAMS,
+        summary: "What a tunnel for datagrams carries, as `ropewalkd proxy --transparent` has one; the metric is \
+                  the share of packets that are lost or late",
+        fields: &[
+            required("flows", Kind::Own(flow_kinds), "Kinds of its flows: voice, video, game, download"),
+            required("duration", Kind::Time, "How long each sends"),
+            key("deadline", Kind::Time, "A packet that takes longer is late. Default: 150 ms"),
+        ],
+    },
 ];
+
+/// The name of the workload that no TCP carries.
+pub(super) const DATAGRAMS: &str = "datagrams";
+
+fn flow_kinds() -> serde_json::Value {
+    let names: Vec<&str> = ropewalk_sim::datagrams::Kind::ALL.iter().map(|(name, _)| *name).collect();
+    serde_json::json!({ "type": "array", "items": { "enum": names }, "minItems": 1, "maxItems": MOST_FLOWS })
+}
+
+/// Most flows of datagrams.
+pub(super) const MOST_FLOWS: usize = 100;
 
 macro_rules! background_fields {
     ($($own:expr),*) => {

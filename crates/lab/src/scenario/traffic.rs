@@ -94,7 +94,7 @@ impl ScenarioReader {
     }
 
     /// A time that isn't 0.
-    fn some_time(&mut self, table: &Table<'_>, key: &str) -> Option<u64> {
+    pub(super) fn some_time(&mut self, table: &Table<'_>, key: &str) -> Option<u64> {
         let time = self.time(table, key)?;
         if time > 0 {
             return Some(time);

@@ -1,0 +1,95 @@
+//! `ropewalk compare` of a scenario whose workload is datagrams.
+
+use std::sync::atomic::Ordering;
+
+use ropewalk_command_line::options::World;
+use ropewalk_command_line::{Failure, ProgressLine, interrupt, output};
+use ropewalk_lab::datagrams::{Request, compare};
+use ropewalk_lab::scenario::Experiment;
+use ropewalk_settings::diagnostic::{Diagnostic, Source, did_you_mean};
+use ropewalk_sim::Scenario;
+use ropewalk_sim::datagrams::Datagrams;
+
+use super::{BUDGET, OPEN_ON, Options};
+
+/// Runs of each, if neither the command line nor the scenario says it.
+const RUNS: u32 = 20;
+
+pub(super) fn run(
+    options: &Options,
+    scenario: Scenario,
+    experiment: Experiment,
+    datagrams: Datagrams,
+) -> Result<(), Failure> {
+    fits(options)?;
+    let request = Request {
+        schedulers: match options.common.names()? {
+            Some(names) => schedulers(options, names)?,
+            None if !experiment.schedulers.is_empty() => experiment.schedulers,
+            None => Request::all_schedulers(),
+        },
+        scenario,
+        datagrams,
+        runs: options.runs.or(experiment.runs).unwrap_or(RUNS),
+        seed: options.seed,
+        jobs: ropewalk_runner::threads(options.jobs.map(usize::from)),
+    };
+    let bar = ProgressLine::new(request.total() as u64, "runs");
+    let stop = interrupt::flag();
+    let answer = compare(&request, || bar.inc(1), &stop);
+    bar.clear();
+    output::print(&match options.json {
+        true => format!("{:#}\n", answer.document(&request)),
+        false => answer.text(&request),
+    })?;
+    if stop.load(Ordering::Relaxed) {
+        return Err(Failure::Interrupted("only runs that every candidate finished are shown".into()));
+    }
+    Ok(())
+}
+
+/// Names that are known; `all` are all.
+fn schedulers(options: &Options, names: Vec<String>) -> Result<Vec<String>, Failure> {
+    let all = Request::all_schedulers();
+    if names.iter().any(|name| name == "all") {
+        return Ok(all);
+    }
+    let Some(wrong) = names.iter().find(|name| !all.contains(name)) else { return Ok(names) };
+    let text = options.common.schedulers.as_deref().unwrap_or_default();
+    let place = text.find(wrong.as_str()).unwrap_or_default();
+    Err(Diagnostic::new(format!("there is no scheduler `{wrong}` for datagrams"))
+        .at(&Source::new("--schedulers", text), place..place + wrong.len())
+        .label("here")
+        .help(did_you_mean(wrong, all.iter().map(String::as_str)))
+        .help(format!("known: {}, all", all.join(", ")))
+        .into())
+}
+
+/// Refuses what is for transfers by TCP.
+fn fits(options: &Options) -> Result<(), Failure> {
+    let given = [
+        ("--size", !options.common.size.is_empty()),
+        ("--congestion", options.congestion.is_some()),
+        ("--budget", options.budget != BUDGET),
+        ("--open-on", options.open_on != OPEN_ON),
+        ("--join", options.join.is_some()),
+        ("--limit", options.limit.is_some()),
+        ("--buffer", options.buffer.is_some()),
+        ("--value", options.value.is_some()),
+        ("--world emulated", options.world == World::Emulated),
+        ("--details", options.details),
+        ("--trace", options.trace),
+        ("--plot", options.plot),
+        ("--report", options.report.is_some()),
+        ("--csv", options.csv.is_some()),
+        ("--pcap and --qlog", options.evidence.any()),
+    ];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) => {
+            let message = format!("{option}: for transfers by TCP, and the scenario's workload is datagrams");
+            let help = "`ropewalk emulate --scenario FILE -- PROGRAM` runs programs over its paths";
+            Err(Diagnostic::new(message).help(help).into())
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,143 @@
+//! A download as QUIC does it: RFC 9002's losses by packets that arrived later, CUBIC (RFC 9438).
+
+use std::collections::VecDeque;
+
+use crate::Nanos;
+
+/// A packet is lost when one has come that was sent so many later (RFC 9002 6.1.1).
+const REORDERING: u64 = 3;
+/// Packets of the initial window.
+const INITIAL_WINDOW: f64 = 10.0;
+/// Without any acknowledgement for so long, everything is lost.
+const PERSISTENT: Nanos = 400_000_000;
+/// CUBIC's decrease, and its growth (RFC 9438 5).
+const BETA: f64 = 0.7;
+const C: f64 = 0.4;
+
+/// Its sender. Packets are numbered; what is lost isn't told apart from new data.
+#[derive(Debug)]
+pub(super) struct Sender {
+    /// Packets.
+    window: f64,
+    threshold: f64,
+    /// The window before the last decrease, and when that was.
+    most: f64,
+    epoch: Nanos,
+    next: u64,
+    /// What is under way: numbers, and when they were sent.
+    out: VecDeque<(u64, Nanos)>,
+    heard: Nanos,
+}
+
+impl Sender {
+    pub(super) fn new(now: Nanos) -> Sender {
+        Sender {
+            window: INITIAL_WINDOW,
+            threshold: f64::INFINITY,
+            most: 0.0,
+            epoch: now,
+            next: 0,
+            out: VecDeque::new(),
+            heard: now,
+        }
+    }
+
+    /// The number of a packet that may be sent now.
+    pub(super) fn send(&mut self, now: Nanos) -> Option<u64> {
+        if self.out.len() as f64 >= self.window {
+            return None;
+        }
+        self.out.push_back((self.next, now));
+        self.next += 1;
+        Some(self.next - 1)
+    }
+
+    /// An acknowledgement, of all for which `has_come`.
+    pub(super) fn on_ack(&mut self, now: Nanos, has_come: impl Fn(u64) -> bool) {
+        let mut largest = None;
+        let before = self.out.len();
+        self.out.retain(|(number, _)| {
+            let came = has_come(*number);
+            if came {
+                largest = Some(*number);
+            }
+            !came
+        });
+        let Some(largest) = largest else { return };
+        self.heard = now;
+        for _ in self.out.len()..before {
+            self.grow(now);
+        }
+        while let Some((number, sent)) = self.out.front().copied()
+            && number + REORDERING <= largest
+        {
+            self.out.pop_front();
+            // Once a round trip.
+            if sent >= self.epoch {
+                self.most = self.window;
+                self.window = (self.window * BETA).max(2.0);
+                self.threshold = self.window;
+                self.epoch = now;
+            }
+        }
+    }
+
+    fn grow(&mut self, now: Nanos) {
+        if self.window < self.threshold {
+            self.window += 1.0;
+            return;
+        }
+        let since = (now - self.epoch) as f64 / 1e9 - libm::cbrt(self.most * (1.0 - BETA) / C);
+        let target = C * since * since * since + self.most;
+        let reno = 3.0 * (1.0 - BETA) / (1.0 + BETA) / self.window;
+        self.window += ((target - self.window) / self.window).max(reno).min(0.5);
+    }
+
+    /// When everything is lost unless an acknowledgement comes before.
+    pub(super) fn timeout(&self) -> Option<Nanos> {
+        self.out.back().map(|(_, sent)| self.heard.max(*sent) + PERSISTENT)
+    }
+
+    pub(super) fn on_timeout(&mut self, now: Nanos) {
+        if self.timeout().is_some_and(|at| at <= now) {
+            self.out.clear();
+            self.threshold = (self.window / 2.0).max(2.0);
+            self.window = 2.0;
+            self.heard = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Nanos = 1_000_000;
+
+    #[test]
+    fn a_window_doubles_in_a_round_trip_and_shrinks_once_for_one_loss() {
+        let mut sender = Sender::new(0);
+        let mut now = 0;
+        let mut round = |sender: &mut Sender, lost: &[u64]| {
+            let sent: Vec<u64> = std::iter::from_fn(|| sender.send(now)).collect();
+            now += 50 * MS;
+            sender.on_ack(now, |number| !lost.contains(&number));
+            sent.len()
+        };
+        assert_eq!([round(&mut sender, &[]), round(&mut sender, &[])], [10, 20]);
+        assert_eq!(round(&mut sender, &[31, 33]), 40);
+        // 78 have become 0.7 of it.
+        assert_eq!(round(&mut sender, &[]), 55);
+    }
+
+    #[test]
+    fn it_begins_again_after_silence() {
+        let mut sender = Sender::new(0);
+        while sender.send(0).is_some() {}
+        sender.on_timeout(399 * MS);
+        assert_eq!(sender.send(399 * MS), None);
+        sender.on_timeout(400 * MS);
+        assert_eq!(sender.send(400 * MS), Some(10));
+        assert_eq!((sender.send(400 * MS), sender.send(400 * MS)), (Some(11), None));
+    }
+}
