@@ -116,6 +116,7 @@ pub fn run(
 #[cfg(test)]
 mod tests {
     use ropewalk_datagrams::SCHEDULERS;
+    use ropewalk_engine::Time;
     use ropewalk_link::{Change, ChangeAction, Loss};
 
     use super::*;
@@ -130,7 +131,8 @@ mod tests {
         let cut = [(5, ChangeAction::Down), (8, ChangeAction::Up)];
         for link in [&mut first.up, &mut first.down] {
             link.loss = Loss::Bernoulli(0.005);
-            link.changes.extend(cut.clone().map(|(at, action)| Change::once(at * SECOND, action)));
+            link.changes
+                .extend(cut.clone().map(|(at, action)| Change::once(Time::from_nanos(at * SECOND), action)));
         }
         networks::over(vec![first, networks::path("b", 60_000_000, 25 * MS, 400)])
     }

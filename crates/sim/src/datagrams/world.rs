@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use ropewalk_datagrams::{DatagramScheduler, LinkSettings, Tunnel};
+use ropewalk_engine::{Span, Time};
 use ropewalk_link::{Link, LinkSpec, Packet};
 
 use super::flows::{Label, Way};
@@ -76,7 +77,9 @@ impl World {
         let begin = LEAD;
         let later = |spec: &LinkSpec| {
             let mut spec = spec.clone();
-            spec.changes.iter_mut().for_each(|change| change.at = change.at.saturating_add(begin));
+            spec.changes
+                .iter_mut()
+                .for_each(|change| change.at = change.at.saturating_add(Span::from_nanos(begin)));
             spec
         };
         let own = scenario.paths.iter().map(|path| [&path.up, &path.down]);
@@ -141,7 +144,7 @@ impl World {
 
     /// When something happens next.
     fn next(&self) -> Option<Nanos> {
-        let links = self.links.iter().flatten().filter_map(Link::poll_timeout);
+        let links = self.links.iter().flatten().filter_map(Link::poll_timeout).map(|at| at.as_nanos());
         let ways = self.ways.iter().filter_map(Way::next);
         links.chain(ways).chain(self.due.into_iter().flatten()).min()
     }
@@ -154,10 +157,10 @@ impl World {
     fn arrive(&mut self) {
         for place in 0..self.links.len() {
             for from in [Side::Client, Side::Server] {
-                while let Some(datagram) = self.links[place][from as usize].poll(self.now) {
+                while let Some(datagram) = self.links[place][from as usize].poll(Time::from_nanos(self.now)) {
                     if let Some(next) = self.second(datagram.path, from).filter(|_| !datagram.is_halfway) {
                         let datagram = Datagram { is_halfway: true, ..datagram };
-                        self.links[next][from as usize].enqueue(self.now, datagram);
+                        self.links[next][from as usize].enqueue(Time::from_nanos(self.now), datagram);
                         continue;
                     }
                     let side = from.other() as usize;
@@ -196,7 +199,7 @@ impl World {
             let datagram = Datagram { path, bytes, is_halfway: false };
             self.bytes.1 += u64::from(datagram.wire_len());
             let first = self.first(path, side);
-            self.links[first][at].enqueue(now, datagram);
+            self.links[first][at].enqueue(Time::from_nanos(now), datagram);
         }
         self.due[at] = self.tunnels[at].next_timeout(now).map(|due| due.max(now) + LATE);
         while let Some(packet) = self.tunnels[at].poll_deliver() {
