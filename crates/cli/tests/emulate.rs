@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use ropewalk_engine::Time;
 use ropewalk_host::clock::Clock;
 use ropewalk_host::netns::Namespace;
 
@@ -29,7 +30,10 @@ fn permitted() -> bool {
 fn wait(what: &str, mut so: impl FnMut() -> bool) {
     let clock = Clock::start();
     while !so() {
-        assert!(clock.now() < PATIENCE.as_nanos() as u64, "{what}: not within {PATIENCE:?}");
+        assert!(
+            clock.now() < Time::from_nanos(PATIENCE.as_nanos() as u64),
+            "{what}: not within {PATIENCE:?}"
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
 }

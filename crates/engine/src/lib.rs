@@ -159,7 +159,7 @@ pub use mptcp::{
 pub use path_cache::{PathCache, PathQuality};
 pub use tcp::{InFlightInfo, State as TcpState, TcpCounters, TcpInfo, TcpOptionsInfo, TcpTotals};
 
-pub use ropewalk_time::{MILLISECOND, SECOND, Span, Time};
+pub use ropewalk_time::{MILLISECOND, NANOSECOND, SECOND, Span, Time};
 
 /// Most subflows of a connection at a time. A set of them is the bits of a `u32`
 /// ([`scheduler::Chunk::carriers`]).

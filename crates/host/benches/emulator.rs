@@ -14,7 +14,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ropewalk_engine::Span;
+use ropewalk_engine::{Span, Time};
 use ropewalk_host::clock::{Clock, request_real_time};
 use ropewalk_host::kernel::{self, SocketConfig};
 use ropewalk_host::netns::Namespace;
@@ -24,7 +24,7 @@ use ropewalk_host::world::{End, PathLinks, World};
 use ropewalk_link::LinkSpec;
 
 const PORT: u16 = 5000;
-const MILLISECOND: u64 = 1_000_000;
+const MILLISECOND: Span = Span::from_millis(1);
 /// Payload of a full packet, with timestamps, and its IP length.
 const PAYLOAD: f64 = 1448.0 / 1500.0;
 
@@ -56,12 +56,12 @@ fn flow(client: socket2::Socket, server: socket2::Socket, seconds: u64) -> Resul
             let len = (&server).read(&mut buffer)?;
             let now = clock.now();
             match begin {
-                None if now > 1000 * MILLISECOND => begin = Some(now),
+                None if now > Time::ZERO + 1000 * MILLISECOND => begin = Some(now),
                 None => {}
                 Some(begin) => {
                     received += len as u64;
                     if now - begin > seconds * 1000 * MILLISECOND {
-                        break received as f64 * 8e9 / (now - begin) as f64;
+                        break received as f64 * 8e9 / (now - begin).as_nanos() as f64;
                     }
                 }
             }
@@ -159,8 +159,7 @@ fn rates(rounds: usize, seconds: u64) -> Result<()> {
         let mut shares = Vec::new();
         let mut lateness: f64 = 0.0;
         for _ in 0..rounds {
-            let (bits, world) =
-                through(Some(LinkSpec::plain(rate, Span::from_nanos(5 * MILLISECOND), queue)), seconds)?;
+            let (bits, world) = through(Some(LinkSpec::plain(rate, 5 * MILLISECOND, queue)), seconds)?;
             shares.push(bits / (rate as f64 * PAYLOAD));
             lateness = lateness.max(late(&world));
         }
@@ -176,7 +175,7 @@ fn pings(rounds: usize) -> Result<()> {
     println!("\nping over a path of 8 ms: difference of its round trips from that, ms\n");
     println!("{:>12} {:>12} {:>12} {:>12} {:>14}", "replies", "median", "p99", "max", "p99 late, us");
     for _ in 0..rounds {
-        let link = LinkSpec::plain(u64::MAX, Span::from_nanos(4 * MILLISECOND), 1000);
+        let link = LinkSpec::plain(u64::MAX, 4 * MILLISECOND, 1000);
         let (text, world) = emulated(Some(link), |client, _| {
             client.check("ping", &["-n", "-i", "0.005", "-c", "600", &server_address(false).to_string()])
         })?;

@@ -103,7 +103,7 @@ fn cpu() -> f64 {
 /// Gbit/s of smoltcp.
 fn smoltcp(mtu: usize, bytes: u64) -> f64 {
     let clock = Clock::start();
-    let now = || Instant::from_micros((clock.now() / 1000) as i64);
+    let now = || Instant::from_micros(clock.now().since_origin().as_micros() as i64);
     let mut device = Loopback { mtu, queue: VecDeque::new(), free: RefCell::default() };
     let mut interface = Interface::new(Config::new(HardwareAddress::Ip), &mut device, now());
     let address = IpAddress::v4(127, 0, 0, 1);
@@ -162,22 +162,22 @@ impl Way {
     }
 
     /// What `from` has to say, as packets, for `to`. Whether there was anything.
-    fn carry(&mut self, now: u64, from: &mut HostEndpoint, to: &mut HostEndpoint) -> bool {
+    fn carry(&mut self, now: Time, from: &mut HostEndpoint, to: &mut HostEndpoint) -> bool {
         let mut any = false;
         for _ in 0..TURN {
-            let Some((path, segment)) = from.poll_transmit(Time::from_nanos(now), SUPER) else { break };
+            let Some((path, segment)) = from.poll_transmit(now, SUPER) else { break };
             any = true;
             let buffer = self.pool.room(CHUNK / 2);
             encode_packets(&segment, buffer, &mut self.ends).expect("the engine's segments can be encoded");
             let bytes = buffer.split().freeze();
             let mut start = 0;
             for end in self.ends.drain(..) {
-                let deliver = |segment| to.on_segment(Time::from_nanos(now), path, segment);
+                let deliver = |segment| to.on_segment(now, path, segment);
                 self.coalescer.push(&bytes, start..end, deliver).expect("a packet of ours");
                 start = end;
             }
         }
-        self.coalescer.finish(|segment| to.on_segment(Time::from_nanos(now), PathId(0), segment));
+        self.coalescer.finish(|segment| to.on_segment(now, PathId(0), segment));
         any
     }
 }
@@ -192,9 +192,7 @@ fn engine(multipath: bool, mtu: usize, bytes: u64) -> f64 {
     let clock = Clock::start();
     server.listen(remote, Arc::clone(&config));
     let local = SocketAddr::from(([10, 0, 0, 2], 0));
-    let id = client
-        .connect(Time::from_nanos(clock.now()), PathId(0), local, remote, config)
-        .expect("an address is free");
+    let id = client.connect(clock.now(), PathId(0), local, remote, config).expect("an address is free");
     let data = Bytes::from(vec![0; BUFFER]);
     let mut accepted: Option<ConnectionId> = None;
     let (mut sent, mut received, begun) = (0, 0, cpu());
@@ -208,8 +206,7 @@ fn engine(multipath: bool, mtu: usize, bytes: u64) -> f64 {
         }
         while writable && sent < bytes {
             let len = data.len().min((bytes - sent) as usize);
-            let taken =
-                client.write(Time::from_nanos(now), id, data.slice(..len)).expect("the connection is open");
+            let taken = client.write(now, id, data.slice(..len)).expect("the connection is open");
             sent += taken as u64;
             writable = taken == len;
         }
@@ -219,7 +216,7 @@ fn engine(multipath: bool, mtu: usize, bytes: u64) -> f64 {
             }
         }
         if let Some(id) = accepted {
-            while let Ok(Some(data)) = server.read_piece(Time::from_nanos(now), id, usize::MAX)
+            while let Ok(Some(data)) = server.read_piece(now, id, usize::MAX)
                 && !data.is_empty()
             {
                 received += data.len() as u64;
@@ -227,8 +224,8 @@ fn engine(multipath: bool, mtu: usize, bytes: u64) -> f64 {
         }
         busy |= back.carry(now, &mut server, &mut client);
         if !busy {
-            client.on_timeout(Time::from_nanos(now));
-            server.on_timeout(Time::from_nanos(now));
+            client.on_timeout(now);
+            server.on_timeout(now);
         }
     }
     received as f64 * 8.0 / (cpu() - begun)

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ropewalk_engine::config::{BufferConfig, ConnectionConfig, PathManagerConfig, TcpConfig};
-use ropewalk_engine::{Span, congestion, scheduler};
+use ropewalk_engine::{Span, Time, congestion, scheduler};
 use ropewalk_host::clock::Clock;
 use ropewalk_host::experiment::{self, Experiment, KernelParty, PORT, Party};
 use ropewalk_host::kernel::{self, SocketConfig};
@@ -44,15 +44,18 @@ fn kernel_party() -> Party {
 fn over_tun(client: Party, server: Party, direction: Direction, bytes: u64) -> Result<Sample, String> {
     let request = Request { direction, bytes };
     let limit = 60_000_000_000;
-    let report = experiment::run(Experiment { limit, ..Experiment::new(client, server, 1, request) })
-        .map_err(|error| error.to_string())?;
+    let report = experiment::run(Experiment {
+        limit: Span::from_nanos(limit),
+        ..Experiment::new(client, server, 1, request)
+    })
+    .map_err(|error| error.to_string())?;
     if let Some(error) = report.client.iter().chain(&report.server).find_map(|outcome| outcome.error.clone())
     {
         return Err(error.to_string());
     }
     let time = report.completion_times(direction == Direction::Download)[0].ok_or("unfinished")?;
     let cpu: Duration = report.cpu.iter().sum();
-    Ok((bytes as f64 * 8.0 / time as f64, cpu.as_secs_f64() / (bytes as f64 / 1e9)))
+    Ok((bytes as f64 * 8.0 / time.as_nanos() as f64, cpu.as_secs_f64() / (bytes as f64 / 1e9)))
 }
 
 fn over_veth(bytes: u64) -> Result<Sample, String> {
@@ -74,15 +77,15 @@ fn over_veth(bytes: u64) -> Result<Sample, String> {
             std::thread::spawn(move || listener.accept().map(|(socket, _)| transfer.server(&socket)));
         let client = kernel::connect(&one, None, address, &config)?;
         let request = Request { direction: Direction::Upload, bytes };
-        let outcome = transfer.client(&client, request, 0);
+        let outcome = transfer.client(&client, request, Time::ZERO);
         let server = server.join().map_err(|_| std::io::Error::other("the server panicked"))??;
         if let Some(error) = outcome.error.or(server.error) {
             return Err(std::io::Error::other(error));
         }
         let after = experiment::cpu();
         let cpu: Duration = (0..2).map(|at| after[at].saturating_sub(before[at])).sum();
-        let time = server.finished.unwrap_or(1);
-        Ok((bytes as f64 * 8.0 / time as f64, cpu.as_secs_f64() / (bytes as f64 / 1e9)))
+        let time = server.finished.unwrap_or(Time::from_nanos(1));
+        Ok((bytes as f64 * 8.0 / time.as_nanos() as f64, cpu.as_secs_f64() / (bytes as f64 / 1e9)))
     };
     run().map_err(|error| error.to_string())
 }
@@ -184,7 +187,7 @@ fn one_of_many() {
     let request = Request { direction: Direction::Upload, bytes: BYTES };
     let experiment = Experiment {
         connections: COUNT,
-        limit: 60_000_000_000,
+        limit: Span::from_secs(60),
         ..Experiment::new(engine(), kernel_party(), 1, request)
     };
     let report = experiment::run(experiment).unwrap_or_else(|error| {
@@ -202,7 +205,11 @@ fn one_of_many() {
     let rates: Vec<f64> = report
         .client
         .iter()
-        .filter_map(|outcome| outcome.finished.map(|end| 1e9 / (end - outcome.started).max(1) as f64))
+        .filter_map(|outcome| {
+            outcome
+                .finished
+                .map(|end| 1e9 / ((end - outcome.started).max(Span::from_nanos(1))).as_nanos() as f64)
+        })
         .collect();
     let (sum, squares) =
         rates.iter().fold((0.0, 0.0), |(sum, squares), rate| (sum + rate, squares + rate * rate));

@@ -10,23 +10,21 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::frame::Piece;
+use crate::network::Side;
+use crate::world::{HostEndpoint, Tap};
 use ropewalk_engine::endpoint::ConnectionId;
 use ropewalk_engine::mptcp::{DecisionRecord, Event, Key};
 use ropewalk_engine::scheduler::Decision;
-use ropewalk_engine::{PathId, SubflowId, Time};
+use ropewalk_engine::{PathId, Span, SubflowId, Time};
 pub use ropewalk_evidence::Path;
 use ropewalk_evidence::{Decision as Told, Direction, Metrics, Packet, Pcap, Qlog, Vantage};
 use ropewalk_wire::{FourTuple, MpJoin, ParseMode, Segment, SyntheticPayload, parse_headers};
 
-use crate::clock::Nanos;
-use crate::frame::Piece;
-use crate::network::Side;
-use crate::world::{HostEndpoint, Tap};
-
 /// How long a packet waits for its reason.
-const PATIENCE: Nanos = 5_000_000;
+const PATIENCE: Span = Span::from_millis(5);
 /// How often windows and round-trip times are logged.
-const SAMPLES_EVERY: Nanos = 10_000_000;
+const SAMPLES_EVERY: Span = Span::from_millis(10);
 /// Decisions that are remembered per connection: what is sent follows its decision soon.
 const REMEMBERED: usize = 1 << 14;
 
@@ -77,12 +75,12 @@ struct Inner<W: Write> {
     writers: Writers<W>,
     paths: Vec<Path>,
     /// By time; what was decided at a moment before what was sent at it.
-    waiting: BTreeMap<(Nanos, u8, u64), Item>,
+    waiting: BTreeMap<(Time, u8, u64), Item>,
     sequence: u64,
     /// The time of what was written last: a thread that was held up can't put anything before it.
-    written: Nanos,
+    written: Time,
     /// When the next sample is due.
-    sample: Nanos,
+    sample: Time,
     /// Whether the capture knows its time of day.
     started: bool,
     connections: Connections,
@@ -149,8 +147,8 @@ impl<W: Write + Send> Capture<W> {
             paths: paths.to_vec(),
             waiting: BTreeMap::new(),
             sequence: 0,
-            written: 0,
-            sample: 0,
+            written: Time::ZERO,
+            sample: Time::ZERO,
             started: false,
             connections: Connections::default(),
         };
@@ -163,7 +161,7 @@ impl<W: Write + Send> Capture<W> {
     /// What a writer says, or said before. The other file is whole.
     pub fn finish(&self) -> Result<(), CaptureError> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.write_until(Nanos::MAX);
+        inner.write_until(Time::MAX);
         let pcap = inner.writers.pcap.take().map_or(Ok(()), |pcap| pcap.finish().map(drop));
         let qlog = inner.writers.qlog.take().map_or(Ok(()), |qlog| qlog.finish().map(drop));
         inner.writers.failed.take().map_or(Ok(()), Err)?;
@@ -173,7 +171,7 @@ impl<W: Write + Send> Capture<W> {
 }
 
 impl<W: Write + Send> Tap for Capture<W> {
-    fn on_packet(&mut self, now: Nanos, up: bool, leaves: bool, piece: &Piece) {
+    fn on_packet(&mut self, now: Time, up: bool, leaves: bool, piece: &Piece) {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // What enters a path has left an end; what leaves a path reaches one.
         let from = if up { Side::Client } else { Side::Server };
@@ -186,12 +184,12 @@ impl<W: Write + Send> Tap for Capture<W> {
         for packet in piece.clone().packets() {
             inner.keep(now, piece.path, direction, packet.complete());
         }
-        inner.write_until(now.saturating_sub(PATIENCE));
+        inner.write_until(now.saturating_back(PATIENCE));
     }
 
     fn on_event(
         &mut self,
-        now: Nanos,
+        now: Time,
         server: bool,
         endpoint: &HostEndpoint,
         id: ConnectionId,
@@ -233,22 +231,22 @@ impl<W: Write> Writers<W> {
 }
 
 impl<W: Write> Inner<W> {
-    fn push(&mut self, at: Nanos, item: Item) {
+    fn push(&mut self, at: Time, item: Item) {
         let order = u8::from(matches!(item, Item::Packet(_)));
         self.sequence += 1;
         self.waiting.insert((at.max(self.written), order, self.sequence), item);
     }
 
     /// The capture's times are of the wall clock: what it says at the first packet.
-    fn start(&mut self, now: Nanos) {
+    fn start(&mut self, now: Time) {
         if !std::mem::replace(&mut self.started, true)
             && let Some(pcap) = &mut self.writers.pcap
         {
-            pcap.starts_at(crate::clock::since_1970().saturating_sub(now));
+            pcap.starts_at(crate::clock::since_1970().saturating_sub(now.since_origin()).as_nanos());
         }
     }
 
-    fn keep(&mut self, at: Nanos, path: u16, direction: Direction, bytes: Vec<u8>) {
+    fn keep(&mut self, at: Time, path: u16, direction: Direction, bytes: Vec<u8>) {
         let sent = direction == Direction::Sent;
         let parsed = parse_headers::<SyntheticPayload>(&bytes, ParseMode::Trust).ok();
         let is_tcp = parsed.is_some();
@@ -306,11 +304,11 @@ impl<W: Write> Inner<W> {
                 bytes: record.bytes,
                 reason,
             };
-            self.push(record.at.as_nanos(), Item::Decision(told));
+            self.push(record.at, Item::Decision(told));
         }
     }
 
-    fn samples(&mut self, now: Nanos, endpoint: &HostEndpoint, id: ConnectionId) {
+    fn samples(&mut self, now: Time, endpoint: &HostEndpoint, id: ConnectionId) {
         let (Some(connection), true) = (endpoint.connection(id), now >= self.sample) else { return };
         self.sample = now + SAMPLES_EVERY;
         for flow in connection.subflow_metrics() {
@@ -322,7 +320,7 @@ impl<W: Write> Inner<W> {
     }
 
     /// Writes what happened up to this moment.
-    fn write_until(&mut self, until: Nanos) {
+    fn write_until(&mut self, until: Time) {
         while let Some(entry) = self.waiting.first_entry()
             && entry.key().0 <= until
         {
@@ -333,7 +331,7 @@ impl<W: Write> Inner<W> {
         }
     }
 
-    fn write(&mut self, at: Nanos, item: &Item) {
+    fn write(&mut self, at: Time, item: &Item) {
         match item {
             Item::Decision(told) => {
                 let told = Told {
@@ -344,13 +342,15 @@ impl<W: Write> Inner<W> {
                     bytes: told.bytes,
                     reason: &told.reason,
                 };
-                self.writers.qlog(|qlog| qlog.decision(at, &told));
+                self.writers.qlog(|qlog| qlog.decision(at.as_nanos(), &told));
             }
-            Item::Sample(tuple, metrics) => self.writers.qlog(|qlog| qlog.metrics(at, *tuple, *metrics)),
+            Item::Sample(tuple, metrics) => {
+                self.writers.qlog(|qlog| qlog.metrics(at.as_nanos(), *tuple, *metrics))
+            }
             Item::Packet(packet) => {
                 let comment = packet.data.and_then(|data| self.connections.reason(data, packet.path));
                 let told = Packet {
-                    at,
+                    at: at.as_nanos(),
                     path: packet.path,
                     direction: packet.direction,
                     bytes: &packet.bytes,

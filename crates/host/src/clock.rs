@@ -1,4 +1,4 @@
-//! The monotonic clock as `u64` nanoseconds, and a wait that ends on time.
+//! The monotonic clock, and a wait that ends on time.
 //!
 //! A sleep alone is late by 50 to 100 us at the median; sleeping short of the moment and spinning the rest
 //! brings that below a microsecond. How late it still was is kept in a histogram, which stands beside every
@@ -12,23 +12,21 @@ use crate::histogram::Histogram;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
-
-/// Nanoseconds.
-pub type Nanos = u64;
+use ropewalk_engine::{Span, Time};
 
 /// How long before the moment the sleep ends and the spin begins.
-const SPIN: Nanos = 60_000;
+const SPIN: Span = Span::from_micros(60);
 /// The same where every moment counts: an idle virtual processor takes up to a millisecond to be woken.
-const LONG_SPIN: Nanos = 1_000_000;
+const LONG_SPIN: Span = Span::from_millis(1);
 /// Over so long it is judged whether the long spin leaves anything to sleep. Linux stops a thread of
 /// real-time priority that doesn't sleep for a twentieth of each second (`sched_rt_runtime_us`), and all of
 /// that at once.
-const JUDGED: Nanos = 20_000_000;
+const JUDGED: Span = Span::from_millis(20);
 
 /// The monotonic clock, from an origin of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    origin: Nanos,
+    origin: Span,
 }
 
 impl Clock {
@@ -37,21 +35,21 @@ impl Clock {
         Clock { origin: monotonic() }
     }
 
-    /// Nanoseconds since its start.
+    /// Now, from its start.
     #[inline]
-    pub fn now(&self) -> Nanos {
-        monotonic() - self.origin
+    pub fn now(&self) -> Time {
+        Time::ZERO + (monotonic() - self.origin)
     }
 }
 
-fn monotonic() -> Nanos {
+fn monotonic() -> Span {
     // clock_gettime(CLOCK_MONOTONIC) can't fail on Linux; 0 would only end waits at once.
-    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |time| Duration::from(time).as_nanos() as Nanos)
+    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Span::ZERO, |time| Span::saturating_from(time.into()))
 }
 
-/// The wall clock: nanoseconds since 1970.
-pub fn since_1970() -> Nanos {
-    clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, |time| Duration::from(time).as_nanos() as Nanos)
+/// The wall clock: how long it is since 1970.
+pub fn since_1970() -> Span {
+    clock_gettime(ClockId::CLOCK_REALTIME).map_or(Span::ZERO, |time| Span::saturating_from(time.into()))
 }
 
 /// Asks for real-time priority for the calling thread, so that other programs don't make it late; whether it
@@ -70,11 +68,11 @@ pub fn request_real_time() -> bool {
 #[derive(Debug)]
 pub struct Waiter {
     clock: Clock,
-    spin: Nanos,
+    spin: Span,
     lateness: Histogram,
     /// Since when it is judged, how long it has slept since, and what came of the time before.
-    judged_since: Nanos,
-    slept: Nanos,
+    judged_since: Time,
+    slept: Span,
     is_tired: bool,
 }
 
@@ -87,8 +85,8 @@ impl Waiter {
             clock,
             spin: SPIN,
             lateness: Histogram::default(),
-            judged_since: 0,
-            slept: 0,
+            judged_since: Time::ZERO,
+            slept: Span::ZERO,
             is_tired: false,
         }
     }
@@ -101,11 +99,11 @@ impl Waiter {
     }
 
     /// How long before the moment the spin begins, at `now`.
-    fn distance(&mut self, now: Nanos) -> Nanos {
+    fn distance(&mut self, now: Time) -> Span {
         let judged = now - self.judged_since;
         if judged >= JUDGED {
             self.is_tired = self.slept < judged / 5;
-            (self.judged_since, self.slept) = (now, 0);
+            (self.judged_since, self.slept) = (now, Span::ZERO);
         }
         if self.is_tired { SPIN } else { self.spin }
     }
@@ -114,20 +112,20 @@ impl Waiter {
     ///
     /// # Errors
     /// What `ppoll` returns; an interruption by a signal is no error.
-    pub fn wait(&mut self, descriptors: &[BorrowedFd<'_>], until: Option<Nanos>) -> io::Result<()> {
+    pub fn wait(&mut self, descriptors: &[BorrowedFd<'_>], until: Option<Time>) -> io::Result<()> {
         let mut fds: Vec<_> = descriptors.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
         loop {
             let now = self.clock.now();
             let left = until.map(|moment| moment.saturating_sub(now));
-            if left == Some(0) {
-                self.lateness.record(now - until.unwrap_or(now));
+            if left == Some(Span::ZERO) {
+                self.lateness.record((now - until.unwrap_or(now)).as_nanos());
                 return Ok(());
             }
             // Within the spin's distance only look, don't sleep.
             let distance = self.distance(now);
             let sleep = left.map(|left| left.saturating_sub(distance));
-            let found = ppoll(&mut fds, sleep.map(|sleep| TimeSpec::from(Duration::from_nanos(sleep))), None);
-            if sleep != Some(0) {
+            let found = ppoll(&mut fds, sleep.map(|sleep| TimeSpec::from(Duration::from(sleep))), None);
+            if sleep != Some(Span::ZERO) {
                 self.slept += self.clock.now() - now;
             }
             match found {
@@ -146,6 +144,8 @@ impl Waiter {
 
 #[cfg(test)]
 mod tests {
+    use ropewalk_engine::{Span, Time};
+
     use super::{Clock, Waiter};
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
         let clock = Clock::start();
         let mut waiter = Waiter::new(clock);
         for _ in 0..20 {
-            let until = clock.now() + 300_000;
+            let until = clock.now() + Span::from_micros(300);
             waiter.wait(&[], Some(until)).unwrap();
             assert!(clock.now() >= until);
         }
@@ -170,11 +170,11 @@ mod tests {
         let mut waiter = Waiter::new(clock);
         waiter.spin_long();
         let before = used();
-        while clock.now() < 400_000_000 {
-            let until = clock.now() + 120_000;
+        while clock.now() < Time::ZERO + Span::from_millis(400) {
+            let until = clock.now() + Span::from_micros(120);
             waiter.wait(&[], Some(until)).unwrap();
         }
-        let share = (used() - before) / (clock.now() as f64 / 1e9);
+        let share = (used() - before) / (clock.now().as_secs_f64());
         assert!(share < 0.93, "{share}");
     }
 
@@ -185,7 +185,7 @@ mod tests {
         let (reader, mut writer) = std::io::pipe().unwrap();
         writer.write_all(b"x").unwrap();
         let clock = Clock::start();
-        let until = clock.now() + 60_000_000_000;
+        let until = clock.now() + Span::from_secs(60);
         Waiter::new(clock).wait(&[reader.as_fd()], Some(until)).unwrap();
         assert!(clock.now() < until);
     }

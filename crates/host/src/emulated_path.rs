@@ -10,11 +10,9 @@
 //! fill a core: a kernel that gets several packets in one acknowledges them at once, and measures the path
 //! less often.
 
-use ropewalk_engine::Time;
-use ropewalk_link::{Link, LinkSpec, LinkStats, Rate};
-
-use crate::clock::Nanos;
 use crate::frame::Piece;
+use ropewalk_engine::{Span, Time};
+use ropewalk_link::{Link, LinkSpec, LinkStats, Rate};
 
 /// What a path does to packets: from client to server and back.
 #[derive(Clone, Debug)]
@@ -28,9 +26,9 @@ pub struct PathLinks {
 }
 
 /// Longest time that a packet waits for others: well below the 0.3 ms of lateness that make a run void.
-const TOGETHER: Nanos = 100_000;
+const TOGETHER: Span = Span::from_micros(100);
 /// It is at most this part of the link's delay, too, so that no round trip grows by more than 2 %.
-const OF_DELAY: Nanos = 50;
+const OF_DELAY: u64 = 50;
 /// On links as fast as this (bit/s) packets that come together are put together for a kernel.
 const JOINED_FROM: u64 = 1_000_000_000;
 
@@ -47,9 +45,9 @@ pub(crate) struct EmulatedPath {
 struct OneWay {
     link: Link<Piece>,
     /// How long a packet may wait for others.
-    together: Nanos,
+    together: Span,
     /// When one was delivered last.
-    latest: Nanos,
+    latest: Time,
     /// Whether packets are put together for a kernel.
     joins: bool,
 }
@@ -61,11 +59,11 @@ impl EmulatedPath {
             link: Link::new(link.clone(), seed, stream),
             // A shared link takes packets from several paths, each at its moment.
             together: if spec.bottleneck.is_some() {
-                0
+                Span::ZERO
             } else {
-                TOGETHER.min((link.delay / OF_DELAY).as_nanos())
+                TOGETHER.min(link.delay / OF_DELAY)
             },
-            latest: 0,
+            latest: Time::ZERO,
             joins: matches!(link.rate, Rate::Constant(rate) if rate >= JOINED_FROM),
         };
         EmulatedPath {
@@ -97,46 +95,44 @@ impl EmulatedPath {
     }
 
     /// When packets of a link are to be delivered next.
-    pub(crate) fn due(&self, side: usize) -> Option<Nanos> {
+    pub(crate) fn due(&self, side: usize) -> Option<Time> {
         self.directions.as_ref()?[side].due()
     }
 
     /// Whether it is time to deliver what has come through a link; [`Self::take`] is then to be called until
     /// `None`.
-    pub(crate) fn is_due(&self, side: usize, now: Nanos) -> bool {
+    pub(crate) fn is_due(&self, side: usize, now: Time) -> bool {
         self.due(side).is_some_and(|due| due <= now)
     }
 
     /// The next packet that has come through a link by `now`, and when it came.
-    pub(crate) fn take(&mut self, side: usize, now: Nanos) -> Option<(Nanos, Piece)> {
+    pub(crate) fn take(&mut self, side: usize, now: Time) -> Option<(Time, Piece)> {
         let direction = &mut self.directions.as_mut()?[side];
-        let taken = direction.link.poll_timed(Time::from_nanos(now))?;
+        let taken = direction.link.poll_timed(now)?;
         direction.latest = now;
-        Some((taken.0.as_nanos(), taken.1))
+        Some(taken)
     }
 }
 
 impl OneWay {
-    fn due(&self) -> Option<Nanos> {
-        let arrival = self.link.poll_timeout()?.as_nanos();
-        if self.together == 0 || arrival >= self.latest + self.together {
+    fn due(&self) -> Option<Time> {
+        let arrival = self.link.poll_timeout()?;
+        if self.together.is_zero() || arrival >= self.latest + self.together {
             return Some(arrival);
         }
-        Some(arrival.next_multiple_of(self.together))
+        let slots = arrival.since_origin().div_ceil(self.together);
+        Some(Time::ZERO + slots * self.together)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use ropewalk_engine::{Span, Time};
+    use ropewalk_engine::{MILLISECOND, NANOSECOND, Span, Time};
     use ropewalk_link::LinkSpec;
     use ropewalk_wire::{Flags, FourTuple, Segment, Seq};
 
     use super::{EmulatedPath, PathLinks};
-    use crate::clock::Nanos;
     use crate::frame::{Frame, Piece};
-
-    const MILLISECOND: Nanos = 1_000_000;
 
     fn packet() -> Piece {
         let tuple = FourTuple::new("10.0.0.1:5".parse().unwrap(), "10.0.0.2:6".parse().unwrap());
@@ -145,22 +141,22 @@ mod tests {
         Piece::whole(Frame::of(&segment, &mut ropewalk_wire::pool::Pool::new(1 << 16)).unwrap(), 0)
     }
 
-    fn path(delay: Nanos, bottleneck: Option<usize>) -> EmulatedPath {
+    fn path(delay: Span, bottleneck: Option<usize>) -> EmulatedPath {
         // A packet of 1500 bytes takes 12 us.
-        let link = LinkSpec::plain(1_000_000_000, Span::from_nanos(delay), 100);
+        let link = LinkSpec::plain(1_000_000_000, delay, 100);
         EmulatedPath::emulated(&PathLinks { up: link.clone(), down: link, bottleneck }, 1, 0)
     }
 
-    /// When packets that arrived at these times are delivered, by a thread that is never late.
-    fn handed_on(path: &mut EmulatedPath, came: &[Nanos]) -> Vec<Nanos> {
+    /// When packets that arrived at these times (nanoseconds) are delivered, by a thread that is never late.
+    fn handed_on(path: &mut EmulatedPath, came: &[u64]) -> Vec<u64> {
         for now in came {
             path.link(0).unwrap().enqueue(Time::from_nanos(*now), packet());
         }
         let mut moments = Vec::new();
         while let Some(now) = path.due(0) {
-            assert!(!path.is_due(0, now - 1) && path.is_due(0, now) && !path.is_due(1, now));
+            assert!(!path.is_due(0, now - NANOSECOND) && path.is_due(0, now) && !path.is_due(1, now));
             while path.take(0, now).is_some() {
-                moments.push(now);
+                moments.push(now.as_nanos());
             }
         }
         moments
@@ -176,7 +172,7 @@ mod tests {
     fn packets_that_follow_closely_are_handed_on_together_and_at_most_a_tenth_of_a_millisecond_late() {
         let moments = handed_on(&mut path(5 * MILLISECOND, None), &[0; 20]);
         // The first leaves at 5.012 ms, the others every 12 us.
-        let expected: Vec<Nanos> = [(5_012_000, 1), (5_100_000, 7), (5_200_000, 8), (5_300_000, 4)]
+        let expected: Vec<u64> = [(5_012_000, 1), (5_100_000, 7), (5_200_000, 8), (5_300_000, 4)]
             .into_iter()
             .flat_map(|(moment, count)| std::iter::repeat_n(moment, count))
             .collect();
@@ -185,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_short_path_and_one_before_a_shared_link_wait_less_or_not_at_all() {
-        let exact: Vec<Nanos> = (1..=20).map(|at| MILLISECOND + at * 12_000).collect();
+        let exact: Vec<u64> = (1..=20).map(|at| 1_000_000 + at * 12_000).collect();
         assert_eq!(handed_on(&mut path(MILLISECOND, Some(0)), &[0; 20]), exact);
         let short = handed_on(&mut path(MILLISECOND, None), &[0; 20]);
         assert!(
@@ -193,7 +189,7 @@ mod tests {
             "{short:?}"
         );
         assert_ne!(short, exact);
-        let none: Vec<Nanos> = (1..=20).map(|at| at * 12_000).collect();
-        assert_eq!(handed_on(&mut path(0, None), &[0; 20]), none);
+        let none: Vec<u64> = (1..=20).map(|at| at * 12_000).collect();
+        assert_eq!(handed_on(&mut path(Span::ZERO, None), &[0; 20]), none);
     }
 }

@@ -8,12 +8,12 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use nix::sched::{CloneFlags, setns};
-use ropewalk_engine::PathId;
 use ropewalk_engine::config::{ConnectionConfig, EndpointConfig, LocalEndpoint};
 use ropewalk_engine::endpoint::Endpoint;
+use ropewalk_engine::{PathId, Span, Time};
 use ropewalk_link::{LinkSpec, LinkStats};
 
-use crate::clock::{Nanos, request_real_time};
+use crate::clock::request_real_time;
 use crate::entropy::OsEntropy;
 use crate::histogram::Histogram;
 use crate::kernel::{self, SocketConfig};
@@ -25,8 +25,8 @@ use crate::world::{Counters, End, Middlebox, PathLinks, Tap, World};
 /// The port of servers.
 pub const PORT: u16 = 5201;
 /// How long the world continues for a peer's last segments.
-const GRACE: Nanos = 2_000_000_000;
-const SLICE: Nanos = 2_000_000;
+const GRACE: Span = Span::from_secs(2);
+const SLICE: Span = Span::from_millis(2);
 
 /// A kernel as one end.
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ pub struct Experiment {
     /// A sender waits for so many subflows before the bulk (a second at most); 1: not at all.
     pub subflows: usize,
     /// What isn't done by then is given up.
-    pub limit: Nanos,
+    pub limit: Span,
     /// The engine aborts each connection after so many bytes of the stream.
     pub abort_after: Option<u64>,
     /// It is the kernel's end, where it receives, that does so.
@@ -126,7 +126,7 @@ impl Experiment {
             connections: 1,
             first_path: 0,
             subflows: 1,
-            limit: 20_000_000_000,
+            limit: Span::from_secs(20),
             abort_after: None,
             kernel_aborts: false,
             middlebox: None,
@@ -157,13 +157,13 @@ pub struct Report {
 impl Report {
     /// Time from connect to the last byte delivered at the receiver, per connection in the order of their
     /// start. `None` for one that failed.
-    pub fn completion_times(&self, download: bool) -> Vec<Option<Nanos>> {
+    pub fn completion_times(&self, download: bool) -> Vec<Option<Span>> {
         let receivers = if download { &self.client } else { &self.server };
-        let mut starts: Vec<Nanos> = self.client.iter().map(|outcome| outcome.started).collect();
+        let mut starts: Vec<Time> = self.client.iter().map(|outcome| outcome.started).collect();
         starts.sort_unstable();
-        let mut ends: Vec<Option<Nanos>> =
+        let mut ends: Vec<Option<Time>> =
             receivers.iter().map(|outcome| outcome.finished.filter(|_| outcome.error.is_none())).collect();
-        ends.sort_unstable_by_key(|end| end.unwrap_or(Nanos::MAX));
+        ends.sort_unstable_by_key(|end| end.unwrap_or(Time::MAX));
         ends.resize(starts.len(), None);
         starts.iter().zip(ends).map(|(start, end)| end.map(|end| end.saturating_sub(*start))).collect()
     }
@@ -266,7 +266,7 @@ pub fn run(experiment: Experiment) -> io::Result<Report> {
         world.set_tap(tap);
     }
     let clock = world.clock();
-    let patience = Some(Duration::from_nanos(experiment.limit));
+    let patience = Some(Duration::from(experiment.limit));
     let transfer = SocketTransfer {
         clock,
         subflows: experiment.subflows,
@@ -280,8 +280,8 @@ pub fn run(experiment: Experiment) -> io::Result<Report> {
             workers.push(scope.spawn(move || {
                 std::thread::scope(|each| {
                     for _ in 0..experiment.connections {
-                        let left = experiment.limit.saturating_sub(clock.now());
-                        let socket = match kernel::accept(&listener, Duration::from_nanos(left)) {
+                        let left = experiment.limit.saturating_sub(clock.now().since_origin());
+                        let socket = match kernel::accept(&listener, left.into()) {
                             Ok(socket) => socket,
                             Err(error) => {
                                 let error = Some(TransferError::Accept(error.to_string()));
@@ -334,7 +334,7 @@ pub fn run(experiment: Experiment) -> io::Result<Report> {
                 }));
             }
         }
-        let limit = experiment.limit;
+        let limit = Time::ZERO + experiment.limit;
         let world = &mut world;
         let mover = scope.spawn(move || -> io::Result<()> {
             request_real_time();
@@ -439,7 +439,7 @@ mod tests {
         let links = Some(vec![PathLinks { up: link.clone(), down: link, bottleneck: None }]);
         let report = run(Experiment {
             links,
-            limit: 60_000_000_000,
+            limit: Span::from_secs(60),
             ..Experiment::new(engine(), engine(), 1, request)
         })
         .unwrap();

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ropewalk_engine::{Span, Time};
 use ropewalk_link::LinkSpec;
 
 use crate::clock::Clock;
@@ -19,13 +20,13 @@ use crate::tun::Offload;
 use crate::world::{End, PathLinks, Tap, World};
 
 /// How long to wait until the peer listens.
-const PEER_START_LIMIT: u64 = 3_000_000_000;
+const PEER_START_LIMIT: Span = Span::from_secs(3);
 
 /// How long the peer may go on after the program has ended.
-const PEER_GRACE: u64 = 300_000_000;
+const PEER_GRACE: Span = Span::from_millis(300);
 
 /// How long the program may go on after SIGINT, which it may have received too.
-const INTERRUPT_GRACE: u64 = 500_000_000;
+const INTERRUPT_GRACE: Span = Span::from_millis(500);
 
 /// What is set up.
 #[derive(Clone, Debug)]
@@ -112,7 +113,7 @@ fn has_engine_route(v4: &str, v6: &str) -> bool {
 /// Waits until something listens in the namespace, the peer exits, or the limit is over.
 fn wait_until_listening(namespace: &Namespace, peer: &mut ChildGuard) -> Result<(), ProgramsError> {
     let clock = Clock::start();
-    while clock.now() < PEER_START_LIMIT {
+    while clock.now() < Time::ZERO + PEER_START_LIMIT {
         let listening = namespace.run(|| {
             let listens = |file: &str| {
                 std::fs::read_to_string(file).is_ok_and(|text| {
@@ -272,7 +273,7 @@ impl Programs {
         })();
         // Kill what they left running.
         mark.end();
-        let took = Duration::from_nanos(clock.now());
+        let took = Duration::from(clock.now().since_origin());
         stop.store(true, Ordering::Relaxed);
         let Ok((world, ran)) = worker.join() else { return Err(ProgramsError::Panicked) };
         ran.map_err(ProgramsError::Emulator)?;

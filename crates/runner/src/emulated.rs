@@ -156,7 +156,7 @@ fn experiment(spec: &RunSpec, ends: Ends) -> Result<Experiment, EmulatedError> {
         seed: spec.seed,
         connections,
         first_path,
-        limit: scenario.limit,
+        limit: Span::from_nanos(scenario.limit),
         ..Experiment::new(
             party(spec, Side::Client, client_kernel)?,
             party(spec, Side::Server, server_kernel)?,
@@ -244,8 +244,9 @@ fn result(spec: &RunSpec, report: &experiment::Report) -> RunResult {
     };
     let times = report.completion_times(download);
     let mut result = nothing(spec);
-    result.duration = times.iter().flatten().copied().max().unwrap_or(scenario.limit);
-    result.flows = times.iter().map(|fct| FlowResult { bytes, start: 0, fct: *fct }).collect();
+    result.duration = times.iter().flatten().max().map_or(scenario.limit, |time| time.as_nanos());
+    result.flows =
+        times.iter().map(|fct| FlowResult { bytes, start: 0, fct: fct.map(Span::as_nanos) }).collect();
     result.outcome = match errors(report) {
         _ if !times.is_empty() && times.iter().all(Option::is_some) => Outcome::Complete,
         Some(why) => Outcome::Failed(why),
@@ -321,6 +322,7 @@ pub fn for_emulation(request: &Request, ends: Ends) -> Result<Request, EmulatedE
 
 #[cfg(test)]
 mod tests {
+    use ropewalk_engine::Time;
     use std::collections::BTreeSet;
     use std::sync::Arc;
 
@@ -338,7 +340,7 @@ mod tests {
     struct DropsFirstFins(BTreeSet<u16>);
 
     impl Middlebox for DropsFirstFins {
-        fn on_packet(&mut self, _now: u64, up: bool, packet: &Piece) -> Verdict {
+        fn on_packet(&mut self, _now: Time, up: bool, packet: &Piece) -> Verdict {
             match packet.segment() {
                 Ok(segment)
                     if !up && segment.flags.contains(Flags::FIN) && self.0.insert(segment.tuple.dst_port) =>

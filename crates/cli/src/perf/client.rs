@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use ropewalk_algorithms::{Registries, algorithm};
 use ropewalk_command_line::options::{Join, list, size};
 use ropewalk_command_line::{Failure, exit, interrupt, output};
+use ropewalk_engine::Span;
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
@@ -256,7 +257,11 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     let mut plan = plan(registries, options)?;
     let stop = interrupt::flag();
     let verbose = !options.json && !options.quiet;
-    let mut intervals = Intervals::new(plan.interval, &plan.hellos, verbose);
+    let mut intervals = Intervals::new(
+        Some(Span::from_nanos(plan.interval)).filter(|every| !every.is_zero()),
+        &plan.hellos,
+        verbose,
+    );
     let mut recorded = Ok(());
     let measured: Measured = if options.stack.is_engine() {
         let device = options.stack.device(plan.remote.is_ipv6(), false)?;

@@ -1,6 +1,7 @@
 //! Interim reports: what was transferred in each interval.
 
 use ropewalk_command_line::output;
+use ropewalk_engine::{Span, Time};
 use ropewalk_host::perf::protocol::{Hello, Mode};
 use ropewalk_host::perf::{ClientProgress, ConnectionResult, Sample};
 
@@ -13,41 +14,45 @@ pub(super) struct Row {
     pub(super) sent: u64,
     pub(super) received: u64,
     pub(super) retransmitted: u64,
-    pub(super) srtt: u64,
+    pub(super) srtt: Span,
 }
 
-/// One interval: from, to (nanoseconds since the first flow began), and its flows.
+/// One interval: from, to (since the first flow began), and its flows.
 #[derive(Clone, Debug)]
 pub(super) struct Stretch {
-    pub(super) from: u64,
-    pub(super) to: u64,
+    pub(super) from: Span,
+    pub(super) to: Span,
     pub(super) rows: Vec<Row>,
 }
 
 /// Reads the gauges periodically.
 #[derive(Debug)]
 pub(super) struct Intervals {
-    every: u64,
+    /// How often to report, if at all.
+    every: Option<Span>,
     verbose: bool,
     modes: Vec<Mode>,
-    /// When the flows stop sending; 0 if they end by their size.
-    ends: u64,
-    began: Option<u64>,
-    last: u64,
+    /// When the flows stop sending; `None` if they end by their size.
+    ends: Option<Span>,
+    began: Option<Time>,
+    last: Time,
     before: Vec<Sample>,
     stretches: Vec<Stretch>,
 }
 
 impl Intervals {
-    /// A report `every` nanoseconds (0: none), printed at once if `verbose`.
-    pub(super) fn new(every: u64, hellos: &[Hello], verbose: bool) -> Self {
+    /// A report after `every` such span, printed at once if `verbose`.
+    pub(super) fn new(every: Option<Span>, hellos: &[Hello], verbose: bool) -> Self {
         Intervals {
             every,
             verbose,
             modes: hellos.iter().map(|hello| hello.mode).collect(),
-            ends: hellos.first().map_or(0, |hello| u64::from(hello.milliseconds) * 1_000_000),
+            ends: hellos
+                .first()
+                .map(|hello| Span::from_millis(hello.milliseconds.into()))
+                .filter(|ends| !ends.is_zero()),
             began: None,
-            last: 0,
+            last: Time::ZERO,
             before: vec![Sample::default(); hellos.len()],
             stretches: Vec::new(),
         }
@@ -60,9 +65,7 @@ impl Intervals {
 
     /// Reads the gauges. Call it every few milliseconds.
     pub(super) fn look(&mut self, progress: &ClientProgress) {
-        if self.every == 0 || !progress.is_running() {
-            return;
-        }
+        let Some(every) = self.every.filter(|_| progress.is_running()) else { return };
         let now = progress.clock.now();
         let Some(began) = self.began else {
             (self.began, self.last) = (Some(now), now);
@@ -71,7 +74,7 @@ impl Intervals {
             }
             return;
         };
-        if now < self.last + self.every {
+        if now < self.last + every {
             return;
         }
         let readings = progress.counters.iter().map(|counters| Some(counters.read())).collect();
@@ -84,7 +87,7 @@ impl Intervals {
         let received = |done: &ConnectionResult| {
             done.trailer.map_or(done.sending, |trailer| trailer.receiving).max(done.receiving)
         };
-        let end = began + flows.iter().map(received).max().unwrap_or(0);
+        let end = began + flows.iter().map(received).max().unwrap_or(Span::ZERO);
         let mut readings = vec![None; self.before.len()];
         for done in flows {
             if let Some(reading) = readings.get_mut(usize::from(done.flow)) {
@@ -109,7 +112,7 @@ impl Intervals {
     }
 
     /// Reports from the last time until `now`. A flow without a reading stays where it was.
-    fn report(&mut self, began: u64, now: u64, readings: Vec<Option<Sample>>) {
+    fn report(&mut self, began: Time, now: Time, readings: Vec<Option<Sample>>) {
         let mut rows = Vec::new();
         for (at, (reading, before)) in readings.into_iter().zip(&mut self.before).enumerate() {
             let reading = reading.unwrap_or(*before);
@@ -135,7 +138,7 @@ impl Intervals {
     fn lines(&self, stretch: &Stretch) -> String {
         let mut lines = String::new();
         let time = stretch.to - stretch.from;
-        let (from, to) = (stretch.from as f64 / 1e9, stretch.to as f64 / 1e9);
+        let (from, to) = (stretch.from.as_secs_f64(), stretch.to.as_secs_f64());
         for row in &stretch.rows {
             let mode = self.modes[usize::from(row.flow)];
             if mode.sends(true) {
@@ -154,17 +157,19 @@ impl Intervals {
             }
         }
         // Nothing new is sent, but what is in buffers still arrives.
-        if self.ends > 0 && stretch.from + self.every / 2 > self.ends {
+        let half = self.every.unwrap_or_default() / 2;
+        if self.ends.is_some_and(|ends| stretch.from + half > ends) {
             lines = lines.lines().map(|line| format!("{line}  draining\n")).collect();
         }
         if stretch.rows.len() > 1 {
             let sum = |of: fn(&Row) -> u64| stretch.rows.iter().map(of).sum();
             if self.modes.iter().any(|mode| mode.sends(true)) {
                 let retransmits = sum(|row| row.retransmitted);
-                lines += &line("sum", "up", (from, to), sum(|row| row.sent), time, Some(retransmits), 0);
+                lines +=
+                    &line("sum", "up", (from, to), sum(|row| row.sent), time, Some(retransmits), Span::ZERO);
             }
             if self.modes.iter().any(|mode| mode.sends(false)) {
-                lines += &line("sum", "down", (from, to), sum(|row| row.received), time, None, 0);
+                lines += &line("sum", "down", (from, to), sum(|row| row.received), time, None, Span::ZERO);
             }
         }
         lines
@@ -180,17 +185,17 @@ pub(super) fn line(
     mode: &str,
     (from, to): (f64, f64),
     bytes: u64,
-    nanos: u64,
+    time: Span,
     retransmits: Option<u64>,
-    srtt: u64,
+    srtt: Span,
 ) -> String {
     let retransmits = retransmits.map_or_else(|| "-".into(), |count| count.to_string());
     let line = format!(
         "[{flow:>3}] {mode:<4} {:>11} s {:>10}  {:>13} {retransmits:>12}  {}",
         format!("{from:.1}-{to:.1}"),
         text::bytes(bytes),
-        text::rate(bytes, nanos),
-        if srtt == 0 { String::new() } else { text::time(srtt) },
+        text::rate(bytes, time),
+        if srtt.is_zero() { String::new() } else { text::time(srtt) },
     );
     format!("{}\n", line.trim_end())
 }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use ropewalk_engine::Span;
 use ropewalk_host::perf::protocol::Mode;
 use ropewalk_host::perf::{ConnectionResult, Measured};
 use serde_json::{Value, json};
@@ -27,32 +28,32 @@ pub(super) struct Results<'a> {
 #[derive(Clone, Copy, Default)]
 struct Throughput {
     bytes: u64,
-    nanos: u64,
+    time: Span,
 }
 
 impl Throughput {
     fn bits_per_second(self) -> f64 {
-        bits_per_second(self.bytes, self.nanos)
+        bits_per_second(self.bytes, self.time)
     }
 }
 
 /// Bytes received by the server: its report, or else what this end's stack accepted.
 fn up(done: &ConnectionResult) -> Throughput {
     match &done.trailer {
-        Some(trailer) => Throughput { bytes: trailer.received, nanos: trailer.receiving },
-        None => Throughput { bytes: done.sent, nanos: done.sending },
+        Some(trailer) => Throughput { bytes: trailer.received, time: trailer.receiving },
+        None => Throughput { bytes: done.sent, time: done.sending },
     }
 }
 
 fn down(done: &ConnectionResult) -> Throughput {
-    Throughput { bytes: done.received, nanos: done.receiving }
+    Throughput { bytes: done.received, time: done.receiving }
 }
 
 /// Concurrent flows: the sum of their bytes, over the longest of their times.
 fn sum(all: impl Iterator<Item = Throughput>) -> Throughput {
     all.fold(Throughput::default(), |sum, one| Throughput {
         bytes: sum.bytes + one.bytes,
-        nanos: sum.nanos.max(one.nanos),
+        time: sum.time.max(one.time),
     })
 }
 
@@ -126,10 +127,13 @@ impl Results<'_> {
                 let (retransmits, srtt) = if client {
                     (Some(done.info.retransmitted), done.info.srtt)
                 } else {
-                    (theirs.map(|t| t.retransmitted), theirs.map_or(0, |t| u64::from(t.srtt_us) * 1000))
+                    (
+                        theirs.map(|t| t.retransmitted),
+                        theirs.map_or(Span::ZERO, |t| Span::from_micros(t.srtt_us.into())),
+                    )
                 };
-                let whole = (0.0, through.nanos as f64 / 1e9);
-                text += &line(&flow, mode, whole, through.bytes, through.nanos, retransmits, srtt);
+                let whole = (0.0, through.time.as_secs_f64());
+                text += &line(&flow, mode, whole, through.bytes, through.time, retransmits, srtt);
                 if std::mem::take(&mut first) {
                     let scheduler = self.scheduler(done).map_or_else(String::new, |name| format!(", {name}"));
                     let connect = done
@@ -145,7 +149,7 @@ impl Results<'_> {
             for (client, mode) in [(true, "up"), (false, "down")] {
                 if self.sends(client) {
                     let total = sum(self.bulk().map(if client { up } else { down }));
-                    let whole = (0.0, total.nanos as f64 / 1e9);
+                    let whole = (0.0, total.time.as_secs_f64());
                     let retransmits = self.bulk().map(|done| {
                         if client {
                             done.info.retransmitted
@@ -153,20 +157,28 @@ impl Results<'_> {
                             done.trailer.map_or(0, |t| t.retransmitted)
                         }
                     });
-                    text += &line("sum", mode, whole, total.bytes, total.nanos, Some(retransmits.sum()), 0);
+                    text += &line(
+                        "sum",
+                        mode,
+                        whole,
+                        total.bytes,
+                        total.time,
+                        Some(retransmits.sum()),
+                        Span::ZERO,
+                    );
                 }
             }
         }
         if let Some(echoes) = self.echo().and_then(|done| done.echoes.as_ref()) {
-            let at = |quantile| text::time(echoes.value_at_quantile(quantile));
+            let at = |quantile| text::time(Span::from_nanos(echoes.value_at_quantile(quantile)));
             text += &format!(
                 "round trips of 64 bytes: {}, least {}, p50 {}, p90 {}, p99 {}, most {}\n",
                 echoes.len(),
-                text::time(echoes.min()),
+                text::time(Span::from_nanos(echoes.min())),
                 at(0.5),
                 at(0.9),
                 at(0.99),
-                text::time(echoes.max()),
+                text::time(Span::from_nanos(echoes.max())),
             );
         }
         if self.counters {
@@ -207,7 +219,7 @@ impl Results<'_> {
             json!({
                 "path": subflow.path,
                 "sent_bytes": subflow.sent,
-                "srtt_us": subflow.srtt as f64 / 1e3,
+                "srtt_us": subflow.srtt.as_nanos() as f64 / 1e3,
                 "retransmitted_segments": subflow.retransmitted,
             })
         });
@@ -215,12 +227,12 @@ impl Results<'_> {
             "flow": done.flow,
             "way": done.mode.map(mode),
             "scheduler": self.scheduler(done),
-            "connect_us": done.connect.map(|took| took as f64 / 1e3),
+            "connect_us": done.connect.map(|took| took.as_nanos() as f64 / 1e3),
             "multipath": done.info.multipath,
             "subflows": done.subflows,
             "upload": is(true).then(|| through_json(up(done))),
             "download": is(false).then(|| through_json(down(done))),
-            "client_srtt_us": done.info.srtt as f64 / 1e3,
+            "client_srtt_us": done.info.srtt.as_nanos() as f64 / 1e3,
             "server_srtt_us": done.trailer.map(|trailer| trailer.srtt_us),
             "client_retransmitted_segments": done.info.retransmitted,
             "server_retransmitted_segments": done.trailer.map(|trailer| trailer.retransmitted),
@@ -233,7 +245,7 @@ impl Results<'_> {
 fn through_json(through: Throughput) -> Value {
     json!({
         "bytes": through.bytes,
-        "seconds": through.nanos as f64 / 1e9,
+        "seconds": through.time.as_secs_f64(),
         "bits_per_second": through.bits_per_second(),
     })
 }
@@ -245,7 +257,7 @@ fn latency_json(done: &ConnectionResult) -> Value {
     json!({
         "message_bytes": done.hello.as_ref().map(|hello| hello.echo),
         "round_trips": echoes.map_or(0, |echoes| echoes.len()),
-        "connect_us": done.connect.map(us),
+        "connect_us": done.connect.map(|took| us(took.as_nanos())),
         "rtt_min_us": at(0.0),
         "rtt_mean_us": echoes.map(|echoes| echoes.mean() / 1e3),
         "rtt_p50_us": at(0.5),
@@ -259,21 +271,21 @@ fn latency_json(done: &ConnectionResult) -> Value {
 }
 
 fn interval_json(stretch: &Stretch) -> Value {
-    let nanos = stretch.to - stretch.from;
+    let time = stretch.to - stretch.from;
     let rows = stretch.rows.iter().map(|row| {
         json!({
             "flow": row.flow,
             "sent_bytes": row.sent,
-            "sent_bits_per_second": bits_per_second(row.sent, nanos),
+            "sent_bits_per_second": bits_per_second(row.sent, time),
             "received_bytes": row.received,
-            "received_bits_per_second": bits_per_second(row.received, nanos),
+            "received_bits_per_second": bits_per_second(row.received, time),
             "retransmitted_segments": row.retransmitted,
-            "srtt_us": row.srtt as f64 / 1e3,
+            "srtt_us": row.srtt.as_nanos() as f64 / 1e3,
         })
     });
     json!({
-        "start_seconds": stretch.from as f64 / 1e9,
-        "end_seconds": stretch.to as f64 / 1e9,
+        "start_seconds": stretch.from.as_secs_f64(),
+        "end_seconds": stretch.to.as_secs_f64(),
         "flows": rows.collect::<Vec<_>>(),
     })
 }

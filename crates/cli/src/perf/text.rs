@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use ropewalk_engine::Span;
 use ropewalk_host::perf::protocol::{Hello, Mode};
 use ropewalk_settings::units;
 
@@ -26,13 +27,13 @@ pub(super) fn address(address: SocketAddr) -> String {
 }
 
 /// Bits per second; 0 where no time has passed.
-pub(super) fn bits_per_second(bytes: u64, nanos: u64) -> f64 {
-    if nanos == 0 { 0.0 } else { bytes as f64 * 8e9 / nanos as f64 }
+pub(super) fn bits_per_second(bytes: u64, time: Span) -> f64 {
+    if time.is_zero() { 0.0 } else { bytes as f64 * 8e9 / time.as_nanos() as f64 }
 }
 
 /// As "49.7 Mbit/s".
-pub(super) fn rate(bytes: u64, nanos: u64) -> String {
-    let bits = bits_per_second(bytes, nanos);
+pub(super) fn rate(bytes: u64, time: Span) -> String {
+    let bits = bits_per_second(bytes, time);
     let (value, unit) = match bits {
         1e9.. => (bits / 1e9, "Gbit/s"),
         1e6.. => (bits / 1e6, "Mbit/s"),
@@ -48,11 +49,11 @@ pub(super) fn bytes(count: u64) -> String {
 }
 
 /// As "21.3 ms" or "85 us".
-pub(super) fn time(nanos: u64) -> String {
-    match nanos {
+pub(super) fn time(time: Span) -> String {
+    match time.as_nanos() {
         0 => "-".into(),
-        1_000_000.. => format!("{:.1} ms", nanos as f64 / 1e6),
-        _ => format!("{:.0} us", nanos as f64 / 1e3),
+        1_000_000.. => format!("{:.1} ms", time.as_millis_f64()),
+        nanos => format!("{:.0} us", nanos as f64 / 1e3),
     }
 }
 
@@ -76,16 +77,21 @@ pub(super) fn spoken(multipath: bool, subflows: u8) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ropewalk_engine::{NANOSECOND, SECOND, Span};
+
     use super::{bytes, rate, time};
 
     #[test]
     fn numbers_have_three_digits_and_a_unit() {
-        let rates = [(0, 1), (125, 1_000_000_000), (1_250_000, 1_000_000_000), (6_212_500, 1_000_000_000)];
-        let texts = rates.map(|(count, nanos)| rate(count, nanos));
+        let rates = [(0, NANOSECOND), (125, SECOND), (1_250_000, SECOND), (6_212_500, SECOND)];
+        let texts = rates.map(|(count, time)| rate(count, time));
         assert_eq!(texts, ["0.00 kbit/s", "1.00 kbit/s", "10.0 Mbit/s", "49.7 Mbit/s"]);
-        assert_eq!(rate(5, 0), "0.00 kbit/s");
-        assert_eq!(rate(2_000_000_000, 1_000_000_000), "16.0 Gbit/s");
+        assert_eq!(rate(5, Span::ZERO), "0.00 kbit/s");
+        assert_eq!(rate(2_000_000_000, SECOND), "16.0 Gbit/s");
         assert_eq!([0, 999, 6_510_000, 123_400_000].map(bytes), ["0 B", "999 B", "6.21 MiB", "118 MiB"]);
-        assert_eq!([0, 85_400, 21_345_000].map(time), ["-", "85 us", "21.3 ms"]);
+        assert_eq!(
+            [0, 85_400, 21_345_000].map(|nanos| time(Span::from_nanos(nanos))),
+            ["-", "85 us", "21.3 ms"]
+        );
     }
 }

@@ -99,7 +99,7 @@ impl Attacker {
     fn wait(&self, wanted: impl Fn(&Segment<Bytes>) -> bool) -> Segment<Bytes> {
         let begin = Clock::start();
         loop {
-            assert!(Duration::from_nanos(begin.now()) < PATIENCE, "no answer");
+            assert!(Duration::from_nanos(begin.now().as_nanos()) < PATIENCE, "no answer");
             match self.receive() {
                 Some(segment) if wanted(&segment) => return segment,
                 Some(_) => {}

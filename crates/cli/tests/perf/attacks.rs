@@ -353,7 +353,7 @@ fn seconds() -> f64 {
 }
 
 fn elapsed(since: &Clock) -> Duration {
-    Duration::from_nanos(since.now())
+    Duration::from_nanos(since.now().as_nanos())
 }
 
 /// Sends steps of the attack for so long.

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
+use ropewalk_engine::Time;
 use ropewalk_host::clock::Clock;
 
 use super::stage::*;
@@ -62,7 +63,7 @@ impl Daemon {
     fn wait_for(&mut self, what: &str) {
         let clock = Clock::start();
         while !self.text().contains(what) {
-            assert!(clock.now() < 15 * SECOND, "no `{what}`: {}", self.text());
+            assert!(clock.now() < Time::ZERO + 15 * SECOND, "no `{what}`: {}", self.text());
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -73,7 +74,7 @@ impl Daemon {
             if let Some(status) = self.ended() {
                 return status;
             }
-            assert!(clock.now() < 20 * SECOND, "it doesn't end: {}", self.text());
+            assert!(clock.now() < Time::ZERO + 20 * SECOND, "it doesn't end: {}", self.text());
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -156,7 +157,7 @@ fn a_daemon_whose_device_is_removed_says_so_and_ends() {
         let clock = Clock::start();
         stage.server.check("ip", &["link", "delete", device]).unwrap();
         let status = daemon.wait();
-        assert!(clock.now() < 5 * SECOND, "{}", clock.now());
+        assert!(clock.now() < Time::ZERO + 5 * SECOND, "{}", clock.now());
         let told = daemon.text();
         assert_eq!(status.code(), Some(1), "{told}");
         assert!(told.contains(&format!("removed or renamed the device {device}")), "{told}");
@@ -185,7 +186,11 @@ fn an_interface_that_goes_down_at_the_start_ends_nothing() {
         let clock = Clock::start();
         let answers = || stage.server.check("ip", &["route", "show", "table", "7101"]).unwrap_or_default();
         while !answers().contains("default via 10.0.1.2") {
-            assert!(clock.now() < 5 * SECOND, "after {delay} ms: no route for answers: {}", gateway.text());
+            assert!(
+                clock.now() < Time::ZERO + 5 * SECOND,
+                "after {delay} ms: no route for answers: {}",
+                gateway.text()
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
         gateway.signal("-TERM", false);
@@ -266,7 +271,12 @@ fn serves(stage: &Stage, kind: usize) -> bool {
 fn assert_serves(stage: &Stage, kind: usize, story: &dyn Fn() -> String) {
     let clock = Clock::start();
     while !serves(stage, kind) {
-        assert!(clock.now() < 10 * SECOND, "the {} listens and doesn't serve: {}", NAMES[kind], story());
+        assert!(
+            clock.now() < Time::ZERO + 10 * SECOND,
+            "the {} listens and doesn't serve: {}",
+            NAMES[kind],
+            story()
+        );
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -285,7 +295,11 @@ fn settle(stage: &Stage, daemons: &mut Daemons, what: &str) {
             if !daemons.iter_mut().any(is_open) {
                 break;
             }
-            assert!(clock.now() < 30 * SECOND, "{what}: neither listening nor ended: {}", story(daemons));
+            assert!(
+                clock.now() < Time::ZERO + 30 * SECOND,
+                "{what}: neither listening nor ended: {}",
+                story(daemons)
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
         let mut running = 0;

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use ropewalk_engine::Time;
 use ropewalk_host::clock::Clock;
 use ropewalk_host::netns::Namespace;
 
@@ -159,7 +160,7 @@ fn assert_soon(stage: &Stage, gateway: &Gateway, what: &str, from: &str, url: &s
     let clock = Clock::start();
     let line = ["-sS", "--fail", "--max-time", "2", "--interface", from, "-o", "/dev/null", url];
     while stage.client.check("curl", &line).is_err() {
-        assert!(clock.now() < 8 * SECOND, "{what}: {url} isn't served: {}", gateway.log());
+        assert!(clock.now() < Time::ZERO + 8 * SECOND, "{what}: {url} isn't served: {}", gateway.log());
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -251,7 +252,7 @@ fn a_virtual_address_goes_and_comes_back_by_vrrp() {
             stage.server.check("ip", &["-o", "address"]).is_ok_and(|text| text.contains(address))
         };
         while !has("10.0.0.77/") || !has("fd00::77/") {
-            assert!(clock.now() < 15 * SECOND, "no virtual address");
+            assert!(clock.now() < Time::ZERO + 15 * SECOND, "no virtual address");
             std::thread::sleep(Duration::from_millis(50));
         }
         running

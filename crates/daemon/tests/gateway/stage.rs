@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use ropewalk_engine::{Span, Time};
 use ropewalk_host::clock::Clock;
 use ropewalk_host::kernel::{self, SocketConfig};
 use ropewalk_host::netns::Namespace;
@@ -14,7 +15,7 @@ use ropewalk_host::skip::skipped;
 pub const ROPEWALK: &str = env!("CARGO_BIN_EXE_ropewalkd");
 pub const PORT: u16 = 80;
 pub const BACKEND: u16 = 8080;
-pub const SECOND: u64 = 1_000_000_000;
+pub const SECOND: Span = Span::from_secs(1);
 
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -188,7 +189,7 @@ impl Gateway {
     pub fn wait_for(&mut self, what: &str) {
         let clock = Clock::start();
         while !self.log().contains(what) {
-            assert!(clock.now() < 10 * SECOND, "no `{what}` in the log: {}", self.log());
+            assert!(clock.now() < Time::ZERO + 10 * SECOND, "no `{what}` in the log: {}", self.log());
             if let Ok(Some(status)) = self.child.0.try_wait() {
                 assert!(self.log().contains(what), "ended with {status}: {}", self.log());
             }
@@ -209,7 +210,7 @@ impl Gateway {
             if let Some(status) = self.child.0.try_wait().unwrap() {
                 return status.code();
             }
-            assert!(clock.now() < 20 * SECOND, "it doesn't end: {}", self.log());
+            assert!(clock.now() < Time::ZERO + 20 * SECOND, "it doesn't end: {}", self.log());
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -244,7 +245,7 @@ pub fn nginx(stage: &Stage) -> Ended {
     let running = Ended(child);
     let clock = Clock::start();
     while !folder.join("pid").exists() {
-        assert!(clock.now() < 10 * SECOND, "nginx doesn't start");
+        assert!(clock.now() < Time::ZERO + 10 * SECOND, "nginx doesn't start");
         std::thread::sleep(Duration::from_millis(10));
     }
     running

@@ -16,6 +16,7 @@ mod strangers;
 mod tunnel;
 mod uplinks;
 
+use ropewalk_engine::{Span, Time};
 use stage::{PROXY, SERVER, Stage};
 
 const MIB: usize = 1 << 20;
@@ -94,7 +95,7 @@ fn a_killed_proxy_leaves_nothing_that_the_next_doesnt_remove() {
     assert_eq!(stage.van.read_sysctl("net.ipv4.conf.up0.forwarding").unwrap(), "0");
 }
 
-const SECOND: u64 = 1_000_000_000;
+const SECOND: Span = Span::from_secs(1);
 
 /// A download during which the uplink that it was opened on is taken away by `cut`; returns the longest
 /// stall, seconds.
@@ -111,7 +112,7 @@ fn interrupted(stage: &Stage, data: &[u8], cut: impl FnOnce()) -> f64 {
         data.len(),
         stage.log()
     );
-    download.longest_gap(begin) as f64 / SECOND as f64
+    download.longest_gap(begin).as_secs_f64()
 }
 
 #[test]
@@ -131,7 +132,7 @@ fn the_uplink_that_a_connection_was_opened_on_is_cut_and_comes_back() {
     stage.mend(0);
     let mended = download.now();
     download.read_until(|_| stage.received(0) > start + 100_000);
-    let used = (download.now() - mended) as f64 / SECOND as f64;
+    let used = (download.now() - mended).as_secs_f64();
     download.read_until(|_| false);
     assert!(download.received == data && used < 2.0, "used again after {used:.2} s: {}", stage.log());
     // By the interface's going down, and its return with the routes that go with it.
@@ -167,7 +168,7 @@ fn measure_how_fast_dead_links_are_left_and_used_again() {
         stage.mend(0);
         let mended = download.now();
         download.read_until(|_| stage.received(0) > start + 100_000);
-        used.push((download.now() - mended) as f64 / SECOND as f64);
+        used.push((download.now() - mended).as_secs_f64());
         download.read_until(|_| false);
         assert!(download.received == data);
     }
@@ -223,7 +224,12 @@ fn a_link_that_never_worked_costs_new_connections_nothing() {
         let clock = ropewalk_host::clock::Clock::start();
         let (code, _) = stage.curl(&["--proxy", &format!("socks5h://{PROXY}"), &url("page")]);
         // A SYN in vain would be waited for, 250 ms.
-        assert!(code == 0 && clock.now() < SECOND / 5, "{code}, {} ns: {}", clock.now(), stage.log());
+        assert!(
+            code == 0 && clock.now() < Time::ZERO + SECOND / 5,
+            "{code}, {} ns: {}",
+            clock.now(),
+            stage.log()
+        );
     }
     stage.wait_for_state(0, "not yet seen working", 1);
     stage.mend(0);
@@ -275,7 +281,7 @@ fn shares(stage: &Stage, data: &[u8]) -> ([f64; 2], f64) {
         stage.log()
     );
     let carried = [0, 1].map(|link| (stage.received(link) - start[link]) as f64);
-    (carried, download.now() as f64 / SECOND as f64)
+    (carried, download.now().as_secs_f64())
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::Duration;
 
+use ropewalk_engine::Time;
 use ropewalk_host::clock::Clock;
 
 use super::stage::{self, PROXY, SERVER, Stage};
@@ -181,7 +182,7 @@ fn what_other_programs_undo_is_repaired() {
                 if code == 0 && received == data {
                     break;
                 }
-                assert!(clock.now() < 8 * SECOND, "{line}: {url}: {}", stage.log());
+                assert!(clock.now() < Time::ZERO + 8 * SECOND, "{line}: {url}: {}", stage.log());
             }
         }
         stage.wait_for_log(said);
@@ -253,7 +254,7 @@ fn an_interface_of_a_small_mtu_carries_downloads() {
         for url in [url("data"), "http://[fd09::9]/data".into()] {
             let clock = Clock::start();
             let (code, received) = stage.curl(&["--proxy", &by, &url]);
-            let seconds = clock.now() as f64 / SECOND as f64;
+            let seconds = clock.now().as_secs_f64();
             assert!(
                 code == 0 && received == data,
                 "{mtu}: {url}: {code}, {} B: {}",
@@ -399,7 +400,7 @@ fn a_path_that_drops_large_packets_is_found_and_named() {
     for line in [&up[..], &["--proxy", &by, "-o", "/dev/null", &url("data")]] {
         let clock = Clock::start();
         let (code, _) = stage.curl(line);
-        let seconds = clock.now() as f64 / SECOND as f64;
+        let seconds = clock.now().as_secs_f64();
         assert!(code == 0 && seconds < 2.0, "{code} after {seconds:.1} s: {}", stage.log());
     }
 }
@@ -427,9 +428,9 @@ fn a_translator_that_loses_its_state_is_noticed_under_a_download() {
     std::thread::sleep(Duration::from_millis(100));
     let start = stage.received(0);
     download.read_until(|_| stage.received(0) > start + 400_000);
-    let used = (download.now() - begin) as f64 / SECOND as f64;
+    let used = (download.now() - begin).as_secs_f64();
     download.read_until(|_| false);
-    let gap = download.longest_gap(begin) as f64 / SECOND as f64;
+    let gap = download.longest_gap(begin).as_secs_f64();
     assert!(download.received == data && gap < 1.0, "a stall of {gap:.2} s: {}", stage.log());
     assert!(used < 4.0, "used again after {used:.1} s: {}", stage.log());
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::{ClientConfig, Endpoint, EndpointConfig, ServerConfig, TokioRuntime};
+use ropewalk_engine::{Span, Time};
 use ropewalk_host::clock::Clock;
 use ropewalk_host::netns::Namespace;
 use rustls::RootCertStore;
@@ -50,7 +51,7 @@ pub fn download(
         let config = ClientConfig::with_root_certificates(Arc::new(roots)).unwrap();
         let connection = near.connect_with(config, server, "localhost").unwrap().await.unwrap();
         let mut receive = connection.accept_uni().await.unwrap();
-        let (clock, mut got, mut last, mut gap) = (Clock::start(), 0, 0, 0);
+        let (clock, mut got, mut last, mut gap) = (Clock::start(), 0, Time::ZERO, Span::ZERO);
         let reading = async {
             while let Ok(Some(chunk)) = receive.read_chunk(1 << 20, true).await {
                 got += chunk.bytes.len();
@@ -60,7 +61,7 @@ pub fn download(
             }
         };
         let _ = tokio::time::timeout(Duration::from_secs(60), reading).await;
-        Got { bytes: got, gap: gap as f64 / 1e9 }
+        Got { bytes: got, gap: gap.as_secs_f64() }
     })
 }
 

@@ -23,7 +23,6 @@ use ropewalk_settings::diagnostic::Source;
 use ropewalk_sim::{Direction, RunSpec, Scenario, Transfer, Workload};
 use ropewalk_status::record::{RecordedFlow, Recording};
 
-use crate::SECOND;
 use crate::stage::{PROXY, Running, wait_until};
 
 const ROPEWALKD: &str = env!("CARGO_BIN_EXE_ropewalkd");
@@ -219,7 +218,7 @@ fn differences(what: &str, text: &str) -> Option<Vec<f64>> {
     });
     assert!(several.into_iter().all(|one| one.wait().success()), "{what}: {}", emulated.log());
     assert!(download(4_000_000).wait().success(), "{what}: {}", emulated.log());
-    let took = clock.now() as f64 / SECOND as f64;
+    let took = clock.now().as_secs_f64();
     wait_until("the flows are recorded", || emulated.recording(&socket).flows.len() == 5);
     let recording = emulated.recording(&socket);
     let told = recording.to_scenario("recorded").unwrap();

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use ropewalk_engine::{Span, Time};
 use ropewalk_host::clock::Clock;
 use ropewalk_host::netns::Namespace;
 use ropewalk_host::skip::skipped;
@@ -59,7 +60,7 @@ pub struct Stage {
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let clock = Clock::start();
     while !condition() {
-        assert!(clock.now() < 15_000_000_000, "waited in vain until {what}");
+        assert!(clock.now() < Time::ZERO + Span::from_secs(15), "waited in vain until {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -236,12 +237,12 @@ pub struct Download {
     curl: Running,
     clock: Clock,
     pub received: Vec<u8>,
-    /// When data came, ns, and how much there was then.
-    pub times: Vec<(u64, usize)>,
+    /// When data came, and how much there was then.
+    pub times: Vec<(Time, usize)>,
 }
 
 impl Download {
-    pub fn now(&self) -> u64 {
+    pub fn now(&self) -> Time {
         self.clock.now()
     }
 
@@ -265,10 +266,10 @@ impl Download {
     }
 
     /// The longest time without data after `from`, ns.
-    pub fn longest_gap(&self, from: u64) -> u64 {
+    pub fn longest_gap(&self, from: Time) -> Span {
         let after = self.times.iter().map(|(at, _)| *at).skip_while(|at| *at < from);
         let mut last = from;
-        after.fold(0, |longest, at| {
+        after.fold(Span::ZERO, |longest, at| {
             let gap = at - last;
             last = at;
             longest.max(gap)

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, sleep};
 use std::time::Duration;
 
+use ropewalk_engine::{Span, Time};
 use ropewalk_host::clock::Clock;
 use ropewalk_host::netns::Namespace;
 use serde_json::Value;
@@ -161,27 +162,27 @@ fn voice(lan: &Namespace, count: u32, mut at: impl FnMut(u32)) -> (Vec<Option<f6
     receiver.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     let receiving = std::thread::spawn(move || {
         let (mut times, mut buffer) = (vec![None; count as usize], [0; 2000]);
-        let (mut last, mut gap) = (None, 0);
+        let (mut last, mut gap) = (None, Span::ZERO);
         while let Ok(len) = receiver.recv(&mut buffer) {
             assert_eq!(len, 160);
             let number = u32::from_be_bytes(*buffer.first_chunk().unwrap());
-            let sent = u64::from_be_bytes(buffer[4..12].try_into().unwrap());
+            let sent = Time::from_nanos(u64::from_be_bytes(buffer[4..12].try_into().unwrap()));
             let now = own.now();
             assert!(times[number as usize].is_none(), "{number} came twice");
-            times[number as usize] = Some((now - sent) as f64 / 1e6);
-            gap = gap.max(last.map_or(0, |last| now - last));
+            times[number as usize] = Some((now - sent).as_millis_f64());
+            gap = gap.max(last.map_or(Span::ZERO, |last| now - last));
             last = Some(now);
         }
-        (times, gap as f64 / 1e6)
+        (times, gap.as_millis_f64())
     });
     let start = clock.now();
     for number in 0..count {
         at(number);
-        let due = start + u64::from(number) * 20_000_000;
-        sleep(Duration::from_nanos(due.saturating_sub(clock.now())));
+        let due = start + Span::from_millis(20 * u64::from(number));
+        sleep(due.saturating_sub(clock.now()).into());
         let mut datagram = [0; 160];
         datagram[..4].copy_from_slice(&number.to_be_bytes());
-        datagram[4..12].copy_from_slice(&clock.now().to_be_bytes());
+        datagram[4..12].copy_from_slice(&clock.now().as_nanos().to_be_bytes());
         let _ = socket.send(&datagram);
     }
     receiving.join().unwrap()
@@ -260,7 +261,7 @@ fn a_gateway_that_is_started_anew_serves_at_once() {
     pair.far = Some(Pair::gateway(&pair.stage, &pair.gateway));
     let clock = Clock::start();
     while pair.lan.check("ping", &["-c", "1", "-W", "1", WORLD]).is_err() {
-        assert!(clock.now() < 8_000_000_000, "{}", pair.logs());
+        assert!(clock.now() < Time::ZERO + Span::from_secs(8), "{}", pair.logs());
     }
 }
 
@@ -312,9 +313,9 @@ fn a_stream_carries_it_where_udp_is_blocked_and_udp_later() {
     block(stage, true);
     let clock = Clock::start();
     while ping().is_err() {
-        assert!(clock.now() < 6_000_000_000, "{}", pair.logs());
+        assert!(clock.now() < Time::ZERO + Span::from_secs(6), "{}", pair.logs());
     }
-    println!("a stream after {} ms", clock.now() / 1_000_000);
+    println!("a stream after {} ms", clock.now().as_millis());
     assert!(stage.log().contains("datagrams go by a stream"), "{}", pair.logs());
     let (times, gap) = voice(lan, 100, |_| {});
     let late = times.iter().filter(|time| time.is_none_or(|time| time > 150.0)).count();

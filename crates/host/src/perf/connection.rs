@@ -7,19 +7,19 @@ mod measured;
 use std::collections::VecDeque;
 
 use bytes::{Buf, Bytes, BytesMut};
+use ropewalk_engine::{Span, Time};
 
 use super::protocol::{Answer, Hello, Mode, TRAILER, Trailer};
-use crate::clock::Nanos;
 use crate::histogram::Histogram;
 
 /// Nothing moves for so long: the peer is given up.
-pub const SILENCE: Nanos = 15_000_000_000;
+pub const SILENCE: Span = Span::from_secs(15);
 /// A client that has connected has to say what it wants within this time.
-pub const HELLO_PATIENCE: Nanos = 5_000_000_000;
+pub const HELLO_PATIENCE: Span = Span::from_secs(5);
 /// From one echo's start to the next, at least: it measures the path, it doesn't load it.
-const ECHO_EVERY: Nanos = 5_000_000;
+const ECHO_EVERY: Span = Span::from_millis(5);
 /// A client may go on for so long after its time: what its stack had buffered is on the way.
-const OVERTIME: Nanos = 120_000_000_000;
+const OVERTIME: Span = Span::from_secs(120);
 
 /// What the stack says of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -27,7 +27,7 @@ pub struct StackInfo {
     /// Segments sent again, on all subflows.
     pub retransmitted: u64,
     /// The least smoothed round-trip time of the subflows, nanoseconds; 0: none yet.
-    pub srtt: Nanos,
+    pub srtt: Span,
     /// Subflows now.
     pub subflows: u8,
     /// Whether it is Multipath TCP.
@@ -63,11 +63,11 @@ enum Stage {
 #[derive(Debug, Default)]
 struct Echo {
     /// When the one that is under way was sent.
-    sent: Option<Nanos>,
+    sent: Option<Time>,
     /// Its bytes that haven't come back.
     left: u32,
     /// When the next is due.
-    next: Nanos,
+    next: Time,
     /// Round-trip times. Allocated with the first one: it takes 200 KiB.
     times: Option<Box<Histogram>>,
 }
@@ -82,21 +82,21 @@ pub struct TestConnection {
     head: Vec<u8>,
     pending: Bytes,
     pattern: Bytes,
-    began: Option<Nanos>,
+    began: Option<Time>,
     sent: u64,
     /// Of these, what the peer is known to have.
     acknowledged: u64,
     received: u64,
-    last_sent: Nanos,
-    last_received: Nanos,
+    last_sent: Time,
+    last_received: Time,
     /// A client's last pieces, with when they came: as many as hold the trailer and the last byte before it.
-    recent: VecDeque<(Nanos, usize)>,
+    recent: VecDeque<(Time, usize)>,
     tail: Vec<u8>,
     trailer: Option<Trailer>,
     shut: bool,
     ended: bool,
     finishing: bool,
-    last_progress: Nanos,
+    last_progress: Time,
     info: StackInfo,
     /// Subflows at most at one time.
     subflows: u8,
@@ -105,7 +105,7 @@ pub struct TestConnection {
 }
 
 impl TestConnection {
-    fn new(client: bool, now: Nanos, hello: Option<Hello>, pattern: Bytes) -> TestConnection {
+    fn new(client: bool, now: Time, hello: Option<Hello>, pattern: Bytes) -> TestConnection {
         let pending = hello.as_ref().map(Hello::encode).unwrap_or_default().into();
         TestConnection {
             client,
@@ -119,8 +119,8 @@ impl TestConnection {
             sent: 0,
             acknowledged: 0,
             received: 0,
-            last_sent: 0,
-            last_received: 0,
+            last_sent: Time::ZERO,
+            last_received: Time::ZERO,
             recent: VecDeque::new(),
             tail: Vec::new(),
             trailer: None,
@@ -136,12 +136,12 @@ impl TestConnection {
     }
 
     /// The client's side, connected `now`. `pattern` is what bulk is made of.
-    pub fn client(now: Nanos, hello: Hello, pattern: Bytes) -> TestConnection {
+    pub fn client(now: Time, hello: Hello, pattern: Bytes) -> TestConnection {
         TestConnection::new(true, now, Some(hello), pattern)
     }
 
     /// The server's side, accepted `now`.
-    pub fn server(now: Nanos, pattern: Bytes) -> TestConnection {
+    pub fn server(now: Time, pattern: Bytes) -> TestConnection {
         TestConnection::new(false, now, None, pattern)
     }
 
@@ -151,7 +151,7 @@ impl TestConnection {
     }
 
     /// The server's answer; `refusal` says why not.
-    pub fn reply(&mut self, now: Nanos, engine: bool, refusal: Option<String>) {
+    pub fn reply(&mut self, now: Time, engine: bool, refusal: Option<String>) {
         let answer = Answer { engine, refusal };
         self.pending = answer.encode().into();
         match &answer.refusal {
@@ -164,7 +164,7 @@ impl TestConnection {
         self.answer = Some(answer);
     }
 
-    fn begin(&mut self, now: Nanos) {
+    fn begin(&mut self, now: Time) {
         self.stage = Stage::Running;
         self.began = Some(now);
         (self.last_sent, self.last_received, self.echo.next) = (now, now, now);
@@ -179,7 +179,7 @@ impl TestConnection {
     }
 
     /// Bytes that may still be sent.
-    fn left_to_send(&self, now: Nanos) -> u64 {
+    fn left_to_send(&self, now: Time) -> u64 {
         let (Some(hello), Some(began)) = (&self.hello, self.began) else { return 0 };
         if self.finishing {
             return 0;
@@ -187,11 +187,11 @@ impl TestConnection {
         if hello.bytes > 0 {
             return hello.bytes - self.sent.min(hello.bytes);
         }
-        if now >= began + u64::from(hello.milliseconds) * 1_000_000 { 0 } else { u64::MAX }
+        if now >= began + Span::from_millis(u64::from(hello.milliseconds)) { 0 } else { u64::MAX }
     }
 
     /// Bytes came.
-    pub fn input(&mut self, now: Nanos, data: &[u8]) {
+    pub fn input(&mut self, now: Time, data: &[u8]) {
         self.last_progress = now;
         if self.stage == Stage::Greeting {
             self.head.extend_from_slice(data);
@@ -203,7 +203,7 @@ impl TestConnection {
         }
     }
 
-    fn on_greeting(&mut self, now: Nanos) {
+    fn on_greeting(&mut self, now: Time) {
         let read = if self.client {
             Answer::parse(&self.head).map(|found| {
                 found.map(|(answer, len)| {
@@ -246,7 +246,7 @@ impl TestConnection {
         }
     }
 
-    fn bulk(&mut self, now: Nanos, data: &[u8]) {
+    fn bulk(&mut self, now: Time, data: &[u8]) {
         if data.is_empty() {
             return;
         }
@@ -288,19 +288,19 @@ impl TestConnection {
         }
     }
 
-    fn on_echo(&mut self, now: Nanos, len: usize) {
+    fn on_echo(&mut self, now: Time, len: usize) {
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         self.echo.left = self.echo.left.saturating_sub(len);
         if self.echo.left == 0
             && let Some(sent) = self.echo.sent.take()
         {
-            self.echo.times.get_or_insert_default().record(now - sent);
+            self.echo.times.get_or_insert_default().record((now - sent).as_nanos());
             self.echo.next = now.max(sent + ECHO_EVERY);
         }
     }
 
     /// The peer closed its side.
-    pub fn end_of_input(&mut self, now: Nanos) {
+    pub fn end_of_input(&mut self, now: Time) {
         if self.ended {
             return;
         }
@@ -322,9 +322,9 @@ impl TestConnection {
     }
 
     /// Whether the client has no reason to close yet. Its time began when the answer came, after ours.
-    fn is_early(&self, now: Nanos) -> bool {
+    fn is_early(&self, now: Time) -> bool {
         let (Some(hello), Some(began)) = (&self.hello, self.began) else { return false };
-        let time_left = now < began + u64::from(hello.milliseconds) * 1_000_000;
+        let time_left = now < began + Span::from_millis(u64::from(hello.milliseconds));
         match hello.mode {
             Mode::Echo => false,
             Mode::Down => self.left_to_send(now) > 0,
@@ -355,7 +355,7 @@ impl TestConnection {
     }
 
     /// What it wants to do now.
-    pub fn output(&mut self, now: Nanos) -> Output {
+    pub fn output(&mut self, now: Time) -> Output {
         if !self.pending.is_empty() {
             return Output::Write(self.pending.clone());
         }
@@ -401,12 +401,13 @@ impl TestConnection {
     }
 
     /// Whether there is an echo to wait for; sends the next when it is time.
-    fn next_echo(&mut self, now: Nanos) -> bool {
+    fn next_echo(&mut self, now: Time) -> bool {
         let Some(hello) = &self.hello else { return false };
         if self.echo.sent.is_some() {
             return true;
         }
-        let over = self.began.is_none_or(|began| now >= began + u64::from(hello.milliseconds) * 1_000_000);
+        let over =
+            self.began.is_none_or(|began| now >= began + Span::from_millis(u64::from(hello.milliseconds)));
         if over || self.finishing {
             return false;
         }
@@ -424,9 +425,9 @@ impl TestConnection {
         Trailer {
             received: self.received,
             sent: if self.sends() { self.sent } else { 0 },
-            receiving: self.last_received.saturating_sub(self.began.unwrap_or(0)),
+            receiving: self.last_received.saturating_sub(self.began.unwrap_or(Time::ZERO)),
             retransmitted: self.info.retransmitted,
-            srtt_us: u32::try_from(self.info.srtt / 1000).unwrap_or(u32::MAX),
+            srtt_us: u32::try_from(self.info.srtt.as_micros()).unwrap_or(u32::MAX),
             subflows: self.subflows,
             multipath: self.info.multipath,
         }
@@ -434,7 +435,7 @@ impl TestConnection {
 
     /// Whether the next output may be the trailer: [`TestConnection::update_stack_info`] has to be called
     /// before.
-    pub fn is_trailer_due(&self, now: Nanos) -> bool {
+    pub fn is_trailer_due(&self, now: Time) -> bool {
         let sending = self.sends() && self.left_to_send(now) > 0;
         !self.client
             && self.stage == Stage::Running
@@ -448,7 +449,7 @@ impl TestConnection {
     }
 
     /// The stack took so many bytes of the last [`Output::Write`].
-    pub fn wrote(&mut self, now: Nanos, len: usize) {
+    pub fn wrote(&mut self, now: Time, len: usize) {
         if len == 0 {
             return;
         }
@@ -463,7 +464,7 @@ impl TestConnection {
     }
 
     /// What the stack says now. Ask for it often enough for a reader of numbers, and before the flow ends.
-    pub fn update_stack_info(&mut self, now: Nanos, info: StackInfo) {
+    pub fn update_stack_info(&mut self, now: Time, info: StackInfo) {
         if info.acknowledged != self.info.acknowledged {
             self.last_progress = now;
         }
@@ -478,7 +479,7 @@ impl TestConnection {
             Stage::Parting => self.info.retransmitted,
             _ => info.retransmitted.max(self.info.retransmitted),
         };
-        let srtt = if info.srtt == 0 { self.info.srtt } else { info.srtt };
+        let srtt = if info.srtt.is_zero() { self.info.srtt } else { info.srtt };
         self.info = StackInfo { retransmitted, srtt, ..info };
     }
 
@@ -496,7 +497,7 @@ impl TestConnection {
     }
 
     /// Gives up a peer that is silent, or that doesn't keep to its time.
-    pub fn check(&mut self, now: Nanos) {
+    pub fn check(&mut self, now: Time) {
         if self.is_over() {
             return;
         }
@@ -511,20 +512,20 @@ impl TestConnection {
         }
         if let (false, Some(hello), Some(began)) = (self.client, &self.hello, self.began)
             && hello.milliseconds > 0
-            && now > began + u64::from(hello.milliseconds) * 1_000_000 + OVERTIME
+            && now > began + Span::from_millis(u64::from(hello.milliseconds)) + OVERTIME
         {
             self.fail("the client went on long after its time");
         }
     }
 
     /// When to ask for output, or to [`TestConnection::check`], at the latest.
-    pub fn wake(&self, now: Nanos) -> Option<Nanos> {
+    pub fn wake(&self, now: Time) -> Option<Time> {
         if self.is_over() {
             return None;
         }
         let mut at = self.last_progress + self.patience();
         if let (Some(hello), Some(began), false) = (&self.hello, self.began, self.shut) {
-            let end = began + u64::from(hello.milliseconds) * 1_000_000;
+            let end = began + Span::from_millis(u64::from(hello.milliseconds));
             if hello.milliseconds > 0 && end > now {
                 at = at.min(end);
             }
@@ -550,7 +551,7 @@ impl TestConnection {
     }
 
     /// How long nothing may move.
-    fn patience(&self) -> Nanos {
+    fn patience(&self) -> Span {
         if self.awaits_hello() { HELLO_PATIENCE } else { SILENCE }
     }
 }

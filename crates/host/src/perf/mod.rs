@@ -14,17 +14,18 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::clock::{Clock, Nanos};
+use crate::clock::Clock;
 use crate::histogram::Histogram;
 use connection::{StackInfo, TestConnection};
 use protocol::{Hello, Mode, Trailer};
+use ropewalk_engine::{Span, Time};
 
 /// The port, unless another is asked for.
 pub const PORT: u16 = 5202;
 /// How long a connection may take to open.
-pub const CONNECT_PATIENCE: Nanos = 10_000_000_000;
+pub const CONNECT_PATIENCE: Span = Span::from_secs(10);
 /// How often what the stack says is asked for.
-const TICK: Nanos = 50_000_000;
+const TICK: Span = Span::from_millis(50);
 
 /// A flow's numbers while it runs, for any thread to read.
 #[derive(Debug, Default)]
@@ -44,7 +45,7 @@ pub struct Sample {
     /// Bulk bytes received.
     pub received: u64,
     /// Smoothed round-trip time, nanoseconds.
-    pub srtt: Nanos,
+    pub srtt: Span,
     /// Segments sent again.
     pub retransmitted: u64,
 }
@@ -55,7 +56,7 @@ impl LiveCounters {
         Sample {
             sent: self.sent.load(Ordering::Relaxed),
             received: self.received.load(Ordering::Relaxed),
-            srtt: self.srtt.load(Ordering::Relaxed),
+            srtt: Span::from_nanos(self.srtt.load(Ordering::Relaxed)),
             retransmitted: self.retransmitted.load(Ordering::Relaxed),
         }
     }
@@ -64,7 +65,7 @@ impl LiveCounters {
         let info = flow.stack_info();
         self.sent.store(flow.acknowledged(), Ordering::Relaxed);
         self.received.store(flow.received(), Ordering::Relaxed);
-        self.srtt.store(info.srtt, Ordering::Relaxed);
+        self.srtt.store(info.srtt.as_nanos(), Ordering::Relaxed);
         self.retransmitted.store(info.retransmitted, Ordering::Relaxed);
         self.running.store(flow.started_at().is_some(), Ordering::Relaxed);
     }
@@ -135,7 +136,7 @@ pub struct SubflowResult {
     /// Bytes sent on it, repeats included.
     pub sent: u64,
     /// Smoothed round-trip time, nanoseconds.
-    pub srtt: Nanos,
+    pub srtt: Span,
     /// Segments sent again.
     pub retransmitted: u64,
 }
@@ -154,15 +155,15 @@ pub struct ConnectionResult {
     /// Whether the engine answered; `None`: there was no answer.
     pub engine_answered: Option<bool>,
     /// How long opening took (client).
-    pub connect: Option<Nanos>,
+    pub connect: Option<Span>,
     /// Bulk bytes sent.
     pub sent: u64,
     /// From the answer to the last byte that the stack took.
-    pub sending: Nanos,
+    pub sending: Span,
     /// Bulk bytes received.
     pub received: u64,
     /// From the answer to the last byte received.
-    pub receiving: Nanos,
+    pub receiving: Span,
     /// What the server counted (client).
     pub trailer: Option<Trailer>,
     /// What the stack said last.
@@ -182,7 +183,7 @@ impl ConnectionResult {
         flow: &TestConnection,
         number: u16,
         peer: Option<SocketAddr>,
-        connect: Option<Nanos>,
+        connect: Option<Span>,
     ) -> ConnectionResult {
         ConnectionResult {
             flow: flow.hello().map_or(number, |hello| hello.flow),
@@ -252,18 +253,18 @@ struct SessionTracker {
     active: usize,
     /// Session, its flows, and how many are over.
     first: Option<(u64, u16, u16)>,
-    idle_since: Option<Nanos>,
+    idle_since: Option<Time>,
 }
 
 /// How long missing flows of a session are waited for.
-const STRAGGLERS: Nanos = 5_000_000_000;
+const STRAGGLERS: Span = Span::from_secs(5);
 
 impl SessionTracker {
     fn on_start(&mut self, hello: &Hello) {
         self.first.get_or_insert((hello.session, hello.flows, 0));
     }
 
-    fn on_end(&mut self, now: Nanos, done: &ConnectionResult) {
+    fn on_end(&mut self, now: Time, done: &ConnectionResult) {
         if let (Some((session, _, over)), Some(hello)) = (&mut self.first, &done.hello)
             && *session == hello.session
         {
@@ -272,7 +273,7 @@ impl SessionTracker {
         }
     }
 
-    fn is_over(&self, now: Nanos) -> bool {
+    fn is_over(&self, now: Time) -> bool {
         let Some((_, flows, over)) = self.first else { return false };
         let stale = self.idle_since.is_some_and(|since| now > since + STRAGGLERS);
         self.active == 0 && (over >= flows || (over > 0 && stale))

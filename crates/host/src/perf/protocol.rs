@@ -17,6 +17,8 @@
 //! | 38 | length of the congestion control's, 16 | | | | |
 //! | 40 | the two names | | | | |
 
+use ropewalk_engine::Span;
+
 /// The version that this program speaks.
 pub const VERSION: u8 = 1;
 /// A hello without its names.
@@ -96,8 +98,8 @@ pub struct Trailer {
     pub received: u64,
     /// Bulk bytes that it sent.
     pub sent: u64,
-    /// From its answer to the last byte received, nanoseconds.
-    pub receiving: u64,
+    /// From its answer to the last byte received.
+    pub receiving: Span,
     /// Segments that it sent again.
     pub retransmitted: u64,
     /// Its smoothed round-trip time, microseconds.
@@ -297,7 +299,7 @@ impl Trailer {
         bytes[..4].copy_from_slice(END);
         bytes[4..12].copy_from_slice(&self.received.to_be_bytes());
         bytes[12..20].copy_from_slice(&self.sent.to_be_bytes());
-        bytes[20..28].copy_from_slice(&self.receiving.to_be_bytes());
+        bytes[20..28].copy_from_slice(&self.receiving.as_nanos().to_be_bytes());
         bytes[28..36].copy_from_slice(&self.retransmitted.to_be_bytes());
         bytes[36..40].copy_from_slice(&self.srtt_us.to_be_bytes());
         bytes[40] = self.subflows;
@@ -317,7 +319,7 @@ impl Trailer {
         Some(Trailer {
             received: number::<8>(bytes, 4),
             sent: number::<8>(bytes, 12),
-            receiving: number::<8>(bytes, 20),
+            receiving: Span::from_nanos(number::<8>(bytes, 20)),
             retransmitted: number::<8>(bytes, 28),
             srtt_us: number::<4>(bytes, 36) as u32,
             subflows: bytes[40],
@@ -362,7 +364,7 @@ mod tests {
         let trailer = Trailer {
             received: 1,
             sent: 2,
-            receiving: 3,
+            receiving: Span::from_nanos(3),
             retransmitted: 4,
             srtt_us: 5,
             subflows: 6,

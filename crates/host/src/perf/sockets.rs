@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use ropewalk_engine::{Span, Time};
 use socket2::{SockAddr, Socket};
 
 use super::connection::{Output, StackInfo, TestConnection};
@@ -18,7 +19,7 @@ use super::{
     CONNECT_PATIENCE, ClientProgress, ConnectionResult, LiveCounters, Measured, ServerControl, ServerEvent,
     SessionTracker, TICK,
 };
-use crate::clock::{Clock, Nanos};
+use crate::clock::Clock;
 use crate::kernel::{self, SocketConfig};
 use crate::transfer::pattern;
 
@@ -56,10 +57,11 @@ fn stack_info(socket: &Socket) -> StackInfo {
     // A connection that is gone has nothing to say: zeros.
     let infos = kernel::tcp_infos(socket).unwrap_or_default();
     let info = kernel::info(socket).ok().flatten();
-    let srtts = infos.iter().map(|info| u64::from(info.srtt_us) * 1000).filter(|srtt| *srtt > 0);
+    let srtts =
+        infos.iter().map(|info| Span::from_micros(info.srtt_us.into())).filter(|srtt| !srtt.is_zero());
     StackInfo {
         retransmitted: infos.iter().map(|info| u64::from(info.retransmitted)).sum(),
-        srtt: srtts.min().unwrap_or(0),
+        srtt: srtts.min().unwrap_or(Span::ZERO),
         subflows: infos.len() as u8,
         multipath: info.is_some_and(|info| !info.fallback),
         acknowledged: infos.iter().map(|info| info.acknowledged).sum(),
@@ -69,7 +71,7 @@ fn stack_info(socket: &Socket) -> StackInfo {
 
 /// How others control a flow while it is driven.
 trait FlowControl {
-    fn before_drive(&self, now: Nanos, flow: &mut TestConnection, socket: &Socket);
+    fn before_drive(&self, now: Time, flow: &mut TestConnection, socket: &Socket);
     fn on_stack_info(&self, flow: &TestConnection);
 }
 
@@ -77,7 +79,7 @@ trait FlowControl {
 fn drive(socket: &Socket, clock: Clock, flow: &mut TestConnection, control: &impl FlowControl) {
     // A connection that says nothing costs little.
     let mut buffer = vec![0; FIRST_CHUNK];
-    let mut tick = 0;
+    let mut tick = Time::ZERO;
     while !flow.is_over() {
         if flow.started_at().is_some() && buffer.len() < CHUNK {
             buffer = vec![0; CHUNK];
@@ -102,9 +104,9 @@ fn drive(socket: &Socket, clock: Clock, flow: &mut TestConnection, control: &imp
         let mut events = PollFlags::empty();
         events.set(PollFlags::POLLIN, !flow.has_ended());
         events.set(PollFlags::POLLOUT, wants);
-        let tick = if flow.started_at().is_some() { tick } else { Nanos::MAX };
+        let tick = if flow.started_at().is_some() { tick } else { Time::MAX };
         let due = flow.wake(now).unwrap_or(now).min(tick).saturating_sub(now);
-        let millis = due.div_ceil(1_000_000).min(u64::from(PATIENCE)) as u16;
+        let millis = due.div_ceil(Span::from_millis(1)).min(u64::from(PATIENCE)) as u16;
         let mut fds = [PollFd::new(socket.as_fd(), events)];
         // An interruption by a signal only makes the next look come early.
         let _ = poll(&mut fds, PollTimeout::from(millis));
@@ -170,7 +172,7 @@ struct ClientControl<'a> {
 }
 
 impl FlowControl for ClientControl<'_> {
-    fn before_drive(&self, _now: Nanos, flow: &mut TestConnection, _socket: &Socket) {
+    fn before_drive(&self, _now: Time, flow: &mut TestConnection, _socket: &Socket) {
         if self.progress.is_stopped() {
             flow.fail("interrupted");
         }
@@ -193,7 +195,7 @@ fn open(client: &Client) -> io::Result<Socket> {
         socket.bind(&SockAddr::from(SocketAddr::new(local, 0)))?;
     }
     socket.set_tcp_nodelay(true)?;
-    socket.connect_timeout(&SockAddr::from(client.remote), Duration::from_nanos(CONNECT_PATIENCE))?;
+    socket.connect_timeout(&SockAddr::from(client.remote), CONNECT_PATIENCE.into())?;
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
@@ -310,7 +312,7 @@ struct SocketServerControl<'a> {
 }
 
 impl FlowControl for SocketServerControl<'_> {
-    fn before_drive(&self, now: Nanos, flow: &mut TestConnection, socket: &Socket) {
+    fn before_drive(&self, now: Time, flow: &mut TestConnection, socket: &Socket) {
         if self.service.stop.load(Ordering::Relaxed) {
             flow.fail("the server was interrupted");
         }

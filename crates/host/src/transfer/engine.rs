@@ -13,7 +13,6 @@ use ropewalk_engine::{PathId, Time};
 use super::{
     Direction, JOIN_PATIENCE, Outcome, PERIOD, REQUEST, Request, TransferError, check, pattern, repeated,
 };
-use crate::clock::Nanos;
 use crate::world::{App, HostEndpoint};
 
 /// The engine is given pieces of this many bytes: super-segments that span two are copied.
@@ -34,11 +33,11 @@ struct Transfer {
     closed_ours: bool,
     over: bool,
     /// The bulk waits for subflows until then.
-    hold_until: Nanos,
+    hold_until: Time,
 }
 
 impl Transfer {
-    fn new(now: Nanos, request: Option<Request>) -> Self {
+    fn new(now: Time, request: Option<Request>) -> Self {
         Transfer {
             outcome: Outcome { started: now, ..Outcome::default() },
             is_client: request.is_some(),
@@ -48,7 +47,7 @@ impl Transfer {
             request_sent: false,
             closed_ours: false,
             over: false,
-            hold_until: Nanos::MAX,
+            hold_until: Time::MAX,
         }
     }
 
@@ -135,7 +134,7 @@ impl Transfers {
         self.abort_after = bytes;
     }
 
-    fn write(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId) {
+    fn write(&mut self, now: Time, endpoint: &mut HostEndpoint, id: ConnectionId) {
         let Some(flow) = self.flows.get_mut(&id) else { return };
         if flow.over {
             return;
@@ -143,16 +142,14 @@ impl Transfers {
         if let (true, false, Some(request)) = (flow.is_client, flow.request_sent, flow.request) {
             // The first write of a fresh connection: its buffer takes 16 bytes.
             flow.request_sent = true;
-            if let Err(error) =
-                endpoint.write(Time::from_nanos(now), id, Bytes::copy_from_slice(&request.encode()))
-            {
+            if let Err(error) = endpoint.write(now, id, Bytes::copy_from_slice(&request.encode())) {
                 flow.fail(error.into());
                 return;
             }
         }
         let Some(total) = flow.sends() else { return };
         if flow.outcome.subflows < self.subflows && now < flow.hold_until {
-            if flow.hold_until == Nanos::MAX {
+            if flow.hold_until == Time::MAX {
                 flow.hold_until = now + JOIN_PATIENCE;
             }
             return;
@@ -161,12 +158,12 @@ impl Transfers {
         while flow.written < total {
             let start = (flow.written % PERIOD as u64) as usize;
             let len = (total - flow.written).min(PIECE as u64) as usize;
-            match endpoint.write(Time::from_nanos(now), id, self.stream.slice(start..start + len)) {
+            match endpoint.write(now, id, self.stream.slice(start..start + len)) {
                 Ok(taken) => {
                     flow.written += taken as u64;
                     if self.abort_after.is_some_and(|most| flow.written >= most) {
                         flow.fail(TransferError::Aborted);
-                        endpoint.abort(Time::from_nanos(now), id);
+                        endpoint.abort(now, id);
                         self.end(now, endpoint, id);
                         return;
                     }
@@ -182,13 +179,13 @@ impl Transfers {
         }
         if !flow.closed_ours {
             flow.closed_ours = true;
-            endpoint.shutdown(Time::from_nanos(now), id);
+            endpoint.shutdown(now, id);
         }
     }
 
-    fn read(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId) {
+    fn read(&mut self, now: Time, endpoint: &mut HostEndpoint, id: ConnectionId) {
         let Some(flow) = self.flows.get_mut(&id) else { return };
-        while let Ok(Some(data)) = endpoint.read_piece(Time::from_nanos(now), id, CHUNK) {
+        while let Ok(Some(data)) = endpoint.read_piece(now, id, CHUNK) {
             if data.is_empty() {
                 break;
             }
@@ -202,7 +199,7 @@ impl Transfers {
                         Some(request) => flow.request = Some(request),
                         None => {
                             flow.fail(TransferError::NoRequest);
-                            endpoint.abort(Time::from_nanos(now), id);
+                            endpoint.abort(now, id);
                             return;
                         }
                     }
@@ -212,7 +209,7 @@ impl Transfers {
                 let len = data.len().min(PERIOD);
                 if let Err(error) = check(&self.pattern, flow.outcome.received, &data[..len]) {
                     flow.fail(error);
-                    endpoint.abort(Time::from_nanos(now), id);
+                    endpoint.abort(now, id);
                     return;
                 }
                 flow.outcome.received += len as u64;
@@ -220,7 +217,7 @@ impl Transfers {
             }
             if self.abort_after.is_some_and(|most| flow.outcome.received >= most) {
                 flow.fail(TransferError::Aborted);
-                endpoint.abort(Time::from_nanos(now), id);
+                endpoint.abort(now, id);
                 self.end(now, endpoint, id);
                 return;
             }
@@ -230,17 +227,17 @@ impl Transfers {
                 flow.outcome.finished.get_or_insert(now);
                 if !flow.closed_ours {
                     flow.closed_ours = true;
-                    endpoint.shutdown(Time::from_nanos(now), id);
+                    endpoint.shutdown(now, id);
                 }
             }
         }
         self.write(now, endpoint, id);
     }
 
-    fn end(&mut self, now: Nanos, endpoint: &HostEndpoint, id: ConnectionId) {
+    fn end(&mut self, now: Time, endpoint: &HostEndpoint, id: ConnectionId) {
         let Some(flow) = self.flows.get_mut(&id) else { return };
         if let Some(connection) = endpoint.connection(id) {
-            flow.outcome.stats = Some(connection.stats(Time::from_nanos(now)));
+            flow.outcome.stats = Some(connection.stats(now));
             flow.outcome.multipath = connection.is_multipath();
         }
         if let Some(total) = flow.receives()
@@ -257,18 +254,12 @@ impl Transfers {
 }
 
 impl App for Transfers {
-    fn start(&mut self, now: Nanos, endpoint: &mut HostEndpoint) {
+    fn start(&mut self, now: Time, endpoint: &mut HostEndpoint) {
         match &self.role {
             Role::Server { address, .. } => endpoint.listen(*address, Arc::clone(&self.config)),
             Role::Client { requests, path, local, remote } => {
                 for request in requests {
-                    match endpoint.connect(
-                        Time::from_nanos(now),
-                        *path,
-                        *local,
-                        *remote,
-                        Arc::clone(&self.config),
-                    ) {
+                    match endpoint.connect(now, *path, *local, *remote, Arc::clone(&self.config)) {
                         Ok(id) => {
                             self.flows.insert(id, Transfer::new(now, Some(*request)));
                         }
@@ -286,7 +277,7 @@ impl App for Transfers {
         }
     }
 
-    fn on_event(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId, event: Event) {
+    fn on_event(&mut self, now: Time, endpoint: &mut HostEndpoint, id: ConnectionId, event: Event) {
         match event {
             Event::Accepted { multipath, .. } => {
                 let mut flow = Transfer::new(now, None);
@@ -317,7 +308,7 @@ impl App for Transfers {
                 {
                     flow.outcome.finished.get_or_insert(now);
                 }
-                endpoint.shutdown(Time::from_nanos(now), id);
+                endpoint.shutdown(now, id);
             }
             Event::Closed => self.end(now, endpoint, id),
             Event::Reset { reason } => {
@@ -326,29 +317,29 @@ impl App for Transfers {
                 }
                 self.end(now, endpoint, id);
                 // What wasn't read isn't wanted.
-                endpoint.close(Time::from_nanos(now), id);
+                endpoint.close(now, id);
             }
             _ => {}
         }
     }
 
-    fn wake(&self) -> Option<Nanos> {
+    fn wake(&self) -> Option<Time> {
         self.flows
             .values()
             .filter(|flow| !flow.over && flow.sends().is_some() && flow.written == 0)
             .map(|flow| flow.hold_until)
-            .filter(|at| *at != Nanos::MAX)
+            .filter(|at| *at != Time::MAX)
             .min()
     }
 
-    fn on_wake(&mut self, now: Nanos, endpoint: &mut HostEndpoint) {
+    fn on_wake(&mut self, now: Time, endpoint: &mut HostEndpoint) {
         let ids: Vec<_> = self.flows.keys().copied().collect();
         for id in ids {
             self.write(now, endpoint, id);
         }
     }
 
-    fn on_stop(&mut self, now: Nanos, endpoint: &mut HostEndpoint) {
+    fn on_stop(&mut self, now: Time, endpoint: &mut HostEndpoint) {
         let ids: Vec<_> = self.flows.iter().filter(|(_, flow)| !flow.over).map(|(id, _)| *id).collect();
         for id in ids {
             if let Some(flow) = self.flows.get_mut(&id) {

@@ -9,12 +9,11 @@
 mod engine;
 mod socket;
 
+use crate::kernel::MptcpInfo;
 use bytes::Bytes;
 use ropewalk_engine::endpoint::{ConnectError, StreamError};
 use ropewalk_engine::mptcp::{CloseReason, ConnectionStats};
-
-use crate::clock::Nanos;
-use crate::kernel::MptcpInfo;
+use ropewalk_engine::{Span, Time};
 
 pub use engine::{Role, Transfers};
 pub use socket::SocketTransfer;
@@ -44,7 +43,7 @@ const PERIOD: usize = 65_521;
 /// So many bytes alike are no chance: shifted by some numbers, the pattern resembles itself for dozens.
 const SAMPLE: usize = 256;
 /// How long a sender waits for the subflows that it wants.
-const JOIN_PATIENCE: Nanos = 1_000_000_000;
+const JOIN_PATIENCE: Span = Span::from_secs(1);
 
 impl Request {
     /// As bytes.
@@ -86,9 +85,9 @@ fn repeated(len: usize) -> Bytes {
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// When the connection was asked for (client) or accepted (server).
-    pub started: Nanos,
+    pub started: Time,
     /// When the last byte of the stream was delivered (receiver) or the peer closed (sender).
-    pub finished: Option<Nanos>,
+    pub finished: Option<Time>,
     /// Stream bytes received, the request not counted.
     pub received: u64,
     /// What went wrong.

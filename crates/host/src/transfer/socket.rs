@@ -4,10 +4,11 @@ use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
+use ropewalk_engine::Time;
 use socket2::Socket;
 
 use super::{Direction, JOIN_PATIENCE, Outcome, PERIOD, REQUEST, Request, TransferError, check, pattern};
-use crate::clock::{Clock, Nanos};
+use crate::clock::Clock;
 use crate::kernel;
 
 /// How a side of a transfer behaves on its socket.
@@ -24,7 +25,7 @@ pub struct SocketTransfer {
 
 impl SocketTransfer {
     /// The client's side; `started` is when it began to connect.
-    pub fn client(self, socket: &Socket, request: Request, started: Nanos) -> Outcome {
+    pub fn client(self, socket: &Socket, request: Request, started: Time) -> Outcome {
         let mut outcome = Outcome { started, ..Outcome::default() };
         let mut run = || {
             (&*socket).write_all(&request.encode())?;

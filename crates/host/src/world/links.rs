@@ -2,7 +2,7 @@
 
 use std::io;
 
-use ropewalk_engine::{PathId, Time};
+use ropewalk_engine::PathId;
 
 use super::{End, Verdict, World};
 use crate::frame::{Frame, Piece};
@@ -37,9 +37,9 @@ impl World {
         while let Some((arrival, piece)) = self.paths[at].take(side, now) {
             busy = true;
             match self.paths[at].bottleneck {
-                Some(shared) if side == 0 => self.shared[shared][side].enqueue(Time::from_nanos(now), piece),
+                Some(shared) if side == 0 => self.shared[shared][side].enqueue(now, piece),
                 _ => {
-                    self.lateness.record(now.saturating_sub(arrival));
+                    self.lateness.record(now.saturating_sub(arrival).as_nanos());
                     self.leave(side, &mut held, piece)?;
                 }
             }
@@ -53,13 +53,13 @@ impl World {
         let mut busy = false;
         for shared in 0..self.shared.len() {
             let mut held: Option<Piece> = None;
-            while let Some((arrival, piece)) = self.shared[shared][side].poll_timed(Time::from_nanos(now)) {
+            while let Some((arrival, piece)) = self.shared[shared][side].poll_timed(now) {
                 busy = true;
                 let path = usize::from(piece.path);
                 match self.paths[path].link(side) {
-                    Some(link) if side == 1 => link.enqueue(Time::from_nanos(now), piece),
+                    Some(link) if side == 1 => link.enqueue(now, piece),
                     _ => {
-                        self.lateness.record(now.saturating_sub(arrival.as_nanos()));
+                        self.lateness.record(now.saturating_sub(arrival).as_nanos());
                         self.leave(side, &mut held, piece)?;
                     }
                 }
@@ -117,10 +117,10 @@ impl World {
             End::Engine(endpoint, _) => {
                 let now = self.clock.now();
                 match piece.segment() {
-                    Ok(segment) => endpoint.on_segment(Time::from_nanos(now), PathId(piece.path), segment),
+                    Ok(segment) => endpoint.on_segment(now, PathId(piece.path), segment),
                     Err(ropewalk_wire::ParseError::Protocol { .. }) => {
                         match ropewalk_wire::parse_icmp_too_big(piece.packet()) {
-                            Ok(message) => endpoint.on_too_big(Time::from_nanos(now), &message),
+                            Ok(message) => endpoint.on_too_big(now, &message),
                             Err(_) => self.counters.foreign += 1,
                         }
                     }
@@ -176,7 +176,7 @@ impl World {
             _ => link,
         };
         for packet in piece.packets() {
-            link.enqueue(Time::from_nanos(now), packet);
+            link.enqueue(now, packet);
         }
         Ok(())
     }

@@ -14,12 +14,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
 use ropewalk_engine::mptcp::Event;
-use ropewalk_engine::{PathId, Time};
+use ropewalk_engine::{PathId, Span, Time};
 use ropewalk_link::{Link, LinkSpec, LinkStats};
 use ropewalk_wire::Segment;
 use ropewalk_wire::virtio::encode_frame_headers;
 
-use crate::clock::{Clock, Nanos, Waiter};
+use crate::clock::{Clock, Waiter};
 use crate::emulated_path::EmulatedPath;
 pub use crate::emulated_path::PathLinks;
 use crate::entropy::OsEntropy;
@@ -43,24 +43,24 @@ const TRANSMITS: usize = 64;
 /// Packets share memory in chunks of so many bytes.
 const CHUNK: usize = 4 * BUFFER;
 /// The stop flag is looked at this often at least.
-const PATIENCE: Nanos = 10_000_000;
+const PATIENCE: Span = Span::from_millis(10);
 
 /// A program on the engine.
 pub trait App: Send {
     /// The world starts.
-    fn start(&mut self, now: Nanos, endpoint: &mut HostEndpoint);
+    fn start(&mut self, now: Time, endpoint: &mut HostEndpoint);
     /// Something happened to a connection.
-    fn on_event(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId, event: Event);
+    fn on_event(&mut self, now: Time, endpoint: &mut HostEndpoint, id: ConnectionId, event: Event);
     /// When it wants [`App::on_wake`] to be called.
-    fn wake(&self) -> Option<Nanos> {
+    fn wake(&self) -> Option<Time> {
         None
     }
     /// A path's device went down (`up` false) or works again. Packets that are sent meanwhile are lost.
-    fn on_path(&mut self, _now: Nanos, _endpoint: &mut HostEndpoint, _path: PathId, _up: bool) {}
+    fn on_path(&mut self, _now: Time, _endpoint: &mut HostEndpoint, _path: PathId, _up: bool) {}
     /// The moment came.
-    fn on_wake(&mut self, _now: Nanos, _endpoint: &mut HostEndpoint) {}
+    fn on_wake(&mut self, _now: Time, _endpoint: &mut HostEndpoint) {}
     /// The world ends before it is done.
-    fn on_stop(&mut self, _now: Nanos, _endpoint: &mut HostEndpoint) {}
+    fn on_stop(&mut self, _now: Time, _endpoint: &mut HostEndpoint) {}
     /// Whether it has done what it was to do.
     fn is_done(&self) -> bool;
 }
@@ -77,12 +77,12 @@ pub enum End {
 pub trait Tap: Send {
     /// A packet (or super-packet) enters (`leaves` false) or leaves path `piece.path`; `up` is from client to
     /// server.
-    fn on_packet(&mut self, now: Nanos, up: bool, leaves: bool, piece: &Piece);
+    fn on_packet(&mut self, now: Time, up: bool, leaves: bool, piece: &Piece);
     /// The engine at an end decided something, or something happened to one of its connections; its endpoint
     /// can be looked at.
     fn on_event(
         &mut self,
-        _now: Nanos,
+        _now: Time,
         _server: bool,
         _endpoint: &HostEndpoint,
         _id: ConnectionId,
@@ -105,7 +105,7 @@ pub enum Verdict {
 /// A middlebox: sees every packet as it leaves an end (super-packets cut), and may lose or change it.
 pub trait Middlebox: Send {
     /// `up` is from client to server.
-    fn on_packet(&mut self, now: Nanos, up: bool, packet: &Piece) -> Verdict;
+    fn on_packet(&mut self, now: Time, up: bool, packet: &Piece) -> Verdict;
 }
 
 /// Two ends and the paths between them; see the module.
@@ -252,7 +252,7 @@ impl World {
     ///
     /// # Errors
     /// If a device fails.
-    pub fn run(&mut self, until: Option<Nanos>) -> io::Result<()> {
+    pub fn run(&mut self, until: Option<Time>) -> io::Result<()> {
         self.run_loop(until, true)
     }
 
@@ -260,7 +260,7 @@ impl World {
     ///
     /// # Errors
     /// If a device fails.
-    pub fn run_past(&mut self, until: Nanos) -> io::Result<()> {
+    pub fn run_past(&mut self, until: Time) -> io::Result<()> {
         self.run_loop(Some(until), false)
     }
 
@@ -272,7 +272,7 @@ impl World {
         })
     }
 
-    fn run_loop(&mut self, until: Option<Nanos>, stop_when_done: bool) -> io::Result<()> {
+    fn run_loop(&mut self, until: Option<Time>, stop_when_done: bool) -> io::Result<()> {
         if !self.started {
             self.started = true;
             let now = self.clock.now();
@@ -302,11 +302,11 @@ impl World {
         self.ends.iter().any(|end| matches!(end, End::Engine(..))) && self.is_idle()
     }
 
-    fn wait(&mut self, until: Option<Nanos>) -> io::Result<()> {
+    fn wait(&mut self, until: Option<Time>) -> io::Result<()> {
         let now = self.clock.now();
-        let mut due = until.unwrap_or(Nanos::MAX).min(now + PATIENCE);
+        let mut due = until.unwrap_or(Time::MAX).min(now + PATIENCE);
         let paths = self.paths.iter().flat_map(|path| [path.due(0), path.due(1)]);
-        let shared = self.shared.iter().flatten().map(|link| link.poll_timeout().map(Time::as_nanos));
+        let shared = self.shared.iter().flatten().map(Link::poll_timeout);
         for next in paths.chain(shared).flatten() {
             due = due.min(next);
         }
@@ -322,8 +322,8 @@ impl World {
                         .map(|(tun, _)| tun.as_fd()),
                 ),
                 End::Engine(endpoint, app) => {
-                    due = due.min(endpoint.poll_timeout().unwrap_or(Time::MAX).as_nanos());
-                    due = due.min(app.wake().unwrap_or(Nanos::MAX));
+                    due = due.min(endpoint.poll_timeout().unwrap_or(Time::MAX));
+                    due = due.min(app.wake().unwrap_or(Time::MAX));
                 }
             }
         }
@@ -342,8 +342,8 @@ impl World {
         for _ in 0..TRANSMITS {
             let now = self.clock.now();
             let End::Engine(endpoint, app) = &mut self.ends[side] else { break };
-            if endpoint.poll_timeout().is_some_and(|due| due <= Time::from_nanos(now)) {
-                endpoint.on_timeout(Time::from_nanos(now));
+            if endpoint.poll_timeout().is_some_and(|due| due <= now) {
+                endpoint.on_timeout(now);
             }
             if app.wake().is_some_and(|due| due <= now) {
                 app.on_wake(now, endpoint);
@@ -356,7 +356,7 @@ impl World {
                 }
                 app.on_event(now, endpoint, id, event);
             }
-            let Some((path, segment)) = endpoint.poll_transmit(Time::from_nanos(now), most) else { break };
+            let Some((path, segment)) = endpoint.poll_transmit(now, most) else { break };
             busy = true;
             self.transmit(side, path, &segment)?;
         }

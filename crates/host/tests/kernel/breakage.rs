@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::BytesMut;
 use ropewalk_engine::mptcp::Event;
-use ropewalk_engine::{Span, Time};
+use ropewalk_engine::{MILLISECOND, Span, Time};
 use ropewalk_host::frame::Piece;
 use ropewalk_host::kernel;
 use ropewalk_host::netns::Namespace;
@@ -22,19 +22,15 @@ use crate::need_kernel;
 use crate::stage::{self, Order, Setup, Stage};
 
 const MIB: u64 = 1 << 20;
-const MS: u64 = 1_000_000;
 const WAYS: [Direction; 2] = [Direction::Upload, Direction::Download];
 
-const CUT: u64 = 300 * MS;
-const RESTORED: u64 = 700 * MS;
+const CUT: Time = Time::from_nanos(300_000_000);
+const RESTORED: Time = Time::from_nanos(700_000_000);
 
 fn links() -> Vec<PathLinks> {
     let good = LinkSpec::plain(50_000_000, Span::from_millis(5), 100);
     let mut cut = good.clone();
-    cut.changes = vec![
-        Change::once(Time::from_nanos(CUT), ChangeAction::Down),
-        Change::once(Time::from_nanos(RESTORED), ChangeAction::Up),
-    ];
+    cut.changes = vec![Change::once(CUT, ChangeAction::Down), Change::once(RESTORED, ChangeAction::Up)];
     vec![
         PathLinks { up: cut.clone(), down: cut, bottleneck: None },
         PathLinks { up: good.clone(), down: good, bottleneck: None },
@@ -50,12 +46,12 @@ struct Watch {
 }
 
 impl Tap for Watch {
-    fn on_packet(&mut self, now: u64, up: bool, leaves: bool, piece: &Piece) {
+    fn on_packet(&mut self, now: Time, up: bool, leaves: bool, piece: &Piece) {
         if !leaves || piece.path != 0 || up != self.up {
             return;
         }
         // What was under way when the link was cut arrives, on a busy machine late.
-        let part = if now < CUT + 100 * MS { 0 } else { usize::from(now > RESTORED) + 1 };
+        let part = if now < CUT + 100 * MILLISECOND { 0 } else { usize::from(now > RESTORED) + 1 };
         let len = piece.segment().map_or(0, |segment| segment.payload.len());
         self.bytes[part].fetch_add(len as u64, Ordering::Relaxed);
     }
@@ -92,7 +88,7 @@ struct Flip {
 }
 
 impl Middlebox for Flip {
-    fn on_packet(&mut self, _: u64, up: bool, packet: &Piece) -> Verdict {
+    fn on_packet(&mut self, _: Time, up: bool, packet: &Piece) -> Verdict {
         let Ok(mut segment) = packet.segment() else { return Verdict::Pass };
         if packet.path != 0 || up != self.up || segment.payload.len() < 1000 {
             return Verdict::Pass;

@@ -31,7 +31,7 @@ const BYTES: u64 = 12 << 20;
 /// Where the ordinary iperf3 listens, in a namespace of its own.
 const BEHIND: u16 = 5201;
 /// How often local sockets are looked at.
-const TICK: u64 = 500_000;
+const TICK: Span = Span::from_micros(500);
 
 /// What came of a connection.
 #[derive(Clone, Debug, Default)]
@@ -62,7 +62,7 @@ struct Bridge {
     namespace: Arc<Namespace>,
     pairs: BTreeMap<ConnectionId, Pair>,
     all: Arc<Mutex<Vec<Bridged>>>,
-    next_look: u64,
+    next_look: Time,
 }
 
 impl Bridge {
@@ -83,7 +83,7 @@ impl Bridge {
         self.pairs.insert(id, pair);
     }
 
-    fn relay(&mut self, now: u64, endpoint: &mut HostEndpoint, id: ConnectionId) {
+    fn relay(&mut self, now: Time, endpoint: &mut HostEndpoint, id: ConnectionId) {
         let Some(pair) = self.pairs.get_mut(&id) else { return };
         let mut all = self.all.lock().expect("no panic under the lock");
         let bridged = &mut all[pair.number];
@@ -95,7 +95,7 @@ impl Bridge {
         // What the client says goes to the server behind.
         while !pair.client_ended {
             if pair.inward.is_empty() {
-                match endpoint.read_piece(Time::from_nanos(now), id, 1 << 20) {
+                match endpoint.read_piece(now, id, 1 << 20) {
                     Ok(Some(data)) if data.is_empty() => {
                         pair.client_ended = true;
                         // It may be gone already.
@@ -124,13 +124,13 @@ impl Bridge {
                     // It may end while there is more for it: what still comes is taken, and counted.
                     Ok(0) | Err(_) => {
                         pair.server_ended = true;
-                        endpoint.shutdown(Time::from_nanos(now), id);
+                        endpoint.shutdown(now, id);
                         break;
                     }
                     Ok(len) => pair.outward = Bytes::copy_from_slice(&buffer[..len]),
                 }
             }
-            match endpoint.write(Time::from_nanos(now), id, pair.outward.clone()) {
+            match endpoint.write(now, id, pair.outward.clone()) {
                 Ok(0) => break,
                 Ok(taken) => {
                     bridged.to_client += taken as u64;
@@ -143,11 +143,11 @@ impl Bridge {
 }
 
 impl App for Bridge {
-    fn start(&mut self, _: u64, endpoint: &mut HostEndpoint) {
+    fn start(&mut self, _: Time, endpoint: &mut HostEndpoint) {
         endpoint.listen(SocketAddr::new(server_v4().into(), PORT), Arc::clone(&self.config));
     }
 
-    fn on_event(&mut self, now: u64, endpoint: &mut HostEndpoint, id: ConnectionId, event: Event) {
+    fn on_event(&mut self, now: Time, endpoint: &mut HostEndpoint, id: ConnectionId, event: Event) {
         if matches!(event, Event::Accepted { .. }) {
             self.accept(id);
         }
@@ -159,11 +159,11 @@ impl App for Bridge {
         }
     }
 
-    fn wake(&self) -> Option<u64> {
+    fn wake(&self) -> Option<Time> {
         Some(self.next_look)
     }
 
-    fn on_wake(&mut self, now: u64, endpoint: &mut HostEndpoint) {
+    fn on_wake(&mut self, now: Time, endpoint: &mut HostEndpoint) {
         self.next_look = now + TICK;
         let ids: Vec<_> = self.pairs.keys().copied().collect();
         for id in ids {
@@ -184,7 +184,7 @@ fn serve(namespace: &Namespace) -> Running {
     let running = Running(command.spawn().unwrap());
     let begin = Clock::start();
     while !namespace.check("ss", &["-Htln"]).unwrap().contains(&format!(":{BEHIND}")) {
-        assert!(Duration::from_nanos(begin.now()) < PATIENCE, "iperf3 doesn't listen");
+        assert!(Duration::from(begin.now().since_origin()) < PATIENCE, "iperf3 doesn't listen");
         std::thread::sleep(Duration::from_millis(10));
     }
     running
@@ -206,7 +206,7 @@ fn measure(name: &str, arguments: &[&str]) {
         namespace: Arc::clone(&behind),
         pairs: BTreeMap::new(),
         all: Arc::clone(&all),
-        next_look: 0,
+        next_look: Time::ZERO,
     };
     // Slow enough for either path to be of use.
     let link = LinkSpec::plain(60_000_000, Span::from_millis(5), 200);

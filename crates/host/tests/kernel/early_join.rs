@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use ropewalk_engine::Span;
+use ropewalk_engine::{Span, Time};
 use ropewalk_host::frame::Piece;
 use ropewalk_host::network::Side;
 use ropewalk_host::transfer::Direction;
@@ -33,7 +33,7 @@ struct Arrivals {
 struct Watch(Arc<Mutex<Arrivals>>);
 
 impl Tap for Watch {
-    fn on_packet(&mut self, now: u64, up: bool, leaves: bool, piece: &Piece) {
+    fn on_packet(&mut self, now: Time, up: bool, leaves: bool, piece: &Piece) {
         let Ok(segment) = piece.segment() else { return };
         let mut seen = self.0.lock().expect("no panic under the lock");
         // When the engine sends, and when the kernel's packets reach it.
@@ -42,9 +42,9 @@ impl Tap for Watch {
         }
         let join = segment.rare.as_ref().and_then(|rare| rare.mp_join);
         match join {
-            Some(MpJoin::Syn { .. }) if up => seen.syns.push(now),
-            Some(MpJoin::Ack { .. }) if up => seen.thirds.push(now),
-            _ if !up && segment.dss.is_some() && seen.dss.is_none() => seen.dss = Some(now),
+            Some(MpJoin::Syn { .. }) if up => seen.syns.push(now.as_nanos()),
+            Some(MpJoin::Ack { .. }) if up => seen.thirds.push(now.as_nanos()),
+            _ if !up && segment.dss.is_some() && seen.dss.is_none() => seen.dss = Some(now.as_nanos()),
             _ if !up && piece.path == 1 && segment.flags.contains(Flags::RST) => seen.resets += 1,
             _ => {}
         }

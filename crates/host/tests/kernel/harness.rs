@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
 use ropewalk_engine::config::{BufferConfig, ConnectionConfig, PathManagerConfig, TcpConfig};
-use ropewalk_engine::{congestion, scheduler};
+use ropewalk_engine::{Span, congestion, scheduler};
 use ropewalk_host::experiment::{self, Experiment, KernelParty, PORT, Party};
 use ropewalk_host::kernel::{self, SocketConfig};
 use ropewalk_host::network::{KernelEnd, PathConfig, Side, server_address};
@@ -230,7 +230,7 @@ pub fn run(case: Case) -> Report {
         v6: case.v6,
         connections: case.connections,
         subflows: case.subflows,
-        limit: case.limit,
+        limit: Span::from_nanos(case.limit),
         abort_after: case.abort_after,
         kernel_aborts: case.kernel_aborts,
         middlebox: case.middlebox,

@@ -19,7 +19,7 @@ use crate::stage::{self, Order, Setup, Stage, assert_pattern};
 const BOTH: [Side; 2] = [Side::Client, Side::Server];
 const WAYS: [Direction; 2] = [Direction::Upload, Direction::Download];
 const MIB: u64 = 1 << 20;
-const MS: u64 = 1_000_000;
+const MS: Span = Span::from_millis(1);
 /// A second address of the server's, behind the same paths.
 const SECOND: Ipv4Addr = Ipv4Addr::new(10, 127, 254, 1);
 
@@ -27,15 +27,12 @@ const SECOND: Ipv4Addr = Ipv4Addr::new(10, 127, 254, 1);
 /// a sender waits for its subflows; `transfers` has those. From then on the delay goes up and down, and at
 /// each step down packets overtake those before.
 fn links(paths: usize) -> Option<Vec<PathLinks>> {
-    let mut link = LinkSpec::plain(20_000_000, Span::from_nanos(3 * MS), 200);
-    let begin = 100 * MS;
-    link.changes = vec![Change::once(Time::from_nanos(begin), ChangeAction::Loss(Loss::Bernoulli(0.01)))];
+    let mut link = LinkSpec::plain(20_000_000, 3 * MS, 200);
+    let begin = Time::ZERO + 100 * MS;
+    link.changes = vec![Change::once(begin, ChangeAction::Loss(Loss::Bernoulli(0.01)))];
     for step in 0..400 {
         let delay = if step % 2 == 0 { 6 * MS } else { 3 * MS };
-        link.changes.push(Change::once(
-            Time::from_nanos(begin + step * 10 * MS),
-            ChangeAction::Delay(Span::from_nanos(delay)),
-        ));
+        link.changes.push(Change::once(begin + step * 10 * MS, ChangeAction::Delay(delay)));
     }
     Some(vec![PathLinks { up: link.clone(), down: link, bottleneck: None }; paths])
 }
@@ -150,9 +147,8 @@ fn either_side_closes_its_sending_side_first() {
 #[test]
 fn checksums_hold_where_the_first_packets_overtake_each_other() {
     need_kernel!();
-    let mut link = LinkSpec::plain(100_000_000, Span::from_nanos(8 * MS), 1000);
-    link.jitter =
-        Some(Jitter { spread: Span::from_nanos(6 * MS), shape: JitterShape::Uniform, keeps_order: false });
+    let mut link = LinkSpec::plain(100_000_000, 8 * MS, 1000);
+    link.jitter = Some(Jitter { spread: 6 * MS, shape: JitterShape::Uniform, keeps_order: false });
     for checksum in [false, true] {
         let mut held = 0;
         for way in WAYS {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ropewalk_engine::mptcp::Event;
-use ropewalk_engine::{PathId, Span};
+use ropewalk_engine::{PathId, Span, Time};
 use ropewalk_host::frame::Piece;
 use ropewalk_host::kernel;
 use ropewalk_host::network::{Side, client_v4};
@@ -47,7 +47,7 @@ struct Lose {
 }
 
 impl Middlebox for Lose {
-    fn on_packet(&mut self, _: u64, _: bool, packet: &Piece) -> Verdict {
+    fn on_packet(&mut self, _: Time, _: bool, packet: &Piece) -> Verdict {
         let Ok(segment) = packet.segment() else { return Verdict::Pass };
         if self.switch.option.load(Ordering::Relaxed) && segment.rare.as_deref().is_some_and(self.has) {
             self.switch.lost.fetch_add(1, Ordering::Relaxed);

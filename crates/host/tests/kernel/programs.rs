@@ -131,7 +131,7 @@ fn nginx(space: &Namespace, folder: &Folder) -> Running {
     let begin = Clock::start();
     while !space.check("ss", &["-HMln"]).unwrap().contains(&format!(":{PORT}")) {
         let errors = std::fs::read_to_string(folder.0.join("errors")).unwrap_or_default();
-        assert!(Duration::from_nanos(begin.now()) < PATIENCE, "nginx doesn't listen: {errors}");
+        assert!(Duration::from(begin.now().since_origin()) < PATIENCE, "nginx doesn't listen: {errors}");
         std::thread::sleep(Duration::from_millis(10));
     }
     running

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ropewalk_engine::config::LINUX_SEGMENT_OVERHEAD;
+use ropewalk_engine::{Span, Time};
 use ropewalk_host::frame::Piece;
 use ropewalk_host::network::Side;
 use ropewalk_host::transfer::Direction;
@@ -22,18 +23,18 @@ const MIB: u64 = 1 << 20;
 /// few segments are lost.
 const PASSED: u64 = 2000;
 /// For how long path 0 loses all data, nanoseconds.
-const OUTAGE: u64 = 1_500_000_000;
+const OUTAGE: Span = Span::from_micros(1_500_000);
 
 /// Lets the first data pass. Then path 0 loses all data for a while.
 struct Gap {
     up: bool,
     passed: u64,
-    since: Option<u64>,
+    since: Option<Time>,
     lost: Arc<AtomicU64>,
 }
 
 impl Middlebox for Gap {
-    fn on_packet(&mut self, now: u64, up: bool, packet: &Piece) -> Verdict {
+    fn on_packet(&mut self, now: Time, up: bool, packet: &Piece) -> Verdict {
         let Ok(segment) = packet.segment() else { return Verdict::Pass };
         if up != self.up || segment.payload.is_empty() {
             return Verdict::Pass;

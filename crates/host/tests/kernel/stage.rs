@@ -14,7 +14,7 @@ use ropewalk_engine::config::{ConnectionConfig, EndpointConfig};
 use ropewalk_engine::endpoint::{ConnectionId, Endpoint};
 use ropewalk_engine::metrics::SubflowMetrics;
 use ropewalk_engine::mptcp::{ConnectionStats, Event};
-use ropewalk_engine::{PathId, Time};
+use ropewalk_engine::{PathId, Span, Time};
 use ropewalk_host::clock::{Clock, request_real_time};
 use ropewalk_host::entropy::OsEntropy;
 use ropewalk_host::experiment::PORT;
@@ -36,7 +36,7 @@ const PERIOD: usize = 65_521;
 /// Bytes of a block of the stream that doesn't repeat.
 pub const BLOCK: usize = 64 << 10;
 /// How often the engine's program looks for orders.
-const TICK: u64 = 2_000_000;
+const TICK: Span = Span::from_micros(2_000);
 
 /// What the engine is told to do.
 #[derive(Clone, Debug)]
@@ -88,7 +88,7 @@ struct Scale {
 }
 
 impl Tap for Scale {
-    fn on_packet(&mut self, _: u64, up: bool, leaves: bool, piece: &Piece) {
+    fn on_packet(&mut self, _: Time, up: bool, leaves: bool, piece: &Piece) {
         if leaves {
             return;
         }
@@ -108,34 +108,34 @@ struct Talk {
     seen: Arc<Mutex<Seen>>,
     /// Of the order under way: bytes sent.
     sent: u64,
-    next_look: u64,
+    next_look: Time,
     /// The block of the stream under way.
     block: (u64, Bytes),
 }
 
 impl Talk {
-    fn obey(&mut self, now: u64, endpoint: &mut HostEndpoint) {
+    fn obey(&mut self, now: Time, endpoint: &mut HostEndpoint) {
         let Some(id) = self.id else { return };
         let mut orders = self.orders.lock().expect("no panic under the lock");
         while let Some(order) = orders.front_mut() {
             let (piece, total) = match order {
                 Order::Finish => {
-                    endpoint.shutdown(Time::from_nanos(now), id);
+                    endpoint.shutdown(now, id);
                     orders.pop_front();
                     continue;
                 }
                 Order::Backup(path, backup) => {
-                    endpoint.set_backup(Time::from_nanos(now), id, *path, *backup);
+                    endpoint.set_backup(now, id, *path, *backup);
                     orders.pop_front();
                     continue;
                 }
                 Order::Leave(path) => {
-                    endpoint.remove_path(Time::from_nanos(now), id, *path);
+                    endpoint.remove_path(now, id, *path);
                     orders.pop_front();
                     continue;
                 }
                 Order::Abort => {
-                    endpoint.abort(Time::from_nanos(now), id);
+                    endpoint.abort(now, id);
                     orders.pop_front();
                     continue;
                 }
@@ -156,7 +156,7 @@ impl Talk {
                 }
             };
             let len = piece.len();
-            let taken = endpoint.write(Time::from_nanos(now), id, piece).unwrap_or(0);
+            let taken = endpoint.write(now, id, piece).unwrap_or(0);
             self.sent += taken as u64;
             if self.sent == total {
                 self.sent = 0;
@@ -169,14 +169,11 @@ impl Talk {
 }
 
 impl App for Talk {
-    fn start(&mut self, now: u64, endpoint: &mut HostEndpoint) {
+    fn start(&mut self, now: Time, endpoint: &mut HostEndpoint) {
         if let Some((local, remote)) = self.client {
             let config = Arc::clone(&self.config);
-            self.id = Some(
-                endpoint
-                    .connect(Time::from_nanos(now), PathId(0), local, remote, config)
-                    .expect("an address is free"),
-            );
+            self.id =
+                Some(endpoint.connect(now, PathId(0), local, remote, config).expect("an address is free"));
         } else {
             for any in [IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()] {
                 endpoint.listen(SocketAddr::new(any, PORT), Arc::clone(&self.config));
@@ -184,13 +181,13 @@ impl App for Talk {
         }
     }
 
-    fn on_event(&mut self, now: u64, endpoint: &mut HostEndpoint, id: ConnectionId, event: Event) {
+    fn on_event(&mut self, now: Time, endpoint: &mut HostEndpoint, id: ConnectionId, event: Event) {
         if matches!(event, Event::Accepted { .. }) {
             self.id = Some(id);
         }
         {
             let mut seen = self.seen.lock().expect("no panic under the lock");
-            while let Ok(Some(data)) = endpoint.read(Time::from_nanos(now), id, 1 << 20) {
+            while let Ok(Some(data)) = endpoint.read(now, id, 1 << 20) {
                 if data.is_empty() {
                     break;
                 }
@@ -202,7 +199,7 @@ impl App for Talk {
             }
             if let Some(connection) = endpoint.connection(id) {
                 seen.flows = connection.subflow_metrics().to_vec();
-                seen.stats = Some(connection.stats(Time::from_nanos(now)));
+                seen.stats = Some(connection.stats(now));
                 seen.multipath = connection.is_multipath();
             }
             if !matches!(event, Event::Readable | Event::Writable) {
@@ -217,17 +214,17 @@ impl App for Talk {
         self.obey(now, endpoint);
     }
 
-    fn wake(&self) -> Option<u64> {
+    fn wake(&self) -> Option<Time> {
         Some(self.next_look)
     }
 
-    fn on_wake(&mut self, now: u64, endpoint: &mut HostEndpoint) {
+    fn on_wake(&mut self, now: Time, endpoint: &mut HostEndpoint) {
         self.next_look = now + TICK;
         self.obey(now, endpoint);
         if let Some(connection) = self.id.and_then(|id| endpoint.connection(id)) {
             let mut seen = self.seen.lock().expect("no panic under the lock");
             seen.flows = connection.subflow_metrics().to_vec();
-            seen.stats = Some(connection.stats(Time::from_nanos(now)));
+            seen.stats = Some(connection.stats(now));
             seen.multipath = connection.is_multipath();
             seen.counters = endpoint.mib();
         }
@@ -321,7 +318,7 @@ impl Stage {
             orders: Arc::clone(&orders),
             seen: Arc::clone(&seen),
             sent: 0,
-            next_look: 0,
+            next_look: Time::ZERO,
             block: (u64::MAX, Bytes::new()),
         };
         let endpoint = Endpoint::new(EndpointConfig::default(), OsEntropy::new());
@@ -381,7 +378,7 @@ impl Stage {
             if done(&self.seen.lock().expect("no panic under the lock")) {
                 return;
             }
-            if Duration::from_nanos(begin.now()) > PATIENCE {
+            if Duration::from(begin.now().since_origin()) > PATIENCE {
                 let Seen { count, events, flows, .. } = self.seen();
                 panic!("{what}: {count} bytes, {events:?} {flows:?} {:?}", self.counters());
             }
@@ -393,7 +390,7 @@ impl Stage {
     pub fn wait_kernel(&self, what: &str, mut done: impl FnMut(&Stage) -> bool) {
         let begin = Clock::start();
         while !done(self) {
-            assert!(Duration::from_nanos(begin.now()) < PATIENCE, "{what}: {:?}", self.counters());
+            assert!(Duration::from(begin.now().since_origin()) < PATIENCE, "{what}: {:?}", self.counters());
             std::thread::sleep(Duration::from_millis(2));
         }
     }

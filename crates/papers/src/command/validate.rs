@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ropewalk_algorithms::{Registries, algorithm};
 use ropewalk_command_line::options::{list, size};
 use ropewalk_command_line::{Failure, ProgressLine, interrupt, output};
+use ropewalk_engine::{Span, Time};
 use ropewalk_host::clock::Clock;
 use ropewalk_lab::real_time::Tally;
 use ropewalk_lab::scenario::{self, builtins};
@@ -187,7 +188,7 @@ fn measure(
     store: &Pairs,
     stop: &AtomicBool,
 ) -> Result<Vec<Trial>, Failure> {
-    let (clock, end) = (Clock::start(), u64::from(options.minutes) * 60_000_000_000);
+    let (clock, end) = (Clock::start(), Time::ZERO + Span::from_secs(60 * u64::from(options.minutes)));
     let count = cells.len() as u64;
     let bar = ProgressLine::new(count, "cells");
     let mut trials: Vec<Trial> = Vec::new();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use ropewalk_engine::Span;
 use ropewalk_engine::config::BufferConfig;
 use ropewalk_host::clock::{Clock, request_real_time};
 use ropewalk_host::experiment::{self, Experiment, KernelParty, PORT, Party};
@@ -50,7 +51,7 @@ fn runtime() -> Result<Runtime, Failed> {
 fn bare(direction: Direction, bytes: u64) -> Result<Sample, Failed> {
     let request = Request { direction, bytes };
     let experiment = Experiment {
-        limit: 60_000_000_000,
+        limit: Span::from_secs(60),
         ..Experiment::new(
             Party::Engine(Box::new(config())),
             Party::Kernel(KernelParty::default()),
@@ -65,7 +66,7 @@ fn bare(direction: Direction, bytes: u64) -> Result<Sample, Failed> {
     }
     let time = report.completion_times(direction == Direction::Download)[0].ok_or("unfinished")?;
     let cpu: Duration = report.cpu.iter().sum();
-    Ok(sample(bytes, time as f64 * 1e-9, cpu.as_secs_f64()))
+    Ok(sample(bytes, time.as_nanos() as f64 * 1e-9, cpu.as_secs_f64()))
 }
 
 /// How an application's bytes reach the stream.

@@ -12,6 +12,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use ropewalk_engine::Span;
 use ropewalk_host::experiment::PORT;
 use ropewalk_host::netns::Namespace;
 use ropewalk_host::network::{KernelEnd, PathConfig, Side, server_address};
@@ -153,7 +154,7 @@ fn on_the_kernel() -> Result<Sample, Failed> {
         let mut world = World::new(End::Kernel(client), End::Kernel(server), 1);
         let clock = world.clock();
         while !is_over.load(Ordering::Relaxed) {
-            world.run_past(clock.now() + 5_000_000)?;
+            world.run_past(clock.now() + Span::from_millis(5))?;
         }
         Ok::<_, std::io::Error>(())
     });

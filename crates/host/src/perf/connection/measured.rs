@@ -1,9 +1,9 @@
 //! What a flow has found out so far.
 
 use super::{StackInfo, TestConnection};
-use crate::clock::Nanos;
 use crate::histogram::Histogram;
 use crate::perf::protocol::{Answer, Hello, Trailer};
+use ropewalk_engine::{Span, Time};
 
 impl TestConnection {
     /// Why it failed.
@@ -22,7 +22,7 @@ impl TestConnection {
     }
 
     /// Since when it runs.
-    pub fn started_at(&self) -> Option<Nanos> {
+    pub fn started_at(&self) -> Option<Time> {
         self.began
     }
 
@@ -42,12 +42,12 @@ impl TestConnection {
     }
 
     /// From the answer to the last byte received, nanoseconds.
-    pub fn receiving(&self) -> Nanos {
+    pub fn receiving(&self) -> Span {
         self.last_received.saturating_sub(self.began.unwrap_or(self.last_received))
     }
 
     /// From the answer to the last byte that the stack took.
-    pub fn sending(&self) -> Nanos {
+    pub fn sending(&self) -> Span {
         self.last_sent.saturating_sub(self.began.unwrap_or(self.last_sent))
     }
 
@@ -72,7 +72,7 @@ impl TestConnection {
     }
 
     /// When something was last written, read or acknowledged.
-    pub fn last_progress(&self) -> Nanos {
+    pub fn last_progress(&self) -> Time {
         self.last_progress
     }
 }

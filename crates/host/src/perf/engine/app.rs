@@ -10,10 +10,9 @@ use ropewalk_engine::config::ConnectionConfig;
 use ropewalk_engine::endpoint::ConnectionId;
 use ropewalk_engine::metrics::SubflowStatus;
 use ropewalk_engine::mptcp::{CloseReason, Connection, Event};
-use ropewalk_engine::{PathId, SubflowId, Time};
+use ropewalk_engine::{PathId, Span, SubflowId, Time};
 
 use super::{OpenOn, Resolve};
-use crate::clock::Nanos;
 use crate::perf::connection::{Output, StackInfo, TestConnection};
 use crate::perf::device::EnginePath;
 use crate::perf::protocol::{Hello, MOST_FLOWS};
@@ -34,7 +33,7 @@ const TURNS: usize = 16;
 const MOST_PENDING: usize = 1024;
 /// A server with [`MOST_FLOWS`] flows gives up one on which nothing has moved for so long when another client
 /// comes.
-const STALLED: Nanos = 3_000_000_000;
+const STALLED: Span = Span::from_secs(3);
 
 /// A flow on a connection.
 struct ActiveConnection {
@@ -42,13 +41,13 @@ struct ActiveConnection {
     number: usize,
     peer: SocketAddr,
     /// When its opening began (client), and how long it took.
-    opened: Nanos,
-    connect: Option<Nanos>,
+    opened: Time,
+    connect: Option<Span>,
     reported: bool,
     /// Its entry in [`Perf::wakes`].
-    wake: Nanos,
+    wake: Time,
     /// When the stack's numbers are read next.
-    next_stack_info: Nanos,
+    next_stack_info: Time,
     /// Whether it counts among a server's active flows.
     is_active: bool,
     /// The same flow's connections on other paths, until one of them is open.
@@ -57,11 +56,11 @@ struct ActiveConnection {
 
 impl ActiveConnection {
     fn new(
-        now: Nanos,
+        now: Time,
         flow: TestConnection,
         number: usize,
         peer: SocketAddr,
-        connect: Option<Nanos>,
+        connect: Option<Span>,
     ) -> ActiveConnection {
         ActiveConnection {
             flow,
@@ -70,7 +69,7 @@ impl ActiveConnection {
             opened: now,
             connect,
             reported: false,
-            wake: Nanos::MAX,
+            wake: Time::MAX,
             next_stack_info: now,
             is_active: false,
             racing: Vec::new(),
@@ -98,18 +97,18 @@ pub(super) struct Perf {
     devices: Vec<String>,
     flows: BTreeMap<ConnectionId, ActiveConnection>,
     /// When each unfinished flow is to be driven next.
-    wakes: BTreeSet<(Nanos, ConnectionId)>,
+    wakes: BTreeSet<(Time, ConnectionId)>,
     /// A server's connections whose clients haven't said what they want, oldest first.
-    pending: BTreeSet<(Nanos, ConnectionId)>,
+    pending: BTreeSet<(Time, ConnectionId)>,
     /// A server's flows that were answered and aren't over.
     active: usize,
     bulk: Bytes,
     /// When the stop flag is looked at next.
-    next_check: Nanos,
+    next_check: Time,
 }
 
-fn stack_info(now: Nanos, connection: &Connection<Bytes>) -> StackInfo {
-    let written = connection.stats(Time::from_nanos(now)).bytes_written;
+fn stack_info(now: Time, connection: &Connection<Bytes>) -> StackInfo {
+    let written = connection.stats(now).bytes_written;
     let mut info = StackInfo {
         multipath: connection.is_multipath(),
         acknowledged: connection.data_una(),
@@ -120,8 +119,8 @@ fn stack_info(now: Nanos, connection: &Connection<Bytes>) -> StackInfo {
         info.retransmitted += flow.totals.retransmitted;
         if !matches!(flow.state, SubflowStatus::Closed | SubflowStatus::Handshaking) {
             info.subflows += 1;
-            let srtt = flow.rtt.smoothed.as_nanos();
-            if srtt > 0 && (info.srtt == 0 || srtt < info.srtt) {
+            let srtt = flow.rtt.smoothed;
+            if !srtt.is_zero() && (info.srtt.is_zero() || srtt < info.srtt) {
                 info.srtt = srtt;
             }
         }
@@ -136,7 +135,7 @@ fn subflow_results(connection: &Connection<Bytes>) -> Vec<SubflowResult> {
         SubflowResult {
             path: flow.path.0,
             sent: counters.map_or(0, |counters| counters.bytes_sent),
-            srtt: flow.rtt.smoothed.as_nanos(),
+            srtt: flow.rtt.smoothed,
             retransmitted: flow.totals.retransmitted,
         }
     };
@@ -165,7 +164,7 @@ impl Perf {
 
     /// A connection is open. Those of the same flow on other paths are cancelled: they are joined from this
     /// one.
-    fn on_connected(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId) {
+    fn on_connected(&mut self, now: Time, endpoint: &mut HostEndpoint, id: ConnectionId) {
         let mut flows = self.flows.iter();
         let found = flows.find(|(key, active)| **key == id || active.racing.contains(&id));
         let Some(key) = found.map(|(key, _)| *key) else { return };
@@ -173,7 +172,7 @@ impl Perf {
         let Some(active) = self.flows.get_mut(&id) else { return };
         active.connect = Some(now - active.opened);
         for loser in std::mem::take(&mut active.racing) {
-            endpoint.abort(Time::from_nanos(now), loser);
+            endpoint.abort(now, loser);
         }
     }
 
@@ -183,7 +182,7 @@ impl Perf {
             && let Some(mut active) = self.flows.remove(&from)
         {
             self.wakes.remove(&(active.wake, from));
-            let wake = std::mem::replace(&mut active.wake, Nanos::MAX);
+            let wake = std::mem::replace(&mut active.wake, Time::MAX);
             active.racing.retain(|other| *other != to);
             active.racing.push(from);
             self.flows.insert(to, active);
@@ -235,11 +234,11 @@ impl Perf {
             pending: BTreeSet::new(),
             active: 0,
             bulk: pattern(),
-            next_check: 0,
+            next_check: Time::ZERO,
         }
     }
 
-    fn update_stack_info(&mut self, now: Nanos, endpoint: &HostEndpoint, id: ConnectionId) {
+    fn update_stack_info(&mut self, now: Time, endpoint: &HostEndpoint, id: ConnectionId) {
         let Some(active) = self.flows.get_mut(&id) else { return };
         if let Some(connection) = endpoint.connection(id) {
             active.flow.update_stack_info(now, stack_info(now, connection));
@@ -249,7 +248,7 @@ impl Perf {
         }
     }
 
-    fn drive(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId) {
+    fn drive(&mut self, now: Time, endpoint: &mut HostEndpoint, id: ConnectionId) {
         self.stop_waking(id);
         let watched = self.is_watched(id);
         let Some(active) = self.flows.get_mut(&id) else { return };
@@ -272,7 +271,7 @@ impl Perf {
         }
         let Some(active) = self.flows.get_mut(&id) else { return };
         while !active.flow.has_ended()
-            && let Ok(Some(data)) = endpoint.read_piece(Time::from_nanos(now), id, CHUNK)
+            && let Ok(Some(data)) = endpoint.read_piece(now, id, CHUNK)
         {
             if data.is_empty() {
                 active.flow.end_of_input(now);
@@ -291,8 +290,8 @@ impl Perf {
             self.report(now, endpoint, id);
             return;
         }
-        let next = active.flow.wake(now).unwrap_or(Nanos::MAX);
-        let tick = if self.is_watched(id) { now + TICK } else { Nanos::MAX };
+        let next = active.flow.wake(now).unwrap_or(Time::MAX);
+        let tick = if self.is_watched(id) { now + TICK } else { Time::MAX };
         self.wake_at(id, next.min(tick));
     }
 
@@ -304,7 +303,7 @@ impl Perf {
     }
 
     /// Drives a flow at `at`, or when it asks for it, whichever is first.
-    fn wake_at(&mut self, id: ConnectionId, at: Nanos) {
+    fn wake_at(&mut self, id: ConnectionId, at: Time) {
         let Some(active) = self.flows.get_mut(&id) else { return };
         if at < active.wake {
             self.wakes.remove(&(active.wake, id));
@@ -316,12 +315,12 @@ impl Perf {
     fn stop_waking(&mut self, id: ConnectionId) {
         if let Some(active) = self.flows.get_mut(&id) {
             self.wakes.remove(&(active.wake, id));
-            active.wake = Nanos::MAX;
+            active.wake = Time::MAX;
         }
     }
 
     /// A server's answer to what it was asked for.
-    fn answer(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId) {
+    fn answer(&mut self, now: Time, endpoint: &mut HostEndpoint, id: ConnectionId) {
         let Some(hello) = self.flows.get(&id).and_then(|active| active.flow.pending_hello().cloned()) else {
             return;
         };
@@ -339,7 +338,7 @@ impl Perf {
         }
         let refusal = match resolve(&hello.scheduler, &hello.congestion) {
             Ok((scheduler, congestion)) => {
-                endpoint.set_algorithms(Time::from_nanos(now), id, scheduler.as_ref(), congestion.as_ref());
+                endpoint.set_algorithms(now, id, scheduler.as_ref(), congestion.as_ref());
                 None
             }
             Err(why) => Some(why.to_string()),
@@ -357,7 +356,7 @@ impl Perf {
     }
 
     /// Ends the active flow on which nothing has moved for longest, if that is long.
-    fn close_stalled_flow(&mut self, now: Nanos, endpoint: &mut HostEndpoint) {
+    fn close_stalled_flow(&mut self, now: Time, endpoint: &mut HostEndpoint) {
         let stalled = self
             .flows
             .iter_mut()
@@ -371,7 +370,7 @@ impl Perf {
     }
 
     /// Gives up the connection that has been silent for longest if there are too many of them.
-    fn limit_pending(&mut self, now: Nanos, endpoint: &mut HostEndpoint) {
+    fn limit_pending(&mut self, now: Time, endpoint: &mut HostEndpoint) {
         if self.pending.len() <= MOST_PENDING {
             return;
         }
@@ -383,13 +382,13 @@ impl Perf {
         }
     }
 
-    fn write(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId) {
+    fn write(&mut self, now: Time, endpoint: &mut HostEndpoint, id: ConnectionId) {
         let Some(active) = self.flows.get_mut(&id) else { return };
         for _ in 0..TURNS {
             match active.flow.output(now) {
                 Output::Write(bytes) => {
                     let len = bytes.len();
-                    match endpoint.write(Time::from_nanos(now), id, bytes) {
+                    match endpoint.write(now, id, bytes) {
                         Ok(taken) => {
                             active.flow.wrote(now, taken);
                             if taken < len {
@@ -399,7 +398,7 @@ impl Perf {
                         Err(error) => active.flow.fail(format!("the connection broke: {error}")),
                     }
                 }
-                Output::Shutdown => endpoint.shutdown(Time::from_nanos(now), id),
+                Output::Shutdown => endpoint.shutdown(now, id),
                 Output::Wait => return,
             }
             if active.flow.is_over() {
@@ -410,7 +409,7 @@ impl Perf {
         self.wake_at(id, now);
     }
 
-    fn report(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId) {
+    fn report(&mut self, now: Time, endpoint: &mut HostEndpoint, id: ConnectionId) {
         self.update_stack_info(now, endpoint, id);
         let Some(active) = self.flows.get_mut(&id) else { return };
         if active.reported {
@@ -424,7 +423,7 @@ impl Perf {
             done.subflow_results = subflow_results(connection);
         }
         if done.error.is_some() {
-            endpoint.abort(Time::from_nanos(now), id);
+            endpoint.abort(now, id);
         }
         match &self.role {
             Role::Client(progress) => progress.finish(done),
@@ -442,14 +441,14 @@ impl Perf {
     }
 
     /// Drives the flows whose time has come, and every one once the stop flag is set.
-    fn drive_due(&mut self, now: Nanos, endpoint: &mut HostEndpoint) {
+    fn drive_due(&mut self, now: Time, endpoint: &mut HostEndpoint) {
         let mut due = Vec::new();
         while let Some(&(at, id)) = self.wakes.first()
             && at <= now
         {
             self.wakes.remove(&(at, id));
             if let Some(active) = self.flows.get_mut(&id) {
-                active.wake = Nanos::MAX;
+                active.wake = Time::MAX;
             }
             due.push(id);
         }
@@ -469,7 +468,7 @@ impl Perf {
     }
 
     /// A connection that doesn't open is given up.
-    fn check_connected(&mut self, now: Nanos, id: ConnectionId) {
+    fn check_connected(&mut self, now: Time, id: ConnectionId) {
         let is_client = matches!(self.role, Role::Client(_));
         let Some(active) = self.flows.get_mut(&id) else { return };
         if is_client && active.connect.is_none() && now > active.opened + CONNECT_PATIENCE {
@@ -480,14 +479,14 @@ impl Perf {
 }
 
 impl App for Perf {
-    fn start(&mut self, now: Nanos, endpoint: &mut HostEndpoint) {
+    fn start(&mut self, now: Time, endpoint: &mut HostEndpoint) {
         if let Some(config) = &self.listen {
             endpoint.listen(self.local, Arc::clone(config));
         }
         for (number, (hello, config)) in std::mem::take(&mut self.open).into_iter().enumerate() {
             let mut flow = TestConnection::client(now, hello, self.bulk.clone());
             let connect = |(path, local): &(PathId, SocketAddr)| {
-                endpoint.connect(Time::from_nanos(now), *path, *local, self.remote, Arc::clone(&config))
+                endpoint.connect(now, *path, *local, self.remote, Arc::clone(&config))
             };
             match self.open_on.iter().map(connect).collect::<Result<Vec<_>, _>>() {
                 Ok(mut ids) if !ids.is_empty() => {
@@ -507,12 +506,12 @@ impl App for Perf {
         }
     }
 
-    fn on_event(&mut self, now: Nanos, endpoint: &mut HostEndpoint, id: ConnectionId, event: Event) {
+    fn on_event(&mut self, now: Time, endpoint: &mut HostEndpoint, id: ConnectionId, event: Event) {
         match event {
             Event::Accepted { tuple, .. } => {
                 let flow = TestConnection::server(now, self.bulk.clone());
                 let peer = tuple.destination();
-                self.flows.insert(id, ActiveConnection::new(now, flow, 0, peer, Some(0)));
+                self.flows.insert(id, ActiveConnection::new(now, flow, 0, peer, Some(Span::ZERO)));
                 self.pending.insert((now, id));
                 self.limit_pending(now, endpoint);
                 self.drive(now, endpoint, id);
@@ -552,7 +551,7 @@ impl App for Perf {
         }
     }
 
-    fn on_path(&mut self, _now: Nanos, _endpoint: &mut HostEndpoint, path: PathId, up: bool) {
+    fn on_path(&mut self, _now: Time, _endpoint: &mut HostEndpoint, path: PathId, up: bool) {
         if let Role::Server { service, .. } = &self.role
             && let Some(device) = self.devices.get(usize::from(path.0))
         {
@@ -561,12 +560,12 @@ impl App for Perf {
         }
     }
 
-    fn wake(&self) -> Option<Nanos> {
-        let first = self.wakes.first().map_or(Nanos::MAX, |(at, _)| *at);
+    fn wake(&self) -> Option<Time> {
+        let first = self.wakes.first().map_or(Time::MAX, |(at, _)| *at);
         Some(self.next_check.min(first))
     }
 
-    fn on_wake(&mut self, now: Nanos, endpoint: &mut HostEndpoint) {
+    fn on_wake(&mut self, now: Time, endpoint: &mut HostEndpoint) {
         self.drive_due(now, endpoint);
     }
 

@@ -8,24 +8,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ropewalk_engine::PathId;
 use ropewalk_engine::config::{ConnectionConfig, EndpointConfig, LocalEndpoint};
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::endpoint::Endpoint;
 use ropewalk_engine::registry::{Spec, SpecError};
 use ropewalk_engine::scheduler::Scheduler;
+use ropewalk_engine::{PathId, Span, Time};
 
 use super::device::{Device, EnginePath, MTU};
 use super::protocol::{Hello, Mode};
 use super::{ClientProgress, Measured, ServerControl, SessionTracker};
-use crate::clock::{Nanos, request_real_time};
+use crate::clock::request_real_time;
 use crate::entropy::OsEntropy;
 use crate::world::{DeviceState, End, HostEndpoint, Tap, World};
 use app::Perf;
 
 /// How long the last segments of a connection may take.
-const GRACE: Nanos = 500_000_000;
-const SLICE: Nanos = 5_000_000;
+const GRACE: Span = Span::from_millis(500);
+const SLICE: Span = Span::from_millis(5);
 
 /// Scheduler and congestion control by the names in a hello; an empty name is none.
 pub type Resolve = Box<dyn Fn(&str, &str) -> Result<Algorithms, SpecError> + Send>;
@@ -82,11 +82,11 @@ fn endpoint(paths: usize) -> Box<HostEndpoint> {
 fn move_packets(
     mut world: World,
     side: usize,
-    over: impl Fn(Nanos) -> bool,
+    over: impl Fn(Time) -> bool,
 ) -> io::Result<Vec<(String, u64)>> {
     request_real_time();
     let clock = world.clock();
-    let (mut aborted, mut until) = (false, Nanos::MAX);
+    let (mut aborted, mut until) = (false, Time::MAX);
     loop {
         world.run_past(clock.now() + SLICE)?;
         let now = clock.now();
