@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What a network behind `ropewalkd proxy --transparent` gets of a pair for calls, video, DNS and QUIC over emulated links: by the
-tunnel's QUIC (`pair`), by its stream where UDP is blocked (`blocked`), and by UDP ASSOCIATE (`stream`). As root:
+"""What a network behind `ropewalkd proxy --transparent` gets of a pair for calls, video, DNS and QUIC over emulated links: by
+the tunnel's QUIC (`pair`), by its stream where UDP is blocked (`blocked`), and by UDP ASSOCIATE (`stream`). As root:
 
     cargo build --release -p ropewalk -p ropewalkd && cargo build --release -p ropewalk-gateway --example quic_transfer
     benches/datagrams.py                    # all rows, 3 seeds
@@ -374,7 +374,8 @@ def once(options, way, row, cut, seed):
         command = [options.ropewalk, "emulate", "--quiet", "--seed", str(seed)]
         command += [word for link in links for word in ("--path", link)]
         script = [options.ropewalkd, options.transfer]
-        command += ["--peer", " ".join(own("far", folder, *script, way)), "--", *own("near", folder, *script, way, row, str(begin))]
+        command += ["--peer", " ".join(own("far", folder, *script, way))]
+        command += ["--", *own("near", folder, *script, way, row, str(begin))]
         done = subprocess.run(command, capture_output=True, text=True, timeout=150)
         try:
             with open(f"{folder}/result.json") as file:
