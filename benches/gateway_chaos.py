@@ -4,6 +4,7 @@ import json
 import os
 import random
 import shlex
+import shutil
 import signal
 import statistics
 import subprocess
@@ -148,6 +149,8 @@ class Chaos:
         self.begin, self.over = time.time(), threading.Event()
         self.gateway, self.proxy = Daemon(self, "gateway", 0), Daemon(self, "proxy", 1)
         self.excused, self.wrong, self.events = [], [], 0
+        # When the first link was gone, and when the proxy had no other.
+        self.gone, self.lone = [], [[float("inf")]]
         self.variants = {"gateway": 0, "proxy": 0}
 
     def at(self):
@@ -252,10 +255,16 @@ class Chaos:
         # Links that are down are errors of its own.
         subprocess.run([*line, str(seconds), str(share)], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
+    def hurt(self, link, seconds):
+        """Notes when the link is gone that is the proxy's only one in one of its variants."""
+        if link == 0:
+            self.gone.append([time.time(), time.time() + seconds + AFTER])
+
     def cut(self, draw):
         """A link loses everything, in silence."""
         link, seconds = draw.randrange(2), draw.uniform(1, 20)
         self.note(f"eth{link} is cut for {seconds:.1f} s")
+        self.hurt(link, seconds)
         chain = f"chain cut {{ type filter hook ingress device eth{link} priority 0; policy drop; }}"
         for name in self.pair.names:
             self.pair.run(name, f"nft {shlex.quote(f'table netdev cut {{ {chain}; }}')}")
@@ -268,6 +277,7 @@ class Chaos:
         """An interface goes down and comes up."""
         link, seconds, client = draw.randrange(2), draw.uniform(1, 15), self.pair.names[1]
         self.note(f"eth{link} is down for {seconds:.1f} s")
+        self.hurt(link, seconds)
         self.pair.run(client, f"ip link set eth{link} down")
         self.over.wait(seconds)
         self.pair.run(client, f"ip link set eth{link} up")
@@ -305,6 +315,9 @@ class Chaos:
         daemon = draw.choice([self.gateway, self.proxy])
         self.variants[daemon.name] = draw.randrange(2 if daemon is self.gateway else 4)
         self.note(f"{daemon.name} reads its file again, variant {self.variants[daemon.name]}")
+        if daemon is self.proxy:
+            self.lone[-1][1:] = [time.time()]
+            self.lone.append([time.time() if self.variants["proxy"] == 3 else float("inf")])
         self.write(daemon.name)
         if not daemon.reload():
             raise OSError(f"{daemon.name} didn't read its file again")
@@ -376,11 +389,19 @@ class Chaos:
     def judge(self, told):
         """What was lost, what was left, and whether memory stayed flat."""
         *failures, last = told
+        # Nothing can be carried while the only link is gone.
+        for since, until in self.gone:
+            for begin, *over in self.lone:
+                both = [max(since, begin), min(until, *over, float("inf"))]
+                self.excused += [both] if both[0] < both[1] else []
         excused = [
             one for one in failures if any(one["begin"] <= until and one["end"] >= since for since, until in self.excused)
         ]
         lost = [one for one in failures if one not in excused or one["error"] == "wrong bytes"]
         self.wrong += [f"a download failed: {one}" for one in lost]
+        if lost and self.options.json:
+            for daemon in (self.gateway, self.proxy):
+                shutil.copy(daemon.log, f"{self.options.json}.{daemon.name}.log")
         begin = time.monotonic()
         while any(left := [self.gateway.left(), self.proxy.left()]) and time.monotonic() - begin < 150:
             time.sleep(1)
