@@ -389,7 +389,7 @@ class Chaos:
     def judge(self, told):
         """What was lost, what was left, and whether memory stayed flat."""
         *failures, last = told
-        # Nothing can be carried while the only link is gone.
+        # With one link, cut or down, every connection has to fail.
         for since, until in self.gone:
             for begin, *over in self.lone:
                 both = [max(since, begin), min(until, *over, float("inf"))]

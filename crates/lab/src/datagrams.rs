@@ -11,7 +11,7 @@ use crate::parallel::{Workers, run_jobs};
 use crate::stats::{mean, mean_interval, quantile};
 use crate::table::Table;
 
-/// What is compared.
+/// A comparison of schedulers for datagrams.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The paths.
@@ -67,7 +67,7 @@ pub struct Row {
     pub flows: Vec<FlowRow>,
 }
 
-/// What one way of a flow got, over all runs.
+/// What one direction of a flow delivered, over all runs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowRow {
     /// What it is.
@@ -132,7 +132,7 @@ pub fn compare(request: &Request, done: impl Fn() + Sync, stop: &AtomicBool) -> 
     Answer { rows: rows.into_iter().map(|(row, _)| row).collect(), runs: rounds.len() as u32 }
 }
 
-/// A row, and the value of each run that it is ranked by.
+/// A row of the ranking, with the value of each run: the share lost or late, or a download's rate.
 fn row(label: &str, runs: &[&DatagramsResult], seconds: f64, seed: u64) -> (Row, Vec<f64>) {
     let downloads = |run: &DatagramsResult| -> Option<f64> {
         let of = run.flows.iter().filter(|flow| flow.kind == Kind::Download);

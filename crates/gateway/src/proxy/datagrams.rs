@@ -197,8 +197,8 @@ async fn carry(shared: &Shared, link: &Link, connection: &Connection, mut words:
     let _ = shared.events.send(down).await;
 }
 
-/// Carries the tunnel's datagrams by a stream while nothing comes by UDP, which networks block. Meanwhile
-/// connections by UDP are tried as ever.
+/// Carries the tunnel's datagrams in a TLS stream while nothing is received by UDP, as where a network blocks
+/// it. QUIC connections are tried on all the same.
 async fn fall_back(shared: Arc<Shared>) {
     let seen = &shared.server.datagrams;
     let by_udp = || seen.hears().0;

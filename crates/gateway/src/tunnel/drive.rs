@@ -63,7 +63,7 @@ impl Carrier {
     }
 }
 
-/// What the proxy says of a link and of all: a byte for the gateway.
+/// A byte that tells the gateway whether a link is a backup, and which scheduler the tunnel uses.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Word(u8);
 

@@ -17,37 +17,37 @@ const C: f64 = 0.4;
 /// Its sender. Packets are numbered; what is lost isn't told apart from new data.
 #[derive(Debug)]
 pub(super) struct Sender {
-    /// Packets.
-    window: f64,
-    threshold: f64,
+    /// The congestion window, packets.
+    cwnd: f64,
+    ssthresh: f64,
     /// The window before the last decrease, and when that was.
-    most: f64,
+    w_max: f64,
     epoch: Nanos,
     next: u64,
-    /// What is under way: numbers, and when they were sent.
-    out: VecDeque<(u64, Nanos)>,
-    heard: Nanos,
+    /// Numbers of packets in flight, and when they were sent.
+    in_flight: VecDeque<(u64, Nanos)>,
+    last_ack: Nanos,
 }
 
 impl Sender {
     pub(super) fn new(now: Nanos) -> Sender {
         Sender {
-            window: INITIAL_WINDOW,
-            threshold: f64::INFINITY,
-            most: 0.0,
+            cwnd: INITIAL_WINDOW,
+            ssthresh: f64::INFINITY,
+            w_max: 0.0,
             epoch: now,
             next: 0,
-            out: VecDeque::new(),
-            heard: now,
+            in_flight: VecDeque::new(),
+            last_ack: now,
         }
     }
 
     /// The number of a packet that may be sent now.
     pub(super) fn send(&mut self, now: Nanos) -> Option<u64> {
-        if self.out.len() as f64 >= self.window {
+        if self.in_flight.len() as f64 >= self.cwnd {
             return None;
         }
-        self.out.push_back((self.next, now));
+        self.in_flight.push_back((self.next, now));
         self.next += 1;
         Some(self.next - 1)
     }
@@ -55,8 +55,8 @@ impl Sender {
     /// An acknowledgement, of all for which `has_come`.
     pub(super) fn on_ack(&mut self, now: Nanos, has_come: impl Fn(u64) -> bool) {
         let mut largest = None;
-        let before = self.out.len();
-        self.out.retain(|(number, _)| {
+        let before = self.in_flight.len();
+        self.in_flight.retain(|(number, _)| {
             let came = has_come(*number);
             if came {
                 largest = Some(*number);
@@ -64,46 +64,46 @@ impl Sender {
             !came
         });
         let Some(largest) = largest else { return };
-        self.heard = now;
-        for _ in self.out.len()..before {
+        self.last_ack = now;
+        for _ in self.in_flight.len()..before {
             self.grow(now);
         }
-        while let Some((number, sent)) = self.out.front().copied()
+        while let Some((number, sent)) = self.in_flight.front().copied()
             && number + REORDERING <= largest
         {
-            self.out.pop_front();
+            self.in_flight.pop_front();
             // Once a round trip.
             if sent >= self.epoch {
-                self.most = self.window;
-                self.window = (self.window * BETA).max(2.0);
-                self.threshold = self.window;
+                self.w_max = self.cwnd;
+                self.cwnd = (self.cwnd * BETA).max(2.0);
+                self.ssthresh = self.cwnd;
                 self.epoch = now;
             }
         }
     }
 
     fn grow(&mut self, now: Nanos) {
-        if self.window < self.threshold {
-            self.window += 1.0;
+        if self.cwnd < self.ssthresh {
+            self.cwnd += 1.0;
             return;
         }
-        let since = (now - self.epoch) as f64 / 1e9 - libm::cbrt(self.most * (1.0 - BETA) / C);
-        let target = C * since * since * since + self.most;
-        let reno = 3.0 * (1.0 - BETA) / (1.0 + BETA) / self.window;
-        self.window += ((target - self.window) / self.window).max(reno).min(0.5);
+        let since = (now - self.epoch) as f64 / 1e9 - libm::cbrt(self.w_max * (1.0 - BETA) / C);
+        let target = C * since * since * since + self.w_max;
+        let reno = 3.0 * (1.0 - BETA) / (1.0 + BETA) / self.cwnd;
+        self.cwnd += ((target - self.cwnd) / self.cwnd).max(reno).min(0.5);
     }
 
     /// When everything is lost unless an acknowledgement comes before.
     pub(super) fn timeout(&self) -> Option<Nanos> {
-        self.out.back().map(|(_, sent)| self.heard.max(*sent) + PERSISTENT)
+        self.in_flight.back().map(|(_, sent)| self.last_ack.max(*sent) + PERSISTENT)
     }
 
     pub(super) fn on_timeout(&mut self, now: Nanos) {
         if self.timeout().is_some_and(|at| at <= now) {
-            self.out.clear();
-            self.threshold = (self.window / 2.0).max(2.0);
-            self.window = 2.0;
-            self.heard = now;
+            self.in_flight.clear();
+            self.ssthresh = (self.cwnd / 2.0).max(2.0);
+            self.cwnd = 2.0;
+            self.last_ack = now;
         }
     }
 }

@@ -17,7 +17,7 @@ const VIDEO: usize = 1186;
 const PER_FRAME: u64 = 9;
 const DOWNLOAD: usize = 1280;
 const ACK: usize = 80;
-/// Each so-manieth packet of a download is acknowledged.
+/// An acknowledgement for so many packets of a download.
 const ACK_EVERY: u64 = 2;
 
 const SECOND: Nanos = 1_000_000_000;
@@ -104,7 +104,8 @@ impl Way {
         Way { place, ..self }
     }
 
-    /// What the tunnel reads of its packets, and of those that answer.
+    /// Addresses, ports and protocol of its packets (or of the acknowledgements that answer them), which the
+    /// tunnel's scheduler looks at.
     pub(super) fn summary(&self, from: Side) -> Summary {
         let address = |side| IpAddr::V4(Ipv4Addr::new(192, 0, 2, side as u8 + 1));
         Summary {

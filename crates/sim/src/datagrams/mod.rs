@@ -45,7 +45,7 @@ impl Kind {
     }
 }
 
-/// What one way of a flow got.
+/// What one direction of a flow delivered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowGot {
     /// What it is.
@@ -60,20 +60,21 @@ pub struct FlowGot {
     pub lost: u64,
     /// Of them, those that came after the deadline.
     pub late: u64,
-    /// How long those took that came, in order of length.
+    /// The one-way delays of packets that arrived, ascending, nanoseconds.
     pub delays: Vec<Nanos>,
-    /// The longest time between two arrivals.
+    /// The longest time between two arrivals, nanoseconds.
     pub gap: Nanos,
-    /// Bytes that came.
+    /// Bytes of packets that arrived.
     pub bytes: u64,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DatagramsResult {
     /// Each way of each flow; a download's acknowledgements are none.
     pub flows: Vec<FlowGot>,
-    /// Bytes of packets that entered the tunnel, and of IP packets that carried them.
+    /// Bytes of the packets that were sent into the tunnel, and of the IP packets that it sent over the links for
+    /// them.
     pub bytes: (u64, u64),
 }
 

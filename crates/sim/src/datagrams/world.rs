@@ -49,7 +49,7 @@ impl Packet for Datagram {
     }
 }
 
-/// A world.
+/// Both ends of a tunnel, the links between them, and the flows.
 #[derive(Debug)]
 pub(super) struct World {
     now: Nanos,
@@ -164,7 +164,7 @@ impl World {
                         continue;
                     }
                     let side = from.other() as usize;
-                    // What makes no sense has no effect.
+                    // A datagram that can't be read is dropped there.
                     let _ = self.tunnels[side].on_datagram(self.now, datagram.path, datagram.bytes);
                     self.due[side] = Some(self.now);
                 }
@@ -181,7 +181,7 @@ impl World {
         self.shared[path].map(|shared| if from == Side::Server { path } else { shared })
     }
 
-    /// Packets of this way enter the tunnel.
+    /// Hands packets of one direction of a flow to the tunnel's end at `side`.
     fn put(&mut self, side: Side, way: usize, packets: Vec<Bytes>) {
         let summary = self.ways[way].summary(side);
         for packet in packets {
