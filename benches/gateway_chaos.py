@@ -27,7 +27,8 @@ AFTER = 3
 USER = "van:secret"
 
 # Downloads in several threads: by the gateway with the kernel's Multipath TCP, or through proxy and gateway; some are read
-# slowly. Prints a JSON value a line: each failure, and at last how many were right, and their times.
+# slowly. Prints a JSON value a line: each failure, each that stood still for over 20 s, and at last how many were right,
+# and their times.
 HONEST = """
 import hashlib, json, os, random, socket, sys, threading, time
 seconds, folder, clients, seed = float(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
@@ -60,14 +61,18 @@ def exactly(one, length):
 def download(way, name, pause):
     with opened(way) as one:
         one.sendall(f"GET /{name} HTTP/1.0\\r\\n\\r\\n".encode())
-        data = bytearray()
+        data, last, still = bytearray(), time.time(), 0
         while piece := one.recv(65536):
             data += piece
+            if time.time() - last > still:
+                still, at = time.time() - last, len(data) - len(piece)
+            last = time.time()
             if pause:
                 time.sleep(pause)
     body = bytes(data).partition(b"\\r\\n\\r\\n")[2]
     if body != files[name]:
         raise OSError(f"cut short: {len(body)}" if files[name].startswith(body) else "wrong bytes")
+    return still, at
 def client(number):
     draw = random.Random(f"{seed} {number}")
     time.sleep(2 * draw.random())
@@ -76,9 +81,12 @@ def client(number):
         name = draw.choices(names, [8, 8, 3])[0]
         pause = draw.choices([0, 0.02], [9, 1])[0]
         try:
-            download(way, name, pause)
+            still, at = download(way, name, pause)
             with lock:
                 right[way] += 1
+                if still > 20:
+                    told = {"still": still, "at": at, "begin": begin, "end": time.time(), "way": way, "bytes": int(name)}
+                    print(json.dumps(told), flush=True)
                 if not pause:
                     times.append(time.time() - begin)
         except OSError as error:
@@ -378,8 +386,10 @@ class Chaos:
         told = []
         for text in clients.stdout:
             told.append(json.loads(text))
-            if "error" in told[-1]:
-                one = told[-1]
+            one = told[-1]
+            if "still" in one:
+                say(f"{one['end'] - self.begin:7.1f} s: stood still for {one['still']:.1f} s: {text.strip()}")
+            if "error" in one:
                 say(f"{one['end'] - self.begin:7.1f} s: failed after {one['end'] - one['begin']:.1f} s: {text.strip()}")
         self.over.set()
         for lane in lanes:
@@ -388,7 +398,8 @@ class Chaos:
 
     def judge(self, told):
         """What was lost, what was left, and whether memory stayed flat."""
-        *failures, last = told
+        *events, last = told
+        failures, still = ([one for one in events if key in one] for key in ("error", "still"))
         # With one link, cut or down, every connection has to fail.
         for since, until in self.gone:
             for begin, *over in self.lone:
@@ -426,10 +437,18 @@ class Chaos:
         print(
             f"seed {self.options.seed}, {self.options.minutes:g} minutes: {self.events} events; right: {last['right']},"
             f" p50 and p99 {percentile(last['times'], 0.5):.2f} and {percentile(last['times'], 0.99):.2f} s,"
-            f" the longest {max(last['times']):.1f} s; {len(excused)} failed by a restart or a flush, {len(lost)} without one"
+            f" the longest {max(last['times']):.1f} s; {len(excused)} failed by a restart or a flush, {len(lost)} without one;"
+            f" {len(still)} stood still for over 20 s"
         )
         print("\n".join(self.wrong) or "nothing lost, nothing left, memory flat")
-        return {"right": last["right"], "excused": excused, "wrong": self.wrong, "memory": rows, "seed": self.options.seed}
+        return {
+            "right": last["right"],
+            "excused": excused,
+            "still": still,
+            "wrong": self.wrong,
+            "memory": rows,
+            "seed": self.options.seed,
+        }
 
 
 def chaos(workdir, options):
