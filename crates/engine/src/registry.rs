@@ -134,7 +134,8 @@ pub struct Exception {
     /// data: no backup while another is usable), `cwnd` (names only subflows whose windows have room),
     /// `work-conserving` (never waits with data to send and nothing in flight). For congestion controls:
     /// `ssthresh` (a loss leaves 2 segments at least), `single-path` (one subflow: as its parent), `harmless`
-    /// (coupled subflows together grow no faster than one TCP).
+    /// (coupled subflows together grow no faster than one TCP), and those that `congestion/contract_tests.rs` asks
+    /// for by name.
     pub rule: &'static str,
     /// Rationale, with the paper's section.
     pub reason: &'static str,
@@ -148,6 +149,16 @@ pub enum Kernel {
     Linux,
     /// The out-of-tree kernel of multipath-tcp.org (github.com/multipath-tcp/mptcp).
     MultipathTcp,
+}
+
+impl Kernel {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kernel::Linux => "Linux",
+            Kernel::MultipathTcp => "multipath-tcp.org",
+        }
+    }
 }
 
 /// An algorithm that can be built by name. `T` is what is built.
@@ -166,7 +177,7 @@ pub struct Entry<T: ?Sized> {
     pub exceptions: &'static [Exception],
     /// The kernels that have it.
     pub kernels: &'static [Kernel],
-    /// Whether comparisons take it without being told its name.
+    /// Whether comparisons take it without being told its name; of schedulers only.
     pub compared_by_default: bool,
     /// Builds it. The values are complete and in range.
     pub build: fn(&Values) -> Box<T>,

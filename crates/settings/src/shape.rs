@@ -90,7 +90,7 @@ pub struct Field {
     pub name: &'static str,
     /// The kind of its value, with its bounds.
     pub kind: Kind,
-    /// One line, without the default.
+    /// One line, without the default (but one that is worked out from others), and without a full stop.
     pub summary: &'static str,
     /// Whether it is required.
     pub required: bool,
@@ -152,7 +152,7 @@ impl Field {
         self
     }
 
-    /// A running program can't take another value.
+    /// A running program can't take another value: what reads it does so at the start.
     #[must_use]
     pub const fn restart(mut self) -> Field {
         self.restart = true;

@@ -248,8 +248,10 @@ pub struct MpTcpRst {
 /// Options that established connections rarely carry.
 ///
 /// A new one is a field here, its length in [`padded_len`](Self::padded_len), and its reading and writing in
-/// `option_codec.rs`. `tests/common/mod.rs` generates it for the round trips, `fuzz/src/checks.rs` for the
-/// fuzzer, and `tests/scripts/segments.rs` of the engine gives it words in packet scripts.
+/// `option_codec.rs`. It is generated for the round trips (`crates/wire/tests/common/mod.rs`) and the fuzzer
+/// (`fuzz/src/checks.rs`), has words in packet scripts (`crates/engine/tests/scripts/segments.rs`), and is taken
+/// away by what stands for middleboxes that strip options (`crates/engine/tests/common/mod.rs` and
+/// `random/network.rs`, `crates/sim/tests/golden/cases.rs`, `crates/daemon/tests/gateway/middlebox.rs`).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RareOptions {
     /// Maximum segment size (RFC 9293 3.7.1).

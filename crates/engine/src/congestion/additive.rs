@@ -32,7 +32,9 @@ pub(super) trait AdditiveRule: Debug + Send {
     /// one ACK more than the increase says ([`AckCounting::OneInAvoidance`]).
     const ONE_ACK_MORE: bool = true;
 
-    /// Increase in congestion avoidance on subflow `r`, segments per acknowledged segment.
+    /// Increase in congestion avoidance on subflow `r`, segments per acknowledged segment. It is kept until a
+    /// window changes or a round begins, so it may depend on nothing else; a rule that does implements
+    /// `on_ack` itself, as CUBIC.
     fn increase(&self, subflows: &[SubflowMetrics], r: usize) -> f64;
 
     /// Threshold after a loss on subflow `r`, segments.

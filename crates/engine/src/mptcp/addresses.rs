@@ -1,4 +1,4 @@
-//! Addresses (RFC 8684 3.4) and priority (3.3.8): what is announced, accepted and removed, and which joins
+//! Addresses (RFC 8684 3.4): what is announced, accepted and removed, and which joins
 //! follow.
 
 use ropewalk_wire::{AddAddr, Payload};

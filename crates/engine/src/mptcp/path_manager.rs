@@ -1,5 +1,5 @@
 //! What the path manager remembers (RFC 8684 3.4): addresses to announce, to echo and to withdraw, the peer's
-//! addresses, and joins to open or to try again. `addresses.rs` has the rules by which a connection uses it.
+//! addresses, and joins to open or to try again. `joining.rs` has the rules by which a connection uses it.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -86,7 +86,7 @@ impl PathManager {
     /// Whether there is no address option to send, now or later.
     #[inline]
     pub fn is_silent(&self) -> bool {
-        self.echoes.is_empty() && self.announced.is_empty() && self.removals.is_empty()
+        self.echoes.is_empty() && self.removals.is_empty() && !self.has_pending_announcement()
     }
 
     /// Whether it has nothing to send and no join to open, now or later.

@@ -96,7 +96,7 @@ pub struct Context<'a> {
 impl Context<'_> {
     /// This subflow's numbers, to change them.
     #[inline]
-    pub(crate) fn metrics(&mut self) -> &mut SubflowMetrics {
+    pub(crate) fn own_mut(&mut self) -> &mut SubflowMetrics {
         self.subflows.own_mut()
     }
 

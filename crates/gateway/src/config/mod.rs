@@ -248,7 +248,7 @@ fn per_address(connections: Option<u64>) -> u64 {
     (connections.unwrap_or_default() / 2).max(100)
 }
 
-/// A time; none, where it is wrong.
+/// A time; zero where there is none, so only for keys that have a default.
 fn duration(reader: &mut Reader, table: &Table<'_>, key: &str) -> Duration {
     Duration::from_nanos(reader.time(table, key).unwrap_or_default())
 }

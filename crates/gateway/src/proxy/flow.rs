@@ -17,7 +17,8 @@ use crate::memory::{BEYOND_WINDOW, Holder, Progress};
 use crate::target::Target;
 use crate::tls::Secure;
 
-/// One client's connection.
+/// One connection through the proxy: a client's, that of a client's datagrams (UDP ASSOCIATE), or the stream of
+/// the tunnel.
 #[derive(Debug)]
 pub struct ProxiedConnection {
     /// Counts from 1.

@@ -192,7 +192,8 @@ impl<P: Payload> Sender<P> {
         }
         metrics.totals.delivered += u64::from(summary.segments);
         metrics.last_progress = now;
-        (summary.round_start, summary.bandwidth) = self.rate.on_delivered(metrics, now, &summary.rate);
+        (summary.round_start, summary.delivery_rate) =
+            self.rate.on_delivered(metrics, now, &summary.latest_sent);
     }
 
     /// Growth of the window while nothing is lost.
@@ -229,13 +230,13 @@ impl<P: Payload> Sender<P> {
     #[inline(never)]
     pub(super) fn update_model(&mut self, cx: &mut Context<'_>, summary: &AckSummary) {
         let metrics = cx.own();
-        let of = &summary.rate;
+        let of = &summary.latest_sent;
         let delivered = of.flight.delivered_since(metrics);
         let sample = RateSample {
             now: cx.now,
             acked: summary.segments,
             rtt: summary.last_rtt,
-            rate: summary.bandwidth,
+            rate: summary.delivery_rate,
             app_limited: of.app_limited,
             delivered,
             prior_delivered: metrics.totals.delivered - delivered,
@@ -256,7 +257,7 @@ impl<P: Payload> Sender<P> {
         if self.paced {
             return;
         }
-        let metrics = cx.metrics();
+        let metrics = cx.own_mut();
         let percent: u64 = if metrics.cwnd < metrics.ssthresh / 2 { 200 } else { 120 };
         let window = u64::from(metrics.cwnd.max(metrics.packets_out)) * u64::from(metrics.mss);
         let srtt = metrics.rtt.smoothed.max(Span::from_nanos(125));

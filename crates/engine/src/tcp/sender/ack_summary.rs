@@ -40,7 +40,7 @@ pub(crate) struct AckSummary {
     /// A round trip began with it.
     pub round_start: bool,
     /// The delivery rate that it gave, bytes per second; 0: none.
-    pub bandwidth: u64,
+    pub delivery_rate: u64,
     /// The receiver dropped what it had sacked; the timer is set already.
     pub reneged: bool,
     pub dsack: Option<Dsack>,
@@ -57,7 +57,7 @@ pub(crate) struct AckSummary {
     /// Where the last newly delivered segment ends.
     pub end: u64,
     /// The newly delivered segment that was sent last.
-    pub rate: Sample,
+    pub latest_sent: Sample,
     /// For RACK, of the transmissions that certainly arrived: the one sent last (time and end; 0 and 0:
     /// none), and when the one with the highest position was sent.
     pub latest: (Time, u64),
@@ -84,7 +84,7 @@ impl AckSummary {
         let (sent_at, end) = (last.sent_at, last.end());
         self.segments += segments;
         self.end = end;
-        self.rate.take(sent_at, end, last.rate, last.is(APP_LIMITED), last.flight());
+        self.latest_sent.take(sent_at, end, last.rate, last.is(APP_LIMITED), last.flight());
         if arrived {
             if sent_at >= self.latest.0 {
                 self.latest = (sent_at, end);

@@ -74,7 +74,7 @@ impl CwndValidation {
         let used = self.used.max(cx.tcp.cwnd.initial_window);
         self.restart(cx.now);
         let writer_waits = cx.shared.outgoing.writer_waits;
-        let metrics = cx.metrics();
+        let metrics = cx.own_mut();
         if metrics.ca_state == CaState::Open && !writer_waits && used < metrics.cwnd {
             metrics.ssthresh = current_ssthresh(metrics);
             metrics.cwnd = (metrics.cwnd + used) / 2;
@@ -89,7 +89,7 @@ impl CwndValidation {
         //= RFC 5681 4.1-a
         let halvings = ((idle - Span::from_nanos(1)) / rto).min(31) as u32;
         let initial = cx.tcp.cwnd.initial_window;
-        let metrics = cx.metrics();
+        let metrics = cx.own_mut();
         metrics.ssthresh = current_ssthresh(metrics);
         let floor = initial.min(metrics.cwnd);
         metrics.cwnd = (metrics.cwnd >> halvings).max(floor);

@@ -257,7 +257,7 @@ impl<P: Payload> Sender<P> {
                 let entry = self.scoreboard.get_mut(index);
                 entry.flags |= LOST;
                 let segments = entry.segments;
-                let metrics = cx.metrics();
+                let metrics = cx.own_mut();
                 metrics.lost_out += segments;
                 metrics.totals.lost += u64::from(segments);
                 outcome.lost_segments += segments;

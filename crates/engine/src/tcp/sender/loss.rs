@@ -76,7 +76,7 @@ impl<P: Payload> Sender<P> {
     /// Without SACK each duplicate ACK stands for a segment that has left the network (RFC 5681 3.2), so that
     /// another may be sent (RFC 3042).
     pub(super) fn add_reno_sack(&mut self, cx: &mut Context<'_>, summary: &mut AckSummary) {
-        let metrics = cx.metrics();
+        let metrics = cx.own_mut();
         if metrics.sacked_out + metrics.lost_out < metrics.packets_out {
             metrics.sacked_out += 1;
             metrics.totals.delivered += 1;
@@ -143,9 +143,9 @@ impl<P: Payload> Sender<P> {
             common.counters.sack_reneging += 1;
             self.scoreboard.forget_sacks();
             self.recovery.sack_cache = Default::default();
-            cx.metrics().sacked_out = 0;
+            cx.own_mut().sacked_out = 0;
         } else if !common.negotiated.sack {
-            cx.metrics().sacked_out = 0;
+            cx.own_mut().sacked_out = 0;
         }
         let all = reneged || cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks;
         let mut index = 0;
@@ -173,7 +173,7 @@ impl<P: Payload> Sender<P> {
             self.enter_recovery(common, cx, false);
             if !self.paced {
                 // No ACK has delivered anything, yet one segment may go, as in `tcp_rack_reo_timeout`.
-                self.prr.reduce(cx.metrics(), 1, 0, false);
+                self.prr.reduce(cx.own_mut(), 1, 0, false);
             }
         }
     }
@@ -234,7 +234,7 @@ impl<P: Payload> Sender<P> {
                 //= RFC 8985 7.4-a
                 common.counters.loss_probe_recovery += 1;
                 self.begin_reduction(common, cx, LossCause::FastRetransmit);
-                cx.metrics().ca_state = CaState::Cwr;
+                cx.own_mut().ca_state = CaState::Cwr;
                 self.end_reduction(cx);
                 self.keep_open(common, cx);
             }

@@ -116,10 +116,10 @@ impl<P: Payload> Sender<P> {
     /// The sender of a subflow that is about to be opened.
     pub fn new(cx: &mut Context<'_>) -> Self {
         //= RFC 6298 2-a
-        cx.metrics().rto = cx.tcp.rto.initial;
+        cx.own_mut().rto = cx.tcp.rto.initial;
         //= RFC 5681 3.1-a
-        cx.metrics().cwnd = cx.tcp.cwnd.initial_window;
-        cx.metrics().ssthresh = cx.tcp.cwnd.initial_ssthresh;
+        cx.own_mut().cwnd = cx.tcp.cwnd.initial_window;
+        cx.own_mut().ssthresh = cx.tcp.cwnd.initial_ssthresh;
         Sender {
             queue: InlineQueue::new(),
             due: Due::default(),
@@ -172,14 +172,14 @@ impl<P: Payload> Sender<P> {
         match rtt {
             Some(rtt) => self.rtt.sample(cx.subflows.own_mut(), &cx.tcp.rto, cx.now, rtt, rtt),
             //= RFC 6298 5-f without a sample from the handshake the timeout for data is 3 seconds
-            None => cx.metrics().rto = cx.tcp.rto.initial.max(FALLBACK_RTO),
+            None => cx.own_mut().rto = cx.tcp.rto.initial.max(FALLBACK_RTO),
         }
         // Schedulers compare rates: a subflow that has sent nothing yet must have one.
         self.update_pacing(cx);
         self.rate = RateState::new(cx.now);
         self.cwnd_validation.restart(cx.now);
         self.last_sent_at = cx.now;
-        cx.metrics().last_progress = cx.now;
+        cx.own_mut().last_progress = cx.now;
     }
 
     /// Appends data whose first byte has the connection-level offset `tag` to the queue.

@@ -54,7 +54,7 @@ impl<P: Payload> Sender<P> {
             self.undo.end();
             self.undo.forbid();
             self.recovery.point = self.snd_nxt;
-            let metrics = cx.metrics();
+            let metrics = cx.own_mut();
             metrics.ssthresh = current_ssthresh(metrics);
             metrics.ca_state = CaState::Loss;
         }
@@ -63,7 +63,7 @@ impl<P: Payload> Sender<P> {
     fn set_path_mtu(&mut self, common: &mut Common, cx: &mut Context<'_>, mtu: u32) {
         common.path_mtu = mtu;
         common.update_mss(cx);
-        let metrics = cx.metrics();
+        let metrics = cx.own_mut();
         let counts = self.scoreboard.recount(metrics.mss);
         metrics.packets_out = counts.packets_out;
         metrics.lost_out = counts.lost_out;

@@ -59,7 +59,7 @@ pub(crate) struct RateState {
     /// C.app_limited: what must be delivered until the application-limited phase is over; 0: there is none.
     app_limited: u64,
     /// Segments delivered when the present round trip began.
-    round: u64,
+    round_begin: u64,
 }
 
 /// The segment sent last among those that one ACK delivered.
@@ -84,7 +84,7 @@ impl Sample {
 
 impl RateState {
     pub fn new(now: Time) -> Self {
-        RateState { delivered_at: now, first_sent_at: now, app_limited: 0, round: 0 }
+        RateState { delivered_at: now, first_sent_at: now, app_limited: 0, round_begin: 0 }
     }
 
     /// The stamp of a segment that is sent now; `idle`: nothing was in flight.
@@ -130,9 +130,9 @@ impl RateState {
                 metrics.rate.delivery = rate;
             }
         }
-        let round = metrics.totals.delivered - segments >= self.round;
+        let round = metrics.totals.delivered - segments >= self.round_begin;
         if round {
-            self.round = metrics.totals.delivered;
+            self.round_begin = metrics.totals.delivered;
         }
         (round, rate)
     }

@@ -59,7 +59,7 @@ impl<P: Payload> Sender<P> {
         } else if matches!(cx.own().ca_state, CaState::Recovery | CaState::Cwr) {
             let lost = if cx.tcp.recovery.prr_slow_start { 0 } else { outcome.lost_segments };
             let advanced = summary.advanced || cx.tcp.recovery.prr_slow_start;
-            self.prr.reduce(cx.metrics(), summary.segments, lost, advanced);
+            self.prr.reduce(cx.own_mut(), summary.segments, lost, advanced);
         } else if summary.segments > 0 && (summary.advanced || self.grows_out_of_order(cx)) {
             self.grow(cx, summary);
         }
@@ -116,12 +116,12 @@ impl<P: Payload> Sender<P> {
                 // receiver.
                 CaState::Cwr if self.snd_una > self.recovery.point => {
                     self.end_reduction(cx);
-                    cx.metrics().ca_state = CaState::Open;
+                    cx.own_mut().ca_state = CaState::Open;
                 }
                 CaState::Recovery => {
                     // The duplicate ACKs that it was counted from were of data acknowledged by now.
                     if !common.negotiated.sack {
-                        cx.metrics().sacked_out = 0;
+                        cx.own_mut().sacked_out = 0;
                     }
                     if self.try_undo_recovery(common, cx, segment) {
                         return;
@@ -156,7 +156,7 @@ impl<P: Payload> Sender<P> {
                 if !common.negotiated.sack && self.scoreboard.is_empty() {
                     // Schedulers give no data to a subflow in Loss, and without SACK the phase ends only when
                     // something beyond the recovery point is acknowledged.
-                    cx.metrics().ca_state = CaState::Open;
+                    cx.own_mut().ca_state = CaState::Open;
                 }
                 self.identify_losses(common, cx, summary, outcome);
                 if cx.own().ca_state != CaState::Loss || summary.lost_retransmission {
@@ -178,7 +178,7 @@ impl<P: Payload> Sender<P> {
     ) {
         if !common.negotiated.sack {
             if summary.advanced {
-                cx.metrics().sacked_out = 0;
+                cx.own_mut().sacked_out = 0;
             }
             if summary.duplicate {
                 self.add_reno_sack(cx, summary);
@@ -205,7 +205,7 @@ impl<P: Payload> Sender<P> {
             if disorder {
                 common.timers.stop(Timer::Probe);
             }
-            cx.metrics().ca_state = phase;
+            cx.own_mut().ca_state = phase;
             self.recovery.point = self.snd_nxt;
         }
     }
@@ -229,7 +229,7 @@ impl<P: Payload> Sender<P> {
         if matches!(cx.own().ca_state, CaState::Open | CaState::Disorder) {
             self.undo.end();
             self.begin_reduction(common, cx, LossCause::Ecn);
-            cx.metrics().ca_state = CaState::Cwr;
+            cx.own_mut().ca_state = CaState::Cwr;
         }
     }
 
@@ -244,7 +244,7 @@ impl<P: Payload> Sender<P> {
             self.undo.clear_retransmission();
         }
         let una = self.snd_una;
-        let metrics = cx.metrics();
+        let metrics = cx.own_mut();
         let (cwnd, ssthresh) = (metrics.cwnd, current_ssthresh(metrics));
         // Without a threshold an undo restores none: a congestion mark may be why it fell.
         self.undo.remember(cwnd, None);
@@ -257,14 +257,14 @@ impl<P: Payload> Sender<P> {
         }
         // No tail loss probe during recovery (RFC 8985 7.2).
         common.timers.stop(Timer::Probe);
-        cx.metrics().ca_state = CaState::Recovery;
+        cx.own_mut().ca_state = CaState::Recovery;
     }
 
     /// Begins a reduction of the window, to what the congestion control says.
     pub(super) fn begin_reduction(&mut self, common: &mut Common, cx: &mut Context<'_>, cause: LossCause) {
         self.recovery.point = self.snd_nxt;
-        self.tlp = Tlp::default();
         // A probe of the old flight must not reduce the window once more.
+        self.tlp = Tlp::default();
         self.prr = Prr::begin(cx.own().cwnd);
         self.lower_threshold(common, cx, cause);
     }
@@ -272,7 +272,7 @@ impl<P: Payload> Sender<P> {
     fn lower_threshold(&mut self, common: &mut Common, cx: &mut Context<'_>, cause: LossCause) {
         let now = cx.now;
         let new = cx.congestion.ssthresh(&cx.subflows, cx.subflows.index(), cause, now);
-        let metrics = cx.metrics();
+        let metrics = cx.own_mut();
         metrics.ssthresh = new.max(1);
         metrics.totals.loss_events += 1;
         metrics.totals.bytes_acked_at_loss = metrics.totals.bytes_acked;
@@ -286,7 +286,7 @@ impl<P: Payload> Sender<P> {
         }
         let stands = self.undo.is_possible();
         let now = cx.now;
-        let metrics = cx.metrics();
+        let metrics = cx.own_mut();
         if metrics.ssthresh < u32::MAX && (metrics.ca_state == CaState::Cwr || stands) {
             //= RFC 6937 3-c
             metrics.cwnd = metrics.ssthresh.max(1);
@@ -308,7 +308,7 @@ impl<P: Payload> Sender<P> {
             || self.snd_una >= self.recovery.point
             || (phase == CaState::Loss && self.timeouts == 0)
         {
-            let metrics = cx.metrics();
+            let metrics = cx.own_mut();
             let (cwnd, ssthresh, retrans_out) =
                 (metrics.cwnd, current_ssthresh(metrics), metrics.retrans_out);
             self.undo.remember(cwnd, Some(ssthresh));
@@ -320,7 +320,7 @@ impl<P: Payload> Sender<P> {
             self.begin_undo_of_timeout();
         }
         let (now, one) = (cx.now, cx.tcp.recovery.loss_window_one);
-        let metrics = cx.metrics();
+        let metrics = cx.own_mut();
         //= RFC 5681 3.1-g
         metrics.cwnd = if one { 1 } else { metrics.in_flight() + 1 };
         metrics.ca_state = CaState::Loss;

@@ -126,7 +126,7 @@ impl<P: Payload> Sender<P> {
             if entry.position < left {
                 let cut = entry.segment_end(left, cx.own().mss);
                 if cut < entry.end().min(right) {
-                    self.scoreboard.split(index, cut, cx.metrics());
+                    self.scoreboard.split(index, cut, cx.own_mut());
                 }
                 index += 1;
                 continue;
@@ -136,7 +136,7 @@ impl<P: Payload> Sender<P> {
                 if cut <= entry.position {
                     break;
                 }
-                self.scoreboard.split(index, cut, cx.metrics());
+                self.scoreboard.split(index, cut, cx.own_mut());
             }
             if self.mark_sacked(cx, index, summary) >= right {
                 break;

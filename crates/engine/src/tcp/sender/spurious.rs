@@ -32,10 +32,10 @@ impl<P: Payload> Sender<P> {
     fn undo_reduction(&mut self, cx: &mut Context<'_>, unmark_lost: bool) {
         if unmark_lost {
             self.scoreboard.unmark_lost();
-            cx.metrics().lost_out = 0;
+            cx.own_mut().lost_out = 0;
         }
         if let Some((cwnd, ssthresh)) = self.undo.prior() {
-            let metrics = cx.metrics();
+            let metrics = cx.own_mut();
             metrics.cwnd = metrics.cwnd.max(cwnd);
             if ssthresh > metrics.ssthresh {
                 metrics.ssthresh = ssthresh;
@@ -71,7 +71,7 @@ impl<P: Payload> Sender<P> {
             }
             return true;
         }
-        cx.metrics().ca_state = CaState::Open;
+        cx.own_mut().ca_state = CaState::Open;
         false
     }
 
@@ -132,7 +132,7 @@ impl<P: Payload> Sender<P> {
             return true;
         }
         if frto || common.negotiated.sack {
-            cx.metrics().ca_state = CaState::Open;
+            cx.own_mut().ca_state = CaState::Open;
         }
         true
     }
@@ -181,7 +181,7 @@ impl<P: Payload> Sender<P> {
             if self.snd_nxt > self.recovery.point && summary.duplicate {
                 self.add_reno_sack(cx, summary);
             } else if summary.advanced {
-                cx.metrics().sacked_out = 0;
+                cx.own_mut().sacked_out = 0;
             }
         }
     }

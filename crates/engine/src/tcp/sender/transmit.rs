@@ -70,7 +70,7 @@ impl<P: Payload> Sender<P> {
         let most = max_segments.min(metrics.cwnd - metrics.in_flight()).max(1) * metrics.mss;
         if entry.payload.len() > most as usize {
             let at = entry.position + u64::from(most);
-            self.scoreboard.split(index, at, cx.metrics());
+            self.scoreboard.split(index, at, cx.own_mut());
         }
         // The MSS may have changed since it was sent.
         self.recount(common, cx, index);
@@ -95,13 +95,13 @@ impl<P: Payload> Sender<P> {
         let index = below.into_iter().position(|entry| !entry.is(SACKED | LOST | RETRANS))?;
         let entry = self.scoreboard.get_mut(index);
         entry.flags |= RETRANS;
-        cx.metrics().retrans_out += entry.segments;
+        cx.own_mut().retrans_out += entry.segments;
         Some(self.retransmit_lost(common, cx, index))
     }
 
     /// Counts the packets of an entry before it is retransmitted.
     fn recount(&mut self, common: &Common, cx: &mut Context<'_>, index: usize) {
-        let metrics = cx.metrics();
+        let metrics = cx.own_mut();
         self.scoreboard.recount_entry(index, metrics);
         if !common.negotiated.sack {
             // Duplicate ACKs stand for no more than what may have left the network.
@@ -115,7 +115,7 @@ impl<P: Payload> Sender<P> {
         let entry = self.scoreboard.get_mut(index);
         let segments = entry.segments;
         if !entry.is(RETRANS) && entry.is(LOST) {
-            cx.metrics().retrans_out += segments;
+            cx.own_mut().retrans_out += segments;
             entry.flags |= RETRANS;
         }
         entry.flags &= !PROBED;
@@ -151,8 +151,8 @@ impl<P: Payload> Sender<P> {
         if self.paced {
             self.on_paced(cx, segments, payload.len());
         }
-        cx.metrics().totals.retransmitted += u64::from(segments);
-        cx.metrics().last_sent = cx.now;
+        cx.own_mut().totals.retransmitted += u64::from(segments);
+        cx.own_mut().last_sent = cx.now;
         common.counters.retrans_segs += u64::from(segments);
         common.counters.retrans_bytes += payload.len() as u64;
         self.last_sent_at = cx.now;
@@ -365,7 +365,7 @@ impl<P: Payload> Sender<P> {
         }
         let index = if entry.payload.len() as u64 > mss {
             let at = entry.end() - mss;
-            self.scoreboard.split(index, at, cx.metrics());
+            self.scoreboard.split(index, at, cx.own_mut());
             index + 1
         } else {
             index
