@@ -235,7 +235,12 @@ async fn heed(link: usize, mut words: RecvStream, events: mpsc::Sender<Event>) {
 }
 
 /// Serves a tunnel's stream: a proxy's that UDP doesn't reach.
-pub(super) async fn serve_stream(far: &Far, mut secure: Secure, list: &Destinations) -> io::Result<()> {
+pub(super) async fn serve_stream(
+    far: &Far,
+    mut secure: Secure,
+    list: &Destinations,
+    count: stream::Count<'_>,
+) -> io::Result<()> {
     let refused = |why: &'static str| io::Error::new(io::ErrorKind::InvalidData, why);
     let identity =
         identity(secure.get_ref().1.peer_certificates()).ok_or_else(|| refused("no certificate"))?;
@@ -244,7 +249,7 @@ pub(super) async fn serve_stream(far: &Far, mut secure: Secure, list: &Destinati
     let session = far.session(identity, id, &Arc::new(list.clone()));
     let (events, inner, _place) = session.ok_or_else(|| refused("too many connections of this proxy"))?;
     secure.write_all(&inner.encode()).await?;
-    stream::carry(secure, &events).await
+    stream::carry(secure, &events, count).await
 }
 
 fn identity(shown: Option<&[CertificateDer<'static>]>) -> Option<Identity> {

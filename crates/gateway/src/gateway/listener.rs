@@ -25,6 +25,7 @@ use crate::setup::gateway::Plan;
 use crate::setup::own_addresses;
 use crate::target::Target;
 use crate::tls::Secure;
+use crate::tunnel::stream;
 use crate::udp::{self, relay::Carried};
 
 /// A running listener.
@@ -254,7 +255,8 @@ async fn convert(
                 );
                 return flow.stream.reset();
             };
-            if let Err(error) = datagrams::serve_stream(far, secure, &converter.datagrams).await {
+            let count = stream::Count { written: &flow.downloaded, read: &flow.uploaded };
+            if let Err(error) = datagrams::serve_stream(far, secure, &converter.datagrams, count).await {
                 flow.stream.reset();
                 tracing::debug!(target: "ropewalk::gateway", %peer, %error, "a tunnel's stream ended");
             }

@@ -222,8 +222,9 @@ async fn fall_back(shared: Arc<Shared>) {
             tracing::warn!(gateway, "nothing comes by UDP: datagrams go by a stream");
             failures = 0;
             shared.connected.send_modify(|all| drop(all.insert(STREAM, (gateway, inner))));
+            let count = stream::Count { written: &flow.uploaded, read: &flow.downloaded };
             let done = tokio::select! {
-                done = stream::carry(secure, &shared.events) => done,
+                done = stream::carry(secure, &shared.events, count) => done,
                 () = lasts(WORKS, by_udp) => {
                     tracing::info!("datagrams go by UDP again");
                     Ok(())

@@ -1,6 +1,7 @@
 //! A tunnel's datagrams in a stream, each behind its length of two bytes: what is left where UDP is blocked.
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -14,11 +15,21 @@ const MOST_WAITING: usize = 256;
 /// How many are written at once.
 const BATCH: usize = 32;
 
+/// Bytes that a stream has carried: one that carries none while something waits for it is reset some time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Count<'a> {
+    pub written: &'a AtomicU64,
+    pub read: &'a AtomicU64,
+}
+
 /// Carries both ways, until the stream ends.
 ///
 /// # Errors
 /// If it is lost, or has what is no datagram.
-pub(crate) async fn carry<S: AsyncRead + AsyncWrite>(stream: S, events: &Sender<Event>) -> io::Result<()> {
+pub(crate) async fn carry<S>(stream: S, events: &Sender<Event>, count: Count<'_>) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite,
+{
     let (mut reader, mut writer) = tokio::io::split(stream);
     let (queue, mut waiting) = channel(MOST_WAITING);
     // Its end is noticed by the queue's.
@@ -29,6 +40,7 @@ pub(crate) async fn carry<S: AsyncRead + AsyncWrite>(stream: S, events: &Sender<
             batch.drain(..).for_each(|one| put(&mut bytes, &one));
             writer.write_all(&bytes).await?;
             writer.flush().await?;
+            count.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             bytes.clear();
         }
         Ok(())
@@ -41,9 +53,11 @@ pub(crate) async fn carry<S: AsyncRead + AsyncWrite>(stream: S, events: &Sender<
                     return Ok(());
                 }
             }
-            if reader.read_buf(&mut bytes).await? == 0 {
+            let read = reader.read_buf(&mut bytes).await?;
+            if read == 0 {
                 return Ok(());
             }
+            count.read.fetch_add(read as u64, Ordering::Relaxed);
         }
     };
     let _ = events.send(Event::Up { link: STREAM, carrier }).await;
