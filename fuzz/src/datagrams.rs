@@ -33,7 +33,7 @@ pub fn tunnel_datagrams(data: &[u8]) {
             sent += 1;
             assert!(sent < 100, "it never stops");
         }
-        while tunnel.poll_deliver().is_some() {}
+        while tunnel.poll_deliver(now).is_some() {}
         assert!(tunnel.next_timeout(now).is_some());
     }
 }

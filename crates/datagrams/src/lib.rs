@@ -11,6 +11,7 @@
 mod codel;
 pub mod flow;
 pub mod frame;
+mod handover;
 pub mod packet;
 pub mod rate;
 mod receive;

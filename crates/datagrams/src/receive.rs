@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::{Bytes, BytesMut};
 
 use crate::frame::{Data, Feedback, Parity, Place, TOLD, add_body, of_body};
+use crate::handover::Handover;
 use crate::send::micros;
 use crate::{MILLISECOND, SECOND};
 
@@ -219,7 +220,7 @@ fn is_before(a: u32, b: u32) -> bool {
 
 impl Arrivals {
     /// Takes what a datagram has; packets that are ready go to `deliver`.
-    pub fn take(&mut self, now: u64, data: Data, deliver: &mut impl FnMut(Bytes)) {
+    pub fn take(&mut self, now: u64, data: Data, deliver: &mut Handover) {
         let Data { number, part, place, payload, .. } = data;
         if self.numbers.has(number) {
             self.repeated += 1;
@@ -257,12 +258,12 @@ impl Arrivals {
         };
         self.numbers.insert(number);
         match place {
-            None => deliver(packet),
+            None => deliver.push(packet),
             Some(place) => self.order(now, place, packet, deliver),
         }
     }
 
-    fn order(&mut self, now: u64, place: Place, packet: Bytes, deliver: &mut impl FnMut(Bytes)) {
+    fn order(&mut self, now: u64, place: Place, packet: Bytes, deliver: &mut Handover) {
         let Place { flow, number } = place;
         if self.flows.len() >= MOST_FLOWS && !self.flows.contains_key(&flow) {
             let idlest = self.flows.iter().min_by_key(|(_, one)| one.last).map(|(flow, _)| *flow);
@@ -278,11 +279,11 @@ impl Arrivals {
         one.last = now;
         if number == one.next {
             one.next = number.wrapping_add(1);
-            deliver(packet);
-            Arrivals::release(one, &mut self.waiting_bytes, deliver);
+            deliver.push_in_order(packet);
+            Arrivals::release(now, one, &mut self.waiting_bytes, deliver);
         } else if is_before(number, one.next) {
             // Late is better than never.
-            deliver(packet);
+            deliver.push_in_order(packet);
         } else {
             self.waiting_bytes += packet.len();
             one.waiting.insert(number, (packet, now));
@@ -294,21 +295,24 @@ impl Arrivals {
     }
 
     /// What follows without a gap.
-    fn release(one: &mut Ordered, bytes: &mut usize, deliver: &mut impl FnMut(Bytes)) {
-        while let Some((packet, _)) = one.waiting.remove(&one.next) {
-            *bytes -= packet.len();
+    fn release(now: u64, one: &mut Ordered, bytes: &mut usize, deliver: &mut Handover) {
+        let (mut released, mut first) = (0, now);
+        while let Some((packet, since)) = one.waiting.remove(&one.next) {
+            (released, first) = (released + packet.len(), first.min(since));
             one.next = one.next.wrapping_add(1);
-            deliver(packet);
+            deliver.push_in_order(packet);
         }
+        *bytes -= released;
+        deliver.have_waited(now, released, now - first);
     }
 
-    fn release_all(&mut self, flow: u16, deliver: &mut impl FnMut(Bytes)) {
+    fn release_all(&mut self, flow: u16, deliver: &mut Handover) {
         let Some(mut one) = self.flows.remove(&flow) else { return };
         let mut next = one.next;
         for (number, (packet, _)) in std::mem::take(&mut one.waiting) {
             self.waiting_bytes -= packet.len();
             next = number.wrapping_add(1);
-            deliver(packet);
+            deliver.push_in_order(packet);
         }
         self.skipped += 1;
         self.flows.insert(flow, Ordered { next, waiting: BTreeMap::new(), last: one.last });
@@ -318,7 +322,7 @@ impl Arrivals {
     }
 
     /// Goes on without what hasn't come in time.
-    pub fn on_timeout(&mut self, now: u64, deliver: &mut impl FnMut(Bytes)) {
+    pub fn on_timeout(&mut self, now: u64, deliver: &mut Handover) {
         let hold = self.hold;
         for one in self.flows.values_mut() {
             while let Some((number, since)) =
@@ -327,7 +331,7 @@ impl Arrivals {
             {
                 one.next = number;
                 self.skipped += 1;
-                Arrivals::release(one, &mut self.waiting_bytes, deliver);
+                Arrivals::release(now, one, &mut self.waiting_bytes, deliver);
             }
         }
         self.flows.retain(|_, one| !one.waiting.is_empty() || now.saturating_sub(one.last) < FLOW_AGE);
@@ -353,9 +357,9 @@ mod tests {
     }
 
     fn taken(arrivals: &mut Arrivals, now: u64, data: Data) -> Vec<Bytes> {
-        let mut packets = Vec::new();
-        arrivals.take(now, data, &mut |packet| packets.push(packet));
-        packets
+        let mut handover = Handover::default();
+        arrivals.take(now, data, &mut handover);
+        std::iter::from_fn(|| handover.pop(u64::MAX)).collect()
     }
 
     #[test]
@@ -379,11 +383,12 @@ mod tests {
         assert_eq!(arrivals.next_timeout(), Some(60));
         assert_eq!(taken(&mut arrivals, 20, data(2, 1, Some(1), b"1")), ["1", "2"]);
         assert!(taken(&mut arrivals, 30, data(3, 4, Some(4), b"4")).is_empty());
-        let mut packets = Vec::new();
-        arrivals.on_timeout(79, &mut |packet| packets.push(packet));
-        assert!(packets.is_empty());
-        arrivals.on_timeout(80, &mut |packet| packets.push(packet));
-        assert_eq!((packets, arrivals.skipped), (vec![Bytes::from_static(b"4")], 1));
+        let mut handover = Handover::default();
+        arrivals.on_timeout(79, &mut handover);
+        assert_eq!(handover.pop(79), None);
+        arrivals.on_timeout(80, &mut handover);
+        assert_eq!((handover.pop(80), arrivals.skipped), (Some(Bytes::from_static(b"4")), 1));
+        assert_eq!(handover.pop(80), None);
         // Late is better than never; twice isn't.
         assert_eq!(taken(&mut arrivals, 90, data(4, 3, Some(3), b"3")), ["3"]);
         assert!(taken(&mut arrivals, 91, data(5, 3, Some(3), b"3")).is_empty());

@@ -7,9 +7,10 @@ use bytes::Bytes;
 use crate::codel::CoDel;
 use crate::flow::{Class, Flows, patience};
 use crate::frame::{Data, Frame, FrameError, MOST_OVERHEAD, MOST_PARTS, Part};
+use crate::handover::Handover;
 use crate::packet::{FlowKey, Summary};
 use crate::receive::{Arrivals, Numbers, Receiving};
-use crate::scheduler::{Choice, DatagramScheduler, LinkView, PacketView};
+use crate::scheduler::{Choice, DatagramScheduler, LinkView, PacketView, used};
 use crate::send::{Piece, Sending};
 use crate::{MILLISECOND, SECOND};
 
@@ -110,13 +111,14 @@ pub struct Tunnel {
     flows: Flows,
     queues: [VecDeque<Queued>; 3],
     queued_bytes: usize,
-    repairs: VecDeque<(Piece, usize)>,
+    /// What is sent again, and the link that it was sent over: downloads' apart.
+    repairs: [VecDeque<(Piece, usize)>; 2],
     outgoing: VecDeque<(usize, Bytes)>,
     next_number: u32,
     /// Packets that the far end has.
     settled: Numbers,
     arrivals: Arrivals,
-    deliver: VecDeque<Bytes>,
+    deliver: Handover,
     codel: CoDel,
     copies: (f64, u64),
     last_traffic: u64,
@@ -132,12 +134,12 @@ impl Tunnel {
             flows: Flows::default(),
             queues: Default::default(),
             queued_bytes: 0,
-            repairs: VecDeque::new(),
+            repairs: Default::default(),
             outgoing: VecDeque::new(),
             next_number: 0,
             settled: Numbers::default(),
             arrivals: Arrivals::default(),
-            deliver: VecDeque::new(),
+            deliver: Handover::default(),
             codel: CoDel::default(),
             copies: (COPIES_BURST, 0),
             last_traffic: 0,
@@ -238,25 +240,22 @@ impl Tunnel {
         let slowest = self.links.values().filter(|link| !link.sending.is_silent);
         let slowest = slowest.filter_map(|link| link.sending.rate.srtt).max().unwrap_or(50 * MILLISECOND);
         self.arrivals.hold = (slowest * 3 / 2 + 40 * MILLISECOND).min(250 * MILLISECOND);
-        let (deliver, delivered) = (&mut self.deliver, &mut self.stats.delivered);
-        self.arrivals.take(now, data, &mut |packet| {
-            *delivered += 1;
-            deliver.push_back(packet);
-        });
+        self.arrivals.take(now, data, &mut self.deliver);
     }
 
     fn repair(&mut self, now: u64, link: usize, lost: Vec<Piece>) {
         for piece in lost {
             let is_there = piece.part.count == 1 && self.settled.has(piece.number);
-            if !is_there && piece.deadline > now && self.repairs.len() < MOST_REPAIRS {
-                self.repairs.push_back((piece, link));
+            let repairs = &mut self.repairs[usize::from(piece.place.is_some())];
+            if !is_there && piece.deadline > now && repairs.len() < MOST_REPAIRS {
+                repairs.push_back((piece, link));
             }
         }
     }
 
     /// The next packet that the far end sent, to be handed to this end's device.
-    pub fn poll_deliver(&mut self) -> Option<Bytes> {
-        self.deliver.pop_front()
+    pub fn poll_deliver(&mut self, now: u64) -> Option<Bytes> {
+        self.deliver.pop(now)
     }
 
     /// What happens by itself.
@@ -269,11 +268,7 @@ impl Tunnel {
                 self.repair(now, link, pieces);
             }
         }
-        let (deliver, delivered) = (&mut self.deliver, &mut self.stats.delivered);
-        self.arrivals.on_timeout(now, &mut |packet| {
-            *delivered += 1;
-            deliver.push_back(packet);
-        });
+        self.arrivals.on_timeout(now, &mut self.deliver);
     }
 
     /// The next datagram, and the link that it goes over.
@@ -329,20 +324,27 @@ impl Tunnel {
         self.links.iter().map(view).collect()
     }
 
+    /// Sends something again. A download's packets wait for room: a link that wakes after a moment's silence
+    /// tells of most that they have arrived, and all at once would fill the other link.
     fn send_repair(&mut self, now: u64) {
-        while let Some((piece, from)) = self.repairs.pop_front() {
-            let is_there = piece.part.count == 1 && self.settled.has(piece.number);
-            if is_there || piece.deadline <= now {
-                continue;
+        for is_download in [false, true] {
+            while let Some((piece, from)) = self.repairs[usize::from(is_download)].pop_front() {
+                let is_there = piece.part.count == 1 && self.settled.has(piece.number);
+                if is_there || piece.deadline <= now {
+                    continue;
+                }
+                let views = self.views(now, piece.payload.len());
+                let has_room = |one: &&LinkView| !is_download || one.wait == Some(0);
+                // Over the same link only if there is no other that is as fast.
+                let best = used(&views).filter(has_room).min_by_key(|one| (one.delay, one.link == from));
+                if let Some(best) = best {
+                    self.stats.repaired += 1;
+                    self.send(now, best.link, piece);
+                    return;
+                }
+                self.repairs[usize::from(is_download)].push_front((piece, from));
+                break;
             }
-            let views = self.views(now, piece.payload.len());
-            // Not over the link that is silent; over the same one only if there is no other that is as fast.
-            let best =
-                views.iter().min_by_key(|one| (one.is_silent, one.is_backup, one.delay, one.link == from));
-            let Some(link) = best.map(|one| one.link) else { return };
-            self.stats.repaired += 1;
-            self.send(now, link, piece);
-            return;
         }
     }
 
@@ -435,7 +437,7 @@ impl Tunnel {
         }
     }
 
-    /// When [`Tunnel::on_timeout`] and [`Tunnel::poll_transmit`] are to be called next.
+    /// When [`Tunnel::on_timeout`], [`Tunnel::poll_transmit`] and [`Tunnel::poll_deliver`] are to be called next.
     pub fn next_timeout(&self, now: u64) -> Option<u64> {
         let is_active = now.saturating_sub(self.last_traffic) < ACTIVE;
         let of_links = self.links.values().flat_map(|link| {
@@ -444,7 +446,9 @@ impl Tunnel {
                 .into_iter()
                 .flatten()
         });
-        let waiting = self.queues.iter().filter_map(VecDeque::front).map(|first| first.packet.len()).max();
+        let repairs = self.repairs.iter().filter_map(VecDeque::front).map(|(piece, _)| piece.payload.len());
+        let waiting = self.queues.iter().filter_map(VecDeque::front).map(|first| first.packet.len());
+        let waiting = waiting.chain(repairs).max();
         let room = waiting
             .into_iter()
             .flat_map(|len| self.links.values().filter_map(move |link| link.sending.rate.ready_at(now, len)));
@@ -453,12 +457,14 @@ impl Tunnel {
         // Those that wait in vain are dropped.
         let waiting =
             self.queues[..2].iter().filter_map(VecDeque::front).map(|one| one.since + LONGEST_WAIT + 1);
-        of_links.chain(room).chain(waiting).chain(self.arrivals.next_timeout()).min()
+        let arrivals = [self.arrivals.next_timeout(), self.deliver.next_timeout()];
+        of_links.chain(room).chain(waiting).chain(arrivals.into_iter().flatten()).min()
     }
 
     /// What has happened.
     pub fn stats(&self) -> Stats {
-        Stats { repeated: self.arrivals.repeated, skipped: self.arrivals.skipped, ..self.stats }
+        let Arrivals { repeated, skipped, .. } = self.arrivals;
+        Stats { delivered: self.deliver.count, repeated, skipped, ..self.stats }
     }
 
     /// Packets that wait for a link.

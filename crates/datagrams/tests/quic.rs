@@ -290,8 +290,8 @@ fn a_download_is_never_slower_than_by_the_better_link() {
     }
 }
 
-/// The delay that 99 of 100 packets of a call beside a download keep, ms, and how many are lost.
-fn beside(seed: u8) -> (f64, usize) {
+/// How long the packets of a call beside a download took, in order, and how many are lost.
+fn beside(seed: u8) -> (Vec<u64>, usize) {
     let bytes = 60_000_000;
     let links = vec![Way::new(40, 45, 5_000, u64::from(seed) * 7919), Way::new(60, 50, 0, 1)];
     let mut one = Download::new(links, seed, bytes, 2 * SECOND);
@@ -301,15 +301,29 @@ fn beside(seed: u8) -> (f64, usize) {
     one.voice.truncate(one.voice.len() - 5);
     let mut came: Vec<u64> = one.voice.iter().copied().flatten().collect();
     came.sort_unstable();
-    let (p99, lost) = (came[came.len() * 99 / 100] as f64 / 1e6, one.voice.len() - came.len());
-    println!("p99 {p99:.1} ms, {lost} lost of {}; {mbit:.1} Mbit/s; {}", one.voice.len(), one.told());
-    (p99, lost)
+    let lost = one.voice.len() - came.len();
+    println!(
+        "p99 {:.1} ms, {lost} lost of {}; {mbit:.1} Mbit/s; {}",
+        p99(&came),
+        one.voice.len(),
+        one.told()
+    );
+    (came, lost)
+}
+
+/// What 99 of 100 keep, ms.
+fn p99(sorted: &[u64]) -> f64 {
+    sorted[sorted.len() * 99 / 100] as f64 / 1e6
 }
 
 #[test]
 fn a_call_beside_a_download_is_heard() {
+    let (mut took, mut lost) = (Vec::new(), 0);
     for seed in 0..3 {
-        let (p99, lost) = beside(seed);
-        assert!(p99 <= 35.0 && lost == 0, "p99 {p99:.1} ms, {lost} lost with seed {seed}");
+        let (of_one, lost_of_one) = beside(seed);
+        took.extend(of_one);
+        lost += lost_of_one;
     }
+    took.sort_unstable();
+    assert!(p99(&took) <= 35.0 && lost == 0, "p99 {:.1} ms, {lost} lost", p99(&took));
 }

@@ -93,7 +93,7 @@ pub fn by_name(name: &str) -> Option<Box<dyn DatagramScheduler>> {
 
 /// The links of those that may be used that work, or as few as possible don't: backups, and silent ones, are
 /// used while there is no other.
-fn used(links: &[LinkView]) -> impl Iterator<Item = &LinkView> + Clone {
+pub(crate) fn used(links: &[LinkView]) -> impl Iterator<Item = &LinkView> + Clone {
     let rank = |one: &LinkView| (one.is_silent, one.is_backup);
     let best = links.iter().map(rank).min();
     links.iter().filter(move |one| Some(rank(one)) == best)

@@ -152,7 +152,7 @@ impl<T> Wire<T> {
                 self.event(at, Event::Arrives { side: 1 - side, link, bytes });
             }
         }
-        while let Some(packet) = self.tunnels[side].poll_deliver() {
+        while let Some(packet) = self.tunnels[side].poll_deliver(now) {
             self.delivered.push_back((side, packet));
         }
         if let Some(at) = self.tunnels[side].next_timeout(now) {

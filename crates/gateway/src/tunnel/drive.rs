@@ -255,7 +255,7 @@ impl Drive<'_> {
                 self.look(now);
             }
         }
-        while let Some(packet) = self.tunnel.poll_deliver() {
+        while let Some(packet) = self.tunnel.poll_deliver(now) {
             if inspect(&packet).is_some_and(|summary| admits(&summary.flow, false)) {
                 self.device.send(&packet);
             }

@@ -201,12 +201,12 @@ impl World {
             let first = self.first(path, side);
             self.links[first][at].enqueue(Time::from_nanos(now), datagram);
         }
-        self.due[at] = self.tunnels[at].next_timeout(now).map(|due| due.max(now) + LATE);
-        while let Some(packet) = self.tunnels[at].poll_deliver() {
+        while let Some(packet) = self.tunnels[at].poll_deliver(now) {
             let Some(label) = Label::read(&packet) else { continue };
             let mut out = Vec::new();
             self.ways[label.way].on_packet(now, label, packet.len(), &mut out);
             self.put(side, label.way, out);
         }
+        self.due[at] = self.tunnels[at].next_timeout(now).map(|due| due.max(now) + LATE);
     }
 }
