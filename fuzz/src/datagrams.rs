@@ -1,14 +1,15 @@
 //! What the fuzz target of the tunnel's datagrams checks. `cargo test -p ropewalk-datagrams` replays its corpus.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use ropewalk_datagrams::packet::inspect;
-use ropewalk_datagrams::{Adaptive, LinkSettings, MILLISECOND, Tunnel, frame};
+use ropewalk_datagrams::{Adaptive, LinkSettings, MILLISECOND, Tunnel, frame, stream};
 
 /// A check.
 pub type Check = fn(&[u8]);
 
 /// All of them by name.
-pub const CHECKS: [(&str, Check); 1] = [("tunnel_datagrams", tunnel_datagrams)];
+pub const CHECKS: [(&str, Check); 2] =
+    [("tunnel_datagrams", tunnel_datagrams), ("tunnel_stream", tunnel_stream)];
 
 /// Any bytes as datagrams of a far end, one after another, each behind its length: what is a frame is written
 /// again as it was, and a tunnel takes them without a panic and stays within its bounds.
@@ -36,4 +37,35 @@ pub fn tunnel_datagrams(data: &[u8]) {
         while tunnel.poll_deliver(now).is_some() {}
         assert!(tunnel.next_timeout(now).is_some());
     }
+}
+
+/// A stream of datagrams, cut into pieces whose length the first byte says: the same datagrams come out as at
+/// once, each as it would be written, and what waits for more is shorter than one.
+pub fn tunnel_stream(data: &[u8]) {
+    let Some((piece, data)) = data.split_first() else { return };
+    let (mut all, mut at_once) = (BytesMut::from(data), BytesMut::new());
+    let end = loop {
+        match stream::take(&mut all) {
+            Ok(Some(one)) => stream::put(&mut at_once, &one),
+            Ok(None) => break true,
+            Err(_) => break false,
+        }
+    };
+    assert!(data.starts_with(&at_once));
+    let (mut waiting, mut got, mut is_right) = (BytesMut::new(), BytesMut::new(), true);
+    for part in data.chunks(usize::from(*piece).max(1)) {
+        waiting.extend_from_slice(part);
+        while is_right {
+            match stream::take(&mut waiting) {
+                Ok(Some(one)) => stream::put(&mut got, &one),
+                Ok(None) => break,
+                Err(_) => is_right = false,
+            }
+        }
+        if !is_right {
+            break;
+        }
+        assert!(waiting.len() < 2 + stream::LARGEST);
+    }
+    assert_eq!((got, is_right), (at_once, end));
 }

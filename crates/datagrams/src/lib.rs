@@ -17,6 +17,7 @@ pub mod rate;
 mod receive;
 pub mod scheduler;
 mod send;
+pub mod stream;
 mod tunnel;
 
 pub use scheduler::{Adaptive, Choice, DatagramScheduler, LinkView, PacketView, SCHEDULERS};

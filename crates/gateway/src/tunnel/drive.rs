@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quinn::{Connection, SendDatagramError};
 use ropewalk_datagrams::packet::{FlowKey, inspect};
-use ropewalk_datagrams::{LinkSettings, LinkStats, SCHEDULERS, Stats, Tunnel};
+use ropewalk_datagrams::{LinkSettings, LinkStats, SCHEDULERS, Stats, Tunnel, stream};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::time::{Instant, sleep_until};
@@ -18,8 +18,6 @@ use super::{Device, STREAM};
 pub(crate) const MOST_EVENTS: usize = 2048;
 /// How many events are taken at once.
 const BATCH: usize = 128;
-/// The largest datagram in a stream, bytes.
-pub(super) const LARGEST: usize = 1500;
 /// How often it is looked how large datagrams may be, and what has happened is told.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -46,7 +44,7 @@ impl Carrier {
     fn largest(&self) -> Option<usize> {
         match self {
             Carrier::Quic(connection) => connection.max_datagram_size(),
-            Carrier::Stream(_) => Some(LARGEST),
+            Carrier::Stream(_) => Some(stream::LARGEST),
         }
     }
 
