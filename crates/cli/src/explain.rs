@@ -86,7 +86,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
             if several && !options.json {
                 let _ = writeln!(text, "{name}, {}:", describe(&scenario.workload));
             }
-            if spec.start_phase > 0 && !options.json {
+            if !spec.start_phase.is_zero() && !options.json {
                 let begins = units::write_duration(spec.start_phase);
                 let _ = writeln!(text, "t=0 is {begins} into the scenario (seeds differ in that)");
             }
@@ -117,7 +117,7 @@ fn one(spec: &RunSpec, options: &Options) -> Result<String, Failure> {
         if options.json {
             let line = json!({
                 "scheduler": spec.scheduler.text,
-                "t_ms": decision.at as f64 / 1e6,
+                "t_ms": decision.at.since_origin().as_millis_f64(),
                 "decision": decision.decision.name(),
                 "path": path,
                 "offset": decision.offset,
@@ -129,7 +129,7 @@ fn one(spec: &RunSpec, options: &Options) -> Result<String, Failure> {
             let _ = writeln!(
                 text,
                 "t={:.1} ms: {}",
-                decision.at as f64 / 1e6,
+                decision.at.since_origin().as_millis_f64(),
                 with_reason(phrase(decision, path), &decision.reason)
             );
         }
@@ -145,7 +145,7 @@ fn one(spec: &RunSpec, options: &Options) -> Result<String, Failure> {
             text,
             "{}, done after {:.1} ms",
             counted(result.decisions.len() as u64, "decision"),
-            result.duration as f64 / 1e6
+            result.duration.as_millis_f64()
         );
     }
     Ok(text)

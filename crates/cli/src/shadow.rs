@@ -1,5 +1,6 @@
 //! `ropewalk shadow`: what other schedulers would have done with a proxy's flows.
 
+use ropewalk_engine::Span;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +21,6 @@ use serde_json::{Value, json};
 
 /// Least and most time that a simulated flow may take.
 const LIMIT: (f64, f64) = (60.0, 3600.0);
-const SECOND: f64 = 1e9;
 
 /// What other schedulers would have done with the last hour's flows
 #[derive(Debug, clap::Args)]
@@ -94,22 +94,21 @@ fn groups(recording: &Recording, smallest: u64, most: usize) -> Vec<Group<'_>> {
 }
 
 /// The scenario for a group, and its phase.
-fn scenario_of(base: &Scenario, group: &Group<'_>, seconds: usize) -> (Arc<Scenario>, u64) {
-    let nanos = |seconds: f64| (seconds * SECOND) as u64;
+fn scenario_of(base: &Scenario, group: &Group<'_>, seconds: usize) -> (Arc<Scenario>, Span) {
     let begin = group.flows.first().map_or(0.0, |flow| flow.start_s);
     let transfers = group.flows.iter().map(|flow| Transfer {
-        start: nanos(flow.start_s - begin),
+        start: Span::from_secs_f64(flow.start_s - begin),
         bytes: size(flow),
         direction: if flow.bytes_down >= flow.bytes_up { Direction::Download } else { Direction::Upload },
     });
     let limit = |flow: &&RecordedFlow| flow.start_s - begin + (flow.seconds * 20.0).clamp(LIMIT.0, LIMIT.1);
     let scenario = Scenario {
         workload: Workload::Transfers(transfers.collect()),
-        limit: nanos(group.flows.iter().map(limit).fold(0.0, f64::max)),
+        limit: Span::from_secs_f64(group.flows.iter().map(limit).fold(0.0, f64::max)),
         ..base.clone()
     };
     // The links' changes repeat: the first time round sets the links up, the second is the flows'.
-    (Arc::new(scenario), nanos(seconds as f64 + begin))
+    (Arc::new(scenario), Span::from_nanos(Span::from_secs_f64(seconds as f64 + begin).as_nanos()))
 }
 
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
@@ -139,7 +138,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         .flat_map(|scheduler| {
             scenarios.iter().map(|(scenario, phase)| RunSpec {
                 scenario: Arc::clone(scenario),
-                start_phase: *phase,
+                start_phase: Span::from_nanos((*phase).as_nanos()),
                 ..RunSpec::new((**scenario).clone(), scheduler.clone(), congestion.clone())
             })
         })
@@ -166,7 +165,7 @@ fn simulate(specs: &[RunSpec], groups: &[Group<'_>]) -> Vec<Vec<f64>> {
         let flows = ropewalk_sim::run(spec).flows;
         let seconds = |at: &usize| {
             let fct = flows.get(*at).and_then(|flow| flow.fct);
-            fct.unwrap_or(spec.scenario.limit) as f64 / SECOND
+            fct.unwrap_or(spec.scenario.limit).as_secs_f64()
         };
         Some(groups[at % groups.len()].judged.iter().map(seconds).collect::<Vec<f64>>())
     });
@@ -227,7 +226,7 @@ impl Report<'_> {
             "{count} of {} flows of the last {}, simulated over the recorded links; the proxy's scheduler \
              was {}",
             self.all,
-            ropewalk_settings::units::write_duration(length.as_nanos() as u64),
+            ropewalk_settings::units::write_duration(Span::saturating_from(length)),
             self.schedulers_used(),
         )];
         let wide = self.names.iter().map(|name| name.len()).max().unwrap_or(0);

@@ -29,7 +29,7 @@ pub fn size_within(option: &str, text: &str, range: (u64, u64)) -> Result<u64, F
 /// # Errors
 /// What is wrong with it.
 pub fn time(option: &str, text: &str) -> Result<Duration, Failure> {
-    Ok(Duration::from_nanos(argument::time(option, text)?))
+    Ok(argument::time(option, text)?.into())
 }
 
 /// Where transfers run.

@@ -191,7 +191,7 @@ fn show(state: &Value) -> String {
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let interval = match options.watch.as_deref() {
         None => None,
-        Some(text) => Some(Duration::from_nanos(units::duration(text).map_err(|error| {
+        Some(text) => Some(Duration::from(units::duration(text).map_err(|error| {
             let source = ropewalk_settings::diagnostic::Source::new("--watch", text);
             ropewalk_settings::diagnostic::Diagnostic::new(error.message)
                 .at(&source, error.span)

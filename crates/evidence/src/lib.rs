@@ -4,6 +4,7 @@
 //! arrive. The caller passes packets as bytes, so simulated, emulated and real runs are written alike.
 #![forbid(unsafe_code)]
 
+use ropewalk_time::Time;
 mod numbers;
 mod pcap;
 mod qlog;
@@ -23,8 +24,8 @@ pub enum Direction {
 /// One IP packet at this end.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// When, in nanoseconds since the origin of the file's times.
-    pub at: u64,
+    /// When, since the origin of the file's times.
+    pub at: Time,
     /// Index of its path.
     pub path: u16,
     /// Its direction.

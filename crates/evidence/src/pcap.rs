@@ -11,6 +11,8 @@
 
 use std::io::{self, Write};
 
+use ropewalk_time::Span;
+
 use crate::{Direction, Packet, Path};
 
 /// Block types (section 11.1 of the draft).
@@ -88,8 +90,8 @@ impl Block {
 pub struct Pcap<W: Write> {
     writer: W,
     paths: usize,
-    /// Nanoseconds since 1970 at which the packets' times begin.
-    start: u64,
+    /// How long after 1970 the packets' times begin.
+    start: Span,
     block: Block,
 }
 
@@ -146,11 +148,11 @@ impl<W: Write> Pcap<W> {
             block.option(option::IF_TSRESOL, &[NANOSECONDS]);
             block.write(&mut writer)?;
         }
-        Ok(Pcap { writer, paths: paths.len(), start: 0, block })
+        Ok(Pcap { writer, paths: paths.len(), start: Span::ZERO, block })
     }
 
-    /// The packets' times count from this moment, nanoseconds since 1970; without it, from 1970.
-    pub fn starts_at(&mut self, since_1970: u64) {
+    /// The packets' times count from this moment, so long after 1970; without it, from 1970.
+    pub fn starts_at(&mut self, since_1970: Span) {
         self.start = since_1970;
     }
 
@@ -166,7 +168,7 @@ impl<W: Write> Pcap<W> {
         if usize::from(packet.path) >= self.paths {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a path that the file doesn't have"));
         }
-        let at = self.start.saturating_add(packet.at);
+        let at = packet.at.saturating_add(self.start).as_nanos();
         let header = ethernet(packet.path, direction == OUTBOUND, packet.bytes);
         let length = u32::try_from(ETHERNET + packet.bytes.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
         let block = &mut self.block;
@@ -202,6 +204,7 @@ mod tests {
     use pcap_file::DataLink;
     use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
     use pcap_file::pcapng::{Block, PcapNgReader};
+    use ropewalk_time::Time;
 
     use super::*;
 
@@ -215,8 +218,13 @@ mod tests {
     fn what_is_written_reads_back() {
         let mut pcap = Pcap::new(Vec::new(), &paths()).expect("a vector takes all");
         let long = "é".repeat(40_000);
-        let packet =
-            |at, path, direction, comment| Packet { at, path, direction, bytes: &[0x45, 1, 2], comment };
+        let packet = |at, path, direction, comment| Packet {
+            at: Time::from_nanos(at),
+            path,
+            direction,
+            bytes: &[0x45, 1, 2],
+            comment,
+        };
         pcap.packet(&packet(5, 1, Direction::Sent, Some("because"))).expect("a vector takes all");
         pcap.packet(&packet(u64::MAX / 2, 0, Direction::Received, None)).expect("a vector takes all");
         pcap.packet(&packet(u64::MAX / 2, 0, Direction::Sent, Some(&long))).expect("cut to what fits");
@@ -265,8 +273,14 @@ mod tests {
     fn both_ip_versions_and_the_wall_clock() {
         assert_eq!(ethernet(0x0102, true, &[0x60, 0])[..], [2, 0, 0, 1, 2, 2, 2, 0, 0, 1, 2, 1, 0x86, 0xdd]);
         let mut pcap = Pcap::new(Vec::new(), &paths()).expect("a vector takes all");
-        pcap.starts_at(1_700_000_000_000_000_000);
-        let packet = Packet { at: 5, path: 0, direction: Direction::Sent, bytes: &[0x60], comment: None };
+        pcap.starts_at(Span::from_secs(1_700_000_000));
+        let packet = Packet {
+            at: Time::from_nanos(5),
+            path: 0,
+            direction: Direction::Sent,
+            bytes: &[0x60],
+            comment: None,
+        };
         pcap.packet(&packet).expect("a vector takes all");
         let bytes = pcap.finish().expect("a vector takes all");
         let mut reader = PcapNgReader::new(&bytes[..]).expect("a section");
@@ -282,7 +296,8 @@ mod tests {
     #[test]
     fn a_path_that_is_not_there_is_refused() {
         let mut pcap = Pcap::new(Vec::new(), &paths()).expect("a vector takes all");
-        let packet = Packet { at: 0, path: 2, direction: Direction::Sent, bytes: &[], comment: None };
+        let packet =
+            Packet { at: Time::ZERO, path: 2, direction: Direction::Sent, bytes: &[], comment: None };
         assert!(pcap.packet(&packet).is_err());
     }
 }

@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
+use ropewalk_time::{Span, Time};
 use ropewalk_wire::{Flags, FourTuple, ParseError, ParseMode, Payload, Segment, parse_headers};
 use serde_json::{Value, json};
 
@@ -34,7 +35,7 @@ pub struct Metrics {
     /// Segments.
     pub in_flight: u32,
     /// Nanoseconds; 0: not measured yet.
-    pub srtt: u64,
+    pub srtt: Span,
 }
 
 /// A scheduler's decision.
@@ -73,11 +74,6 @@ struct Subflow {
     metrics: Option<Metrics>,
 }
 
-/// Milliseconds, qlog's unit.
-fn milliseconds(at: u64) -> f64 {
-    at as f64 / 1e6
-}
-
 impl<W: Write> Qlog<W> {
     /// Begins a log with a title.
     ///
@@ -101,15 +97,15 @@ impl<W: Write> Qlog<W> {
         Ok(Qlog { writer, paths, known: HashMap::new(), subflows: Vec::new(), events: 0 })
     }
 
-    fn event(&mut self, at: u64, group: &str, name: &str, data: &Value) -> io::Result<()> {
+    fn event(&mut self, at: Time, group: &str, name: &str, data: &Value) -> io::Result<()> {
         let comma = if self.events == 0 { "" } else { "," };
         self.events += 1;
-        let event = json!({ "time": milliseconds(at), "name": name, "group_id": group, "data": data });
+        let event = json!({ "time": at.since_origin().as_millis_f64(), "name": name, "group_id": group, "data": data });
         write!(self.writer, "{comma}\n{event}")
     }
 
     /// The subflow that sends with this tuple.
-    fn subflow(&mut self, at: u64, path: u16, tuple: FourTuple) -> io::Result<usize> {
+    fn subflow(&mut self, at: Time, path: u16, tuple: FourTuple) -> io::Result<usize> {
         if let Some(&index) = self.known.get(&tuple) {
             return Ok(index);
         }
@@ -197,7 +193,7 @@ impl<W: Write> Qlog<W> {
     ///
     /// # Errors
     /// The writer's error.
-    pub fn metrics(&mut self, at: u64, tuple: FourTuple, metrics: Metrics) -> io::Result<()> {
+    pub fn metrics(&mut self, at: Time, tuple: FourTuple, metrics: Metrics) -> io::Result<()> {
         let Some(&index) = self.known.get(&tuple) else { return Ok(()) };
         let subflow = &mut self.subflows[index];
         if subflow.metrics == Some(metrics) || subflow.sent.largest == 0 {
@@ -215,8 +211,8 @@ impl<W: Write> Qlog<W> {
         if metrics.ssthresh != u32::MAX {
             data["ssthresh"] = json!(bytes(metrics.ssthresh));
         }
-        if metrics.srtt > 0 {
-            data["smoothed_rtt"] = json!(milliseconds(metrics.srtt));
+        if !metrics.srtt.is_zero() {
+            data["smoothed_rtt"] = json!(metrics.srtt.as_millis_f64());
         }
         let group = subflow.group.clone();
         self.event(at, &group, "recovery:metrics_updated", &data)
@@ -226,7 +222,7 @@ impl<W: Write> Qlog<W> {
     ///
     /// # Errors
     /// The writer's error.
-    pub fn decision(&mut self, at: u64, decision: &Decision<'_>) -> io::Result<()> {
+    pub fn decision(&mut self, at: Time, decision: &Decision<'_>) -> io::Result<()> {
         let known = decision.subflow.and_then(|tuple| self.known.get(&tuple));
         let group = match known {
             Some(&index) => self.subflows[index].group.clone(),

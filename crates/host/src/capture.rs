@@ -242,7 +242,7 @@ impl<W: Write> Inner<W> {
         if !std::mem::replace(&mut self.started, true)
             && let Some(pcap) = &mut self.writers.pcap
         {
-            pcap.starts_at(crate::clock::since_1970().saturating_sub(now.since_origin()).as_nanos());
+            pcap.starts_at(crate::clock::since_1970().saturating_sub(now.since_origin()));
         }
     }
 
@@ -314,7 +314,7 @@ impl<W: Write> Inner<W> {
         for flow in connection.subflow_metrics() {
             let Some(tuple) = connection.tuple(flow.id) else { continue };
             let (cwnd, ssthresh, in_flight) = (flow.cwnd, flow.ssthresh, flow.in_flight());
-            let metrics = Metrics { cwnd, ssthresh, in_flight, srtt: flow.rtt.smoothed.as_nanos() };
+            let metrics = Metrics { cwnd, ssthresh, in_flight, srtt: flow.rtt.smoothed };
             self.push(now, Item::Sample(tuple, metrics));
         }
     }
@@ -342,15 +342,13 @@ impl<W: Write> Inner<W> {
                     bytes: told.bytes,
                     reason: &told.reason,
                 };
-                self.writers.qlog(|qlog| qlog.decision(at.as_nanos(), &told));
+                self.writers.qlog(|qlog| qlog.decision(at, &told));
             }
-            Item::Sample(tuple, metrics) => {
-                self.writers.qlog(|qlog| qlog.metrics(at.as_nanos(), *tuple, *metrics))
-            }
+            Item::Sample(tuple, metrics) => self.writers.qlog(|qlog| qlog.metrics(at, *tuple, *metrics)),
             Item::Packet(packet) => {
                 let comment = packet.data.and_then(|data| self.connections.reason(data, packet.path));
                 let told = Packet {
-                    at: at.as_nanos(),
+                    at,
                     path: packet.path,
                     direction: packet.direction,
                     bytes: &packet.bytes,

@@ -15,10 +15,12 @@
 //! so the mean of their completion times has a bound too. Where no bound is known (the delay of frames at a
 //! constant rate, exchanges over links that change), there is none.
 
-use ropewalk_engine::{Span, Time};
+use ropewalk_engine::{NANOSECOND, SECOND, Span, Time};
 use ropewalk_link::{ChangeAction, LinkSpec, Rate};
-use ropewalk_settings::units::Nanos;
 use ropewalk_sim::{Direction, Mode, RunSpec, Scenario, Workload, first_path};
+
+/// Where [`Model::earliest`] gives up.
+const LATEST: Span = Span::from_nanos(u64::MAX / 4);
 
 /// IPv4 and TCP headers without options.
 const HEADER: u64 = 40;
@@ -38,14 +40,14 @@ struct UsablePath<'a> {
     /// Index of the path.
     path: usize,
     /// Earliest departure of data, from the workload's start.
-    opens: Nanos,
-    round_trip: Nanos,
+    opens: Span,
+    round_trip: Span,
     link: &'a LinkSpec,
     mtu: u64,
     /// Index of the shared link.
     bottleneck: Option<usize>,
     /// Least delay of its own link in the data's direction.
-    delay: Nanos,
+    delay: Span,
 }
 
 /// The network in the data's direction.
@@ -53,7 +55,7 @@ struct UsablePath<'a> {
 struct Model<'a> {
     scenario: &'a Scenario,
     /// When the workload starts, from the start of the run.
-    begin: Nanos,
+    begin: Time,
     ways: Vec<UsablePath<'a>>,
     /// Segments of all connections' initial windows, on each path.
     initial: u64,
@@ -62,11 +64,10 @@ struct Model<'a> {
 /// The bounds of a run, if its workload has any.
 pub fn of(spec: &RunSpec) -> Option<Bound> {
     let scenario = &spec.scenario;
-    let begin = scenario.warmup.saturating_add(spec.start_phase);
-    let model = Model::new(scenario, spec.mode, begin);
+    let model = Model::new(scenario, spec.mode, spec.begin());
     let both =
         |value: &dyn Fn(bool) -> Option<f64>| Some(Bound { capacity: value(false)?, window: value(true)? });
-    let seconds = |time: Nanos| time as f64 / 1e9;
+    let seconds = Span::as_secs_f64;
     match &scenario.workload {
         Workload::Flow { bytes } => both(&|windows| model.earliest(*bytes, windows).map(seconds)),
         Workload::Web { objects, .. } => {
@@ -92,7 +93,7 @@ pub fn of(spec: &RunSpec) -> Option<Bound> {
 }
 
 impl<'a> Model<'a> {
-    fn new(scenario: &'a Scenario, mode: Mode, begin: Nanos) -> Self {
+    fn new(scenario: &'a Scenario, mode: Mode, begin: Time) -> Self {
         let download = scenario.direction == Direction::Download;
         let used: Vec<usize> = match mode {
             Mode::SinglePath(path) => vec![path],
@@ -105,8 +106,8 @@ impl<'a> Model<'a> {
         let least = |path: usize| {
             let path = &scenario.paths[path];
             let shared = path.bottleneck.map(|shared| &scenario.bottlenecks[shared]);
-            let up = crossing(&path.up) + shared.map_or(0, |shared| crossing(&shared.up));
-            let down = crossing(&path.down) + shared.map_or(0, |shared| crossing(&shared.down));
+            let up = crossing(&path.up) + shared.map_or(Span::ZERO, |shared| crossing(&shared.up));
+            let down = crossing(&path.down) + shared.map_or(Span::ZERO, |shared| crossing(&shared.down));
             (up, up + down)
         };
         let (first_up, first_round_trip) = least(first);
@@ -133,7 +134,7 @@ impl<'a> Model<'a> {
                 link,
                 mtu: u64::from(path.mtu),
                 bottleneck: path.bottleneck,
-                delay: link.min_delay().as_nanos(),
+                delay: link.min_delay(),
             }
         });
         let ways = ways.collect();
@@ -154,9 +155,9 @@ impl<'a> Model<'a> {
     }
 
     /// Most payload bytes that can have arrived by this time from the workload's start.
-    fn delivered_by(&self, time: Nanos, windows: bool) -> u64 {
+    fn delivered_by(&self, time: Span, windows: bool) -> u64 {
         let shared_delay =
-            |way: &UsablePath<'_>| way.bottleneck.map_or(0, |i| self.shared(i).min_delay().as_nanos());
+            |way: &UsablePath<'_>| way.bottleneck.map_or(Span::ZERO, |i| self.shared(i).min_delay());
         let alone = |way: &UsablePath<'_>| {
             let last = time.saturating_sub(way.delay + shared_delay(way));
             if last <= way.opens {
@@ -171,8 +172,8 @@ impl<'a> Model<'a> {
             let ways = || self.ways.iter().filter(|way| way.bottleneck == Some(index));
             let sum = ways().map(alone).fold(0, u64::saturating_add);
             // Data can't enter the shared link before a path opens, and must leave it in time for its delay.
-            let opens = ways().map(|way| way.opens).min().unwrap_or(Nanos::MAX);
-            let last = time.saturating_sub(self.shared(index).min_delay().as_nanos());
+            let opens = ways().map(|way| way.opens).min().unwrap_or(Span::MAX);
+            let last = time.saturating_sub(self.shared(index).min_delay());
             let mtu = ways().map(|way| way.mtu).max().unwrap_or(1500);
             let carried = if last > opens {
                 payload(self.shared(index), mtu, self.begin + opens, self.begin + last)
@@ -185,7 +186,7 @@ impl<'a> Model<'a> {
     }
 
     /// Payload bytes that a window which doubles per round trip has admitted by this time.
-    fn sent_by(&self, way: &UsablePath<'_>, time: Nanos) -> u64 {
+    fn sent_by(&self, way: &UsablePath<'_>, time: Span) -> u64 {
         let Some(rounds) = (time - way.opens).checked_div(way.round_trip) else { return u64::MAX };
         let doubled = 1u64.checked_shl(rounds.min(63) as u32 + 1).map_or(u64::MAX, |power| power - 1);
         self.initial.saturating_mul(doubled).saturating_mul(way.mtu - HEADER)
@@ -193,15 +194,15 @@ impl<'a> Model<'a> {
 
     /// The first time, from the workload's start, at which this much can have arrived; `None` after a
     /// century.
-    fn earliest(&self, bytes: u64, windows: bool) -> Option<Nanos> {
-        let (mut low, mut high) = (0, 1_000_000_000u64);
+    fn earliest(&self, bytes: u64, windows: bool) -> Option<Span> {
+        let (mut low, mut high) = (Span::ZERO, SECOND);
         while self.delivered_by(high, windows) < bytes {
             low = high;
-            high = high.checked_mul(2).filter(|high| *high < u64::MAX / 4)?;
+            high = Some(2 * high).filter(|high| *high < LATEST)?;
         }
         // `low` is too early (or 0), `high` is late enough.
-        while high - low > 1 {
-            let middle = low + (high - low) / 2;
+        while high - low > NANOSECOND {
+            let middle = low.midpoint(high);
             if self.delivered_by(middle, windows) < bytes {
                 low = middle;
             } else {
@@ -213,7 +214,7 @@ impl<'a> Model<'a> {
 
     /// The least time of an exchange over open paths: the request takes the fastest path, the response all at
     /// once. `None` over links whose rate varies.
-    fn exchange(&self, response: u64) -> Option<Nanos> {
+    fn exchange(&self, response: u64) -> Option<Span> {
         let least = |up: bool| {
             let delays = self.ways.iter().map(|way| {
                 let path = &self.scenario.paths[way.path];
@@ -224,7 +225,7 @@ impl<'a> Model<'a> {
                 });
                 own + shared
             });
-            delays.min().unwrap_or(Span::ZERO)
+            delays.min().unwrap_or_default()
         };
         let mut rate = 0u64;
         for way in &self.ways {
@@ -235,25 +236,25 @@ impl<'a> Model<'a> {
         }
         let sending = (u128::from(response) * 8_000_000_000).checked_div(u128::from(rate))?;
         let sending = Span::from_nanos(u64::try_from(sending).unwrap_or(u64::MAX));
-        Some((least(true) + least(false) + sending).as_nanos())
+        Some(least(true) + least(false) + sending)
     }
 }
 
 /// The least time in which the smallest packet crosses a link.
-fn crossing(link: &LinkSpec) -> Nanos {
+fn crossing(link: &LinkSpec) -> Span {
     let sending = match link.rate {
         Rate::Constant(rate) if rate > 0 && rate < u64::MAX && link.changes.is_empty() => {
             (u128::from(HEADER + u64::from(link.overhead)) * 8_000_000_000 / u128::from(rate)) as u64
         }
         _ => 0,
     };
-    (link.min_delay() + Span::from_nanos(sending)).as_nanos()
+    link.min_delay() + Span::from_nanos(sending)
 }
 
 /// Most payload that a link carries between two moments of the run, in full packets of `mtu`. A packet during
 /// which the rate changes may count at the faster rate: one more for each.
-fn payload(link: &LinkSpec, mtu: u64, from: Nanos, to: Nanos) -> u64 {
-    let bytes = link.capacity_integral(Time::from_nanos(from), Time::from_nanos(to));
+fn payload(link: &LinkSpec, mtu: u64, from: Time, to: Time) -> u64 {
+    let bytes = link.capacity_integral(from, to);
     if bytes == u64::MAX {
         return u64::MAX;
     }
@@ -274,7 +275,7 @@ mod tests {
     use super::*;
     use ropewalk_algorithms::Registries;
 
-    const MS: Nanos = 1_000_000;
+    const MS: Span = Span::from_millis(1);
 
     fn bound(scenario: Scenario, mode: Mode) -> Bound {
         let registries = Registries::builtin();
@@ -284,7 +285,7 @@ mod tests {
             congestion: registries.congestion.parse("cubic").unwrap(),
             mode,
             seed: 1,
-            start_phase: 0,
+            start_phase: Span::ZERO,
             recording: Default::default(),
         };
         of(&spec).unwrap()
@@ -358,7 +359,7 @@ mod tests {
             congestion: registries.congestion.parse("cubic").unwrap(),
             mode: Mode::Multipath,
             seed: 1,
-            start_phase: 0,
+            start_phase: Span::ZERO,
             recording: Default::default(),
         };
         assert_eq!(of(&spec), None);

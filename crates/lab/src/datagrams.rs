@@ -112,7 +112,7 @@ pub fn compare(request: &Request, done: impl Fn() + Sync, stop: &AtomicBool) -> 
     // Whole rounds alone are compared.
     let rounds: Vec<Vec<DatagramsResult>> =
         results.chunks(candidates.len()).map_while(|round| round.iter().cloned().collect()).collect();
-    let seconds = request.datagrams.duration as f64 / 1e9;
+    let seconds = request.datagrams.duration.as_secs_f64();
     let mut rows: Vec<(Row, Vec<f64>)> = (0..if rounds.is_empty() { 0 } else { candidates.len() })
         .map(|place| {
             let runs: Vec<&DatagramsResult> = rounds.iter().map(|round| &round[place]).collect();
@@ -163,7 +163,7 @@ fn flow_row(all: &[&FlowGot], seconds: f64) -> FlowRow {
     let sum = |of: fn(&FlowGot) -> u64| all.iter().map(|flow| of(flow)).sum::<u64>() as f64;
     let delay = |share: f64| {
         let of = |flow: &&FlowGot| {
-            let delays: Vec<f64> = flow.delays.iter().map(|delay| *delay as f64 / 1e9).collect();
+            let delays: Vec<f64> = flow.delays.iter().map(|delay| delay.as_secs_f64()).collect();
             (!delays.is_empty()).then(|| quantile(&delays, share))
         };
         let each: Vec<f64> = all.iter().filter_map(of).collect();
@@ -176,7 +176,7 @@ fn flow_row(all: &[&FlowGot], seconds: f64) -> FlowRow {
         late: sum(|flow| flow.late) / sum(|flow| flow.sent).max(1.0),
         median: delay(0.5),
         p99: delay(0.99),
-        gap: all.iter().map(|flow| flow.gap).max().unwrap_or(0) as f64 / 1e9,
+        gap: all.iter().map(|flow| flow.gap).max().unwrap_or_default().as_secs_f64(),
         goodput: sum(|flow| flow.bytes) * 8.0 / seconds / all.len() as f64,
     }
 }
@@ -195,7 +195,7 @@ impl Answer {
         let milliseconds = |time: f64| format!("{:.1} ms", time * 1e3);
         let mbit = |rate: f64| format!("{:.1} Mbit/s", rate / 1e6);
         let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".into());
-        let deadline = milliseconds(request.datagrams.deadline as f64 / 1e9);
+        let deadline = milliseconds(request.datagrams.deadline.as_secs_f64());
         let mut table =
             Table::new(2, &["", "scheduler", "lost or late", "+-", "downloads", "carried for a byte sent"]);
         let equal = self.rows.iter().filter(|row| row.is_equal).count();
@@ -266,8 +266,8 @@ impl Answer {
             "scenario": request.scenario.name,
             "runs": self.runs,
             "seed": request.seed,
-            "deadline_s": request.datagrams.deadline as f64 / 1e9,
-            "duration_s": request.datagrams.duration as f64 / 1e9,
+            "deadline_s": request.datagrams.deadline.as_secs_f64(),
+            "duration_s": request.datagrams.duration.as_secs_f64(),
             "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
         })
     }

@@ -1,6 +1,7 @@
 //! The objective by which runs are ranked, for each kind of workload. `compare`, sweeps, reports and `advise`
 //! use it, and [`crate::bound`] is its lower bound.
 
+use ropewalk_engine::Span;
 use ropewalk_sim::{Outcome, RunResult, Workload};
 
 /// The objective as a metric: name, unit and meaning. Only complete runs have it.
@@ -72,19 +73,20 @@ pub fn of(workload: &Workload, result: &RunResult) -> Option<f64> {
     if result.outcome != Outcome::Complete {
         return None;
     }
-    let mean = |times: &mut dyn Iterator<Item = u64>| {
-        let (sum, count) = times.fold((0.0, 0u64), |(sum, count), time| (sum + time as f64 / 1e9, count + 1));
+    let mean = |times: &mut dyn Iterator<Item = Span>| {
+        let (sum, count) =
+            times.fold((0.0, 0u64), |(sum, count), time| (sum + time.as_secs_f64(), count + 1));
         (count > 0).then(|| sum / count as f64)
     };
     match Objective::of(workload) {
         Objective::Completion => {
-            let times: Option<Vec<u64>> = result.flows.iter().map(|flow| flow.fct).collect();
+            let times: Option<Vec<Span>> = result.flows.iter().map(|flow| flow.fct).collect();
             mean(&mut times?.into_iter())
         }
         Objective::FrameDelay | Objective::ExchangeTime => mean(&mut result.message_delays.iter().copied()),
         Objective::PerMegabyte => {
             let megabytes = result.delivered_bytes as f64 / 1e6;
-            (megabytes > 0.0).then(|| result.duration as f64 / 1e9 / megabytes)
+            (megabytes > 0.0).then(|| result.duration.as_secs_f64() / megabytes)
         }
     }
 }
@@ -99,13 +101,13 @@ mod tests {
             frame: 1000,
             rate: 8_000_000,
             key: None,
-            duration: 10_000_000,
+            duration: Span::from_millis(10),
             deadline,
         };
         let mut result = RunResult::new(Outcome::TimeLimit);
         // Ten are made, eight arrive, and one of these too late.
-        result.message_delays = vec![1, 2, 3, 4, 5, 6, 7, 9];
-        assert_eq!(late_frames(&frames(Some(8)), &result), Some(1.0 - 0.7));
+        result.message_delays = [1, 2, 3, 4, 5, 6, 7, 9].map(Span::from_nanos).to_vec();
+        assert_eq!(late_frames(&frames(Some(Span::from_nanos(8))), &result), Some(1.0 - 0.7));
         assert_eq!(late_frames(&frames(None), &result), None);
         assert_eq!(late_frames(&Workload::Flow { bytes: 1 }, &result), None);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
-use ropewalk_settings::units::Nanos;
+use ropewalk_engine::{Span, Time};
 use ropewalk_sim::{Mode, Recording, RunSpec, Scenario, Workload, World};
 
 use crate::{objective, watch};
@@ -109,11 +109,11 @@ pub fn remembered(
         congestion: congestion.clone(),
         mode: Mode::Multipath,
         seed,
-        start_phase: 0,
+        start_phase: Span::ZERO,
         recording: Recording::default(),
     };
     let Ok(mut world) = World::new(&spec) else { return 0 };
-    world.run_until(Nanos::MAX);
+    world.run_until(Time::MAX);
     world.next_opening().unwrap_or(0)
 }
 
@@ -149,7 +149,7 @@ pub fn fastest_alone(
             congestion: congestion.clone(),
             mode: Mode::SinglePath(path),
             seed,
-            start_phase: 0,
+            start_phase: Span::ZERO,
             recording: Recording::default(),
         });
         objective::of(&scenario.workload, &result).unwrap_or(f64::INFINITY)
@@ -168,14 +168,14 @@ mod tests {
     #[test]
     fn competing_traffic_moves_with_its_path() {
         let mut scenario = networks::wifi_lte();
-        scenario.paths.push(networks::path("third", 1_000_000, 1_000_000, 10));
+        scenario.paths.push(networks::path("third", 1_000_000, Span::from_millis(1), 10));
         let competitor = |path| Background {
             path,
             direction: Direction::Download,
             traffic: Traffic::TcpSaturated { congestion: "reno".into() },
-            extra_delay: 0,
-            start: 0,
-            stop: u64::MAX,
+            extra_delay: Span::ZERO,
+            start: Time::ZERO,
+            stop: None,
         };
         scenario.background = (0..3).map(competitor).collect();
         let moved = open_on(&scenario, 1);

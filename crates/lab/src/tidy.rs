@@ -2,6 +2,7 @@
 //! need no quoting and end in the unit: `fct_s`, `goodput_bps`, `path_lte_rtt_s`. CSV files and the
 //! Python package's Arrow tables are made from these.
 
+use ropewalk_engine::{Span, Time};
 use ropewalk_sim::{RunResult, Transmission};
 
 use crate::objective::OBJECTIVE;
@@ -208,10 +209,6 @@ pub fn suffix(unit: &str) -> &'static str {
     }
 }
 
-fn seconds(nanos: u64) -> Option<f64> {
-    Some(nanos as f64 / 1e9)
-}
-
 /// Every data segment of a run that recorded them: when it was sent, arrived and was acknowledged. `paths`:
 /// names.
 pub fn segments(result: &RunResult, paths: &[String]) -> Table {
@@ -239,9 +236,9 @@ pub fn segments(result: &RunResult, paths: &[String]) -> Table {
         table.columns[1].push_text(paths.get(usize::from(segment.path)).cloned());
         table.columns[2].push_whole(segment.offset);
         table.columns[3].push_whole(u64::from(segment.len));
-        table.columns[4].push_number(seconds(segment.sent));
-        table.columns[5].push_number(segment.arrived.and_then(seconds));
-        table.columns[6].push_number(segment.acked.and_then(seconds));
+        table.columns[4].push_number(Some(segment.sent.as_secs_f64()));
+        table.columns[5].push_number(segment.arrived.map(Time::as_secs_f64));
+        table.columns[6].push_number(segment.acked.map(Time::as_secs_f64));
         table.columns[7].push_text(Some(transmission.into()));
     }
     table
@@ -260,7 +257,7 @@ pub fn decisions(result: &RunResult, paths: &[String]) -> Table {
     ]);
     for decision in &result.decisions {
         let path = decision.path.and_then(|path| paths.get(usize::from(path)).cloned());
-        table.columns[0].push_number(seconds(decision.at));
+        table.columns[0].push_number(Some(decision.at.as_secs_f64()));
         table.columns[1].push_whole(u64::from(decision.connection));
         table.columns[2].push_text(Some(decision.decision.name().replace('-', "_")));
         table.columns[3].push_text(path);
@@ -289,13 +286,13 @@ pub fn samples(result: &RunResult, paths: &[String]) -> Table {
         for subflow in &sample.subflows {
             let threshold = (subflow.ssthresh < u32::MAX).then(|| f64::from(subflow.ssthresh));
             let columns = &mut table.columns;
-            columns[0].push_number(seconds(sample.at));
+            columns[0].push_number(Some(sample.at.as_secs_f64()));
             columns[1].push_whole(u64::from(sample.connection));
             columns[2].push_text(paths.get(usize::from(subflow.path)).cloned());
             columns[3].push_whole(u64::from(subflow.cwnd));
             columns[4].push_number(threshold);
             columns[5].push_whole(u64::from(subflow.in_flight));
-            columns[6].push_number(seconds(subflow.srtt).filter(|srtt| *srtt > 0.0));
+            columns[6].push_number(Some(subflow.srtt).filter(|srtt| !srtt.is_zero()).map(Span::as_secs_f64));
             columns[7].push_whole(sample.delivered);
             columns[8].push_whole(sample.ofo);
             columns[9].push_whole(sample.window_left);

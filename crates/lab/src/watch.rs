@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ropewalk_sim::{Nanos, Outcome, RunResult, RunSpec, World};
+use ropewalk_engine::{Span, Time};
+use ropewalk_sim::{Outcome, RunResult, RunSpec, World};
 
 use crate::compare;
 
@@ -36,7 +37,7 @@ pub fn run_with(spec: &RunSpec, mut progress: impl FnMut(u64) -> ControlFlow<()>
         Err(error) => return RunResult::new(Outcome::Failed(error.to_string())),
     };
     // In steps: between them it is known how far it is.
-    let mut until: Nanos = STEP;
+    let mut until = Time::ZERO + STEP;
     let mut step = || {
         if world.run_until(until) {
             return ControlFlow::Break(Outcome::Complete);
@@ -60,19 +61,18 @@ pub fn run_with(spec: &RunSpec, mut progress: impl FnMut(u64) -> ControlFlow<()>
 }
 
 /// Which run panicked, and when.
-fn panicked(spec: &RunSpec, now: Nanos) -> String {
-    let begin = spec.scenario.warmup.saturating_add(spec.start_phase);
+fn panicked(spec: &RunSpec, now: Time) -> String {
     format!(
         "`{}` panicked with seed {}, {}, {:.1} ms into the run",
         spec.scheduler.text,
         spec.seed,
         compare::describe(&spec.scenario.workload),
-        now.saturating_sub(begin) as f64 / 1e6
+        now.saturating_sub(spec.begin()).as_millis_f64()
     )
 }
 
 /// Simulated time between reports.
-const STEP: Nanos = 10_000_000_000;
+const STEP: Span = Span::from_secs(10);
 
 #[cfg(test)]
 mod tests {
@@ -116,14 +116,14 @@ mod tests {
             build: |_| Box::new(Panics),
         };
         registries.schedulers.register(entry).unwrap();
-        let scenario = networks::two_equal(10_000_000, 40_000_000);
+        let scenario = networks::two_equal(10_000_000, Span::from_millis(40));
         RunSpec {
             scenario: Arc::new(ropewalk_sim::Scenario { workload: Workload::Flow { bytes }, ..scenario }),
             scheduler: registries.schedulers.parse(scheduler).unwrap(),
             congestion: registries.congestion.parse("cubic").unwrap(),
             mode: Mode::Multipath,
             seed: 7,
-            start_phase: 0,
+            start_phase: Span::ZERO,
             recording: Recording::default(),
         }
     }

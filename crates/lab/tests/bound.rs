@@ -13,7 +13,7 @@ use ropewalk_sim::{
     Workload,
 };
 
-const MS: u64 = 1_000_000;
+const MS: Span = Span::from_millis(1);
 
 fn rate() -> impl Strategy<Value = Rate> {
     prop_oneof![
@@ -30,11 +30,11 @@ fn rate() -> impl Strategy<Value = Rate> {
 fn change() -> impl Strategy<Value = Change> {
     let action = prop_oneof![
         rate().prop_map(ChangeAction::Rate),
-        (0u64..100).prop_map(|ms| ChangeAction::Delay(Span::from_nanos(ms * MS))),
+        (0u64..100).prop_map(|ms| ChangeAction::Delay(ms * MS)),
         Just(ChangeAction::Down),
         Just(ChangeAction::Up),
     ];
-    (0u64..1500, action).prop_map(|(at, action)| Change::once(Time::from_nanos(at * MS), action))
+    (0u64..1500, action).prop_map(|(at, action)| Change::once(Time::ZERO + at * MS, action))
 }
 
 prop_compose! {
@@ -55,9 +55,9 @@ prop_compose! {
         };
         LinkSpec {
             rate,
-            delay: Span::from_nanos(delay * MS),
+            delay: delay * MS,
             jitter: jitter.map(|(spread, kind, keeps_order)| {
-                Jitter { spread: Span::from_nanos(spread * MS), shape: shape(kind), keeps_order }
+                Jitter { spread: spread * MS, shape: shape(kind), keeps_order }
             }),
             loss: if loss > 0.0 { Loss::Bernoulli(loss) } else { Loss::None },
             queue: Queue::Packets { limit: queue, ecn_threshold: None },
@@ -110,9 +110,22 @@ prop_compose! {
             }).collect(),
             bottlenecks: shared.into_iter().map(|(up, down)| Bottleneck { name: "shared".into(), up, down }).collect(),
             background: if cross_traffic {
-                let traffic = Traffic::TcpFlows { congestion: "reno".into(), bytes: 50_000, pause: 20 * MS, times: 0, receive_buffer: None };
+                let traffic = Traffic::TcpFlows {
+                    congestion: "reno".into(),
+                    bytes: 50_000,
+                    pause: 20 * MS,
+                    times: 0,
+                    receive_buffer: None,
+                };
                 let direction = if upload { Direction::Upload } else { Direction::Download };
-                vec![Background { path: 0, direction, traffic, extra_delay: 0, start: 0, stop: u64::MAX }]
+                vec![Background {
+                    path: 0,
+                    direction,
+                    traffic,
+                    extra_delay: Span::ZERO,
+                    start: Time::ZERO,
+                    stop: None,
+                }]
             } else {
                 Vec::new()
             },
@@ -160,7 +173,7 @@ proptest! {
             congestion: registries.congestion.parse(congestion).unwrap(),
             mode: Mode::Multipath,
             seed,
-            start_phase: seed % (50 * MS),
+            start_phase: Span::from_nanos(seed) % (50 * MS),
             recording: Recording::default(),
         };
         holds(&spec)?;

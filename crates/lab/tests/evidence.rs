@@ -23,7 +23,7 @@ fn spec(scenario: Scenario, name: &str) -> RunSpec {
         congestion: congestion::builtin().parse("cubic").expect("a congestion control"),
         mode: Mode::Multipath,
         seed: 1,
-        start_phase: 0,
+        start_phase: Span::ZERO,
         recording: Recording::default(),
     }
 }

@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use ropewalk_algorithms::Registries;
-use ropewalk_engine::{congestion, scheduler};
+use ropewalk_engine::{Span, congestion, scheduler};
 use ropewalk_lab::scenario;
 use ropewalk_sim::{Mode, Recording, RunSpec, Scenario};
 
@@ -72,7 +72,7 @@ fn runs(scenario: &Arc<Scenario>) -> String {
         congestion: congestion::builtin().parse(congestion).expect("a congestion control"),
         mode,
         seed: 1,
-        start_phase: 0,
+        start_phase: Span::ZERO,
         recording: Recording::default(),
     };
     let mut all = String::new();

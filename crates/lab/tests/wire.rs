@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use ropewalk_algorithms::Registries;
-use ropewalk_engine::{Span, congestion, scheduler};
+use ropewalk_engine::{Span, Time, congestion, scheduler};
 use ropewalk_lab::scenario;
 use ropewalk_link::{Jitter, JitterShape, Loss};
 use ropewalk_sim::{
@@ -26,7 +26,7 @@ struct ThroughBytes {
 }
 
 impl Middlebox for ThroughBytes {
-    fn process(&mut self, now: u64, from: Side, path: usize, segment: &mut Segment<SyntheticPayload>) {
+    fn process(&mut self, now: Time, from: Side, path: usize, segment: &mut Segment<SyntheticPayload>) {
         self.seen.fetch_add(1, Ordering::Relaxed);
         match through_bytes(segment) {
             Ok(again) => *segment = again,
@@ -120,7 +120,7 @@ fn spec(scenario: &Scenario, schedulers: &str, control: &str, seed: u64) -> RunS
         congestion: congestion::builtin().parse(control).expect("a congestion control"),
         mode: Mode::Multipath,
         seed,
-        start_phase: 0,
+        start_phase: Span::ZERO,
         recording: Recording::default(),
     }
 }
@@ -172,8 +172,14 @@ fn so_are_the_rarer_options() {
     let workloads = [
         Workload::Flows { count: 5, bytes: 100_000 },
         Workload::Web { objects: vec![20_000; 12], connections: 4, request: 300, persistent: true },
-        Workload::Cbr { frame: 3000, rate: 4_000_000, key: None, duration: 500_000_000, deadline: None },
-        Workload::RequestResponse { request: 200, response: 30_000, count: 5, think: 10_000_000 },
+        Workload::Cbr {
+            frame: 3000,
+            rate: 4_000_000,
+            key: None,
+            duration: Span::from_millis(500),
+            deadline: None,
+        },
+        Workload::RequestResponse { request: 200, response: 30_000, count: 5, think: Span::from_millis(10) },
     ];
     for workload in workloads {
         unchanged(&spec(&Scenario { workload, ..base.clone() }, "redundant", "lia", 3));

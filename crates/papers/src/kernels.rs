@@ -215,7 +215,7 @@ impl Cell {
         let result =
             ropewalk_sim::run(&RunSpec { mode, ..RunSpec::new(loaded.scenario, scheduler, congestion) });
         match (&result.outcome, result.flows.first().and_then(|flow| flow.fct)) {
-            (Outcome::Complete, Some(time)) => Ok(time as f64 / 1e6),
+            (Outcome::Complete, Some(time)) => Ok(time.as_millis_f64()),
             (outcome, _) => Err(format!("{}: {outcome:?}", self.title())),
         }
     }

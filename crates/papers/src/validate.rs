@@ -153,7 +153,7 @@ pub struct Trial {
 fn time(result: &RunResult) -> Result<f64, String> {
     let time = result.flows.first().and_then(|flow| flow.fct);
     match (&result.outcome, time) {
-        (Outcome::Complete, Some(time)) => Ok(time as f64 / 1e9),
+        (Outcome::Complete, Some(time)) => Ok(time.as_secs_f64()),
         (Outcome::Complete, None) => Err("complete, but without a completion time".into()),
         (Outcome::TimeLimit, _) => Err("not complete within the scenario's limit".into()),
         (Outcome::Failed(why), _) => Err(why.clone()),
@@ -175,7 +175,7 @@ impl Trial {
             congestion: self.cell.congestion.clone(),
             mode: Mode::Multipath,
             seed: self.seed + u64::from(number),
-            start_phase: 0,
+            start_phase: Span::ZERO,
             recording: Recording::default(),
         }
     }
@@ -277,6 +277,7 @@ fn judge(pairs: &[(f64, f64)], failures: Vec<Failure>, exact: bool, allowed: f64
 
 #[cfg(test)]
 mod tests {
+    use ropewalk_engine::Time;
     use std::sync::Arc;
 
     use ropewalk_sim::{FlowResult, Outcome};
@@ -326,7 +327,7 @@ mod tests {
         result.outcome = Outcome::Failed("server: reset by the peer".into());
         take(&good, &time(&result));
         result.outcome = Outcome::TimeLimit;
-        result.flows = vec![FlowResult { bytes: 1, start: 0, fct: None }];
+        result.flows = vec![FlowResult { bytes: 1, start: Time::ZERO, fct: None }];
         let found = take(&time(&result), &good);
         assert_eq!((found.verdict, found.emulated.len()), (Verdict::Failed, 1));
         let failure = |emulated, seed, reason: &str| Failure { emulated, seed, reason: reason.into() };

@@ -93,11 +93,11 @@ pub(crate) fn simulate<'py>(
     decisions: bool,
     samples_every: Option<&str>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let samples_every = match samples_every {
-        None => 0,
-        Some(text) => units::duration(text)
-            .map_err(|error| errors::wrong(format!("samples_every: {}: {}", error.message, error.help)))?,
-    };
+    let samples_every = samples_every
+        .map(units::duration)
+        .transpose()
+        .map_err(|error| errors::wrong(format!("samples_every: {}: {}", error.message, error.help)))?
+        .filter(|every| !every.is_zero());
     let recording = Recording { samples_every, segments, decisions };
     let spec = spec(scenario, &own, scheduler, congestion, size, seed, recording)?;
     spec.check().map_err(errors::other)?;
@@ -115,15 +115,15 @@ pub(crate) fn simulate<'py>(
     given.set_item("outcome", outcome)?;
     given.set_item("reason", reason)?;
     given.set_item("objective_s", ropewalk_lab::objective::of(&spec.scenario.workload, &result))?;
-    given.set_item("duration_s", result.duration as f64 / 1e9)?;
+    given.set_item("duration_s", result.duration.as_secs_f64())?;
     given.set_item("overruled", result.totals.overruled.count)?;
     given.set_item("events", result.events)?;
-    let delays: Vec<f64> = result.message_delays.iter().map(|delay| *delay as f64 / 1e9).collect();
+    let delays: Vec<f64> = result.message_delays.iter().map(|delay| delay.as_secs_f64()).collect();
     given.set_item("message_delays_s", delays)?;
     let traces = [
         ("segments", segments, tidy::segments as fn(&RunResult, &[String]) -> tidy::Table),
         ("decisions", decisions, tidy::decisions),
-        ("samples", samples_every > 0, tidy::samples),
+        ("samples", samples_every.is_some(), tidy::samples),
     ];
     for (name, wanted, table) in traces {
         let table = if wanted { Some(Table::new(table(&result, &paths))?) } else { None };

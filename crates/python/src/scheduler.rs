@@ -13,7 +13,7 @@ use ropewalk_engine::registry::Entry;
 use ropewalk_engine::scheduler::{
     Decision as EngineDecision, Event, Mechanisms, Purpose, Rationale, Rule, Scheduler, View as EngineView,
 };
-use ropewalk_engine::{SubflowId, Time, testing};
+use ropewalk_engine::{Span, SubflowId, Time, testing};
 use ropewalk_sim::{Outcome, RunResult, RunSpec, World};
 
 use crate::control::Control;
@@ -88,7 +88,7 @@ impl Decision {
 /// What a run of a scheduler in Python shares with it: where exceptions go, and the flag that ends the run.
 struct Failing {
     pause: Arc<AtomicBool>,
-    error: Mutex<Option<(u64, PyErr)>>,
+    error: Mutex<Option<(Time, PyErr)>>,
 }
 
 thread_local! {
@@ -211,7 +211,7 @@ impl FromPython {
     }
 
     /// Ends the run.
-    fn fail(&mut self, now: u64, error: PyErr) {
+    fn fail(&mut self, now: Time, error: PyErr) {
         self.failed = true;
         if let Ok(mut first) = self.run.error.lock() {
             first.get_or_insert((now, error));
@@ -232,7 +232,7 @@ impl Scheduler for FromPython {
         match Python::attach(|py| self.ask(py, view, rationale)) {
             Ok(decision) => decision,
             Err(error) => {
-                self.fail(view.now.as_nanos(), error);
+                self.fail(view.now, error);
                 EngineDecision::Wait { until: None }
             }
         }
@@ -243,7 +243,7 @@ impl Scheduler for FromPython {
             && !self.failed
             && let Err(error) = Python::attach(|py| self.hear(py, view, event))
         {
-            self.fail(view.now.as_nanos(), error);
+            self.fail(view.now, error);
         }
     }
 
@@ -314,7 +314,7 @@ pub(crate) fn registries(own: &Own) -> PyResult<Registries> {
                 Ok(scheduler) => Box::new(scheduler),
                 Err(error) => {
                     if let Ok(mut first) = run.error.lock() {
-                        first.get_or_insert((0, error));
+                        first.get_or_insert((Time::ZERO, error));
                     }
                     run.pause.store(true, Ordering::Relaxed);
                     testing::build("minrtt")
@@ -342,10 +342,10 @@ pub(crate) fn run(spec: &RunSpec, first: u64, own: &[&str], control: &Control) -
 }
 
 /// Simulated time between looks at `control`.
-const STEP: u64 = 1_000_000_000;
+const STEP: Span = Span::from_secs(1);
 
 fn step(mut world: World, control: &Control) -> RunResult {
-    let mut until = STEP;
+    let mut until = Time::ZERO + STEP;
     while !world.run_until(until) && !world.is_paused() && !control.stopped() {
         until = until.saturating_add(STEP);
     }
@@ -365,8 +365,7 @@ fn run_in_python(spec: &RunSpec, first: u64, control: &Control) -> RunResult {
     RUN.set(None);
     let error = run.error.lock().ok().and_then(|mut error| error.take());
     if let Some((at, error)) = error {
-        let begin = spec.scenario.warmup.saturating_add(spec.start_phase);
-        let time = at.saturating_sub(begin) as f64 / 1e9;
+        let time = at.saturating_sub(spec.begin()).as_secs_f64();
         control.raise(raised(&spec.scheduler.text, spec.seed.wrapping_sub(first), spec.seed, time, error));
     }
     result
@@ -403,7 +402,7 @@ pub(crate) fn departures(py: Python<'_>, name: &str, factory: Py<PyAny>) -> PyRe
     RUN.set(None);
     let error = run.error.lock().ok().and_then(|mut error| error.take());
     match error {
-        Some((at, error)) => Err(raised(name, 0, 0, at as f64 / 1e9, error)),
+        Some((at, error)) => Err(raised(name, 0, 0, at.as_secs_f64(), error)),
         None => Ok(found?.into_iter().map(|(rule, what)| (rule.to_string(), what)).collect()),
     }
 }

@@ -21,7 +21,7 @@ use rhai::{AST, Engine, Position};
 use ropewalk_algorithms::Registries;
 use ropewalk_engine::registry::{Entry, Values};
 use ropewalk_engine::scheduler::Scheduler;
-use ropewalk_engine::testing;
+use ropewalk_engine::{Time, testing};
 use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source};
 use ropewalk_sim::{Outcome, RunResult, RunSpec, World};
 
@@ -113,7 +113,7 @@ pub fn run(spec: &RunSpec) -> RunResult {
         Err(error) => return failed(error.to_string()),
     };
     world.pause_on(RUN.with_borrow(|run| Arc::clone(&run.stop)));
-    while !world.run_until(u64::MAX) && !world.is_paused() {}
+    while !world.run_until(Time::MAX) && !world.is_paused() {}
     let result = world.into_result();
     match RUN.take().failure {
         Some(reason) => failed(reason),

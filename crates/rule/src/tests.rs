@@ -1,3 +1,4 @@
+use ropewalk_engine::Span;
 use std::sync::Arc;
 
 use ropewalk_engine::testing::departures;
@@ -30,7 +31,7 @@ fn spec(registries: &Registries, scheduler: &str) -> RunSpec {
         congestion: registries.congestion.parse("cubic").unwrap(),
         mode: Mode::Multipath,
         seed: 1,
-        start_phase: 0,
+        start_phase: Span::ZERO,
         recording: Recording { decisions: true, ..Recording::default() },
     }
 }

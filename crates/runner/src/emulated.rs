@@ -156,7 +156,7 @@ fn experiment(spec: &RunSpec, ends: Ends) -> Result<Experiment, EmulatedError> {
         seed: spec.seed,
         connections,
         first_path,
-        limit: Span::from_nanos(scenario.limit),
+        limit: scenario.limit,
         ..Experiment::new(
             party(spec, Side::Client, client_kernel)?,
             party(spec, Side::Server, server_kernel)?,
@@ -244,9 +244,8 @@ fn result(spec: &RunSpec, report: &experiment::Report) -> RunResult {
     };
     let times = report.completion_times(download);
     let mut result = nothing(spec);
-    result.duration = times.iter().flatten().max().map_or(scenario.limit, |time| time.as_nanos());
-    result.flows =
-        times.iter().map(|fct| FlowResult { bytes, start: 0, fct: fct.map(Span::as_nanos) }).collect();
+    result.duration = times.iter().flatten().max().copied().unwrap_or(scenario.limit);
+    result.flows = times.iter().map(|fct| FlowResult { bytes, start: Time::ZERO, fct: *fct }).collect();
     result.outcome = match errors(report) {
         _ if !times.is_empty() && times.iter().all(Option::is_some) => Outcome::Complete,
         Some(why) => Outcome::Failed(why),
@@ -322,6 +321,7 @@ pub fn for_emulation(request: &Request, ends: Ends) -> Result<Request, EmulatedE
 
 #[cfg(test)]
 mod tests {
+    use ropewalk_engine::Span;
     use ropewalk_engine::Time;
     use std::collections::BTreeSet;
     use std::sync::Arc;
@@ -362,7 +362,7 @@ mod tests {
             congestion: registries.congestion.parse("cubic").unwrap(),
             mode: Mode::Multipath,
             seed: 1,
-            start_phase: 0,
+            start_phase: Span::ZERO,
             recording: Recording::default(),
         };
         let ends = Ends { sender_kernel: false, receiver_kernel: false };

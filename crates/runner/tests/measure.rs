@@ -1,6 +1,7 @@
 //! What a run is judged by is what the table's title says, for every kind of workload, in `compare`, in a
 //! sweep and on its page, with the bound in the same measure.
 
+use ropewalk_engine::Span;
 use std::sync::atomic::AtomicBool;
 
 use ropewalk_algorithms::Registries;
@@ -40,21 +41,27 @@ fn kinds() -> Vec<(Workload, &'static str, &'static str, (f64, f64))> {
         ),
         // A frame is one packet of 1000 bytes: 0.7 ms on the link and 10 ms of delay. The series lasts 2 s.
         (
-            Workload::Cbr { frame: 1000, rate: 400_000, key: None, duration: 2_000 * MS, deadline: None },
+            Workload::Cbr {
+                frame: 1000,
+                rate: 400_000,
+                key: None,
+                duration: Span::from_nanos(2_000 * MS),
+                deadline: None,
+            },
             "kind = 'cbr'\nframe = '1000 B'\nrate = '400 kbit/s'\nduration = '2 s'",
             "the mean delay of a run's frames",
             (0.0105, 0.016),
         ),
         // 1460 bytes of payload take 1 ms: 0.685 s per 10^6 bytes, and a little for the start.
         (
-            Workload::Bulk { duration: 3_000 * MS },
+            Workload::Bulk { duration: Span::from_nanos(3_000 * MS) },
             "kind = 'bulk'\nduration = '3 s'",
             "time per megabyte",
             (0.685, 0.80),
         ),
         // Request and response, a round trip, and 7 packets on the link. Twenty of them take half a second.
         (
-            Workload::RequestResponse { request: 400, response: 10_000, count: 20, think: 0 },
+            Workload::RequestResponse { request: 400, response: 10_000, count: 20, think: Span::ZERO },
             "kind = 'request-response'\nresponse = '10 kB'\ncount = 20",
             "the mean time of a run's exchanges",
             (0.026, 0.032),
@@ -67,7 +74,7 @@ fn compare_prints_what_its_titles_say() {
     let registries = Registries::builtin();
     for (workload, _, title, (from, to)) in kinds() {
         let request = Request {
-            scenario: networks::one(12_000_000, 10 * MS),
+            scenario: networks::one(12_000_000, Span::from_nanos(10 * MS)),
             workloads: vec![workload.clone()],
             candidates: vec![Candidate {
                 label: "tcp".into(),

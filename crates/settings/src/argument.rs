@@ -1,7 +1,8 @@
 //! Quantities that are given as an argument, on a command line or by a script. Errors name it.
 
 use crate::diagnostic::{Diagnostic, InputError, Source};
-use crate::units::{self, Nanos, UnitError};
+use crate::units::{self, UnitError};
+use ropewalk_time::Span;
 
 /// A size in a range.
 ///
@@ -15,7 +16,7 @@ pub fn size_within(option: &str, text: &str, range: (u64, u64)) -> Result<u64, I
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn time(option: &str, text: &str) -> Result<Nanos, InputError> {
+pub fn time(option: &str, text: &str) -> Result<Span, InputError> {
     units::duration(text).map_err(|error| refused(option, text, error))
 }
 

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ropewalk_time::Span;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -440,7 +441,7 @@ impl Reader {
     }
 
     /// A time within its key's bounds.
-    pub fn time(&mut self, table: &Table<'_>, key: &str) -> Option<u64> {
+    pub fn time(&mut self, table: &Table<'_>, key: &str) -> Option<Span> {
         let kind = table.shape.field(key).kind;
         let value = table.get(key)?;
         let found = self.quantity(value, "20 ms", units::duration)?;

@@ -1,6 +1,7 @@
 //! The contents of a file, as data: its tables, their keys, and what each value may be. The reader, its error
 //! messages and the JSON Schema are all made from it, so they agree.
 
+use ropewalk_time::Span;
 use serde_json::Value;
 
 use crate::units::{short, write_bytes, write_duration};
@@ -18,8 +19,8 @@ pub enum Kind {
     Name,
     /// `"20 ms"`.
     Time,
-    /// The same, within these bounds, nanoseconds.
-    TimeWithin(u64, u64),
+    /// The same, within these bounds.
+    TimeWithin(Span, Span),
     /// An IP address.
     Address,
     /// `"20 ms"` or `"20 ms +-5 ms"`.

@@ -8,8 +8,7 @@ mod rate_unit;
 
 use std::ops::Range;
 
-/// Nanoseconds.
-pub type Nanos = u64;
+use ropewalk_time::Span;
 
 /// A quantity that can't be parsed: what is wrong, where in the text, and what is allowed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -280,12 +279,12 @@ fn parse(text: &str, dimension: &Dimension) -> Result<f64, UnitError> {
     Ok(value)
 }
 
-/// A time in nanoseconds, at most 24 hours.
+/// A span of time, at most 24 hours.
 ///
 /// # Errors
 /// No number, a negative one, no unit or an unknown one, out of range.
-pub fn duration(text: &str) -> Result<Nanos, UnitError> {
-    Ok(parse(text, &TIME)?.round() as u64)
+pub fn duration(text: &str) -> Result<Span, UnitError> {
+    Ok(Span::from_nanos(parse(text, &TIME)?.round() as u64))
 }
 
 /// Bits per second, 1 kbit/s to 1000 Gbit/s.
@@ -436,7 +435,7 @@ pub fn probability(text: &str) -> Result<f64, UnitError> {
 ///
 /// # Errors
 /// As [`duration`], for either part.
-pub fn duration_with_spread(text: &str) -> Result<(Nanos, Option<Nanos>), UnitError> {
+pub fn duration_with_spread(text: &str) -> Result<(Span, Option<Span>), UnitError> {
     let sign = ["+-", "+/-", "\u{b1}"].iter().find_map(|sign| text.find(sign).map(|at| (at, sign.len())));
     let Some((at, len)) = sign else {
         return Ok((duration(text)?, None));
@@ -480,11 +479,11 @@ fn write(value: u64, units: &[(u64, &str)]) -> String {
 }
 
 /// `20 ms`.
-pub fn write_duration(nanos: Nanos) -> String {
-    if nanos == 0 {
+pub fn write_duration(span: Span) -> String {
+    if span.is_zero() {
         return "0 ms".into();
     }
-    write(nanos, &[(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")])
+    write(span.as_nanos(), &[(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")])
 }
 
 /// `50 Mbit/s`.

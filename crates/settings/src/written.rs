@@ -177,6 +177,8 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ropewalk_time::Span;
+
     use super::*;
     use crate::shape::{key, required};
 
@@ -192,7 +194,7 @@ mod tests {
         ],
     };
 
-    fn read(text: &str) -> Result<(String, bool, f64, u64, u64), String> {
+    fn read(text: &str) -> Result<(String, bool, f64, u64, Span), String> {
         let mut written = Written::default();
         written.inline("[link]", &LINK, "interface", &Source::new("--via", text));
         let found = written.read(|reader, document, _| {
@@ -206,9 +208,9 @@ mod tests {
 
     #[test]
     fn an_argument_is_read_as_a_file_is() {
-        assert_eq!(read("wlan0"), Ok(("wlan0".into(), false, 1.5, 1500, 2_000_000_000)));
+        assert_eq!(read("wlan0"), Ok(("wlan0".into(), false, 1.5, 1500, Span::from_secs(2))));
         let all = read("a\\\"b, metered ,price=2,mtu=9000,wait=1 ms");
-        assert_eq!(all, Ok(("a\\\"b".into(), true, 2.0, 9000, 1_000_000)));
+        assert_eq!(all, Ok(("a\\\"b".into(), true, 2.0, 9000, Span::from_millis(1))));
         assert_eq!(read("a,metered=false").map(|found| found.1), Ok(false));
     }
 

@@ -6,17 +6,17 @@
 
 use std::process::{Command, ExitCode};
 
-use ropewalk_engine::{Span, congestion, scheduler};
+use ropewalk_engine::{Span, Time, congestion, scheduler};
 use ropewalk_link::{Jitter, JitterShape, Loss};
 use ropewalk_sim::{EndSpec, RunSpec, Scenario, Workload, World, networks};
 
-const SECOND: u64 = 1_000_000_000;
+const SECOND: Span = Span::from_secs(1);
 
 /// The question that every simulator is asked: two paths of 100 Mbit/s, 10 ms, 500 packets, bulk download.
-fn clean(duration: u64) -> Scenario {
+fn clean(duration: Span) -> Scenario {
     let mut scenario = networks::over(vec![
-        networks::path("left", 100_000_000, 10_000_000, 500),
-        networks::path("right", 100_000_000, 10_000_000, 500),
+        networks::path("left", 100_000_000, Span::from_millis(10), 500),
+        networks::path("right", 100_000_000, Span::from_millis(10), 500),
     ]);
     scenario.workload = Workload::Bulk { duration };
     scenario.client = EndSpec { send_buffer: 16 << 20, receive_buffer: 16 << 20, ..EndSpec::default() };
@@ -24,7 +24,7 @@ fn clean(duration: u64) -> Scenario {
     scenario
 }
 
-fn lossy(duration: u64) -> Scenario {
+fn lossy(duration: Span) -> Scenario {
     let mut scenario = clean(duration);
     for path in &mut scenario.paths {
         path.down.loss = Loss::Bernoulli(0.01);
@@ -32,7 +32,7 @@ fn lossy(duration: u64) -> Scenario {
     scenario
 }
 
-fn reordering(duration: u64) -> Scenario {
+fn reordering(duration: Span) -> Scenario {
     let mut scenario = clean(duration);
     for path in &mut scenario.paths {
         let jitter = Jitter { spread: Span::from_millis(3), shape: JitterShape::Normal, keeps_order: false };
@@ -41,8 +41,9 @@ fn reordering(duration: u64) -> Scenario {
     scenario
 }
 
-fn long_fat(duration: u64) -> Scenario {
-    let mut scenario = networks::over(vec![networks::path("long", 1_000_000_000, 150_000_000, 25_000)]);
+fn long_fat(duration: Span) -> Scenario {
+    let mut scenario =
+        networks::over(vec![networks::path("long", 1_000_000_000, Span::from_millis(150), 25_000)]);
     scenario.workload = Workload::Bulk { duration };
     scenario.client = EndSpec { send_buffer: 128 << 20, receive_buffer: 128 << 20, ..EndSpec::default() };
     scenario.server = scenario.client.clone();
@@ -57,7 +58,7 @@ fn number(name: &str, default: u64) -> u64 {
 /// Many at once, each long enough for its handshake not to be most of it: `ROPEWALK_BENCH_KIB` each. Their
 /// slow starts overflow the queues, so that a seventh is sent again.
 fn many(count: u32) -> Scenario {
-    let mut scenario = clean(0);
+    let mut scenario = clean(Span::ZERO);
     scenario.workload = Workload::Flows { count, bytes: number("ROPEWALK_BENCH_KIB", 256) << 10 };
     for path in &mut scenario.paths {
         path.down = ropewalk_link::LinkSpec::plain(10_000_000_000, Span::from_millis(10), 200_000);
@@ -69,9 +70,9 @@ fn many(count: u32) -> Scenario {
 /// As much as possible on so many connections for four seconds (`ROPEWALK_BENCH_CROWD_MS`), each with a tenth
 /// of what the one of the clean case has: of the rate, of the queue, of the buffers.
 fn crowd(count: u32) -> Scenario {
-    let mut scenario = clean(0);
+    let mut scenario = clean(Span::ZERO);
     scenario.workload = Workload::Flows { count, bytes: 1 << 40 };
-    scenario.limit = number("ROPEWALK_BENCH_CROWD_MS", 4000) * 1_000_000;
+    scenario.limit = Span::from_millis(number("ROPEWALK_BENCH_CROWD_MS", 4000));
     for end in [&mut scenario.client, &mut scenario.server] {
         (end.send_buffer, end.receive_buffer) = (end.send_buffer / 10, end.receive_buffer / 10);
     }
@@ -97,7 +98,7 @@ fn seconds() -> u64 {
 
 /// Many small runs one after the other, as comparisons and sweeps make them: 2 KiB over two paths.
 fn small_runs(count: u32) {
-    let mut scenario = clean(0);
+    let mut scenario = clean(Span::ZERO);
     scenario.workload = Workload::Flow { bytes: 2048 };
     let spec = spec(scenario, "minrtt", "lia");
     #[allow(clippy::disallowed_methods, reason = "a benchmark is about wall time")]
@@ -130,7 +131,7 @@ fn measure(name: &str, spec: &RunSpec) {
     if std::env::var_os("ROPEWALK_BENCH_STEP_BY_STEP").is_some() {
         world.step_by_step();
     }
-    world.run_until(u64::MAX);
+    world.run_until(Time::MAX);
     let wall = start.elapsed().as_secs_f64();
     let result = world.into_result();
     println!(
@@ -140,7 +141,7 @@ fn measure(name: &str, spec: &RunSpec) {
         wall * 1e9 / result.totals.data_segments.max(1) as f64,
         result.totals.data_segments,
         result.events,
-        result.delivered_bytes as f64 * 8e3 / result.duration.max(1) as f64,
+        result.delivered_bytes as f64 * 8e3 / result.duration.as_nanos().max(1) as f64,
         result.totals.retransmissions,
         result.totals.timeouts,
         result.outcome,

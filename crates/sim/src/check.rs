@@ -1,6 +1,6 @@
 //! What can't be simulated, and why.
 
-use ropewalk_engine::congestion;
+use ropewalk_engine::{Span, congestion};
 
 use crate::spec::{HORIZON, MTUS, Mode, RunSpec};
 
@@ -65,6 +65,9 @@ pub enum SpecError {
     /// The workload has too many connections.
     #[error("{0} connections; at most {MAX_CONNECTIONS} are allowed")]
     TooManyConnections(u32),
+    /// Samples are to be taken without any time between them.
+    #[error("samples can't be taken every 0 ns")]
+    NoInterval,
     /// A time is so large that sums of times could overflow; which one.
     #[error("the {0} is too long")]
     TooLong(&'static str),
@@ -113,6 +116,9 @@ impl RunSpec {
         let connections = scenario.connections();
         if connections > MAX_CONNECTIONS {
             return Err(SpecError::TooManyConnections(connections));
+        }
+        if self.recording.samples_every.is_some_and(Span::is_zero) {
+            return Err(SpecError::NoInterval);
         }
         for (what, time) in
             [("limit", scenario.limit), ("warm-up", scenario.warmup), ("start phase", self.start_phase)]

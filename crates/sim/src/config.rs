@@ -3,7 +3,7 @@
 use ropewalk_engine::config::{
     BufferConfig, ConnectionConfig, EndpointConfig, LocalEndpoint, PathManagerConfig, SendTuning, TcpConfig,
 };
-use ropewalk_engine::{PathId, Span, congestion};
+use ropewalk_engine::{PathId, congestion};
 
 use crate::Side;
 use crate::check::SpecError;
@@ -45,7 +45,7 @@ fn buffer(max: u64, initial: u64, autotune: bool) -> BufferConfig {
 fn tcp(end: &EndSpec) -> TcpConfig {
     let mut tcp = end.host.tcp();
     tcp.cwnd.initial_window = end.initial_window;
-    tcp.rto.min = Span::from_nanos(end.min_rto);
+    tcp.rto.min = end.min_rto;
     tcp.ecn = end.ecn;
     // Captures of virtual time are easier to read so, and there is nothing to hide.
     tcp.timestamp_offset = Some(0);

@@ -13,7 +13,9 @@
 //! doesn't depend on when each was scheduled, and [`crate::world::lookahead`] can find the same order without
 //! knowing that.
 
-use crate::{Nanos, Side};
+use ropewalk_engine::Time;
+
+use crate::Side;
 
 /// The client's sources, the server's, and what concerns both.
 const GROUPS: usize = 3;
@@ -21,14 +23,14 @@ const GROUPS: usize = 3;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct EventQueue {
-    /// By source: when its next event is due. [`Nanos::MAX`]: nothing is pending.
-    at: Vec<Nanos>,
+    /// By source: when its next event is due. [`Time::MAX`]: nothing is pending.
+    at: Vec<Time>,
     /// By source: its group.
     group_of: Vec<usize>,
     /// By group: its sources, in order.
     sources: [Vec<usize>; GROUPS],
     /// By group: when its next event is due, and of which source.
-    first: [(Nanos, usize); GROUPS],
+    first: [(Time, usize); GROUPS],
 }
 
 impl EventQueue {
@@ -39,28 +41,28 @@ impl EventQueue {
         for (source, group) in group_of.iter().enumerate() {
             sources[*group].push(source);
         }
-        let at = vec![Nanos::MAX; group_of.len()];
-        EventQueue { at, group_of, sources, first: [(Nanos::MAX, 0); GROUPS] }
+        let at = vec![Time::MAX; group_of.len()];
+        EventQueue { at, group_of, sources, first: [(Time::MAX, 0); GROUPS] }
     }
 
     /// Sets when a source's next event is due. Mostly that is known already.
     #[inline]
-    pub(crate) fn set(&mut self, source: usize, at: Option<Nanos>) {
-        let at = at.unwrap_or(Nanos::MAX);
+    pub(crate) fn set(&mut self, source: usize, at: Option<Time>) {
+        let at = at.unwrap_or(Time::MAX);
         if self.at[source] != at {
             self.change(source, at);
         }
     }
 
     #[inline(never)]
-    fn change(&mut self, source: usize, at: Nanos) {
+    fn change(&mut self, source: usize, at: Time) {
         self.at[source] = at;
         let group = self.group_of[source];
         let first = &mut self.first[group];
         if (at, source) < *first {
             *first = (at, source);
         } else if source == first.1 {
-            *first = (Nanos::MAX, source);
+            *first = (Time::MAX, source);
             for source in &self.sources[group] {
                 if self.at[*source] < first.0 {
                     *first = (self.at[*source], *source);
@@ -69,16 +71,16 @@ impl EventQueue {
         }
     }
 
-    /// When the next event is due, and its source; [`Nanos::MAX`]: none is pending.
+    /// When the next event is due, and its source; [`Time::MAX`]: none is pending.
     #[inline]
-    pub(crate) fn first(&self) -> (Nanos, usize) {
+    pub(crate) fn first(&self) -> (Time, usize) {
         let [client, server, both] = self.first;
         client.min(server).min(both)
     }
 
     /// The same of one side's.
     #[inline]
-    pub(crate) fn first_of(&self, side: Side) -> (Nanos, usize) {
+    pub(crate) fn first_of(&self, side: Side) -> (Time, usize) {
         self.first[side as usize]
     }
 }
@@ -91,34 +93,39 @@ mod tests {
     const SIDES: [Option<Side>; 6] =
         [Some(Side::Server), Some(Side::Client), Some(Side::Server), None, Some(Side::Client), None];
 
+    fn at(nanos: u64) -> Option<Time> {
+        Some(Time::from_nanos(nanos))
+    }
+
     #[test]
     fn earliest_first_then_the_lowest_number() {
         let mut queue = EventQueue::new(SIDES.into_iter());
-        assert_eq!(queue.first().0, Nanos::MAX);
-        queue.set(2, Some(5));
-        queue.set(0, Some(5));
-        queue.set(1, Some(3));
-        assert_eq!((queue.first(), queue.first_of(Side::Server)), ((3, 1), (5, 0)));
+        assert_eq!(queue.first().0, Time::MAX);
+        queue.set(2, at(5));
+        queue.set(0, at(5));
+        queue.set(1, at(3));
+        let seen = |(at, source): (Time, usize)| (at.as_nanos(), source);
+        assert_eq!((seen(queue.first()), seen(queue.first_of(Side::Server))), ((3, 1), (5, 0)));
         queue.set(1, None);
-        assert_eq!((queue.first(), queue.first_of(Side::Client).0), ((5, 0), Nanos::MAX));
-        queue.set(0, Some(6));
-        assert_eq!(queue.first(), (5, 2));
+        assert_eq!((seen(queue.first()), queue.first_of(Side::Client).0), ((5, 0), Time::MAX));
+        queue.set(0, at(6));
+        assert_eq!(seen(queue.first()), (5, 2));
     }
 
     proptest! {
         #[test]
         fn ordered_by_time_and_number(steps in proptest::collection::vec((0usize..6, 0u64..9), 1..200)) {
             let mut queue = EventQueue::new(SIDES.into_iter());
-            let mut model = [Nanos::MAX; 6];
+            let mut model = [Time::MAX; 6];
             for (source, at) in steps {
-                let at = Some(at).filter(|at| *at < 8);
-                model[source] = at.unwrap_or(Nanos::MAX);
+                let at = Some(Time::from_nanos(at)).filter(|at| at.as_nanos() < 8);
+                model[source] = at.unwrap_or(Time::MAX);
                 queue.set(source, at);
                 let first = |which: &dyn Fn(usize) -> bool| {
                     let all = (0..6).filter(|source| which(*source)).map(|source| (model[source], source));
-                    all.min().filter(|first| first.0 != Nanos::MAX)
+                    all.min().filter(|first| first.0 != Time::MAX)
                 };
-                let pending = |first: (Nanos, usize)| Some(first).filter(|first| first.0 != Nanos::MAX);
+                let pending = |first: (Time, usize)| Some(first).filter(|first| first.0 != Time::MAX);
                 prop_assert_eq!(pending(queue.first()), first(&|_| true));
                 for side in [Side::Client, Side::Server] {
                     let its = first(&|source| SIDES[source] == Some(side));

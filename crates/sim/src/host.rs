@@ -10,10 +10,6 @@ use ropewalk_engine::config::{
 use ropewalk_engine::congestion::{self, CongestionControl};
 use ropewalk_engine::registry::Spec;
 
-use crate::Nanos;
-
-const MILLISECOND: Nanos = 1_000_000;
-
 /// A system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HostProfile {
@@ -74,7 +70,7 @@ pub struct Host {
     /// Whether the window restarts after an idle time.
     pub idle_restart: bool,
     /// Tick of the clock for round-trip times; 0: none.
-    pub rtt_tick: Nanos,
+    pub rtt_tick: Span,
     /// Segments that the first receive window offers; 0: 64 KiB. Where
     /// [`initial_receive_space`](Self::initial_receive_space) is no more than 64 KiB this is Multipath TCP's
     /// alone, and plain TCP's is 64 KiB.
@@ -84,7 +80,7 @@ pub struct Host {
     /// Slow start threshold of a new connection, segments; `u32::MAX`: none.
     pub initial_threshold: u32,
     /// How long an ACK may wait.
-    pub delayed_ack: Nanos,
+    pub delayed_ack: Span,
     /// ACKs sent at once at a connection's start.
     pub quick_acks: u32,
     /// ACKs leave as in MPTCP 0.8x and 0.9x: they wait while the window that they offer is smaller than the
@@ -127,11 +123,11 @@ impl Host {
         window_limit: WindowLimit::PerWindow,
         ack_counting: AckCounting::Segments,
         idle_restart: true,
-        rtt_tick: 0,
+        rtt_tick: Span::ZERO,
         initial_receive_window: 0,
         initial_receive_space: 64 << 10,
         initial_threshold: u32::MAX,
-        delayed_ack: 40 * MILLISECOND,
+        delayed_ack: Span::from_millis(40),
         quick_acks: 16,
         old_acks: false,
         counting: Counting::Payload,
@@ -184,7 +180,7 @@ impl Host {
         prr_slow_start: true,
         window_limit: WindowLimit::PerAck,
         ack_counting: AckCounting::OneInAvoidance,
-        rtt_tick: 4 * MILLISECOND,
+        rtt_tick: Span::from_millis(4),
         old_acks: true,
         initial_receive_window: 20,
         initial_receive_space: 187_200,
@@ -234,10 +230,10 @@ impl Host {
         loss_window_one: true,
         ack_counting: AckCounting::One,
         idle_restart: false,
-        rtt_tick: 0,
+        rtt_tick: Span::ZERO,
         // 65,535 bytes in segments of a packet of 1500 bytes.
         initial_threshold: 45,
-        delayed_ack: 200 * MILLISECOND,
+        delayed_ack: Span::from_millis(200),
         quick_acks: 0,
         ..Host::LINUX_6_18
     };
@@ -247,7 +243,7 @@ impl Host {
         TcpConfig {
             sack: self.sack,
             timestamps: self.timestamps,
-            delayed_ack: Span::from_nanos(self.delayed_ack),
+            delayed_ack: self.delayed_ack,
             quick_acks: self.quick_acks,
             old_acks: self.old_acks,
             initial_receive_window: self.initial_receive_window,
@@ -258,7 +254,7 @@ impl Host {
                 ack_counting: self.ack_counting,
                 ..CwndConfig::default()
             },
-            rto: RtoConfig { rtt_tick: Span::from_nanos(self.rtt_tick), ..RtoConfig::default() },
+            rto: RtoConfig { rtt_tick: self.rtt_tick, ..RtoConfig::default() },
             recovery: RecoveryConfig {
                 loss_detection: self.loss_detection,
                 forward_retransmit: self.forward_retransmit,

@@ -45,9 +45,6 @@ pub use spec::{
     Recording, RunSpec, Scenario, Times, Traffic, Transfer, Workload,
 };
 
-/// Nanoseconds since the start of the run, or a span of them.
-pub type Nanos = u64;
-
 /// One of the two ends.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Side {

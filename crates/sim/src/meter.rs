@@ -1,10 +1,11 @@
 //! Counts and samples of a run.
 
-use crate::Nanos;
+use ropewalk_engine::Span;
+
 use crate::result::{PathResult, Sample};
 
 /// How often the out-of-order queue is sampled.
-pub(crate) const OFO_EVERY: Nanos = 10_000_000;
+pub(crate) const OFO_EVERY: Span = Span::from_millis(10);
 
 /// Counts of the workload's data on one path.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,15 +15,15 @@ pub(crate) struct PathMeter {
     /// Workload packets of any kind in the data's direction, in and out.
     pub(crate) packets_in: u64,
     pub(crate) packets_out: u64,
-    pub(crate) queue_delay_max: Nanos,
-    pub(crate) queue_delay_sum: u64,
+    pub(crate) queue_delay_max: Span,
+    pub(crate) queue_delay_sum: Span,
 }
 
 impl PathMeter {
-    /// A packet entered a queue with this delay; `Nanos::MAX`: the link is down.
+    /// A packet entered a queue with this delay; [`Span::MAX`]: the link is down.
     #[inline]
-    pub(crate) fn on_queue_delay(&mut self, delay: Nanos) {
-        if delay < Nanos::MAX {
+    pub(crate) fn on_queue_delay(&mut self, delay: Span) {
+        if delay < Span::MAX {
             self.queue_delay_max = self.queue_delay_max.max(delay);
             self.queue_delay_sum = self.queue_delay_sum.saturating_add(delay);
         }
@@ -30,7 +31,11 @@ impl PathMeter {
 
     /// Mean queueing delay of the workload's packets.
     pub(crate) fn queue_delay_mean(&self) -> f64 {
-        if self.packets_in == 0 { 0.0 } else { self.queue_delay_sum as f64 / self.packets_in as f64 }
+        if self.packets_in == 0 {
+            0.0
+        } else {
+            self.queue_delay_sum.as_nanos() as f64 / self.packets_in as f64
+        }
     }
 }
 

@@ -4,13 +4,13 @@ use ropewalk_engine::{Span, Time};
 use ropewalk_link::Link;
 use ropewalk_wire::{Segment, SyntheticPayload};
 
+use crate::Side;
 use crate::event_queue::EventQueue;
 use crate::meter::Meter;
 use crate::packet::{Owner, Packet, Pool};
 use crate::recorder::UNTRACED;
 use crate::spec::Scenario;
 use crate::topology::{Hop, Topology, side_of};
-use crate::{Nanos, Side};
 
 /// With so many packets on a link, their boxes leave the processor's cache before they arrive.
 const COMPACT_FROM: usize = 2049;
@@ -59,18 +59,18 @@ impl Network {
 
     /// The least delay of all links, if all deliver in order at times known beforehand, and each leads to a
     /// host.
-    pub(crate) fn lookahead(&self) -> Option<Nanos> {
+    pub(crate) fn lookahead(&self) -> Option<Span> {
         let direct = self.topology.next.iter().all(|hop| matches!(hop, Hop::Host(_)));
-        let least = self.links.iter().map(|link| link.lookahead().map_or(0, Span::as_nanos)).min();
-        least.filter(|least| direct && *least > 0)
+        let least = self.links.iter().map(|link| link.lookahead().unwrap_or_default()).min();
+        least.filter(|least| direct && !least.is_zero())
     }
 
     /// The least delay of all links that lead to a side's host, if every link leads to a host and computes
     /// arrivals when packets are queued.
-    pub(crate) fn least_delay_to(&self, side: Side) -> Option<Nanos> {
-        let mut least = Nanos::MAX;
+    pub(crate) fn least_delay_to(&self, side: Side) -> Option<Span> {
+        let mut least = Span::MAX;
         for (link, hop) in self.links.iter().zip(&self.topology.next) {
-            let delay = link.least_delay()?.as_nanos();
+            let delay = link.least_delay()?;
             match hop {
                 Hop::Host(to) if *to == side => least = least.min(delay),
                 Hop::Host(_) => {}
@@ -114,10 +114,10 @@ impl Network {
 
     /// A packet of [`pack`](Self::pack) enters its link; the link's event isn't scheduled.
     #[inline]
-    pub(crate) fn enqueue_unscheduled(&mut self, now: Nanos, link: usize, packet: Packet) {
-        let (queue, now) = (&mut self.links[link], Time::from_nanos(now));
+    pub(crate) fn enqueue_unscheduled(&mut self, now: Time, link: usize, packet: Packet) {
+        let queue = &mut self.links[link];
         if link & 1 == self.data_from as usize {
-            self.meter.paths[packet.path as usize].on_queue_delay(queue.queue_delay(now).as_nanos());
+            self.meter.paths[packet.path as usize].on_queue_delay(queue.queue_delay(now));
         }
         queue.enqueue(now, packet);
     }
@@ -125,7 +125,7 @@ impl Network {
     /// Schedules the next event of every link.
     pub(crate) fn schedule_links(&mut self) {
         for (source, link) in self.links.iter().enumerate() {
-            self.events.set(source, link.poll_timeout().map(Time::as_nanos));
+            self.events.set(source, link.poll_timeout());
         }
     }
 
@@ -133,7 +133,7 @@ impl Network {
     #[inline(never)]
     pub(crate) fn transmit(
         &mut self,
-        now: Nanos,
+        now: Time,
         side: Side,
         path: u16,
         trace: u32,
@@ -150,17 +150,17 @@ impl Network {
 
     /// A packet enters a link.
     #[inline(never)]
-    pub(crate) fn enqueue(&mut self, now: Nanos, link: usize, packet: Packet) {
+    pub(crate) fn enqueue(&mut self, now: Time, link: usize, packet: Packet) {
         self.enqueue_here(now, link, packet);
     }
 
     #[inline(always)]
-    fn enqueue_here(&mut self, now: Nanos, link: usize, packet: Packet) {
-        let (queue, now) = (&mut self.links[link], Time::from_nanos(now));
+    fn enqueue_here(&mut self, now: Time, link: usize, packet: Packet) {
+        let queue = &mut self.links[link];
         if packet.owner == Owner::Workload && link & 1 == self.data_from as usize {
-            self.meter.paths[packet.path as usize].on_queue_delay(queue.queue_delay(now).as_nanos());
+            self.meter.paths[packet.path as usize].on_queue_delay(queue.queue_delay(now));
         }
         queue.enqueue(now, packet);
-        self.events.set(link, queue.poll_timeout().map(Time::as_nanos));
+        self.events.set(link, queue.poll_timeout());
     }
 }

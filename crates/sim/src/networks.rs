@@ -3,17 +3,14 @@
 use ropewalk_engine::Span;
 use ropewalk_link::LinkSpec;
 
-use crate::Nanos;
 use crate::spec::{Bottleneck, Direction, EndSpec, PathSpec, Scenario, Workload};
 
-const SECOND: Nanos = 1_000_000_000;
-
 /// A path whose two directions are alike: bits per second, one-way delay, queue in packets.
-pub fn path(name: &str, rate: u64, delay: Nanos, queue: u32) -> PathSpec {
+pub fn path(name: &str, rate: u64, delay: Span, queue: u32) -> PathSpec {
     PathSpec {
         name: name.to_string(),
-        up: LinkSpec::plain(rate, Span::from_nanos(delay), queue),
-        down: LinkSpec::plain(rate, Span::from_nanos(delay), queue),
+        up: LinkSpec::plain(rate, delay, queue),
+        down: LinkSpec::plain(rate, delay, queue),
         mtu: 1500,
         backup: false,
         bottleneck: None,
@@ -33,29 +30,32 @@ pub fn over(paths: Vec<PathSpec>) -> Scenario {
         direction: Direction::Download,
         client: EndSpec::default(),
         server: EndSpec::default(),
-        warmup: 0,
-        limit: 120 * SECOND,
+        warmup: Span::ZERO,
+        limit: Span::from_secs(120),
     }
 }
 
 /// One path.
-pub fn one(rate: u64, delay: Nanos) -> Scenario {
+pub fn one(rate: u64, delay: Span) -> Scenario {
     over(vec![path("only", rate, delay, 100)])
 }
 
 /// Two paths that are alike.
-pub fn two_equal(rate: u64, delay: Nanos) -> Scenario {
+pub fn two_equal(rate: u64, delay: Span) -> Scenario {
     over(vec![path("left", rate, delay, 100), path("right", rate, delay, 100)])
 }
 
 /// Wi-Fi and LTE: 50 Mbit/s at 10 ms one way, 20 Mbit/s at 30 ms.
 pub fn wifi_lte() -> Scenario {
-    over(vec![path("wifi", 50_000_000, 10_000_000, 100), path("lte", 20_000_000, 30_000_000, 300)])
+    over(vec![
+        path("wifi", 50_000_000, Span::from_millis(10), 100),
+        path("lte", 20_000_000, Span::from_millis(30), 300),
+    ])
 }
 
 /// Two paths of 100 Mbit/s behind one link of 50 Mbit/s.
 pub fn shared_bottleneck() -> Scenario {
-    let mut scenario = two_equal(100_000_000, 5_000_000);
+    let mut scenario = two_equal(100_000_000, Span::from_millis(5));
     scenario.bottlenecks.push(Bottleneck {
         name: "shared".to_string(),
         up: LinkSpec::plain(50_000_000, Span::from_millis(5), 100),

@@ -1,13 +1,14 @@
 //! Who observes or changes segments of a run.
 
+use ropewalk_engine::Time;
 use ropewalk_wire::{Segment, SyntheticPayload};
 
-use crate::{Nanos, Side};
+use crate::Side;
 
 /// Changes segments between an endpoint and the first link, as a middlebox does.
 pub trait Middlebox: Send {
     /// A segment of the workload or of competing traffic, about to enter the path with this index.
-    fn process(&mut self, now: Nanos, from: Side, path: usize, segment: &mut Segment<SyntheticPayload>);
+    fn process(&mut self, now: Time, from: Side, path: usize, segment: &mut Segment<SyntheticPayload>);
 }
 
 /// Sees every segment of the workload where it is sent and where it arrives, as captures at both ends would.
@@ -17,7 +18,7 @@ pub trait SegmentObserver: Send {
     /// recorded.
     fn on_sent(
         &mut self,
-        now: Nanos,
+        now: Time,
         from: Side,
         path: usize,
         trace: Option<u32>,
@@ -25,5 +26,5 @@ pub trait SegmentObserver: Send {
     );
 
     /// A segment arrives at `at`.
-    fn on_arrived(&mut self, now: Nanos, at: Side, path: usize, segment: &Segment<SyntheticPayload>);
+    fn on_arrived(&mut self, now: Time, at: Side, path: usize, segment: &Segment<SyntheticPayload>);
 }

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 
 use ropewalk_engine::mptcp::DecisionRecord;
 use ropewalk_engine::scheduler::with_names;
-use ropewalk_engine::{PathId, SubflowId};
+use ropewalk_engine::{PathId, SubflowId, Time};
 use ropewalk_wire::{Flags, FourTuple, Segment, SyntheticPayload};
 
+use crate::Side;
 use crate::observer::SegmentObserver;
 use crate::result::{DecisionTrace, SegmentTrace, Transmission};
 use crate::spec::Recording;
-use crate::{Nanos, Side};
 
 /// No trace.
 pub(crate) const UNTRACED: u32 = u32::MAX;
@@ -94,7 +94,7 @@ impl Recorder {
     /// Notifies the observer of a segment that was sent.
     pub(crate) fn notify_sent(
         &mut self,
-        now: Nanos,
+        now: Time,
         side: Side,
         path: PathId,
         trace: u32,
@@ -109,7 +109,7 @@ impl Recorder {
     /// Notifies the observer of a segment that arrived.
     pub(crate) fn notify_arrived(
         &mut self,
-        now: Nanos,
+        now: Time,
         side: Side,
         path: PathId,
         segment: &Segment<SyntheticPayload>,
@@ -131,7 +131,7 @@ impl Recorder {
     /// A segment left `side`. Returns the number of its trace.
     pub(crate) fn sent(
         &mut self,
-        now: Nanos,
+        now: Time,
         side: Side,
         path: u16,
         segment: &Segment<SyntheticPayload>,
@@ -187,13 +187,7 @@ impl Recorder {
     }
 
     /// A segment came out of the network at `side`.
-    pub(crate) fn arrived(
-        &mut self,
-        now: Nanos,
-        side: Side,
-        trace: u32,
-        segment: &Segment<SyntheticPayload>,
-    ) {
+    pub(crate) fn arrived(&mut self, now: Time, side: Side, trace: u32, segment: &Segment<SyntheticPayload>) {
         if side != self.data_from {
             if let Some(trace) = self.segments.get_mut(trace as usize) {
                 // A duplicate's second arrival says nothing new.
@@ -246,8 +240,7 @@ impl Recorder {
         path_of: impl Fn(SubflowId) -> Option<PathId>,
         names: &[String],
     ) {
-        let DecisionRecord { decision, offset, bytes, .. } = *record;
-        let at = record.at.as_nanos();
+        let DecisionRecord { at, decision, offset, bytes, .. } = *record;
         let reason = &record.reason;
         let path = decision.subflow().and_then(&path_of).map(|path| path.0);
         if self.recording.decisions {
@@ -275,16 +268,17 @@ impl Recorder {
     }
 
     /// The traces, with times from `begin` on and offsets from the stream's start.
-    pub(crate) fn finish(mut self, begin: Nanos) -> (Vec<SegmentTrace>, Vec<DecisionTrace>) {
+    pub(crate) fn finish(mut self, begin: Time) -> (Vec<SegmentTrace>, Vec<DecisionTrace>) {
+        let warmup = begin.since_origin();
         for trace in &mut self.segments {
             let least = self.connections.get(&trace.connection).map_or(0, |sent_ranges| sent_ranges.least);
             trace.offset = (trace.offset as i64).wrapping_sub(least) as u64;
-            trace.sent = trace.sent.saturating_sub(begin);
-            trace.arrived = trace.arrived.map(|at| at.saturating_sub(begin));
-            trace.acked = trace.acked.map(|at| at.saturating_sub(begin));
+            trace.sent = trace.sent.saturating_back(warmup);
+            trace.arrived = trace.arrived.map(|at| at.saturating_back(warmup));
+            trace.acked = trace.acked.map(|at| at.saturating_back(warmup));
         }
         for decision in &mut self.decisions {
-            decision.at = decision.at.saturating_sub(begin);
+            decision.at = decision.at.saturating_back(warmup);
         }
         (self.segments, self.decisions)
     }
@@ -315,30 +309,31 @@ mod tests {
 
     #[test]
     fn a_segment_lives_through_loss_and_retransmission() {
+        let at = Time::from_nanos;
         let recording = Recording { segments: true, ..Recording::default() };
         let mut recorder = Recorder::new(recording, Side::Server);
         // Starts just before the wrap.
         let isn = Seq(u32::MAX - 5);
         let syn = Segment::new(tuple(), isn, Seq(0), Flags::SYN.with(Flags::ACK));
-        assert_eq!(recorder.sent(1, Side::Server, 0, &syn), UNTRACED);
+        assert_eq!(recorder.sent(at(1), Side::Server, 0, &syn), UNTRACED);
         recorder.subflow(7, tuple().reversed());
         let data = |position: u32| {
             let mut segment = Segment::new(tuple(), isn.plus(position), Seq(0), Flags::ACK);
             segment.payload = SyntheticPayload(100);
             segment
         };
-        let first = recorder.sent(10, Side::Server, 0, &data(1));
-        let second = recorder.sent(11, Side::Server, 0, &data(101));
-        recorder.arrived(20, Side::Client, second, &data(101));
+        let first = recorder.sent(at(10), Side::Server, 0, &data(1));
+        let second = recorder.sent(at(11), Side::Server, 0, &data(101));
+        recorder.arrived(at(20), Side::Client, second, &data(101));
         let mut sack = Segment::new(tuple().reversed(), Seq(0), isn.plus(1), Flags::ACK);
         sack.sack.push(isn.plus(101).0, isn.plus(201).0);
-        recorder.arrived(30, Side::Server, UNTRACED, &sack);
-        let again = recorder.sent(31, Side::Server, 0, &data(1));
-        recorder.arrived(40, Side::Client, again, &data(1));
+        recorder.arrived(at(30), Side::Server, UNTRACED, &sack);
+        let again = recorder.sent(at(31), Side::Server, 0, &data(1));
+        recorder.arrived(at(40), Side::Client, again, &data(1));
         let ack = Segment::new(tuple().reversed(), Seq(0), isn.plus(201), Flags::ACK);
-        recorder.arrived(50, Side::Server, UNTRACED, &ack);
+        recorder.arrived(at(50), Side::Server, UNTRACED, &ack);
         assert_eq!((first, second, again), (0, 1, 2));
-        let (segments, _) = recorder.finish(10);
+        let (segments, _) = recorder.finish(at(10));
         let trace = |offset, sent, arrived, acked, transmission| SegmentTrace {
             connection: 7,
             path: 0,
@@ -353,9 +348,9 @@ mod tests {
             segments,
             [
                 // The acknowledgement covers the range, so the first copy counts as acknowledged too.
-                trace(0, 0, None, Some(40), Transmission::New),
-                trace(100, 1, Some(10), Some(20), Transmission::New),
-                trace(0, 21, Some(30), Some(40), Transmission::Retransmitted),
+                trace(0, at(0), None, Some(at(40)), Transmission::New),
+                trace(100, at(1), Some(at(10)), Some(at(20)), Transmission::New),
+                trace(0, at(21), Some(at(30)), Some(at(40)), Transmission::Retransmitted),
             ]
         );
     }

@@ -1,10 +1,8 @@
 //! The result of a run: totals always, series and traces if [`crate::Recording`] asks for them.
 
-use ropewalk_engine::ConnectionStats;
 use ropewalk_engine::mptcp::{OfoStats, Overruled};
 use ropewalk_engine::scheduler::Decision;
-
-use crate::Nanos;
+use ropewalk_engine::{ConnectionStats, Span, Time};
 
 /// How a run ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,11 +25,11 @@ pub struct RunResult {
     /// Finished flows of competing traffic that has flows of a size, by source.
     pub competing: Vec<FlowResult>,
     /// From the workload's start to its last byte delivered, or to the limit.
-    pub duration: Nanos,
+    pub duration: Span,
     /// Payload bytes delivered to the application, all flows.
     pub delivered_bytes: u64,
     /// Delay of each message (CBR frame, request/response exchange, web object), in order.
-    pub message_delays: Vec<Nanos>,
+    pub message_delays: Vec<Span>,
     /// Per path.
     pub paths: Vec<PathResult>,
     /// Connection-level out-of-order queue at the receivers.
@@ -55,7 +53,7 @@ impl RunResult {
             outcome,
             flows: Vec::new(),
             competing: Vec::new(),
-            duration: 0,
+            duration: Span::ZERO,
             delivered_bytes: 0,
             message_delays: Vec::new(),
             paths: Vec::new(),
@@ -91,7 +89,7 @@ pub struct Totals {
     /// How often the engine overruled the scheduler.
     pub overruled: Overruled,
     /// Time during which new data waited for the connection-level send window.
-    pub window_blocked: Nanos,
+    pub window_blocked: Span,
 }
 
 impl Totals {
@@ -105,7 +103,7 @@ impl Totals {
         self.duplicated_bytes += stats.duplicated_bytes;
         self.penalisations += stats.penalisations;
         self.overruled.add(&stats.overruled);
-        self.window_blocked += stats.window_blocked.as_nanos();
+        self.window_blocked += stats.window_blocked;
     }
 
     /// Adds a connection at the data's receiver.
@@ -137,13 +135,13 @@ pub struct OfoResult {
 
 impl OfoResult {
     /// The mean and the maximum over a run, from the receivers' connections.
-    pub fn over(duration: Nanos, receivers: impl Iterator<Item = OfoStats>) -> Self {
+    pub fn over(duration: Span, receivers: impl Iterator<Item = OfoStats>) -> Self {
         let (mut integral, mut max) = (0, 0);
         for queue in receivers {
             integral += queue.integral;
             max = max.max(queue.max);
         }
-        OfoResult { mean: integral as f64 / duration.max(1) as f64, max, ..OfoResult::default() }
+        OfoResult { mean: integral as f64 / duration.as_nanos().max(1) as f64, max, ..OfoResult::default() }
     }
 }
 
@@ -153,9 +151,9 @@ pub struct FlowResult {
     /// Bytes of payload.
     pub bytes: u64,
     /// Start, from the workload's start.
-    pub start: Nanos,
+    pub start: Time,
     /// Flow completion time: from connect to the last byte delivered; none if it isn't complete.
-    pub fct: Option<Nanos>,
+    pub fct: Option<Span>,
 }
 
 /// One path's part in a run.
@@ -172,7 +170,7 @@ pub struct PathResult {
     /// Packets lost on its links in the data's direction (queue and random), of the workload.
     pub lost: u64,
     /// Longest queueing delay that its link in the data's direction reached.
-    pub queue_delay_max: Nanos,
+    pub queue_delay_max: Span,
     /// Mean queueing delay of the packets that passed (latency under load is this plus the delay).
     pub queue_delay_mean: f64,
     /// Bytes that the link in the data's direction could have carried over the run, by its realised rate.
@@ -183,7 +181,7 @@ pub struct PathResult {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sample {
     /// When, from the workload's start.
-    pub at: Nanos,
+    pub at: Time,
     /// Which connection of the workload.
     pub connection: u32,
     /// Bytes delivered in order so far.
@@ -210,7 +208,7 @@ pub struct SubflowSample {
     /// Segments.
     pub in_flight: u32,
     /// Smoothed RTT.
-    pub srtt: Nanos,
+    pub srtt: Span,
 }
 
 /// Why a data segment was sent.
@@ -238,11 +236,11 @@ pub struct SegmentTrace {
     /// Bytes.
     pub len: u32,
     /// When it left the sender.
-    pub sent: Nanos,
+    pub sent: Time,
     /// When it arrived; none: lost.
-    pub arrived: Option<Nanos>,
+    pub arrived: Option<Time>,
     /// When an ACK or SACK of the subflow covered it; none: never.
-    pub acked: Option<Nanos>,
+    pub acked: Option<Time>,
     /// Why it was sent.
     pub transmission: Transmission,
 }
@@ -251,7 +249,7 @@ pub struct SegmentTrace {
 #[derive(Clone, PartialEq, Debug)]
 pub struct DecisionTrace {
     /// When.
-    pub at: Nanos,
+    pub at: Time,
     /// Which connection of the workload.
     pub connection: u32,
     /// What.

@@ -6,7 +6,6 @@ use crate::packet::Owner;
 use crate::result::{FlowResult, OfoResult, Outcome, PathResult, RunResult};
 use crate::spec::{HORIZON, RunSpec};
 use crate::world::World;
-use ropewalk_engine::Time;
 
 /// Runs to the end. What can't be simulated (see [`RunSpec::check`]) gives [`Outcome::Failed`] with the
 /// reason.
@@ -35,7 +34,7 @@ impl World {
                 Side::Client => &path.up,
                 Side::Server => &path.down,
             };
-            let capacity = link.capacity_integral(Time::from_nanos(begin), Time::from_nanos(now));
+            let capacity = link.capacity_integral(begin, now);
             let metered = self.network.meter.path(i, &path.name, in_flight[i], capacity);
             paths.push(PathResult { repeated: repeated[i], ..metered });
         }
@@ -46,7 +45,7 @@ impl World {
         RunResult {
             flows: flows
                 .into_iter()
-                .map(|flow| FlowResult { start: flow.start.saturating_sub(begin), ..flow })
+                .map(|flow| FlowResult { start: flow.start.saturating_back(begin.since_origin()), ..flow })
                 .collect(),
             competing,
             duration,
@@ -78,7 +77,7 @@ impl World {
         };
         for link in self.network.links.iter_mut().skip(first).step_by(2) {
             // A link in steps has internal moments at which nothing comes out.
-            while let Some(at) = link.poll_timeout().filter(|&at| at <= Time::from_nanos(horizon)) {
+            while let Some(at) = link.poll_timeout().filter(|&at| at <= horizon) {
                 while let Some(packet) = link.poll(at) {
                     if packet.owner == Owner::Workload && packet.is_segment() {
                         count[packet.path as usize] += 1;

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
+use ropewalk_engine::{Span, Time};
 use ropewalk_link::LinkSpec;
 
+use crate::Side;
 use crate::host::{Host, HostProfile};
-use crate::{Nanos, Side};
 
 /// The longest time that a scenario may name, so that sums of times never overflow.
-pub(crate) const HORIZON: Nanos = Nanos::MAX / 4;
+pub(crate) const HORIZON: Span = Span::from_nanos(u64::MAX / 4);
 
 /// Largest IP packets that a path may have: IPv4's least that every host takes, and its most.
 pub const MTUS: std::ops::RangeInclusive<u32> = 576..=65_535;
@@ -40,9 +41,9 @@ pub struct Scenario {
     pub server: EndSpec,
     /// The run starts this long before the workload, so that background traffic reaches a steady state.
     /// Metrics start with the workload.
-    pub warmup: Nanos,
+    pub warmup: Span,
     /// A run that isn't complete by then ends with [`Outcome::TimeLimit`](crate::Outcome::TimeLimit).
-    pub limit: Nanos,
+    pub limit: Span,
 }
 
 impl Scenario {
@@ -105,11 +106,11 @@ pub struct Background {
     /// What it is.
     pub traffic: Traffic,
     /// Extra one-way delay that only this traffic sees.
-    pub extra_delay: Nanos,
+    pub extra_delay: Span,
     /// When it starts, from the start of the run.
-    pub start: Nanos,
-    /// When it stops; `Nanos::MAX`: never.
-    pub stop: Nanos,
+    pub start: Time,
+    /// When it stops; `None`: never.
+    pub stop: Option<Time>,
 }
 
 /// Kinds of competing traffic.
@@ -136,7 +137,7 @@ pub enum Traffic {
         /// Bytes per flow.
         bytes: u64,
         /// Idle time between flows.
-        pause: Nanos,
+        pause: Span,
         /// How many, one after another; a run doesn't end before they have. 0: without end, and not waited
         /// for.
         times: u32,
@@ -150,11 +151,11 @@ pub enum Traffic {
         /// Mean packet, bytes (IP); sizes are exponential, clipped to 64..=mtu.
         packet: u32,
         /// Mean on time.
-        on: Nanos,
+        on: Span,
         /// Distribution of the on times.
         on_shape: Times,
         /// Mean off time.
-        off: Nanos,
+        off: Span,
         /// Distribution of the off times.
         off_shape: Times,
     },
@@ -205,7 +206,7 @@ impl Direction {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transfer {
     /// When the client opens the connection, from the begin of the workload.
-    pub start: Nanos,
+    pub start: Span,
     /// Its size.
     pub bytes: u64,
     /// Which end sends it.
@@ -261,15 +262,15 @@ pub enum Workload {
         /// Larger frames among them.
         key: Option<KeyFrames>,
         /// How long.
-        duration: Nanos,
+        duration: Span,
         /// How long after its making a frame is of use: its deadline, which schedulers see. `None`: they see
         /// no frames.
-        deadline: Option<Nanos>,
+        deadline: Option<Span>,
     },
     /// As much as possible for a time; the metric is goodput.
     Bulk {
         /// How long.
-        duration: Nanos,
+        duration: Span,
     },
     /// One after another on one connection; the metric is each exchange's time.
     RequestResponse {
@@ -280,7 +281,7 @@ pub enum Workload {
         /// How many.
         count: u32,
         /// Pause between them.
-        think: Nanos,
+        think: Span,
     },
 }
 
@@ -301,10 +302,10 @@ impl Workload {
     }
 }
 
-/// Nanoseconds between frames of `frame` bytes at `rate` bits per second.
-pub(crate) fn frame_interval(frame: u64, rate: u64) -> Nanos {
+/// Time between frames of `frame` bytes at `rate` bits per second.
+pub(crate) fn frame_interval(frame: u64, rate: u64) -> Span {
     let interval = u128::from(frame) * 8_000_000_000 / u128::from(rate.max(1));
-    u64::try_from(interval).unwrap_or(u64::MAX).max(1)
+    Span::from_nanos(u64::try_from(interval).unwrap_or(u64::MAX).max(1))
 }
 
 /// One end's settings.
@@ -321,7 +322,7 @@ pub struct EndSpec {
     /// ECN.
     pub ecn: bool,
     /// Least RTO.
-    pub min_rto: Nanos,
+    pub min_rto: Span,
     /// Initial window, segments.
     pub initial_window: u32,
     /// Whether joins begin with the third ACK, or after the first DSS as Linux's do.
@@ -340,7 +341,7 @@ impl EndSpec {
         autotune: true,
         checksum: false,
         ecn: false,
-        min_rto: 200_000_000,
+        min_rto: Span::from_millis(200),
         initial_window: 10,
         early_join: false,
         path_manager: PathManager::Ropewalk,
@@ -368,7 +369,7 @@ impl EndSpec {
                 send_buffer: 128 << 10,
                 receive_buffer: 128 << 10,
                 autotune: false,
-                min_rto: 1_000_000_000,
+                min_rto: Span::from_secs(1),
                 initial_window: 1,
                 path_manager: PathManager::Linux,
                 ..EndSpec::DEFAULT
@@ -406,8 +407,8 @@ pub enum Mode {
 /// What to keep of a run beyond its totals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Recording {
-    /// cwnd, srtt, queue lengths, the out-of-order queue, every so often (0: not at all).
-    pub samples_every: Nanos,
+    /// cwnd, srtt, queue lengths, the out-of-order queue, every so often; `None`: not at all.
+    pub samples_every: Option<Span>,
     /// Each data segment's fate.
     pub segments: bool,
     /// Each scheduler decision with its reason.
@@ -428,12 +429,17 @@ pub struct RunSpec {
     /// Seeds every random stream of the run; the same seed gives all schedulers the same links.
     pub seed: u64,
     /// Shift of the workload's start (and with it of every phase), for scenarios without randomness.
-    pub start_phase: Nanos,
+    pub start_phase: Span,
     /// What to keep.
     pub recording: Recording,
 }
 
 impl RunSpec {
+    /// When the workload starts, from the start of the run.
+    pub fn begin(&self) -> Time {
+        Time::ZERO + self.scenario.warmup.saturating_add(self.start_phase)
+    }
+
     /// A multipath run with seed 1 that starts at once and keeps its totals only.
     pub fn new(
         scenario: Scenario,
@@ -446,7 +452,7 @@ impl RunSpec {
             congestion,
             mode: Mode::Multipath,
             seed: 1,
-            start_phase: 0,
+            start_phase: Span::ZERO,
             recording: Recording::default(),
         }
     }

@@ -9,8 +9,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use ropewalk_engine::Time;
 use ropewalk_link::{Change, ChangeAction, LinkSpec};
 
+use crate::Side;
 use crate::spec::Scenario;
-use crate::{Nanos, Side};
 
 /// Which side an endpoint is on.
 #[inline]
@@ -100,8 +100,7 @@ fn up_at(link: &LinkSpec, at: Time) -> bool {
 
 /// The path that a connection opened at this moment starts on: the first that is up both ways and no backup,
 /// else the first that is up, else the first.
-pub fn first_path(scenario: &Scenario, at: Nanos) -> usize {
-    let at = Time::from_nanos(at);
+pub fn first_path(scenario: &Scenario, at: Time) -> usize {
     let up = |i: &usize| up_at(&scenario.paths[*i].up, at) && up_at(&scenario.paths[*i].down, at);
     let all = 0..scenario.paths.len();
     all.clone().filter(up).find(|i| !scenario.paths[*i].backup).or_else(|| all.clone().find(up)).unwrap_or(0)
@@ -131,21 +130,21 @@ mod tests {
 
     #[test]
     fn the_first_path_is_one_that_is_up() {
-        let mut scenario = networks::two_equal(10_000_000, 1_000_000);
-        assert_eq!(first_path(&scenario, 0), 0);
-        scenario.paths[0].down.changes.push(Change::once(Time::from_nanos(5), ChangeAction::Down));
-        assert_eq!(first_path(&scenario, 4), 0);
-        assert_eq!(first_path(&scenario, 5), 1);
+        let mut scenario = networks::two_equal(10_000_000, Span::from_millis(1));
+        let at = Time::from_nanos;
+        let first_at = |scenario: &Scenario, nanos| first_path(scenario, at(nanos));
+        assert_eq!(first_at(&scenario, 0), 0);
+        scenario.paths[0].down.changes.push(Change::once(at(5), ChangeAction::Down));
+        assert_eq!(first_at(&scenario, 4), 0);
+        assert_eq!(first_at(&scenario, 5), 1);
         // Down from 10 on, for 2, every 20; the other is down from 5 on.
         let again = |at, action| Change { at, action, every: Some(Span::from_nanos(20)) };
-        scenario.paths[1].down.changes = vec![
-            again(Time::from_nanos(10), ChangeAction::Down),
-            again(Time::from_nanos(12), ChangeAction::Up),
-        ];
-        assert_eq!([9, 10, 12, 29, 31, 32].map(|at| first_path(&scenario, at)), [1, 0, 1, 1, 0, 1]);
+        scenario.paths[1].down.changes =
+            vec![again(at(10), ChangeAction::Down), again(at(12), ChangeAction::Up)];
+        assert_eq!([9, 10, 12, 29, 31, 32].map(|at| first_at(&scenario, at)), [1, 0, 1, 1, 0, 1]);
         scenario.paths[1].down.changes.clear();
         scenario.paths[1].backup = true;
-        assert_eq!(first_path(&scenario, 4), 0);
-        assert_eq!(first_path(&scenario, 5), 1);
+        assert_eq!(first_at(&scenario, 4), 0);
+        assert_eq!(first_at(&scenario, 5), 1);
     }
 }

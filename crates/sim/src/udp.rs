@@ -4,8 +4,8 @@
 //! sizes are exponential, clipped to what a link carries. Nothing is sent in return.
 
 use rand_pcg::Pcg64;
+use ropewalk_engine::{NANOSECOND, Span, Time};
 
-use crate::Nanos;
 use crate::entropy::{exponential, pareto};
 use crate::spec::Times;
 
@@ -22,7 +22,7 @@ pub(crate) struct UdpSource {
     mtu: f64,
     on: (f64, Times),
     off: (f64, Times),
-    on_until: Nanos,
+    on_until: Time,
     rng: Pcg64,
 }
 
@@ -33,45 +33,45 @@ impl UdpSource {
         rate: u64,
         mean_packet: u32,
         mtu: u32,
-        on: (Nanos, Times),
-        off: (Nanos, Times),
+        on: (Span, Times),
+        off: (Span, Times),
         rng: Pcg64,
     ) -> Self {
         UdpSource {
             rate: rate.max(1),
             mean_packet: f64::from(mean_packet),
             mtu: f64::from(mtu).max(LEAST),
-            on: (on.0 as f64, on.1),
-            off: (off.0 as f64, off.1),
-            on_until: 0,
+            on: (on.0.as_nanos() as f64, on.1),
+            off: (off.0.as_nanos() as f64, off.1),
+            on_until: Time::ZERO,
             rng,
         }
     }
 
     /// When to send first, having started at `now`: sources start off, so that many don't start as one.
-    pub(crate) fn start(&mut self, now: Nanos) -> Nanos {
+    pub(crate) fn start(&mut self, now: Time) -> Time {
         self.turn_on(now)
     }
 
-    fn turn_on(&mut self, now: Nanos) -> Nanos {
+    fn turn_on(&mut self, now: Time) -> Time {
         // At least a nanosecond, so that time moves whatever the means are.
-        let begin = now.saturating_add(self.draw(self.off).max(1));
+        let begin = now.saturating_add(self.draw(self.off).max(NANOSECOND));
         self.on_until = begin.saturating_add(self.draw(self.on));
         begin
     }
 
-    fn draw(&mut self, (mean, times): (f64, Times)) -> Nanos {
-        match times {
-            Times::Pareto => pareto(&mut self.rng, mean, SHAPE) as Nanos,
-            Times::Exponential => exponential(&mut self.rng, mean) as Nanos,
-        }
+    fn draw(&mut self, (mean, times): (f64, Times)) -> Span {
+        Span::from_nanos(match times {
+            Times::Pareto => pareto(&mut self.rng, mean, SHAPE) as u64,
+            Times::Exponential => exponential(&mut self.rng, mean) as u64,
+        })
     }
 
     /// Sends at `now`: the packet's length, and when to send next.
-    pub(crate) fn send(&mut self, now: Nanos) -> (u32, Nanos) {
+    pub(crate) fn send(&mut self, now: Time) -> (u32, Time) {
         let len = exponential(&mut self.rng, self.mean_packet).clamp(LEAST, self.mtu) as u32;
         let gap = u128::from(len) * 8_000_000_000 / u128::from(self.rate);
-        let next = now.saturating_add(u64::try_from(gap).unwrap_or(u64::MAX).max(1));
+        let next = now.saturating_add(Span::from_nanos(u64::try_from(gap).unwrap_or(u64::MAX).max(1)));
         let next = if next < self.on_until { next } else { self.turn_on(next) };
         (len, next)
     }
@@ -82,15 +82,15 @@ mod tests {
     use super::*;
     use crate::entropy::{Purpose, stream};
 
-    const SECOND: Nanos = 1_000_000_000;
+    const SECOND: Span = Span::from_secs(1);
 
     /// A source's mean rate and mean packet over so many seconds, and how long it was silent at the longest.
-    fn watched(seconds: u64, on: Times, off: Times) -> (f64, f64, Nanos) {
+    fn watched(seconds: u64, on: Times, off: Times) -> (f64, f64, Span) {
         let rng = stream(3, Purpose::Background, 0);
         let mut source = UdpSource::new(1_000_000, 1000, 1500, (SECOND / 10, on), (SECOND / 10, off), rng);
-        let mut at = source.start(0);
-        let (mut bytes, mut packets, mut silent) = (0u64, 0u64, 0);
-        while at < seconds * SECOND {
+        let mut at = source.start(Time::ZERO);
+        let (mut bytes, mut packets, mut silent) = (0u64, 0u64, Span::ZERO);
+        while at < Time::ZERO + seconds * SECOND {
             let (len, next) = source.send(at);
             assert!((64..=1500).contains(&len));
             assert!(next > at);

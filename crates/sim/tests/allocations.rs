@@ -6,6 +6,7 @@
 
 mod common;
 
+use ropewalk_engine::Time;
 use std::alloc::System;
 
 use common::{MILLISECOND, SECOND, single, spec};
@@ -28,10 +29,10 @@ fn segments(world: &World) -> u64 {
 /// Allocations and segments of the second half of a bulk transfer of twenty seconds.
 fn steady(spec: &RunSpec) -> (usize, u64) {
     let mut world = World::new(spec).expect("a scenario that can be simulated");
-    assert!(!world.run_until(10 * SECOND));
+    assert!(!world.run_until(Time::ZERO + 10 * SECOND));
     let before = segments(&world);
     let region = Region::new(COUNTING);
-    assert!(!world.run_until(19 * SECOND));
+    assert!(!world.run_until(Time::ZERO + 19 * SECOND));
     let change = region.change();
     (change.allocations + change.reallocations, segments(&world) - before)
 }

@@ -1,7 +1,7 @@
 //! Simulations whose result is known from arithmetic.
 
 use crate::common;
-use ropewalk_engine::Span;
+use ropewalk_engine::{Span, Time};
 
 use common::{MILLISECOND, SECOND, goodput, single, spec};
 use ropewalk_link::{Jitter, JitterShape, LinkSpec, Loss, Queue};
@@ -12,7 +12,7 @@ use ropewalk_sim::{
 /// IP and TCP headers with timestamps; the DSS option with a 64-bit mapping and a data ACK.
 const TCP_HEADERS: f64 = 20.0 + 20.0 + 12.0;
 
-fn bulk(mut scenario: Scenario, duration: u64) -> Scenario {
+fn bulk(mut scenario: Scenario, duration: Span) -> Scenario {
     scenario.workload = Workload::Bulk { duration };
     scenario
 }
@@ -34,9 +34,9 @@ fn bulk_on_a_clean_path_fills_it_to_one_percent() {
 /// Bits per second between two moments of a run.
 fn goodput_between(spec: &RunSpec, from: u64, to: u64) -> f64 {
     let mut world = World::new(spec).expect("a world");
-    assert!(!world.run_until(from * SECOND));
+    assert!(!world.run_until(Time::ZERO + from * SECOND));
     let before = world.delivered_bytes();
-    assert!(!world.run_until(to * SECOND));
+    assert!(!world.run_until(Time::ZERO + to * SECOND));
     (world.delivered_bytes() - before) as f64 * 8.0 / (to - from) as f64
 }
 
@@ -111,7 +111,7 @@ fn sixteen_mebibytes_take_what_the_kernels_tests_allow() {
             scenario.workload = Workload::Flow { bytes: 16 << 20 };
             for scheduler in ["linux", "minrtt"] {
                 let result = run(&spec(scenario.clone(), scheduler, "cubic"));
-                let seconds = result.flows[0].fct.expect("complete") as f64 / 1e9;
+                let seconds = result.flows[0].fct.expect("complete").as_secs_f64();
                 if !(7.05..=7.6).contains(&seconds) {
                     slow.push(format!(
                         "{left}+{right} Mbit/s, {first}/{second} ms, {scheduler}: {seconds} s"
@@ -130,7 +130,7 @@ fn a_tiny_download_takes_two_round_trips() {
     scenario.workload = Workload::Flow { bytes: 100 };
     let result = run(&single(scenario, 0, "reno"));
     let fct = result.flows[0].fct.expect("complete");
-    let sent = |bytes: u64| bytes * 8 * 100;
+    let sent = |bytes: u64| Span::from_nanos(bytes * 8 * 100);
     let expected = 40 * MILLISECOND + sent(60) + sent(60) + sent(52 + 100) + sent(52 + 100);
     // The third ACK leaves before the request on the same link, and the request's own ACK before the answer.
     assert!((expected..=expected + 2 * sent(52)).contains(&fct), "{fct} against {expected}");
@@ -150,11 +150,11 @@ fn a_path_that_loses_everything_ends_at_the_limit() {
 
 #[test]
 fn what_cannot_be_simulated_says_why() {
-    let mut scenario = networks::one(10_000_000, 0);
+    let mut scenario = networks::one(10_000_000, Span::ZERO);
     scenario.paths.clear();
     let result = run(&spec(scenario, "minrtt", "lia"));
     assert_eq!(result.outcome, Outcome::Failed("a scenario needs at least one path".into()));
-    let result = run(&single(networks::one(10_000_000, 0), 1, "lia"));
+    let result = run(&single(networks::one(10_000_000, Span::ZERO), 1, "lia"));
     assert_eq!(result.outcome, Outcome::Failed("single path 1: there are 1 paths, counted from 0".into()));
 }
 
@@ -163,11 +163,8 @@ fn what_cannot_be_simulated_says_why() {
 fn flows_complete_over_bad_networks() {
     let worse = |link: &mut LinkSpec| {
         link.loss = Loss::GilbertElliott { to_bad: 0.01, to_good: 0.2, loss_good: 0.005, loss_bad: 0.3 };
-        link.jitter = Some(Jitter {
-            spread: Span::from_nanos(5 * MILLISECOND),
-            shape: JitterShape::Normal,
-            keeps_order: false,
-        });
+        link.jitter =
+            Some(Jitter { spread: 5 * MILLISECOND, shape: JitterShape::Normal, keeps_order: false });
         link.duplicate = 0.01;
         link.queue = Queue::Packets { limit: 20, ecn_threshold: None };
     };
@@ -204,7 +201,7 @@ struct Counter(std::sync::Arc<std::sync::atomic::AtomicU64>);
 impl Middlebox for Counter {
     fn process(
         &mut self,
-        _: u64,
+        _: Time,
         from: Side,
         _: usize,
         segment: &mut ropewalk_wire::Segment<ropewalk_wire::SyntheticPayload>,
@@ -233,7 +230,7 @@ fn a_world_can_be_watched_and_stopped() {
     assert_eq!(sent.load(std::sync::atomic::Ordering::Relaxed), bytes);
 
     let mut world = World::new(&spec).expect("a world");
-    assert!(!world.run_until(60 * MILLISECOND));
+    assert!(!world.run_until(Time::ZERO + 60 * MILLISECOND));
     let part = world.into_result();
     assert!(part.delivered_bytes < whole.delivered_bytes);
     assert_eq!(part.flows[0].fct, None);

@@ -1,6 +1,7 @@
 //! BBR over modelled links: draft-ietf-ccwg-bbr's goals (section 3.1) with wide margins.
 
 use crate::common;
+use ropewalk_engine::{Span, Time};
 
 use common::{MILLISECOND, SECOND, goodput, single, spec, summary};
 use ropewalk_link::Loss;
@@ -48,10 +49,10 @@ fn alone_it_fills_the_link_without_a_standing_queue() {
 
 #[test]
 fn startup_takes_a_queue_of_about_a_bandwidth_delay_product_and_drain_empties_it() {
-    let recording = Recording { samples_every: 10 * MILLISECOND, ..Recording::default() };
+    let recording = Recording { samples_every: Some(10 * MILLISECOND), ..Recording::default() };
     let result = run(&RunSpec { recording, ..single(link(2000, 4), 0, "bbr") });
     let srtt = |from: u64, to: u64| {
-        let within = result.samples.iter().filter(|sample| (from..to).contains(&(sample.at / MILLISECOND)));
+        let within = result.samples.iter().filter(|sample| (from..to).contains(&sample.at.as_millis()));
         within
             .flat_map(|sample| &sample.subflows)
             .map(|subflow| subflow.srtt / MILLISECOND)
@@ -91,9 +92,9 @@ fn beside_cubic_both_get_a_part() {
             path: 0,
             direction: Direction::Download,
             traffic: Traffic::TcpSaturated { congestion: "cubic".into() },
-            extra_delay: 0,
-            start: 0,
-            stop: u64::MAX,
+            extra_delay: Span::ZERO,
+            start: Time::ZERO,
+            stop: None,
         });
         let result = bulk(scenario, "bbr");
         println!("queue {queue}: BBR has {:.3} of the link", share(&result));
@@ -121,9 +122,9 @@ fn what_leaves_is_paced_from_the_first_segment_on() {
     let recording = Recording { segments: true, ..Recording::default() };
     let burst = |control: &str| {
         let result = run(&RunSpec { recording, ..single(link(200, 3), 0, control) });
-        let mut times: Vec<u64> = result.segments.iter().map(|segment| segment.sent).collect();
+        let mut times: Vec<Time> = result.segments.iter().map(|segment| segment.sent).collect();
         times.sort_unstable();
-        times.chunk_by(|one, other| one == other).map(<[u64]>::len).max()
+        times.chunk_by(|one, other| one == other).map(<[Time]>::len).max()
     };
     // Startup paces at 2.77 times what it measures: a millisecond's worth is up to seven segments.
     assert!(burst("bbr") <= Some(7), "{:?}", burst("bbr"));

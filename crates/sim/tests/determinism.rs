@@ -1,7 +1,7 @@
 //! The same specification gives the same result, to the last bit and trace.
 
 use crate::common;
-use ropewalk_engine::{Span, Time};
+use ropewalk_engine::Time;
 
 use common::{MILLISECOND, SECOND, spec, summary};
 use ropewalk_link::{Change, ChangeAction, Jitter, JitterShape, Loss};
@@ -15,8 +15,8 @@ fn background(traffic: Traffic) -> Background {
         direction: Direction::Download,
         traffic,
         extra_delay: 7 * MILLISECOND,
-        start: 0,
-        stop: u64::MAX,
+        start: Time::ZERO,
+        stop: None,
     }
 }
 
@@ -25,14 +25,13 @@ fn rich() -> Scenario {
     let mut scenario = networks::shared_bottleneck();
     for path in &mut scenario.paths {
         path.down.loss = Loss::Bernoulli(0.003);
-        let jitter =
-            Jitter { spread: Span::from_nanos(MILLISECOND), shape: JitterShape::Pareto, keeps_order: false };
+        let jitter = Jitter { spread: MILLISECOND, shape: JitterShape::Pareto, keeps_order: false };
         path.up.jitter = Some(jitter);
     }
     let change = |at, action| Change::once(at, action);
     scenario.paths[1].down.changes = vec![
-        change(Time::from_nanos(400 * MILLISECOND), ChangeAction::Down),
-        change(Time::from_nanos(900 * MILLISECOND), ChangeAction::Up),
+        change(Time::ZERO + 400 * MILLISECOND, ChangeAction::Down),
+        change(Time::ZERO + 900 * MILLISECOND, ChangeAction::Up),
     ];
     scenario.background = vec![
         background(Traffic::TcpSaturated { congestion: "reno".into() }),
@@ -65,7 +64,7 @@ fn rich() -> Scenario {
 
 #[test]
 fn a_run_repeats() {
-    let recording = Recording { samples_every: 10 * MILLISECOND, segments: true, decisions: true };
+    let recording = Recording { samples_every: Some(10 * MILLISECOND), segments: true, decisions: true };
     for scheduler in ["minrtt", "redundant", "blest", "linux"] {
         for mode in [Mode::Multipath, Mode::SinglePath(1)] {
             let spec = RunSpec { mode, recording, ..spec(rich(), scheduler, "olia") };
@@ -79,7 +78,7 @@ fn a_run_repeats() {
 #[test]
 fn recording_changes_nothing() {
     let plain = spec(rich(), "ecf", "lia");
-    let recording = Recording { samples_every: MILLISECOND, segments: true, decisions: true };
+    let recording = Recording { samples_every: Some(MILLISECOND), segments: true, decisions: true };
     let mut recorded = run(&RunSpec { recording, ..plain.clone() });
     let plain = run(&plain);
     assert!(!recorded.segments.is_empty() && !recorded.decisions.is_empty() && !recorded.samples.is_empty());
@@ -102,12 +101,12 @@ fn another_seed_is_another_run() {
 fn the_start_phase_moves_the_workload_alone() {
     let mut scenario = networks::wifi_lte();
     scenario.paths[0].down.changes = vec![Change::once(
-        Time::from_nanos(100 * MILLISECOND),
+        Time::ZERO + 100 * MILLISECOND,
         ChangeAction::Rate(ropewalk_link::Rate::Constant(5_000_000)),
     )];
     let early = spec(scenario, "minrtt", "lia");
     let late = RunSpec { start_phase: 50 * MILLISECOND, ..early.clone() };
     let (early, late) = (run(&early), run(&late));
-    assert_eq!(late.flows[0].start, 0);
+    assert_eq!(late.flows[0].start, Time::ZERO);
     assert_ne!(early.flows[0].fct, late.flows[0].fct);
 }

@@ -1,6 +1,7 @@
 //! A transfer so long that every number with 32 bits wraps, twice.
 
 use crate::common;
+use ropewalk_engine::Span;
 
 use common::{SECOND, single, spec};
 use ropewalk_sim::{Mode, Outcome, RunSpec, Scenario, Workload, networks, run};
@@ -10,8 +11,8 @@ const BYTES: u64 = 10_000_000_000;
 
 fn scenario() -> Scenario {
     let paths = vec![
-        networks::path("wide", 10_000_000_000, 500_000, 1000),
-        networks::path("narrow", 200_000_000, 500_000, 100),
+        networks::path("wide", 10_000_000_000, Span::from_micros(500), 1000),
+        networks::path("narrow", 200_000_000, Span::from_micros(500), 100),
     ];
     let mut scenario = networks::over(paths);
     for path in &mut scenario.paths {
@@ -27,7 +28,7 @@ fn arrives(spec: &RunSpec) {
     assert_eq!((result.outcome, result.delivered_bytes), (Outcome::Complete, BYTES), "{:?}", spec.mode);
     // Subflow sequence numbers: the wide path's alone wrap twice. The line rate bounds the time from below.
     assert!(result.paths[0].bytes > 2 << 32, "{} over the wide path", result.paths[0].bytes);
-    let seconds = result.flows[0].fct.expect("complete") as f64 / 1e9;
+    let seconds = result.flows[0].fct.expect("complete").as_secs_f64();
     assert!((7.9..12.0).contains(&seconds), "{:?}: {seconds} s", spec.mode);
 }
 

@@ -2,7 +2,7 @@
 //! processing events in order of time: every number of the result, every counter of both ends.
 
 use crate::common;
-use ropewalk_engine::Span;
+use ropewalk_engine::{Span, Time};
 
 use common::{MILLISECOND, SECOND, single, spec};
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ type Seen = (RunResult, [Vec<(String, u64)>; 2]);
 
 /// Result and counters of a run that is stopped at some times on the way, and how many events were handled in
 /// batches.
-fn run(spec: &RunSpec, ahead: bool, stops: &[u64]) -> (Seen, u64) {
+fn run(spec: &RunSpec, ahead: bool, stops: &[Time]) -> (Seen, u64) {
     let mut world = World::new(spec).expect("it can be simulated");
     if !ahead {
         world.step_by_step();
@@ -23,7 +23,7 @@ fn run(spec: &RunSpec, ahead: bool, stops: &[u64]) -> (Seen, u64) {
         world.run_until(*stop);
         delivered.push((format!("at {}", world.now()), world.delivered_bytes()));
     }
-    world.run_until(u64::MAX);
+    world.run_until(Time::MAX);
     let events = world.events_ahead();
     let mut counters = [Side::Client, Side::Server]
         .map(|side| world.counters(side).into_iter().filter(|(_, value)| *value > 0).collect::<Vec<_>>());
@@ -32,7 +32,7 @@ fn run(spec: &RunSpec, ahead: bool, stops: &[u64]) -> (Seen, u64) {
 }
 
 /// Two paths shared by this many connections.
-fn shared(count: u32, rate: u64, delay: u64, queue: u32) -> Scenario {
+fn shared(count: u32, rate: u64, delay: Span, queue: u32) -> Scenario {
     let mut scenario = networks::over(vec![
         networks::path("left", rate * u64::from(count), delay, queue * count),
         networks::path("right", rate * u64::from(count), delay, queue * count),
@@ -42,7 +42,7 @@ fn shared(count: u32, rate: u64, delay: u64, queue: u32) -> Scenario {
     scenario
 }
 
-fn endless(scenario: Scenario, limit: u64) -> Scenario {
+fn endless(scenario: Scenario, limit: Span) -> Scenario {
     let Workload::Flows { count, .. } = scenario.workload else { return scenario };
     Scenario { workload: Workload::Flows { count, bytes: 1 << 40 }, limit, ..scenario }
 }
@@ -58,7 +58,7 @@ fn cases() -> Vec<(&'static str, RunSpec)> {
         path.down.loss = Loss::GilbertElliott { to_bad: 0.02, to_good: 0.2, loss_good: 0.01, loss_bad: 0.8 };
     }
     let mut uneven = endless(plain(), 2 * SECOND);
-    uneven.paths[1].down = LinkSpec::plain(50_000_000, Span::from_nanos(40 * MILLISECOND), 300);
+    uneven.paths[1].down = LinkSpec::plain(50_000_000, 40 * MILLISECOND, 300);
     let mut marked = Scenario { direction: Direction::Upload, ..endless(plain(), SECOND) };
     let ends = EndSpec { ecn: true, ..EndSpec::default() };
     (marked.client, marked.server) = (ends.clone(), ends);
@@ -69,7 +69,7 @@ fn cases() -> Vec<(&'static str, RunSpec)> {
     }
     // Packets that take no time, links of very different length, and more subflows than most have.
     let mut quick = endless(plain(), SECOND);
-    quick.paths[0].down = LinkSpec::plain(u64::MAX, Span::from_nanos(5 * MILLISECOND), 100);
+    quick.paths[0].down = LinkSpec::plain(u64::MAX, 5 * MILLISECOND, 100);
     quick.paths[1].up = LinkSpec::plain(100_000_000, Span::from_nanos(1), 1000);
     let paths = (0..6).map(|i| networks::path(&format!("path {i}"), 50_000_000, 7 * MILLISECOND, 500));
     let mut wide = Scenario { paths: paths.collect(), ..endless(plain(), SECOND) };
@@ -127,8 +127,7 @@ fn few() -> Vec<(&'static str, RunSpec, bool)> {
     let jitter = |shape| {
         let mut scenario = bulk(paths());
         for path in &mut scenario.paths {
-            path.down.jitter =
-                Some(Jitter { spread: Span::from_nanos(3 * MILLISECOND), shape, keeps_order: false });
+            path.down.jitter = Some(Jitter { spread: 3 * MILLISECOND, shape, keeps_order: false });
             path.down.duplicate = 0.01;
         }
         scenario
@@ -199,13 +198,13 @@ proptest! {
         seed in 0u64..1000,
     ) {
         let paths = links.iter().zip(["one", "two", "three"]).map(|((rate, delay, queue, ..), name)| {
-            networks::path(name, *rate, delay * MILLISECOND, *queue)
+            networks::path(name, *rate, *delay * MILLISECOND, *queue)
         });
         let mut scenario = networks::over(paths.collect());
         for (path, (.., loss, spread)) in scenario.paths.iter_mut().zip(&links) {
             path.down.loss = Loss::Bernoulli(f64::from(*loss) * 0.01);
             let shape = JitterShape::Pareto;
-            let jitter = Jitter { spread: Span::from_nanos(spread * MILLISECOND), shape, keeps_order: loss % 2 == 0 };
+            let jitter = Jitter { spread: *spread * MILLISECOND, shape, keeps_order: loss % 2 == 0 };
             path.down.jitter = (*spread > 3).then_some(jitter);
         }
         scenario.workload = match bytes {
@@ -217,7 +216,8 @@ proptest! {
         let scheduler = ["minrtt", "linux", "redundant", "ecf"][algorithms.0];
         let mut spec = spec(scenario, scheduler, ["lia", "cubic", "balia"][algorithms.1]);
         spec.seed = seed;
-        let mut stops: Vec<_> = stops.into_iter().map(|stop| stop * MILLISECOND + seed).collect();
+        let stop = |millis| Time::from_nanos(seed) + millis * MILLISECOND;
+        let mut stops: Vec<_> = stops.into_iter().map(stop).collect();
         stops.sort_unstable();
         let (plain, _) = run(&spec, false, &stops);
         let (turns, _) = run(&spec, true, &stops);
@@ -240,7 +240,7 @@ proptest! {
         seed in 0u64..1000,
     ) {
         let paths = links.iter().zip(["one", "two", "three"]).map(|((rate, delay, queue, _), name)| {
-            networks::path(name, rate * u64::from(count), delay * MILLISECOND, queue * count)
+            networks::path(name, rate * u64::from(count), *delay * MILLISECOND, queue * count)
         });
         let mut scenario = networks::over(paths.collect());
         for (path, link) in scenario.paths.iter_mut().zip(&links) {
@@ -252,7 +252,8 @@ proptest! {
         let scheduler = ["minrtt", "linux", "redundant", "ecf"][algorithms.0];
         let mut spec = spec(scenario, scheduler, ["lia", "cubic", "balia"][algorithms.1]);
         spec.seed = seed;
-        let mut stops: Vec<_> = stops.into_iter().map(|stop| stop * MILLISECOND + seed).collect();
+        let stop = |millis| Time::from_nanos(seed) + millis * MILLISECOND;
+        let mut stops: Vec<_> = stops.into_iter().map(stop).collect();
         stops.sort_unstable();
         let (plain, _) = run(&spec, false, &stops);
         let (ahead, _) = run(&spec, true, &stops);

@@ -1,7 +1,7 @@
 //! Observing every packet changes nothing else: no counter and no number of the result.
 
 use crate::common;
-use ropewalk_engine::Span;
+use ropewalk_engine::Time;
 
 use common::watch::watch;
 use common::{MILLISECOND, SECOND, single, spec};
@@ -10,7 +10,7 @@ use ropewalk_sim::{Direction, EndSpec, RunResult, RunSpec, Scenario, Side, Workl
 
 /// The result and both ends' counters of a run without observers, whose segments are carried at once.
 fn unwatched(mut world: World) -> (RunResult, [Vec<(String, u64)>; 2]) {
-    world.run_until(u64::MAX);
+    world.run_until(Time::MAX);
     let counters = [Side::Client, Side::Server]
         .map(|side| world.counters(side).into_iter().filter(|(_, value)| *value > 0).collect());
     (world.into_result(), counters)
@@ -25,11 +25,7 @@ fn cases() -> Vec<(&'static str, RunSpec)> {
     let mut lossy = clean();
     let mut rough = clean();
     for path in &mut rough.paths {
-        let jitter = Jitter {
-            spread: Span::from_nanos(3 * MILLISECOND),
-            shape: JitterShape::Normal,
-            keeps_order: false,
-        };
+        let jitter = Jitter { spread: 3 * MILLISECOND, shape: JitterShape::Normal, keeps_order: false };
         path.down.jitter = Some(jitter);
     }
     for path in &mut lossy.paths {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{MILLISECOND, spec};
-use ropewalk_engine::Span;
 use ropewalk_engine::registry::{Entry, Registry, Spec};
 use ropewalk_engine::scheduler::{Decision, Event, Mechanisms, Rationale, Scheduler, View, builtin};
+use ropewalk_engine::{Span, Time};
 use ropewalk_link::Loss;
 use ropewalk_sim::{Direction, RunResult, RunSpec, Scenario, Workload, World, networks};
 
@@ -88,7 +88,7 @@ fn paused(spec: &RunSpec, inner: &'static str) -> (RunResult, u32) {
     let mut world = World::with_receiver(&hesitant, &spec.scheduler).expect("it can be simulated");
     world.pause_on(pause);
     let mut pauses = 0;
-    while !world.run_until(u64::MAX) {
+    while !world.run_until(Time::MAX) {
         assert!(world.is_paused());
         while world.is_paused() {
             pauses += 1;
@@ -101,7 +101,7 @@ fn paused(spec: &RunSpec, inner: &'static str) -> (RunResult, u32) {
 #[test]
 fn pauses_change_nothing() {
     let mut lossy = networks::two_equal(20_000_000, 15 * MILLISECOND);
-    lossy.paths[1].down.delay = Span::from_nanos(60 * MILLISECOND);
+    lossy.paths[1].down.delay = 60 * MILLISECOND;
     for path in &mut lossy.paths {
         (path.down.loss, path.up.loss) = (Loss::Bernoulli(0.01), Loss::Bernoulli(0.005));
     }
@@ -118,7 +118,7 @@ fn pauses_change_nothing() {
         ..lossy.clone()
     };
     let exchanges = Scenario {
-        workload: Workload::RequestResponse { request: 400, response: 50_000, count: 5, think: 0 },
+        workload: Workload::RequestResponse { request: 400, response: 50_000, count: 5, think: Span::ZERO },
         ..lossy.clone()
     };
     for (name, scenario) in

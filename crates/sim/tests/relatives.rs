@@ -3,7 +3,7 @@
 //! `compare`; what is asked here holds with a wide margin.
 
 use crate::common;
-use ropewalk_engine::Span;
+use ropewalk_engine::{Span, Time};
 
 use common::{MILLISECOND, SECOND, spec, summary};
 use ropewalk_link::{LinkSpec, Loss};
@@ -16,7 +16,7 @@ type Path = (u64, u64, u32);
 
 fn network(paths: &[Path], workload: Workload) -> Scenario {
     let paths = paths.iter().zip(["one", "two", "three"]).map(|((rate, delay, queue), name)| {
-        networks::path(name, rate * 1_000_000, delay * MILLISECOND, *queue)
+        networks::path(name, rate * 1_000_000, *delay * MILLISECOND, *queue)
     });
     Scenario { workload, ..networks::over(paths.collect()) }
 }
@@ -25,7 +25,7 @@ fn flow(bytes: u64) -> Workload {
     Workload::Flow { bytes }
 }
 
-const BULK: Workload = Workload::Bulk { duration: 20 * SECOND };
+const BULK: Workload = Workload::Bulk { duration: Span::from_secs(20) };
 const WIFI: Path = (50, 10, 100);
 const LTE: Path = (20, 30, 300);
 
@@ -131,7 +131,7 @@ fn the_kernels_mechanisms_run_when_the_send_buffer_is_the_limit() {
         (end.send_buffer, end.receive_buffer, end.autotune) = (128_000, 1 << 20, false);
     }
     compare!(scenario, "minrtt:linux", "minrtt", |linux, paper| {
-        linux.totals.window_blocked == 0
+        linux.totals.window_blocked == Span::ZERO
             && linux.totals.opportunistic_bytes > 0
             && (1..=linux.duration / (10 * MILLISECOND)).contains(&linux.totals.penalisations)
             && paper.totals.opportunistic_bytes + paper.totals.penalisations == 0
@@ -313,14 +313,14 @@ fn bytes(result: &RunResult) -> [u64; 2] {
 /// Two subflows behind one link that a Reno flow uses as well.
 fn beside_reno() -> Scenario {
     let mut scenario = networks::shared_bottleneck();
-    scenario.bottlenecks[0].down = LinkSpec::plain(20_000_000, Span::from_nanos(10 * MILLISECOND), 60);
+    scenario.bottlenecks[0].down = LinkSpec::plain(20_000_000, 10 * MILLISECOND, 60);
     scenario.background = vec![Background {
         path: 0,
         direction: Direction::Download,
         traffic: Traffic::TcpSaturated { congestion: "reno".into() },
-        extra_delay: 0,
-        start: 0,
-        stop: u64::MAX,
+        extra_delay: Span::ZERO,
+        start: Time::ZERO,
+        stop: None,
     }];
     Scenario { workload: BULK, ..scenario }
 }
@@ -403,7 +403,7 @@ fn vegas_keeps_the_queue_short_that_reno_fills() {
 #[test]
 fn wvegas_queues_once_what_vegas_queues_per_subflow() {
     let mut scenario = networks::shared_bottleneck();
-    scenario.bottlenecks[0].down = LinkSpec::plain(20_000_000, Span::from_nanos(10 * MILLISECOND), 200);
+    scenario.bottlenecks[0].down = LinkSpec::plain(20_000_000, 10 * MILLISECOND, 200);
     scenario.workload = BULK;
     let wvegas = with(&scenario, "wvegas(total-alpha=20, drain=false)");
     let vegas = with(&scenario, "vegas(alpha=20, beta=20, every-other=false)");

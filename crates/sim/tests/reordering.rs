@@ -1,7 +1,6 @@
 //! Reordering by jitter, in the handshake too, doesn't cause a fallback to plain TCP.
 
 use crate::common;
-use ropewalk_engine::Span;
 
 use common::{MILLISECOND, spec};
 use ropewalk_link::{Jitter, JitterShape};
@@ -16,11 +15,7 @@ fn reordering_in_the_handshake_causes_no_fallback() {
             for path in &mut scenario.paths {
                 for link in [&mut path.up, &mut path.down] {
                     let spread = spread * MILLISECOND;
-                    link.jitter = Some(Jitter {
-                        spread: Span::from_nanos(spread),
-                        shape: JitterShape::Uniform,
-                        keeps_order: false,
-                    });
+                    link.jitter = Some(Jitter { spread, shape: JitterShape::Uniform, keeps_order: false });
                 }
             }
             let base = spec(scenario, "roundrobin", "cubic");

@@ -57,11 +57,7 @@ fn various() -> Vec<Scenario> {
         Loss::GilbertElliott { to_bad: 0.01, to_good: 0.2, loss_good: 0.0, loss_bad: 0.5 };
     let mut reordering = networks::wifi_lte();
     for path in &mut reordering.paths {
-        let jitter = Jitter {
-            spread: Span::from_nanos(5 * MILLISECOND),
-            shape: JitterShape::Normal,
-            keeps_order: false,
-        };
+        let jitter = Jitter { spread: 5 * MILLISECOND, shape: JitterShape::Normal, keeps_order: false };
         (path.up.jitter, path.down.jitter) = (Some(jitter), Some(jitter));
     }
     let mut narrow = networks::wifi_lte();
@@ -91,16 +87,16 @@ fn various() -> Vec<Scenario> {
 }
 
 /// The path goes down at `at`, both ways, and up again at `back`.
-fn dying(mut scenario: Scenario, path: usize, at: u64, back: Option<u64>) -> Scenario {
-    let mut changes = vec![Change::once(Time::from_nanos(at), ChangeAction::Down)];
-    changes.extend(back.map(|at| Change::once(Time::from_nanos(at), ChangeAction::Up)));
+fn dying(mut scenario: Scenario, path: usize, at: Span, back: Option<Span>) -> Scenario {
+    let mut changes = vec![Change::once(Time::ZERO + at, ChangeAction::Down)];
+    changes.extend(back.map(|at| Change::once(Time::ZERO + at, ChangeAction::Up)));
     (scenario.paths[path].up.changes, scenario.paths[path].down.changes) = (changes.clone(), changes);
     scenario
 }
 
 /// Everything arrived, and no later than `within`.
 #[track_caller]
-fn arrived(result: &RunResult, within: u64, what: &str) {
+fn arrived(result: &RunResult, within: Span, what: &str) {
     let text = || format!("{what}: {}", summary(result));
     assert_eq!(result.outcome, Outcome::Complete, "{}", text());
     assert_eq!(result.delivered_bytes, BYTES, "{}", text());
@@ -108,7 +104,7 @@ fn arrived(result: &RunResult, within: u64, what: &str) {
 }
 
 /// The slowest path alone would need 1.3 s, and a lost tail a few timeouts more.
-const BOUND: u64 = 10 * SECOND;
+const BOUND: Span = Span::from_secs(10);
 
 #[test]
 fn every_scheduler_delivers_everything_over_every_network() {
@@ -163,7 +159,7 @@ fn every_algorithm_outlives_a_path() {
 
 #[test]
 fn every_run_is_the_same_again() {
-    let recording = Recording { samples_every: 10 * MILLISECOND, segments: true, decisions: true };
+    let recording = Recording { samples_every: Some(10 * MILLISECOND), segments: true, decisions: true };
     for scenario in various().into_iter().filter(|s| ["lossy", "reordering"].contains(&s.name.as_str())) {
         let twice = |scheduler: &str, control: &str| {
             let spec = RunSpec { recording, ..spec(scenario.clone(), scheduler, control) };
@@ -179,7 +175,7 @@ fn every_run_is_the_same_again() {
 }
 
 fn traced(scenario: &Scenario, scheduler: &str, control: &str) -> RunResult {
-    let recording = Recording { samples_every: MILLISECOND, segments: true, decisions: false };
+    let recording = Recording { samples_every: Some(MILLISECOND), segments: true, decisions: false };
     run(&RunSpec { recording, ..spec(scenario.clone(), scheduler, control) })
 }
 
@@ -188,7 +184,7 @@ fn traced(scenario: &Scenario, scheduler: &str, control: &str) -> RunResult {
 fn one_path_is_minrtt_s() {
     let mut scenario = sized(networks::one(20_000_000, 15 * MILLISECOND), "one");
     scenario.paths[0].down.loss = Loss::Bernoulli(0.01);
-    let sent = |result: &RunResult| -> Vec<(u64, u64, u32)> {
+    let sent = |result: &RunResult| -> Vec<(Time, u64, u32)> {
         result.segments.iter().map(|s: &SegmentTrace| (s.sent, s.offset, s.len)).collect()
     };
     let expected = traced(&scenario, "minrtt", "cubic");
@@ -294,7 +290,7 @@ fn linux_fills_send_buffers_and_no_more() {
         path("dsl", 2_000_000, 22 * MILLISECOND, 60),
     ]);
     scenario.workload = Workload::Flow { bytes: 8 << 20 };
-    let recording = Recording { samples_every: 10 * MILLISECOND, segments: true, decisions: true };
+    let recording = Recording { samples_every: Some(10 * MILLISECOND), segments: true, decisions: true };
     let result = run(&RunSpec { recording, ..spec(scenario, "linux", "cubic") });
     assert_eq!(result.outcome, Outcome::Complete);
     let full = result.decisions.iter().filter(|d| d.reason.contains("send buffer is full")).count();

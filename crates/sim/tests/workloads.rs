@@ -1,13 +1,13 @@
 //! Workloads, background traffic and what is recorded of them, end to end.
 
 use crate::common;
-use ropewalk_engine::Time;
+use ropewalk_engine::{Span, Time};
 
 use common::{MILLISECOND, SECOND, goodput, single, spec, summary};
 use ropewalk_link::{Change, ChangeAction, Loss};
 use ropewalk_sim::{
-    Background, Direction, Mode, Outcome, Recording, RunSpec, Times, Traffic, Transmission, Workload,
-    networks, run,
+    Background, Direction, Mode, Outcome, Recording, RunSpec, SpecError, Times, Traffic, Transfer,
+    Transmission, Workload, networks, run,
 };
 
 #[test]
@@ -51,7 +51,7 @@ fn frames_well_below_the_rate_take_the_delay_and_their_time() {
     assert_eq!(result.outcome, Outcome::Complete);
     // 40.96 ms between frames.
     assert_eq!(result.message_delays.len(), 245);
-    let least = 10 * MILLISECOND + (5120 + 4 * 52) * 8 * 50;
+    let least = 10 * MILLISECOND + Span::from_nanos((5120 + 4 * 52) * 8 * 50);
     for &delay in &result.message_delays {
         assert!((least..least + MILLISECOND).contains(&delay), "{delay} against {least}");
     }
@@ -79,15 +79,15 @@ fn a_saturated_rival_takes_about_half() {
         path: 0,
         direction: Direction::Download,
         traffic: Traffic::TcpSaturated { congestion: "reno".into() },
-        extra_delay: 0,
-        start: 0,
-        stop: u64::MAX,
+        extra_delay: Span::ZERO,
+        start: Time::ZERO,
+        stop: None,
     }];
     let shared = run(&single(scenario.clone(), 0, "reno"));
     let share = goodput(&shared) / 20e6;
     assert!((0.3..0.7).contains(&share), "{share}: {}", summary(&shared));
     // Gone after a tenth of the time, it leaves the rest.
-    scenario.background[0].stop = 6 * SECOND;
+    scenario.background[0].stop = Some(Time::ZERO + 6 * SECOND);
     let left = run(&single(scenario, 0, "reno"));
     let share = goodput(&left) / 20e6;
     assert!(share > 0.85, "{share}: {}", summary(&left));
@@ -108,9 +108,9 @@ fn datagrams_take_their_rate() {
             off: 50 * MILLISECOND,
             off_shape: Times::Exponential,
         },
-        extra_delay: 0,
-        start: 0,
-        stop: u64::MAX,
+        extra_delay: Span::ZERO,
+        start: Time::ZERO,
+        stop: None,
     }];
     let result = run(&single(scenario, 0, "cubic"));
     let share = goodput(&result) / 10e6;
@@ -133,7 +133,7 @@ fn a_bottleneck_bounds_both_paths() {
 fn a_flow_outlives_a_path() {
     let mut scenario = networks::wifi_lte();
     scenario.workload = Workload::Flow { bytes: 8 << 20 };
-    let down = Change::once(Time::from_nanos(500 * MILLISECOND), ChangeAction::Down);
+    let down = Change::once(Time::ZERO + 500 * MILLISECOND, ChangeAction::Down);
     scenario.paths[0].down.changes = vec![down.clone()];
     scenario.paths[0].up.changes = vec![down];
     for scheduler in ["minrtt", "linux", "redundant"] {
@@ -163,7 +163,7 @@ fn every_byte_sent_is_accounted_for() {
     let mut scenario = networks::wifi_lte();
     scenario.paths[1].down.loss = Loss::Bernoulli(0.01);
     scenario.workload = Workload::Flow { bytes: 2 << 20 };
-    let recording = Recording { samples_every: 10 * MILLISECOND, segments: true, decisions: false };
+    let recording = Recording { samples_every: Some(10 * MILLISECOND), segments: true, decisions: false };
     for scheduler in ["minrtt", "redundant", "cfs"] {
         let result = run(&RunSpec { recording, ..spec(scenario.clone(), scheduler, "lia") });
         let sum = |keep: &dyn Fn(&Transmission) -> bool| -> u64 {
@@ -197,16 +197,23 @@ fn every_byte_sent_is_accounted_for() {
 }
 
 #[test]
+fn samples_without_time_between_them_are_refused() {
+    let recording = Recording { samples_every: Some(Span::ZERO), ..Recording::default() };
+    let spec = RunSpec { recording, ..spec(networks::one(1_000_000, MILLISECOND), "minrtt", "lia") };
+    assert_eq!(spec.check(), Err(SpecError::NoInterval));
+}
+
+#[test]
 fn decisions_name_paths_and_series_have_their_interval() {
-    let recording = Recording { samples_every: 10 * MILLISECOND, segments: false, decisions: true };
+    let recording = Recording { samples_every: Some(10 * MILLISECOND), segments: false, decisions: true };
     let result = run(&RunSpec { recording, ..spec(networks::wifi_lte(), "blest", "lia") });
     assert!(result.decisions.iter().any(|decision| decision.reason.contains("wifi")));
     assert!(result.decisions.iter().all(|decision| !decision.reason.contains("{subflow")));
-    let times: Vec<u64> = result.samples.iter().map(|sample| sample.at).collect();
+    let times: Vec<Time> = result.samples.iter().map(|sample| sample.at).collect();
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 10 * MILLISECOND), "{times:?}");
     assert_eq!(result.ofo.samples.len() as u64, result.duration / (10 * MILLISECOND) + 1);
     let last = result.samples.last().expect("samples");
-    assert!(last.subflows.len() == 2 && last.subflows.iter().all(|subflow| subflow.srtt > 0));
+    assert!(last.subflows.len() == 2 && last.subflows.iter().all(|subflow| subflow.srtt > Span::ZERO));
 }
 
 /// On one path in order, nothing waits out of order; over unequal paths something does.
@@ -247,7 +254,7 @@ fn single_path_uses_no_other() {
 }
 
 /// Frames over a fast path and a slow one that loses some.
-fn frames(scheduler: &str, deadline: Option<u64>) -> ropewalk_sim::RunResult {
+fn frames(scheduler: &str, deadline: Option<Span>) -> ropewalk_sim::RunResult {
     let mut scenario = networks::wifi_lte();
     scenario.workload =
         Workload::Cbr { frame: 9_000, rate: 6_000_000, key: None, duration: 2 * SECOND, deadline };
@@ -277,17 +284,29 @@ fn a_competing_flows_receive_buffer_bounds_its_rate() {
             traffic: Traffic::TcpFlows {
                 congestion: "reno".into(),
                 bytes: 500_000,
-                pause: 0,
+                pause: Span::ZERO,
                 times: 1,
                 receive_buffer,
             },
             extra_delay: 100 * MILLISECOND,
-            start: 0,
-            stop: u64::MAX,
+            start: Time::ZERO,
+            stop: None,
         }];
         run(&spec(scenario, "minrtt", "lia")).competing[0].fct.expect("complete")
     };
     let (small, grown) = (time(Some(10_000)), time(None));
     // 50 windows, each of a round trip with the extra delay.
     assert!(small > 50 * 100 * MILLISECOND && grown < small / 4, "{small} {grown}");
+}
+
+/// Times of a result count from the workload's start, of transfers that never began too.
+#[test]
+fn a_transfer_beyond_the_limit_starts_when_it_would() {
+    let mut scenario = networks::wifi_lte();
+    let transfer = |start| Transfer { start, bytes: 1000, direction: Direction::Upload };
+    scenario.workload = Workload::Transfers(vec![transfer(Span::ZERO), transfer(3 * SECOND)]);
+    (scenario.warmup, scenario.limit) = (SECOND, 2 * SECOND);
+    let result = run(&spec(scenario, "minrtt", "cubic"));
+    let late = &result.flows[1];
+    assert_eq!((late.start, late.fct), (Time::ZERO + 3 * SECOND, None));
 }

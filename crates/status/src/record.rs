@@ -9,6 +9,7 @@
 use std::fmt::Write as _;
 
 use ropewalk_settings::units::{write_duration, write_probability, write_rate};
+use ropewalk_time::Span;
 use serde::{Deserialize, Serialize};
 
 /// Seconds around a moment that are looked at, where a link was never full.
@@ -244,7 +245,7 @@ impl RecordedLink {
     /// One direction, as a TOML table.
     fn write(&self, text: &mut String, key: &str, rates: &Rates, seconds: usize) {
         let direction = if key == "up" { &self.up } else { &self.down };
-        let every = write_duration(seconds as u64 * 1_000_000_000);
+        let every = write_duration(Span::from_secs(seconds as u64));
         let mut changes: Vec<(f64, String)> = Vec::new();
         let mut first = String::new();
         // What never changes needn't be said again each time round.
@@ -265,7 +266,8 @@ impl RecordedLink {
         let told = runs(&values, is_close).into_iter().map(|(at, rate)| (at, write_rate(round(rate))));
         tell(&mut first, "rate", "", told.collect());
         let rtts = self.rtts(seconds);
-        let half = |rtt: f64| write_duration((rtt / 2.0 * 1e4).round().max(1.0) as u64 * 100_000);
+        let half =
+            |rtt: f64| write_duration(Span::from_micros((rtt / 2.0 * 1e4).round().max(1.0) as u64 * 100));
         let told = runs(&rtts, |one, other| is_close(one, other) || (one - other).abs() < ALIKE_RTT);
         // Without jitter packets overtake each other where a delay ends.
         let pauses: Vec<&Pause> = self.pauses.iter().filter(|pause| pause.seconds >= LEAST_PAUSE).collect();
@@ -278,7 +280,11 @@ impl RecordedLink {
         }
         let wait = self.longest_wait(direction, &rtts) * QUEUE_MARGIN;
         if wait > rtts.iter().copied().fold(f64::INFINITY, f64::min) {
-            let _ = writeln!(first, "queue = \"{}\"", write_duration((wait * 1e3).ceil() as u64 * 1_000_000));
+            let _ = writeln!(
+                first,
+                "queue = \"{}\"",
+                write_duration(Span::from_millis((wait * 1e3).ceil() as u64))
+            );
         }
         for Pause { start_s, seconds } in pauses {
             // What is sent in it arrives after it, in order: the later, the sooner.
@@ -308,7 +314,7 @@ impl RecordedLink {
         if !changes.is_empty() {
             text.push_str("changes = [\n");
             for (at, what) in changes {
-                let at = write_duration((at * 1e3).round() as u64 * 1_000_000);
+                let at = write_duration(Span::from_millis((at * 1e3).round() as u64));
                 let _ = writeln!(text, "  {{ at = \"{at}\", every = \"{every}\", {what} }},");
             }
             text.push_str("]\n");

@@ -199,6 +199,12 @@ impl Span {
         Span(self.0.saturating_mul(times))
     }
 
+    /// So many times as long, rounded down; zero if `times` is negative, [`Span::MAX`] if it would be longer.
+    #[inline]
+    pub fn mul_f64(self, times: f64) -> Span {
+        Span((self.0 as f64 * times) as u64)
+    }
+
     /// The difference; `None` if `other` is longer.
     #[inline]
     pub fn checked_sub(self, other: Span) -> Option<Span> {
@@ -334,6 +340,10 @@ mod tests {
         assert_eq!(later.as_nanos(), 3_000_000_007);
         assert_eq!(Span::from_millis(1_500) / Span::from_micros(500), 3_000);
         assert_eq!(SECOND * 3 / 2, Span::from_secs_f64(1.5));
+        assert_eq!(
+            [1.5, -1.0, 1e30].map(|times| SECOND.mul_f64(times)),
+            [SECOND * 3 / 2, Span::ZERO, Span::MAX]
+        );
         let longest = Duration::from_secs(u64::MAX);
         assert_eq!(
             (Span::saturating_from(longest), Duration::from(SECOND)),

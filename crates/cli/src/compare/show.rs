@@ -358,7 +358,7 @@ pub(super) fn plot(request: &Request, comparison: &Comparison) -> String {
             runs.push((place.clone(), names.to_vec(), result.clone()));
         }
     });
-    let longest = runs.iter().map(|(_, _, result)| result.duration).max().unwrap_or(0);
+    let longest = runs.iter().map(|(_, _, result)| result.duration).max().unwrap_or_default();
     for (place, names, result) in &runs {
         text += &format!(
             "\n{}, seed {}{}, in flight over time (sent again: r on its subflow, i reinjected, d \

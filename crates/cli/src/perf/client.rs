@@ -100,11 +100,11 @@ pub(crate) struct Options {
 }
 
 /// A time on the command line: a number of seconds, or with a unit.
-fn time(option: &str, text: &str) -> Result<u64, Failure> {
+fn time(option: &str, text: &str) -> Result<Span, Failure> {
     if let Ok(seconds) = text.trim().parse::<f64>()
         && (0.0..=86_400.0).contains(&seconds)
     {
-        return Ok((seconds * 1e9) as u64);
+        return Ok(Span::from_secs_f64(seconds));
     }
     units::duration(text).map_err(|error| {
         let source = Source::new(option, text);
@@ -136,7 +136,7 @@ struct Plan {
     hellos: Vec<Hello>,
     schedulers: Vec<Spec<dyn Scheduler>>,
     congestion: Option<Spec<dyn CongestionControl>>,
-    interval: u64,
+    interval: Span,
     open_on: engine::OpenOn,
 }
 
@@ -173,7 +173,7 @@ fn plan(registries: &Registries, options: &Options) -> Result<Plan, Failure> {
             bytes => (0, bytes),
         },
         None => {
-            let milliseconds = time("--time", &options.time)? / 1_000_000;
+            let milliseconds = time("--time", &options.time)?.as_millis();
             if milliseconds == 0 || milliseconds > MOST_MILLISECONDS.into() {
                 let given = &options.time;
                 return Err(wrong(format!("--time `{given}`: 1 ms to 24 h are allowed")));
@@ -257,11 +257,8 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     let mut plan = plan(registries, options)?;
     let stop = interrupt::flag();
     let verbose = !options.json && !options.quiet;
-    let mut intervals = Intervals::new(
-        Some(Span::from_nanos(plan.interval)).filter(|every| !every.is_zero()),
-        &plan.hellos,
-        verbose,
-    );
+    let mut intervals =
+        Intervals::new(Some(plan.interval).filter(|every| !every.is_zero()), &plan.hellos, verbose);
     let mut recorded = Ok(());
     let measured: Measured = if options.stack.is_engine() {
         let device = options.stack.device(plan.remote.is_ipv6(), false)?;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ropewalk_algorithms::Registries;
-use ropewalk_engine::{congestion, scheduler};
+use ropewalk_engine::{Span, congestion, scheduler};
 use ropewalk_host::clock::Clock;
 use ropewalk_host::netns::Namespace;
 use ropewalk_host::network::{KernelEnd, PathConfig, Side};
@@ -156,16 +156,15 @@ impl Emulated {
 
 /// The flows again over the recorded links: their times, seconds.
 fn replayed(recording: &Recording, flows: &[&RecordedFlow], scenario: &Scenario) -> Vec<f64> {
-    let nanos = |seconds: f64| (seconds * 1e9) as u64;
     let begin = flows.iter().map(|flow| flow.start_s).fold(f64::INFINITY, f64::min);
     let transfer = |flow: &&RecordedFlow| Transfer {
-        start: nanos(flow.start_s - begin),
+        start: Span::from_secs_f64(flow.start_s - begin),
         bytes: flow.bytes_down,
         direction: Direction::Download,
     };
     let scenario = Scenario {
         workload: Workload::Transfers(flows.iter().map(transfer).collect()),
-        limit: nanos(600.0),
+        limit: Span::from_secs(600),
         ..scenario.clone()
     };
     let spec = RunSpec::new(
@@ -173,8 +172,11 @@ fn replayed(recording: &Recording, flows: &[&RecordedFlow], scenario: &Scenario)
         scheduler::builtin().parse(scheduler::PRODUCT_DEFAULT).unwrap(),
         congestion::builtin().parse("cubic").unwrap(),
     );
-    let result = ropewalk_sim::run(&RunSpec { start_phase: nanos(recording.seconds as f64 + begin), ..spec });
-    result.flows.iter().map(|flow| flow.fct.map_or(f64::NAN, |fct| fct as f64 / 1e9)).collect()
+    let result = ropewalk_sim::run(&RunSpec {
+        start_phase: Span::from_secs_f64(recording.seconds as f64 + begin),
+        ..spec
+    });
+    result.flows.iter().map(|flow| flow.fct.map_or(f64::NAN, Span::as_secs_f64)).collect()
 }
 
 /// Links, and by how much times may differ over them.

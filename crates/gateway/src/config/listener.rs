@@ -3,15 +3,15 @@
 use std::net::{IpAddr, SocketAddr};
 
 use ropewalk_algorithms::Registries;
-use ropewalk_engine::Span;
 use ropewalk_engine::registry::SpecError;
 use ropewalk_engine::scheduler::PRODUCT_DEFAULT;
+use ropewalk_engine::{SECOND, Span};
 use ropewalk_settings::read::{Reader, Table, Value};
 use ropewalk_settings::shape::{Kind, Shape, key, required};
 use ropewalk_tokio::{BufferConfig, ConnectionConfig, default_config};
 
 use super::proxy::{loaded, parsed};
-use super::{SECOND, duration, per_address, socket};
+use super::{duration, per_address, socket};
 use crate::convert::{Converter, Cookie, Destination, Destinations};
 use crate::gateway::{Listener, ProxyProtocol, Service};
 use crate::target::Target;
@@ -121,7 +121,7 @@ pub(super) const LISTENER: Shape = Shape {
         .default("0"),
         key(
             "keep-alive",
-            Kind::TimeWithin(SECOND, 24 * 3600 * SECOND),
+            Kind::TimeWithin(SECOND, Span::from_secs(24 * 3600)),
             "How long a client may be silent before it is probed; without an answer for as long its \
              subflows are closed, and for as long again it may open others",
         )
@@ -195,13 +195,13 @@ fn connection(reader: &mut Reader, table: &Table<'_>, registries: &Registries) -
         }
     }
     connection.path_manager.subflows = reader.integer(table, "subflows").unwrap_or_default() as u8;
-    if let Some(silence) = reader.time(table, "keep-alive").map(Span::from_nanos) {
+    if let Some(silence) = reader.time(table, "keep-alive") {
         let keep_alive = &mut connection.tcp.keep_alive;
         (keep_alive.idle, keep_alive.probes) = (Some(silence), KEEP_ALIVE_PROBES);
         keep_alive.interval = silence / u64::from(KEEP_ALIVE_PROBES);
         connection.path_manager.close_timeout = silence;
     }
-    connection.tcp.user_timeout = reader.time(table, "user-timeout").map(Span::from_nanos);
+    connection.tcp.user_timeout = reader.time(table, "user-timeout");
     connection
 }
 

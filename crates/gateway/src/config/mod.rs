@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ropewalk_algorithms::Registries;
+use ropewalk_engine::{SECOND, Span};
 use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source, system_reason};
 use ropewalk_settings::read::{Reader, Table, Value, document};
 use ropewalk_settings::schema::schema_of;
@@ -29,7 +30,6 @@ use crate::page::Page;
 use crate::status::Location;
 
 /// A second, as settings have it: nanoseconds.
-const SECOND: u64 = 1_000_000_000;
 /// Most bytes of a file.
 const LARGEST_FILE: u64 = 1 << 20;
 /// Most listeners.
@@ -45,7 +45,7 @@ const MEMORY: Field = key(
 .restart();
 const STALLED: Field = key(
     "stalled",
-    Kind::TimeWithin(SECOND, 24 * 3600 * SECOND),
+    Kind::TimeWithin(SECOND, Span::from_secs(24 * 3600)),
     "A connection is reset whose far end takes nothing of what waits for it for so long",
 )
 .default("15 min")
@@ -250,7 +250,7 @@ fn per_address(connections: Option<u64>) -> u64 {
 
 /// A time; zero where there is none, so only for keys that have a default.
 fn duration(reader: &mut Reader, table: &Table<'_>, key: &str) -> Duration {
-    Duration::from_nanos(reader.time(table, key).unwrap_or_default())
+    reader.time(table, key).unwrap_or_default().into()
 }
 
 /// Where the status socket is.
@@ -319,8 +319,6 @@ fn socket(reader: &mut Reader, value: &Value<'_>) -> Option<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
-    use ropewalk_engine::Span;
-
     use super::*;
 
     fn read(text: &str) -> Result<Settings, String> {

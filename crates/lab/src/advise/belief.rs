@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use rand_core::Rng;
 use rand_pcg::Pcg64;
-use ropewalk_engine::Span;
 use ropewalk_link::{LinkSpec, Loss, Queue, Rate, RateTrace};
 use ropewalk_sim::{PathSpec, Scenario};
 
@@ -111,9 +110,9 @@ pub fn scale_rate(link: &mut LinkSpec, factor: f64, phase: f64) {
 
 /// Multiplies a link's delay and jitter.
 pub fn scale_delay(link: &mut LinkSpec, factor: f64) {
-    link.delay = Span::from_nanos((link.delay.as_nanos() as f64 * factor) as u64);
+    link.delay = link.delay.mul_f64(factor);
     if let Some(jitter) = &mut link.jitter {
-        jitter.spread = Span::from_nanos((jitter.spread.as_nanos() as f64 * factor) as u64);
+        jitter.spread = jitter.spread.mul_f64(factor);
     }
 }
 
@@ -141,6 +140,8 @@ pub fn scaled_loss(loss: Loss, factor: f64) -> Loss {
 
 #[cfg(test)]
 mod tests {
+    use ropewalk_engine::Span;
+
     use super::*;
 
     fn scenario() -> Scenario {

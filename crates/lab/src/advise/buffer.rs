@@ -22,7 +22,7 @@ pub(super) fn find(
         fixed => fixed,
     };
     let variants = Variants::of(question, &request.scenario);
-    let limit = request.scenario.limit as f64 / 1e9;
+    let limit = request.scenario.limit.as_secs_f64();
     let plan = Plan {
         workloads: request.workloads.len(),
         candidates: SIZES.len(),

@@ -124,7 +124,7 @@ pub(super) fn share(
     let others = candidates.iter().filter(|one| one.is_tcp() && one.label != instead.label);
     let compared: Vec<&Candidate> = [chosen, instead].into_iter().chain(others).collect();
     let variants = Variants::of(question, &request.scenario);
-    let limit = request.scenario.limit as f64 / 1e9;
+    let limit = request.scenario.limit.as_secs_f64();
     let (runs, most) = affordable(question, cost);
     let mut share = Share { safe: 0, faster: 0, variants: 0, runs, gaps: Vec::new() };
     for look in LOOKS.map(|look| look.min(most)) {

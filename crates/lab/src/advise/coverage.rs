@@ -13,6 +13,7 @@ use std::sync::Arc;
 use rand_pcg::Pcg64;
 use ropewalk_algorithms::Registries;
 use ropewalk_engine::registry::SpecError;
+use ropewalk_engine::{SECOND, Span};
 use ropewalk_sim::{Direction, Mode, PathSpec, Recording, RunResult, RunSpec, Scenario, Workload};
 use serde::{Deserialize, Serialize};
 
@@ -249,21 +250,21 @@ fn flows(
 ) -> Result<Flows, SpecError> {
     let around = scenario::default_around(vec![path.clone(), PathSpec { name: "y".into(), ..path.clone() }]);
     let workload = Workload::Flows { count, bytes: 1 << 36 };
-    let scenario = Scenario { workload, direction, limit: SECONDS * 1_000_000_000, ..around };
+    let scenario = Scenario { workload, direction, limit: Span::from_secs(SECONDS), ..around };
     let result: RunResult = ropewalk_sim::run(&RunSpec {
         scenario: Arc::new(scenario),
         scheduler: registries.schedulers.parse("single")?,
         congestion: registries.congestion.parse("cubic")?,
         mode: Mode::SinglePath(0),
         seed,
-        start_phase: 0,
-        recording: Recording { samples_every: 1_000_000_000, ..Recording::default() },
+        start_phase: Span::ZERO,
+        recording: Recording { samples_every: Some(SECOND), ..Recording::default() },
     });
     let (mut delivered, mut srtt) = (vec![0u64; SECONDS as usize + 1], Vec::new());
     for sample in &result.samples {
-        let second = (sample.at / 1_000_000_000).min(SECONDS) as usize;
+        let second = (sample.at.since_origin() / SECOND).min(SECONDS) as usize;
         delivered[second] += sample.delivered;
-        srtt.extend(sample.subflows.iter().map(|flow| flow.srtt as f64 / 1e6).filter(|ms| *ms > 0.0));
+        srtt.extend(sample.subflows.iter().map(|flow| flow.srtt.as_millis_f64()).filter(|ms| *ms > 0.0));
     }
     delivered[SECONDS as usize] = delivered[SECONDS as usize].max(result.delivered_bytes);
     let seconds = delivered.windows(2).map(|pair| pair[1].saturating_sub(pair[0]) as f64 * 8.0).collect();

@@ -6,6 +6,7 @@
 //! may take as many again, turning points half of that, buffers a third. Flows so long that the first runs of
 //! all candidates would take more are cut.
 
+use ropewalk_engine::Span;
 use ropewalk_sim::{Scenario, Workload};
 
 use crate::compare::Design;
@@ -69,7 +70,9 @@ impl Effort {
 
 /// The segments that a workload takes where nothing is lost.
 pub(super) fn segments(workload: &Workload, scenario: &Scenario) -> u64 {
-    let bits = |rate: u64, duration: u64| (u128::from(rate) * u128::from(duration) / 8_000_000_000) as u64;
+    let bits = |rate: u64, duration: Span| {
+        (u128::from(rate) * u128::from(duration.as_nanos()) / 8_000_000_000) as u64
+    };
     let bytes = match workload {
         Workload::Flow { bytes } => *bytes,
         Workload::Flows { count, bytes } => bytes.saturating_mul(u64::from(*count)),
@@ -111,15 +114,16 @@ pub(super) fn cut(workloads: &[Workload], scenario: &Scenario, most: u64) -> (Ve
             return workload.clone();
         }
         let part = |value: u64| ((u128::from(value) * u128::from(level) / u128::from(size)) as u64).max(1);
+        let time_part = |span: Span| Span::from_nanos(part(span.as_nanos()));
         match workload.clone() {
             Workload::Flow { bytes } => Workload::Flow { bytes: whole(part(bytes)) },
             Workload::Flows { count, bytes } => Workload::Flows { count, bytes: whole(part(bytes)) },
             // A page is one, and short.
             whole @ (Workload::Web { .. } | Workload::Transfers(_)) => whole,
             Workload::Cbr { frame, rate, key, duration, deadline } => {
-                Workload::Cbr { frame, rate, key, duration: part(duration), deadline }
+                Workload::Cbr { frame, rate, key, duration: time_part(duration), deadline }
             }
-            Workload::Bulk { duration } => Workload::Bulk { duration: part(duration) },
+            Workload::Bulk { duration } => Workload::Bulk { duration: time_part(duration) },
             Workload::RequestResponse { request, response, count, think } => {
                 let fewer = part(u64::from(count)) as u32;
                 let response = if fewer > 1 { response } else { response.min(level * SEGMENT) };
@@ -149,7 +153,7 @@ mod tests {
         assert!(changed && less[..2] == usual[..2], "{less:?}");
         let all: u64 = less.iter().map(|workload| segments(workload, &scenario)).sum();
         assert!((3000..=4000).contains(&all), "{all}");
-        let long = [Workload::Bulk { duration: 60_000_000_000 }, Workload::Flow { bytes: 1 << 40 }];
+        let long = [Workload::Bulk { duration: Span::from_secs(60) }, Workload::Flow { bytes: 1 << 40 }];
         let (short, _) = cut(&long, &scenario, 10_000);
         for one in &short {
             assert!((4300..=5001).contains(&segments(one, &scenario)), "{short:?}");
@@ -158,7 +162,7 @@ mod tests {
 
     #[test]
     fn an_answer_takes_no_more_than_four_times_the_budget() {
-        let effort = Effort { design: Design::race(2_500_000_000), whole: true };
+        let effort = Effort { design: Design::race(Span::from_millis(2500)), whole: true };
         assert!(effort.all() < 4 * effort.segments(), "{effort:?}");
     }
 }

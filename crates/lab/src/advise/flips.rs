@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use ropewalk_engine::Span;
 use ropewalk_link::{Loss, Rate};
 use ropewalk_settings::units;
 use ropewalk_sim::{Scenario, Workload};
@@ -150,7 +151,8 @@ impl Axis {
             },
             Quantity::RoundTrip(path) => {
                 let path = &scenario.paths[path];
-                units::write_duration(rounded((path.up.delay + path.down.delay).as_nanos()))
+                let rtt = path.up.delay + path.down.delay;
+                units::write_duration(Span::from_nanos(rounded(rtt.as_nanos())))
             }
             Quantity::Loss(path) => {
                 let short: f64 = format!("{:.2e}", loss(scenario, path)).parse().unwrap_or(0.0);

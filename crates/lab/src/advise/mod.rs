@@ -31,7 +31,7 @@ pub use coverage::{Coverage, Link, Quantity, Range, coverage};
 pub use effort::Effort;
 pub use flips::Flip;
 pub use gain::Gain;
-pub use narrowing::{Links, Narrowing, Span, narrowing};
+pub use narrowing::{GainInterval, Links, Narrowing, narrowing};
 pub use question::{CERTAINTY, Question};
 pub use run::{Candidate, Execution};
 pub use search::advise;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use rand_pcg::Pcg64;
 use ropewalk_algorithms::Registries;
+use ropewalk_engine::Span;
 use ropewalk_engine::registry::SpecError;
 use ropewalk_sim::{Mode, PathSpec, Recording, RunSpec, Scenario, Workload};
 use serde::{Deserialize, Serialize};
@@ -97,7 +98,7 @@ impl Truth {
 
 /// An interval of the gain.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Span {
+pub struct GainInterval {
     /// Ratios of times, that hold 90 % of the variants.
     pub interval: (f64, f64),
     /// Of their logarithms.
@@ -114,11 +115,11 @@ pub struct Links {
     /// The true gain, a ratio of times.
     pub gain: f64,
     /// By what is stated alone.
-    pub stated: Span,
+    pub stated: GainInterval,
     /// With measurements, over the variants that are plausible then.
-    pub alone: Span,
+    pub alone: GainInterval,
     /// The same, and still plausible by what is stated ([`Gain::narrowed_by`]): what `advise` says.
-    pub measured: Span,
+    pub measured: GainInterval,
 }
 
 /// How it went.
@@ -166,10 +167,10 @@ fn gain(
             congestion: registries.congestion.parse("cubic")?,
             mode,
             seed,
-            start_phase: 0,
+            start_phase: Span::ZERO,
             recording: Recording::default(),
         });
-        Ok(libm::log(result.flows[0].fct.unwrap_or(scenario.limit) as f64))
+        Ok(libm::log(result.flows[0].fct.unwrap_or(scenario.limit).as_nanos() as f64))
     };
     let logs: Result<Vec<f64>, SpecError> = seeds
         .map(|seed| Ok(time("minrtt", Mode::Multipath, seed)? - time("single", Mode::SinglePath(0), seed)?))
@@ -223,7 +224,11 @@ fn pair(registries: &Registries, number: u64) -> Result<Links, SpecError> {
     let gain = libm::exp(true_gain);
     let span = |of: Gain| {
         let (low, high) = of.interval;
-        Span { interval: of.interval, width: libm::log(high / low), holds: (low..=high).contains(&gain) }
+        GainInterval {
+            interval: of.interval,
+            width: libm::log(high / low),
+            holds: (low..=high).contains(&gain),
+        }
     };
     Ok(Links {
         paths: texts,

@@ -126,7 +126,7 @@ pub fn times(
         });
         let seconds = objective::of(&scenario.workload, &result);
         (execution.done)(0);
-        Some(seconds.unwrap_or(scenario.limit as f64 / 1e9))
+        Some(seconds.unwrap_or(scenario.limit.as_secs_f64()))
     });
     let values = values.into_iter().collect::<Option<Vec<f64>>>()?;
     Some(Times { candidates: candidates.len(), seeds, values })

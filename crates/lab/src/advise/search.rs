@@ -98,7 +98,7 @@ impl Contest {
 
     /// Seconds that an unfinished run counts as.
     fn limit(&self) -> f64 {
-        self.request.scenario.limit as f64 / 1e9
+        self.request.scenario.limit.as_secs_f64()
     }
 }
 
@@ -137,7 +137,7 @@ fn contest(
     };
     let asked = request(&tcp, design)?;
     let raced = run_all(question, &asked, &tcp, execution);
-    let limit = asked.scenario.limit as f64 / 1e9;
+    let limit = asked.scenario.limit.as_secs_f64();
     let path = incumbent.and_then(|(path, ..)| tcp.get(path)).map(|one| one.label.as_str());
     let known = Known { system: question.system, incumbent: path, slower_as_stated: &[] };
     let found = compare::conclude(&asked, &raced, true, limit, &known);
@@ -174,7 +174,7 @@ fn contest(
     if raced.ended == compare::Ended::Interrupted {
         return Ok(None);
     }
-    let limit = request.scenario.limit as f64 / 1e9;
+    let limit = request.scenario.limit.as_secs_f64();
     let (incumbent, multipath) = incumbent.map_or((None, None), |(_, label, multipath)| (label, multipath));
     // What the user can run is decided among itself.
     let system = question.system;
@@ -210,7 +210,7 @@ fn slower_as_stated(
         Design::Race { segments } if random => Design::Race { segments: segments / AS_STATED },
         _ => Design::Fixed(AS_STATED_RUNS),
     };
-    let limit = request.scenario.limit as f64 / 1e9;
+    let limit = request.scenario.limit.as_secs_f64();
     let found = compare::conclude(request, raced, true, limit, &Known::default())?;
     let left =
         |who: &usize| found.stands[*who].1.is_as_good() && question.system.can_run(&request.candidates[*who]);
@@ -429,7 +429,7 @@ fn run_all(
         rest: false,
         design: request.design,
         random: true,
-        limit: request.scenario.limit as f64 / 1e9,
+        limit: request.scenario.limit.as_secs_f64(),
     };
     let run = |workload: usize, number: u32, who: usize| {
         let mut scenario = variants.opened(number, &candidates[who]);

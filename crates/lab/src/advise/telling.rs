@@ -1,6 +1,7 @@
 //! Which measurement would change the answer: the quantity of a path on which the gain depends most over the
 //! plausible variants, and the value at which it would be another's.
 
+use ropewalk_engine::Span;
 use ropewalk_link::Queue;
 use ropewalk_settings::units;
 use ropewalk_sim::{Direction, PathSpec, Scenario};
@@ -90,7 +91,7 @@ impl Measurable {
         let short = |value: f64| format!("{value:.2e}").parse::<f64>().unwrap_or(value);
         match self {
             Measurable::Rate => units::write_rate(short(value) as u64),
-            Measurable::RoundTrip => units::write_duration(short(value) as u64),
+            Measurable::RoundTrip => units::write_duration(Span::from_nanos(short(value) as u64)),
             Measurable::Loss => units::write_probability(short(value).min(1.0)),
             Measurable::Queue => units::short_bytes(value),
         }

@@ -1,6 +1,7 @@
 //! What a comparison is asked for, as a command line or a script says it, made into a [`Request`].
 
 use ropewalk_algorithms::{Registries, algorithm, scheduler};
+use ropewalk_engine::Span;
 use ropewalk_engine::scheduler::is_compared_by_default;
 use ropewalk_settings::argument::{list, size_within};
 use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source};
@@ -191,16 +192,16 @@ pub fn worth(option: &str, paths: &[PathSpec], value: Option<&str>) -> Result<Wo
         .map_err(|error| Diagnostic::new(error.to_string()).at(&source, 0..text.len()).label("here").into())
 }
 
-/// A budget, nanoseconds.
+/// A budget.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn budget(option: &str, text: &str) -> Result<u64, InputError> {
+pub fn budget(option: &str, text: &str) -> Result<Span, InputError> {
     let source = Source::new(option, text);
     let found = units::duration(text).map_err(|error| {
         Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help)
     })?;
-    if found == 0 {
+    if found.is_zero() {
         return Err(Diagnostic::new("a budget must be more than 0")
             .at(&source, 0..text.len())
             .label("here")
@@ -211,7 +212,7 @@ pub fn budget(option: &str, text: &str) -> Result<u64, InputError> {
 }
 
 /// A limit, for these workloads.
-fn limit(option: &str, text: &str, workloads: &[Workload]) -> Result<u64, InputError> {
+fn limit(option: &str, text: &str, workloads: &[Workload]) -> Result<Span, InputError> {
     let source = Source::new(option, text);
     let found = units::duration(text).map_err(|error| {
         Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help)
@@ -219,7 +220,7 @@ fn limit(option: &str, text: &str, workloads: &[Workload]) -> Result<u64, InputE
     let wrong = |message: &str, help: String| {
         Err(Diagnostic::new(message).at(&source, 0..text.len()).label("here").help(help).into())
     };
-    if found == 0 {
+    if found.is_zero() {
         return wrong("a limit must be more than 0", "as in `--limit '120 s'`".into());
     }
     let lasts = workloads.iter().filter_map(|workload| match workload {

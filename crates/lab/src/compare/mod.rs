@@ -18,8 +18,8 @@ use std::sync::atomic::AtomicBool;
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
-use ropewalk_engine::{Span, Time};
-use ropewalk_settings::units::{self, Nanos};
+use ropewalk_engine::{SECOND, Span};
+use ropewalk_settings::units;
 use ropewalk_sim::{Mode, Outcome, PathManager, Recording, RunResult, RunSpec, Scenario, Workload};
 
 use crate::parallel::Workers;
@@ -104,8 +104,7 @@ impl Request {
 
     /// A limit within which every healthy run ends: the scenario's, and ten times the least that the links of
     /// any candidate allow where that is more; a day at most.
-    pub fn ample_limit(&self) -> Nanos {
-        const SECOND: Nanos = 1_000_000_000;
+    pub fn ample_limit(&self) -> Span {
         let mut limit = self.scenario.limit;
         for (place, workload) in self.workloads.iter().enumerate() {
             let times = match workload {
@@ -118,7 +117,7 @@ impl Request {
                 let Some(bound) = bound::of(&self.run_spec(place, 0, who)) else { continue };
                 let ample = libm::ceil(10.0 * times * bound.window);
                 if ample < 86_400.0 {
-                    limit = limit.max(ample as Nanos * SECOND);
+                    limit = limit.max(ample as u64 * SECOND);
                 } else {
                     limit = limit.max(86_400 * SECOND);
                 }
@@ -196,7 +195,7 @@ pub fn describe(workload: &Workload) -> String {
 
 /// Seconds, for people: `60 s`.
 pub fn lasting(seconds: f64) -> String {
-    ropewalk_settings::units::write_duration((seconds * 1e9).round() as Nanos)
+    ropewalk_settings::units::write_duration(Span::from_nanos((seconds * 1e9).round() as u64))
 }
 
 /// Shift of a run's start. Without randomness, runs differ in the phase at which they start: spread over a
@@ -204,15 +203,15 @@ pub fn lasting(seconds: f64) -> String {
 /// time: the start stays by it.) Where changes repeat, and none happens once, runs start all over the longest
 /// period, with randomness too. `runs`: how many there will be; 0 if that isn't known, then any first 2^n of
 /// them are spread evenly.
-pub fn start_phase(scenario: &Scenario, number: u32, runs: u32) -> Nanos {
+pub fn start_phase(scenario: &Scenario, number: u32, runs: u32) -> Span {
     let changes = || scenario::links(scenario).flat_map(|link| &link.changes);
     let once = changes().any(|change| change.every.is_none());
     let period = changes().filter_map(|change| change.every).max().filter(|_| !once);
     if scenario::is_random(scenario) && period.is_none() {
-        return 0;
+        return Span::ZERO;
     }
     let round_trips = scenario.paths.iter().map(|path| path.up.delay.saturating_add(path.down.delay));
-    let mut span = round_trips.max().unwrap_or(Span::ZERO).max(period.unwrap_or(Span::ZERO));
+    let mut span = round_trips.max().unwrap_or_default().max(period.unwrap_or_default());
     if changes().next().is_none() {
         let periods = scenario::traces(scenario).into_iter().filter_map(|trace| trace.opportunities.last());
         span = periods.map(|ms| Span::from_millis(u64::from(*ms))).fold(span, Span::max);
@@ -222,9 +221,10 @@ pub fn start_phase(scenario: &Scenario, number: u32, runs: u32) -> Nanos {
         _ => (u64::from(number), u64::from(runs)),
     };
     // From when all of them repeat.
-    let from = changes().map(|change| change.at).max().filter(|_| period.is_some()).unwrap_or(Time::ZERO);
+    let last = changes().map(|change| change.at.since_origin()).max();
+    let from = last.filter(|_| period.is_some()).unwrap_or_default();
     let phase = u128::from(span.as_nanos()) * u128::from(number) / u128::from(runs);
-    from.saturating_add(Span::from_nanos(phase as u64)).as_nanos()
+    from.saturating_add(Span::from_nanos(phase as u64))
 }
 
 /// What a user means who gives paths and no size: a page of small objects, 1 MiB, and a long download.
@@ -276,7 +276,7 @@ fn plan(request: &Request) -> Plan {
         rest: true,
         design: request.design,
         random: scenario::is_random(&request.scenario),
-        limit: request.scenario.limit as f64 / 1e9,
+        limit: request.scenario.limit.as_secs_f64(),
     }
 }
 
@@ -327,11 +327,11 @@ fn rests_on(scenario: &Scenario, longest: f64) -> Option<String> {
     let (path, from, lasts) = ropewalk_sim::long_outage(scenario)?;
     // What happens after the longest run is no matter.
     let longest = match scenario.workload {
-        Workload::Cbr { duration, .. } | Workload::Bulk { duration } => duration as f64 / 1e9,
+        Workload::Cbr { duration, .. } | Workload::Bulk { duration } => duration.as_secs_f64(),
         Workload::RequestResponse { count, .. } => longest * f64::from(count),
         _ => longest,
     };
-    if from as f64 / 1e9 > scenario.warmup as f64 / 1e9 + longest {
+    if from.as_secs_f64() > scenario.warmup.as_secs_f64() + longest {
         return None;
     }
     let (name, how, other) = match scenario.client.path_manager {
@@ -340,8 +340,7 @@ fn rests_on(scenario: &Scenario, longest: f64) -> Option<String> {
         }
         PathManager::Linux => ("linux", "its subflow stays until it times out, as Linux has it", "ropewalk"),
     };
-    let lasts =
-        if lasts == Nanos::MAX { "for good".into() } else { format!("for {}", units::write_duration(lasts)) };
+    let lasts = lasts.map_or("for good".into(), |lasts| format!("for {}", units::write_duration(lasts)));
     Some(format!(
         "This rests on the path manager: {} is down {lasts}, and with `ends.path-manager = \"{name}\"` \
          {how}; try `\"{other}\"`",
@@ -403,6 +402,7 @@ pub(crate) fn conclude(
 
 #[cfg(test)]
 mod tests {
+    use ropewalk_engine::Time;
     use ropewalk_link::{Change, RateTrace};
     use ropewalk_sim::{Background, Direction, networks};
 
@@ -411,7 +411,7 @@ mod tests {
 
     use super::*;
 
-    const MS: Nanos = 1_000_000;
+    const MS: Span = Span::from_millis(1);
 
     #[test]
     fn without_randomness_runs_start_at_different_times() {
@@ -419,16 +419,16 @@ mod tests {
         assert_eq!(start_phase(&plain, 3, 4), 30 * MS);
         let mut noisy = plain.clone();
         noisy.paths[1].down.loss = Loss::Bernoulli(0.1);
-        assert_eq!(start_phase(&noisy, 3, 4), 0);
+        assert_eq!(start_phase(&noisy, 3, 4), Span::ZERO);
         // A competitor that always has data is at another place of its saw-tooth.
         let mut beside = plain.clone();
         beside.background.push(Background {
             path: 0,
             direction: Direction::Download,
             traffic: Traffic::TcpSaturated { congestion: "reno".into() },
-            extra_delay: 0,
-            start: 0,
-            stop: u64::MAX,
+            extra_delay: Span::ZERO,
+            start: Time::ZERO,
+            stop: None,
         });
         assert_eq!(start_phase(&beside, 3, 4), 30 * MS);
     }
@@ -441,18 +441,15 @@ mod tests {
         assert_eq!(start_phase(&traced, 3, 4), 6000 * MS);
         // So do runs over changes that repeat, random or not.
         let mut repeating = networks::two_equal(10_000_000, 20 * MS);
-        let outage = Change {
-            at: Time::from_nanos(15_000 * MS),
-            action: ChangeAction::Down,
-            every: Some(Span::from_nanos(15_000 * MS)),
-        };
+        let outage =
+            Change { at: Time::ZERO + 15_000 * MS, action: ChangeAction::Down, every: Some(15_000 * MS) };
         repeating.paths[1].down.changes = vec![outage];
         repeating.paths[0].down.loss = Loss::Bernoulli(0.01);
         assert_eq!(start_phase(&repeating, 1, 4), 18_750 * MS);
         let first = [0, 1, 2, 3].map(|number| start_phase(&repeating, number, 0) / MS);
         assert_eq!(first, [15_000, 22_500, 18_750, 26_250]);
         // What happens at a set time stays where it is for the transfer.
-        traced.paths[1].down.changes = vec![Change::once(Time::from_nanos(500 * MS), ChangeAction::Down)];
+        traced.paths[1].down.changes = vec![Change::once(Time::ZERO + 500 * MS, ChangeAction::Down)];
         assert_eq!(start_phase(&traced, 3, 4), 30 * MS);
     }
 }

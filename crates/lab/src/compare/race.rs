@@ -8,6 +8,8 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ropewalk_engine::Span;
+
 use super::decide::{self, Ended, LOOKS, PER_SECOND, Standing};
 use super::rank::Run;
 use crate::parallel::{Workers, run_jobs};
@@ -41,9 +43,11 @@ pub enum Design {
 }
 
 impl Design {
-    /// A race with a budget of so many nanoseconds.
-    pub fn race(budget: u64) -> Self {
-        Design::Race { segments: (u128::from(budget) * u128::from(PER_SECOND) / 1_000_000_000) as u64 }
+    /// A race with a budget of so much time.
+    pub fn race(budget: Span) -> Self {
+        Design::Race {
+            segments: (u128::from(budget.as_nanos()) * u128::from(PER_SECOND) / 1_000_000_000) as u64,
+        }
     }
 
     /// What [`super::start_phase`] divides by: 0 where the number of runs isn't known beforehand.

@@ -100,7 +100,7 @@ impl Run {
             bytes: path.bytes as f64,
             repeated: path.repeated as f64,
             queue_delay_mean: path.queue_delay_mean / 1e9,
-            queue_delay_max: path.queue_delay_max as f64 / 1e9,
+            queue_delay_max: path.queue_delay_max.as_secs_f64(),
         };
         Run {
             seed: spec.seed,
@@ -111,9 +111,9 @@ impl Run {
                 opportunistic: result.totals.opportunistic_bytes as f64,
                 reinjected: result.totals.reinjected_bytes as f64,
             },
-            cost: worth.of(&result) * 1e9 / (result.duration as f64).max(1.0),
+            cost: worth.of(&result) * 1e9 / (result.duration.as_nanos() as f64).max(1.0),
             late_frames: objective::late_frames(&spec.scenario.workload, &result),
-            goodput: result.delivered_bytes as f64 * 8e9 / (result.duration as f64).max(1.0),
+            goodput: result.delivered_bytes as f64 * 8e9 / (result.duration.as_nanos() as f64).max(1.0),
             retransmissions: result.totals.retransmissions,
             timeouts: result.totals.timeouts,
             overruled: result.totals.overruled.count,
@@ -122,7 +122,7 @@ impl Run {
             bound: bound::of(spec),
             ofo_mean: result.ofo.mean,
             ofo_max: result.ofo.max,
-            window_blocked: result.totals.window_blocked as f64 / 1e9,
+            window_blocked: result.totals.window_blocked.as_secs_f64(),
             paths: result.paths.iter().map(path).collect(),
             outcome: result.outcome,
         }
@@ -192,7 +192,7 @@ pub struct Row {
 
 impl Row {
     fn new(label: &str, single_path: bool, each: Vec<Run>, request: &Request) -> Self {
-        let limit = request.scenario.limit as f64 / 1e9;
+        let limit = request.scenario.limit.as_secs_f64();
         let average = |of: fn(&Run) -> f64| stats::mean(&each.iter().map(of).collect::<Vec<_>>());
         let seconds = imputed(&each, limit);
         let finished = each.iter().filter(|run| run.seconds.is_some()).count();
@@ -339,7 +339,7 @@ pub struct Ranking {
 /// `runs` by candidate and number.
 pub(super) fn rank(request: &Request, workload: &Workload, runs: &[Vec<Run>]) -> Ranking {
     let candidates = &request.candidates;
-    let limit = request.scenario.limit as f64 / 1e9;
+    let limit = request.scenario.limit.as_secs_f64();
     let (title, bytes) = describe_with_size(workload);
     let mut ranking =
         Ranking { title, objective: Objective::of(workload), bytes, rows: Vec::new(), best_tcp: None };

@@ -14,9 +14,9 @@ use std::slice;
 use std::sync::{Arc, Mutex};
 
 use ropewalk_engine::mptcp::Key;
+use ropewalk_engine::{Span, Time};
 use ropewalk_evidence::{Decision, Direction, Metrics, Packet, Path, Pcap, Qlog, Vantage};
 use ropewalk_link::{LinkSpec, Loss, Rate};
-use ropewalk_settings::units::Nanos;
 use ropewalk_sim::{
     DecisionTrace, Recording, RunResult, RunSpec, Sample, Scenario, SegmentObserver, Side, SpecError, World,
 };
@@ -28,7 +28,7 @@ use ropewalk_wire::{
 pub use reasons::phrase;
 
 /// How often cwnd and srtt are logged.
-const SAMPLES_EVERY: Nanos = 10_000_000;
+const SAMPLES_EVERY: Span = Span::from_millis(10);
 
 /// A run, and the packets at its data's sender.
 #[derive(Debug)]
@@ -38,15 +38,15 @@ pub struct Evidence {
     title: String,
     paths: Vec<Path>,
     vantage: Side,
-    /// The workload's start: time 0 of the files.
-    begin: Nanos,
+    /// From the run's start to the workload's: time 0 of the files.
+    begin: Span,
     seen: Vec<Seen>,
 }
 
 /// One packet at the sender.
 #[derive(Clone, Debug)]
 struct Seen {
-    at: Nanos,
+    at: Time,
     path: u16,
     direction: Direction,
     trace: Option<u32>,
@@ -62,7 +62,7 @@ struct Collector {
 impl Collector {
     fn keep(
         &mut self,
-        at: Nanos,
+        at: Time,
         path: usize,
         direction: Direction,
         trace: Option<u32>,
@@ -78,7 +78,7 @@ impl Collector {
 impl SegmentObserver for Collector {
     fn on_sent(
         &mut self,
-        now: Nanos,
+        now: Time,
         from: Side,
         path: usize,
         trace: Option<u32>,
@@ -89,7 +89,7 @@ impl SegmentObserver for Collector {
         }
     }
 
-    fn on_arrived(&mut self, now: Nanos, at: Side, path: usize, segment: &Segment<SyntheticPayload>) {
+    fn on_arrived(&mut self, now: Time, at: Side, path: usize, segment: &Segment<SyntheticPayload>) {
         if at == self.side {
             self.keep(now, path, Direction::Received, None, segment);
         }
@@ -102,7 +102,7 @@ impl SegmentObserver for Collector {
 /// # Errors
 /// The specification can't be simulated.
 pub fn record(spec: &RunSpec) -> Result<Evidence, SpecError> {
-    let recording = Recording { samples_every: SAMPLES_EVERY, segments: true, decisions: true };
+    let recording = Recording { samples_every: Some(SAMPLES_EVERY), segments: true, decisions: true };
     let spec = RunSpec { recording, ..spec.clone() };
     let scenario = &spec.scenario;
     let vantage = scenario.direction.sender();
@@ -119,7 +119,7 @@ pub fn record(spec: &RunSpec) -> Result<Evidence, SpecError> {
         ),
         paths: paths(scenario),
         vantage,
-        begin: scenario.warmup.saturating_add(spec.start_phase),
+        begin: spec.begin().since_origin(),
         seen,
     })
 }
@@ -168,7 +168,7 @@ impl Evidence {
             bytes.extend_from_slice(&headers);
             bytes.resize(headers.len() + seen.segment.payload.len(), 0);
             let comment = seen.trace.and_then(|trace| comments.get(trace as usize)).map(String::as_str);
-            let at = seen.at.saturating_sub(self.begin);
+            let at = seen.at.saturating_back(self.begin);
             let (path, direction) = (seen.path, seen.direction);
             each(number, &Packet { at, path, direction, bytes: &bytes, comment })?;
         }
@@ -211,7 +211,7 @@ impl Evidence {
             }
             qlog.packet(packet)
         })?;
-        beside.write_until(Nanos::MAX, &mut qlog)?;
+        beside.write_until(Time::MAX, &mut qlog)?;
         qlog.finish().map(drop)
     }
 }
@@ -252,9 +252,9 @@ impl<'a> OtherEvents<'a> {
     }
 
     /// Writes the events until then. A decision comes before the packets of the same time.
-    fn write_until<W: Write>(&mut self, until: Nanos, qlog: &mut Qlog<W>) -> io::Result<()> {
+    fn write_until<W: Write>(&mut self, until: Time, qlog: &mut Qlog<W>) -> io::Result<()> {
         loop {
-            let decided = self.decisions.peek().map_or(Nanos::MAX, |decision| decision.at);
+            let decided = self.decisions.peek().map_or(Time::MAX, |decision| decision.at);
             if let Some(sample) = self.samples.next_if(|sample| sample.at <= until && sample.at < decided) {
                 self.sample(sample, qlog)?;
             } else if let Some(decision) = self.decisions.next_if(|decision| decision.at <= until) {

@@ -74,7 +74,7 @@ fn describe(made: &SendDecision<'_>, path: Option<&str>) -> String {
     let decision = made.decision;
     let mut text = String::new();
     if let Some(wait) = made.waited {
-        let waited = decision.at.saturating_sub(wait.at) as f64 / 1e6;
+        let waited = decision.at.saturating_sub(wait.at).as_millis_f64();
         text = format!("waited {waited:.1} ms{}; ", because(&wait.reason));
     }
     text + &phrase(decision, path) + &because(&decision.reason)
@@ -86,7 +86,7 @@ fn because(reason: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ropewalk_engine::SubflowId;
+    use ropewalk_engine::{Span, SubflowId, Time};
     use ropewalk_sim::{Outcome, SegmentTrace};
 
     use super::*;
@@ -109,17 +109,24 @@ mod tests {
         let subflow = SubflowId(1);
         let send = Decision::Send { subflow, bytes: 3000 };
         let decisions = vec![
-            trace(1_000_000, Decision::Wait { until: None }, None, 0, 0, "lte would be late"),
-            trace(2_000_000, Decision::Wait { until: None }, None, 0, 0, "still"),
-            trace(4_000_000, send, Some(1), 0, 3000, "wifi is free"),
-            trace(5_000_000, send, Some(0), 3000, 1000, ""),
+            trace(
+                Time::ZERO + Span::from_millis(1),
+                Decision::Wait { until: None },
+                None,
+                0,
+                0,
+                "lte would be late",
+            ),
+            trace(Time::ZERO + Span::from_millis(2), Decision::Wait { until: None }, None, 0, 0, "still"),
+            trace(Time::ZERO + Span::from_millis(4), send, Some(1), 0, 3000, "wifi is free"),
+            trace(Time::ZERO + Span::from_millis(5), send, Some(0), 3000, 1000, ""),
         ];
         let segment = |path, offset, transmission| SegmentTrace {
             connection: 0,
             path,
             offset,
             len: 1000,
-            sent: 6_000_000,
+            sent: Time::ZERO + Span::from_millis(6),
             arrived: None,
             acked: None,
             transmission,

@@ -215,7 +215,7 @@ fn path(path: &PathSpec) -> Value {
     json!({
         "name": path.name,
         "rtt_ms": (path.up.delay + path.down.delay).as_millis_f64(),
-        "rtt_jitter": jitter.map(|spread| units::write_duration(spread.as_nanos())),
+        "rtt_jitter": jitter.map(units::write_duration),
         "down": link(&path.down),
         "up": link(&path.up),
         "backup": path.backup,
@@ -243,8 +243,8 @@ fn link(link: &LinkSpec) -> Value {
             Rate::Constant(rate) => units::write_rate(*rate),
             Rate::Trace(trace) => format!("trace {}", trace.name),
         },
-        "delay": units::write_duration(link.delay.as_nanos()),
-        "jitter": link.jitter.map(|jitter| units::write_duration(jitter.spread.as_nanos())),
+        "delay": units::write_duration(link.delay),
+        "jitter": link.jitter.map(|jitter| units::write_duration(jitter.spread)),
         "loss": loss,
         "queue": queue,
     })

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ropewalk_engine::scheduler::{self, Decision};
+use ropewalk_engine::{Span, Time};
 use ropewalk_sim::{
     DecisionTrace, Outcome, Recording, RunResult, Scenario, SegmentTrace, Transmission, Workload,
 };
@@ -97,10 +98,10 @@ pub fn trace(
             let shortened = shorter(&spec.scenario.workload, row.goodput);
             if let Some((workload, share)) = &shortened {
                 Arc::make_mut(&mut spec.scenario).workload = workload.clone();
-                duration = (duration as f64 * share) as u64;
+                duration = duration.mul_f64(*share);
             }
             spec.recording = Recording {
-                samples_every: (duration / SAMPLES).max(100_000),
+                samples_every: Some((duration / SAMPLES).max(Span::from_micros(100))),
                 segments: true,
                 decisions: true,
             };
@@ -135,20 +136,20 @@ fn shorter(workload: &Workload, goodput: f64) -> Option<(Workload, f64)> {
             (Workload::Flows { count, bytes: (bytes as f64 * share) as u64 }, share)
         }
         Workload::Cbr { frame, rate, key, duration, deadline } => {
-            let share = share(rate as f64 / 8e9 * duration as f64)?;
-            (Workload::Cbr { frame, rate, key, duration: (duration as f64 * share) as u64, deadline }, share)
+            let share = share(rate as f64 / 8e9 * duration.as_nanos() as f64)?;
+            (Workload::Cbr { frame, rate, key, duration: duration.mul_f64(share), deadline }, share)
         }
         Workload::Bulk { duration } => {
-            let share = share(goodput / 8e9 * duration as f64)?;
-            (Workload::Bulk { duration: (duration as f64 * share) as u64 }, share)
+            let share = share(goodput / 8e9 * duration.as_nanos() as f64)?;
+            (Workload::Bulk { duration: duration.mul_f64(share) }, share)
         }
         Workload::Transfers(_) | Workload::Web { .. } | Workload::RequestResponse { .. } => return None,
     })
 }
 
 /// About how long a run lasts that has this measure.
-fn lasts(scenario: &Scenario, seconds: f64) -> u64 {
-    let measured = (seconds * 1e9) as u64;
+fn lasts(scenario: &Scenario, seconds: f64) -> Span {
+    let measured = Span::from_secs_f64(seconds);
     match scenario.workload {
         Workload::Cbr { duration, .. } | Workload::Bulk { duration } => duration,
         Workload::RequestResponse { count, think, .. } => {
@@ -182,8 +183,8 @@ fn order(ranking: &Ranking) -> Vec<&str> {
     order
 }
 
-fn micros(nanos: u64) -> i64 {
-    ((nanos + 500) / 1000) as i64
+fn micros(span: Span) -> i64 {
+    (span + Span::from_nanos(500)).as_micros() as i64
 }
 
 /// A traced run as the page reads it. Times are microseconds from the run's start.
@@ -201,10 +202,11 @@ pub fn to_json(place: &TracedRun, paths: &[String], result: &RunResult) -> Value
         .collect();
     let segments = result.segments.iter().enumerate().filter(|(index, _)| kept[*index]);
     let segments: Vec<SegmentTrace> = segments.map(|(_, segment)| *segment).collect();
-    let waits = waits(&result.decisions, result.duration, &mut reasons);
+    let waits = waits(&result.decisions, Time::ZERO + result.duration, &mut reasons);
     let waits = idle(&waits, &result.segments, least_wait(result));
-    let span = |segment: &SegmentTrace, at: Option<u64>| {
-        at.map_or(-1, |at| micros(at).saturating_sub(micros(segment.sent)).max(0))
+    let since_start = |at: Time| micros(at.since_origin());
+    let span = |segment: &SegmentTrace, at: Option<Time>| {
+        at.map_or(-1, |at| since_start(at).saturating_sub(since_start(segment.sent)).max(0))
     };
     // A segment mostly begins where the one before ended.
     let mut end = 0;
@@ -231,7 +233,7 @@ pub fn to_json(place: &TracedRun, paths: &[String], result: &RunResult) -> Value
         "paths": paths,
         "segments": {
             "count": segments.len(),
-            "sent": deltas(segments.iter().map(|segment| micros(segment.sent))),
+            "sent": deltas(segments.iter().map(|segment| since_start(segment.sent))),
             "arrived": plain(segments.iter().map(|segment| span(segment, segment.arrived))),
             "acked": plain(segments.iter().map(|segment| span(segment, segment.acked))),
             "path": runs(segments.iter().map(|segment| i64::from(segment.path))),
@@ -243,8 +245,8 @@ pub fn to_json(place: &TracedRun, paths: &[String], result: &RunResult) -> Value
         },
         "waits": {
             "connection": runs(waits.iter().map(|wait| i64::from(wait.connection))),
-            "from": deltas(waits.iter().map(|wait| micros(wait.from))),
-            "to": plain(waits.iter().map(|wait| micros(wait.to) - micros(wait.from))),
+            "from": deltas(waits.iter().map(|wait| since_start(wait.from))),
+            "to": plain(waits.iter().map(|wait| since_start(wait.to) - since_start(wait.from))),
             "reason": deltas(waits.iter().map(|wait| wait.reason as i64)),
         },
         "reasons": reasons.to_json(),
@@ -351,14 +353,14 @@ fn reason_of_each<'a>(segments: &[SegmentTrace], decisions: &'a [DecisionTrace])
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Wait {
     connection: u32,
-    from: u64,
-    to: u64,
+    from: Time,
+    to: Time,
     reason: usize,
 }
 
 /// Waits, each until the next decision of its connection; those that follow one another with the same reason
 /// are one.
-fn waits(decisions: &[DecisionTrace], end: u64, reasons: &mut Reasons) -> Vec<Wait> {
+fn waits(decisions: &[DecisionTrace], end: Time, reasons: &mut Reasons) -> Vec<Wait> {
     let mut waits: Vec<Wait> = Vec::new();
     let mut open: BTreeMap<u32, usize> = BTreeMap::new();
     for decision in decisions {
@@ -385,13 +387,13 @@ fn waits(decisions: &[DecisionTrace], end: u64, reasons: &mut Reasons) -> Vec<Wa
 
 /// The shortest wait that is shown: a quarter of the least srtt, at least 1 ms. Shorter ones are gaps of the
 /// ACK clock.
-fn least_wait(result: &RunResult) -> u64 {
+fn least_wait(result: &RunResult) -> Span {
     let srtt = result.samples.iter().flat_map(|sample| &sample.subflows).map(|subflow| subflow.srtt);
-    (srtt.filter(|srtt| *srtt > 0).min().unwrap_or(0) / 4).max(1_000_000)
+    (srtt.filter(|srtt| !srtt.is_zero()).min().unwrap_or_default() / 4).max(Span::from_millis(1))
 }
 
 /// The parts of waits in which nothing is sent on any path, each at least `least` long.
-fn idle(waits: &[Wait], segments: &[SegmentTrace], least: u64) -> Vec<Wait> {
+fn idle(waits: &[Wait], segments: &[SegmentTrace], least: Span) -> Vec<Wait> {
     let mut idle = Vec::new();
     for wait in waits {
         let mut from = wait.from;
@@ -438,7 +440,7 @@ fn samples(result: &RunResult, paths: usize, receiver: bool) -> Value {
             "connection": connection,
             "delivered": of_receiver(|sample| sample.delivered),
             "held": of_receiver(|sample| sample.ofo),
-            "t": deltas(samples.iter().map(|sample| micros(sample.at))),
+            "t": deltas(samples.iter().map(|sample| micros(sample.at.since_origin()))),
             "window_left": runs(samples.iter().map(|sample| sample.window_left as i64)),
             "paths": by_path,
         })
@@ -450,20 +452,33 @@ fn samples(result: &RunResult, paths: usize, receiver: bool) -> Value {
 mod tests {
     use super::*;
 
+    /// It arrives 5 ns after it was sent, and is acknowledged after 10.
     fn segment(sent: u64, transmission: Transmission, path: u16) -> SegmentTrace {
-        let (arrived, acked) = (Some(sent + 5), Some(sent + 10));
-        SegmentTrace { connection: 0, path, offset: sent, len: 1, sent, arrived, acked, transmission }
+        let after = |nanos| Time::from_nanos(sent + nanos);
+        let (arrived, acked) = (Some(after(5)), Some(after(10)));
+        SegmentTrace {
+            connection: 0,
+            path,
+            offset: sent,
+            len: 1,
+            sent: after(0),
+            arrived,
+            acked,
+            transmission,
+        }
     }
 
     #[test]
     fn a_wait_is_told_only_where_nothing_is_sent() {
         let sent: Vec<SegmentTrace> =
             [0, 100, 130, 400].map(|sent| segment(sent, Transmission::New, 0)).to_vec();
-        let wait = Wait { connection: 0, from: 50, to: 450, reason: 7 };
-        let told: Vec<(u64, u64)> = idle(&[wait], &sent, 50).iter().map(|w| (w.from, w.to)).collect();
-        assert_eq!(told, [(50, 100), (130, 400), (400, 450)]);
-        let told: Vec<(u64, u64)> = idle(&[wait], &sent, 51).iter().map(|w| (w.from, w.to)).collect();
-        assert_eq!(told, [(130, 400)], "the gaps of an ACK clock are no waits");
+        let wait = Wait { connection: 0, from: Time::from_nanos(50), to: Time::from_nanos(450), reason: 7 };
+        let told = |least| -> Vec<(u64, u64)> {
+            let idle = idle(&[wait], &sent, Span::from_nanos(least));
+            idle.iter().map(|wait| (wait.from.as_nanos(), wait.to.as_nanos())).collect()
+        };
+        assert_eq!(told(50), [(50, 100), (130, 400), (400, 450)]);
+        assert_eq!(told(51), [(130, 400)], "the gaps of an ACK clock are no waits");
     }
 
     #[test]
@@ -497,9 +512,9 @@ mod tests {
         assert_eq!(shorter(&Workload::Flow { bytes: most }, 0.0), None);
         let (workload, share) = shorter(&Workload::Flow { bytes: 4 * most }, 0.0).expect("too large");
         assert_eq!((workload, share), (Workload::Flow { bytes: most }, 0.25));
-        let minute = Workload::Bulk { duration: 60_000_000_000 };
+        let minute = Workload::Bulk { duration: Span::from_secs(60) };
         assert_eq!(shorter(&minute, 100e6), None);
         let (workload, _) = shorter(&minute, 10e9).expect("53 million segments");
-        assert!(matches!(workload, Workload::Bulk { duration } if duration < 1_200_000_000));
+        assert!(matches!(workload, Workload::Bulk { duration } if duration < Span::from_millis(1200)));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use ropewalk_engine::{Span, Time};
 use ropewalk_sim::{RunResult, Transmission};
 use unicode_width::UnicodeWidthStr;
 
@@ -52,14 +53,16 @@ pub fn boxes(ranking: &Ranking) -> String {
 }
 
 /// A run in time: for each path how much was in flight, and below it where segments were sent again: `r` on
-/// the same subflow, `i` reinjected, `d` duplicated. All plots of `until` nanoseconds have one scale.
-pub fn timelines(names: &[String], result: &RunResult, until: u64) -> String {
-    let until = until.max(1);
-    let each = (until as f64 / COLUMNS as f64).max(1.0);
+/// the same subflow, `i` reinjected, `d` duplicated. All plots that last for `length` have one
+/// scale.
+pub fn timelines(names: &[String], result: &RunResult, length: Span) -> String {
+    let each = (length.as_nanos() as f64 / COLUMNS as f64).max(1.0);
     let mut lanes = vec![[0.0f64; COLUMNS]; names.len()];
     let mut marks = vec![[' '; COLUMNS]; names.len()];
     for segment in &result.segments {
-        let (from, to) = (segment.sent as f64 / each, segment.acked.unwrap_or(result.duration) as f64 / each);
+        let column_of = |at: Time| at.as_nanos() as f64 / each;
+        let acked = segment.acked.unwrap_or(Time::ZERO + result.duration);
+        let (from, to) = (column_of(segment.sent), column_of(acked));
         let lane = usize::from(segment.path);
         let Some(flight) = lanes.get_mut(lane) else { continue };
         for (column, cell) in flight.iter_mut().enumerate().take(to as usize + 1).skip(from as usize) {
@@ -96,7 +99,7 @@ pub fn timelines(names: &[String], result: &RunResult, until: u64) -> String {
         text,
         "{}  highest: {most:.0} segments in flight; done after {}",
         " ".repeat(width),
-        seconds(result.duration as f64 / 1e9)
+        seconds(result.duration.as_secs_f64())
     );
     text
 }

@@ -1,6 +1,7 @@
 //! The workload `datagrams`, which a tunnel carries and no TCP.
 
 use ropewalk_datagrams::SCHEDULERS;
+use ropewalk_engine::Span;
 use ropewalk_engine::registry::SpecError;
 use ropewalk_settings::diagnostic::{Diagnostic, InputError, did_you_mean};
 use ropewalk_settings::read::{Table, Value};
@@ -10,7 +11,7 @@ use super::shape::{DATAGRAMS, MOST_FLOWS, WORKLOADS};
 use super::{Loaded, ScenarioReader};
 
 /// The default of `deadline`.
-const DEADLINE: u64 = 150_000_000;
+const DEADLINE: Span = Span::from_millis(150);
 
 /// What of a file means nothing for datagrams.
 const MEANINGLESS: [&str; 6] = ["background", "ends", "client", "server", "warmup", "limit"];

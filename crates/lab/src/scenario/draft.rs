@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use ropewalk_engine::{Span, Time};
 use ropewalk_link::{Change, ChangeAction, Jitter, JitterShape, LinkSpec, Loss, Queue, Rate, RateTrace};
-use ropewalk_settings::units::Nanos;
 use ropewalk_sim::MTUS;
 
 /// A queue whose limit may be in a unit that needs the link's rate.
@@ -16,14 +15,18 @@ pub enum QueueDraft {
     /// Drop-tail, bytes.
     Bytes { limit: u64, ecn_threshold: Option<u64> },
     /// Drop-tail, time at the link's rate.
-    Time { limit: Nanos, ecn_threshold: Option<Nanos> },
+    Time { limit: Span, ecn_threshold: Option<Span> },
     /// CoDel.
-    CoDel { limit: u32, target: Nanos, interval: Nanos, ecn: bool },
+    CoDel { limit: u32, target: Span, interval: Span, ecn: bool },
 }
 
 /// CoDel with RFC 8289's parameters.
-pub const CODEL: QueueDraft =
-    QueueDraft::CoDel { limit: 1000, target: 5_000_000, interval: 100_000_000, ecn: false };
+pub const CODEL: QueueDraft = QueueDraft::CoDel {
+    limit: 1000,
+    target: Span::from_millis(5),
+    interval: Span::from_millis(100),
+    ecn: false,
+};
 
 /// Most paths of a scenario: as many subflows as Linux allows a connection.
 pub const MOST_PATHS: usize = 8;
@@ -36,9 +39,9 @@ pub(super) const MTU_RANGE: (u64, u64) = (*MTUS.start() as u64, *MTUS.end() as u
 pub struct LinkDraft {
     pub rate: Option<Rate>,
     /// One way.
-    pub delay: Option<Nanos>,
+    pub delay: Option<Span>,
     /// One way.
-    pub spread: Option<Nanos>,
+    pub spread: Option<Span>,
     pub shape: Option<JitterShape>,
     pub reordering: Option<bool>,
     pub loss: Option<Loss>,
@@ -69,7 +72,7 @@ impl LinkDraft {
     }
 
     /// The link, with defaults for missing properties; `rtt` is the path's, for the default queue.
-    pub fn finish(self, rtt: Nanos, mtu: u32) -> LinkSpec {
+    pub fn finish(self, rtt: Span, mtu: u32) -> LinkSpec {
         let rate = self.rate.unwrap_or(Rate::Constant(u64::MAX));
         let bits_per_second = mean_rate(&rate);
         let queue = match self.queue {
@@ -80,15 +83,12 @@ impl LinkDraft {
                 limit: bytes_in(bits_per_second, limit).max(u64::from(mtu)),
                 ecn_threshold: ecn_threshold.map(|time| bytes_in(bits_per_second, time)),
             },
-            Some(QueueDraft::CoDel { limit, target, interval, ecn }) => Queue::CoDel {
-                limit,
-                target: Span::from_nanos(target),
-                interval: Span::from_nanos(interval),
-                ecn,
-            },
+            Some(QueueDraft::CoDel { limit, target, interval, ecn }) => {
+                Queue::CoDel { limit, target, interval, ecn }
+            }
         };
-        let jitter = self.spread.filter(|spread| *spread > 0).map(|spread| Jitter {
-            spread: Span::from_nanos(spread),
+        let jitter = self.spread.filter(|spread| !spread.is_zero()).map(|spread| Jitter {
+            spread,
             shape: self.shape.unwrap_or(JitterShape::Uniform),
             keeps_order: !self.reordering.unwrap_or(false),
         });
@@ -96,7 +96,7 @@ impl LinkDraft {
         changes.sort_by_key(|change| change.at);
         LinkSpec {
             rate,
-            delay: Span::from_nanos(self.delay.unwrap_or(0)),
+            delay: self.delay.unwrap_or_default(),
             jitter,
             loss: self.loss.unwrap_or(Loss::None),
             queue,
@@ -122,12 +122,13 @@ pub fn trace_rate(trace: &Arc<RateTrace>) -> u64 {
     trace.opportunities.len() as u64 * 1500 * 8 * 1000 / period_ms
 }
 
-fn bytes_in(bits_per_second: u64, time: Nanos) -> u64 {
-    (u128::from(bits_per_second) * u128::from(time) / 8_000_000_000).min(u128::from(u64::MAX)) as u64
+fn bytes_in(bits_per_second: u64, time: Span) -> u64 {
+    (u128::from(bits_per_second) * u128::from(time.as_nanos()) / 8_000_000_000).min(u128::from(u64::MAX))
+        as u64
 }
 
 /// One bandwidth-delay product, at least 64 packets and at most 100,000.
-fn default_queue(bits_per_second: u64, rtt: Nanos, mtu: u32) -> u32 {
+fn default_queue(bits_per_second: u64, rtt: Span, mtu: u32) -> u32 {
     let packets = bytes_in(bits_per_second, rtt).div_ceil(u64::from(mtu.max(1)));
     packets.clamp(64, 100_000) as u32
 }
@@ -141,8 +142,8 @@ pub fn bursts(loss: f64, mean_length: f64) -> Loss {
 }
 
 /// A change that takes a link down at `at` or brings it back.
-pub fn link_state(at: Nanos, up: bool) -> Change {
-    Change::once(Time::from_nanos(at), if up { ChangeAction::Up } else { ChangeAction::Down })
+pub fn link_state(at: Time, up: bool) -> Change {
+    Change::once(at, if up { ChangeAction::Up } else { ChangeAction::Down })
 }
 
 #[cfg(test)]
@@ -154,20 +155,26 @@ mod tests {
         let draft = LinkDraft { rate: Some(Rate::Constant(100_000_000)), ..LinkDraft::default() };
         // 100 Mbit/s x 120 ms = 1.5 MB = 1000 packets of 1500 bytes.
         assert_eq!(
-            draft.clone().finish(120_000_000, 1500).queue,
+            draft.clone().finish(Span::from_millis(120), 1500).queue,
             Queue::Packets { limit: 1000, ecn_threshold: None }
         );
-        assert_eq!(draft.finish(1000, 1500).queue, Queue::Packets { limit: 64, ecn_threshold: None });
+        assert_eq!(
+            draft.finish(Span::from_micros(1), 1500).queue,
+            Queue::Packets { limit: 64, ecn_threshold: None }
+        );
     }
 
     #[test]
     fn a_queue_in_time_counts_at_the_links_rate() {
         let draft = LinkDraft {
             rate: Some(Rate::Constant(8_000_000)),
-            queue: Some(QueueDraft::Time { limit: 200_000_000, ecn_threshold: None }),
+            queue: Some(QueueDraft::Time { limit: Span::from_millis(200), ecn_threshold: None }),
             ..LinkDraft::default()
         };
-        assert_eq!(draft.finish(0, 1500).queue, Queue::Bytes { limit: 200_000, ecn_threshold: None });
+        assert_eq!(
+            draft.finish(Span::ZERO, 1500).queue,
+            Queue::Bytes { limit: 200_000, ecn_threshold: None }
+        );
     }
 
     #[test]
@@ -179,9 +186,10 @@ mod tests {
 
     #[test]
     fn a_delay_given_here_has_its_own_jitter() {
-        let above = LinkDraft { delay: Some(10), spread: Some(5), ..LinkDraft::default() };
-        let own = LinkDraft { delay: Some(7), ..LinkDraft::default() };
+        let ms = |time| Some(Span::from_millis(time));
+        let above = LinkDraft { delay: ms(10), spread: ms(5), ..LinkDraft::default() };
+        let own = LinkDraft { delay: ms(7), ..LinkDraft::default() };
         assert_eq!(own.or(&above).spread, None);
-        assert_eq!(LinkDraft::default().or(&above).spread, Some(5));
+        assert_eq!(LinkDraft::default().or(&above).spread, ms(5));
     }
 }

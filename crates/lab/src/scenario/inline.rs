@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use ropewalk_engine::Span;
 use ropewalk_link::Rate;
 use ropewalk_settings::diagnostic::{Diagnostic, Source, nearest};
 use ropewalk_settings::input::{OpenFile, no_files};
@@ -390,8 +391,8 @@ pub fn default_around(paths: Vec<PathSpec>) -> Scenario {
         direction: Direction::Download,
         client: EndSpec::default(),
         server: EndSpec::default(),
-        warmup: 0,
-        limit: 60_000_000_000,
+        warmup: Span::ZERO,
+        limit: Span::from_secs(60),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use ropewalk_engine::{Span, Time};
+use ropewalk_engine::{NANOSECOND, Span, Time};
 use ropewalk_link::{Change, ChangeAction, LinkSpec, Loss, Rate, RateTrace};
 use ropewalk_settings::diagnostic::did_you_mean;
 use ropewalk_settings::name::bad_name;
@@ -173,7 +173,7 @@ impl ScenarioReader {
                 );
             }
         }
-        let rtt = up.delay.unwrap_or(0) + down.delay.unwrap_or(0);
+        let rtt = up.delay.unwrap_or_default() + down.delay.unwrap_or_default();
         (up.finish(rtt, mtu), down.finish(rtt, mtu))
     }
 
@@ -265,7 +265,7 @@ impl ScenarioReader {
         if let Some(memory) = self.time(&table, "memory") {
             plan.memory = memory;
         }
-        plan.outage_every = self.time(&table, "outage-every").filter(|time| *time > 0);
+        plan.outage_every = self.time(&table, "outage-every").filter(|time| !time.is_zero());
         if let Some(outage) = self.time(&table, "outage") {
             plan.outage = outage;
         }
@@ -275,7 +275,7 @@ impl ScenarioReader {
         if let Some(seed) = self.integer(&table, "seed") {
             plan.seed = seed;
         }
-        let packets = u128::from(mean) * u128::from(plan.length) / 12_000_000_000_000;
+        let packets = u128::from(mean) * u128::from(plan.length.as_nanos()) / 12_000_000_000_000;
         if packets > 20_000_000 {
             self.wrong(
                 value.span(),
@@ -341,7 +341,7 @@ impl ScenarioReader {
         Some(QueueDraft::CoDel {
             limit,
             target: self.time(table, "target").unwrap_or(target),
-            interval: self.time(table, "interval").unwrap_or(interval).max(1),
+            interval: self.time(table, "interval").unwrap_or(interval).max(NANOSECOND),
             ecn: self.switch(table, "ecn").unwrap_or(ecn),
         })
     }
@@ -363,16 +363,16 @@ impl ScenarioReader {
                 self.wrong(table.place("for"), "`for` says how long a link is down", "here", help);
             }
             Some(lasts) => {
-                let back = link_state(found[0].at.saturating_add(Span::from_nanos(lasts)).as_nanos(), true);
-                found.push(Change { every: every.map(Span::from_nanos), ..back });
+                let back = link_state(found[0].at.saturating_add(lasts), true);
+                found.push(Change { every, ..back });
             }
             None => {}
         }
         found
     }
 
-    fn one_change(&mut self, value: &Value<'_>, table: &Table<'_>, every: Option<u64>) -> Option<Change> {
-        let at = self.time(table, "at")?;
+    fn one_change(&mut self, value: &Value<'_>, table: &Table<'_>, every: Option<Span>) -> Option<Change> {
+        let at = Time::ZERO + self.time(table, "at")?;
         let when = ["at", "every", "for"];
         let things: Vec<_> =
             table.entries.iter().filter(|(key, _)| !when.contains(&key.get_ref().as_ref())).collect();
@@ -387,16 +387,16 @@ impl ScenarioReader {
             return None;
         }
         if let Some(up) = self.choice(table, "link", &[("down", false), ("up", true)]) {
-            return Some(Change { every: every.map(Span::from_nanos), ..link_state(at, up) });
+            return Some(Change { every, ..link_state(at, up) });
         }
         let action = if let Some(delay) = self.time(table, "delay") {
-            ChangeAction::Delay(Span::from_nanos(delay))
+            ChangeAction::Delay(delay)
         } else if let Some(value) = table.get("loss") {
             ChangeAction::Loss(self.loss(value)?)
         } else {
             ChangeAction::Rate(self.rate_or_trace(table)?)
         };
-        Some(Change { at: Time::from_nanos(at), action, every: every.map(Span::from_nanos) })
+        Some(Change { at, action, every })
     }
 }
 

@@ -21,12 +21,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ropewalk_algorithms::Registries;
+use ropewalk_engine::Span;
 use ropewalk_engine::registry::SpecError;
 use ropewalk_link::{ChangeAction, Rate, RateTrace};
 use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source, did_you_mean};
 use ropewalk_settings::input::{OpenFile, Opened, Want};
 use ropewalk_settings::read::{self, Reader};
-use ropewalk_settings::units::Nanos;
 use ropewalk_sim::datagrams::Datagrams;
 use ropewalk_sim::{Scenario, Workload};
 
@@ -68,7 +68,7 @@ pub struct Experiment {
     pub runs: Option<u32>,
     /// The limit that the file sets; none: the default, which may be too short for what `compare` is asked
     /// for.
-    pub limit: Option<Nanos>,
+    pub limit: Option<Span>,
 }
 
 /// What is wrong with an algorithm's name, if anything.
@@ -187,8 +187,8 @@ fn parse_any(
     let (client, server) = reader.ends(&file);
     let mut experiment = reader.experiment(&file, &names);
     experiment.limit = reader.time(&file, "limit");
-    let limit = experiment.limit.unwrap_or(60_000_000_000);
-    if limit == 0 {
+    let limit = experiment.limit.unwrap_or(Span::from_secs(60));
+    if limit.is_zero() {
         reader.wrong(file.place("limit"), "`limit` must be more than 0", "found 0", "");
     }
     if let Workload::Cbr { duration, .. } | Workload::Bulk { duration } = &workload
@@ -198,7 +198,7 @@ fn parse_any(
         reader.wrong(place, "the workload lasts longer than `limit` (default 60 s)", "here", "raise `limit`");
     }
     let summary = file.get("summary").and_then(|value| reader.text(value)).unwrap_or_default().to_string();
-    let warmup = reader.time(&file, "warmup").unwrap_or(0);
+    let warmup = reader.time(&file, "warmup").unwrap_or_default();
     let name = reader.scenario_name(&file, stem);
     let scenario = Scenario {
         name,

@@ -44,7 +44,7 @@ pub fn queue(text: &str) -> Result<QueueDraft, UnitError> {
     let empty = match draft {
         QueueDraft::Packets { limit, .. } => limit == 0,
         QueueDraft::Bytes { limit, .. } => limit < 1500,
-        QueueDraft::Time { limit, .. } => limit == 0,
+        QueueDraft::Time { limit, .. } => limit.is_zero(),
         QueueDraft::CoDel { .. } => false,
     };
     if empty {
@@ -149,11 +149,11 @@ pub fn rate_at(text: &str) -> Result<Change, UnitError> {
         error.span = error.span.start + from..error.span.end + from;
         error
     })?;
-    Ok(Change::once(Time::from_nanos(at), ChangeAction::Rate(Rate::Constant(rate))))
+    Ok(Change::once(Time::ZERO + at, ChangeAction::Rate(Rate::Constant(rate))))
 }
 
 /// Least time between two changes that repeat.
-pub const LEAST_PERIOD: u64 = 1_000_000;
+pub const LEAST_PERIOD: Span = Span::from_millis(1);
 
 /// What says that a kind of link has no outage.
 pub const NO_OUTAGE: &str = "none";
@@ -186,14 +186,12 @@ pub fn outage(text: &str) -> Result<Vec<Change>, UnitError> {
     let Some(begin) = at.or(every) else {
         return Err(wrong("this outage has no time", example));
     };
-    if length == 0 || every.is_some_and(|every| every <= length || every < LEAST_PERIOD) {
+    let begin = Time::ZERO + begin;
+    if length.is_zero() || every.is_some_and(|every| every <= length || every < LEAST_PERIOD) {
         return Err(wrong("an outage must last, and end before the next", example));
     }
-    let change = |at, action| Change { at, action, every: every.map(Span::from_nanos) };
-    Ok(vec![
-        change(Time::from_nanos(begin), ChangeAction::Down),
-        change(Time::from_nanos(begin.saturating_add(length)), ChangeAction::Up),
-    ])
+    let change = |at, action| Change { at, action, every };
+    Ok(vec![change(begin, ChangeAction::Down), change(begin.saturating_add(length), ChangeAction::Up)])
 }
 
 #[cfg(test)]
@@ -204,7 +202,10 @@ mod tests {
     fn queues() {
         assert_eq!(queue("100 packets"), Ok(QueueDraft::Packets { limit: 100, ecn_threshold: None }));
         assert_eq!(queue("64 KiB"), Ok(QueueDraft::Bytes { limit: 65_536, ecn_threshold: None }));
-        assert_eq!(queue("200ms"), Ok(QueueDraft::Time { limit: 200_000_000, ecn_threshold: None }));
+        assert_eq!(
+            queue("200ms"),
+            Ok(QueueDraft::Time { limit: Span::from_millis(200), ecn_threshold: None })
+        );
         assert_eq!(queue("codel"), Ok(CODEL));
         assert!(queue("100").unwrap_err().help.contains("100 packets"));
         assert!(queue("100 pakets").unwrap_err().message.contains("`pakets`"));

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use rand_core::Rng;
 use rand_pcg::Pcg64;
+use ropewalk_engine::{SECOND, Span};
 use ropewalk_link::RateTrace;
 use ropewalk_settings::diagnostic::{Diagnostic, Source};
 use ropewalk_settings::input::{OpenFile, Opened, Want};
-use ropewalk_settings::units::Nanos;
 
 /// Largest trace that is read, bytes; an hour at 1 Gbit/s is about as long as this.
 const LARGEST: u64 = 2 << 30;
@@ -102,13 +102,13 @@ pub struct Cellular {
     /// Standard deviation of the natural logarithm of the rate.
     pub variation: f64,
     /// Correlation time.
-    pub memory: Nanos,
+    pub memory: Span,
     /// Mean time between outages.
-    pub outage_every: Option<Nanos>,
+    pub outage_every: Option<Span>,
     /// Mean length of an outage.
-    pub outage: Nanos,
+    pub outage: Span,
     /// Length of the trace.
-    pub length: Nanos,
+    pub length: Span,
     /// Its seed.
     pub seed: u64,
 }
@@ -119,10 +119,10 @@ impl Cellular {
         Cellular {
             mean,
             variation: 0.5,
-            memory: 1_000_000_000,
+            memory: SECOND,
             outage_every: None,
-            outage: 500_000_000,
-            length: 60_000_000_000,
+            outage: Span::from_millis(500),
+            length: 60 * SECOND,
             seed: 1,
         }
     }
@@ -131,12 +131,12 @@ impl Cellular {
     pub fn generate(&self) -> RateTrace {
         const STEP_MS: u32 = 20;
         let mut random = Pcg64::new(u128::from(self.seed), 0xce11);
-        let memory_steps = (self.memory as f64 / (f64::from(STEP_MS) * 1e6)).max(1.0);
+        let memory_steps = (self.memory.as_nanos() as f64 / (f64::from(STEP_MS) * 1e6)).max(1.0);
         let keep = libm::exp(-1.0 / memory_steps);
         let push = self.variation * libm::sqrt(1.0 - keep * keep);
         // E[exp(x)] = exp(s^2/2) for normal x: taken off, so that the mean rate is `mean`.
         let centre = -self.variation * self.variation / 2.0;
-        let length_ms = (self.length / 1_000_000).clamp(u64::from(STEP_MS), u64::from(u32::MAX)) as u32;
+        let length_ms = self.length.as_millis().clamp(u64::from(STEP_MS), u64::from(u32::MAX)) as u32;
         let mut walk = self.variation * normal(&mut random);
         let mut to_outage = self.exponential_ms(&mut random);
         let mut outage_left = 0.0;
@@ -152,7 +152,7 @@ impl Cellular {
             }
             to_outage -= 1.0;
             if to_outage <= 0.0 {
-                outage_left = -libm::log(uniform(&mut random)) * self.outage as f64 / 1e6;
+                outage_left = -libm::log(uniform(&mut random)) * self.outage.as_nanos() as f64 / 1e6;
                 to_outage = self.exponential_ms(&mut random);
             }
             let factor = libm::exp((walk + centre).clamp(-3.0, 3.0));
@@ -170,7 +170,7 @@ impl Cellular {
     fn exponential_ms(&self, random: &mut Pcg64) -> f64 {
         match self.outage_every {
             None => f64::INFINITY,
-            Some(mean) => -libm::log(uniform(random)) * mean as f64 / 1e6,
+            Some(mean) => -libm::log(uniform(random)) * mean.as_nanos() as f64 / 1e6,
         }
     }
 }
@@ -212,7 +212,8 @@ mod tests {
 
     #[test]
     fn the_generator_keeps_its_mean_and_repeats_itself() {
-        let plan = Cellular { length: 600_000_000_000, memory: 200_000_000, ..Cellular::new(12_000_000) };
+        let plan =
+            Cellular { length: 600 * SECOND, memory: Span::from_millis(200), ..Cellular::new(12_000_000) };
         let trace = plan.generate();
         assert_eq!(trace, plan.generate());
         assert_ne!(trace, Cellular { seed: 2, ..plan }.generate());
@@ -223,11 +224,8 @@ mod tests {
 
     #[test]
     fn outages_are_silent() {
-        let plan = Cellular {
-            outage_every: Some(5_000_000_000),
-            outage: 2_000_000_000,
-            ..Cellular::new(12_000_000)
-        };
+        let plan =
+            Cellular { outage_every: Some(5 * SECOND), outage: 2 * SECOND, ..Cellular::new(12_000_000) };
         let longest = plan.generate().opportunities.windows(2).map(|w| w[1] - w[0]).max().unwrap();
         assert!(longest > 500, "{longest}");
     }

@@ -1,6 +1,7 @@
 //! Workload, background traffic, the ends' settings and the experiment's defaults, out of a scenario file.
 
 use ropewalk_engine::config::{AckCounting, LossDetection, ReceiveTuning, SendTuning, WindowLimit};
+use ropewalk_engine::{Span, Time};
 use ropewalk_settings::name::bad_name;
 use ropewalk_settings::read::{Table, Value};
 use ropewalk_settings::units;
@@ -71,7 +72,7 @@ impl ScenarioReader {
                 let response = self.size(table, "response")?;
                 let count = self.integer(table, "count")? as u32;
                 self.total(table, u128::from(response) * u128::from(count));
-                let think = self.time(table, "think").unwrap_or(0);
+                let think = self.time(table, "think").unwrap_or_default();
                 Some(Workload::RequestResponse { request: request(self)?, response, count, think })
             }
         }
@@ -94,9 +95,9 @@ impl ScenarioReader {
     }
 
     /// A time that isn't 0.
-    pub(super) fn some_time(&mut self, table: &Table<'_>, key: &str) -> Option<u64> {
+    pub(super) fn some_time(&mut self, table: &Table<'_>, key: &str) -> Option<Span> {
         let time = self.time(table, key)?;
-        if time > 0 {
+        if !time.is_zero() {
             return Some(time);
         }
         self.wrong(table.place(key), format!("`{key}` must be more than 0"), "found 0", "");
@@ -173,10 +174,10 @@ impl ScenarioReader {
             self.wrong(named.span(), format!("there is no path `{name}`"), format!("found `{name}`"), help);
         }
         let direction = self.direction(&table).unwrap_or(direction);
-        let extra_delay = self.time(&table, "extra-delay").unwrap_or(0);
-        let start = self.time(&table, "start").unwrap_or(0);
-        let stop = self.time(&table, "stop").unwrap_or(u64::MAX);
-        if stop <= start {
+        let extra_delay = self.time(&table, "extra-delay").unwrap_or_default();
+        let start = Time::ZERO + self.time(&table, "start").unwrap_or_default();
+        let stop = self.time(&table, "stop").map(|stop| Time::ZERO + stop);
+        if stop.is_some_and(|stop| stop <= start) {
             self.wrong(table.place("stop"), "`stop` must come after `start`", "found here", "");
         }
         let count = self.integer(&table, "count").unwrap_or(1);
@@ -190,7 +191,7 @@ impl ScenarioReader {
             "tcp-flows" => Traffic::TcpFlows {
                 congestion: self.congestion(&table, names),
                 bytes: self.size(&table, "size")?,
-                pause: self.time(&table, "pause").unwrap_or(0),
+                pause: self.time(&table, "pause").unwrap_or_default(),
                 times: self.integer(&table, "times").unwrap_or(0) as u32,
                 receive_buffer: self.bytes(&table, "receive-buffer"),
             },
@@ -367,7 +368,7 @@ impl ScenarioReader {
         }
     }
 
-    fn some_time_or(&mut self, table: &Table<'_>, key: &str, otherwise: u64) -> u64 {
+    fn some_time_or(&mut self, table: &Table<'_>, key: &str, otherwise: Span) -> Span {
         if table.get(key).is_some() { self.some_time(table, key).unwrap_or(otherwise) } else { otherwise }
     }
 

@@ -2,6 +2,7 @@
 //! hypercube samples. The ends of a range are plain numbers or quantities with units. Values between them are
 //! rounded to five significant digits, so that `0 %` to `3 %` in four steps gives 1 % and not 0.9999999 %.
 
+use ropewalk_engine::Span;
 use ropewalk_settings::units;
 
 /// A value that a parameter takes.
@@ -41,7 +42,7 @@ impl Dimension {
     fn read(self, text: &str) -> Option<f64> {
         match self {
             Dimension::Number | Dimension::Whole => None,
-            Dimension::Time => units::duration(text).ok().map(|ns| ns as f64),
+            Dimension::Time => units::duration(text).ok().map(|ns| ns.as_nanos() as f64),
             Dimension::Rate => units::rate(text).ok().map(|rate| rate as f64),
             Dimension::Bytes => units::bytes(text).ok().map(|bytes| bytes as f64),
             Dimension::Packets => units::packets(text).ok().map(f64::from),
@@ -53,7 +54,7 @@ impl Dimension {
         let text = match self {
             Dimension::Number => return toml::Value::Float(value),
             Dimension::Whole => return toml::Value::Integer(value as i64),
-            Dimension::Time => units::write_duration(value as u64),
+            Dimension::Time => units::write_duration(Span::from_nanos(value as u64)),
             Dimension::Rate => units::write_rate(value as u64),
             Dimension::Bytes => units::write_bytes(value as u64),
             Dimension::Packets => units::write_packets(value as u32),

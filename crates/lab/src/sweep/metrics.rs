@@ -1,6 +1,7 @@
 //! The metrics that a sweep keeps of each run: columns of its table. One list has name, unit, meaning and
 //! source of each; the table, the manifest and the journal follow it.
 
+use ropewalk_engine::Span;
 use ropewalk_sim::{Outcome, PathResult, RunResult, Workload};
 
 use crate::bound::Bound;
@@ -44,13 +45,12 @@ const fn count<T>(
 const SECOND: f64 = 1e9;
 
 fn completion(result: &RunResult) -> Option<f64> {
-    let times: Option<Vec<f64>> =
-        result.flows.iter().map(|flow| flow.fct.map(|fct| fct as f64 / SECOND)).collect();
+    let times: Option<Vec<f64>> = result.flows.iter().map(|flow| flow.fct.map(Span::as_secs_f64)).collect();
     times.filter(|times| !times.is_empty()).map(|times| stats::mean(&times))
 }
 
 fn delay(result: &RunResult, p: f64) -> Option<f64> {
-    let mut delays: Vec<f64> = result.message_delays.iter().map(|delay| *delay as f64 / SECOND).collect();
+    let mut delays: Vec<f64> = result.message_delays.iter().map(|delay| delay.as_secs_f64()).collect();
     delays.sort_by(f64::total_cmp);
     (!delays.is_empty()).then(|| stats::quantile(&delays, p))
 }
@@ -67,10 +67,11 @@ pub const RUN: &[Metric<RunResult>] = &[
         completion,
     ),
     metric("duration_s", "s", "from the workload's start to its last byte, or to the limit", |r| {
-        Some(r.duration as f64 / SECOND)
+        Some(r.duration.as_secs_f64())
     }),
     metric("goodput_bps", "bit/s", "payload delivered over the duration", |r| {
-        (r.duration > 0).then(|| r.delivered_bytes as f64 * 8.0 * SECOND / r.duration as f64)
+        (!r.duration.is_zero())
+            .then(|| r.delivered_bytes as f64 * 8.0 * SECOND / r.duration.as_nanos() as f64)
     }),
     count("delivered_bytes", "B", "payload delivered", |r| Some(r.delivered_bytes as f64)),
     metric("message_delay_p50_s", "s", "median delay of frames, exchanges or objects", |r| delay(r, 0.5)),
@@ -98,7 +99,7 @@ pub const RUN: &[Metric<RunResult>] = &[
     }),
     count("penalisations", "1", "how often a subflow was penalised", |r| Some(r.totals.penalisations as f64)),
     metric("window_blocked_s", "s", "new data waited for the connection-level window", |r| {
-        Some(r.totals.window_blocked as f64 / SECOND)
+        Some(r.totals.window_blocked.as_secs_f64())
     }),
 ];
 
@@ -110,7 +111,7 @@ pub const PATH: &[Metric<PathResult>] = &[
     metric("queue_delay_mean_s", "s", "queueing delay of what passed, mean", |p| {
         Some(p.queue_delay_mean / SECOND)
     }),
-    metric("queue_delay_max_s", "s", "its maximum", |p| Some(p.queue_delay_max as f64 / SECOND)),
+    metric("queue_delay_max_s", "s", "its maximum", |p| Some(p.queue_delay_max.as_secs_f64())),
     metric("capacity_bytes", "B", "what its link could have carried over the run", |p| {
         Some(p.capacity_bytes as f64)
     }),

@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 
-use ropewalk_engine::Time;
+use ropewalk_engine::{Span, Time};
 use ropewalk_lab::scenario::trace::Cellular;
 use ropewalk_lab::scenario::{default_around, path};
 use ropewalk_link::{Change, ChangeAction, Rate};
-use ropewalk_settings::units::Nanos;
 use ropewalk_sim::{PathSpec, Scenario, Workload};
 
 use super::Half;
 
 const MS: f64 = 1e6;
-const SECOND: Nanos = 1_000_000_000;
+const SECOND: Span = Span::from_secs(1);
 
 /// A varied quantity.
 #[derive(Clone, Copy, Debug)]

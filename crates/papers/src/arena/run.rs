@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use ropewalk_engine::Span;
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
@@ -11,14 +12,13 @@ use ropewalk_lab::parallel::run_jobs;
 use ropewalk_lab::stats::{quantile, sorted};
 use ropewalk_lab::{compare, objective, watch};
 use ropewalk_runner::checkpoint::{self, Store};
-use ropewalk_settings::units::Nanos;
 use ropewalk_sim::{Mode, PathSpec, Recording, RunResult, RunSpec, Scenario, Workload};
 use serde::{Deserialize, Serialize};
 
 use super::{Cell, CellResult, Results, Series};
 
 /// How often deliveries are sampled for the pool of paths.
-const SAMPLE: Nanos = 2_000_000;
+const SAMPLE: Span = Span::from_millis(2);
 
 /// One that takes part.
 #[derive(Clone, Debug)]
@@ -124,36 +124,36 @@ impl Contest {
         for path in 0..scenario.paths.len() {
             let mut spec = self.spec(scenario, tcp, Mode::SinglePath(path), run);
             if bytes.is_some() {
-                spec.recording.samples_every = SAMPLE;
+                spec.recording.samples_every = Some(SAMPLE);
             }
             let result = watch::run(&spec);
             seconds.push(value(scenario, &result));
             deliveries.push(delivered(&result));
         }
-        let pooled = |joins: &[Nanos]| bytes.map(|bytes| pool(scenario.limit, &deliveries, joins, bytes));
-        let (pool, at_once) = (pooled(&joins(scenario)), pooled(&vec![0; deliveries.len()]));
+        let pooled = |joins: &[Span]| bytes.map(|bytes| pool(scenario.limit, &deliveries, joins, bytes));
+        let (pool, at_once) = (pooled(&joins(scenario)), pooled(&vec![Span::ZERO; deliveries.len()]));
         Measured { seconds, repeated: 0.0, frames: None, pool, at_once }
     }
 }
 
 /// The objective in seconds; the limit of a run that isn't complete.
 fn value(scenario: &Scenario, result: &RunResult) -> f64 {
-    objective::of(&scenario.workload, result).unwrap_or(scenario.limit as f64 / 1e9)
+    objective::of(&scenario.workload, result).unwrap_or(scenario.limit.as_secs_f64())
 }
 
 /// The share of late frames, and the 99th percentile of all frames' delays; one that never arrives takes as
 /// long as the limit.
 fn frames(scenario: &Scenario, result: &RunResult) -> Option<(f64, f64)> {
     let late = objective::late_frames(&scenario.workload, result)?;
-    let mut delays: Vec<f64> = result.message_delays.iter().map(|delay| *delay as f64 / 1e9).collect();
-    delays.resize(scenario.workload.frames()? as usize, scenario.limit as f64 / 1e9);
+    let mut delays: Vec<f64> = result.message_delays.iter().map(|delay| delay.as_secs_f64()).collect();
+    delays.resize(scenario.workload.frames()? as usize, scenario.limit.as_secs_f64());
     Some((late, quantile(&sorted(&delays), 0.99)))
 }
 
 /// Times since the start with the bytes delivered by then.
-fn delivered(result: &RunResult) -> Vec<(Nanos, u64)> {
-    let mut curve: Vec<(Nanos, u64)> =
-        result.samples.iter().map(|sample| (sample.at, sample.delivered)).collect();
+fn delivered(result: &RunResult) -> Vec<(Span, u64)> {
+    let mut curve: Vec<(Span, u64)> =
+        result.samples.iter().map(|sample| (sample.at.since_origin(), sample.delivered)).collect();
     curve.push((result.duration, result.delivered_bytes));
     curve
 }
@@ -162,8 +162,8 @@ fn delivered(result: &RunResult) -> Vec<(Nanos, u64)> {
 /// begins as early as over a join. The SYN of a join leaves two round trips of the first path after its SYN
 /// (RFC 8684 3.1: a DSS has to come first); an early one leaves one round trip after it, and is completed
 /// when that DSS has come.
-fn joins(scenario: &Scenario) -> Vec<Nanos> {
-    let round_trip = |path: &PathSpec| (path.up.min_delay() + path.down.min_delay()).as_nanos();
+fn joins(scenario: &Scenario) -> Vec<Span> {
+    let round_trip = |path: &PathSpec| path.up.min_delay() + path.down.min_delay();
     let first = round_trip(&scenario.paths[0]);
     let begins = |path: &PathSpec| {
         if scenario.client.early_join {
@@ -173,12 +173,12 @@ fn joins(scenario: &Scenario) -> Vec<Nanos> {
         }
     };
     let later = scenario.paths.iter().skip(1).map(begins);
-    std::iter::once(0).chain(later).collect()
+    std::iter::once(Span::ZERO).chain(later).collect()
 }
 
 /// When the deliveries of all paths add up to `bytes`, each path begun as much later as `joins` says.
-fn pool(limit: Nanos, deliveries: &[Vec<(Nanos, u64)>], joins: &[Nanos], bytes: u64) -> f64 {
-    let by = |time: Nanos| -> f64 {
+fn pool(limit: Span, deliveries: &[Vec<(Span, u64)>], joins: &[Span], bytes: u64) -> f64 {
+    let by = |time: Span| -> f64 {
         let parts = deliveries.iter().zip(joins).map(|(curve, join)| {
             let time = time.saturating_sub(*join);
             let next = curve.partition_point(|(at, _)| *at <= time);
@@ -186,22 +186,22 @@ fn pool(limit: Nanos, deliveries: &[Vec<(Nanos, u64)>], joins: &[Nanos], bytes: 
                 (None, _) => 0.0,
                 (Some((_, done)), None) => done as f64,
                 (Some((from, done)), Some((to, more))) => {
-                    let part = (time - from) as f64 / (to - from).max(1) as f64;
+                    let part = (time - from).as_nanos() as f64 / (*to - from).as_nanos().max(1) as f64;
                     done as f64 + part * more.saturating_sub(done) as f64
                 }
             }
         });
         parts.sum()
     };
-    let (mut low, mut high) = (0, limit);
+    let (mut low, mut high) = (Span::ZERO, limit);
     if by(high) < bytes as f64 {
-        return limit as f64 / 1e9;
+        return limit.as_secs_f64();
     }
-    while high - low > 1000 {
-        let middle = low + (high - low) / 2;
+    while high - low > Span::from_micros(1) {
+        let middle = low.midpoint(high);
         if by(middle) < bytes as f64 { low = middle } else { high = middle }
     }
-    high as f64 / 1e9
+    high.as_secs_f64()
 }
 
 /// The cell's scenario, with joins as they are asked for, opened on the path that was asked for.
@@ -369,10 +369,10 @@ mod tests {
 
     #[test]
     fn the_pool_adds_up_what_the_paths_deliver() {
-        let curve = vec![(0, 0), (1_000_000_000, 1_000_000)];
+        let curve = vec![(Span::ZERO, 0), (Span::from_secs(1), 1_000_000)];
         let curves = [curve.clone(), curve];
         // The second begins 100 ms later: 550 ms of the first and 450 of the second are one second's worth.
-        let (limit, joins) = (10_000_000_000, [0, 100_000_000]);
+        let (limit, joins) = (Span::from_secs(10), [Span::ZERO, Span::from_millis(100)]);
         let time = pool(limit, &curves, &joins, 1_000_000);
         assert!((time - 0.55).abs() < 1e-4, "{time}");
         assert_eq!(pool(limit, &curves, &joins, 3_000_000), 10.0);
@@ -380,12 +380,12 @@ mod tests {
 
     #[test]
     fn an_early_join_begins_a_round_trip_earlier_and_ends_after_the_dss() {
-        let mut scenario = ropewalk_sim::networks::two_equal(10_000_000, 25_000_000);
-        assert_eq!(joins(&scenario), [0, 100_000_000]);
+        let mut scenario = ropewalk_sim::networks::two_equal(10_000_000, Span::from_millis(25));
+        assert_eq!(joins(&scenario), [Span::ZERO, Span::from_millis(100)]);
         (scenario.client.early_join, scenario.server.early_join) = (true, true);
-        assert_eq!(joins(&scenario), [0, 50_000_000]);
+        assert_eq!(joins(&scenario), [Span::ZERO, Span::from_millis(50)]);
         let second = &mut scenario.paths[1];
         (second.up.delay, second.down.delay) = (Span::from_millis(5), Span::from_millis(5));
-        assert_eq!(joins(&scenario), [0, 90_000_000]);
+        assert_eq!(joins(&scenario), [Span::ZERO, Span::from_millis(90)]);
     }
 }

@@ -64,8 +64,8 @@ fn time(lines: &[&str], runs: u32, registries: &Registries) -> Result<f64, Paper
     let times = (1..=u64::from(runs)).map(|seed| {
         let spec = RunSpec { seed, ..RunSpec::new((*base).clone(), scheduler.clone(), congestion.clone()) };
         let result = run(&spec);
-        let limit = base.limit as f64;
-        result.flows.iter().map(|flow| flow.fct.map_or(limit, |fct| fct as f64)).sum::<f64>()
+        let limit = base.limit.as_nanos() as f64;
+        result.flows.iter().map(|flow| flow.fct.map_or(limit, |fct| fct.as_nanos() as f64)).sum::<f64>()
     });
     Ok(stats::mean(&times.collect::<Vec<_>>()))
 }
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn other_keys_replace_parts_of_a_profile() {
         let end = ends(&["host = \"linux-3.14\"".into(), "rtt-tick = \"0 s\"".into()]);
-        assert_eq!(end.host.rtt_tick, 0);
+        assert_eq!(end.host.rtt_tick.as_nanos(), 0);
         assert!(end.host.early_retransmit);
     }
 }

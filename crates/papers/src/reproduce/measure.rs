@@ -23,8 +23,8 @@
 
 use std::collections::BTreeMap;
 
+use ropewalk_engine::Span;
 use ropewalk_lab::bound;
-use ropewalk_settings::units::Nanos;
 use ropewalk_sim::{RunResult, RunSpec, Workload};
 
 /// Measures by name.
@@ -60,7 +60,7 @@ pub(super) fn axis_label(metric: &str) -> String {
 }
 
 /// All measures of a run; `skip` of its start isn't counted in goodput and the out-of-order queue.
-pub(super) fn measure(spec: &RunSpec, result: &RunResult, skip: Nanos) -> Measures {
+pub(super) fn measure(spec: &RunSpec, result: &RunResult, skip: Span) -> Measures {
     let mut found = Measures::new();
     let mut put = |name: &str, value: f64| {
         if value.is_finite() {
@@ -68,8 +68,8 @@ pub(super) fn measure(spec: &RunSpec, result: &RunResult, skip: Nanos) -> Measur
         }
     };
     let scenario = &spec.scenario;
-    let limit = scenario.limit as f64 / 1e9;
-    let seconds = |time: Option<Nanos>| time.map_or(limit, |time| time as f64 / 1e9);
+    let limit = scenario.limit.as_secs_f64();
+    let seconds = |time: Option<Span>| time.map_or(limit, Span::as_secs_f64);
     let mean = |values: &mut dyn Iterator<Item = f64>| {
         let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
         sum / count
@@ -77,10 +77,10 @@ pub(super) fn measure(spec: &RunSpec, result: &RunResult, skip: Nanos) -> Measur
     let fct = mean(&mut result.flows.iter().map(|flow| seconds(flow.fct)));
     put("fct", fct);
     if matches!(scenario.workload, Workload::Web { connections: 1, .. }) {
-        let asked: Nanos = result.message_delays.iter().sum();
+        let asked: Span = result.message_delays.iter().copied().sum();
         put(
             "request-fct",
-            if result.flows.iter().any(|flow| flow.fct.is_none()) { limit } else { asked as f64 / 1e9 },
+            if result.flows.iter().any(|flow| flow.fct.is_none()) { limit } else { asked.as_secs_f64() },
         );
     }
     put("incomplete", result.flows.iter().filter(|flow| flow.fct.is_none()).count() as f64);
@@ -94,15 +94,15 @@ pub(super) fn measure(spec: &RunSpec, result: &RunResult, skip: Nanos) -> Measur
     let competing = mean(&mut result.competing.iter().map(|flow| seconds(flow.fct)));
     put("competing-fct", competing);
     put("gap", competing / fct);
-    let before = result.samples.iter().take_while(|sample| sample.at <= skip).last();
+    let before = result.samples.iter().take_while(|sample| sample.at.since_origin() <= skip).last();
     let bytes = result.delivered_bytes.saturating_sub(before.map_or(0, |sample| sample.delivered)) as f64;
-    let span = result.duration.saturating_sub(before.map_or(0, |_| skip)) as f64 / 1e9;
+    let span = result.duration.saturating_sub(before.map_or(Span::ZERO, |_| skip)).as_secs_f64();
     put("goodput", bytes * 8.0 / 1e6 / span);
     put("throughput", bytes / 1e6 / span);
-    let delays: Vec<f64> = result.message_delays.iter().map(|delay| *delay as f64 / 1e6).collect();
+    let delays: Vec<f64> = result.message_delays.iter().map(|delay| delay.as_millis_f64()).collect();
     put("delay", mean(&mut delays.iter().copied()));
     put("jitter", mean(&mut delays.windows(2).map(|pair| (pair[1] - pair[0]).abs())));
-    let skipped = (skip / 10_000_000) as usize;
+    let skipped = (skip / Span::from_millis(10)) as usize;
     let kib =
         |samples: &[u32]| mean(&mut samples.iter().skip(skipped).map(|bytes| f64::from(*bytes) / 1024.0));
     put("ofo", kib(&result.ofo.samples));
@@ -115,7 +115,10 @@ pub(super) fn measure(spec: &RunSpec, result: &RunResult, skip: Nanos) -> Measur
     put("repeats", repeats);
     put("opportunistic", result.totals.opportunistic_bytes as f64 / SEGMENT);
     put("retransmitted", result.totals.retransmissions as f64 + repeats);
-    put("window-full", result.totals.window_blocked as f64 * 100.0 / result.duration as f64);
+    put(
+        "window-full",
+        result.totals.window_blocked.as_nanos() as f64 * 100.0 / result.duration.as_nanos() as f64,
+    );
     put("timeouts", result.totals.timeouts as f64);
     put("penalisations", result.totals.penalisations as f64);
     put("duplicated-share", result.totals.duplicated_bytes as f64 * 100.0 / result.delivered_bytes as f64);

@@ -9,7 +9,7 @@ use ropewalk_engine::Span;
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
-use ropewalk_settings::units::{self, Nanos};
+use ropewalk_settings::units;
 use ropewalk_sim::{Mode, Recording, RunSpec, Scenario};
 
 use super::error::{CellError, SettingError};
@@ -23,12 +23,12 @@ pub(super) struct Template {
     pub(super) scheduler: Spec<dyn Scheduler>,
     pub(super) congestion: Spec<dyn CongestionControl>,
     pub(super) mode: Mode,
-    pub(super) skip: Nanos,
+    pub(super) skip: Span,
     pub(super) recording: Recording,
     /// All of it as text, to know a run by.
     pub(super) identity: String,
     /// Time over which runs without randomness start at different phases.
-    pub(super) phase: Nanos,
+    pub(super) phase: Span,
 }
 
 /// What a cell's runs are.
@@ -224,28 +224,31 @@ pub(super) fn template(
     let congestion = congestion.map_or("cubic", String::as_str);
     let congestion = registries.congestion.parse(congestion)?;
     let skip = match &figure.skip {
-        None => 0,
+        None => Span::ZERO,
         Some(text) => units::duration(text).map_err(|error| SettingError::Time(error.message))?,
     };
     let samples_every = match figure.kind {
-        Kind::Series => 10_000_000,
-        _ if skip > 0 => 500_000_000,
-        _ => 0,
+        Kind::Series => Some(Span::from_millis(10)),
+        _ if !skip.is_zero() => Some(Span::from_millis(500)),
+        _ => None,
     };
     let identity = format!(
-        "{}\n{}\n{}\n{mode:?}\n{skip}\n{samples_every}",
-        loaded.text, scheduler.text, congestion.text
+        "{}\n{}\n{}\n{mode:?}\n{skip}\n{}",
+        loaded.text,
+        scheduler.text,
+        congestion.text,
+        samples_every.unwrap_or_default()
     );
     if let Some(template) = known.get(&identity) {
         return Ok(template.clone());
     }
-    let rtt = scenario.paths.iter().map(|path| path.up.delay + path.down.delay).max().unwrap_or(Span::ZERO);
+    let rtt = scenario.paths.iter().map(|path| path.up.delay + path.down.delay).max().unwrap_or_default();
     // In real time no two runs are the same anyway.
     let still = figure.world == World::Simulated
         && !ropewalk_lab::scenario::is_random(&scenario)
         && scenario.background.is_empty()
         && ropewalk_lab::scenario::traces(&scenario).is_empty();
-    let phase = if still { rtt.as_nanos() } else { 0 };
+    let phase = if still { rtt } else { Span::ZERO };
     let template = Arc::new(Template {
         scenario: Arc::new(scenario),
         scheduler,
@@ -269,7 +272,7 @@ impl Template {
             congestion: self.congestion.clone(),
             mode: self.mode,
             seed: seed.wrapping_add(u64::from(number)),
-            start_phase: self.phase * Nanos::from(number) / Nanos::from(runs),
+            start_phase: self.phase * u64::from(number) / u64::from(runs),
             recording: self.recording,
         }
     }

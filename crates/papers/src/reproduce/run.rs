@@ -160,7 +160,7 @@ fn jobs<'a>(cells: &'a [Cell], seed: u64, store: &Runs) -> (Vec<Job<'a>>, Vec<Ve
         let own = (0..cell.runs).map(|number| {
             // A phase depends on the number of runs, where there are phases.
             let runs = match &cell.work {
-                Work::Simulate(template) if template.phase > 0 => cell.runs,
+                Work::Simulate(template) if !template.phase.is_zero() => cell.runs,
                 _ => 0,
             };
             let key = store.key(&[&identity, &number.to_string(), &runs.to_string(), &seed.to_string()]);

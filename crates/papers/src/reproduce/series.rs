@@ -60,7 +60,7 @@ pub(super) fn record(
         for number in 0..cell.runs {
             let result = ropewalk_sim::run(&template.spec(number, cell.runs, request.seed));
             for sample in &result.samples {
-                let bin = (sample.at as f64 / 1e9 / span * BINS as f64) as usize;
+                let bin = (sample.at.as_secs_f64() / span * BINS as f64) as usize;
                 if let (Some(bin), Some(value)) = (bins.get_mut(bin), value(sample, &cell.metric, &result)) {
                     bin.push(value);
                 }

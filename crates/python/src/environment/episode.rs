@@ -7,7 +7,7 @@ use pyo3::PyResult;
 use ropewalk_algorithms::policy::{CONNECTION, PATH};
 use ropewalk_engine::registry::{Entry, Registry, Spec};
 use ropewalk_engine::scheduler::{Mechanisms, Scheduler};
-use ropewalk_engine::testing;
+use ropewalk_engine::{Span, Time, testing};
 use ropewalk_lab::objective;
 use ropewalk_sim::{Outcome, RunSpec, World};
 
@@ -59,7 +59,7 @@ pub(super) struct Environment {
     world: Option<World>,
     /// Seed of the next episode.
     pub(super) seed: u64,
-    at: u64,
+    at: Time,
     delivered: u64,
     carried: Vec<u64>,
     sum: f64,
@@ -124,7 +124,7 @@ impl Environment {
             spec,
             world: None,
             seed: 0,
-            at: 0,
+            at: Time::ZERO,
             delivered: 0,
             carried: vec![0; paths],
             sum: 0.0,
@@ -175,7 +175,7 @@ impl Environment {
             if world.is_paused() && world.resume() {
                 continue;
             }
-            if world.run_until(u64::MAX) {
+            if world.run_until(Time::MAX) {
                 return true;
             }
         }
@@ -216,7 +216,7 @@ impl Environment {
     /// The step's reward.
     fn update_reward(&mut self, over: bool) {
         let Some(world) = &self.world else { return };
-        let time = world.now().saturating_sub(self.at) as f64 / 1e9;
+        let time = world.now().saturating_sub(self.at).as_secs_f64();
         self.at = world.now().max(self.at);
         self.reward = match self.config.reward {
             Reward::Completion => -time,
@@ -225,7 +225,7 @@ impl Environment {
                 let more = delivered.saturating_sub(std::mem::replace(&mut self.delivered, delivered));
                 more as f64 * 8.0 / 1e6
             }
-            Reward::FrameDelay if over => -(world.message_delays().iter().sum::<u64>() as f64) / 1e9,
+            Reward::FrameDelay if over => -world.message_delays().into_iter().sum::<Span>().as_secs_f64(),
             Reward::FrameDelay => 0.0,
             Reward::Cost => {
                 let mut cost = 0.0;
@@ -259,7 +259,7 @@ impl Environment {
                 Outcome::Failed(_) => "failed",
             },
             objective: objective::of(&self.spec[self.scenario].scenario.workload, &result),
-            duration: result.duration as f64 / 1e9,
+            duration: result.duration.as_secs_f64(),
             delivered: result.delivered_bytes,
             decisions,
             invalid,

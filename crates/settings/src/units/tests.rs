@@ -5,13 +5,14 @@ use proptest::prelude::*;
 
 #[test]
 fn usual_spellings() {
-    assert_eq!(duration("20 ms"), Ok(20_000_000));
-    assert_eq!(duration("20ms"), Ok(20_000_000));
-    assert_eq!(duration(" 1.5 s "), Ok(1_500_000_000));
-    assert_eq!(duration("250 µs"), Ok(250_000));
-    assert_eq!(duration("250 us"), Ok(250_000));
-    assert_eq!(duration("0"), Ok(0));
-    assert_eq!(duration("1e3 ms"), Ok(1_000_000_000));
+    let (ms, us) = (Span::from_millis, Span::from_micros);
+    assert_eq!(duration("20 ms"), Ok(ms(20)));
+    assert_eq!(duration("20ms"), Ok(ms(20)));
+    assert_eq!(duration(" 1.5 s "), Ok(ms(1_500)));
+    assert_eq!(duration("250 µs"), Ok(us(250)));
+    assert_eq!(duration("250 us"), Ok(us(250)));
+    assert_eq!(duration("0"), Ok(Span::ZERO));
+    assert_eq!(duration("1e3 ms"), Ok(ms(1_000)));
     assert_eq!(rate("50 Mbit/s"), Ok(50_000_000));
     assert_eq!(rate("50Mbps"), Ok(50_000_000));
     assert_eq!(rate("2.5 MB/s"), Ok(20_000_000));
@@ -22,9 +23,9 @@ fn usual_spellings() {
     assert_eq!(packets("1 packet"), Ok(1));
     assert_eq!(probability("0.5 %"), Ok(0.005));
     assert_eq!(probability("100%"), Ok(1.0));
-    assert_eq!(duration_with_spread("20 ms +-5 ms"), Ok((20_000_000, Some(5_000_000))));
-    assert_eq!(duration_with_spread("20 ms ± 500 us"), Ok((20_000_000, Some(500_000))));
-    assert_eq!(duration_with_spread("20 ms"), Ok((20_000_000, None)));
+    assert_eq!(duration_with_spread("20 ms +-5 ms"), Ok((ms(20), Some(ms(5)))));
+    assert_eq!(duration_with_spread("20 ms ± 500 us"), Ok((ms(20), Some(us(500)))));
+    assert_eq!(duration_with_spread("20 ms"), Ok((ms(20), None)));
 }
 
 #[test]
@@ -53,6 +54,7 @@ fn errors_point_at_the_wrong_part() {
 proptest! {
     #[test]
     fn durations_read_back(value in 1u64..86_400_000_000_000) {
+        let value = Span::from_nanos(value);
         prop_assert_eq!(duration(&write_duration(value)), Ok(value));
     }
 

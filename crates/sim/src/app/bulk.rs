@@ -1,8 +1,10 @@
 //! As much as possible for a time on one connection; the metric is goodput.
 
+use ropewalk_engine::{Span, Time};
+
 use super::{App, AppContext, Conn, REQUEST, Report};
+use crate::Side;
 use crate::result::FlowResult;
-use crate::{Nanos, Side};
 
 /// More than any run can move.
 const ENDLESS: u64 = u64::MAX / 4;
@@ -11,15 +13,15 @@ const ENDLESS: u64 = u64::MAX / 4;
 #[derive(Debug)]
 pub(crate) struct Bulk {
     sender: Side,
-    duration: Nanos,
-    start: Nanos,
+    duration: Span,
+    start: Time,
     delivered: u64,
     done: bool,
 }
 
 impl Bulk {
-    pub(crate) fn new(sender: Side, duration: Nanos) -> Self {
-        Bulk { sender, duration, start: 0, delivered: 0, done: false }
+    pub(crate) fn new(sender: Side, duration: Span) -> Self {
+        Bulk { sender, duration, start: Time::ZERO, delivered: 0, done: false }
     }
 }
 
@@ -73,10 +75,10 @@ mod tests {
 
     #[test]
     fn it_ends_by_the_clock() {
-        let mut app = Bulk::new(Side::Server, 1000);
+        let mut app = Bulk::new(Side::Server, Span::from_micros(1));
         let (report, _) = driver::run(&mut app, 10, 10_000);
         assert!(app.done());
-        assert_eq!(report.flows[0].fct, Some(1000));
+        assert_eq!(report.flows[0].fct, Some(Span::from_micros(1)));
         assert_eq!(report.flows[0].bytes, ENDLESS);
     }
 }

@@ -4,9 +4,11 @@
 //! Frames are made from the moment the sender may write (the connection is there; in a download, the request
 //! arrived), whether or not the former ones have left: a full send buffer shows as delay.
 
+use ropewalk_engine::{Span, Time};
+
 use super::{App, AppContext, Conn, REQUEST, Report};
+use crate::Side;
 use crate::spec::{KeyFrames, frame_interval};
-use crate::{Nanos, Side};
 
 /// See the module.
 #[derive(Debug)]
@@ -14,16 +16,16 @@ pub(crate) struct Cbr {
     sender: Side,
     frame: u64,
     key: Option<KeyFrames>,
-    interval: Nanos,
-    duration: Nanos,
-    deadline: Option<Nanos>,
-    start: Nanos,
+    interval: Span,
+    duration: Span,
+    deadline: Option<Span>,
+    start: Time,
     /// When each frame was made, and the bytes up to its end.
-    made: Vec<(Nanos, u64)>,
+    made: Vec<(Time, u64)>,
     /// Of those that arrived, in order.
-    delays: Vec<Nanos>,
+    delays: Vec<Span>,
     all_made: bool,
-    finished: Option<Nanos>,
+    finished: Option<Time>,
 }
 
 impl Cbr {
@@ -32,8 +34,8 @@ impl Cbr {
         frame: u64,
         rate: u64,
         key: Option<KeyFrames>,
-        duration: Nanos,
-        deadline: Option<Nanos>,
+        duration: Span,
+        deadline: Option<Span>,
     ) -> Self {
         let frame = frame.max(1);
         Cbr {
@@ -43,7 +45,7 @@ impl Cbr {
             interval: frame_interval(frame, rate),
             duration,
             deadline,
-            start: 0,
+            start: Time::ZERO,
             made: Vec::new(),
             delays: Vec::new(),
             all_made: false,
@@ -108,7 +110,7 @@ impl App for Cbr {
         while let Some((made, end)) = self.made.get(self.delays.len())
             && *end <= total
         {
-            self.delays.push(cx.now - made);
+            self.delays.push(cx.now - *made);
         }
         if self.all_made && self.delays.len() == self.made.len() {
             self.finished = Some(cx.now);
@@ -136,19 +138,19 @@ mod tests {
     #[test]
     fn frames_keep_their_pace() {
         // 1000 bytes at 8 Mbit/s: one frame per millisecond.
-        let mut app = Cbr::new(Side::Server, 1000, 8_000_000, None, 10_000_000, None);
+        let mut app = Cbr::new(Side::Server, 1000, 8_000_000, None, Span::from_millis(10), None);
         let (report, totals) = driver::run(&mut app, 300_000, 100_000_000);
         assert!(app.done());
-        assert_eq!(report.delays, [300_000; 10]);
+        assert_eq!(report.delays, [Span::from_micros(300); 10]);
         assert_eq!(totals[&(0, Side::Client)], 10_000);
         // Connect and request, nine intervals, the last frame's way.
-        assert_eq!(report.flows[0].fct, Some(600_000 + 9_000_000 + 300_000));
+        assert_eq!(report.flows[0].fct, Some(Span::from_micros(600 + 9_000 + 300)));
     }
 
     #[test]
     fn key_frames_are_larger_and_come_as_often_as_others() {
         let key = Some(KeyFrames { frame: 6000, every: 4 });
-        let mut app = Cbr::new(Side::Server, 1000, 8_000_000, key, 10_000_000, None);
+        let mut app = Cbr::new(Side::Server, 1000, 8_000_000, key, Span::from_millis(10), None);
         let (report, totals) = driver::run(&mut app, 300_000, 100_000_000);
         assert!(app.done());
         // Frames 0, 4 and 8 of the ten.

@@ -2,12 +2,13 @@
 //! of a size again and again.
 
 use rand_pcg::Pcg64;
+use ropewalk_engine::{Span, Time};
 
 use super::{App, AppContext, Conn, Report};
+use crate::Side;
 use crate::entropy::exponential;
 use crate::result::FlowResult;
 use crate::spec::{Background, Traffic};
-use crate::{Nanos, Side};
 
 /// Wake-ups that aren't about a connection.
 const STOP: u32 = 0;
@@ -19,11 +20,11 @@ const OPEN: u32 = 2;
 pub(crate) struct CrossTraffic {
     sender: Side,
     kind: Kind,
-    stop: Nanos,
+    stop: Option<Time>,
     stopped: bool,
     conn: Option<Conn>,
     /// When the present flow's connection was opened.
-    opened: Nanos,
+    opened: Time,
     finished: Vec<FlowResult>,
     rng: Pcg64,
 }
@@ -34,7 +35,7 @@ enum Kind {
     /// Mean time between packets; bytes.
     Limited(f64, u64),
     /// Bytes per flow; pause; how many, 0 for no end.
-    Flows(u64, Nanos, u32),
+    Flows(u64, Span, u32),
 }
 
 impl CrossTraffic {
@@ -55,7 +56,7 @@ impl CrossTraffic {
             stop: background.stop,
             stopped: false,
             conn: None,
-            opened: 0,
+            opened: Time::ZERO,
             finished: Vec::new(),
             rng,
         })
@@ -74,15 +75,15 @@ impl CrossTraffic {
     fn write_later(&mut self, cx: &mut AppContext<'_>) {
         if let Kind::Limited(mean, _) = self.kind {
             // Saturates for absurd means.
-            cx.wake(cx.now.saturating_add(exponential(&mut self.rng, mean) as Nanos), WRITE);
+            cx.wake(cx.now.saturating_add(Span::from_nanos(exponential(&mut self.rng, mean) as u64)), WRITE);
         }
     }
 }
 
 impl App for CrossTraffic {
     fn start(&mut self, cx: &mut AppContext<'_>) {
-        if self.stop != Nanos::MAX {
-            cx.wake(self.stop.max(cx.now), STOP);
+        if let Some(stop) = self.stop {
+            cx.wake(stop.max(cx.now), STOP);
         }
         self.open(cx);
     }
@@ -155,9 +156,15 @@ mod tests {
     use crate::entropy::{Purpose, stream};
     use crate::spec::Direction;
 
-    fn cross_traffic(traffic: Traffic, stop: Nanos) -> CrossTraffic {
-        let background =
-            Background { path: 0, direction: Direction::Download, traffic, extra_delay: 0, start: 0, stop };
+    fn cross_traffic(traffic: Traffic, stop: Option<Time>) -> CrossTraffic {
+        let background = Background {
+            path: 0,
+            direction: Direction::Download,
+            traffic,
+            extra_delay: Span::ZERO,
+            start: Time::ZERO,
+            stop,
+        };
         CrossTraffic::new(&background, stream(1, Purpose::Background, 0)).expect("TCP")
     }
 
@@ -166,7 +173,7 @@ mod tests {
         let traffic =
             Traffic::TcpLimited { congestion: "reno".into(), packets_per_second: 157.0, packet: 1000 };
         let second = 1_000_000_000;
-        let mut app = cross_traffic(traffic, Nanos::MAX);
+        let mut app = cross_traffic(traffic, None);
         let (_, totals) = driver::run(&mut app, 1000, 100 * second);
         let packets = totals[&(0, Side::Client)] as f64 / 1000.0 / 100.0;
         assert!((packets - 157.0).abs() < 157.0 * 0.03, "{packets}");
@@ -177,11 +184,11 @@ mod tests {
         let traffic = Traffic::TcpFlows {
             congestion: "reno".into(),
             bytes: 5000,
-            pause: 80,
+            pause: Span::from_nanos(80),
             times: 0,
             receive_buffer: None,
         };
-        let mut app = cross_traffic(traffic, 950);
+        let mut app = cross_traffic(traffic, Some(Time::from_nanos(950)));
         let (_, totals) = driver::run(&mut app, 10, 10_000);
         // One flow per 100: open at 0, there at 10, delivered at 20, and 80 of pause.
         assert_eq!(totals.len(), 10);
@@ -195,15 +202,16 @@ mod tests {
         let traffic = Traffic::TcpFlows {
             congestion: "reno".into(),
             bytes: 5000,
-            pause: 80,
+            pause: Span::from_nanos(80),
             times: 3,
             receive_buffer: None,
         };
-        let mut app = cross_traffic(traffic, Nanos::MAX);
+        let mut app = cross_traffic(traffic, None);
         assert!(app.delays_end());
         let (report, totals) = driver::run(&mut app, 10, 10_000);
         assert_eq!(totals.len(), 3);
-        assert_eq!(report.flows.iter().map(|flow| flow.fct).collect::<Vec<_>>(), [Some(20); 3]);
+        let took: Vec<_> = report.flows.iter().map(|flow| flow.fct).collect();
+        assert_eq!(took, [Some(Span::from_nanos(20)); 3]);
         assert!(app.done() && !app.delays_end());
     }
 }

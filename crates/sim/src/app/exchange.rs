@@ -3,8 +3,10 @@
 //! An exchange counts from its request's writing to the last byte of its response. In an upload the roles of
 //! the sizes change: the client sends the large part, the server answers with the small one.
 
+use ropewalk_engine::{Span, Time};
+
 use super::{App, AppContext, Conn, Report};
-use crate::{Nanos, Side};
+use crate::Side;
 
 /// See the module.
 #[derive(Debug)]
@@ -13,15 +15,15 @@ pub(crate) struct Exchange {
     sizes: [u64; 2],
     payload: u64,
     count: u32,
-    think: Nanos,
-    start: Nanos,
-    asked: Nanos,
-    delays: Vec<Nanos>,
-    finished: Option<Nanos>,
+    think: Span,
+    start: Time,
+    asked: Time,
+    delays: Vec<Span>,
+    finished: Option<Time>,
 }
 
 impl Exchange {
-    pub(crate) fn new(sender: Side, request: u64, response: u64, count: u32, think: Nanos) -> Self {
+    pub(crate) fn new(sender: Side, request: u64, response: u64, count: u32, think: Span) -> Self {
         let (request, response) = (request.max(1), response.max(1));
         let sizes = match sender {
             Side::Server => [request, response],
@@ -32,8 +34,8 @@ impl Exchange {
             payload: response,
             count,
             think,
-            start: 0,
-            asked: 0,
+            start: Time::ZERO,
+            asked: Time::ZERO,
             delays: Vec::new(),
             finished: None,
         }
@@ -72,7 +74,7 @@ impl App for Exchange {
                 self.delays.push(cx.now - self.asked);
                 if self.delays.len() as u32 == self.count {
                     self.finished = Some(cx.now);
-                } else if self.think == 0 {
+                } else if self.think.is_zero() {
                     self.ask(cx, conn);
                 } else {
                     cx.wake(cx.now + self.think, conn);
@@ -102,18 +104,18 @@ mod tests {
 
     #[test]
     fn exchanges_follow_one_another() {
-        let mut app = Exchange::new(Side::Server, 100, 1000, 3, 50);
+        let mut app = Exchange::new(Side::Server, 100, 1000, 3, Span::from_nanos(50));
         let (report, totals) = driver::run(&mut app, 10, 10_000);
         assert!(app.done());
-        assert_eq!(report.delays, [20, 20, 20]);
-        assert_eq!(report.flows[0].fct, Some(10 + 3 * 20 + 2 * 50));
+        assert_eq!(report.delays, [Span::from_nanos(20); 3]);
+        assert_eq!(report.flows[0].fct, Some(Span::from_nanos(10 + 3 * 20 + 2 * 50)));
         assert_eq!(totals[&(0, Side::Client)], 3000);
         assert_eq!(totals[&(0, Side::Server)], 300);
     }
 
     #[test]
     fn an_upload_sends_the_large_part() {
-        let mut app = Exchange::new(Side::Client, 100, 1000, 2, 0);
+        let mut app = Exchange::new(Side::Client, 100, 1000, 2, Span::ZERO);
         let (_, totals) = driver::run(&mut app, 10, 10_000);
         assert_eq!(totals[&(0, Side::Server)], 2000);
         assert_eq!(totals[&(0, Side::Client)], 200);

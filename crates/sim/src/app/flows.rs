@@ -3,9 +3,11 @@
 //! The flow completion time counts from connect to the last byte delivered. A download's request is one small
 //! segment; the server answers with the whole flow and closes its side.
 
+use ropewalk_engine::Time;
+
 use super::{App, AppContext, Conn, REQUEST, Report};
+use crate::Side;
 use crate::result::FlowResult;
-use crate::{Nanos, Side};
 
 /// See the module.
 #[derive(Debug)]
@@ -13,14 +15,14 @@ pub(crate) struct Flows {
     sender: Side,
     bytes: u64,
     count: u32,
-    start: Nanos,
-    finished: Vec<Option<Nanos>>,
+    start: Time,
+    finished: Vec<Option<Time>>,
     left: u32,
 }
 
 impl Flows {
     pub(crate) fn new(sender: Side, count: u32, bytes: u64) -> Self {
-        Flows { sender, bytes, count, start: 0, finished: vec![None; count as usize], left: count }
+        Flows { sender, bytes, count, start: Time::ZERO, finished: vec![None; count as usize], left: count }
     }
 
     fn send(&self, cx: &mut AppContext<'_>, conn: Conn) {
@@ -68,7 +70,7 @@ impl App for Flows {
     }
 
     fn report(&self) -> Report {
-        let flow = |finished: &Option<Nanos>| FlowResult {
+        let flow = |finished: &Option<Time>| FlowResult {
             bytes: self.bytes,
             start: self.start,
             fct: finished.map(|at| at - self.start),
@@ -79,6 +81,8 @@ impl App for Flows {
 
 #[cfg(test)]
 mod tests {
+    use ropewalk_engine::Span;
+
     use super::*;
     use crate::app::driver;
 
@@ -88,7 +92,7 @@ mod tests {
         let (report, totals) = driver::run(&mut app, 10, 1000);
         assert!(app.done());
         // Connect, request, response.
-        assert!(report.flows.iter().all(|flow| flow.fct == Some(30) && flow.bytes == 5000));
+        assert!(report.flows.iter().all(|flow| flow.fct == Some(Span::from_nanos(30)) && flow.bytes == 5000));
         assert_eq!(totals[&(2, Side::Server)], REQUEST);
         assert_eq!(totals[&(2, Side::Client)], 5000);
     }
@@ -97,7 +101,7 @@ mod tests {
     fn an_upload_needs_no_request() {
         let mut app = Flows::new(Side::Client, 1, 5000);
         let (report, totals) = driver::run(&mut app, 10, 1000);
-        assert_eq!(report.flows[0].fct, Some(20));
+        assert_eq!(report.flows[0].fct, Some(Span::from_nanos(20)));
         assert_eq!(totals.get(&(0, Side::Client)), None);
     }
 

@@ -14,9 +14,11 @@ mod web;
 
 use std::fmt::Debug;
 
+use ropewalk_engine::{Span, Time};
+
+use crate::Side;
 use crate::result::FlowResult;
 use crate::spec::{Scenario, Workload};
-use crate::{Nanos, Side};
 
 pub(crate) use cross_traffic::CrossTraffic;
 
@@ -36,20 +38,20 @@ pub(crate) enum Action {
     /// Declares how many bytes this side will send in all.
     Declare(Conn, Side, u64),
     /// Says that the next bytes of this side are a message, and its deadline.
-    Message(Conn, Side, u64, Nanos),
+    Message(Conn, Side, u64, Time),
     /// Closes this side after everything is sent.
     Finish(Conn, Side),
     /// Discards what isn't written yet, and closes both sides.
     Stop(Conn),
     /// Calls [`App::wake`] at this time.
-    Wake(Nanos, u32),
+    Wake(Time, u32),
 }
 
 /// The context of a call to an application.
 #[derive(Debug)]
 pub(crate) struct AppContext<'a> {
     /// Now.
-    pub(crate) now: Nanos,
+    pub(crate) now: Time,
     /// To be performed when it returns.
     pub(crate) actions: &'a mut Vec<Action>,
     /// The number of the next connection.
@@ -72,7 +74,7 @@ impl AppContext<'_> {
         self.actions.push(Action::Declare(conn, side, bytes));
     }
 
-    fn message(&mut self, conn: Conn, side: Side, bytes: u64, deadline: Nanos) {
+    fn message(&mut self, conn: Conn, side: Side, bytes: u64, deadline: Time) {
         self.actions.push(Action::Message(conn, side, bytes, deadline));
     }
 
@@ -84,7 +86,7 @@ impl AppContext<'_> {
         self.actions.push(Action::Stop(conn));
     }
 
-    fn wake(&mut self, at: Nanos, token: u32) {
+    fn wake(&mut self, at: Time, token: u32) {
         self.actions.push(Action::Wake(at, token));
     }
 }
@@ -95,12 +97,12 @@ pub(crate) struct Report {
     /// Its flows; times are the world's.
     pub(crate) flows: Vec<FlowResult>,
     /// Delays of its messages, in order.
-    pub(crate) delays: Vec<Nanos>,
+    pub(crate) delays: Vec<Span>,
 }
 
 impl Report {
     /// Of messages that count as one flow.
-    fn of_messages(bytes: u64, start: Nanos, finished: Option<Nanos>, delays: Vec<Nanos>) -> Self {
+    fn of_messages(bytes: u64, start: Time, finished: Option<Time>, delays: Vec<Span>) -> Self {
         let flow = FlowResult { bytes, start, fct: finished.map(|at| at - start) };
         Report { flows: vec![flow], delays }
     }
@@ -190,20 +192,17 @@ pub(crate) mod driver {
 
     use super::*;
 
-    /// Runs to the end; each action takes effect `latency` later. Returns the report and the bytes sent per
-    /// connection and side.
-    pub(crate) fn run(
-        app: &mut dyn App,
-        latency: Nanos,
-        until: Nanos,
-    ) -> (Report, BTreeMap<(Conn, Side), u64>) {
-        let mut queue: BTreeMap<(Nanos, u64), Scheduled> = BTreeMap::new();
+    /// Runs to the end, or until `until` nanoseconds; each action takes effect `latency` nanoseconds later.
+    /// Returns the report and the bytes sent per connection and side.
+    pub(crate) fn run(app: &mut dyn App, latency: u64, until: u64) -> (Report, BTreeMap<(Conn, Side), u64>) {
+        let (latency, until) = (Span::from_nanos(latency), Time::from_nanos(until));
+        let mut queue: BTreeMap<(Time, u64), Scheduled> = BTreeMap::new();
         let mut order = 0;
         let mut next = 0;
         let mut totals = BTreeMap::new();
         let mut actions = Vec::new();
-        app.start(&mut AppContext { now: 0, actions: &mut actions, next: &mut next });
-        let mut now = 0;
+        app.start(&mut AppContext { now: Time::ZERO, actions: &mut actions, next: &mut next });
+        let mut now = Time::ZERO;
         loop {
             for action in actions.drain(..) {
                 let mut put = |at, what| {

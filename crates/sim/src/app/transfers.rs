@@ -3,19 +3,22 @@
 //! The flow completion time counts from when the client is connected to the last byte delivered. A download's
 //! request is one small segment; the server answers with the whole transfer and closes its side.
 
+use ropewalk_engine::Time;
+
 use super::{App, AppContext, Conn, REQUEST, Report};
+use crate::Side;
 use crate::result::FlowResult;
 use crate::spec::Transfer;
-use crate::{Nanos, Side};
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Transfers {
     transfers: Vec<Transfer>,
+    start: Time,
     /// By connection: which of them it carries.
     carried: Vec<usize>,
-    connected: Vec<Option<Nanos>>,
-    finished: Vec<Option<Nanos>>,
+    connected: Vec<Option<Time>>,
+    finished: Vec<Option<Time>>,
     left: usize,
 }
 
@@ -23,6 +26,7 @@ impl Transfers {
     pub(crate) fn new(transfers: Vec<Transfer>) -> Self {
         let none = vec![None; transfers.len()];
         Transfers {
+            start: Time::ZERO,
             carried: Vec::new(),
             connected: none.clone(),
             finished: none,
@@ -46,6 +50,7 @@ impl Transfers {
 
 impl App for Transfers {
     fn start(&mut self, cx: &mut AppContext<'_>) {
+        self.start = cx.now;
         for (at, transfer) in self.transfers.iter().enumerate() {
             cx.wake(cx.now + transfer.start, at as u32);
         }
@@ -89,7 +94,7 @@ impl App for Transfers {
             let start = self.connected[at];
             FlowResult {
                 bytes: transfer.bytes,
-                start: start.unwrap_or(transfer.start),
+                start: start.unwrap_or(self.start + transfer.start),
                 fct: self.finished[at].zip(start).map(|(end, start)| end.saturating_sub(start)),
             }
         });
@@ -99,20 +104,24 @@ impl App for Transfers {
 
 #[cfg(test)]
 mod tests {
+    use ropewalk_engine::Span;
+
     use super::*;
     use crate::app::driver;
     use crate::spec::Direction;
 
     #[test]
     fn each_has_its_time_size_and_direction() {
-        let transfer = |start, bytes, direction| Transfer { start, bytes, direction };
+        let transfer =
+            |start, bytes, direction| Transfer { start: Span::from_nanos(start), bytes, direction };
         let list = vec![transfer(50, 5000, Direction::Download), transfer(0, 300, Direction::Upload)];
         let mut app = Transfers::new(list.clone());
         let (report, totals) = driver::run(&mut app, 10, 1000);
         assert!(app.done());
         // Request and response; an upload needs no request.
-        let told: Vec<_> = report.flows.iter().map(|flow| (flow.bytes, flow.start, flow.fct)).collect();
-        assert_eq!(told, [(5000, 60, Some(20)), (300, 10, Some(10))]);
+        let told =
+            report.flows.iter().map(|flow| (flow.bytes, flow.start.as_nanos(), flow.fct.map(Span::as_nanos)));
+        assert_eq!(told.collect::<Vec<_>>(), [(5000, 60, Some(20)), (300, 10, Some(10))]);
         // The second opened the first connection.
         assert_eq!(totals[&(0, Side::Server)], 300);
         assert_eq!(totals[&(1, Side::Client)], 5000);

@@ -6,8 +6,10 @@
 //! first connect to the last object's last byte. In an upload the roles of the sizes change: the client sends
 //! the object, the server answers with as many bytes as a request has.
 
+use ropewalk_engine::{Span, Time};
+
 use super::{App, AppContext, Conn, Report};
-use crate::{Nanos, Side};
+use crate::Side;
 
 /// See the module.
 #[derive(Debug)]
@@ -18,20 +20,20 @@ pub(crate) struct Web {
     request: u64,
     /// Whether a connection asks for one object after another.
     persistent: bool,
-    start: Nanos,
+    start: Time,
     next_object: usize,
     arrived: usize,
-    finished: Option<Nanos>,
+    finished: Option<Time>,
     exchanges: Vec<Exchange>,
     /// By object.
-    delays: Vec<Option<Nanos>>,
+    delays: Vec<Option<Span>>,
 }
 
 /// A connection's current exchange.
 #[derive(Clone, Copy, Debug, Default)]
 struct Exchange {
     object: Option<usize>,
-    asked: Nanos,
+    asked: Time,
     /// Bytes at the server and at the client when the present exchange is complete there.
     due: [u64; 2],
 }
@@ -50,7 +52,7 @@ impl Web {
             connections: connections.max(1),
             request: request.max(1),
             persistent,
-            start: 0,
+            start: Time::ZERO,
             next_object: 0,
             arrived: 0,
             finished: None,
@@ -156,9 +158,9 @@ mod tests {
         let (report, totals) = driver::run(&mut app, 10, 1000);
         assert!(app.done());
         // Connect, then three rounds of request and response on the first connection, two on the second.
-        assert_eq!(report.flows[0].fct, Some(10 + 3 * 20));
+        assert_eq!(report.flows[0].fct, Some(Span::from_nanos(10 + 3 * 20)));
         assert_eq!(report.flows[0].bytes, 150);
-        assert_eq!(report.delays, [20; 5]);
+        assert_eq!(report.delays, [Span::from_nanos(20); 5]);
         assert_eq!(totals[&(0, Side::Server)], 21);
         assert_eq!(totals[&(0, Side::Client)], 10 + 30 + 50);
         assert_eq!(totals[&(1, Side::Client)], 20 + 40);
@@ -170,8 +172,8 @@ mod tests {
         let (report, totals) = driver::run(&mut app, 10, 1000);
         assert!(app.done());
         // Three rounds of connect, request and response on the first place, two on the second.
-        assert_eq!(report.flows[0].fct, Some(3 * 30));
-        assert_eq!(report.delays, [20; 5]);
+        assert_eq!(report.flows[0].fct, Some(Span::from_nanos(3 * 30)));
+        assert_eq!(report.delays, [Span::from_nanos(20); 5]);
         let received: Vec<u64> = (0..5).map(|conn| totals[&(conn, Side::Client)]).collect();
         assert_eq!(received, [10, 20, 30, 40, 50]);
         assert_eq!(totals.get(&(5, Side::Client)), None);
@@ -181,7 +183,7 @@ mod tests {
     fn an_upload_sends_the_objects_and_hears_of_each() {
         let mut app = Web::new(Side::Client, vec![10, 20], 1, 7, true);
         let (report, totals) = driver::run(&mut app, 10, 1000);
-        assert_eq!(report.flows[0].fct, Some(50));
+        assert_eq!(report.flows[0].fct, Some(Span::from_nanos(50)));
         assert_eq!(totals[&(0, Side::Server)], 30);
         assert_eq!(totals[&(0, Side::Client)], 14);
     }
@@ -191,6 +193,6 @@ mod tests {
         let mut app = Web::new(Side::Server, vec![], 6, 7, true);
         let (report, _) = driver::run(&mut app, 10, 1000);
         assert!(app.done());
-        assert_eq!(report.flows[0].fct, Some(0));
+        assert_eq!(report.flows[0].fct, Some(Span::ZERO));
     }
 }

@@ -1,15 +1,14 @@
 //! A download as QUIC does it: RFC 9002's losses by packets that arrived later, CUBIC (RFC 9438).
 
+use ropewalk_engine::{Span, Time};
 use std::collections::VecDeque;
-
-use crate::Nanos;
 
 /// A packet is lost when one has come that was sent so many later (RFC 9002 6.1.1).
 const REORDERING: u64 = 3;
 /// Packets of the initial window.
 const INITIAL_WINDOW: f64 = 10.0;
 /// Without any acknowledgement for so long, everything is lost.
-const PERSISTENT: Nanos = 400_000_000;
+const PERSISTENT: Span = Span::from_millis(400);
 /// CUBIC's decrease, and its growth (RFC 9438 5).
 const BETA: f64 = 0.7;
 const C: f64 = 0.4;
@@ -22,15 +21,15 @@ pub(super) struct Sender {
     ssthresh: f64,
     /// The window before the last decrease, and when that was.
     w_max: f64,
-    epoch: Nanos,
+    epoch: Time,
     next: u64,
     /// Numbers of packets in flight, and when they were sent.
-    in_flight: VecDeque<(u64, Nanos)>,
-    last_ack: Nanos,
+    in_flight: VecDeque<(u64, Time)>,
+    last_ack: Time,
 }
 
 impl Sender {
-    pub(super) fn new(now: Nanos) -> Sender {
+    pub(super) fn new(now: Time) -> Sender {
         Sender {
             cwnd: INITIAL_WINDOW,
             ssthresh: f64::INFINITY,
@@ -43,7 +42,7 @@ impl Sender {
     }
 
     /// The number of a packet that may be sent now.
-    pub(super) fn send(&mut self, now: Nanos) -> Option<u64> {
+    pub(super) fn send(&mut self, now: Time) -> Option<u64> {
         if self.in_flight.len() as f64 >= self.cwnd {
             return None;
         }
@@ -53,7 +52,7 @@ impl Sender {
     }
 
     /// An acknowledgement, of all for which `has_come`.
-    pub(super) fn on_ack(&mut self, now: Nanos, has_come: impl Fn(u64) -> bool) {
+    pub(super) fn on_ack(&mut self, now: Time, has_come: impl Fn(u64) -> bool) {
         let mut largest = None;
         let before = self.in_flight.len();
         self.in_flight.retain(|(number, _)| {
@@ -82,23 +81,23 @@ impl Sender {
         }
     }
 
-    fn grow(&mut self, now: Nanos) {
+    fn grow(&mut self, now: Time) {
         if self.cwnd < self.ssthresh {
             self.cwnd += 1.0;
             return;
         }
-        let since = (now - self.epoch) as f64 / 1e9 - libm::cbrt(self.w_max * (1.0 - BETA) / C);
+        let since = (now - self.epoch).as_secs_f64() - libm::cbrt(self.w_max * (1.0 - BETA) / C);
         let target = C * since * since * since + self.w_max;
         let reno = 3.0 * (1.0 - BETA) / (1.0 + BETA) / self.cwnd;
         self.cwnd += ((target - self.cwnd) / self.cwnd).max(reno).min(0.5);
     }
 
     /// When everything is lost unless an acknowledgement comes before.
-    pub(super) fn timeout(&self) -> Option<Nanos> {
+    pub(super) fn timeout(&self) -> Option<Time> {
         self.in_flight.back().map(|(_, sent)| self.last_ack.max(*sent) + PERSISTENT)
     }
 
-    pub(super) fn on_timeout(&mut self, now: Nanos) {
+    pub(super) fn on_timeout(&mut self, now: Time) {
         if self.timeout().is_some_and(|at| at <= now) {
             self.in_flight.clear();
             self.ssthresh = (self.cwnd / 2.0).max(2.0);
@@ -112,15 +111,18 @@ impl Sender {
 mod tests {
     use super::*;
 
-    const MS: Nanos = 1_000_000;
+    /// So many milliseconds after the start.
+    fn after(millis: u64) -> Time {
+        Time::ZERO + Span::from_millis(millis)
+    }
 
     #[test]
     fn a_window_doubles_in_a_round_trip_and_shrinks_once_for_one_loss() {
-        let mut sender = Sender::new(0);
-        let mut now = 0;
+        let mut sender = Sender::new(Time::ZERO);
+        let mut now = Time::ZERO;
         let mut round = |sender: &mut Sender, lost: &[u64]| {
             let sent: Vec<u64> = std::iter::from_fn(|| sender.send(now)).collect();
-            now += 50 * MS;
+            now += Span::from_millis(50);
             sender.on_ack(now, |number| !lost.contains(&number));
             sent.len()
         };
@@ -132,12 +134,12 @@ mod tests {
 
     #[test]
     fn it_begins_again_after_silence() {
-        let mut sender = Sender::new(0);
-        while sender.send(0).is_some() {}
-        sender.on_timeout(399 * MS);
-        assert_eq!(sender.send(399 * MS), None);
-        sender.on_timeout(400 * MS);
-        assert_eq!(sender.send(400 * MS), Some(10));
-        assert_eq!((sender.send(400 * MS), sender.send(400 * MS)), (Some(11), None));
+        let mut sender = Sender::new(Time::ZERO);
+        while sender.send(Time::ZERO).is_some() {}
+        sender.on_timeout(after(399));
+        assert_eq!(sender.send(after(399)), None);
+        sender.on_timeout(after(400));
+        assert_eq!(sender.send(after(400)), Some(10));
+        assert_eq!((sender.send(after(400)), sender.send(after(400))), (Some(11), None));
     }
 }

@@ -4,11 +4,12 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use bytes::Bytes;
 use ropewalk_datagrams::packet::{FlowKey, Summary, protocol};
+use ropewalk_engine::{Span, Time};
 
 use super::download::Sender;
 use super::{FlowGot, Kind};
+use crate::Side;
 use crate::spec::Direction;
-use crate::{Nanos, Side};
 
 /// IP packets, bytes.
 const VOICE: usize = 200;
@@ -20,7 +21,7 @@ const ACK: usize = 80;
 /// An acknowledgement for so many packets of a download.
 const ACK_EVERY: u64 = 2;
 
-const SECOND: Nanos = 1_000_000_000;
+const SECOND: Span = Span::from_secs(1);
 
 /// What a packet's first bytes say.
 #[derive(Clone, Copy, Debug)]
@@ -63,22 +64,22 @@ pub(super) struct Way {
     /// Its place among the ways.
     place: usize,
     pub from: Side,
-    begin: Nanos,
-    end: Nanos,
+    begin: Time,
+    end: Time,
     /// Steps that were made.
     steps: u64,
     /// When each packet was sent.
-    sent: Vec<Nanos>,
-    /// When each came; `Nanos::MAX`: not yet.
-    came: Vec<Nanos>,
-    arrivals: Vec<Nanos>,
+    sent: Vec<Time>,
+    /// When each came; `Time::MAX`: not yet.
+    came: Vec<Time>,
+    arrivals: Vec<Time>,
     download: Option<Sender>,
     bytes: u64,
 }
 
 impl Way {
     /// The ways of a flow.
-    pub(super) fn all(kind: Kind, flow: usize, from: Side, (begin, end): (Nanos, Nanos)) -> Vec<Way> {
+    pub(super) fn all(kind: Kind, flow: usize, from: Side, (begin, end): (Time, Time)) -> Vec<Way> {
         let way = |from| Way {
             kind,
             flow,
@@ -122,8 +123,8 @@ impl Way {
     }
 
     /// When something is to be sent, or has timed out.
-    pub(super) fn next(&self) -> Option<Nanos> {
-        let step = |every: Nanos| self.begin + self.steps * every;
+    pub(super) fn next(&self) -> Option<Time> {
+        let step = |every: Span| self.begin + self.steps * every;
         let at = match self.kind {
             Kind::Voice => step(SECOND / 50),
             Kind::Game => step(SECOND / 60),
@@ -135,7 +136,7 @@ impl Way {
     }
 
     /// Sends what is due; packets are pushed to `out`.
-    pub(super) fn step(&mut self, now: Nanos, out: &mut Vec<Bytes>) {
+    pub(super) fn step(&mut self, now: Time, out: &mut Vec<Bytes>) {
         self.steps += 1;
         match self.kind {
             Kind::Voice => self.send(now, VOICE, out),
@@ -150,44 +151,46 @@ impl Way {
         }
     }
 
-    fn pump(&mut self, now: Nanos, out: &mut Vec<Bytes>) {
+    fn pump(&mut self, now: Time, out: &mut Vec<Bytes>) {
         while now < self.end && self.download.as_mut().is_some_and(|sender| sender.send(now).is_some()) {
             self.send(now, DOWNLOAD, out);
         }
     }
 
-    fn send(&mut self, now: Nanos, len: usize, out: &mut Vec<Bytes>) {
+    fn send(&mut self, now: Time, len: usize, out: &mut Vec<Bytes>) {
         let label = Label { way: self.place, number: self.sent.len() as u64, is_ack: false };
         out.push(label.packet(len));
         self.sent.push(now);
-        self.came.push(Nanos::MAX);
+        self.came.push(Time::MAX);
     }
 
     /// A packet of it came. `out`: what answers.
-    pub(super) fn on_packet(&mut self, now: Nanos, label: Label, len: usize, out: &mut Vec<Bytes>) {
+    pub(super) fn on_packet(&mut self, now: Time, label: Label, len: usize, out: &mut Vec<Bytes>) {
         if label.is_ack {
             let came = &self.came;
             if let Some(sender) = &mut self.download {
-                sender.on_ack(now, |number| came.get(number as usize).is_some_and(|at| *at <= label.number));
+                sender.on_ack(now, |number| {
+                    came.get(number as usize).is_some_and(|at| at.as_nanos() <= label.number)
+                });
             }
             self.pump(now, out);
             return;
         }
-        let Some(came) = self.came.get_mut(label.number as usize).filter(|came| **came == Nanos::MAX) else {
+        let Some(came) = self.came.get_mut(label.number as usize).filter(|came| **came == Time::MAX) else {
             return;
         };
         *came = now;
         self.arrivals.push(now);
         self.bytes += len as u64;
         if self.kind == Kind::Download && (self.arrivals.len() as u64).is_multiple_of(ACK_EVERY) {
-            out.push(Label { way: self.place, number: now, is_ack: true }.packet(ACK));
+            out.push(Label { way: self.place, number: now.as_nanos(), is_ack: true }.packet(ACK));
         }
     }
 
     /// What came of it.
-    pub(super) fn got(self, deadline: Nanos) -> FlowGot {
-        let came = self.sent.iter().zip(&self.came).filter(|(_, came)| **came != Nanos::MAX);
-        let mut delays: Vec<Nanos> = came.map(|(sent, came)| came - sent).collect();
+    pub(super) fn got(self, deadline: Span) -> FlowGot {
+        let came = self.sent.iter().zip(&self.came).filter(|(_, came)| **came != Time::MAX);
+        let mut delays: Vec<Span> = came.map(|(sent, came)| *came - *sent).collect();
         delays.sort_unstable();
         let late = delays.iter().filter(|delay| **delay > deadline).count() as u64;
         FlowGot {
@@ -201,7 +204,7 @@ impl Way {
             lost: (self.sent.len() - delays.len()) as u64,
             late: if self.kind == Kind::Download { 0 } else { late },
             delays,
-            gap: self.arrivals.windows(2).map(|two| two[1] - two[0]).max().unwrap_or(0),
+            gap: self.arrivals.windows(2).map(|two| two[1] - two[0]).max().unwrap_or_default(),
             bytes: self.bytes,
         }
     }

@@ -6,9 +6,10 @@ mod flows;
 mod world;
 
 use ropewalk_datagrams::scheduler;
+use ropewalk_engine::Span;
 
+use crate::SpecError;
 use crate::spec::{Direction, Scenario};
-use crate::{Nanos, SpecError};
 
 /// What goes through the tunnel.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,9 +17,9 @@ pub struct Datagrams {
     /// The flows, which begin one after another within a second.
     pub flows: Vec<Kind>,
     /// How long they send.
-    pub duration: Nanos,
+    pub duration: Span,
     /// A packet that takes longer is late.
-    pub deadline: Nanos,
+    pub deadline: Span,
 }
 
 /// A kind of flow.
@@ -61,9 +62,9 @@ pub struct FlowGot {
     /// Of them, those that came after the deadline.
     pub late: u64,
     /// The one-way delays of packets that arrived, ascending, nanoseconds.
-    pub delays: Vec<Nanos>,
+    pub delays: Vec<Span>,
     /// The longest time between two arrivals, nanoseconds.
-    pub gap: Nanos,
+    pub gap: Span,
     /// Bytes of packets that arrived.
     pub bytes: u64,
 }
@@ -123,8 +124,8 @@ mod tests {
     use super::*;
     use crate::networks;
 
-    const MS: Nanos = 1_000_000;
-    const SECOND: Nanos = 1_000 * MS;
+    const MS: Span = Span::from_millis(1);
+    const SECOND: Span = Span::from_secs(1);
 
     /// 40 Mbit/s, 45 ms, 0.5 % lost, cut for 3 s; 60 Mbit/s, 50 ms.
     fn scenario() -> Scenario {
@@ -133,7 +134,7 @@ mod tests {
         for link in [&mut first.up, &mut first.down] {
             link.loss = Loss::Bernoulli(0.005);
             link.changes
-                .extend(cut.clone().map(|(at, action)| Change::once(Time::from_nanos(at * SECOND), action)));
+                .extend(cut.clone().map(|(at, action)| Change::once(Time::ZERO + at * SECOND, action)));
         }
         networks::over(vec![first, networks::path("b", 60_000_000, 25 * MS, 400)])
     }

@@ -7,8 +7,8 @@ use ropewalk_link::{Link, LinkSpec, Packet};
 
 use super::flows::{Label, Way};
 use super::{Datagrams, DatagramsResult};
+use crate::Side;
 use crate::spec::Scenario;
-use crate::{Nanos, Side};
 
 /// Bytes of IPv4, UDP and QUIC around a datagram of the tunnel.
 const OVERHEAD: u32 = 60;
@@ -16,13 +16,13 @@ const OVERHEAD: u32 = 60;
 const RESERVED: u32 = 66;
 const LARGEST: u32 = 1480;
 /// The links are connected so long before the flows begin; their changes count from there.
-const LEAD: Nanos = 1_000_000_000;
+const LEAD: Span = Span::from_secs(1);
 /// Within which the flows begin, each at a time of its own.
-const SPREAD: Nanos = 1_000_000_000;
+const SPREAD: Span = Span::from_secs(1);
 /// How long what is under way at the end is waited for.
-const TAIL: Nanos = 2_000_000_000;
+const TAIL: Span = Span::from_secs(2);
 /// Timers of an operating system are late by about so much.
-const LATE: Nanos = 50_000;
+const LATE: Span = Span::from_micros(50);
 
 /// A datagram of the tunnel on a link.
 #[derive(Clone, Debug)]
@@ -52,17 +52,17 @@ impl Packet for Datagram {
 /// Both ends of a tunnel, the links between them, and the flows.
 #[derive(Debug)]
 pub(super) struct World {
-    now: Nanos,
+    now: Time,
     tunnels: [Tunnel; 2],
     /// When each end has to be called.
-    due: [Option<Nanos>; 2],
+    due: [Option<Time>; 2],
     /// Of each path and each shared link, the two directions.
     links: Vec<[Link<Datagram>; 2]>,
     /// The shared link of each path.
     shared: Vec<Option<usize>>,
     ways: Vec<Way>,
-    deadline: Nanos,
-    end: Nanos,
+    deadline: Span,
+    end: Time,
     bytes: (u64, u64),
 }
 
@@ -74,12 +74,10 @@ impl World {
         only: Option<usize>,
         seed: u64,
     ) -> World {
-        let begin = LEAD;
+        let begin = Time::ZERO + LEAD;
         let later = |spec: &LinkSpec| {
             let mut spec = spec.clone();
-            spec.changes
-                .iter_mut()
-                .for_each(|change| change.at = change.at.saturating_add(Span::from_nanos(begin)));
+            spec.changes.iter_mut().for_each(|change| change.at = change.at.saturating_add(LEAD));
             spec
         };
         let own = scenario.paths.iter().map(|path| [&path.up, &path.down]);
@@ -97,9 +95,9 @@ impl World {
         });
         let ways: Vec<Way> = ways.enumerate().map(|(place, way)| way.at(place)).collect();
         let mut world = World {
-            now: 0,
+            now: Time::ZERO,
             tunnels: schedulers.map(Tunnel::new),
-            due: [Some(0); 2],
+            due: [Some(Time::ZERO); 2],
             links: links.collect(),
             shared: scenario
                 .paths
@@ -143,8 +141,8 @@ impl World {
     }
 
     /// When something happens next.
-    fn next(&self) -> Option<Nanos> {
-        let links = self.links.iter().flatten().filter_map(Link::poll_timeout).map(|at| at.as_nanos());
+    fn next(&self) -> Option<Time> {
+        let links = self.links.iter().flatten().filter_map(Link::poll_timeout);
         let ways = self.ways.iter().filter_map(Way::next);
         links.chain(ways).chain(self.due.into_iter().flatten()).min()
     }
@@ -157,15 +155,16 @@ impl World {
     fn arrive(&mut self) {
         for place in 0..self.links.len() {
             for from in [Side::Client, Side::Server] {
-                while let Some(datagram) = self.links[place][from as usize].poll(Time::from_nanos(self.now)) {
+                while let Some(datagram) = self.links[place][from as usize].poll(self.now) {
                     if let Some(next) = self.second(datagram.path, from).filter(|_| !datagram.is_halfway) {
                         let datagram = Datagram { is_halfway: true, ..datagram };
-                        self.links[next][from as usize].enqueue(Time::from_nanos(self.now), datagram);
+                        self.links[next][from as usize].enqueue(self.now, datagram);
                         continue;
                     }
                     let side = from.other() as usize;
                     // A datagram that can't be read is dropped there.
-                    let _ = self.tunnels[side].on_datagram(self.now, datagram.path, datagram.bytes);
+                    let _ =
+                        self.tunnels[side].on_datagram(self.now.as_nanos(), datagram.path, datagram.bytes);
                     self.due[side] = Some(self.now);
                 }
             }
@@ -186,7 +185,7 @@ impl World {
         let summary = self.ways[way].summary(side);
         for packet in packets {
             self.bytes.0 += packet.len() as u64;
-            self.tunnels[side as usize].on_packet(self.now, packet, &summary);
+            self.tunnels[side as usize].on_packet(self.now.as_nanos(), packet, &summary);
             self.due[side as usize] = Some(self.now);
         }
     }
@@ -194,19 +193,20 @@ impl World {
     /// Has an end do what it wants, and hands what it delivers to its host.
     fn drive(&mut self, side: Side) {
         let (now, at) = (self.now, side as usize);
-        self.tunnels[at].on_timeout(now);
-        while let Some((path, bytes)) = self.tunnels[at].poll_transmit(now) {
+        let nanos = now.as_nanos();
+        self.tunnels[at].on_timeout(nanos);
+        while let Some((path, bytes)) = self.tunnels[at].poll_transmit(nanos) {
             let datagram = Datagram { path, bytes, is_halfway: false };
             self.bytes.1 += u64::from(datagram.wire_len());
             let first = self.first(path, side);
-            self.links[first][at].enqueue(Time::from_nanos(now), datagram);
+            self.links[first][at].enqueue(now, datagram);
         }
-        while let Some(packet) = self.tunnels[at].poll_deliver(now) {
+        while let Some(packet) = self.tunnels[at].poll_deliver(nanos) {
             let Some(label) = Label::read(&packet) else { continue };
             let mut out = Vec::new();
             self.ways[label.way].on_packet(now, label, packet.len(), &mut out);
             self.put(side, label.way, out);
         }
-        self.due[at] = self.tunnels[at].next_timeout(now).map(|due| due.max(now) + LATE);
+        self.due[at] = self.tunnels[at].next_timeout(nanos).map(|due| now.max(Time::from_nanos(due)) + LATE);
     }
 }

@@ -2,13 +2,13 @@
 
 use ropewalk_engine::endpoint::ConnectionId;
 use ropewalk_engine::mptcp::Event;
-use ropewalk_engine::{ConnectionStats, PathCache, SubflowId, Time};
+use ropewalk_engine::{ConnectionStats, PathCache, Span, SubflowId, Time};
 
 use super::Hosts;
 use crate::app::Conn;
 use crate::recorder::Recorder;
 use crate::result::{OfoResult, Sample, SubflowSample, Totals};
-use crate::{Nanos, Side, topology};
+use crate::{Side, topology};
 
 impl Hosts {
     /// Bytes that the workload's applications have received at this side.
@@ -17,11 +17,11 @@ impl Hosts {
     }
 
     /// What the workload's client has found out of the paths to its server.
-    pub(crate) fn path_cache(&self, now: Nanos) -> PathCache {
+    pub(crate) fn path_cache(&self, now: Time) -> PathCache {
         let mut cache = PathCache::default();
         for (_, id) in self.workload(Side::Client) {
             if let Some(connection) = self.ends[Side::Client as usize].connection(id) {
-                cache.learn(Time::from_nanos(now), topology::server_address(), connection);
+                cache.learn(now, topology::server_address(), connection);
             }
         }
         cache
@@ -74,12 +74,12 @@ impl Hosts {
     }
 
     /// Bytes that the schedulers of this side's connections of the workload had repeated so far.
-    pub(crate) fn scheduler_repeated_bytes(&self, now: Nanos, side: Side) -> u64 {
+    pub(crate) fn scheduler_repeated_bytes(&self, now: Time, side: Side) -> u64 {
         self.stats(now, side).map(|stats| stats.opportunistic_bytes + stats.duplicated_bytes).sum()
     }
 
     /// One sample per connection of the workload.
-    pub(crate) fn sample(&self, at: Nanos, data_from: Side, samples: &mut Vec<Sample>) {
+    pub(crate) fn sample(&self, at: Time, data_from: Side, samples: &mut Vec<Sample>) {
         let to = data_from.other();
         for (conn, id) in self.workload(data_from) {
             let Some(sender) = self.ends[data_from as usize].connection(id) else { continue };
@@ -99,7 +99,7 @@ impl Hosts {
                         cwnd: flow.cwnd,
                         ssthresh: flow.ssthresh,
                         in_flight: flow.in_flight(),
-                        srtt: flow.rtt.smoothed.as_nanos(),
+                        srtt: flow.rtt.smoothed,
                     })
                     .collect(),
                 scheduler: sender.scheduler_metrics(),
@@ -113,7 +113,7 @@ impl Hosts {
     }
 
     /// Bytes that the workload's connections on this side sent a second time, by path.
-    pub(crate) fn repeated(&self, now: Nanos, side: Side, paths: usize) -> Vec<u64> {
+    pub(crate) fn repeated(&self, now: Time, side: Side, paths: usize) -> Vec<u64> {
         let mut repeated = vec![0; paths];
         for (path, bytes) in self.stats(now, side).flat_map(|stats| stats.repeated_by_path) {
             if let Some(total) = repeated.get_mut(usize::from(path.0)) {
@@ -124,7 +124,7 @@ impl Hosts {
     }
 
     /// Sums over the workload's connections.
-    pub(crate) fn totals(&self, now: Nanos, data_from: Side) -> Totals {
+    pub(crate) fn totals(&self, now: Time, data_from: Side) -> Totals {
         let mut totals = Totals::default();
         self.stats(now, data_from).for_each(|stats| totals.add_sender(&stats));
         self.stats(now, data_from.other()).for_each(|stats| totals.add_receiver(&stats));
@@ -132,12 +132,12 @@ impl Hosts {
     }
 
     /// The out-of-order queues of this side's connections, over the run.
-    pub(crate) fn ofo(&self, now: Nanos, side: Side, duration: Nanos) -> OfoResult {
+    pub(crate) fn ofo(&self, now: Time, side: Side, duration: Span) -> OfoResult {
         OfoResult::over(duration, self.stats(now, side).map(|stats| stats.ofo))
     }
 
-    fn stats(&self, now: Nanos, side: Side) -> impl Iterator<Item = ConnectionStats> {
+    fn stats(&self, now: Time, side: Side) -> impl Iterator<Item = ConnectionStats> {
         let end = &self.ends[side as usize];
-        self.workload(side).filter_map(move |(_, id)| Some(end.connection(id)?.stats(Time::from_nanos(now))))
+        self.workload(side).filter_map(move |(_, id)| Some(end.connection(id)?.stats(now)))
     }
 }

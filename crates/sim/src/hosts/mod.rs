@@ -19,6 +19,7 @@ use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_engine::{PathId, Time};
 use ropewalk_wire::{Segment, SyntheticPayload};
 
+use crate::Side;
 use crate::app::Conn;
 use crate::check::SpecError;
 use crate::config;
@@ -27,7 +28,6 @@ use crate::recorder::Recorder;
 use crate::spec::{Mode, RunSpec};
 use crate::topology;
 use crate::topology::side_of;
-use crate::{Nanos, Side};
 
 /// The first port of clients, and of servers. Wireshark assigns no protocol to these, so that captures show
 /// TCP.
@@ -101,7 +101,7 @@ impl Hosts {
     pub(crate) fn new(
         spec: &RunSpec,
         receiver: &Spec<dyn Scheduler>,
-        begin: Nanos,
+        begin: Time,
     ) -> Result<Self, SpecError> {
         let scenario = &spec.scenario;
         let entropy = |index| SeededEntropy::new(spec.seed, index);
@@ -158,12 +158,12 @@ impl Hosts {
     pub(crate) fn on_segment(
         &mut self,
         end: usize,
-        now: Nanos,
+        now: Time,
         path: PathId,
         hint: Option<SubflowHandle>,
         segment: &mut Segment<SyntheticPayload>,
     ) {
-        self.ends[end].on_segment_in_place(Time::from_nanos(now), path, hint, segment);
+        self.ends[end].on_segment_in_place(now, path, hint, segment);
     }
 
     /// The most that any side of a connection has received.
@@ -196,23 +196,23 @@ impl Hosts {
         &self.ends[end]
     }
 
-    pub(crate) fn on_timeout(&mut self, end: usize, now: Nanos) {
-        self.ends[end].on_timeout(Time::from_nanos(now));
+    pub(crate) fn on_timeout(&mut self, end: usize, now: Time) {
+        self.ends[end].on_timeout(now);
     }
 
     #[inline]
-    pub(crate) fn poll_timeout(&mut self, end: usize) -> Option<Nanos> {
-        self.ends[end].poll_timeout().map(Time::as_nanos)
+    pub(crate) fn poll_timeout(&mut self, end: usize) -> Option<Time> {
+        self.ends[end].poll_timeout()
     }
 
     #[inline]
     pub(crate) fn poll_transmit(
         &mut self,
         end: usize,
-        now: Nanos,
+        now: Time,
         out: &mut Segment<SyntheticPayload>,
     ) -> Option<PathId> {
-        self.ends[end].poll_transmit_into(Time::from_nanos(now), 1, out)
+        self.ends[end].poll_transmit_into(now, 1, out)
     }
 
     /// Calls `carry` with every segment that an endpoint has to send.
@@ -220,11 +220,11 @@ impl Hosts {
     pub(crate) fn transmit_all(
         &mut self,
         end: usize,
-        now: Nanos,
+        now: Time,
         out: &mut Box<Segment<SyntheticPayload>>,
         carry: impl FnMut(PathId, &mut Box<Segment<SyntheticPayload>>),
     ) {
-        self.ends[end].transmit_all(Time::from_nanos(now), 1, out, carry);
+        self.ends[end].transmit_all(now, 1, out, carry);
     }
 
     /// The number of a group's next connection.
@@ -242,7 +242,7 @@ impl Hosts {
     pub(crate) fn open(
         &mut self,
         group: usize,
-        now: Nanos,
+        now: Time,
         app: usize,
         conn: Conn,
     ) -> Result<(), ConnectError> {
@@ -260,13 +260,8 @@ impl Hosts {
             finished: [false; 2],
             received: [0; 2],
         });
-        let id = self.ends[2 * group].connect(
-            Time::from_nanos(now),
-            template.path,
-            local,
-            remote,
-            Arc::clone(&template.config),
-        )?;
+        let id =
+            self.ends[2 * group].connect(now, template.path, local, remote, Arc::clone(&template.config))?;
         self.bind(group, Side::Client, id, conn);
         Ok(())
     }
@@ -283,7 +278,7 @@ impl Hosts {
         }
     }
 
-    pub(crate) fn send(&mut self, group: usize, now: Nanos, conn: Conn, side: Side, bytes: u64) {
+    pub(crate) fn send(&mut self, group: usize, now: Time, conn: Conn, side: Side, bytes: u64) {
         let state = &mut self.groups[group].conns[conn as usize];
         state.to_write[side as usize] = state.to_write[side as usize].saturating_add(bytes);
         self.write_pending(group, now, conn, side);
@@ -300,31 +295,26 @@ impl Hosts {
     pub(crate) fn begin_message(
         &mut self,
         group: usize,
-        now: Nanos,
+        now: Time,
         conn: Conn,
         side: Side,
         bytes: u64,
-        deadline: Nanos,
+        deadline: Time,
     ) {
         if let Some(id) = self.groups[group].conns[conn as usize].ids[side as usize] {
             // An error means that the connection is gone, which its event says.
-            let _ = self.ends[2 * group + side as usize].begin_message(
-                Time::from_nanos(now),
-                id,
-                bytes,
-                Some(Time::from_nanos(deadline)),
-            );
+            let _ = self.ends[2 * group + side as usize].begin_message(now, id, bytes, Some(deadline));
         }
     }
 
     #[inline(never)]
-    pub(crate) fn shut(&mut self, group: usize, now: Nanos, conn: Conn, side: Side) {
+    pub(crate) fn shut(&mut self, group: usize, now: Time, conn: Conn, side: Side) {
         self.groups[group].conns[conn as usize].finish[side as usize] = true;
         self.write_pending(group, now, conn, side);
     }
 
     #[inline(never)]
-    pub(crate) fn stop(&mut self, group: usize, now: Nanos, conn: Conn) {
+    pub(crate) fn stop(&mut self, group: usize, now: Time, conn: Conn) {
         for side in [Side::Client, Side::Server] {
             self.groups[group].conns[conn as usize].to_write[side as usize] = 0;
             self.shut(group, now, conn, side);
@@ -334,21 +324,21 @@ impl Hosts {
     /// The workload's client leaves a path: its subflows there are reset, and data goes elsewhere. A
     /// connection keeps its last one.
     #[cold]
-    pub(crate) fn leave_path(&mut self, now: Nanos, path: PathId) {
+    pub(crate) fn leave_path(&mut self, now: Time, path: PathId) {
         for id in self.clients() {
-            self.ends[0].remove_path(Time::from_nanos(now), id, path);
+            self.ends[0].remove_path(now, id, path);
         }
     }
 
     /// The workload's client opens subflows on a path that carries again.
     #[cold]
-    pub(crate) fn join_path(&mut self, now: Nanos, path: PathId) {
+    pub(crate) fn join_path(&mut self, now: Time, path: PathId) {
         let local = SocketAddr::new(topology::client_address(usize::from(path.0)), 0);
         for id in self.clients() {
             let there = |flow: &SubflowMetrics| flow.path == path && flow.state != SubflowStatus::Closed;
             let open = self.ends[0].connection(id);
             if open.is_some_and(|connection| !connection.subflow_metrics().iter().any(there)) {
-                self.ends[0].add_path(Time::from_nanos(now), id, path, local, None, path.0 as u8 + 1);
+                self.ends[0].add_path(now, id, path, local, None, path.0 as u8 + 1);
             }
         }
     }
@@ -360,7 +350,7 @@ impl Hosts {
 
     /// Writes what the send buffer takes.
     #[inline(never)]
-    fn write_pending(&mut self, group: usize, now: Nanos, conn: Conn, side: Side) {
+    fn write_pending(&mut self, group: usize, now: Time, conn: Conn, side: Side) {
         let s = side as usize;
         let state = &mut self.groups[group].conns[conn as usize];
         let Some(id) = state.ids[s] else { return };
@@ -371,7 +361,7 @@ impl Hosts {
         while state.to_write[s] > 0 {
             let wanted = state.to_write[s].min(WRITE);
             // An error means that the connection is gone, which its event says.
-            let Ok(taken) = end.write(Time::from_nanos(now), id, SyntheticPayload(wanted as u32)) else {
+            let Ok(taken) = end.write(now, id, SyntheticPayload(wanted as u32)) else {
                 return;
             };
             state.to_write[s] -= taken as u64;
@@ -381,7 +371,7 @@ impl Hosts {
         }
         if state.finish[s] {
             state.finished[s] = true;
-            end.shutdown(Time::from_nanos(now), id);
+            end.shutdown(now, id);
         }
     }
 
@@ -397,7 +387,7 @@ impl Hosts {
     pub(crate) fn poll_app_event(
         &mut self,
         end: usize,
-        now: Nanos,
+        now: Time,
         recorder: Option<&mut Recorder>,
     ) -> Option<AppEvent> {
         let (group, side) = (end >> 1, side_of(end));
@@ -415,7 +405,7 @@ impl Hosts {
         end: usize,
         group: usize,
         side: Side,
-        now: Nanos,
+        now: Time,
         recorder: Option<&mut Recorder>,
     ) -> Option<AppEvent> {
         let (id, event) = self.ends[end].poll_event()?;
@@ -481,12 +471,12 @@ impl Hosts {
     }
 
     #[inline]
-    fn read(&mut self, group: usize, now: Nanos, conn: Conn, side: Side, id: ConnectionId) -> AppEvent {
+    fn read(&mut self, group: usize, now: Time, conn: Conn, side: Side, id: ConnectionId) -> AppEvent {
         let end = &mut self.ends[2 * group + side as usize];
         let received = &mut self.groups[group].conns[conn as usize].received[side as usize];
         let before = *received;
         // Everything is read at once.
-        if let Ok(Some(piece)) = end.read(Time::from_nanos(now), id, usize::MAX) {
+        if let Ok(Some(piece)) = end.read(now, id, usize::MAX) {
             *received += u64::from(piece.0);
             self.most_received = self.most_received.max(*received);
         }

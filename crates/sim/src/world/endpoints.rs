@@ -1,7 +1,7 @@
 //! Serves the endpoints: their events go to the applications, the applications' actions to the endpoints, and
 //! segments to the links.
 
-use ropewalk_engine::{PathId, Time};
+use ropewalk_engine::PathId;
 
 use super::timers::TimerEvent;
 use super::{FEW_CONNECTIONS, WORKLOAD, World};
@@ -36,20 +36,15 @@ impl World {
         let timeout = loop {
             if end < 2 && self.is_unwatched() {
                 let (network, now, side) = (&mut self.network, self.now, side_of(end));
-                self.hosts.end_mut(end).transmit_all(
-                    Time::from_nanos(now),
-                    1,
-                    &mut self.to_send,
-                    |path, segment| {
-                        network.transmit(now, side, path.0, UNTRACED, segment);
-                    },
-                );
+                self.hosts.end_mut(end).transmit_all(now, 1, &mut self.to_send, |path, segment| {
+                    network.transmit(now, side, path.0, UNTRACED, segment);
+                });
             } else {
                 self.transmit_singly(end);
             }
             let host = self.hosts.end_mut(end);
             if !host.has_event() {
-                break host.poll_timeout().map(Time::as_nanos);
+                break host.poll_timeout();
             }
             self.dispatch_all_events(end);
         };
@@ -214,7 +209,7 @@ impl World {
         let owner = Owner::Background(path.0);
         let (segment, path) = (&mut self.to_send, background.path as u16);
         let packet = Packet::new(segment, owner, path, UNTRACED, &mut self.network.pool);
-        if background.extra_delay == 0 {
+        if background.extra_delay.is_zero() {
             self.network.enqueue(self.now, link, packet);
         } else {
             let at = self.now.saturating_add(background.extra_delay);

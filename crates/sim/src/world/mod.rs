@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
-use ropewalk_engine::{PathId, Time};
+use ropewalk_engine::{PathId, Span, Time};
 use ropewalk_wire::{Segment, SyntheticPayload};
 
 use crate::app::{self, Action, App, CrossTraffic};
@@ -31,7 +31,7 @@ use crate::spec::{RunSpec, Scenario, Traffic};
 use crate::topology::Hop;
 use crate::udp::UdpSource;
 use crate::world::lookahead::Lookahead;
-use crate::{Nanos, Side, topology};
+use crate::{Side, topology};
 use timers::{Timer, TimerEvent};
 use turns::Turns;
 pub use watch::long_outage;
@@ -51,11 +51,11 @@ pub struct World {
     /// The scheduler of the side that receives the workload's data.
     receiver: Spec<dyn Scheduler>,
     pub(crate) scenario: Arc<Scenario>,
-    pub(crate) now: Nanos,
+    pub(crate) now: Time,
     /// When the workload starts.
-    pub(crate) begin: Nanos,
+    pub(crate) begin: Time,
     /// When the limit is reached.
-    pub(crate) end: Nanos,
+    pub(crate) end: Time,
     pub(crate) outcome: Option<Outcome>,
     pub(crate) events: u64,
     pub(crate) network: Network,
@@ -110,7 +110,7 @@ impl World {
     pub fn with_receiver(spec: &RunSpec, receiver: &Spec<dyn Scheduler>) -> Result<Self, SpecError> {
         spec.check()?;
         let scenario = Arc::clone(&spec.scenario);
-        let begin = scenario.warmup.saturating_add(spec.start_phase);
+        let begin = spec.begin();
         let hosts = Hosts::new(spec, receiver, begin)?;
         let network = Network::new(&scenario, spec.seed, hosts.count());
         let mut apps: Vec<Box<dyn App>> = vec![app::of(&scenario)];
@@ -133,7 +133,7 @@ impl World {
         let recorder = (recording.segments || recording.decisions)
             .then(|| Box::new(Recorder::new(recording, scenario.direction.sender())));
         let mut world = World {
-            now: 0,
+            now: Time::ZERO,
             begin,
             end: begin.saturating_add(scenario.limit),
             outcome: None,
@@ -167,7 +167,7 @@ impl World {
         world.watch_links();
         world.set_timer(begin, TimerEvent::Start(WORKLOAD));
         world.set_timer(begin, TimerEvent::SampleOfo);
-        if recording.samples_every > 0 {
+        if recording.samples_every.is_some() {
             world.set_timer(begin, TimerEvent::Sample);
         }
         for i in 0..world.scenario.background.len() {
@@ -203,7 +203,7 @@ impl World {
     }
 
     /// When the next timer expires.
-    pub(crate) fn next_timer(&self) -> Option<Nanos> {
+    pub(crate) fn next_timer(&self) -> Option<Time> {
         self.timers.peek().map(|timer| timer.at)
     }
 
@@ -246,7 +246,7 @@ impl World {
     }
 
     /// Delays of the workload's messages so far (CBR frames, exchanges, web objects).
-    pub fn message_delays(&self) -> Vec<Nanos> {
+    pub fn message_delays(&self) -> Vec<Span> {
         self.apps[WORKLOAD].report().delays
     }
 
@@ -259,7 +259,7 @@ impl World {
     }
 
     /// When the workload starts, from the start of the run.
-    pub fn begin(&self) -> Nanos {
+    pub fn begin(&self) -> Time {
         self.begin
     }
 
@@ -269,7 +269,7 @@ impl World {
     }
 
     /// Virtual time, from the start of the run.
-    pub fn now(&self) -> Nanos {
+    pub fn now(&self) -> Time {
         self.now
     }
 
@@ -294,7 +294,7 @@ impl World {
     pub fn next_opening(&self) -> Option<usize> {
         let paths = (0..self.scenario.paths.len()).map(|path| PathId(path as u16));
         let cache = self.hosts.path_cache(self.now);
-        Some(usize::from(cache.opening(Time::from_nanos(self.now), topology::server_address(), paths)?.0))
+        Some(usize::from(cache.opening(self.now, topology::server_address(), paths)?.0))
     }
 
     /// Every counter of one side's endpoint, by the kernel's names
@@ -305,7 +305,7 @@ impl World {
 
     /// Runs until `until`, in time from the start of the run, or to the run's end if that is earlier. Returns
     /// whether the run has ended.
-    pub fn run_until(&mut self, until: Nanos) -> bool {
+    pub fn run_until(&mut self, until: Time) -> bool {
         while self.outcome.is_none() && !self.paused {
             if self.many && self.run_batch(until) {
                 continue;
@@ -329,13 +329,13 @@ impl World {
 
     /// Runs to the end, and returns the result.
     pub fn finish(mut self) -> RunResult {
-        self.run_until(Nanos::MAX);
+        self.run_until(Time::MAX);
         self.into_result()
     }
 
     /// Handles the event of a source that is due.
     #[inline(always)]
-    fn step(&mut self, at: Nanos, source: usize) {
+    fn step(&mut self, at: Time, source: usize) {
         if at != self.now {
             self.events_at_instant = 0;
         }
@@ -347,14 +347,14 @@ impl World {
 
     /// Handles a source's event, and returns when its next one is due.
     #[inline(always)]
-    fn handle(&mut self, source: usize) -> Option<Nanos> {
+    fn handle(&mut self, source: usize) -> Option<Time> {
         if source < self.network.links.len() {
             match self.network.topology.next[source] {
                 Hop::Host(side) => self.deliver(source, side),
                 Hop::Link(next) => self.forward(source, Some(next)),
                 Hop::OwnDown => self.forward(source, None),
             }
-            return self.network.links[source].poll_timeout().map(Time::as_nanos);
+            return self.network.links[source].poll_timeout();
         }
         let end = source - self.network.links.len();
         if end < self.ends {
@@ -374,7 +374,7 @@ impl World {
     /// A packet leaves a link for another: `next`, or the downlink of its own path.
     #[inline(never)]
     fn forward(&mut self, link: usize, next: Option<usize>) {
-        if let Some(packet) = self.network.links[link].poll(Time::from_nanos(self.now)) {
+        if let Some(packet) = self.network.links[link].poll(self.now) {
             self.network.enqueue(self.now, next.unwrap_or(2 * usize::from(packet.path) + 1), packet);
         }
     }
@@ -383,7 +383,7 @@ impl World {
     #[inline]
     fn deliver(&mut self, link: usize, side: Side) {
         let link = &mut self.network.links[link];
-        let Some(packet) = link.due(Time::from_nanos(self.now)) else { return };
+        let Some(packet) = link.due(self.now) else { return };
         let (owner, path, trace) = (packet.owner, packet.path, packet.trace);
         let segment = packet.unpack(&mut self.received, &mut self.network.pool);
         link.drop_due();

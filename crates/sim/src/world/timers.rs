@@ -3,8 +3,9 @@
 
 use std::cmp::Ordering;
 
+use ropewalk_engine::Time;
+
 use super::World;
-use crate::Nanos;
 use crate::meter::OFO_EVERY;
 use crate::packet::{Owner, Packet};
 
@@ -30,7 +31,7 @@ pub(crate) enum TimerEvent {
 /// A timer.
 #[derive(Debug)]
 pub(crate) struct Timer {
-    pub(crate) at: Nanos,
+    pub(crate) at: Time,
     pub(crate) order: u64,
     pub(crate) event: TimerEvent,
 }
@@ -58,7 +59,7 @@ impl Ord for Timer {
 
 impl World {
     #[inline(never)]
-    pub(super) fn set_timer(&mut self, at: Nanos, event: TimerEvent) {
+    pub(super) fn set_timer(&mut self, at: Time, event: TimerEvent) {
         self.timers.push(Timer { at: at.max(self.now), order: self.timer_order, event });
         self.timer_order += 1;
         let first = self.timers.peek().map(|timer| timer.at);
@@ -94,8 +95,11 @@ impl World {
                 self.set_timer(now + OFO_EVERY, TimerEvent::SampleOfo);
             }
             TimerEvent::Sample => {
-                self.hosts.sample(now - self.begin, self.network.data_from, &mut self.network.meter.samples);
-                self.set_timer(now.saturating_add(self.spec.recording.samples_every), TimerEvent::Sample);
+                let at = Time::ZERO + (now - self.begin);
+                self.hosts.sample(at, self.network.data_from, &mut self.network.meter.samples);
+                if let Some(every) = self.spec.recording.samples_every {
+                    self.set_timer(now.saturating_add(every), TimerEvent::Sample);
+                }
             }
         }
         self.serve_endpoints();
@@ -103,7 +107,7 @@ impl World {
 
     fn send_datagram(&mut self, source: usize) {
         let background = &self.scenario.background[source];
-        if self.now >= background.stop {
+        if background.stop.is_some_and(|stop| self.now >= stop) {
             return;
         }
         let Some(udp) = &mut self.udp[source] else { return };

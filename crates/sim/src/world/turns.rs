@@ -10,8 +10,10 @@
 //! sides. In a turn the application acts only at the side where it is called, and the run ends only by a
 //! failure; then the run is repeated in order of time.
 
+use ropewalk_engine::{NANOSECOND, Span, Time};
+
 use super::{WORKLOAD, World};
-use crate::{Nanos, Side};
+use crate::Side;
 
 /// With more connections it is batches that are worth it (see [`crate::world::lookahead`]).
 const MOST_CONNECTIONS: u32 = 64;
@@ -21,7 +23,7 @@ const MOST_CONNECTIONS: u32 = 64;
 pub(super) struct Turns {
     first: Side,
     /// The least delay of the links that lead to it.
-    reach: Nanos,
+    reach: Span,
     /// The links to the other side have that delay as well.
     both: bool,
     /// Events handled in turns.
@@ -43,24 +45,24 @@ impl World {
         let (first, reach) = if server >= client { (Side::Server, server) } else { (Side::Client, client) };
         let both = client.min(server) == reach;
         let few = self.scenario.connections() <= MOST_CONNECTIONS;
-        if reach > 0 && few && self.scenario.background.is_empty() && self.pause.is_none() {
+        if !reach.is_zero() && few && self.scenario.background.is_empty() && self.pause.is_none() {
             self.turns = Some(Turns { first, reach, both, events: 0 });
         }
     }
 
     /// Takes both sides through their events, up to `until` at most. Returns false if the next event is to be
     /// handled in order of time.
-    pub(super) fn take_turns(&mut self, until: Nanos) -> bool {
+    pub(super) fn take_turns(&mut self, until: Time) -> bool {
         let Some(Turns { first, reach, both, .. }) = self.turns else { return false };
         let (start, source) = self.network.events.first();
         if source == self.network.links.len() + self.ends || !self.is_unwatched() || !self.acts_locally(both)
         {
             return false;
         }
-        let mut end = start.saturating_add(reach).min(until.min(self.end).saturating_add(1));
+        let mut end = start.saturating_add(reach).min(until.min(self.end).saturating_add(NANOSECOND));
         if let Some(timer) = self.next_timer() {
             // Simultaneous events of links and endpoints come before.
-            end = end.min(timer.saturating_add(1));
+            end = end.min(timer.saturating_add(NANOSECOND));
         }
         if start >= end {
             return false;
@@ -79,8 +81,8 @@ impl World {
     }
 
     /// Handles a side's events before `end`. Returns when the last was.
-    fn take_turn(&mut self, side: Side, end: Nanos) -> Nanos {
-        let mut last = 0;
+    fn take_turn(&mut self, side: Side, end: Time) -> Time {
+        let mut last = Time::ZERO;
         loop {
             let (at, source) = self.network.events.first_of(side);
             if at >= end || self.outcome.is_some() {

@@ -6,20 +6,20 @@
 //! moments are those of the proxy: 200 ms of silence, then three round-trip times, at least 500 ms and at
 //! most 3 s; on a dead link a probe every second.
 
-use ropewalk_engine::{PathId, Time};
+use ropewalk_engine::{PathId, Span, Time};
 use ropewalk_link::{Change, ChangeAction, LinkSpec};
 
 use super::World;
 use super::timers::TimerEvent;
 use crate::spec::{Mode, PathManager};
-use crate::{Nanos, PathSpec, Scenario};
+use crate::{PathSpec, Scenario};
 
 /// A link is silent after so long, and probed.
-const SILENT: Nanos = 200_000_000;
+const SILENT: Span = Span::from_millis(200);
 /// How long a probe has no answer, at least and at most, before the link is dead.
-const LIMIT: (Nanos, Nanos) = (500_000_000, 3_000_000_000);
+const LIMIT: (Span, Span) = (Span::from_millis(500), Span::from_secs(3));
 /// Time between probes of a dead link.
-const DEAD: Nanos = 1_000_000_000;
+const DEAD: Span = Span::from_secs(1);
 
 /// What is known of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,7 +27,7 @@ pub(crate) enum Watched {
     /// It carries; the timer is for when it goes down.
     Alive,
     /// It went down at this moment; the timer is for when it is left.
-    Silent(Nanos),
+    Silent(Time),
     /// It was left; the timer is for the next probe.
     Dead,
     /// A probe was sent that will be answered.
@@ -64,20 +64,18 @@ fn is_down(link: &LinkSpec, at: Time) -> bool {
     latest.is_some_and(|(_, change)| change.action == ChangeAction::Down)
 }
 
-fn path_is_down(path: &PathSpec, at: Nanos) -> bool {
-    let at = Time::from_nanos(at);
+fn path_is_down(path: &PathSpec, at: Time) -> bool {
     is_down(&path.up, at) || is_down(&path.down, at)
 }
 
 /// When a path next goes down, or comes up.
-fn next_switch(path: &PathSpec, at: Nanos) -> Option<Nanos> {
+fn next_switch(path: &PathSpec, at: Time) -> Option<Time> {
     let changes = path.up.changes.iter().chain(&path.down.changes);
-    let at = Time::from_nanos(at);
-    changes.filter(is_switch).filter_map(|change| next(change, at)).min().map(Time::as_nanos)
+    changes.filter(is_switch).filter_map(|change| next(change, at)).min()
 }
 
 /// When a path is next down.
-fn next_down(path: &PathSpec, at: Nanos) -> Option<Nanos> {
+fn next_down(path: &PathSpec, at: Time) -> Option<Time> {
     let mut when = at;
     // Up and down again and again: the second switch at the latest.
     for _ in 0..8 {
@@ -110,7 +108,7 @@ impl World {
     pub(super) fn look_at_link(&mut self, path: usize) {
         let scenario = std::sync::Arc::clone(&self.scenario);
         let (spec, now) = (&scenario.paths[path], self.now);
-        let rtt = (spec.up.delay + spec.down.delay).as_nanos();
+        let rtt = spec.up.delay + spec.down.delay;
         let down = path_is_down(spec, now);
         let (state, at) = match self.watched[path] {
             Watched::Alive if down => (Watched::Silent(now), Some(now + patience(spec))),
@@ -139,21 +137,21 @@ impl World {
 }
 
 /// How long a link may be silent before it is left.
-fn patience(path: &PathSpec) -> Nanos {
-    SILENT + (3 * (path.up.delay + path.down.delay)).as_nanos().clamp(LIMIT.0, LIMIT.1)
+fn patience(path: &PathSpec) -> Span {
+    SILENT + (3 * (path.up.delay + path.down.delay)).clamp(LIMIT.0, LIMIT.1)
 }
 
-/// When a path is first down for so long that it is left, and for how long; `u64::MAX`: for good.
-fn first_long(path: &PathSpec) -> Option<(Nanos, Nanos)> {
-    let mut from = next_down(path, 0)?;
+/// When a path is first down for so long that it is left, and for how long; `None`: for good.
+fn first_long(path: &PathSpec) -> Option<(Time, Option<Span>)> {
+    let mut from = next_down(path, Time::ZERO)?;
     // Several changes may follow one another.
     for _ in 0..16 {
         let mut until = next_switch(path, from);
         while let Some(up) = until.filter(|up| path_is_down(path, *up)) {
             until = next_switch(path, up);
         }
-        let lasts = until.map_or(Nanos::MAX, |until| until - from);
-        if lasts > patience(path) {
+        let lasts = until.map(|until| until - from);
+        if lasts.is_none_or(|lasts| lasts > patience(path)) {
             return Some((from, lasts));
         }
         from = next_down(path, until?)?;
@@ -162,8 +160,8 @@ fn first_long(path: &PathSpec) -> Option<(Nanos, Nanos)> {
 }
 
 /// The first path whose link is down for so long that the client's path manager decides when it is used
-/// again: from when, and for how long; `u64::MAX`: for good.
-pub fn long_outage(scenario: &Scenario) -> Option<(&PathSpec, Nanos, Nanos)> {
+/// again: from when, and for how long; `None`: for good.
+pub fn long_outage(scenario: &Scenario) -> Option<(&PathSpec, Time, Option<Span>)> {
     let of = |path| first_long(path).map(|(from, lasts)| (path, from, lasts));
     scenario.paths.iter().filter_map(of).min_by_key(|(_, from, _)| *from)
 }
@@ -174,48 +172,45 @@ mod tests {
     use crate::{Recording, RunSpec, Workload, networks};
     use ropewalk_engine::Span;
 
+    const SECOND: Span = Span::from_secs(1);
+
+    /// A link goes down after so long, for so long.
+    fn down_for(after: Span, length: Span) -> Vec<Change> {
+        let from = Time::ZERO + after;
+        vec![Change::once(from, ChangeAction::Down), Change::once(from + length, ChangeAction::Up)]
+    }
+
     #[test]
     fn when_links_are_down() {
         let mut path = networks::wifi_lte().paths[0].clone();
-        let once = |at, action| Change::once(at, action);
-        path.down.changes = vec![
-            once(Time::from_nanos(20), ChangeAction::Down),
-            once(Time::from_nanos(50), ChangeAction::Up),
-        ];
-        let down = |at| path_is_down(&path, at);
+        let at = Time::from_nanos;
+        path.down.changes =
+            vec![Change::once(at(20), ChangeAction::Down), Change::once(at(50), ChangeAction::Up)];
+        let down = |nanos| path_is_down(&path, at(nanos));
         assert_eq!([19, 20, 49, 50].map(down), [false, true, true, false]);
         assert_eq!(
-            (next_down(&path, 0), next_down(&path, 20), next_switch(&path, 20)),
-            (Some(20), None, Some(50))
+            (next_down(&path, at(0)), next_down(&path, at(20)), next_switch(&path, at(20))),
+            (Some(at(20)), None, Some(at(50)))
         );
         let mut scenario = networks::wifi_lte();
-        let second = 1_000_000_000;
         let mut outage = |length| {
-            let changes = vec![
-                once(Time::from_nanos(second), ChangeAction::Down),
-                once(Time::from_nanos(second + length), ChangeAction::Up),
-            ];
-            scenario.paths[1].up.changes = changes;
+            scenario.paths[1].up.changes = down_for(SECOND, length);
             long_outage(&scenario).map(|(path, _, lasts)| (path.name.clone(), lasts))
         };
-        assert_eq!((outage(second / 2), outage(30 * second)), (None, Some(("lte".into(), 30 * second))));
+        let long = Some(("lte".into(), Some(30 * SECOND)));
+        assert_eq!((outage(SECOND / 2), outage(30 * SECOND)), (None, long));
         for change in &mut path.down.changes {
             change.every = Some(Span::from_nanos(100));
         }
-        let down = |at| path_is_down(&path, at);
+        let down = |nanos| path_is_down(&path, at(nanos));
         assert_eq!([120, 149, 150, 1020].map(down), [true, true, false, true]);
-        assert_eq!((next_down(&path, 60), next_down(&path, 130)), (Some(120), Some(220)));
+        assert_eq!([60, 130].map(|nanos| next_down(&path, at(nanos))), [Some(at(120)), Some(at(220))]);
     }
 
-    const SECOND: Nanos = 1_000_000_000;
-
     /// How long after the end of an outage the path carries again.
-    fn carries_again_after(path_manager: PathManager, outage: Nanos) -> Nanos {
+    fn carries_again_after(path_manager: PathManager, outage: Span) -> Span {
         let mut scenario = networks::wifi_lte();
-        let changes = vec![
-            Change::once(Time::from_nanos(2 * SECOND), ChangeAction::Down),
-            Change::once(Time::from_nanos(2 * SECOND + outage), ChangeAction::Up),
-        ];
+        let changes = down_for(2 * SECOND, outage);
         let wifi = &mut scenario.paths[0];
         (wifi.up.changes, wifi.down.changes) = (changes.clone(), changes);
         scenario.workload = Workload::Bulk { duration: 90 * SECOND };
@@ -227,18 +222,19 @@ mod tests {
             congestion: ropewalk_engine::congestion::builtin().parse("cubic").unwrap(),
             mode: Mode::Multipath,
             seed: 1,
-            start_phase: 0,
+            start_phase: Span::ZERO,
             recording: Recording::default(),
         })
         .unwrap();
-        world.run_until(2 * SECOND + outage);
+        let end = Time::ZERO + 2 * SECOND + outage;
+        world.run_until(end);
         let before = world.bytes_on(0);
-        let mut now = 2 * SECOND + outage;
-        while world.bytes_on(0) < before + 200_000 && now < 90 * SECOND {
+        let mut now = end;
+        while world.bytes_on(0) < before + 200_000 && now < Time::ZERO + 90 * SECOND {
             now += SECOND / 10;
             world.run_until(now);
         }
-        now - 2 * SECOND - outage
+        now - end
     }
 
     #[test]
@@ -248,7 +244,7 @@ mod tests {
             [20, 26, 32, 38].map(of).into_iter().max().unwrap()
         };
         let (ropewalk, linux) = (longest(PathManager::Ropewalk), longest(PathManager::Linux));
-        assert!(ropewalk < 1_600_000_000, "{ropewalk}");
-        assert!(linux > 5_000_000_000, "{linux}");
+        assert!(ropewalk < Span::from_millis(1600), "{ropewalk}");
+        assert!(linux > Span::from_secs(5), "{linux}");
     }
 }

@@ -5,11 +5,9 @@ pub mod watch;
 
 use std::fmt::Write as _;
 
-use ropewalk_engine::{congestion, scheduler};
+pub use ropewalk_engine::{MILLISECOND, SECOND};
+use ropewalk_engine::{Span, congestion, scheduler};
 use ropewalk_sim::{Mode, RunResult, RunSpec, Scenario};
-
-pub const MILLISECOND: u64 = 1_000_000;
-pub const SECOND: u64 = 1_000_000_000;
 
 /// A multipath run of a scenario with seed 1.
 pub fn spec(scenario: Scenario, schedulers: &str, control: &str) -> RunSpec {
@@ -25,7 +23,7 @@ pub fn single(scenario: Scenario, path: usize, control: &str) -> RunSpec {
 
 /// Delivered bits per second over the run.
 pub fn goodput(result: &RunResult) -> f64 {
-    result.delivered_bytes as f64 * 8e9 / result.duration as f64
+    result.delivered_bytes as f64 * 8e9 / result.duration.as_nanos() as f64
 }
 
 /// The totals as text, for snapshots.
@@ -35,15 +33,15 @@ pub fn summary(result: &RunResult) -> String {
         writeln!(text, "{what:22} {value}").expect("a string takes all");
     };
     line("outcome", format!("{:?}", result.outcome));
-    line("duration us", (result.duration / 1000).to_string());
+    line("duration us", result.duration.as_micros().to_string());
     line("delivered bytes", result.delivered_bytes.to_string());
     for flow in &result.flows {
-        line("flow", format!("{} bytes, fct us {:?}", flow.bytes, flow.fct.map(|fct| fct / 1000)));
+        line("flow", format!("{} bytes, fct us {:?}", flow.bytes, flow.fct.map(|fct| fct.as_micros())));
     }
     if !result.message_delays.is_empty() {
         let delays = &result.message_delays;
-        let mean = delays.iter().sum::<u64>() / delays.len() as u64 / 1000;
-        let max = delays.iter().max().expect("some") / 1000;
+        let mean = (delays.iter().copied().sum::<Span>() / delays.len() as u64).as_micros();
+        let max = delays.iter().max().expect("some").as_micros();
         line("messages", format!("{}, mean us {mean}, max us {max}", delays.len()));
     }
     for path in &result.paths {
@@ -54,7 +52,7 @@ pub fn summary(result: &RunResult) -> String {
                 path.bytes,
                 path.segments,
                 path.lost,
-                path.queue_delay_max / 1000,
+                path.queue_delay_max.as_micros(),
                 path.queue_delay_mean / 1000.0
             ),
         );
@@ -67,6 +65,6 @@ pub fn summary(result: &RunResult) -> String {
     line("duplicated bytes", result.totals.duplicated_bytes.to_string());
     line("received twice bytes", result.totals.received_twice_bytes.to_string());
     line("penalisations", result.totals.penalisations.to_string());
-    line("window blocked us", (result.totals.window_blocked / 1000).to_string());
+    line("window blocked us", result.totals.window_blocked.as_micros().to_string());
     text
 }

@@ -2,6 +2,7 @@
 //! a person can read.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+use ropewalk_engine::Time;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
@@ -40,7 +41,7 @@ fn watch_in(mut world: World, spec: &RunSpec, readable: bool) -> Seen {
         log: Arc::clone(&log),
         names: spec.scenario.paths.iter().map(|path| path.name.clone()).collect(),
     }));
-    world.run_until(u64::MAX);
+    world.run_until(Time::MAX);
     let counters = [Side::Client, Side::Server]
         .map(|side| world.counters(side).into_iter().filter(|(_, value)| *value > 0).collect());
     let result = world.into_result();
@@ -80,10 +81,10 @@ struct Watch {
 }
 
 impl Watch {
-    fn see(&self, now: u64, side: Side, path: usize, sent: bool, segment: &Segment<SyntheticPayload>) {
+    fn see(&self, now: Time, side: Side, path: usize, sent: bool, segment: &Segment<SyntheticPayload>) {
         let mut log = self.log.lock().expect("no panic while it is held");
         log.segments += 1;
-        log.digest.update(now.to_be_bytes());
+        log.digest.update(now.as_nanos().to_be_bytes());
         log.digest.update([side as u8, u8::from(sent), path as u8, segment.ecn as u8]);
         log.digest.update((segment.payload.0).to_be_bytes());
         let headers = encode_headers(segment, ChecksumMode::Full).expect("a segment of the wire");
@@ -99,7 +100,7 @@ impl Watch {
 impl SegmentObserver for Watch {
     fn on_sent(
         &mut self,
-        now: u64,
+        now: Time,
         from: Side,
         path: usize,
         _: Option<u32>,
@@ -108,7 +109,7 @@ impl SegmentObserver for Watch {
         self.see(now, from, path, true, segment);
     }
 
-    fn on_arrived(&mut self, now: u64, at: Side, path: usize, segment: &Segment<SyntheticPayload>) {
+    fn on_arrived(&mut self, now: Time, at: Side, path: usize, segment: &Segment<SyntheticPayload>) {
         self.see(now, at, path, false, segment);
     }
 }
@@ -126,9 +127,9 @@ fn first<K: PartialEq>(known: &mut Vec<(K, u32)>, key: K, value: u32) -> u32 {
 
 impl Log {
     /// One packet: when, whose, on which path; flags, relative numbers, window, options.
-    fn line(&mut self, now: u64, side: Side, path: &str, segment: &Segment<SyntheticPayload>) -> String {
+    fn line(&mut self, now: Time, side: Side, path: &str, segment: &Segment<SyntheticPayload>) -> String {
         let arrow = if side == Side::Client { "->" } else { "<-" };
-        let (millis, micros) = (now / 1_000_000, now / 1_000 % 1_000);
+        let (millis, micros) = (now.as_millis(), now.as_nanos() / 1_000 % 1_000);
         let mut text = format!("{millis:>5}.{micros:03} {arrow} {path:<5} {:?}", segment.flags);
         let mut say = |what: std::fmt::Arguments<'_>| text.write_fmt(what).expect("a string takes all");
         let own = segment.seq.0.wrapping_sub(first(&mut self.isns, segment.tuple, segment.seq.0));

@@ -35,7 +35,7 @@ pub struct OptionStripper {
 }
 
 impl Middlebox for OptionStripper {
-    fn process(&mut self, _: u64, from: Side, path: usize, segment: &mut Segment<SyntheticPayload>) {
+    fn process(&mut self, _: Time, from: Side, path: usize, segment: &mut Segment<SyntheticPayload>) {
         if path != self.path || self.side.is_some_and(|side| side != from) {
             return;
         }
@@ -53,7 +53,7 @@ impl Middlebox for OptionStripper {
     }
 }
 
-fn bulk(scenario: Scenario, duration: u64) -> Scenario {
+fn bulk(scenario: Scenario, duration: Span) -> Scenario {
     Scenario { workload: Workload::Bulk { duration }, ..scenario }
 }
 
@@ -84,8 +84,8 @@ fn downlinks(mut scenario: Scenario, change: impl Fn(&mut LinkSpec)) -> Scenario
     scenario
 }
 
-fn jitter(spread: u64, shape: JitterShape, keeps_order: bool) -> Option<Jitter> {
-    Some(Jitter { spread: Span::from_nanos(spread), shape, keeps_order })
+fn jitter(spread: Span, shape: JitterShape, keeps_order: bool) -> Option<Jitter> {
+    Some(Jitter { spread, shape, keeps_order })
 }
 
 fn equal() -> Scenario {
@@ -111,8 +111,15 @@ fn wild(scenario: Scenario) -> Scenario {
     links(lossy(scenario), |link| link.jitter = jitter(3 * MILLISECOND, JitterShape::Normal, false))
 }
 
-fn source(traffic: Traffic, direction: Direction, extra_delay: u64) -> Background {
-    Background { path: 0, direction, traffic, extra_delay, start: 0, stop: 20 * SECOND }
+fn source(traffic: Traffic, direction: Direction, extra_delay: Span) -> Background {
+    Background {
+        path: 0,
+        direction,
+        traffic,
+        extra_delay,
+        start: Time::ZERO,
+        stop: Some(Time::ZERO + 20 * SECOND),
+    }
 }
 
 fn on_off() -> Traffic {
@@ -126,9 +133,9 @@ fn on_off() -> Traffic {
     }
 }
 
-fn outage(link: &mut LinkSpec, from: u64, until: u64) {
-    link.changes.push(Change::once(Time::from_nanos(from), ChangeAction::Down));
-    link.changes.push(Change::once(Time::from_nanos(until), ChangeAction::Up));
+fn outage(link: &mut LinkSpec, from: Span, until: Span) {
+    link.changes.push(Change::once(Time::ZERO + from, ChangeAction::Down));
+    link.changes.push(Change::once(Time::ZERO + until, ChangeAction::Up));
 }
 
 /// A shared bottleneck, competing traffic, a path that goes down and up again.
@@ -154,10 +161,10 @@ fn competing() -> Scenario {
         receive_buffer: None,
     };
     scenario.background = vec![
-        source(Traffic::TcpSaturated { congestion: "lia".into() }, Direction::Upload, 0),
+        source(Traffic::TcpSaturated { congestion: "lia".into() }, Direction::Upload, Span::ZERO),
         source(limited, Direction::Download, 5 * MILLISECOND),
-        source(flows, Direction::Download, 0),
-        source(on_off(), Direction::Upload, 0),
+        source(flows, Direction::Download, Span::ZERO),
+        source(on_off(), Direction::Upload, Span::ZERO),
     ];
     scenario.background[1].path = 1;
     scenario.warmup = 100 * MILLISECOND;
@@ -172,12 +179,7 @@ fn marked() -> Scenario {
 }
 
 fn codel(ecn: bool) -> Scenario {
-    let queue = Queue::CoDel {
-        limit: 200,
-        target: Span::from_nanos(5 * MILLISECOND),
-        interval: Span::from_nanos(100 * MILLISECOND),
-        ecn,
-    };
+    let queue = Queue::CoDel { limit: 200, target: 5 * MILLISECOND, interval: 100 * MILLISECOND, ecn };
     ends(downlinks(bulk(equal(), SECOND), |link| link.queue = queue), EndSpec { ecn, ..EndSpec::default() })
 }
 
@@ -190,13 +192,13 @@ fn trace() -> Scenario {
 }
 
 fn changing() -> Scenario {
-    let change = |at: u64, action| Change::once(Time::from_nanos(at * MILLISECOND), action);
+    let change = |at: u64, action| Change::once(Time::ZERO + at * MILLISECOND, action);
     let mut scenario = bulk(equal(), 1500 * MILLISECOND);
     scenario.paths[0].down.changes = vec![
-        change(300, ChangeAction::Delay(Span::from_nanos(2 * MILLISECOND))),
+        change(300, ChangeAction::Delay(2 * MILLISECOND)),
         change(600, ChangeAction::Rate(Rate::Constant(4_000_000))),
         change(900, ChangeAction::Loss(Loss::Bernoulli(0.05))),
-        change(1200, ChangeAction::Delay(Span::from_nanos(60 * MILLISECOND))),
+        change(1200, ChangeAction::Delay(60 * MILLISECOND)),
     ];
     scenario
 }
@@ -357,7 +359,7 @@ fn shared(count: u32, bytes: u64) -> Scenario {
 }
 
 /// As [`shared`], ended by the limit.
-fn endless(count: u32, limit: u64) -> Scenario {
+fn endless(count: u32, limit: Span) -> Scenario {
     Scenario { limit, ..shared(count, 1 << 40) }
 }
 

@@ -18,6 +18,7 @@ mod common;
 use cases::Case;
 use common::spec;
 use common::watch::{Seen, digest_of, watch, watch_world};
+use ropewalk_engine::{Span, Time};
 use ropewalk_sim::{Outcome, RunResult, RunSpec, Side, World, networks};
 
 /// Compares cases with their table.
@@ -55,7 +56,7 @@ fn middleboxes() {
 /// Runs that differ in one bit of entropy have different digests.
 #[test]
 fn another_seed_has_another_digest() {
-    let spec = spec(networks::one(10_000_000, 10_000_000), "minrtt", "reno");
+    let spec = spec(networks::one(10_000_000, Span::from_millis(10)), "minrtt", "reno");
     let other = RunSpec { seed: 2, ..spec.clone() };
     let (first, again, other) = (watch(&spec, false), watch(&spec, false), watch(&other, false));
     assert_eq!(first.digest, again.digest);
@@ -87,7 +88,7 @@ fn line(case: &Case) -> String {
     };
     let Seen { segments, digest, .. } = watch_world(world(), &case.spec);
     let mut world = world();
-    world.run_until(u64::MAX);
+    world.run_until(Time::MAX);
     let counters = [Side::Client, Side::Server].map(|side| {
         let counters = world.counters(side).into_iter().filter(|(_, value)| *value > 0);
         counters.map(|(name, value)| format!("{name} {value}\n")).collect::<String>()
@@ -119,7 +120,7 @@ fn numbers(result: &RunResult) -> String {
     };
     let paths: Vec<_> = result.paths.iter().map(path).collect();
     let totals = [
-        result.duration,
+        result.duration.as_nanos(),
         result.delivered_bytes,
         result.ofo.max,
         result.totals.retransmissions,
@@ -129,7 +130,7 @@ fn numbers(result: &RunResult) -> String {
         result.totals.duplicated_bytes,
         result.totals.received_twice_bytes,
         result.totals.penalisations,
-        result.totals.window_blocked,
+        result.totals.window_blocked.as_nanos(),
         result.totals.data_segments,
         result.events,
     ];

@@ -3,6 +3,7 @@
 mod plot;
 mod rope;
 
+use ropewalk_engine::Span;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -272,7 +273,7 @@ fn example(
         congestion: algorithm(&registries.congestion, "gallery", control)?,
         mode: Mode::Multipath,
         seed: 1,
-        start_phase: 0,
+        start_phase: Span::ZERO,
         recording,
     });
     Ok((names, result))
@@ -293,7 +294,7 @@ fn segments_of(registries: &Registries, entry: &Entry<dyn Scheduler>) -> Result<
     let recording = Recording { segments: true, ..Recording::default() };
     let (names, result) = example(registries, entry.name, BASE_CONTROL, Workload::Flow { bytes }, recording)?;
     let caption =
-        format!("{}: {:.0} ms; {}", entry.name, result.duration as f64 / 1e6, shares(&names, &result));
+        format!("{}: {:.0} ms; {}", entry.name, result.duration.as_millis_f64(), shares(&names, &result));
     let svg = plot::segments(&caption, &names, &result.segments, bytes, result.duration);
     Ok((caption, svg))
 }
@@ -302,10 +303,10 @@ fn windows_of(
     registries: &Registries,
     entry: &Entry<dyn CongestionControl>,
 ) -> Result<(String, String), Failure> {
-    let recording = Recording { samples_every: 50_000_000, ..Recording::default() };
-    let workload = Workload::Bulk { duration: 10_000_000_000 };
+    let recording = Recording { samples_every: Some(Span::from_millis(50)), ..Recording::default() };
+    let workload = Workload::Bulk { duration: Span::from_secs(10) };
     let (names, result) = example(registries, BASE_SCHEDULER, entry.name, workload, recording)?;
-    let megabits = result.delivered_bytes as f64 * 8e3 / result.duration.max(1) as f64;
+    let megabits = result.delivered_bytes as f64 * 8e3 / result.duration.as_nanos().max(1) as f64;
     let caption = format!("{}: {megabits:.1} Mbit/s; {}", entry.name, shares(&names, &result));
     let svg = plot::windows(&caption, &names, &result.samples, result.duration);
     Ok((caption, svg))

@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use ropewalk_engine::{MILLISECOND, SECOND, Span};
 use ropewalk_sim::{Sample, SegmentTrace, Transmission};
 
 const WIDTH: u64 = 560;
@@ -67,13 +68,13 @@ pub(super) fn segments(
     names: &[String],
     trace: &[SegmentTrace],
     bytes: u64,
-    end_ns: u64,
+    length: Span,
 ) -> String {
     let (width, height) = (WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM);
     // Per path, and last retransmissions.
     let mut dashes = vec![String::new(); names.len() + 1];
     for segment in trace {
-        let x = LEFT + scaled(segment.sent, end_ns, width);
+        let x = LEFT + scaled(segment.sent.as_nanos(), length.as_nanos(), width);
         let y = HEIGHT - BOTTOM - scaled(segment.offset, bytes, height);
         let lane =
             if segment.transmission == Transmission::New { usize::from(segment.path) } else { names.len() };
@@ -91,20 +92,20 @@ pub(super) fn segments(
         let stroke = if lane == names.len() { AGAIN } else { colour(lane) };
         let _ = writeln!(body, "<path d=\"{dash}\" stroke=\"{stroke}\" stroke-width=\"2\"/>");
     }
-    let ms = format!("{} ms", end_ns.div_ceil(1_000_000));
+    let ms = format!("{} ms", length.div_ceil(MILLISECOND));
     let kib = format!("{} KiB", bytes >> 10);
     frame(title, ["0".into(), ms], ["0".into(), kib], &legend, &body)
 }
 
 /// Each path's congestion window over time.
-pub(super) fn windows(title: &str, names: &[String], samples: &[Sample], end_ns: u64) -> String {
+pub(super) fn windows(title: &str, names: &[String], samples: &[Sample], length: Span) -> String {
     let (width, height) = (WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM);
     let all = samples.iter().flat_map(|sample| &sample.subflows);
     let most = all.map(|subflow| u64::from(subflow.cwnd)).max().unwrap_or(1);
     let mut lines = vec![String::new(); names.len()];
     for sample in samples {
         for subflow in &sample.subflows {
-            let x = LEFT + scaled(sample.at, end_ns, width);
+            let x = LEFT + scaled(sample.at.as_nanos(), length.as_nanos(), width);
             let y = HEIGHT - BOTTOM - scaled(u64::from(subflow.cwnd), most, height);
             if let Some(line) = lines.get_mut(usize::from(subflow.path)) {
                 let _ = write!(line, "{}{x} {y}", if line.is_empty() { 'M' } else { 'L' });
@@ -118,12 +119,13 @@ pub(super) fn windows(title: &str, names: &[String], samples: &[Sample], end_ns:
         let stroke = colour(path);
         let _ = writeln!(body, "<path d=\"{line}\" fill=\"none\" stroke=\"{stroke}\" stroke-width=\"1.5\"/>");
     }
-    let seconds = format!("{} s", end_ns.div_ceil(1_000_000_000));
+    let seconds = format!("{} s", length.div_ceil(SECOND));
     frame(title, ["0".into(), seconds], ["0".into(), format!("{most} seg.")], &legend, &body)
 }
 
 #[cfg(test)]
 mod tests {
+    use ropewalk_engine::Time;
     use ropewalk_sim::SubflowSample;
 
     use super::*;
@@ -145,16 +147,16 @@ mod tests {
             transmission,
         };
         let trace = [
-            segment(0, 0, 0, Transmission::New),
-            segment(1, 4096, 10_000_000, Transmission::New),
-            segment(0, 4096, 10_000_000, Transmission::Reinjected),
+            segment(0, 0, Time::ZERO, Transmission::New),
+            segment(1, 4096, Time::ZERO + Span::from_millis(10), Transmission::New),
+            segment(0, 4096, Time::ZERO + Span::from_millis(10), Transmission::Reinjected),
         ];
-        let svg = segments("t", &names(), &trace, 4096, 10_000_000);
+        let svg = segments("t", &names(), &trace, 4096, Span::from_millis(10));
         assert!(svg.contains("<path d=\"M56 166h3\" stroke=\"#009e73\""), "{svg}");
         assert!(svg.contains("<path d=\"M548 24h3\" stroke=\"#0072b2\""), "{svg}");
         assert!(svg.contains("stroke=\"#d55e00\"") && svg.contains("sent again"), "{svg}");
         assert!(svg.contains("a&lt;b") && svg.contains(">10 ms<") && svg.contains(">4 KiB<"), "{svg}");
-        assert!(!segments("t", &names(), &trace[..2], 4096, 10_000_000).contains("sent again"));
+        assert!(!segments("t", &names(), &trace[..2], 4096, Span::from_millis(10)).contains("sent again"));
     }
 
     #[test]
@@ -165,10 +167,15 @@ mod tests {
             delivered: 0,
             ofo: 0,
             window_left: 0,
-            subflows: vec![SubflowSample { path: 1, cwnd, ssthresh: 0, in_flight: 0, srtt: 0 }],
+            subflows: vec![SubflowSample { path: 1, cwnd, ssthresh: 0, in_flight: 0, srtt: Span::ZERO }],
             scheduler: Vec::new(),
         };
-        let svg = windows("t", &names(), &[sample(0, 10), sample(2_000_000_000, 40)], 2_000_000_000);
+        let svg = windows(
+            "t",
+            &names(),
+            &[sample(Time::ZERO, 10), sample(Time::ZERO + Span::from_secs(2), 40)],
+            Span::from_secs(2),
+        );
         assert!(svg.contains("d=\"M56 131L548 24\" fill=\"none\" stroke=\"#0072b2\""), "{svg}");
         assert!(svg.contains(">40 seg.<") && svg.contains(">2 s<"), "{svg}");
     }

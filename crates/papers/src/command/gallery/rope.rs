@@ -2,6 +2,7 @@
 //! line from when it was sent to when it arrived; beneath, what the application has in order, and what waits
 //! in the out-of-order queue.
 
+use ropewalk_engine::{Span, Time};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -73,7 +74,7 @@ impl Runs {
 }
 
 fn seconds(result: &RunResult) -> f64 {
-    result.flows.first().and_then(|flow| flow.fct).unwrap_or(result.duration) as f64 / 1e9
+    result.flows.first().and_then(|flow| flow.fct).unwrap_or(result.duration).as_secs_f64()
 }
 
 fn paths() -> Result<Scenario, Failure> {
@@ -95,7 +96,7 @@ pub(super) fn runs(registries: &Registries) -> Result<Runs, Failure> {
             congestion: algorithm(&registries.congestion, "gallery", "cubic")?,
             mode,
             seed: 1,
-            start_phase: 0,
+            start_phase: Span::ZERO,
             recording: Recording { segments: true, ..Recording::default() },
         }))
     };
@@ -130,7 +131,7 @@ pub(super) fn sentence(runs: &Runs) -> String {
 fn picture(runs: &Runs, colours: &Colours) -> String {
     let longest = runs.shown.iter().map(|(_, result)| seconds(result)).fold(0.0, f64::max);
     let end = (longest * 10.0).ceil() / 10.0 * 1e9;
-    let x = |at: u64| LEFT + at as f64 / end * (WIDTH - LEFT - RIGHT);
+    let x = |at: Time| LEFT + at.as_nanos() as f64 / end * (WIDTH - LEFT - RIGHT);
     let height = PANEL * runs.shown.len() as f64 + AXIS;
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
@@ -146,7 +147,7 @@ fn picture(runs: &Runs, colours: &Colours) -> String {
     }
     let bottom = PANEL * runs.shown.len() as f64;
     for tenth in (0..=(end / 1e8) as u64).filter(|tenth| tenth % 2 == 0) {
-        let at = x(tenth * 100_000_000);
+        let at = x(Time::ZERO + Span::from_millis(100 * tenth));
         let _ = writeln!(
             text,
             "<text x=\"{at:.1}\" y=\"{:.0}\" text-anchor=\"{}\" fill=\"{}\" font-size=\"12\">{} ms</text>",
@@ -180,7 +181,7 @@ fn picture(runs: &Runs, colours: &Colours) -> String {
     text + "</svg>\n"
 }
 
-fn panel(top: f64, name: &str, result: &RunResult, colours: &Colours, x: &impl Fn(u64) -> f64) -> String {
+fn panel(top: f64, name: &str, result: &RunResult, colours: &Colours, x: &impl Fn(Time) -> f64) -> String {
     let right = WIDTH - RIGHT;
     let done = seconds(result);
     let mut text = format!(
@@ -231,8 +232,8 @@ fn panel(top: f64, name: &str, result: &RunResult, colours: &Colours, x: &impl F
     let down = up + CHART;
     let y = |bytes: u64| down - bytes as f64 / BYTES as f64 * CHART;
     let (in_order, received) = arrivals(result);
-    let line = |points: &[(u64, u64)]| {
-        let mut path = format!("M{:.1} {down:.1}", x(0));
+    let line = |points: &Curve| {
+        let mut path = format!("M{:.1} {down:.1}", x(Time::ZERO));
         for (at, bytes) in points {
             let _ = write!(path, "H{:.1}V{:.1}", x(*at), y(*bytes));
         }
@@ -240,12 +241,12 @@ fn panel(top: f64, name: &str, result: &RunResult, colours: &Colours, x: &impl F
     };
     // What was received, and back along what is in order.
     let mut area = line(&received);
-    let mut back: Vec<(u64, u64)> = in_order.clone();
-    back.insert(0, (0, 0));
+    let mut back: Curve = in_order.clone();
+    back.insert(0, (Time::ZERO, 0));
     for pair in back.windows(2).rev() {
         let _ = write!(area, "L{:.1} {:.1}V{:.1}", x(pair[1].0), y(pair[1].1), y(pair[0].1));
     }
-    let end = x((done * 1e9) as u64);
+    let end = x(Time::ZERO + Span::from_secs_f64(done));
     let _ = writeln!(
         text,
         "<path d=\"{area}Z\" fill=\"{}\" fill-opacity=\".7\"/>\n<path d=\"{}\" fill=\"none\" stroke=\"{}\" \
@@ -267,11 +268,11 @@ fn panel(top: f64, name: &str, result: &RunResult, colours: &Colours, x: &impl F
 }
 
 /// Bytes after each arrival: (time, bytes).
-type Curve = Vec<(u64, u64)>;
+type Curve = Vec<(Time, u64)>;
 
 /// Bytes in order, and bytes received once.
 fn arrivals(result: &RunResult) -> (Curve, Curve) {
-    let mut arrived: Vec<(u64, u64, u64)> = result
+    let mut arrived: Vec<(Time, u64, u64)> = result
         .segments
         .iter()
         .filter_map(|segment| {

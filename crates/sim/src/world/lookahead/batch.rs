@@ -8,32 +8,29 @@ use ropewalk_wire::Flags;
 use super::{
     Arrival, FiredTimeout, Group, Lookahead, MAX_PACKETS, SIDES, SentPacket, SentRange, client_and_server,
 };
+use crate::Side;
 use crate::packet::{Owner, Packet};
 use crate::world::{MAX_EVENTS_PER_INSTANT, World};
-use crate::{Nanos, Side};
 
 impl Lookahead {
     /// Collects what arrives before `end`, or before the first packet that can't be in a batch. Returns when
     /// that is.
-    pub(super) fn collect_arrivals(&mut self, world: &World, mut end: Nanos) -> Nanos {
+    pub(super) fn collect_arrivals(&mut self, world: &World, mut end: Time) -> Time {
         let links = &world.network.links;
         let mut next = std::mem::take(&mut self.next);
         next.clear();
-        next.extend(
-            (0..links.len()).filter_map(|link| Some((links[link].upcoming_at(0)?.0.as_nanos(), link))),
-        );
+        next.extend((0..links.len()).filter_map(|link| Some((links[link].upcoming_at(0)?.0, link))));
         self.on_links.fill(0);
         self.batch += 1;
         let receiver = world.network.data_from.other();
         let mut deliveries = world.independent_deliveries();
         'all: while let Some(first) = (0..next.len()).min_by_key(|i| next[*i]) {
             let (_, link) = next.swap_remove(first);
-            let until = next.iter().copied().min().unwrap_or((Nanos::MAX, 0));
+            let until = next.iter().copied().min().unwrap_or((Time::MAX, 0));
             let side = if link & 1 == 0 { Side::Server } else { Side::Client };
             loop {
                 let index = self.on_links[link];
                 let Some((at, packet)) = links[link].upcoming_at(index) else { continue 'all };
-                let at = at.as_nanos();
                 if (at, link) > until {
                     next.push((at, link));
                     continue 'all;
@@ -82,7 +79,7 @@ impl Lookahead {
     }
 
     /// Removes what arrives from `end` on.
-    fn truncate(&mut self, end: Nanos) {
+    fn truncate(&mut self, end: Time) {
         while let Some(last) = self.arrivals.pop_if(|last| last.at >= end) {
             self.on_links[usize::from(last.link)] -= 1;
         }
@@ -90,12 +87,9 @@ impl Lookahead {
 
     /// Collects the timeouts before `end`, or before the first of a connection that can't be in a batch.
     /// Returns when that is.
-    pub(super) fn collect_timeouts(&mut self, world: &mut World, mut end: Nanos) -> Nanos {
+    pub(super) fn collect_timeouts(&mut self, world: &mut World, mut end: Time) -> Time {
         for side in SIDES {
-            while let Some((at, subflow)) =
-                world.hosts.end_mut(side as usize).take_timeout_before(Time::from_nanos(end))
-            {
-                let at = at.as_nanos();
+            while let Some((at, subflow)) = world.hosts.end_mut(side as usize).take_timeout_before(end) {
                 self.timeouts.push((at, side, subflow));
                 // An earlier timeout may have changed that.
                 let independent = self.routes[side as usize].contains(subflow)
@@ -109,7 +103,7 @@ impl Lookahead {
         let hosts = &mut world.hosts;
         self.timeouts.retain(|(at, side, subflow)| {
             if *at >= end {
-                hosts.end_mut(*side as usize).restore_timeout(Time::from_nanos(*at), *subflow);
+                hosts.end_mut(*side as usize).restore_timeout(*at, *subflow);
             }
             *at < end
         });
@@ -117,7 +111,7 @@ impl Lookahead {
     }
 
     /// Processes what was collected. Returns how many events that were, and when the last was.
-    pub(super) fn process(&mut self, world: &mut World, end: Nanos) -> (u64, Nanos) {
+    pub(super) fn process(&mut self, world: &mut World, end: Time) -> (u64, Time) {
         self.group_by_connection();
         self.sent.clear();
         self.fired.clear();
@@ -167,7 +161,7 @@ impl Lookahead {
     }
 
     /// Processes one connection's arrivals and timeouts in order of time.
-    fn process_group(&mut self, world: &mut World, group: Group, end: Nanos) {
+    fn process_group(&mut self, world: &mut World, group: Group, end: Time) {
         let Group { side, subflow, first, count } = group;
         let receives = side != world.network.data_from;
         for i in first..first + count {
@@ -196,8 +190,8 @@ impl Lookahead {
 
     /// Handles a connection's timeouts before `until`.
     #[inline]
-    fn fire_timeouts(&mut self, world: &mut World, group: &Group, until: Nanos) {
-        while world.hosts.end(group.side as usize).timeout_of(group.subflow) < Time::from_nanos(until) {
+    fn fire_timeouts(&mut self, world: &mut World, group: &Group, until: Time) {
+        while world.hosts.end(group.side as usize).timeout_of(group.subflow) < until {
             if !self.fire_timeout(world, group) {
                 return;
             }
@@ -210,17 +204,17 @@ impl Lookahead {
         let at = world.hosts.end(side as usize).timeout_of(subflow);
         let slot = subflow.connection_slot();
         let repeat = match self.fired.last() {
-            Some(last) if (last.at, last.side, last.slot) == (at.as_nanos(), side, slot) => last.repeat + 1,
+            Some(last) if (last.at, last.side, last.slot) == (at, side, slot) => last.repeat + 1,
             _ => 0,
         };
         if repeat > MAX_EVENTS_PER_INSTANT {
             world.fail_livelock();
             return false;
         }
-        world.now = at.as_nanos();
+        world.now = at;
         world.hosts.end_mut(side as usize).on_timeout_of(at, subflow);
         let sent = self.transmit(world, side);
-        self.fired.push(FiredTimeout { at: at.as_nanos(), side, repeat, slot, sent });
+        self.fired.push(FiredTimeout { at, side, repeat, slot, sent });
         true
     }
 
@@ -245,7 +239,7 @@ impl Lookahead {
 
     /// Has all that was sent enter the links, in order of time. Returns how many events the batch had, and
     /// when the last was.
-    fn enqueue_sent(&mut self, world: &mut World) -> (u64, Nanos) {
+    fn enqueue_sent(&mut self, world: &mut World) -> (u64, Time) {
         for (link, count) in self.on_links.iter().enumerate() {
             world.network.links[link].drop_upcoming(*count);
         }
@@ -268,7 +262,7 @@ impl Lookahead {
 }
 
 #[inline]
-fn enqueue(world: &mut World, sent: &mut [SentPacket], at: Nanos, range: SentRange) {
+fn enqueue(world: &mut World, sent: &mut [SentPacket], at: Time, range: SentRange) {
     for sent in &mut sent[range.first as usize..][..range.count as usize] {
         world.network.enqueue_unscheduled(at, sent.link as usize, sent.packet.take());
     }

@@ -12,14 +12,15 @@
 mod batch;
 
 use ropewalk_engine::endpoint::SubflowHandle;
+use ropewalk_engine::{NANOSECOND, Span, Time};
 use ropewalk_wire::FourTuple;
 
+use crate::Side;
 use crate::hosts::{PORTS, SERVER_PORT};
 use crate::packet::Packet;
 use crate::result::Outcome;
 use crate::routes::RouteTable;
 use crate::world::{WORKLOAD, World};
-use crate::{Nanos, Side};
 
 /// Packets per batch, at most.
 const MAX_PACKETS: usize = 1 << 18;
@@ -36,10 +37,10 @@ const SIDES: [Side; 2] = [Side::Client, Side::Server];
 #[derive(Debug)]
 pub(crate) struct Lookahead {
     /// What enters a link arrives this much later, at the earliest.
-    least_delay: Nanos,
+    least_delay: Span,
     /// How much time the next batch covers, at most. Shorter than the least delay after a timeout ended a
     /// batch early.
-    reach: Nanos,
+    reach: Span,
     /// Turns of the event loop until the next attempt.
     pause: u32,
     /// The number of the batch.
@@ -50,13 +51,13 @@ pub(crate) struct Lookahead {
     routes: [RouteTable; 2],
     arrivals: Vec<Arrival>,
     /// Links with packets, and when the next arrives.
-    next: Vec<(Nanos, usize)>,
+    next: Vec<(Time, usize)>,
     /// By link: how many of its packets are in the batch.
     on_links: Vec<usize>,
     /// Indices of arrivals, grouped by connection.
     order: Vec<u32>,
     groups: Vec<Group>,
-    timeouts: Vec<(Nanos, Side, SubflowHandle)>,
+    timeouts: Vec<(Time, Side, SubflowHandle)>,
     sent: Vec<SentPacket>,
     fired: Vec<FiredTimeout>,
 }
@@ -64,7 +65,7 @@ pub(crate) struct Lookahead {
 /// A packet that arrives in this batch.
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
-    at: Nanos,
+    at: Time,
     subflow: SubflowHandle,
     /// Its index among the packets of its link.
     index: u32,
@@ -101,7 +102,7 @@ struct SentPacket {
 /// A connection's timeout that was handled.
 #[derive(Clone, Copy, Debug)]
 struct FiredTimeout {
-    at: Nanos,
+    at: Time,
     side: Side,
     /// How many of this connection were handled at the same time before.
     repeat: u32,
@@ -111,7 +112,7 @@ struct FiredTimeout {
 
 impl Lookahead {
     /// For this many connections over links on which everything takes `least_delay` at least.
-    pub(crate) fn new(least_delay: Nanos, links: usize, paths: usize, connections: u32) -> Self {
+    pub(crate) fn new(least_delay: Span, links: usize, paths: usize, connections: u32) -> Self {
         let ports = connections.div_ceil(PORTS) as usize;
         Lookahead {
             least_delay,
@@ -154,7 +155,7 @@ fn client_and_server(side: Side, [source, destination]: [u16; 2]) -> (u16, u16) 
 
 impl World {
     /// Tries to process a batch of events up to `until`; returns whether it did.
-    pub(crate) fn run_batch(&mut self, until: Nanos) -> bool {
+    pub(crate) fn run_batch(&mut self, until: Time) -> bool {
         if !self.is_unwatched() {
             return false;
         }
@@ -183,15 +184,15 @@ impl World {
         self.apps[WORKLOAD].independent_deliveries(self.hosts.most_received().saturating_add(more))
     }
 
-    fn try_batch(&mut self, ahead: &mut Lookahead, until: Nanos) -> bool {
+    fn try_batch(&mut self, ahead: &mut Lookahead, until: Time) -> bool {
         let (first, _) = self.network.events.first();
-        let mut end = first.saturating_add(ahead.reach).min(until.min(self.end).saturating_add(1));
+        let mut end = first.saturating_add(ahead.reach).min(until.min(self.end).saturating_add(NANOSECOND));
         if let Some(timer) = self.next_timer() {
             if first == timer {
                 return false;
             }
             // Simultaneous events of links and endpoints come before.
-            end = end.min(timer.saturating_add(1));
+            end = end.min(timer.saturating_add(NANOSECOND));
         }
         let collected = ahead.collect_arrivals(self, end);
         ahead.reach = (2 * ahead.reach).min(ahead.least_delay);
@@ -201,7 +202,8 @@ impl World {
         let end = ahead.collect_timeouts(self, collected);
         if end < collected {
             // Arrivals after the timeout were collected in vain.
-            ahead.reach = (2 * (end - first)).clamp((ahead.least_delay >> 10).max(1), ahead.least_delay);
+            ahead.reach =
+                (2 * (end - first)).clamp((ahead.least_delay / 1024).max(NANOSECOND), ahead.least_delay);
         }
         if ahead.arrivals.is_empty() && ahead.timeouts.is_empty() {
             return false;
