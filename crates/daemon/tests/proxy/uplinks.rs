@@ -67,6 +67,34 @@ fn uplinks_are_renewed_vanish_and_come_back() {
     assert!(proxy.terminate().success());
 }
 
+/// With one uplink all stands still while it is gone, but not for as long again once it is back, as by the timers
+/// of subflows that have doubled meanwhile.
+#[test]
+fn a_lone_uplink_that_comes_back_carries_at_once() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 24 * MIB);
+    let _server = stage.nginx(true);
+    let _proxy = stage.start(&["--via", "up0", "--json", "--listen", "127.0.0.1:1080"]);
+    let route = "route replace default via 10.1.0.1 dev up0 metric 100";
+    let gone = Duration::from_secs(7);
+    for (what, cut, mend) in [
+        ("down", "link set up0 down", vec!["link set up0 up", route]),
+        (
+            "another address",
+            "-4 address flush dev up0 scope global",
+            vec!["address add 10.1.0.9/24 dev up0", route],
+        ),
+    ] {
+        let stall = interrupted(&stage, &data, || {
+            stage::ip(&stage.van, cut).unwrap();
+            std::thread::sleep(gone);
+            mend.iter().for_each(|line| stage::ip(&stage.van, line).unwrap());
+        });
+        let late = stall - gone.as_secs_f64();
+        assert!(late < 2.0, "{what}: {late:.2} s after it was back: {}", stage.log());
+    }
+}
+
 /// What udhcpc runs: `ip` with what the lease says.
 const LEASE: &str = r#"#!/bin/sh
 case "$1" in

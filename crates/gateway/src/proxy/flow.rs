@@ -144,7 +144,9 @@ impl ProxiedConnection {
             let reopen = reopen || was_lost;
             match plan.backup(link.index) {
                 None if own().next().is_some() => self.stream.remove_path(link.path()),
-                Some(_) if own().next().is_none() && (reopen || kept.backup(link.index).is_none()) => {
+                // Where a subflow is there though the plan didn't have its link, it has stayed as the last, and
+                // waits ever longer before it sends again: another one takes its place at once.
+                Some(_) if kept.backup(link.index).is_none() || (reopen && own().next().is_none()) => {
                     let local = SocketAddr::new(link.address(remote.is_ipv6()), 0);
                     self.stream.add_path(link.path(), local, Some(remote), link.id());
                 }
@@ -170,11 +172,14 @@ impl ProxiedConnection {
         info.is_some_and(|info| info.subflows.iter().any(|one| one.path == link.path()))
     }
 
-    /// Closes its subflows on a link, unless they are the last.
+    /// Closes its subflows on a link; the last one once there is another. The plan doesn't have the link any
+    /// more.
     pub(super) fn leave_link(&self, link: &Link) {
         if self.stream.info().is_some_and(|info| info.multipath) {
             self.stream.remove_path(link.path());
         }
+        let mut kept = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.roles.retain(|role| role.link != link.index);
     }
 }
 
