@@ -144,8 +144,9 @@ impl ProxiedConnection {
             let reopen = reopen || was_lost;
             match plan.backup(link.index) {
                 None if own().next().is_some() => self.stream.remove_path(link.path()),
-                // Where a subflow is there though the plan didn't have its link, it has stayed as the last, and
-                // waits ever longer before it sends again: another one takes its place at once.
+                // A subflow that is there though the plan didn't have its link has stayed as the last. The kernel
+                // forgets what it masquerades when an interface goes down, and answers the far end's segments
+                // with RST itself once it is back: another subflow takes its place at once.
                 Some(_) if kept.backup(link.index).is_none() || (reopen && own().next().is_none()) => {
                     let local = SocketAddr::new(link.address(remote.is_ipv6()), 0);
                     self.stream.add_path(link.path(), local, Some(remote), link.id());

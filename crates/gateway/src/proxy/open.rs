@@ -29,6 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How long a link may leave a connection's first data unacknowledged where there is another link: TCP's
 /// first retransmission timeout (RFC 6298, section 2.1), and at least three round-trip times.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(1);
+/// How long after a reset a gateway is asked again.
+const AFTER_RESET: Duration = Duration::from_millis(250);
 
 /// Whether a gateway's answer is about the server that it was asked for, and not about itself or who asks.
 fn is_about_server(answer: &io::Error) -> bool {
@@ -57,6 +59,10 @@ impl Unreached {
             Unreached::Late => late("the gateway doesn't answer the request"),
         }
     }
+}
+
+fn is_reset(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
 }
 
 /// Ends when nothing of what was sent has been acknowledged for long enough; once something is, never.
@@ -225,7 +231,8 @@ impl Server {
 
     /// Connects to a gateway: TCP, TLS, and the wish. Where a link falls silent right after TCP's handshake
     /// the gateway has no key of the connection yet, so that no other link can join: it is opened again on
-    /// another.
+    /// another. A gateway that is short of memory resets connections that haven't said what they want: once
+    /// it is asked again.
     async fn reach(
         &self,
         gateway: &Gateway,
@@ -235,7 +242,8 @@ impl Server {
         wish: Option<Wish>,
         (limit, deadline): (Instant, Instant),
     ) -> Result<(Opened, Arc<Link>), Unreached> {
-        let mut links = links.to_vec();
+        let (all, mut links) = (links, links.to_vec());
+        let mut was_reset = false;
         loop {
             let left = limit.saturating_duration_since(Instant::now());
             let dialled = dial(&self.network, far, (&links, at_once), config, left).await;
@@ -259,7 +267,14 @@ impl Server {
                 }
             };
             tokio::select! {
-                done = asking => return done.map(|opened| (opened, link)),
+                done = asking => match done {
+                    Err(Unreached::Gateway(error)) if is_reset(&error) && !was_reset => {
+                        was_reset = true;
+                        links = all.to_vec();
+                        sleep(AFTER_RESET).await;
+                    }
+                    done => return done.map(|opened| (opened, link)),
+                },
                 () = nothing_acknowledged(&stream), if has_another => {
                     tracing::debug!(link = link.name, "silent after the handshake: another link is tried");
                     stream.reset();
