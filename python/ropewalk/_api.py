@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ropewalk import _native
-from ropewalk._arguments import files, listed, quantity, quantity_or_none, whole, whole_or_none
+from ropewalk._arguments import files, listed, quantity, quantity_or_none, text_or_none, texts, whole, whole_or_none
 from ropewalk._progress import bar
 from ropewalk._scenario import Path, Scenario, as_scenario
 from ropewalk._table import Table
@@ -29,6 +29,27 @@ AnyProgress = bool | Callable[[int], object]
 
 def _sizes(sizes: Sizes) -> list[str]:
     return [quantity("sizes", size, "B") for size in listed("sizes", sizes)]
+
+
+def _common(
+    usual: bool,
+    sizes: Sizes,
+    schedulers: list[str] | None,
+    congestion: str | None,
+    value: str | None,
+    budget: str | float,
+    seed: int,
+) -> dict[str, Any]:
+    """Give what `compare` and `advise` are both asked for, by the native module's names."""
+    return {
+        "usual": usual and sizes is None,
+        "sizes": _sizes(sizes),
+        "schedulers": schedulers,
+        "congestion": text_or_none("congestion", congestion),
+        "value": text_or_none("value", value),
+        "budget": quantity("budget", budget, "s"),
+        "seed": whole("seed", seed),
+    }
 
 
 def _directed(scenario: Scenario, direction: str | None) -> Scenario:
@@ -226,23 +247,14 @@ def compare(
     """
     used = _directed(as_scenario(scenario), direction)
     names, own = (None, []) if schedulers is None else split(schedulers)
+    asked = {
+        "common": _common(used._usual, sizes, names, congestion, value, budget, seed),
+        "buffer": quantity_or_none("buffer", buffer, "B"),
+        "limit": quantity_or_none("limit", limit, "s"),
+        "runs": whole_or_none("runs", runs),
+    }
     with bar(progress, "compare") as told:
-        document, table, page = _native.compare(
-            used._native,
-            own,
-            used._usual and sizes is None,
-            _sizes(sizes),
-            names,
-            congestion,
-            quantity_or_none("buffer", buffer, "B"),
-            value,
-            quantity_or_none("limit", limit, "s"),
-            whole_or_none("runs", runs),
-            quantity("budget", budget, "s"),
-            whole("seed", seed),
-            whole_or_none("jobs", jobs),
-            told,
-        )
+        document, table, page = _native.compare(used._native, own, json.dumps(asked), whole_or_none("jobs", jobs), told)
     return Comparison(json.loads(document), Table(table), page, used)
 
 
@@ -287,23 +299,15 @@ def advise(
         scenario = "wifi-lte"
     used = None if scenario is None else as_scenario(scenario)
     measurements = [(str(name), files("measured", of)) for name, of in (measured or {}).items()]
+    names = texts("schedulers", schedulers)
+    asked = {
+        "common": _common(used is None or used._usual, sizes, names, congestion, value, budget, seed),
+        "system": text_or_none("system", system),
+        "certainty": quantity("certainty", certainty, "%"),
+    }
+    native, jobs = None if used is None else used._native, whole_or_none("jobs", jobs)
     with bar(progress, "advise") as told:
-        text = _native.advise(
-            None if used is None else used._native,
-            used is None or (used._usual and sizes is None),
-            _sizes(sizes),
-            listed("schedulers", schedulers),
-            measurements,
-            system,
-            direction,
-            value,
-            quantity("certainty", certainty, "%"),
-            congestion,
-            quantity("budget", budget, "s"),
-            whole("seed", seed),
-            whole_or_none("jobs", jobs),
-            told,
-        )
+        text = _native.advise(native, direction, json.dumps(asked), measurements, jobs, told)
     return Advice(json.loads(text))
 
 

@@ -44,6 +44,18 @@ def whole_or_none(name: str, value: Any) -> int | None:
     return None if value is None else whole(name, value)
 
 
+def text(name: str, value: Any) -> str:
+    """Give a text."""
+    if not isinstance(value, str):
+        raise TypeError(f"`{name}`: expected a text, found {value!r}")
+    return value
+
+
+def text_or_none(name: str, value: Any) -> str | None:
+    """Give a text, or None."""
+    return None if value is None else text(name, value)
+
+
 def quantity(name: str, value: Any, unit: str) -> str:
     """Give a quantity as text: a number is in `unit` (`s`, `B`, `bit/s`, `%`); a time may be a timedelta."""
     if type(value).__name__ == "timedelta64":
@@ -78,6 +90,11 @@ def listed(name: str, value: Any) -> list[Any]:
     if getattr(value, "shape", None) == ():
         return [plain(name, value)]
     return list(value)
+
+
+def texts(name: str, value: Any) -> list[str]:
+    """Give texts as a list; one stands for a list of it."""
+    return [text(name, one) for one in listed(name, value)]
 
 
 def files(name: str, value: Any) -> list[str]:

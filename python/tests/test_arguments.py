@@ -52,6 +52,10 @@ def test_errors_name_the_argument() -> None:
         (lambda: ropewalk.compare(limit=float("nan")), "limit"),
         (lambda: ropewalk.compare(schedulers=[3]), "schedulers"),  # type: ignore[list-item]
         (lambda: ropewalk.advise(measured={"lte": 3}), "measured"),  # type: ignore[dict-item]
+        (lambda: ropewalk.compare(congestion=3), "congestion"),  # type: ignore[arg-type]
+        (lambda: ropewalk.compare(value=5), "value"),  # type: ignore[arg-type]
+        (lambda: ropewalk.advise(system=6.18), "system"),  # type: ignore[arg-type]
+        (lambda: ropewalk.advise(schedulers=[3]), "schedulers"),  # type: ignore[list-item]
         (lambda: ropewalk.advise(certainty=None), "certainty"),  # type: ignore[arg-type]
         (lambda: ropewalk.simulate(size=1.5), "size"),  # type: ignore[arg-type]
     ]:

@@ -147,8 +147,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
             show_test::text(&found, &narrowed, &ranges, options.seed)
         });
     }
-    let system = options.system.unwrap_or_default();
-    let (question, readings) = ask(registries, options, system)?.question(registries)?;
+    let (question, readings) = question(registries, options)?;
     let bar = ProgressLine::share(question.budget(), "of the budget");
     let done = |worth| bar.inc(worth);
     let execution = Execution { jobs, done: &done, stop: &stop };
@@ -170,30 +169,33 @@ fn system() -> impl TypedValueParser<Value = System> {
         .try_map(|name| System::named(&name).ok_or("no such system"))
 }
 
-fn ask(registries: &Registries, options: &Options, system: System) -> Result<Ask, Failure> {
+/// What is asked, and what was read of measurements.
+fn question(registries: &Registries, options: &Options) -> Result<(Question, Vec<Reading>), Failure> {
     let common = &options.common;
     let measured_only = common.paths.is_empty() && common.scenario.is_none() && !options.measured.is_empty();
-    let (scenario, experiment) = if measured_only {
+    let (mut scenario, experiment) = if measured_only {
         (scenario::default_around(Vec::new()), scenario::Experiment::default())
     } else {
         common.load(registries)?
     };
-    Ok(Ask {
-        scenario,
-        experiment,
-        usual: !common.paths.is_empty() || measured_only,
-        sizes: common.sizes(1 << 40)?,
-        schedulers: common.names()?.unwrap_or_default(),
-        measured: options.measured.iter().map(|text| measured(text)).collect::<Result<_, _>>()?,
-        system,
-        direction: common.direction.map(Into::into),
-        value: options.value.clone(),
+    if let Some(direction) = common.direction {
+        scenario.direction = direction.into();
+    }
+    let ask = Ask {
+        common: ask::Common {
+            usual: !common.paths.is_empty() || measured_only,
+            sizes: common.size.clone(),
+            schedulers: common.names()?,
+            congestion: options.congestion.clone(),
+            value: options.value.clone(),
+            budget: options.budget.clone(),
+            seed: options.seed,
+        },
+        system: options.system.map(|system| system.name().to_string()),
         certainty: options.certainty.clone(),
-        congestion: options.congestion.clone(),
-        budget: options.budget.clone(),
-        seed: options.seed,
-        names: ask::COMMAND_LINE,
-    })
+    };
+    let files: Vec<_> = options.measured.iter().map(|text| measured(text)).collect::<Result<_, _>>()?;
+    Ok(ask.question(scenario, experiment, &files, ask::COMMAND_LINE, registries)?)
 }
 
 /// `NAME=FILE,FILE`.

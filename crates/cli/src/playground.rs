@@ -86,7 +86,7 @@ fn engine(file: &Path) -> Result<Vec<u8>, Failure> {
 /// What the page's fields hold for this; an error where it can't be compared.
 pub(crate) fn asked(registries: &Registries, common: &Common) -> Result<Value, Failure> {
     common.load(registries)?;
-    common.sizes(1 << 40)?;
+    common.sizes(scenario::MOST_BYTES)?;
     common.names()?;
     let links = match &common.scenario {
         Some(name) => options::load(registries, name).map(|loaded| {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ropewalk_algorithms::Registries;
 use ropewalk_command_line::{Failure, ProgressLine, interrupt, output};
+use ropewalk_lab::scenario;
 use ropewalk_lab::sweep::{self, Command, Design, Overrides, Summary};
 use ropewalk_lab::table::Table;
 use ropewalk_lab::watch;
@@ -93,7 +94,7 @@ fn is_tcp(name: &str) -> bool {
 
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
     let names = options.common.names()?;
-    let size = match options.common.sizes(1 << 40)?.as_slice() {
+    let size = match options.common.sizes(scenario::MOST_BYTES)?.as_slice() {
         [] => None,
         [one] => Some(*one),
         _ => {

@@ -128,26 +128,19 @@ impl Asked {
             names.push(ropewalk_rule::NAME.into());
         }
         let seed = filled(&self.seed).map_or(Ok(1), str::parse);
-        let ask = Ask {
-            scenario,
-            experiment,
+        let common = ask::Common {
             usual,
-            sizes: ask::sizes("--size", filled(&self.sizes), 1 << 40)?,
+            sizes: filled(&self.sizes).map(String::from).into_iter().collect(),
             schedulers,
             congestion: filled(&self.congestion).map(String::from),
-            buffer: None,
             value: filled(&self.value).map(String::from),
-            limit: None,
-            runs: None,
-            usual_runs: None,
-            budget: filled(&self.budget).unwrap_or("10s").into(),
+            budget: filled(&self.budget).unwrap_or(ask::BUDGET).into(),
             seed: seed.map_err(|_| {
                 refused("--seed", &self.seed, &format!("a seed is a whole number from 0 to {}", u64::MAX))
             })?,
-            jobs: Workers::ONE,
-            names: ask::COMMAND_LINE,
         };
-        ask.request(registries)
+        let ask = Ask { common, buffer: None, limit: None, runs: None };
+        ask.request(scenario, experiment, ask::COMMAND_LINE, Workers::ONE, registries)
     }
 
     /// The built-in algorithms, and the rule. Files are those that came with the question.
@@ -219,7 +212,7 @@ impl Asked {
         let mut experiment =
             file.remove("experiment").and_then(|old| old.try_into().ok()).unwrap_or_default();
         let mut set = |key: &str, value: Value| Table::insert(&mut experiment, key.into(), value);
-        let sizes = ask::sizes("--size", filled(&self.sizes), 1 << 40)?;
+        let sizes = ask::sizes("--size", filled(&self.sizes), scenario::MOST_BYTES)?;
         if !sizes.is_empty() {
             let sizes: Vec<String> = sizes.into_iter().map(units::write_bytes).collect();
             set("sizes", sizes.into());

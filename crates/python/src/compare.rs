@@ -8,55 +8,30 @@ use ropewalk_lab::report::{self, Origin};
 use ropewalk_lab::scenario::Experiment;
 use ropewalk_lab::tidy;
 
-use crate::scenario::{Scenario, size};
+use crate::scenario::Scenario;
 use crate::scheduler::{Own, registries, run};
 use crate::table::Table;
 use crate::{control, errors};
 
-/// Compares schedulers. `usual`: only paths were given, so that the usual workloads are meant. Returns the
-/// document (JSON), the table of runs, and the report's page.
+/// Compares schedulers, as `asked` says ([`Ask`], JSON). Returns the document (JSON), the table of runs, and the
+/// report's page.
 #[pyfunction]
-#[pyo3(signature = (scenario, own, usual, sizes, schedulers, congestion, buffer, value, limit, runs, budget, seed, jobs, progress))]
-#[expect(clippy::too_many_arguments, reason = "each is a parameter in Python")]
 pub(crate) fn compare(
     py: Python<'_>,
     scenario: &Scenario,
     own: Own,
-    usual: bool,
-    sizes: Vec<String>,
-    schedulers: Option<Vec<String>>,
-    congestion: Option<String>,
-    buffer: Option<String>,
-    value: Option<String>,
-    limit: Option<String>,
-    runs: Option<u32>,
-    budget: String,
-    seed: u64,
+    asked: &str,
     jobs: Option<usize>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(String, Table, String)> {
     let registries = registries(&own)?;
     let names: Vec<&str> = own.iter().map(|(name, _)| name.as_str()).collect();
-    let sizes = sizes.iter().map(|text| size(text)).collect::<PyResult<_>>()?;
-    let experiment = if usual { Experiment::default() } else { scenario.loaded.experiment.clone() };
-    let asked = Ask {
-        scenario: scenario.loaded.scenario.clone(),
-        experiment,
-        usual,
-        sizes,
-        schedulers,
-        congestion,
-        buffer,
-        value,
-        limit,
-        runs,
-        usual_runs: None,
-        budget,
-        seed,
-        jobs: ropewalk_runner::threads(jobs),
-        names: ask::SCRIPT,
-    };
-    let request = asked.request(&registries).map_err(errors::input)?;
+    let asked: Ask = serde_json::from_str(asked).map_err(errors::other)?;
+    let (seed, loaded) = (asked.common.seed, scenario.loaded.clone());
+    let experiment = if asked.common.usual { Experiment::default() } else { loaded.experiment };
+    let jobs = ropewalk_runner::threads(jobs);
+    let request =
+        asked.request(loaded.scenario, experiment, ask::SCRIPT, jobs, &registries).map_err(errors::input)?;
     let comparison = control::interruptible(py, progress.as_ref(), |control| {
         let one = |spec: &ropewalk_sim::RunSpec| run(spec, seed, &names, control);
         let done = |worth| {

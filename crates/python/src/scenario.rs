@@ -124,5 +124,5 @@ pub(crate) fn scenarios() -> Vec<(String, String)> {
 /// A size.
 pub(crate) fn size(text: &str) -> PyResult<u64> {
     let wrong = |error: units::UnitError| errors::wrong(format!("{}: {}", error.message, error.help));
-    units::bytes_within(text, (1, 1 << 40)).map_err(wrong)
+    units::bytes_within(text, (1, scenario::MOST_BYTES)).map_err(wrong)
 }

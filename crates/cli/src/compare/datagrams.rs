@@ -4,13 +4,14 @@ use std::sync::atomic::Ordering;
 
 use ropewalk_command_line::options::World;
 use ropewalk_command_line::{Failure, ProgressLine, interrupt, output};
+use ropewalk_lab::compare::ask;
 use ropewalk_lab::datagrams::{Request, compare};
 use ropewalk_lab::scenario::Experiment;
 use ropewalk_settings::diagnostic::{Diagnostic, Source, did_you_mean};
 use ropewalk_sim::Scenario;
 use ropewalk_sim::datagrams::Datagrams;
 
-use super::{BUDGET, OPEN_ON, Options};
+use super::{OPEN_ON, Options};
 
 /// Runs of each, if neither the command line nor the scenario says it.
 const RUNS: u32 = 20;
@@ -70,7 +71,7 @@ fn fits(options: &Options) -> Result<(), Failure> {
     let given = [
         ("--size", !options.common.size.is_empty()),
         ("--congestion", options.congestion.is_some()),
-        ("--budget", options.budget != BUDGET),
+        ("--budget", options.budget != ask::BUDGET),
         ("--open-on", options.open_on != OPEN_ON),
         ("--join", options.join.is_some()),
         ("--limit", options.limit.is_some()),

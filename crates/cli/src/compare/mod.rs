@@ -28,8 +28,6 @@ use serde_json::Value;
 use crate::options::{Common, Stack};
 use crate::{evidence, playground};
 
-/// The default of `--budget`.
-const BUDGET: &str = "10s";
 /// The default of `--open-on`.
 pub(crate) const OPEN_ON: &str = "first";
 
@@ -79,7 +77,7 @@ pub(crate) struct Options {
     #[arg(
         long,
         value_name = "TIME",
-        default_value = BUDGET,
+        default_value = ask::BUDGET,
         conflicts_with = "runs",
         allow_hyphen_values = true
     )]
@@ -158,7 +156,7 @@ impl Options {
         Options {
             common,
             congestion: None,
-            budget: BUDGET.into(),
+            budget: ask::BUDGET.into(),
             runs: None,
             seed,
             open_on: open_on.into(),
@@ -357,25 +355,24 @@ fn request(
                 Diagnostic::new(error.to_string()).help("--open-on names the path on which connections open")
             })?;
     }
+    // Real time can't be bought by the segment.
+    let usual_runs = (options.world == World::Emulated).then_some(30);
     let ask = Ask {
-        scenario,
-        experiment,
-        usual: !options.common.paths.is_empty(),
-        sizes: options.common.sizes(1 << 40)?,
-        schedulers: options.common.names()?,
-        congestion: options.congestion.clone(),
+        common: ask::Common {
+            usual: !options.common.paths.is_empty(),
+            sizes: options.common.size.clone(),
+            schedulers: options.common.names()?,
+            congestion: options.congestion.clone(),
+            value: options.value.clone(),
+            budget: options.budget.clone(),
+            seed: options.seed,
+        },
         buffer: options.buffer.clone(),
-        value: options.value.clone(),
         limit: options.limit.clone(),
-        // Real time can't be bought by the segment.
-        runs: options.runs,
-        usual_runs: (options.world == World::Emulated).then_some(30),
-        budget: options.budget.clone(),
-        seed: options.seed,
-        jobs: ropewalk_runner::threads(options.jobs.map(usize::from)),
-        names: ask::COMMAND_LINE,
+        runs: options.runs.or(experiment.runs).or(usual_runs),
     };
-    Ok(ask.request(registries)?)
+    let jobs = ropewalk_runner::threads(options.jobs.map(usize::from));
+    Ok(ask.request(scenario, experiment, ask::COMMAND_LINE, jobs, registries)?)
 }
 
 /// The question as the playground's fields have it, and the options for which there is none (`without`). Null

@@ -3,62 +3,51 @@
 use std::path::PathBuf;
 
 use ropewalk_algorithms::Registries;
-use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source};
+use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source, did_you_mean};
 use ropewalk_settings::input::OpenFile;
 use ropewalk_settings::name::bad_name;
 use ropewalk_settings::units;
-use ropewalk_sim::{Direction, Scenario, Workload};
+use ropewalk_sim::{Scenario, Workload};
+use serde::Deserialize;
 
 use super::measure::{self, Measured, Reading, Refined};
 use super::{Doubt, Effort, Question};
-use crate::compare::ask::{self, Names};
-use crate::compare::{Design, System};
+use crate::compare::System;
+use crate::compare::ask::{Common, Names};
 use crate::scenario::{self, Experiment};
 
-/// What is asked for.
-#[derive(Clone, Debug)]
+/// What advice is asked for.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Ask {
-    /// Where; its paths may be fewer than two if measurements tell of others.
-    pub scenario: Scenario,
-    /// What its file says of experiments.
-    pub experiment: Experiment,
-    /// Only paths were given: without a size, the usual workloads are meant.
-    pub usual: bool,
-    /// Flow sizes, instead of the scenario's workload.
-    pub sizes: Vec<u64>,
-    /// Schedulers; none: all that `system` has.
-    pub schedulers: Vec<String>,
-    /// Measurements' files by path.
-    pub measured: Vec<(String, Vec<PathBuf>)>,
-    /// What can be run.
-    pub system: System,
-    /// Which end sends the data, instead of the scenario's.
-    pub direction: Option<Direction>,
-    /// What bytes are worth.
-    pub value: Option<String>,
+    /// What a comparison is asked for too.
+    pub common: Common,
+    /// What can be run, by name; none: Linux's own Multipath TCP where it is as fast, else all.
+    pub system: Option<String>,
     /// In which share of the plausible variants Multipath TCP must be at most 5 % slower than plain TCP.
     pub certainty: String,
-    /// Congestion control; none: the scenario's, else cubic.
-    pub congestion: Option<String>,
-    /// How much to run.
-    pub budget: String,
-    /// The first seed.
-    pub seed: u64,
-    /// What the arguments are called.
-    pub names: Names,
 }
 
 impl Ask {
-    /// The question, and what was read of measurements.
+    /// The question in a scenario, of whose file `experiment` is, and what was read of measurements. `files`:
+    /// those of measurements, by path; the scenario's paths may be fewer than two if they tell of others.
     ///
     /// # Errors
     /// What in it isn't allowed, and what is.
-    pub fn question(self, registries: &Registries) -> Result<(Question, Vec<Reading>), InputError> {
-        let Ask { mut scenario, experiment, names, system, seed, .. } = self;
+    pub fn question(
+        self,
+        mut scenario: Scenario,
+        experiment: Experiment,
+        files: &[(String, Vec<PathBuf>)],
+        names: Names,
+        registries: &Registries,
+    ) -> Result<(Question, Vec<Reading>), InputError> {
+        let system =
+            self.system.as_deref().map_or(Ok(System::default()), |name| system(&names.of("system"), name))?;
         let mut doubts = vec![Doubt::default(); scenario.paths.len()];
         let before = scenario.clone();
         let mut read = Vec::new();
-        for (name, files) in &self.measured {
+        for (name, files) in files {
             read.push(measured(
                 &names.of("measured"),
                 name,
@@ -84,22 +73,18 @@ impl Ask {
                 return Err(Diagnostic::new(format!("there are two paths `{}`", path.name)).into());
             }
         }
-        if let Some(direction) = self.direction {
-            scenario.direction = direction;
-        }
-        for name in self.schedulers.iter().filter(|name| *name != "tcp") {
+        let schedulers = self.common.schedulers.clone().unwrap_or_default();
+        for name in schedulers.iter().filter(|name| *name != "tcp") {
             ropewalk_algorithms::scheduler(registries, &names.of("schedulers"), name, scenario.paths.len())?;
         }
-        let workloads = ask::workloads(&self.sizes, &experiment, self.usual, &scenario);
-        if let Some(Workload::Flow { bytes }) = workloads.iter().find(|_| self.sizes.len() == 1) {
-            scenario.workload = Workload::Flow { bytes: *bytes };
+        let workloads = self.common.workloads(names, &experiment, &scenario)?;
+        if let [Workload::Flow { bytes }] = workloads[..]
+            && !self.common.sizes.is_empty()
+        {
+            scenario.workload = Workload::Flow { bytes };
         }
-        if let Some(name) = &self.congestion {
-            ropewalk_algorithms::algorithm(&registries.congestion, &names.of("congestion"), name)?;
-        }
-        let congestion = self.congestion.or(experiment.congestion).unwrap_or_else(|| "cubic".into());
-        let effort =
-            Effort { design: Design::race(ask::budget(&names.of("budget"), &self.budget)?), whole: true };
+        let congestion = self.common.congestion(names, &experiment, registries)?.text;
+        let effort = Effort { design: self.common.race(names)?, whole: true };
         let readings = read
             .into_iter()
             .filter_map(|(name, files, joined)| {
@@ -109,16 +94,13 @@ impl Ask {
             })
             .collect();
         // Paths that are known by measurements alone have no before.
-        let stated = (!self.measured.is_empty() && before.paths.len() == count).then(|| Scenario {
-            direction: scenario.direction,
-            workload: scenario.workload.clone(),
-            ..before
-        });
-        let worth = ask::worth(&names.of("value"), &scenario.paths, self.value.as_deref())?;
+        let stated = (!files.is_empty() && before.paths.len() == count)
+            .then(|| Scenario { workload: scenario.workload.clone(), ..before });
+        let worth = self.common.worth(names, &scenario.paths)?;
         let question = Question {
             scenario,
             workloads,
-            schedulers: self.schedulers,
+            schedulers,
             doubts,
             stated,
             congestion,
@@ -126,10 +108,22 @@ impl Ask {
             worth,
             certainty: certainty(&names.of("certainty"), &self.certainty)?,
             effort,
-            seed,
+            seed: self.common.seed,
         };
         Ok((question, readings))
     }
+}
+
+/// What can be run.
+fn system(option: &str, name: &str) -> Result<System, InputError> {
+    System::named(name).ok_or_else(|| {
+        let all = System::NAMED.map(System::name);
+        Diagnostic::new(format!("there is no system `{name}`"))
+            .at(&Source::new(option, name), 0..name.len())
+            .help(did_you_mean(name, all))
+            .help(format!("allowed: {}", all.join(", ")))
+            .into()
+    })
 }
 
 /// A share of the variants.

@@ -2,76 +2,150 @@
 
 use ropewalk_algorithms::{Registries, algorithm, scheduler};
 use ropewalk_engine::Span;
+use ropewalk_engine::congestion::CongestionControl;
+use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::is_compared_by_default;
 use ropewalk_settings::argument::{list, size_within};
 use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source};
 use ropewalk_settings::units;
 use ropewalk_sim::{Mode, PathSpec, Scenario, Workload};
+use serde::Deserialize;
 
 use super::{Candidate, Design, Request, Worth, said_worth, usual_workloads};
 use crate::parallel::Workers;
 use crate::scenario::{self, Experiment};
 
-/// What arguments are called in messages: what stands before their names.
+/// What arguments are called in messages.
 #[derive(Clone, Copy, Debug)]
-pub struct Names(&'static str);
+pub struct Names {
+    /// What stands before their names.
+    before: &'static str,
+    /// Flow sizes.
+    pub sizes: &'static str,
+}
 
 impl Names {
     /// An argument's.
     pub fn of(self, argument: &str) -> String {
-        format!("{}{argument}", self.0)
+        format!("{}{argument}", self.before)
     }
 }
 
 /// The command line's.
-pub const COMMAND_LINE: Names = Names("--");
+pub const COMMAND_LINE: Names = Names { before: "--", sizes: "--size" };
 
 /// A script's.
-pub const SCRIPT: Names = Names("");
+pub const SCRIPT: Names = Names { before: "", sizes: "sizes" };
 
-/// What is asked for.
-#[derive(Clone, Debug)]
-pub struct Ask {
-    /// Where.
-    pub scenario: Scenario,
-    /// What its file says of experiments.
-    pub experiment: Experiment,
+/// The budget of a comparison where none is given.
+pub const BUDGET: &str = "10s";
+
+/// What comparisons and advice are both asked for, beside the paths.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Common {
     /// Only paths were given: without a size, the usual workloads are meant ([`usual_workloads`]).
     pub usual: bool,
-    /// Flow sizes, instead of the scenario's workload.
-    pub sizes: Vec<u64>,
-    /// Schedulers; none: those that are compared by default, `all`: every one. `tcp` may be among them; plain
-    /// TCP always runs.
+    /// Flow sizes, instead of the scenario's workload; each one or several separated by commas.
+    pub sizes: Vec<String>,
+    /// Schedulers; none: those that are compared by default, or all that can be run where advice is asked for.
     pub schedulers: Option<Vec<String>>,
     /// Congestion control; none: the scenario's, else cubic.
     pub congestion: Option<String>,
-    /// Size of all buffers.
-    pub buffer: Option<String>,
     /// What bytes are worth.
     pub value: Option<String>,
-    /// Longest that a run may take.
-    pub limit: Option<String>,
-    /// A fixed number of runs.
-    pub runs: Option<u32>,
-    /// A fixed number of runs if neither `runs` nor the scenario says one.
-    pub usual_runs: Option<u32>,
-    /// The budget of a race.
+    /// How much to run.
     pub budget: String,
     /// The first run's seed.
     pub seed: u64,
-    /// The threads that runs are made on.
-    pub jobs: Workers,
-    /// What the arguments are called.
-    pub names: Names,
+}
+
+impl Common {
+    /// Flows of the sizes that are asked for, else of those that the experiment has; without any the usual
+    /// workloads, or the scenario's.
+    ///
+    /// # Errors
+    /// What is wrong with a size.
+    pub fn workloads(
+        &self,
+        names: Names,
+        experiment: &Experiment,
+        scenario: &Scenario,
+    ) -> Result<Vec<Workload>, InputError> {
+        let asked = sizes(names.sizes, self.sizes.iter().map(String::as_str), scenario::MOST_BYTES)?;
+        Ok(match [&asked, &experiment.sizes].into_iter().find(|sizes| !sizes.is_empty()) {
+            Some(sizes) => sizes.iter().map(|bytes| Workload::Flow { bytes: *bytes }).collect(),
+            None if self.usual => usual_workloads(),
+            None => vec![scenario.workload.clone()],
+        })
+    }
+
+    /// The congestion control.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn congestion(
+        &self,
+        names: Names,
+        experiment: &Experiment,
+        registries: &Registries,
+    ) -> Result<Spec<dyn CongestionControl>, InputError> {
+        let name = self.congestion.as_ref().or(experiment.congestion.as_ref());
+        algorithm(&registries.congestion, &names.of("congestion"), name.map_or("cubic", String::as_str))
+    }
+
+    /// A race with the budget.
+    ///
+    /// # Errors
+    /// What is wrong with the budget.
+    pub fn race(&self, names: Names) -> Result<Design, InputError> {
+        Ok(Design::race(budget(&names.of("budget"), &self.budget)?))
+    }
+
+    /// What bytes are worth.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn worth(&self, names: Names, paths: &[PathSpec]) -> Result<Worth, InputError> {
+        let text = self.value.as_deref().unwrap_or_default();
+        let source = Source::new(names.of("value"), text);
+        let said = self.value.as_deref().map(said_worth).transpose().map_err(|error| {
+            Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help)
+        })?;
+        Worth::new(paths, said.as_ref()).map_err(|error| {
+            Diagnostic::new(error.to_string()).at(&source, 0..text.len()).label("here").into()
+        })
+    }
+}
+
+/// What a comparison is asked for. `tcp` may be among its schedulers, and plain TCP always runs; `all` stands
+/// for every scheduler.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ask {
+    /// What advice is asked for too.
+    pub common: Common,
+    /// Size of all buffers.
+    pub buffer: Option<String>,
+    /// Longest that a run may take.
+    pub limit: Option<String>,
+    /// A fixed number of runs; none: the experiment's, else a race with the budget.
+    pub runs: Option<u32>,
 }
 
 impl Ask {
-    /// The request.
+    /// The request in a scenario, of whose file `experiment` is.
     ///
     /// # Errors
     /// What in it isn't allowed, and what is.
-    pub fn request(self, registries: &Registries) -> Result<Request, InputError> {
-        let Ask { mut scenario, experiment, names, .. } = self;
+    pub fn request(
+        self,
+        mut scenario: Scenario,
+        experiment: Experiment,
+        names: Names,
+        jobs: Workers,
+        registries: &Registries,
+    ) -> Result<Request, InputError> {
         if let Some(buffer) = &self.buffer {
             let bytes = size_within(&names.of("buffer"), buffer, scenario::BUFFER_RANGE)?;
             for end in [&mut scenario.client, &mut scenario.server] {
@@ -80,10 +154,9 @@ impl Ask {
                 end.autotune = false;
             }
         }
-        let workloads = workloads(&self.sizes, &experiment, self.usual, &scenario);
-        let congestion = self.congestion.or(experiment.congestion).unwrap_or_else(|| "cubic".into());
-        let congestion = algorithm(&registries.congestion, &names.of("congestion"), &congestion)?;
-        let chosen: Vec<String> = match self.schedulers {
+        let workloads = self.common.workloads(names, &experiment, &scenario)?;
+        let congestion = self.common.congestion(names, &experiment, registries)?;
+        let chosen: Vec<String> = match self.common.schedulers.clone() {
             Some(names) if names.iter().any(|name| name == "all") => {
                 let all = registries.schedulers.entries().iter().map(|entry| entry.name);
                 let all = all.filter(|name| *name != "single").map(String::from);
@@ -113,13 +186,12 @@ impl Ask {
             let label = format!("tcp {}", path.name);
             candidates.push(Candidate { label, scheduler, mode: Mode::SinglePath(index) });
         }
-        let jobs = self.jobs;
-        let design = match self.runs.or(experiment.runs).or(self.usual_runs) {
+        let design = match self.runs.or(experiment.runs) {
             Some(runs) => Design::Fixed(runs),
-            None => Design::race(budget(&names.of("budget"), &self.budget)?),
+            None => self.common.race(names)?,
         };
-        let worth = worth(&names.of("value"), &scenario.paths, self.value.as_deref())?;
-        let seed = self.seed;
+        let worth = self.common.worth(names, &scenario.paths)?;
+        let seed = self.common.seed;
         let mut request = Request { scenario, workloads, candidates, congestion, design, worth, seed, jobs };
         request.scenario.limit = match &self.limit {
             Some(text) => limit(&names.of("limit"), text, &request.workloads)?,
@@ -127,16 +199,6 @@ impl Ask {
             None => request.ample_limit(),
         };
         Ok(request)
-    }
-}
-
-/// Flows of these sizes, else of those that the experiment has; without any the usual workloads, or the
-/// scenario's.
-pub fn workloads(sizes: &[u64], experiment: &Experiment, usual: bool, scenario: &Scenario) -> Vec<Workload> {
-    match [sizes, &experiment.sizes].into_iter().find(|sizes| !sizes.is_empty()) {
-        Some(sizes) => sizes.iter().map(|bytes| Workload::Flow { bytes: *bytes }).collect(),
-        None if usual => usual_workloads(),
-        None => vec![scenario.workload.clone()],
     }
 }
 
@@ -178,25 +240,8 @@ pub fn sizes<'a>(
         .collect()
 }
 
-/// What bytes are worth.
-///
-/// # Errors
-/// What is wrong with the text.
-pub fn worth(option: &str, paths: &[PathSpec], value: Option<&str>) -> Result<Worth, InputError> {
-    let text = value.unwrap_or_default();
-    let source = Source::new(option, text);
-    let said = value.map(said_worth).transpose().map_err(|error| {
-        Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help)
-    })?;
-    Worth::new(paths, said.as_ref())
-        .map_err(|error| Diagnostic::new(error.to_string()).at(&source, 0..text.len()).label("here").into())
-}
-
 /// A budget.
-///
-/// # Errors
-/// What is wrong with it.
-pub fn budget(option: &str, text: &str) -> Result<Span, InputError> {
+fn budget(option: &str, text: &str) -> Result<Span, InputError> {
     let source = Source::new(option, text);
     let found = units::duration(text).map_err(|error| {
         Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help)

@@ -104,24 +104,18 @@ mod tests {
     fn request(paths: [&str; 2], runs: Option<u32>, budget: &str) -> Request {
         let registries = Registries::builtin();
         let paths = scenario::paths(&paths.map(String::from), registries.open_file).unwrap();
-        let ask = Ask {
-            scenario: scenario::default_around(paths),
-            experiment: scenario::Experiment::default(),
+        let common = ask::Common {
             usual: false,
-            sizes: vec![30_000, 60_000],
+            sizes: vec!["30000 B".into(), "60000 B".into()],
             schedulers: Some(vec!["minrtt".into(), "redundant".into(), "roundrobin".into()]),
             congestion: None,
-            buffer: None,
             value: None,
-            limit: None,
-            runs,
-            usual_runs: None,
             budget: budget.into(),
             seed: 3,
-            jobs: Workers::ONE,
-            names: ask::COMMAND_LINE,
         };
-        ask.request(&registries).unwrap()
+        let ask = Ask { common, buffer: None, limit: None, runs };
+        let (scenario, experiment) = (scenario::default_around(paths), scenario::Experiment::default());
+        ask.request(scenario, experiment, ask::COMMAND_LINE, Workers::ONE, &registries).unwrap()
     }
 
     /// Runs made in another order, each carried as JSON.

@@ -40,7 +40,7 @@ pub(crate) use randomness::links;
 pub use reword::{path_table, with_changes, with_clause};
 pub use schema::schema;
 pub(crate) use trace::text;
-pub use traffic::BUFFER_RANGE;
+pub use traffic::{BUFFER_RANGE, MOST_BYTES};
 
 /// A scenario, and what `compare` does with it by default.
 #[derive(Clone, PartialEq, Debug)]

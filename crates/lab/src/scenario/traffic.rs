@@ -22,7 +22,7 @@ const PATH_MANAGERS: &[(&str, PathManager)] =
     &[("ropewalk", PathManager::Ropewalk), ("linux", PathManager::Linux)];
 
 /// Most bytes of a workload: 1 TiB.
-pub(super) const MOST_BYTES: u64 = 1 << 40;
+pub const MOST_BYTES: u64 = 1 << 40;
 
 /// Least and most of a buffer, bytes.
 pub const BUFFER_RANGE: (u64, u64) = (4096, 1 << 32);
