@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use bytes::{Bytes, BytesMut};
 use etherparse::{IpSlice, Ipv6ExtensionSlice};
 
 /// IP protocol numbers.
@@ -60,6 +61,27 @@ fn is_quic(data: &[u8]) -> bool {
     }
 }
 
+/// The packet with the mark of congestion (CE, RFC 3168 5), if its sender takes part in ECN.
+pub fn mark_congestion(packet: &Bytes) -> Option<Bytes> {
+    const NOT_CAPABLE: u8 = 0b00;
+    const EXPERIENCED: u8 = 0b11;
+    let is_v4 = packet.first()? >> 4 == 4;
+    let shift = if is_v4 { 0 } else { 4 };
+    let old = *packet.get(1)?;
+    if old >> shift & EXPERIENCED == NOT_CAPABLE || packet.len() < 20 {
+        return None;
+    }
+    let mut marked = BytesMut::from(&packet[..]);
+    marked[1] |= EXPERIENCED << shift;
+    if is_v4 {
+        // RFC 1624, equation 3: the word of that byte has become larger.
+        let sum = u32::from(!u16::from_be_bytes([marked[10], marked[11]])) + u32::from(marked[1] - old);
+        let folded = (sum & 0xffff) + (sum >> 16);
+        marked[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+    }
+    Some(marked.freeze())
+}
+
 /// Reads a packet's headers; `None` if it is no whole IP packet.
 pub fn inspect(packet: &[u8]) -> Option<Summary> {
     let ip = IpSlice::from_slice(packet).ok()?;
@@ -101,6 +123,48 @@ mod tests {
         };
         builder.udp(5060, 53).write(&mut bytes, b"text").unwrap();
         bytes
+    }
+
+    #[test]
+    fn what_takes_part_in_ecn_is_marked_and_its_checksum_holds() {
+        for ecn in 0..4_u8 {
+            let mut v4 = etherparse::Ipv4Header::new(
+                8,
+                64,
+                etherparse::IpNumber::UDP,
+                [192, 0, 2, 1],
+                [198, 51, 100, 2],
+            )
+            .unwrap();
+            v4.ecn = etherparse::IpEcn::try_new(ecn).unwrap();
+            v4.header_checksum = v4.calc_header_checksum();
+            let mut bytes = Vec::new();
+            v4.write(&mut bytes).unwrap();
+            bytes.extend([0, 1, 0, 2, 0, 8, 0, 0]);
+            let marked = mark_congestion(&bytes.clone().into());
+            assert_eq!(marked.is_some(), ecn != 0, "{ecn}");
+            if let Some(marked) = marked {
+                let (header, rest) = etherparse::Ipv4Header::from_slice(&marked).unwrap();
+                assert_eq!((header.ecn.value(), rest), (3, &bytes[20..]));
+                assert_eq!(header.header_checksum, header.calc_header_checksum());
+            }
+            let v6 = etherparse::Ipv6Header {
+                traffic_class: 0b1011_1000 | ecn,
+                payload_length: 0,
+                next_header: etherparse::IpNumber::IPV6_NO_NEXT_HEADER,
+                ..Default::default()
+            };
+            let marked = mark_congestion(&v6.to_bytes().to_vec().into());
+            assert_eq!(marked.is_some(), ecn != 0, "{ecn}");
+            if let Some(marked) = marked {
+                let (header, _) = etherparse::Ipv6Header::from_slice(&marked).unwrap();
+                assert_eq!(header, etherparse::Ipv6Header { traffic_class: 0b1011_1011, ..v6 });
+            }
+        }
+        assert!(
+            mark_congestion(&Bytes::new()).is_none()
+                && mark_congestion(&Bytes::from_static(b"E\x03")).is_none()
+        );
     }
 
     #[test]

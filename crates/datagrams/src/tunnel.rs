@@ -8,7 +8,7 @@ use crate::codel::CoDel;
 use crate::flow::{Class, Flows, patience};
 use crate::frame::{Data, Frame, FrameError, MOST_OVERHEAD, MOST_PARTS, Part};
 use crate::handover::Handover;
-use crate::packet::{FlowKey, Summary};
+use crate::packet::{FlowKey, Summary, mark_congestion};
 use crate::receive::{Arrivals, Numbers, Receiving};
 use crate::scheduler::{Choice, DatagramScheduler, LinkView, PacketView, used};
 use crate::send::{Piece, Sending};
@@ -22,7 +22,7 @@ pub const MOST_LINKS: usize = 16;
 const ACTIVE: u64 = SECOND;
 /// How much of the links' rates may wait of downloads at most, as time, and bytes at least. For long no more
 /// waits than CoDel lets.
-const QUEUE: u64 = 100 * MILLISECOND;
+const QUEUE: u64 = 60 * MILLISECOND;
 const LEAST_QUEUE: usize = 64_000;
 /// The same while a link's rate is being found out: a download that begins doubles its window meanwhile.
 const STARTING_QUEUE: usize = 256_000;
@@ -89,6 +89,8 @@ pub struct Stats {
     pub delivered: u64,
     /// Packets that found no room in time.
     pub dropped: u64,
+    /// Packets that were marked in place of being dropped later: their senders are to send less (ECN).
+    pub marked: u64,
     /// Packets that were sent twice at once.
     pub copied: u64,
     /// Parts of packets that were sent again.
@@ -176,16 +178,28 @@ impl Tunnel {
         self.stats.packets += 1;
         self.last_traffic = now;
         let class = self.flows.note(now, summary, packet.len());
-        let is_full = self.queues[class as usize].len() >= MOST_QUEUED
-            || class == Class::Bulk && self.queued_bytes + packet.len() > self.most_queued();
-        if is_full {
+        let most = self.most_queued();
+        let is_over = class == Class::Bulk && self.queued_bytes + packet.len() > most;
+        let is_full =
+            self.queues[class as usize].len() >= MOST_QUEUED || is_over && self.queued_bytes > 2 * most;
+        // A sender that takes part in ECN is told to send less, and what it sends until then finds room: a
+        // download that begins loses nothing.
+        let marked = if is_over && !is_full { self.marked(&packet) } else { None };
+        if is_full || is_over && marked.is_none() {
             self.stats.dropped += 1;
             return;
         }
+        let packet = marked.unwrap_or(packet);
         if class == Class::Bulk {
             self.queued_bytes += packet.len();
         }
         self.queues[class as usize].push_back(Queued { packet, flow: summary.flow, since: now });
+    }
+
+    fn marked(&mut self, packet: &Bytes) -> Option<Bytes> {
+        let marked = mark_congestion(packet)?;
+        self.stats.marked += 1;
+        Some(marked)
     }
 
     fn most_queued(&self) -> usize {
@@ -380,15 +394,17 @@ impl Tunnel {
                 }
                 match choice {
                     Choice::Wait => break,
-                    Choice::Send { .. } if class == Class::Bulk && self.codel.drops(now, waited) => {
-                        self.queues[class as usize].pop_front();
-                        self.queued_bytes -= len;
-                        self.stats.dropped += 1;
-                    }
                     Choice::Send { link, copy } => {
-                        let Some(queued) = self.queues[class as usize].pop_front() else { break };
+                        let Some(mut queued) = self.queues[class as usize].pop_front() else { break };
                         if class == Class::Bulk {
                             self.queued_bytes -= len;
+                            if self.codel.drops(now, waited) {
+                                let Some(marked) = self.marked(&queued.packet) else {
+                                    self.stats.dropped += 1;
+                                    continue;
+                                };
+                                queued.packet = marked;
+                            }
                         }
                         self.flows.set_link(&flow, link);
                         self.send_packet(now, class, &queued, (link, copy));

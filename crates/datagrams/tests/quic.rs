@@ -11,8 +11,8 @@ use bytes::{Bytes, BytesMut};
 use model::{Happened, MS, Way, Wire};
 use quinn_proto::crypto::rustls::QuicServerConfig;
 use quinn_proto::{
-    ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig, Event,
-    ServerConfig, StreamEvent, StreamId, TransportConfig, VarInt,
+    ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, EcnCodepoint, Endpoint, EndpointConfig,
+    Event, ServerConfig, StreamEvent, StreamId, TransportConfig, VarInt,
 };
 use ropewalk_datagrams::SECOND;
 
@@ -27,12 +27,16 @@ const ADDRESSES: [SocketAddrV4; 2] = [
 const VOICE: u8 = 77;
 const TALK: usize = 2;
 
-/// A packet of side's.
-fn datagram(side: usize, port: u16, data: &[u8]) -> Bytes {
+/// A packet of side's, with this ECN field.
+fn datagram(side: usize, port: u16, ecn: Option<EcnCodepoint>, data: &[u8]) -> Bytes {
     let (from, to) = (ADDRESSES[side], ADDRESSES[1 - side]);
     let mut bytes = Vec::new();
     let builder = etherparse::PacketBuilder::ipv4(from.ip().octets(), to.ip().octets(), 64);
     builder.udp(port, to.port()).write(&mut bytes, data).unwrap();
+    let ecn = ecn.map_or(0, |ecn| ecn as u8);
+    bytes[1] |= ecn;
+    let sum = u16::from_be_bytes([bytes[10], bytes[11]]) - u16::from(ecn);
+    bytes[10..12].copy_from_slice(&sum.to_be_bytes());
     bytes.into()
 }
 
@@ -44,7 +48,7 @@ struct Host {
     left: usize,
     got: usize,
     timer: u64,
-    out: VecDeque<Vec<u8>>,
+    out: VecDeque<(Option<EcnCodepoint>, Vec<u8>)>,
 }
 
 struct Download {
@@ -120,8 +124,9 @@ impl Download {
         let now = self.instant(self.wire.now);
         let host = &mut self.hosts[side];
         let from = SocketAddr::V4(ADDRESSES[1 - side]);
+        let ecn = EcnCodepoint::from_bits(packet[1]);
         let mut buffer = Vec::new();
-        match host.endpoint.handle(now, from, None, None, BytesMut::from(&packet[28..]), &mut buffer) {
+        match host.endpoint.handle(now, from, None, ecn, BytesMut::from(&packet[28..]), &mut buffer) {
             Some(DatagramEvent::NewConnection(incoming)) => {
                 let accepted =
                     host.endpoint.accept(incoming, now, &mut buffer, None).map_err(|_| ()).unwrap();
@@ -130,7 +135,9 @@ impl Download {
             Some(DatagramEvent::ConnectionEvent(_, event)) => {
                 host.connection.as_mut().unwrap().1.handle_event(event);
             }
-            Some(DatagramEvent::Response(transmit)) => host.out.push_back(buffer[..transmit.size].to_vec()),
+            Some(DatagramEvent::Response(transmit)) => {
+                host.out.push_back((transmit.ecn, buffer[..transmit.size].to_vec()))
+            }
             None => {}
         }
         self.drive(side);
@@ -177,7 +184,8 @@ impl Download {
                 let mut buffer = Vec::new();
                 while let Some(transmit) = connection.poll_transmit(now, 10, &mut buffer) {
                     let size = transmit.segment_size.unwrap_or(transmit.size).max(1);
-                    host.out.extend(buffer[..transmit.size].chunks(size).map(<[u8]>::to_vec));
+                    let sent = buffer[..transmit.size].chunks(size).map(<[u8]>::to_vec);
+                    host.out.extend(sent.map(|data| (transmit.ecn, data)));
                     buffer.clear();
                 }
                 let Some(event) = connection.poll_endpoint_events() else { break };
@@ -193,12 +201,12 @@ impl Download {
                 }
             }
         }
-        for data in std::mem::take(&mut self.hosts[side].out) {
+        for (ecn, data) in std::mem::take(&mut self.hosts[side].out) {
             // Their discovery of MTUs tries such.
             if data.len() + 28 > MTU {
                 continue;
             }
-            self.wire.put(side, datagram(side, ADDRESSES[side].port(), &data));
+            self.wire.put(side, datagram(side, ADDRESSES[side].port(), ecn, &data));
         }
     }
 
@@ -207,7 +215,7 @@ impl Download {
         data[..8].copy_from_slice(&(self.voice.len() as u64).to_be_bytes());
         data[8..16].copy_from_slice(&self.wire.now.to_be_bytes());
         self.voice.push(None);
-        self.wire.put(1, datagram(1, VOICE.into(), &data));
+        self.wire.put(1, datagram(1, VOICE.into(), None, &data));
         self.wire.at(self.wire.now + 20 * MS, TALK);
     }
 
@@ -272,7 +280,7 @@ fn a_download_uses_both_links_however_its_connection_begins() {
     for seed in 0..6 {
         let links = vec![Way::new(40, 45, 5_000, seed * 7919), Way::new(60, 50, 0, seed + 1)];
         let got = mbit(links, seed as u8, 30_000_000);
-        assert!(got > 65.0, "{got:.1} Mbit/s with seed {seed}");
+        assert!(got > 62.0, "{got:.1} Mbit/s with seed {seed}");
     }
 }
 

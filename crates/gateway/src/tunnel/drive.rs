@@ -142,6 +142,7 @@ impl Seen {
                 "packets_sent": stats.packets,
                 "packets_received": stats.delivered,
                 "packets_dropped": stats.dropped,
+                "packets_marked": stats.marked,
                 "packets_sent_twice": stats.copied,
                 "packets_repaired": stats.repaired,
                 "packets_restored": stats.restored,
