@@ -501,3 +501,23 @@ fn frames_that_miss_their_deadline_are_counted() {
     let text = good(&arguments);
     assert!(text.contains("frames") && text.lines().any(|line| line.ends_with("late")), "{text}");
 }
+
+/// The tunnel's schedulers over the example's cuts: what a program reads of them.
+#[test]
+fn schedulers_for_datagrams_are_ranked_whatever_the_threads() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/datagrams.toml");
+    let asked = ["compare", "--scenario", example, "--runs", "3"];
+    let document = json(&[&asked[..], &["--jobs", "1"]].concat());
+    assert_eq!(document, json(&[&asked[..], &["--jobs", "2"]].concat()));
+    assert_eq!((&document["kind"], &document["runs"]), (&"datagrams".into(), &3.into()));
+    let rows = document["rows"].as_array().unwrap();
+    let missed = |row: &Value| row["lost_or_late"].as_f64().unwrap();
+    assert!(rows.is_sorted_by(|a, b| missed(a) <= missed(b)), "{document:#}");
+    let of = |name: &str| rows.iter().find(|row| row["scheduler"] == name).unwrap();
+    // A path alone is cut for seconds, `adaptive` for a moment.
+    assert!(missed(of("adaptive")) < 0.02 && missed(of("only lte")) > 0.1, "{document:#}");
+    let flows = of("adaptive")["flows"].as_array().unwrap();
+    let kinds: Vec<&str> = flows.iter().map(|flow| flow["kind"].as_str().unwrap()).collect();
+    assert!(kinds.contains(&"voice") && kinds.contains(&"video"), "{kinds:?}");
+    assert!(flows.iter().all(|flow| flow["p99_s"].as_f64().unwrap() < 0.15), "{document:#}");
+}
