@@ -19,6 +19,26 @@ fn checksum_of<P: Payload>(payload: &P, dsn: u64, ssn: u32, wire_len: u16) -> u1
     sum.map_or(0, |sum| ropewalk_wire::checksum::dss_checksum(dsn, ssn, wire_len, sum))
 }
 
+/// The control options that wait, each with its length in bytes, padded; 0: none. A new one is a field here,
+/// with its place in [`OptionWriter::owed`], [`Owed::len`] and [`OptionWriter::write_control_options`], and is
+/// asked for in [`OptionWriter::control_len`].
+#[derive(Clone, Copy)]
+struct Owed {
+    prio: usize,
+    fail: usize,
+    echo: usize,
+    announcement: usize,
+    removals: usize,
+}
+
+impl Owed {
+    /// The bytes that the next segment is to have room for: an announcement waits for the echoes.
+    fn len(self) -> usize {
+        let addresses = if self.echo > 0 { self.echo } else { self.announcement };
+        self.prio + self.fail + addresses + self.removals
+    }
+}
+
 /// Writes the options of one segment.
 pub(super) struct OptionWriter<'a, P> {
     pub now: Time,
@@ -53,23 +73,22 @@ impl<P: Payload> OptionWriter<'_, P> {
         if let Some(mapping) = fallback.and_then(Fallback::due_mapping) {
             return Dss { mapping: Some(mapping), ..Dss::default() }.padded_len() as u8;
         }
-        let mut len = usize::from(self.handshake.ack_only_len());
-        if subflow.prio_pending.is_some() {
-            len += MpPrio::PADDED_LEN;
-        }
-        if fallback.is_some_and(Fallback::has_fail) {
-            len += MpFail::LEN;
-        }
-        if let Some(echo) = self.path_manager.next_echo() {
-            len += (echo.len() + 3) & !3;
-        } else if self.path_manager.has_due_announcement(self.now) {
-            // The longest that may be due; timestamps give way to it.
-            len += self.path_manager.announcement_len();
-        }
-        if self.path_manager.has_removals() {
-            len += REMOVE_ADDR_LEN;
-        }
+        let len = usize::from(self.handshake.ack_only_len()) + self.owed(subflow).len();
         len.min(MAX_OPTIONS) as u8
+    }
+
+    /// What waits to be sent on this subflow.
+    fn owed(&self, subflow: &Subflow<P>) -> Owed {
+        let addresses = &*self.path_manager;
+        let if_so = |waits: bool, len: usize| if waits { len } else { 0 };
+        Owed {
+            prio: if_so(subflow.prio_pending.is_some(), MpPrio::PADDED_LEN),
+            fail: if_so(subflow.fallback.as_deref().is_some_and(Fallback::has_fail), MpFail::LEN),
+            echo: addresses.next_echo().map_or(0, |echo| (echo.len() + 3) & !3),
+            // The longest that may be due; timestamps give way to it.
+            announcement: if_so(addresses.has_due_announcement(self.now), addresses.announcement_len()),
+            removals: if_so(addresses.has_removals(), REMOVE_ADDR_LEN),
+        }
     }
 
     /// Writes them. `control_len`: the bytes that they take on an ACK without data.
@@ -211,14 +230,10 @@ impl<P: Payload> OptionWriter<'_, P> {
         if self.handshake.write_ack_options(subflow, (unassigned, closed), segment) {
             return;
         }
+        let control = self.owed(subflow).len() > 0;
         let prio = subflow.prio_pending.take();
         let fail = subflow.fallback.as_mut().and_then(|fallback| fallback.take_fail());
         let mut dss = self.handshake.dss_ack(self.received);
-        let control = prio.is_some()
-            || fail.is_some()
-            || self.path_manager.next_echo().is_some()
-            || self.path_manager.has_removals()
-            || self.path_manager.has_due_announcement(self.now);
         let fin = self.send.closed() && !self.send.fin_acked() && self.send.unsent() == 0;
         // DATA_FIN takes the space of any other option, so that it is sent on an ACK of its own after this
         // one.
@@ -266,11 +281,7 @@ impl<P: Payload> OptionWriter<'_, P> {
         if !dss.is_empty() && segment.options_len() + dss.padded_len() <= MAX_OPTIONS {
             segment.dss = Some(dss);
         }
-        let more = (fin && control)
-            || self.path_manager.next_echo().is_some()
-            || self.path_manager.has_removals()
-            || self.path_manager.has_due_announcement(self.now);
-        if more {
+        if (fin && control) || self.owed(subflow).len() > 0 {
             subflow.tcp.request_ack();
         }
     }
