@@ -268,7 +268,7 @@ impl Server {
             };
             tokio::select! {
                 done = asking => match done {
-                    Err(Unreached::Gateway(error)) if is_reset(&error) && !was_reset => {
+                    Err(Unreached::Gateway(error) | Unreached::Wish(error)) if is_reset(&error) && !was_reset => {
                         was_reset = true;
                         links = all.to_vec();
                         sleep(AFTER_RESET).await;
