@@ -1,4 +1,5 @@
-//! What the fuzz target of the tunnel's datagrams checks. `cargo test -p ropewalk-datagrams` replays its corpus.
+//! What the fuzz target of the tunnel's datagrams checks. `cargo test -p ropewalk-datagrams` replays its
+//! corpus.
 
 use bytes::{Bytes, BytesMut};
 use ropewalk_datagrams::packet::inspect;

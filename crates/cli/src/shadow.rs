@@ -108,7 +108,7 @@ fn scenario_of(base: &Scenario, group: &Group<'_>, seconds: usize) -> (Arc<Scena
         ..base.clone()
     };
     // The links' changes repeat: the first time round sets the links up, the second is the flows'.
-    (Arc::new(scenario), Span::from_nanos(Span::from_secs_f64(seconds as f64 + begin).as_nanos()))
+    (Arc::new(scenario), Span::from_secs_f64(seconds as f64 + begin))
 }
 
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
@@ -138,7 +138,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         .flat_map(|scheduler| {
             scenarios.iter().map(|(scenario, phase)| RunSpec {
                 scenario: Arc::clone(scenario),
-                start_phase: Span::from_nanos((*phase).as_nanos()),
+                start_phase: *phase,
                 ..RunSpec::new((**scenario).clone(), scheduler.clone(), congestion.clone())
             })
         })

@@ -312,7 +312,8 @@ fn a_race_ends_by_itself_and_threads_change_no_byte() {
     };
     assert_eq!((standing("tcp lte"), standing("tcp wifi")), ("slower".into(), "slower".into()));
     assert_ne!(standing("minrtt"), "slower");
-    // Who is slower runs no more, but for those that the others are measured against, until they are measured.
+    // Who is slower runs no more, but for those that the others are measured against, until they are
+    // measured.
     let runs = |name: &str| row(&document, name)["runs"].as_u64().unwrap();
     assert!(runs("daps") < runs("minrtt") && runs("tcp wifi") > runs("daps"), "{decision:#}");
     assert!(decision["budget_s"].as_f64().unwrap() < 1.3, "{decision:#}");
@@ -502,7 +503,7 @@ fn frames_that_miss_their_deadline_are_counted() {
     assert!(text.contains("frames") && text.lines().any(|line| line.ends_with("late")), "{text}");
 }
 
-/// The tunnel's schedulers over the example's cuts: what a program reads of them.
+/// `compare --json` of the example of datagrams.
 #[test]
 fn schedulers_for_datagrams_are_ranked_whatever_the_threads() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/datagrams.toml");

@@ -1,9 +1,9 @@
 //! Packets that are ready for this end's device.
 //!
-//! A flow that is kept in order waits for what was lost: a megabyte at 100 Mbit/s while that is sent again.
-//! Handed over at once it overruns the receiver: a UDP socket of Linux holds 208 KiB by default, some ninety
-//! packets with what the kernel adds to them. So what has waited goes at twice the pace at which it came,
-//! and at twice that after every 40 ms: it can't take long.
+//! Packets of a flow that is kept in order wait behind a lost one until that is sent again: at 100 Mbit/s up
+//! to a megabyte. Delivered at once they overrun the receiver: a UDP socket of Linux holds 208 KiB by
+//! default, some ninety packets with what the kernel adds to each. So they are delivered at twice the rate at
+//! which they arrived. The rate doubles every 40 ms, so that the queue gets empty though new packets join it.
 
 use std::collections::VecDeque;
 
@@ -11,13 +11,13 @@ use bytes::Bytes;
 
 use crate::{MILLISECOND, SECOND};
 
-/// So much may always go at once, bytes.
+/// Bytes that may always be delivered at once.
 const BURST: usize = 32_000;
-/// How much faster than it came that goes which has waited.
+/// Packets that have waited are delivered so many times as fast as they arrived.
 const SPEED_UP: f64 = 2.0;
-/// What hasn't gone after such a time goes twice as fast.
-const PATIENCE: u64 = 40 * MILLISECOND;
-/// Timers may be so late without slowing it down.
+/// After such a time the rate doubles.
+const DOUBLED_AFTER: u64 = 40 * MILLISECOND;
+/// A timer that is late by no more doesn't lower the rate.
 const LATE: u64 = MILLISECOND;
 
 /// Packets that are ready for this end's device.
@@ -25,18 +25,18 @@ const LATE: u64 = MILLISECOND;
 pub(crate) struct Handover {
     urgent: VecDeque<Bytes>,
     in_order: VecDeque<Bytes>,
-    /// Bytes per second of those in order; `None`: as they come.
+    /// Bytes per second at which those in order are delivered; `None`: at once.
     pace: Option<f64>,
-    /// Since when.
+    /// When it was set, or last doubled.
     since: u64,
-    /// When the next one of those may go.
+    /// When the next one of those may be delivered.
     next: u64,
     /// Packets that were handed to it.
     pub count: u64,
 }
 
 impl Handover {
-    /// A packet that waits for none.
+    /// A packet of a flow that isn't kept in order.
     pub fn push(&mut self, packet: Bytes) {
         self.count += 1;
         self.urgent.push_back(packet);
@@ -48,7 +48,7 @@ impl Handover {
         self.in_order.push_back(packet);
     }
 
-    /// The last ones came within this time, and have waited for one before them.
+    /// So many bytes of those pushed last have waited for a packet before them; the first for this time.
     pub fn have_waited(&mut self, now: u64, bytes: usize, time: u64) {
         if bytes > BURST {
             let pace = SPEED_UP * bytes as f64 * SECOND as f64 / time.max(MILLISECOND) as f64;
@@ -58,7 +58,7 @@ impl Handover {
         }
     }
 
-    /// The next packet that may go.
+    /// The next packet that may be delivered.
     pub fn pop(&mut self, now: u64) -> Option<Bytes> {
         if let Some(packet) = self.urgent.pop_front() {
             return Some(packet);
@@ -67,7 +67,7 @@ impl Handover {
         if self.next > now {
             return None;
         }
-        if now.saturating_sub(self.since) > PATIENCE {
+        if now.saturating_sub(self.since) > DOUBLED_AFTER {
             (*pace, self.since) = (2.0 * *pace, now);
         }
         let pace = *pace;
@@ -80,7 +80,7 @@ impl Handover {
         Some(packet)
     }
 
-    /// When the next packet may go.
+    /// When the next packet may be delivered.
     pub fn next_timeout(&self) -> Option<u64> {
         let is_empty = self.urgent.is_empty() && self.in_order.is_empty();
         (!is_empty).then_some(self.next)
@@ -94,7 +94,7 @@ mod tests {
     const PACKET: Bytes = Bytes::from_static(&[0; 1000]);
 
     #[test]
-    fn what_has_waited_goes_twice_as_fast_as_it_came() {
+    fn packets_that_waited_are_delivered_twice_as_fast_as_they_arrived() {
         let mut handover = Handover::default();
         (0..600).for_each(|_| handover.push_in_order(PACKET));
         handover.have_waited(SECOND, 600_000, 60 * MILLISECOND);

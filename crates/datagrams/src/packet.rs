@@ -61,7 +61,8 @@ fn is_quic(data: &[u8]) -> bool {
     }
 }
 
-/// The packet with the mark of congestion (CE, RFC 3168 5), if its sender takes part in ECN.
+/// The packet with Congestion Experienced (CE, RFC 3168 section 5) in its ECN field; `None` if its sender
+/// isn't ECN-capable.
 pub fn mark_congestion(packet: &Bytes) -> Option<Bytes> {
     const NOT_CAPABLE: u8 = 0b00;
     const EXPERIENCED: u8 = 0b11;
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_part_in_ecn_is_marked_and_its_checksum_holds() {
+    fn an_ecn_capable_packet_is_marked_and_its_checksum_holds() {
         for ecn in 0..4_u8 {
             let mut v4 = etherparse::Ipv4Header::new(
                 8,

@@ -267,7 +267,7 @@ impl Arrivals {
         let Place { flow, number } = place;
         if self.flows.len() >= MOST_FLOWS && !self.flows.contains_key(&flow) {
             let idlest = self.flows.iter().min_by_key(|(_, one)| one.last).map(|(flow, _)| *flow);
-            idlest.into_iter().for_each(|flow| self.release_all(flow, deliver));
+            idlest.into_iter().for_each(|flow| self.release_all(now, flow, deliver));
         }
         let first = if number < TOLD { 0 } else { number };
         let new = || Ordered { next: first, waiting: BTreeMap::new(), last: now };
@@ -289,7 +289,7 @@ impl Arrivals {
             one.waiting.insert(number, (packet, now));
             let is_full = one.waiting.len() > MOST_WAITING || number.wrapping_sub(one.next) > 1 << 20;
             if is_full || self.waiting_bytes > MOST_BYTES {
-                self.release_all(flow, deliver);
+                self.release_all(now, flow, deliver);
             }
         }
     }
@@ -306,14 +306,16 @@ impl Arrivals {
         deliver.have_waited(now, released, now - first);
     }
 
-    fn release_all(&mut self, flow: u16, deliver: &mut Handover) {
+    fn release_all(&mut self, now: u64, flow: u16, deliver: &mut Handover) {
         let Some(mut one) = self.flows.remove(&flow) else { return };
-        let mut next = one.next;
-        for (number, (packet, _)) in std::mem::take(&mut one.waiting) {
-            self.waiting_bytes -= packet.len();
+        let (mut next, mut released, mut first) = (one.next, 0, now);
+        for (number, (packet, since)) in std::mem::take(&mut one.waiting) {
+            (released, first) = (released + packet.len(), first.min(since));
             next = number.wrapping_add(1);
             deliver.push_in_order(packet);
         }
+        self.waiting_bytes -= released;
+        deliver.have_waited(now, released, now - first);
         self.skipped += 1;
         self.flows.insert(flow, Ordered { next, waiting: BTreeMap::new(), last: one.last });
         if self.flows.len() > MOST_FLOWS {

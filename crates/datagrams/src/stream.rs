@@ -19,7 +19,7 @@ pub fn put(bytes: &mut BytesMut, datagram: &[u8]) {
 /// Takes the first datagram; `None` if more is needed.
 ///
 /// # Errors
-/// If its length is none of a datagram: what follows is lost.
+/// If its length is 0 or too large: where the next one begins isn't known then.
 pub fn take(bytes: &mut BytesMut) -> Result<Option<Bytes>, LengthError> {
     let Some(len) = bytes.first_chunk::<2>() else { return Ok(None) };
     let len = usize::from(u16::from_be_bytes(*len));

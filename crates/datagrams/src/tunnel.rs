@@ -89,7 +89,7 @@ pub struct Stats {
     pub delivered: u64,
     /// Packets that found no room in time.
     pub dropped: u64,
-    /// Packets that were marked in place of being dropped later: their senders are to send less (ECN).
+    /// Packets that were marked (ECN, Congestion Experienced) and not dropped.
     pub marked: u64,
     /// Packets that were sent twice at once.
     pub copied: u64,
@@ -113,7 +113,8 @@ pub struct Tunnel {
     flows: Flows,
     queues: [VecDeque<Queued>; 3],
     queued_bytes: usize,
-    /// What is sent again, and the link that it was sent over: downloads' apart.
+    /// What is to be sent again, and the link that it was sent over: first of calls and the like, then of
+    /// downloads.
     repairs: [VecDeque<(Piece, usize)>; 2],
     outgoing: VecDeque<(usize, Bytes)>,
     next_number: u32,
@@ -182,8 +183,8 @@ impl Tunnel {
         let is_over = class == Class::Bulk && self.queued_bytes + packet.len() > most;
         let is_full =
             self.queues[class as usize].len() >= MOST_QUEUED || is_over && self.queued_bytes > 2 * most;
-        // A sender that takes part in ECN is told to send less, and what it sends until then finds room: a
-        // download that begins loses nothing.
+        // An ECN-capable sender reduces its window a round trip after the mark. What it sends until then is
+        // queued, so that slow start ends without losses.
         let marked = if is_over && !is_full { self.marked(&packet) } else { None };
         if is_full || is_over && marked.is_none() {
             self.stats.dropped += 1;
@@ -338,8 +339,9 @@ impl Tunnel {
         self.links.iter().map(view).collect()
     }
 
-    /// Sends something again. A download's packets wait for room: a link that wakes after a moment's silence
-    /// tells of most that they have arrived, and all at once would fill the other link.
+    /// Sends something again. A download's packets wait for the link's window: where a link was silent for a
+    /// moment only, its next feedback says that most have arrived, and all at once would fill the other
+    /// link's queue.
     fn send_repair(&mut self, now: u64) {
         for is_download in [false, true] {
             while let Some((piece, from)) = self.repairs[usize::from(is_download)].pop_front() {
@@ -453,7 +455,8 @@ impl Tunnel {
         }
     }
 
-    /// When [`Tunnel::on_timeout`], [`Tunnel::poll_transmit`] and [`Tunnel::poll_deliver`] are to be called next.
+    /// When [`Tunnel::on_timeout`], [`Tunnel::poll_transmit`] and [`Tunnel::poll_deliver`] are to be called
+    /// next.
     pub fn next_timeout(&self, now: u64) -> Option<u64> {
         let is_active = now.saturating_sub(self.last_traffic) < ACTIVE;
         let of_links = self.links.values().flat_map(|link| {

@@ -27,7 +27,7 @@ const ADDRESSES: [SocketAddrV4; 2] = [
 const VOICE: u8 = 77;
 const TALK: usize = 2;
 
-/// A packet of side's, with this ECN field.
+/// A UDP packet from this side, with this ECN field.
 fn datagram(side: usize, port: u16, ecn: Option<EcnCodepoint>, data: &[u8]) -> Bytes {
     let (from, to) = (ADDRESSES[side], ADDRESSES[1 - side]);
     let mut bytes = Vec::new();
@@ -319,7 +319,7 @@ fn beside(seed: u8) -> (Vec<u64>, usize) {
     (came, lost)
 }
 
-/// What 99 of 100 keep, ms.
+/// The 99th percentile, ms.
 fn p99(sorted: &[u64]) -> f64 {
     sorted[sorted.len() * 99 / 100] as f64 / 1e6
 }

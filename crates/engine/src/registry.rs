@@ -134,8 +134,8 @@ pub struct Exception {
     /// data: no backup while another is usable), `cwnd` (names only subflows whose windows have room),
     /// `work-conserving` (never waits with data to send and nothing in flight). For congestion controls:
     /// `ssthresh` (a loss leaves 2 segments at least), `single-path` (one subflow: as its parent), `harmless`
-    /// (coupled subflows together grow no faster than one TCP), and those that `congestion/contract_tests.rs` asks
-    /// for by name.
+    /// (coupled subflows together grow no faster than one TCP), and those that `congestion/contract_tests.rs`
+    /// asks for by name.
     pub rule: &'static str,
     /// Rationale, with the paper's section.
     pub reason: &'static str,

@@ -132,7 +132,8 @@ pub fn compare(request: &Request, done: impl Fn() + Sync, stop: &AtomicBool) -> 
     Answer { rows: rows.into_iter().map(|(row, _)| row).collect(), runs: rounds.len() as u32 }
 }
 
-/// A row of the ranking, with the value of each run: the share lost or late, or a download's rate.
+/// A scheduler's row of the ranking, and what each run is ranked by: the share of packets that are lost or
+/// late, or the rate of downloads.
 fn row(label: &str, runs: &[&DatagramsResult], seconds: f64, seed: u64) -> (Row, Vec<f64>) {
     let downloads = |run: &DatagramsResult| -> Option<f64> {
         let of = run.flows.iter().filter(|flow| flow.kind == Kind::Download);

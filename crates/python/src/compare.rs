@@ -13,8 +13,8 @@ use crate::scheduler::{Own, registries, run};
 use crate::table::Table;
 use crate::{control, errors};
 
-/// Compares schedulers, as `asked` says ([`Ask`], JSON). Returns the document (JSON), the table of runs, and the
-/// report's page.
+/// Compares schedulers, as `asked` says ([`Ask`], JSON). Returns the document (JSON), the table of runs, and
+/// the report's page.
 #[pyfunction]
 pub(crate) fn compare(
     py: Python<'_>,

@@ -19,7 +19,7 @@ pub enum Kind {
     Name,
     /// `"20 ms"`.
     Time,
-    /// The same, within these bounds.
+    /// A time within these bounds.
     TimeWithin(Span, Span),
     /// An IP address.
     Address,

@@ -237,8 +237,8 @@ pub enum Workload {
         /// Size of each.
         bytes: u64,
     },
-    /// Transfers that each have their own time, size and direction, each on a connection of its own. FCT counts
-    /// from when the client is connected.
+    /// Transfers that each have their own time, size and direction, each on a connection of its own. FCT
+    /// counts from when the client is connected.
     Transfers(Vec<Transfer>),
     /// A web page: objects over a number of connections, request and response; each connection asks for its
     /// next object when the last has arrived. FCT: the page's.

@@ -299,7 +299,7 @@ fn a_competing_flows_receive_buffer_bounds_its_rate() {
     assert!(small > 50 * 100 * MILLISECOND && grown < small / 4, "{small} {grown}");
 }
 
-/// Times of a result count from the workload's start, of transfers that never began too.
+/// A result's times count from the workload's start, those of transfers that never began as well.
 #[test]
 fn a_transfer_beyond_the_limit_starts_when_it_would() {
     let mut scenario = networks::wifi_lte();

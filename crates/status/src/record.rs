@@ -3,8 +3,8 @@
 //! A proxy can't know what a link could have carried, only what it did. The rate is what was carried in
 //! seconds in which the link was full (its queue had grown); in others the last such rate holds, or what was
 //! carried, if that is more. A link that was never full has carried at least what is said, and that is said.
-//! The delay is the least round-trip time without a queue, halved: queues are the simulator's to fill. The loss
-//! is that of probes that were sent while the link worked.
+//! The delay is the least round-trip time without a queue, halved: queues are the simulator's to fill. The
+//! loss is that of probes that were sent while the link worked.
 
 use std::fmt::Write as _;
 

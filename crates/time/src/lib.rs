@@ -1,8 +1,8 @@
 //! A point in time and a span of it, as nanoseconds in 64 bits.
 //!
-//! [`Time`] counts from an origin that the caller chooses: the start of a simulation, or of a program. Nothing
-//! here reads a clock, which tells `Time` from [`std::time::Instant`]. [`Span`] is what lies between two of
-//! them; unlike [`std::time::Duration`] it is one word.
+//! [`Time`] counts from an origin that the caller chooses: the start of a simulation, or of a program.
+//! Nothing here reads a clock, which tells `Time` from [`std::time::Instant`]. [`Span`] is what lies between
+//! two of them; unlike [`std::time::Duration`] it is one word.
 //!
 //! Arithmetic is that of `u64`: an overflow panics where overflow checks are on and wraps where they are off.
 //! Where a difference may be negative, [`Time::saturating_sub`] says zero.

@@ -1,5 +1,6 @@
-//! TCP's options on the wire, reading and writing side by side: MSS (RFC 9293 3.7.1), window scale
-//! and timestamps (RFC 7323), SACK (RFC 2018), and MPTCP (RFC 8684 3), but for its experimental option (8.2), which is skipped.
+//! TCP's options on the wire, reading and writing side by side: MSS (RFC 9293 3.7.1), window scale and
+//! timestamps (RFC 7323), SACK (RFC 2018), and MPTCP (RFC 8684 3), but for its experimental option (8.2),
+//! which is skipped.
 //!
 //! Options are written in Linux's order and layout: each padded to 4 bytes, SACK-permitted in place of
 //! the timestamps' two NOPs, MPTCP last with its padding behind it. Middleboxes and receivers' fast

@@ -249,8 +249,8 @@ pub struct MpTcpRst {
 ///
 /// A new one is a field here, its length in [`padded_len`](Self::padded_len), and its reading and writing in
 /// `option_codec.rs`. It is generated for the round trips (`crates/wire/tests/common/mod.rs`) and the fuzzer
-/// (`fuzz/src/checks.rs`), has words in packet scripts (`crates/engine/tests/scripts/segments.rs`), and is taken
-/// away by what stands for middleboxes that strip options (`crates/engine/tests/common/mod.rs` and
+/// (`fuzz/src/checks.rs`), has words in packet scripts (`crates/engine/tests/scripts/segments.rs`), and is
+/// taken away by what stands for middleboxes that strip options (`crates/engine/tests/common/mod.rs` and
 /// `random/network.rs`, `crates/sim/tests/golden/cases.rs`, `crates/daemon/tests/gateway/middlebox.rs`).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RareOptions {

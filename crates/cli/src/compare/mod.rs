@@ -355,7 +355,7 @@ fn request(
                 Diagnostic::new(error.to_string()).help("--open-on names the path on which connections open")
             })?;
     }
-    // Real time can't be bought by the segment.
+    // The budget is simulated segments; emulated runs take real time, so their number is fixed.
     let usual_runs = (options.world == World::Emulated).then_some(30);
     let ask = Ask {
         common: ask::Common {

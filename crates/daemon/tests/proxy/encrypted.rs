@@ -138,7 +138,8 @@ fn datagrams_are_encrypted_and_a_cut_stream_is_no_end_of_the_data() {
     assert!(proxy.terminate().success() && second.terminate().success());
 }
 
-/// As by a gateway that is short of memory: a segment of TLS's handshake, or the request, is answered with RST.
+/// As by a gateway that is short of memory: a segment of TLS's handshake, or the request, is answered with
+/// RST.
 #[test]
 fn a_gateway_that_resets_a_connection_before_the_request_is_asked_again() {
     let Some(stage) = Stage::new() else { return };

@@ -1,5 +1,5 @@
-//! Links that are recorded and replayed: flows take as long over the recording as they took. The links are the
-//! emulator's, between a proxy and a gateway.
+//! Links that are recorded and replayed: flows take as long over the recording as they took. The links are
+//! the emulator's, between a proxy and a gateway.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -197,8 +197,8 @@ const KINDS: &[(&str, f64, &str)] = &[
     ),
 ];
 
-/// Records these links under downloads and replays them: by how much the times of single flows differ, and the
-/// sum of those of the flows that ran at once, among whom chance decides.
+/// Records these links under downloads and replays them: by how much the times of single flows differ, and
+/// the sum of those of the flows that ran at once, among whom chance decides.
 fn differences(what: &str, text: &str) -> Option<Vec<f64>> {
     let truth = parsed(&format!("name = 'truth'\n{text}"));
     let emulated = Emulated::new(&truth).map_err(skipped).ok()?;

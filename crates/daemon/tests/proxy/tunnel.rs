@@ -152,7 +152,8 @@ impl Drop for Echo {
     }
 }
 
-/// Sends `count` datagrams of 160 bytes, one each 20 ms, and returns when each came back, ms after it was sent.
+/// Sends `count` datagrams of 160 bytes, one each 20 ms, and returns when each came back, ms after it was
+/// sent.
 fn voice(lan: &Namespace, count: u32, mut at: impl FnMut(u32)) -> (Vec<Option<f64>>, f64) {
     let socket = lan.run(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
     socket.connect(format!("{WORLD}:4433")).unwrap();
@@ -305,7 +306,7 @@ fn block(stage: &Stage, is_blocked: bool) {
 
 #[test]
 fn a_stream_carries_it_where_udp_is_blocked_and_udp_later() {
-    // What the stream carries is no standstill of it.
+    // A stream that carries datagrams isn't one that stands still.
     let more = ["--stalled", "1 s"];
     let Some(pair) = Pair::start_with(&format!("{WORLD} 4433"), &more) else { return };
     let Pair { stage, lan, world, .. } = &pair;

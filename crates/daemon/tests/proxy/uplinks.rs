@@ -67,8 +67,8 @@ fn uplinks_are_renewed_vanish_and_come_back() {
     assert!(proxy.terminate().success());
 }
 
-/// With one uplink all stands still while it is gone, but not for as long again once it is back, as by the timers
-/// of subflows that have doubled meanwhile.
+/// With one uplink all stands still while it is gone, but goes on at once when it is back: not as late as a
+/// retransmission timer that has doubled meanwhile, nor never, as after a RST.
 #[test]
 fn a_lone_uplink_that_comes_back_carries_at_once() {
     let Some(stage) = Stage::new() else { return };
@@ -209,7 +209,8 @@ fn a_clock_that_is_set_interrupts_nothing() {
     };
     set("+0");
     let file = format!("FAKETIME_TIMESTAMP_FILE={}", clock.display());
-    // The library shares memory below /dev/shm, which is shut to the proxy: there it finds a folder that isn't.
+    // The library shares memory below /dev/shm, which is shut to the proxy: there it finds a folder that
+    // isn't.
     let (mount, folder) = ("mount --bind \"$0\" /dev/shm && exec \"$@\"", stage.path().display().to_string());
     let by = ["unshare", "--mount", "sh", "-c", mount, &folder];
     let preload = format!("LD_PRELOAD={library}");

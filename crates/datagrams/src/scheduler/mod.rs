@@ -1,5 +1,5 @@
-//! Which link a packet takes: a plug-in, asked once for each packet when something can be sent. A new one is a
-//! file here and a line in [`SCHEDULERS`].
+//! Which link a packet takes: a plug-in, asked once for each packet when something can be sent. A new one is
+//! a file here and a line in [`SCHEDULERS`].
 
 mod adaptive;
 mod bonding;

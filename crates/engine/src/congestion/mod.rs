@@ -63,8 +63,8 @@ pub struct Ack {
     pub prior_in_flight: u32,
     /// Whether the window limited the sender (Linux's `tcp_is_cwnd_limited`). The window grows only then.
     pub cwnd_limited: bool,
-    /// Whether this ACK starts a new round trip: the first ACK of data sent in the last one. Rounds that begin
-    /// in Recovery or Cwr aren't seen here, as `on_ack` isn't called then.
+    /// Whether this ACK starts a new round trip: the first ACK of data sent in the last one. Rounds that
+    /// begin in Recovery or Cwr aren't seen here, as `on_ack` isn't called then.
     pub round_start: bool,
 }
 
@@ -184,12 +184,13 @@ pub trait CongestionControl: Debug + Send {
         let _ = subflows;
     }
 
-    /// New data was acknowledged in Open, Disorder or Loss, not in Recovery or Cwr: grow its window. Called also
-    /// when not `cwnd_limited`, for the samples in it.
+    /// New data was acknowledged in Open, Disorder or Loss, not in Recovery or Cwr: grow its window. Called
+    /// also when not `cwnd_limited`, for the samples in it.
     fn on_ack(&mut self, subflows: &mut Subflows<'_>, ack: &Ack);
 
     /// Loss or ECN: the new slow start threshold, in segments, at least 2 unless the source says otherwise.
-    /// The engine sets it and reduces the window. A control that isn't model-based hears of a loss only by this;
+    /// The engine sets it and reduces the window. A control that isn't model-based hears of a loss only by
+    /// this;
     /// `totals.lost` counts the segments already, `totals.loss_events` doesn't.
     fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, cause: LossCause, now: Time) -> u32;
 

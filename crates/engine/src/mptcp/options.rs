@@ -19,9 +19,10 @@ fn checksum_of<P: Payload>(payload: &P, dsn: u64, ssn: u32, wire_len: u16) -> u1
     sum.map_or(0, |sum| ropewalk_wire::checksum::dss_checksum(dsn, ssn, wire_len, sum))
 }
 
-/// The control options that wait, each with its length in bytes, padded; 0: none. A new one is a field here,
-/// with its place in [`OptionWriter::owed`], [`Owed::len`] and [`OptionWriter::write_control_options`], and is
-/// asked for in [`OptionWriter::control_len`].
+/// The MPTCP options, beside the DSS, that wait for a segment without data: the bytes that each takes,
+/// padding included; 0: it doesn't wait. A new one is a field here, is set in [`OptionWriter::owed`], counted
+/// in [`Owed::len`], written in [`OptionWriter::write_control_options`], and keeps
+/// [`OptionWriter::control_len`] from its short way.
 #[derive(Clone, Copy)]
 struct Owed {
     prio: usize,

@@ -29,7 +29,6 @@ use crate::metrics;
 use crate::page::Page;
 use crate::status::Location;
 
-/// A second, as settings have it: nanoseconds.
 /// Most bytes of a file.
 const LARGEST_FILE: u64 = 1 << 20;
 /// Most listeners.

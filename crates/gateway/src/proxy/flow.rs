@@ -17,8 +17,8 @@ use crate::memory::{BEYOND_WINDOW, Holder, Progress};
 use crate::target::Target;
 use crate::tls::Secure;
 
-/// One connection through the proxy: a client's, that of a client's datagrams (UDP ASSOCIATE), or the stream of
-/// the tunnel.
+/// One connection through the proxy: a client's, that of a client's datagrams (UDP ASSOCIATE), or the stream
+/// of the tunnel.
 #[derive(Debug)]
 pub struct ProxiedConnection {
     /// Counts from 1.
@@ -144,9 +144,9 @@ impl ProxiedConnection {
             let reopen = reopen || was_lost;
             match plan.backup(link.index) {
                 None if own().next().is_some() => self.stream.remove_path(link.path()),
-                // A subflow that is there though the plan didn't have its link has stayed as the last. The kernel
-                // forgets what it masquerades when an interface goes down, and answers the far end's segments
-                // with RST itself once it is back: another subflow takes its place at once.
+                // The last subflow stays open though the plan has lost its link. Linux drops the NAT state of
+                // a masquerade when the interface goes down, so that its own TCP answers the far end's
+                // segments with RST once it is back: another subflow takes its place at once.
                 Some(_) if kept.backup(link.index).is_none() || (reopen && own().next().is_none()) => {
                     let local = SocketAddr::new(link.address(remote.is_ipv6()), 0);
                     self.stream.add_path(link.path(), local, Some(remote), link.id());
@@ -173,8 +173,8 @@ impl ProxiedConnection {
         info.is_some_and(|info| info.subflows.iter().any(|one| one.path == link.path()))
     }
 
-    /// Closes its subflows on a link; the last one once there is another. The plan doesn't have the link any
-    /// more.
+    /// Closes this connection's subflows on a link (the last one only once there is another), and takes the
+    /// link out of its plan.
     pub(super) fn leave_link(&self, link: &Link) {
         if self.stream.info().is_some_and(|info| info.multipath) {
             self.stream.remove_path(link.path());

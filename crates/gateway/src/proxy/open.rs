@@ -231,8 +231,8 @@ impl Server {
 
     /// Connects to a gateway: TCP, TLS, and the wish. Where a link falls silent right after TCP's handshake
     /// the gateway has no key of the connection yet, so that no other link can join: it is opened again on
-    /// another. A gateway that is short of memory resets connections that haven't said what they want: once
-    /// it is asked again.
+    /// another. A gateway that is short of memory resets connections whose request hasn't come: it is asked
+    /// once more.
     async fn reach(
         &self,
         gateway: &Gateway,

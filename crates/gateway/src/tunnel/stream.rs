@@ -16,7 +16,7 @@ const MOST_WAITING: usize = 256;
 /// How many are written at once.
 const BATCH: usize = 32;
 
-/// Bytes that a stream has carried: one that carries none while something waits for it is reset some time.
+/// Bytes that a stream has carried. A connection that carries none is reset after a while (`stalled`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Count<'a> {
     pub written: &'a AtomicU64,

@@ -48,9 +48,10 @@ pub struct Common {
     pub usual: bool,
     /// Flow sizes, instead of the scenario's workload; each one or several separated by commas.
     pub sizes: Vec<String>,
-    /// Schedulers; none: those that are compared by default, or all that can be run where advice is asked for.
+    /// Schedulers by name; `None`: those that are compared by default, or all that can be run where advice is
+    /// asked for.
     pub schedulers: Option<Vec<String>>,
-    /// Congestion control; none: the scenario's, else cubic.
+    /// Congestion control; `None`: the scenario's, else cubic.
     pub congestion: Option<String>,
     /// What bytes are worth.
     pub value: Option<String>,

@@ -74,8 +74,8 @@ pub struct FlowGot {
 pub struct DatagramsResult {
     /// Each way of each flow; a download's acknowledgements are none.
     pub flows: Vec<FlowGot>,
-    /// Bytes of the packets that were sent into the tunnel, and of the IP packets that it sent over the links for
-    /// them.
+    /// Bytes of the packets that were sent into the tunnel, and of the IP packets that it sent over the links
+    /// for them.
     pub bytes: (u64, u64),
 }
 
