@@ -95,6 +95,42 @@ fn a_lone_uplink_that_comes_back_carries_at_once() {
     }
 }
 
+/// A plain TCP connection outlives an interface that is down for a moment, as a program's own does on this
+/// host, though the kernel forgets then what it masquerades. With another address it ends at once.
+#[test]
+fn a_plain_connection_outlives_its_interfaces_moment_down() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 12 * MIB);
+    let _server = stage.nginx(false);
+    let _proxy = stage.start(&["--via", "up0", "--json", "--listen", "127.0.0.1:1080"]);
+    let restore = "route replace default via 10.1.0.1 dev up0 metric 100";
+    let stall = interrupted(&stage, &data, || {
+        stage::ip(&stage.van, "link set up0 down").unwrap();
+        std::thread::sleep(Duration::from_secs(1));
+        ["link set up0 up", restore].iter().for_each(|line| stage::ip(&stage.van, line).unwrap());
+    });
+    assert!(stall < 4.0, "a stall of {stall:.2} s: {}", stage.log());
+    let mut download = stage.download(&url("data"));
+    download.read_until(|download| download.received.len() > data.len() / 4);
+    let begin = download.now();
+    let lines =
+        ["link set up0 down", "address flush dev up0", "address add 10.1.0.9/24 dev up0", "link set up0 up"];
+    lines.iter().for_each(|line| stage::ip(&stage.van, line).unwrap());
+    stage::ip(&stage.van, restore).unwrap();
+    download.read_until(|_| false);
+    assert!(download.received.len() < data.len());
+    let late = (download.now() - begin).as_secs_f64();
+    assert!(late < 3.0, "it ended {late:.2} s after its address was gone: {}", stage.log());
+    wait_for(&stage, &data);
+}
+
+/// Waits until a download succeeds.
+fn wait_for(stage: &Stage, data: &[u8]) {
+    stage::wait_until("a download succeeds", || {
+        stage.curl(&["--proxy", "socks5h://127.0.0.1:1080", &url("data")]).1 == data
+    });
+}
+
 /// What udhcpc runs: `ip` with what the lease says.
 const LEASE: &str = r#"#!/bin/sh
 case "$1" in

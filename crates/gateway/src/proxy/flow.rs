@@ -144,9 +144,9 @@ impl ProxiedConnection {
             let reopen = reopen || was_lost;
             match plan.backup(link.index) {
                 None if own().next().is_some() => self.stream.remove_path(link.path()),
-                // The last subflow stays open though the plan has lost its link. Linux drops the NAT state of
-                // a masquerade when the interface goes down, so that its own TCP answers the far end's
-                // segments with RST once it is back: another subflow takes its place at once.
+                // The last subflow stays open though the plan has lost its link. When that is back another one
+                // takes its place at once: its retransmission timer has doubled, and where the kernel
+                // masquerades, its NAT state is gone.
                 Some(_) if kept.backup(link.index).is_none() || (reopen && own().next().is_none()) => {
                     let local = SocketAddr::new(link.address(remote.is_ipv6()), 0);
                     self.stream.add_path(link.path(), local, Some(remote), link.id());
@@ -171,6 +171,16 @@ impl ProxiedConnection {
     pub(super) fn is_on(&self, link: &Link) -> bool {
         let info = self.stream.info();
         info.is_some_and(|info| info.subflows.iter().any(|one| one.path == link.path()))
+    }
+
+    /// A link has another address: closes what is open on it, as [`ProxiedConnection::leave_link`] does. A plain
+    /// TCP connection ends with its address.
+    pub(super) fn lose_address(&self, link: &Link) {
+        if self.is_on(link) && self.stream.info().is_some_and(|info| !info.multipath) {
+            tracing::debug!(flow = self.id, "reset: a plain TCP connection whose address is gone");
+            self.stream.reset();
+        }
+        self.leave_link(link);
     }
 
     /// Closes this connection's subflows on a link (the last one only once there is another), and takes the

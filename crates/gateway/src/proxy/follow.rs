@@ -203,28 +203,27 @@ async fn look_at_uplinks(server: &Server, uplinks: &mut Uplinks, change: Option<
         tracing::warn!(%error, "the set-up can't be repaired");
     }
     for (link, one) in links.iter().zip(list) {
-        let (old, reach) = (link.known().reach, inspect(&one, &host));
-        match uplinks.update(link.index, reach, &host) {
-            Ok(false) => continue,
-            Ok(true) => {}
+        let reach = inspect(&one, &host);
+        let changed = match uplinks.update(link.index, reach, &host) {
+            Ok(None) => continue,
+            Ok(Some(changed)) => changed,
             Err(error) => {
                 tracing::warn!(link = link.name, %error, "no route for the link");
                 link.learn(|known| known.reach = Reach::default());
                 server.on_link_change(link);
                 continue;
             }
-        }
+        };
         link.learn(|known| {
             known.reach = reach;
             // What was known of the link is of another network.
             (known.alive, known.seen, known.rtt, known.path_mtu) = (true, false, None, None);
         });
         server.apply_mtus();
-        if old.any() && reach.any() && old.address != reach.address {
-            server.on_address_change(link);
-        } else {
-            server.on_link_change(link);
+        if changed.address.contains(&true) {
+            server.on_address_change(link, changed.address);
         }
+        server.on_link_change(link);
     }
     Ok(())
 }

@@ -25,6 +25,8 @@ pub struct Reach {
     pub v6: Option<Route>,
     /// The interface's own IPv4 address: what connections are masqueraded as.
     pub address: Option<IpAddr>,
+    /// Its addresses in IPv4 and IPv6, each if it is the only one of its family.
+    pub only: [Option<IpAddr>; 2],
     /// The largest IP packet that the interface and the routes take, bytes.
     pub mtu: u32,
 }
@@ -33,6 +35,11 @@ impl Reach {
     /// Whether there is a route in some family.
     pub fn any(self) -> bool {
         self.v4.is_some() || self.v6.is_some()
+    }
+
+    /// The route in a family.
+    pub fn route(self, v6: bool) -> Option<Route> {
+        if v6 { self.v6 } else { self.v4 }
     }
 }
 
@@ -54,5 +61,6 @@ pub fn inspect(uplink: &Uplink, host: &Host) -> Reach {
         route
     };
     let (v4, v6) = (route(false), route(true));
-    Reach { v4, v6, address: host.global_address(name, false), mtu }
+    let only = [false, true].map(|v6| host.only_address(name, v6));
+    Reach { v4, v6, address: host.global_address(name, false), only, mtu }
 }

@@ -281,11 +281,13 @@ impl Server {
         self.apply_policies(false);
     }
 
-    /// The address of a link's interface has changed: what is open on it has to be opened again.
-    pub(super) fn on_address_change(&self, link: &Link) {
+    /// The address of a link's interface has changed, in IPv4 or IPv6: what is open on it has to be opened
+    /// again.
+    pub(super) fn on_address_change(&self, link: &Link, is_changed: [bool; 2]) {
         tracing::warn!(link = link.name, "its address changed");
-        for flow in self.flows.all() {
-            flow.leave_link(link);
+        let all = self.flows.all().into_iter();
+        for flow in all.filter(|flow| is_changed[usize::from(flow.stream.peer_addr().is_ipv6())]) {
+            flow.lose_address(link);
             self.apply(&flow, true);
         }
     }

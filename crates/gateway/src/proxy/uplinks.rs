@@ -129,6 +129,13 @@ pub struct Taken {
     pub datagrams: bool,
 }
 
+/// What has changed of an uplink.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Changed {
+    /// Whether its interface has another address, in IPv4 and IPv6.
+    pub address: [bool; 2],
+}
+
 /// The set-up of all uplinks. Dropping it undoes what was done; the TUN devices go with their descriptors.
 #[derive(Debug)]
 pub struct Uplinks {
@@ -140,6 +147,8 @@ pub struct Uplinks {
     changed: Vec<Change>,
     /// What the routing tables hold.
     reach: BTreeMap<usize, Reach>,
+    /// The only address that an uplink's interface has in a family, or had when it had any.
+    only: BTreeMap<(usize, bool), IpAddr>,
     /// The rules, as nftables lists them.
     listing: Option<String>,
     /// The addresses inside the tunnel, while there is one.
@@ -159,6 +168,7 @@ impl Uplinks {
             taken,
             changed: Vec::new(),
             reach: BTreeMap::new(),
+            only: BTreeMap::new(),
             listing: None,
             inner: None,
             undo: Undo::default(),
@@ -240,6 +250,9 @@ impl Uplinks {
     /// What `--dry-run` shows, with these routes.
     pub fn preview(&mut self, reach: &[Reach]) -> Preview {
         self.changed = self.needed_changes();
+        for (link, reach) in self.uplinks.keys().copied().collect::<Vec<_>>().into_iter().zip(reach) {
+            self.learn_addresses(link, *reach);
+        }
         let mut preview = Preview { steps: self.steps(), ..Preview::default() };
         for ((link, uplink), reach) in self.uplinks.iter().zip(reach) {
             let link = *link;
@@ -302,14 +315,21 @@ impl Uplinks {
         steps
     }
 
-    /// Gives an uplink's table the route that it has now. Returns whether anything changed.
+    /// Gives an uplink's table the route that it has now, and the rules its address. Returns what changed.
     ///
     /// # Errors
-    /// If `ip` refuses.
-    pub fn update(&mut self, link: usize, reach: Reach, host: &Host) -> io::Result<bool> {
+    /// If `ip` or `nft` refuses.
+    pub fn update(&mut self, link: usize, reach: Reach, host: &Host) -> io::Result<Option<Changed>> {
         let old = self.reach.insert(link, reach).unwrap_or_default();
         if old == reach && self.has_routes(link, reach, host) {
-            return Ok(false);
+            return Ok(None);
+        }
+        let (is_new_rule, mut changed) = self.learn_addresses(link, reach);
+        changed.address[0] |= old.any() && reach.any() && old.address != reach.address;
+        // The rules come first: what is sent by the route has the right address then.
+        if is_new_rule && let Err(error) = self.replace_rules() {
+            self.forget(link);
+            return Err(error);
         }
         let table = table(link);
         for (family, was, is) in [("-4", old.v4, reach.v4), ("-6", old.v6.filter(|_| self.v6), reach.v6)] {
@@ -323,7 +343,30 @@ impl Uplinks {
                 self.reach.remove(&link);
             })?;
         }
-        Ok(true)
+        Ok(Some(changed))
+    }
+
+    /// Forgets what was known of an uplink's interface.
+    fn forget(&mut self, link: usize) {
+        self.reach.remove(&link);
+        self.only.retain(|(other, _), _| *other != link);
+    }
+
+    /// Takes in the addresses of an uplink's interface: while it has none, the last counts. Returns whether
+    /// the rules change, and what else does.
+    fn learn_addresses(&mut self, link: usize, reach: Reach) -> (bool, Changed) {
+        let (mut is_new_rule, mut changed) = (false, Changed::default());
+        for (&v6, only) in self.families().iter().zip(reach.only) {
+            if reach.route(v6).is_some() {
+                let old = match only {
+                    Some(address) => self.only.insert((link, v6), address),
+                    None => self.only.remove(&(link, v6)),
+                };
+                is_new_rule |= old != only;
+                changed.address[usize::from(v6)] = old.is_some() && only.is_some() && old != only;
+            }
+        }
+        (is_new_rule, changed)
     }
 
     /// Whether an uplink's table has its routes: the kernel removes them with the interface, which may be
@@ -480,7 +523,7 @@ impl Uplinks {
             let steps = self.link_steps(link);
             self.undo.undo_these(&steps.into_iter().flat_map(|(_, undo)| undo).collect::<Vec<_>>());
             self.uplinks.remove(&link);
-            self.reach.remove(&link);
+            self.forget(link);
         }
         self.uplinks = uplinks;
         for link in new {
@@ -512,7 +555,7 @@ impl Uplinks {
 mod tests {
     use super::super::reach::{Reach, Uplink};
     use super::super::via::Rates;
-    use super::{Change, Taken, Uplinks};
+    use super::{Change, Changed, Taken, Uplinks};
     use crate::setup::Route;
 
     fn uplinks(v6: bool) -> Uplinks {
@@ -582,6 +625,36 @@ mod tests {
             assert!(setup.contains(needed), "{needed} is missing in:\n{text}");
         }
         assert!(removal.contains("sysctl -w net/ipv6/conf/wlan0/accept_ra=1\n"), "{text}");
+    }
+
+    #[test]
+    fn connections_keep_the_only_address_of_an_interface_that_goes_down() {
+        let mut uplinks = uplinks(true);
+        let reach = |v4: &[u8]| Reach {
+            v4: (!v4.is_empty()).then_some(Route::Direct),
+            v6: Some(Route::Direct),
+            only: [(v4.len() == 1).then(|| [192, 0, 2, v4[0]].into()), Some("2001:db8::7".parse().unwrap())],
+            ..Reach::default()
+        };
+        let snat = |last: u8| {
+            format!(
+                "    ip saddr 198.19.200.2 oifname \"wlan0\" meta l4proto tcp snat ip to 192.0.2.{last}\n    \
+                 ip saddr 198.19.200.2/31 oifname \"wlan0\" masquerade\n"
+            )
+        };
+        assert!(!uplinks.nftables().contains("snat"));
+        let is_new_rule = |uplinks: &mut Uplinks, v4: &[u8]| uplinks.learn_addresses(0, reach(v4)).0;
+        assert!(is_new_rule(&mut uplinks, &[3]));
+        assert!(uplinks.nftables().contains(&snat(3)), "{}", uplinks.nftables());
+        let v6 = "ip6 saddr fd72:6f70:6577::2 oifname \"wlan0\" meta l4proto tcp snat ip6 to 2001:db8::7\n";
+        assert!(uplinks.nftables().contains(v6));
+        assert!(!uplinks.learn_addresses(0, Reach::default()).0 && !is_new_rule(&mut uplinks, &[]));
+        assert!(uplinks.nftables().contains(&snat(3)));
+        assert_eq!(uplinks.learn_addresses(0, reach(&[4])), (true, Changed { address: [true, false] }));
+        assert!(uplinks.nftables().contains(&snat(4)));
+        // The kernel chooses one of several.
+        assert_eq!(uplinks.learn_addresses(0, reach(&[4, 5])), (true, Changed::default()));
+        assert!(!uplinks.nftables().contains("snat ip to"));
     }
 
     #[test]

@@ -30,8 +30,12 @@ impl Uplinks {
         rules
     }
 
-    /// The nftables script: one masquerade for each uplink, its greatest rate, and what transparent mode
+    /// The nftables script: each uplink's address translation, its greatest rate, and what transparent mode
     /// redirects.
+    ///
+    /// Linux forgets what it masquerades by an interface when that goes down, be it for a moment, and then
+    /// answers the far end's segments with RST itself; not so what has a stated source. So the engine's
+    /// connections have one, where there is only one to choose.
     pub(super) fn nftables(&self) -> String {
         let (mut limits, mut forward, mut rules) = (String::new(), self.forwarding_guards(), String::new());
         for (&link, uplink) in &self.uplinks {
@@ -40,6 +44,12 @@ impl Uplinks {
             for (family, address) in addresses.into_iter().take(self.families().len()) {
                 // The kernel's own address on the device asks resolvers.
                 let own = pair(link, address.is_ipv6()).trunc();
+                if let Some(only) = self.only.get(&(link, address.is_ipv6())) {
+                    rules += &format!(
+                        "    {family} saddr {address} oifname \"{interface}\" meta l4proto tcp snat {family} \
+                         to {only}\n"
+                    );
+                }
                 rules += &format!("    {family} saddr {own} oifname \"{interface}\" masquerade\n");
                 if uplink.rate.is_some() {
                     forward += &format!("    {family} saddr {address} limit name \"up{link}\" drop\n");
