@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ropewalk_engine::congestion::{Ack, CongestionControl, LossCause, Subflows, builtin, half_window};
+use ropewalk_engine::congestion::{Ack, CongestionControl, LossCause, Siblings, builtin, half_window};
 use ropewalk_engine::metrics::SubflowMetrics;
 use ropewalk_engine::registry::{Entry, Parameter, Spec};
 use ropewalk_engine::{
@@ -45,17 +45,16 @@ impl CongestionControl for Steady {
         STEADY.name
     }
 
-    fn on_ack(&mut self, subflows: &mut Subflows<'_>, ack: &Ack) {
-        let subflow = subflows.own_mut();
+    fn on_ack(&mut self, subflow: &mut SubflowMetrics, _: Siblings<'_>, ack: &Ack) {
         let window = self.rate * subflow.rtt.min.as_secs_f64() / f64::from(subflow.mss);
         if ack.now >= self.careful_until {
             subflow.cwnd = (window as u32).max(2);
         }
     }
 
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _: LossCause, now: Time) -> u32 {
+    fn ssthresh(&mut self, subflow: &SubflowMetrics, _: Siblings<'_>, _: LossCause, now: Time) -> u32 {
         self.careful_until = now + SECOND;
-        half_window(&subflows[i], 2)
+        half_window(subflow, 2)
     }
 }
 

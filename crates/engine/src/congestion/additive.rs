@@ -17,10 +17,10 @@
 use std::fmt::Debug;
 
 use super::siblings::PerSubflow;
-use super::{Ack, CongestionControl, LossCause, Subflows, half_window, slow_start};
+use super::{Ack, CongestionControl, LossCause, Siblings, half_window, slow_start};
 use crate::congestion::AckCounting;
 use crate::metrics::SubflowMetrics;
-use crate::{Span, Time};
+use crate::{Span, SubflowId, Time};
 
 /// What distinguishes one additive control from another. State that a rule keeps per subflow is updated by
 /// the hooks; most rules have none.
@@ -35,44 +35,44 @@ pub(super) trait AdditiveRule: Debug + Send {
     /// Increase in congestion avoidance on subflow `r`, segments per acknowledged segment. It is kept until a
     /// window changes or a round begins, so it may depend on nothing else; a rule that does implements
     /// `on_ack` itself, as CUBIC.
-    fn increase(&self, subflows: &[SubflowMetrics], r: usize) -> f64;
+    fn increase(&self, r: &SubflowMetrics, siblings: Siblings<'_>) -> f64;
 
     /// Threshold after a loss on subflow `r`, segments.
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], r: usize, cause: LossCause) -> u32 {
-        let _ = cause;
-        half_window(&subflows[r], 2)
+    fn ssthresh(&mut self, r: &SubflowMetrics, siblings: Siblings<'_>, cause: LossCause) -> u32 {
+        let _ = (siblings, cause);
+        half_window(r, 2)
     }
 
     /// Subflow `r` joined.
-    fn subflow_added(&mut self, subflows: &[SubflowMetrics], r: usize) {
-        let _ = (subflows, r);
-    }
-
-    /// Subflow `r` is gone.
-    fn subflow_removed(&mut self, r: usize) {
+    fn subflow_added(&mut self, r: &SubflowMetrics) {
         let _ = r;
     }
 
-    /// An ACK arrived on `subflow`; called before the window grows.
-    fn on_ack(&mut self, subflow: &SubflowMetrics, r: usize, ack: &Ack) {
-        let _ = (subflow, r, ack);
+    /// Subflow `r` is gone.
+    fn subflow_removed(&mut self, r: &SubflowMetrics) {
+        let _ = r;
+    }
+
+    /// An ACK arrived on subflow `r`; called before the window grows.
+    fn on_ack(&mut self, r: &SubflowMetrics, ack: &Ack) {
+        let _ = (r, ack);
     }
 
     /// The last reduction on subflow `r` was spurious. Returns whether the rule restored state that the
     /// increase depends on.
-    fn on_undo(&mut self, r: usize) -> bool {
+    fn on_undo(&mut self, r: &SubflowMetrics) -> bool {
         let _ = r;
         false
     }
 
     /// Subflow `r` sends again after an idle time.
-    fn on_idle_restart(&mut self, r: usize) {
+    fn on_idle_restart(&mut self, r: &SubflowMetrics) {
         let _ = r;
     }
 
     /// As [`CongestionControl::metrics`].
-    fn metrics(&self, subflows: &[SubflowMetrics], r: usize) -> Vec<(&'static str, f64)> {
-        let _ = (subflows, r);
+    fn metrics(&self, r: &SubflowMetrics, siblings: Siblings<'_>) -> Vec<(&'static str, f64)> {
+        let _ = (r, siblings);
         Vec::new()
     }
 }
@@ -96,47 +96,50 @@ impl<R: AdditiveRule> CongestionControl for AdditiveControl<R> {
         R::NAME
     }
 
-    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, _now: Time) {
-        let i = subflows.index();
-        self.growth.reset(i);
-        self.rule.subflow_added(subflows, i);
+    fn subflow_added(&mut self, subflow: &mut SubflowMetrics, _: Siblings<'_>, _: Time) {
+        self.growth.reset(subflow.id);
+        self.rule.subflow_added(subflow);
     }
 
-    fn subflow_removed(&mut self, subflows: &mut Subflows<'_>) {
-        let i = subflows.index();
-        self.growth.reset(i);
-        self.rule.subflow_removed(i);
+    fn subflow_removed(&mut self, subflow: &SubflowMetrics, _: Siblings<'_>) {
+        self.growth.reset(subflow.id);
+        self.rule.subflow_removed(subflow);
     }
 
-    fn on_ack(&mut self, subflows: &mut Subflows<'_>, ack: &Ack) {
-        let i = subflows.index();
-        self.rule.on_ack(&subflows[i], i, ack);
+    fn on_ack(&mut self, subflow: &mut SubflowMetrics, siblings: Siblings<'_>, ack: &Ack) {
+        self.rule.on_ack(subflow, ack);
         let rule = &self.rule;
         // With one ACK more for a segment than 1 / increase.
         let one_more = R::ONE_ACK_MORE && ack.counting == AckCounting::OneInAvoidance;
-        self.growth.grow(subflows, ack, |subflows, r| {
-            let increase = rule.increase(subflows, r);
+        self.growth.grow(subflow, ack, |subflow| {
+            let increase = rule.increase(subflow, siblings);
             if one_more && increase > 0.0 { increase / (1.0 + increase) } else { increase }
         });
     }
 
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, cause: LossCause, _now: Time) -> u32 {
-        self.growth.on_loss(i);
-        self.rule.ssthresh(subflows, i, cause)
+    fn ssthresh(
+        &mut self,
+        subflow: &SubflowMetrics,
+        siblings: Siblings<'_>,
+        cause: LossCause,
+        _: Time,
+    ) -> u32 {
+        self.growth.on_loss(subflow.id);
+        self.rule.ssthresh(subflow, siblings, cause)
     }
 
-    fn on_undo(&mut self, _subflows: &[SubflowMetrics], i: usize) {
-        if self.rule.on_undo(i) {
-            self.growth.on_loss(i);
+    fn on_undo(&mut self, subflow: &SubflowMetrics, _: Siblings<'_>) {
+        if self.rule.on_undo(subflow) {
+            self.growth.on_loss(subflow.id);
         }
     }
 
-    fn on_idle_restart(&mut self, _subflows: &[SubflowMetrics], i: usize, _idle: Span) {
-        self.rule.on_idle_restart(i);
+    fn on_idle_restart(&mut self, subflow: &SubflowMetrics, _: Siblings<'_>, _: Span) {
+        self.rule.on_idle_restart(subflow);
     }
 
-    fn metrics(&self, subflows: &[SubflowMetrics], i: usize) -> Vec<(&'static str, f64)> {
-        self.rule.metrics(subflows, i)
+    fn metrics(&self, subflow: &SubflowMetrics, siblings: Siblings<'_>) -> Vec<(&'static str, f64)> {
+        self.rule.metrics(subflow, siblings)
     }
 }
 
@@ -170,58 +173,56 @@ impl AdditiveGrowth {
         AdditiveGrowth { credits: PerSubflow::default(), epoch: 1 }
     }
 
-    /// Subflow `i` came or went.
-    fn reset(&mut self, i: usize) {
-        self.credits.reset(i);
+    /// A subflow came or went.
+    fn reset(&mut self, id: SubflowId) {
+        self.credits.reset(id);
         self.epoch += 1;
     }
 
-    /// A loss on subflow `i`: its credit is dropped, and every cached increase becomes stale.
-    fn on_loss(&mut self, i: usize) {
-        self.credits.at(i).segments = 0.0;
+    /// A loss on a subflow: its credit is dropped, and every cached increase becomes stale.
+    fn on_loss(&mut self, id: SubflowId) {
+        self.credits.at(id).segments = 0.0;
         self.epoch += 1;
     }
 
-    /// Slow start, then `increase(subflows, i)` segments per acknowledged segment.
+    /// Slow start, then `increase(subflow)` segments per acknowledged segment.
     #[inline]
     fn grow(
         &mut self,
-        subflows: &mut Subflows<'_>,
+        subflow: &mut SubflowMetrics,
         ack: &Ack,
-        increase: impl FnMut(&[SubflowMetrics], usize) -> f64,
+        increase: impl FnMut(&SubflowMetrics) -> f64,
     ) {
         if !ack.cwnd_limited {
             return;
         }
-        let i = subflows.index();
-        let before = subflows[i].cwnd;
-        let left = slow_start(subflows.own_mut(), ack);
-        if subflows[i].cwnd != before {
+        let before = subflow.cwnd;
+        let left = slow_start(subflow, ack);
+        if subflow.cwnd != before {
             self.epoch += 1;
         }
         if left > 0 {
-            self.congestion_avoidance(subflows, left, ack.round_start, increase);
+            self.congestion_avoidance(subflow, left, ack.round_start, increase);
         }
     }
 
-    /// Congestion avoidance alone: `increase(subflows, i)` for each of `acked` segments. A negative increase
+    /// Congestion avoidance alone: `increase(subflow)` for each of `acked` segments. A negative increase
     /// shrinks the window, to 1 at least.
     #[inline]
     fn congestion_avoidance(
         &mut self,
-        subflows: &mut Subflows<'_>,
+        subflow: &mut SubflowMetrics,
         acked: u32,
         round_start: bool,
-        mut increase: impl FnMut(&[SubflowMetrics], usize) -> f64,
+        mut increase: impl FnMut(&SubflowMetrics) -> f64,
     ) {
-        let i = subflows.index();
-        let credit = self.credits.at(i);
+        let credit = self.credits.at(subflow.id);
         let mut left = acked;
         let mut stale = round_start;
         loop {
-            if stale || credit.epoch != self.epoch || credit.cwnd != subflows[i].cwnd {
-                credit.increase = increase(subflows, i);
-                credit.cwnd = subflows[i].cwnd;
+            if stale || credit.epoch != self.epoch || credit.cwnd != subflow.cwnd {
+                credit.increase = increase(subflow);
+                credit.cwnd = subflow.cwnd;
                 credit.epoch = self.epoch;
                 stale = false;
             }
@@ -238,10 +239,10 @@ impl AdditiveGrowth {
             credit.segments += credit.increase * f64::from(used) - whole;
             if whole > 0.0 {
                 credit.segments = credit.segments.max(0.0);
-                subflows.own_mut().cwnd = subflows[i].cwnd.saturating_add(1);
+                subflow.cwnd = subflow.cwnd.saturating_add(1);
             } else {
                 credit.segments = credit.segments.min(0.0);
-                subflows.own_mut().cwnd = subflows[i].cwnd.saturating_sub(1).max(1);
+                subflow.cwnd = subflow.cwnd.saturating_sub(1).max(1);
             }
             left -= used;
             self.epoch += 1;
@@ -277,9 +278,9 @@ mod tests {
         fn ack(&mut self, i: usize, ack: Ack, mut increase: impl FnMut(u32) -> f64) -> u32 {
             let before = self.computed;
             let computed = &mut self.computed;
-            self.growth.grow(&mut Subflows::new(&mut self.subflows, i), &ack, |subflows, i| {
+            self.growth.grow(&mut self.subflows[i], &ack, |subflow| {
                 *computed += 1;
-                increase(subflows[i].cwnd)
+                increase(subflow.cwnd)
             });
             self.computed - before
         }
@@ -297,9 +298,9 @@ mod tests {
         assert_eq!((pair.ack(0, start, |_| 0.001), pair.small(0)), (1, 0), "a round trip began");
         pair.subflows[0].cwnd = 20;
         assert_eq!((pair.small(0), pair.small(0)), (1, 0), "another set its window");
-        pair.growth.on_loss(1);
+        pair.growth.on_loss(SubflowId(1));
         assert_eq!((pair.small(0), pair.small(0)), (1, 0), "a sibling lost");
-        pair.growth.reset(1);
+        pair.growth.reset(SubflowId(1));
         assert_eq!((pair.small(0), pair.small(0)), (1, 0), "a sibling came or went");
         pair.ack(1, ack(1), |_| 1.0);
         assert_eq!((pair.small(0), pair.small(0)), (1, 0), "a sibling grew");
@@ -324,7 +325,8 @@ mod tests {
 
     #[test]
     fn a_loss_and_a_new_subflow_forget_the_fraction() {
-        let forgetting: [fn(&mut AdditiveGrowth); 2] = [|growth| growth.on_loss(0), |growth| growth.reset(0)];
+        let forgetting: [fn(&mut AdditiveGrowth); 2] =
+            [|growth| growth.on_loss(SubflowId(0)), |growth| growth.reset(SubflowId(0))];
         for forget in forgetting {
             let mut pair = Pair::new();
             pair.ack(0, ack(9), |_| 0.1);

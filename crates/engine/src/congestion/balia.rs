@@ -21,7 +21,7 @@
 //! Parameters: `least-ssthresh` (1 segment, with several subflows; 1 to 2).
 
 use super::additive::{AdditiveControl, AdditiveRule};
-use super::siblings::{counted, rate, rtt, window};
+use super::siblings::{Siblings, counted, rate, rtt, window};
 use super::{ControlEntry, LossCause};
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Exception, Kernel, Parameter};
@@ -52,54 +52,58 @@ struct Balia {
 }
 
 /// k_r and the sum of all rates.
-fn balance(subflows: &[SubflowMetrics], r: usize) -> (f64, f64) {
+fn balance(r: &SubflowMetrics, siblings: Siblings<'_>) -> (f64, f64) {
     let (mut fastest, mut total) = (0.0f64, 0.0);
-    for (_, subflow) in counted(subflows, r) {
-        let rate = rate(subflow);
+    for p in counted(r, siblings) {
+        let rate = rate(p);
         fastest = fastest.max(rate);
         total += rate;
     }
-    (fastest / rate(&subflows[r]), total)
+    (fastest / rate(r), total)
 }
 
 /// Segments per acknowledged segment.
-fn increase(subflows: &[SubflowMetrics], r: usize) -> f64 {
-    let (k, total) = balance(subflows, r);
-    rate(&subflows[r]) / rtt(&subflows[r]) / (total * total) * (1.0 + k) / 2.0 * (4.0 + k) / 5.0
+fn increase(r: &SubflowMetrics, siblings: Siblings<'_>) -> f64 {
+    let (k, total) = balance(r, siblings);
+    rate(r) / rtt(r) / (total * total) * (1.0 + k) / 2.0 * (4.0 + k) / 5.0
 }
 
 impl AdditiveRule for Balia {
     const NAME: &'static str = ENTRY.name;
 
-    fn increase(&self, subflows: &[SubflowMetrics], r: usize) -> f64 {
-        increase(subflows, r)
+    fn increase(&self, r: &SubflowMetrics, siblings: Siblings<'_>) -> f64 {
+        increase(r, siblings)
     }
 
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], r: usize, _cause: LossCause) -> u32 {
-        let (k, _) = balance(subflows, r);
-        let w = window(&subflows[r]);
+    fn ssthresh(&mut self, r: &SubflowMetrics, siblings: Siblings<'_>, _cause: LossCause) -> u32 {
+        let (k, _) = balance(r, siblings);
+        let w = window(r);
         let left = w - w / 2.0 * k.min(1.5);
-        let several = counted(subflows, r).count() > 1;
+        let several = counted(r, siblings).count() > 1;
         (left as u32).max(if several { self.least_ssthresh } else { 2 })
     }
 
-    fn metrics(&self, subflows: &[SubflowMetrics], r: usize) -> Vec<(&'static str, f64)> {
-        vec![("alpha", balance(subflows, r).0)]
+    fn metrics(&self, r: &SubflowMetrics, siblings: Siblings<'_>) -> Vec<(&'static str, f64)> {
+        vec![("alpha", balance(r, siblings).0)]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Subflows;
-    use super::super::testing::{ack, assert_close, build, subflow, subflows};
+    use super::super::testing::{OnList, ack, assert_close, build, subflow, subflows};
     use super::*;
     use crate::Time;
+
+    fn increase(list: &[SubflowMetrics], i: usize) -> f64 {
+        let (r, siblings) = Siblings::split(list, i);
+        super::increase(r, siblings)
+    }
 
     #[test]
     fn one_subflow_is_reno() {
         let subflows = subflows(&[subflow(17, 43)]);
         assert_close(increase(&subflows, 0), 1.0 / 17.0);
-        assert_eq!(build("balia").ssthresh(&subflows, 0, LossCause::FastRetransmit, Time::ZERO), 8);
+        assert_eq!(build("balia").ssthresh_on(&subflows, 0, LossCause::FastRetransmit, Time::ZERO), 8);
     }
 
     #[test]
@@ -107,7 +111,7 @@ mod tests {
         // x = 100 each, k = 1: 1000 / 200^2 = 0.025, times 1, times 1.
         let subflows = subflows(&[subflow(10, 100), subflow(10, 100)]);
         assert_close(increase(&subflows, 0), 0.025);
-        assert_eq!(build("balia").ssthresh(&subflows, 0, LossCause::FastRetransmit, Time::ZERO), 5);
+        assert_eq!(build("balia").ssthresh_on(&subflows, 0, LossCause::FastRetransmit, Time::ZERO), 5);
     }
 
     #[test]
@@ -119,17 +123,17 @@ mod tests {
         assert_close(increase(&subflows, 1), 2000.0 / 90_000.0);
         // Loss on 0: min(2, 1.5) = 1.5: 10 - 7.5 = 2.5; on 1: 20 - 10.
         let mut balia = build("balia");
-        assert_eq!(balia.ssthresh(&subflows, 0, LossCause::FastRetransmit, Time::ZERO), 2);
-        assert_eq!(balia.ssthresh(&subflows, 1, LossCause::FastRetransmit, Time::ZERO), 10);
-        assert_close(balia.metrics(&subflows, 0)[0].1, 2.0);
-        assert_close(balia.metrics(&subflows, 1)[0].1, 1.0);
+        assert_eq!(balia.ssthresh_on(&subflows, 0, LossCause::FastRetransmit, Time::ZERO), 2);
+        assert_eq!(balia.ssthresh_on(&subflows, 1, LossCause::FastRetransmit, Time::ZERO), 10);
+        assert_close(balia.metrics_on(&subflows, 0)[0].1, 2.0);
+        assert_close(balia.metrics_on(&subflows, 1)[0].1, 1.0);
     }
 
     #[test]
     fn between_one_and_one_and_a_half_the_decrease_follows_k() {
         // x = 16/0.1 = 160 and 20/0.1 = 200: k = 1.25: 16 - 8 * 1.25 = 6.
         let subflows = subflows(&[subflow(16, 100), subflow(20, 100)]);
-        assert_eq!(build("balia").ssthresh(&subflows, 0, LossCause::FastRetransmit, Time::ZERO), 6);
+        assert_eq!(build("balia").ssthresh_on(&subflows, 0, LossCause::FastRetransmit, Time::ZERO), 6);
     }
 
     #[test]
@@ -142,16 +146,16 @@ mod tests {
         let mut list = subflows(&[subflow(1, 1000), subflow(100, 10)]);
         list[0].ssthresh = 1;
         let mut balia = build("balia");
-        balia.on_ack(&mut Subflows::new(&mut list, 0), &ack(10));
+        balia.ack_on(&mut list, 0, &ack(10));
         assert_eq!(list[0].cwnd, 2);
     }
 
     #[test]
     fn the_least_threshold_is_one_with_several_subflows() {
         let mut list = subflows(&[subflow(2, 100), subflow(20, 100)]);
-        assert_eq!(build("balia").ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO), 1);
-        assert_eq!(build("balia(least-ssthresh=2)").ssthresh(&list, 0, LossCause::Timeout, Time::ZERO), 2);
+        assert_eq!(build("balia").ssthresh_on(&list, 0, LossCause::FastRetransmit, Time::ZERO), 1);
+        assert_eq!(build("balia(least-ssthresh=2)").ssthresh_on(&list, 0, LossCause::Timeout, Time::ZERO), 2);
         list.pop();
-        assert_eq!(build("balia").ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO), 2);
+        assert_eq!(build("balia").ssthresh_on(&list, 0, LossCause::FastRetransmit, Time::ZERO), 2);
     }
 }

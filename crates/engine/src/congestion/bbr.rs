@@ -48,7 +48,7 @@ mod tests;
 mod transitions;
 
 use super::siblings::PerSubflow;
-use super::{Ack, CongestionControl, ControlEntry, LossCause, LostSegments, RateSample, Subflows};
+use super::{Ack, CongestionControl, ControlEntry, LossCause, LostSegments, RateSample, Siblings};
 use crate::Time;
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Exception, Parameter};
@@ -94,10 +94,10 @@ struct Bbr {
 
 impl Bbr {
     /// The state of a subflow; a new one if it hasn't been added yet.
-    fn path(&mut self, subflows: &[SubflowMetrics], i: usize, now: Time) -> &mut Path {
-        let path = self.paths.at(i);
+    fn path(&mut self, subflow: &SubflowMetrics, now: Time) -> &mut Path {
+        let path = self.paths.at(subflow.id);
         if path.design.is_none() {
-            *path = Path::new(self.design, &subflows[i], now);
+            *path = Path::new(self.design, subflow, now);
         }
         path
     }
@@ -108,48 +108,52 @@ impl CongestionControl for Bbr {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, now: Time) {
-        let i = subflows.index();
-        *self.paths.at(i) = Path::new(self.design, &subflows[i], now);
-        self.paths.at(i).init_pacing_rate(subflows.own_mut());
+    fn subflow_added(&mut self, subflow: &mut SubflowMetrics, _: Siblings<'_>, now: Time) {
+        let path = self.paths.at(subflow.id);
+        *path = Path::new(self.design, subflow, now);
+        path.init_pacing_rate(subflow);
     }
 
     /// Not called by the engine. A caller without samples of the rate keeps its window.
-    fn on_ack(&mut self, _subflows: &mut Subflows<'_>, _ack: &Ack) {}
+    fn on_ack(&mut self, _: &mut SubflowMetrics, _: Siblings<'_>, _: &Ack) {}
 
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, cause: LossCause, now: Time) -> u32 {
-        let path = self.path(subflows, i, now);
-        path.save_cwnd(&subflows[i]);
+    fn ssthresh(&mut self, subflow: &SubflowMetrics, _: Siblings<'_>, cause: LossCause, now: Time) -> u32 {
+        let path = self.path(subflow, now);
+        path.save_cwnd(subflow);
         if cause == LossCause::Ecn {
-            path.note_loss(&subflows[i]);
+            path.note_loss(subflow);
         }
         // No threshold: the model responds (section 5.5.10). Whoever asks is told of slow start's end.
-        subflows[i].ssthresh.clamp(2, subflows[i].cwnd.max(2))
+        subflow.ssthresh.clamp(2, subflow.cwnd.max(2))
     }
 
-    fn on_undo(&mut self, subflows: &[SubflowMetrics], i: usize) {
-        self.paths.at(i).on_spurious_loss(&subflows[i]);
+    fn on_undo(&mut self, subflow: &SubflowMetrics, _: Siblings<'_>) {
+        self.paths.at(subflow.id).on_spurious_loss(subflow);
     }
 
     fn is_model_based(&self) -> bool {
         true
     }
 
-    fn on_sample(&mut self, subflows: &mut Subflows<'_>, sample: &RateSample) -> bool {
-        let i = subflows.index();
-        self.path(subflows, i, sample.now).on_sample(subflows.own_mut(), sample)
+    fn on_sample(&mut self, subflow: &mut SubflowMetrics, _: Siblings<'_>, sample: &RateSample) -> bool {
+        self.path(subflow, sample.now).on_sample(subflow, sample)
     }
 
-    fn on_lost(&mut self, subflows: &[SubflowMetrics], i: usize, lost: &LostSegments) {
-        self.path(subflows, i, lost.now).on_lost(&subflows[i], lost);
+    fn on_lost(&mut self, subflow: &SubflowMetrics, _: Siblings<'_>, lost: &LostSegments) {
+        self.path(subflow, lost.now).on_lost(subflow, lost);
     }
 
-    fn before_transmit(&mut self, subflows: &mut Subflows<'_>, now: Time, app_limited: bool) {
-        let i = subflows.index();
-        self.path(subflows, i, now).before_transmit(subflows.own_mut(), now, app_limited);
+    fn before_transmit(
+        &mut self,
+        subflow: &mut SubflowMetrics,
+        _: Siblings<'_>,
+        now: Time,
+        app_limited: bool,
+    ) {
+        self.path(subflow, now).before_transmit(subflow, now, app_limited);
     }
 
-    fn metrics(&self, _subflows: &[SubflowMetrics], i: usize) -> Vec<(&'static str, f64)> {
-        self.paths.get(i).map_or_else(Vec::new, Path::metrics)
+    fn metrics(&self, subflow: &SubflowMetrics, _: Siblings<'_>) -> Vec<(&'static str, f64)> {
+        self.paths.get(subflow.id).map_or_else(Vec::new, Path::metrics)
     }
 }

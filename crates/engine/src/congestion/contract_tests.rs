@@ -17,8 +17,8 @@
 
 use proptest::prelude::*;
 
-use super::testing::{build, subflow, subflows};
-use super::{Ack, CongestionControl, LossCause, RateSample, Subflows, builtin};
+use super::testing::{OnList, build, subflow, subflows};
+use super::{Ack, CongestionControl, LossCause, RateSample, builtin};
 use crate::congestion::AckCounting;
 use crate::departures::{Departures, check, is_exempt, variants};
 use crate::metrics::{SubflowMetrics, SubflowStatus};
@@ -69,7 +69,7 @@ impl Bench {
     fn new(text: &str, mut list: Vec<SubflowMetrics>) -> Self {
         let mut control = build(text);
         for i in 0..list.len() {
-            control.subflow_added(&mut Subflows::new(&mut list, i), Time::ZERO);
+            control.added_on(&mut list, i, Time::ZERO);
         }
         let before_loss = list.iter().map(|subflow| (subflow.cwnd, subflow.ssthresh)).collect();
         Bench { control, subflows: list, before_loss, now: Time::ZERO, found: Vec::new() }
@@ -101,12 +101,12 @@ impl Bench {
                 if self.control.is_model_based() {
                     self.sample(i, &ack, rtt);
                 } else {
-                    self.control.on_ack(&mut Subflows::new(&mut self.subflows, i), &ack);
+                    self.control.ack_on(&mut self.subflows, i, &ack);
                 }
                 self.check_ack(&seen, i, acked, limited);
             }
             Step::Loss(cause) => {
-                let ssthresh = self.control.ssthresh(&self.subflows, i, cause, self.now);
+                let ssthresh = self.control.ssthresh_on(&self.subflows, i, cause, self.now);
                 let most = before[i].cwnd.max(2);
                 if !(2..=most).contains(&ssthresh) {
                     self.found.push(("ssthresh", format!("{ssthresh} of {}", before[i].cwnd)));
@@ -123,24 +123,24 @@ impl Bench {
                 subflow.totals.loss_events += 1;
             }
             Step::Undo => {
-                self.control.on_undo(&self.subflows, i);
+                self.control.undo_on(&self.subflows, i);
                 let (cwnd, ssthresh) = self.before_loss[i];
                 let subflow = &mut self.subflows[i];
                 (subflow.cwnd, subflow.ssthresh) = (subflow.cwnd.max(cwnd), subflow.ssthresh.max(ssthresh));
             }
             Step::Idle(idle) => {
                 self.now += idle;
-                self.control.on_idle_restart(&self.subflows, i, idle);
+                self.control.idle_restart_on(&self.subflows, i, idle);
                 self.subflows[i].cwnd = self.subflows[i].cwnd.min(10);
             }
             Step::Rejoin => {
                 self.subflows[i].state = SubflowStatus::Closed;
-                self.control.subflow_removed(&mut Subflows::new(&mut self.subflows, i));
+                self.control.removed_on(&mut self.subflows, i);
                 let fresh = subflows(&[subflow(10, 40)]).remove(0);
                 self.subflows[i] =
                     SubflowMetrics { id: self.subflows[i].id, path: self.subflows[i].path, ..fresh };
                 self.subflows[i].ssthresh = u32::MAX;
-                self.control.subflow_added(&mut Subflows::new(&mut self.subflows, i), self.now);
+                self.control.added_on(&mut self.subflows, i, self.now);
             }
         }
         if self.subflows[i].cwnd == 0 {
@@ -166,7 +166,7 @@ impl Bench {
             lost: 0,
             cwnd_limited: ack.cwnd_limited,
         };
-        self.control.on_sample(&mut Subflows::new(&mut self.subflows, i), &sample);
+        self.control.sample_on(&mut self.subflows, i, &sample);
     }
 
     /// Segments that are acknowledged in a round trip: the window, where nothing but losses bounds it.
@@ -313,7 +313,7 @@ fn what_a_control_tells_of_itself() {
         let mut bench = Bench::new(&text, subflows(&[subflow(20, 40), subflow(9, 90)]));
         bench.round(0, 45);
         bench.step(0, Step::Loss(LossCause::FastRetransmit));
-        let metrics = bench.control.metrics(&bench.subflows, 0);
+        let metrics = bench.control.metrics_on(&bench.subflows, 0);
         assert!(
             metrics.iter().all(|(name, value)| !name.is_empty() && value.is_finite()),
             "{text}: {metrics:?}"

@@ -19,7 +19,7 @@
 //! Parameters: none.
 
 use super::additive::{AdditiveControl, AdditiveRule};
-use super::siblings::{counted, window};
+use super::siblings::{Siblings, counted, window};
 use super::{ControlEntry, LossCause};
 use crate::metrics::SubflowMetrics;
 use crate::registry::Exception;
@@ -44,34 +44,38 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
 struct Coupled;
 
 /// Segments per acknowledged segment.
-fn increase(subflows: &[SubflowMetrics], r: usize) -> f64 {
-    1.0 / counted(subflows, r).map(|(_, subflow)| window(subflow)).sum::<f64>()
+fn increase(r: &SubflowMetrics, siblings: Siblings<'_>) -> f64 {
+    1.0 / counted(r, siblings).map(window).sum::<f64>()
 }
 
 impl AdditiveRule for Coupled {
     const NAME: &'static str = ENTRY.name;
 
-    fn increase(&self, subflows: &[SubflowMetrics], r: usize) -> f64 {
-        increase(subflows, r)
+    fn increase(&self, r: &SubflowMetrics, siblings: Siblings<'_>) -> f64 {
+        increase(r, siblings)
     }
 
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], r: usize, _cause: LossCause) -> u32 {
+    fn ssthresh(&mut self, r: &SubflowMetrics, siblings: Siblings<'_>, _cause: LossCause) -> u32 {
         let (mut total, mut n) = (0u64, 0);
-        for (_, subflow) in counted(subflows, r) {
-            total += u64::from(subflow.cwnd);
+        for p in counted(r, siblings) {
+            total += u64::from(p.cwnd);
             n += 1;
         }
-        let left = u64::from(subflows[r].cwnd).saturating_sub(total.div_ceil(2));
+        let left = u64::from(r.cwnd).saturating_sub(total.div_ceil(2));
         (left as u32).max(if n > 1 { 1 } else { 2 })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Subflows;
-    use super::super::testing::{ack, assert_close, build, subflow, subflows};
+    use super::super::testing::{OnList, ack, assert_close, build, subflow, subflows};
     use super::*;
     use crate::Time;
+
+    fn increase(list: &[SubflowMetrics], i: usize) -> f64 {
+        let (r, siblings) = Siblings::split(list, i);
+        super::increase(r, siblings)
+    }
 
     #[test]
     fn the_increase_is_shared_and_the_decrease_is_half_of_all() {
@@ -80,15 +84,18 @@ mod tests {
         assert_close(increase(&list, 1), 0.025);
         let mut coupled = build("coupled");
         // 30 - 40/2 = 10; 10 - 20 < 1.
-        assert_eq!(coupled.ssthresh(&list, 1, LossCause::FastRetransmit, Time::ZERO), 10);
-        assert_eq!(coupled.ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO), 1);
+        assert_eq!(coupled.ssthresh_on(&list, 1, LossCause::FastRetransmit, Time::ZERO), 10);
+        assert_eq!(coupled.ssthresh_on(&list, 0, LossCause::FastRetransmit, Time::ZERO), 1);
     }
 
     #[test]
     fn one_subflow_is_halved_as_renos() {
         for (cwnd, expected) in [(30, 15), (31, 15), (3, 2), (1, 2)] {
             let list = subflows(&[subflow(cwnd, 10)]);
-            assert_eq!(build("coupled").ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO), expected);
+            assert_eq!(
+                build("coupled").ssthresh_on(&list, 0, LossCause::FastRetransmit, Time::ZERO),
+                expected
+            );
         }
     }
 
@@ -97,13 +104,13 @@ mod tests {
         // 1/40 per segment: the 40th adds one; then 1/41.
         let mut list = subflows(&[subflow(10, 100), subflow(30, 10)]);
         let mut coupled = build("coupled");
-        coupled.on_ack(&mut Subflows::new(&mut list, 0), &ack(39));
+        coupled.ack_on(&mut list, 0, &ack(39));
         assert_eq!(list[0].cwnd, 10);
-        coupled.on_ack(&mut Subflows::new(&mut list, 0), &ack(1));
+        coupled.ack_on(&mut list, 0, &ack(1));
         assert_eq!(list[0].cwnd, 11);
-        coupled.on_ack(&mut Subflows::new(&mut list, 1), &ack(40));
+        coupled.ack_on(&mut list, 1, &ack(40));
         assert_eq!(list[1].cwnd, 30);
-        coupled.on_ack(&mut Subflows::new(&mut list, 1), &ack(1));
+        coupled.ack_on(&mut list, 1, &ack(1));
         assert_eq!(list[1].cwnd, 31);
     }
 
@@ -112,13 +119,13 @@ mod tests {
         // Half a segment is earned; 20 more make a whole, and the 41 after them another at 1/41 each.
         let mut list = subflows(&[subflow(10, 100), subflow(30, 10)]);
         let mut coupled = build("coupled");
-        coupled.on_ack(&mut Subflows::new(&mut list, 0), &ack(20));
-        coupled.on_ack(&mut Subflows::new(&mut list, 0), &ack(20 + 40));
+        coupled.ack_on(&mut list, 0, &ack(20));
+        coupled.ack_on(&mut list, 0, &ack(20 + 40));
         assert_eq!(list[0].cwnd, 11);
         let mut list = subflows(&[subflow(10, 100), subflow(30, 10)]);
         let mut coupled = build("coupled");
-        coupled.on_ack(&mut Subflows::new(&mut list, 0), &ack(20));
-        coupled.on_ack(&mut Subflows::new(&mut list, 0), &ack(20 + 41));
+        coupled.ack_on(&mut list, 0, &ack(20));
+        coupled.ack_on(&mut list, 0, &ack(20 + 41));
         assert_eq!(list[0].cwnd, 12);
     }
 }

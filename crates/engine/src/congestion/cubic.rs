@@ -51,7 +51,7 @@ mod tests;
 
 use super::additive::ROUNDING;
 use super::siblings::PerSubflow;
-use super::{Ack, CongestionControl, ControlEntry, LossCause, Subflows, slow_start};
+use super::{Ack, CongestionControl, ControlEntry, LossCause, Siblings, slow_start};
 use crate::congestion::AckCounting;
 use crate::metrics::{CaState, SubflowMetrics};
 use crate::registry::{Kernel, Parameter, Preset, Values};
@@ -372,23 +372,19 @@ impl CongestionControl for Cubic {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, now: Time) {
-        let i = subflows.index();
-        self.states.reset(i);
+    fn subflow_added(&mut self, subflow: &mut SubflowMetrics, _: Siblings<'_>, now: Time) {
+        self.states.reset(subflow.id);
         let started = self.rule.hystart_rule.clock(now);
-        self.states.at(i).hystart.new_round(started);
+        self.states.at(subflow.id).hystart.new_round(started);
     }
 
-    fn subflow_removed(&mut self, subflows: &mut Subflows<'_>) {
-        let i = subflows.index();
-        self.states.reset(i);
+    fn subflow_removed(&mut self, subflow: &SubflowMetrics, _: Siblings<'_>) {
+        self.states.reset(subflow.id);
     }
 
-    fn on_ack(&mut self, subflows: &mut Subflows<'_>, ack: &Ack) {
-        let i = subflows.index();
-        let subflow = subflows.own_mut();
+    fn on_ack(&mut self, subflow: &mut SubflowMetrics, _: Siblings<'_>, ack: &Ack) {
         let Cubic { states, rule } = self;
-        let state = states.at(i);
+        let state = states.at(subflow.id);
         if ack.counting == AckCounting::OneInAvoidance && subflow.ca_state == CaState::Open && ack.acked > 0 {
             state.stretch.on_ack(ack.acked);
         }
@@ -429,10 +425,10 @@ impl CongestionControl for Cubic {
         }
     }
 
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, cause: LossCause, now: Time) -> u32 {
+    fn ssthresh(&mut self, subflow: &SubflowMetrics, _: Siblings<'_>, cause: LossCause, now: Time) -> u32 {
         let Cubic { states, rule } = self;
-        let state = states.at(i);
-        let cwnd = f64::from(subflows[i].cwnd);
+        let state = states.at(subflow.id);
+        let cwnd = f64::from(subflow.cwnd);
         state.before_loss = Some(state.curve);
         let w_max = match cause {
             LossCause::Timeout => 0.0,
@@ -450,15 +446,15 @@ impl CongestionControl for Cubic {
         ((cwnd * rule.beta) as u32).max(2)
     }
 
-    fn on_undo(&mut self, _flows: &[SubflowMetrics], i: usize) {
-        let state = self.states.at(i);
+    fn on_undo(&mut self, subflow: &SubflowMetrics, _: Siblings<'_>) {
+        let state = self.states.at(subflow.id);
         if let Some(curve) = state.before_loss.take() {
             state.curve = curve;
         }
     }
 
-    fn on_idle_restart(&mut self, _flows: &[SubflowMetrics], i: usize, idle: Span) {
-        let state = self.states.at(i);
+    fn on_idle_restart(&mut self, subflow: &SubflowMetrics, _: Siblings<'_>, idle: Span) {
+        let state = self.states.at(subflow.id);
         if let Some(epoch) = &mut state.curve.epoch {
             epoch.start = epoch.start.saturating_add(idle);
         }
@@ -466,8 +462,8 @@ impl CongestionControl for Cubic {
         state.last_ack = None;
     }
 
-    fn metrics(&self, _flows: &[SubflowMetrics], i: usize) -> Vec<(&'static str, f64)> {
-        let curve = self.states.get(i).map_or(Curve::default(), |state| state.curve);
+    fn metrics(&self, subflow: &SubflowMetrics, _: Siblings<'_>) -> Vec<(&'static str, f64)> {
+        let curve = self.states.get(subflow.id).map_or(Curve::default(), |state| state.curve);
         let (k, estimate) = curve.epoch.map_or((0.0, 0.0), |epoch| (epoch.k, epoch.estimate));
         vec![("w_max", curve.w_max), ("k", k), ("w_est", estimate)]
     }

@@ -23,7 +23,7 @@
 
 use super::ControlEntry;
 use super::additive::{AdditiveControl, AdditiveRule};
-use super::siblings::{counted, window};
+use super::siblings::{Siblings, counted, window};
 use crate::metrics::SubflowMetrics;
 use crate::registry::Parameter;
 
@@ -50,31 +50,35 @@ struct Ewtcp {
 }
 
 /// Segments per acknowledged segment.
-fn increase(subflows: &[SubflowMetrics], r: usize, a: f64) -> f64 {
+fn increase(r: &SubflowMetrics, siblings: Siblings<'_>, a: f64) -> f64 {
     let a = if a > 0.0 {
         a
     } else {
-        let n = counted(subflows, r).count() as f64;
+        let n = counted(r, siblings).count() as f64;
         1.0 / (n * n)
     };
-    a / window(&subflows[r])
+    a / window(r)
 }
 
 impl AdditiveRule for Ewtcp {
     const NAME: &'static str = ENTRY.name;
 
-    fn increase(&self, subflows: &[SubflowMetrics], r: usize) -> f64 {
-        increase(subflows, r, self.a)
+    fn increase(&self, r: &SubflowMetrics, siblings: Siblings<'_>) -> f64 {
+        increase(r, siblings, self.a)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::LossCause;
-    use super::super::Subflows;
-    use super::super::testing::{ack, assert_close, build, subflow, subflows};
+    use super::super::testing::{OnList, ack, assert_close, build, subflow, subflows};
     use super::*;
     use crate::Time;
+
+    fn increase(list: &[SubflowMetrics], i: usize, a: f64) -> f64 {
+        let (r, siblings) = Siblings::split(list, i);
+        super::increase(r, siblings, a)
+    }
 
     #[test]
     fn the_weight_is_one_over_n_squared_or_what_is_given() {
@@ -91,12 +95,12 @@ mod tests {
         // a = 0.25 and w = 10: 40 acknowledged segments for one.
         let mut list = subflows(&[subflow(10, 100)]);
         let mut ewtcp = build("ewtcp(a=0.25)");
-        ewtcp.on_ack(&mut Subflows::new(&mut list, 0), &ack(39));
+        ewtcp.ack_on(&mut list, 0, &ack(39));
         assert_eq!(list[0].cwnd, 10);
-        ewtcp.on_ack(&mut Subflows::new(&mut list, 0), &ack(1));
+        ewtcp.ack_on(&mut list, 0, &ack(1));
         assert_eq!(list[0].cwnd, 11);
-        assert_eq!(ewtcp.ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO), 5);
+        assert_eq!(ewtcp.ssthresh_on(&list, 0, LossCause::FastRetransmit, Time::ZERO), 5);
         list[0].cwnd = 3;
-        assert_eq!(ewtcp.ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO), 2);
+        assert_eq!(ewtcp.ssthresh_on(&list, 0, LossCause::FastRetransmit, Time::ZERO), 2);
     }
 }

@@ -22,7 +22,7 @@
 
 use super::ControlEntry;
 use super::additive::{AdditiveControl, AdditiveRule};
-use super::siblings::{counted, rate, rtt, window};
+use super::siblings::{Siblings, counted, rate, rtt, window};
 use crate::metrics::SubflowMetrics;
 use crate::registry::Kernel;
 
@@ -42,48 +42,52 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
 struct Lia;
 
 /// alpha / w_total of RFC 6356, per segment.
-fn linked(subflows: &[SubflowMetrics], r: usize) -> f64 {
+fn linked(r: &SubflowMetrics, siblings: Siblings<'_>) -> f64 {
     let (mut best, mut total) = (0.0f64, 0.0);
-    for (_, subflow) in counted(subflows, r) {
-        let rate = rate(subflow);
-        best = best.max(rate / rtt(subflow));
+    for p in counted(r, siblings) {
+        let rate = rate(p);
+        best = best.max(rate / rtt(p));
         total += rate;
     }
     best / (total * total)
 }
 
 /// Segments per acknowledged segment.
-pub(super) fn increase(subflows: &[SubflowMetrics], r: usize) -> f64 {
-    linked(subflows, r).min(1.0 / window(&subflows[r]))
+pub(super) fn increase(r: &SubflowMetrics, siblings: Siblings<'_>) -> f64 {
+    linked(r, siblings).min(1.0 / window(r))
 }
 
 //= RFC 8684 3.3.7-a
 impl AdditiveRule for Lia {
     const NAME: &'static str = ENTRY.name;
 
-    fn increase(&self, subflows: &[SubflowMetrics], r: usize) -> f64 {
-        increase(subflows, r)
+    fn increase(&self, r: &SubflowMetrics, siblings: Siblings<'_>) -> f64 {
+        increase(r, siblings)
     }
 
-    fn metrics(&self, subflows: &[SubflowMetrics], r: usize) -> Vec<(&'static str, f64)> {
-        let total: f64 = counted(subflows, r).map(|(_, subflow)| window(subflow)).sum();
-        vec![("alpha", linked(subflows, r) * total)]
+    fn metrics(&self, r: &SubflowMetrics, siblings: Siblings<'_>) -> Vec<(&'static str, f64)> {
+        let total: f64 = counted(r, siblings).map(window).sum();
+        vec![("alpha", linked(r, siblings) * total)]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::LossCause;
-    use super::super::Subflows;
-    use super::super::testing::{ack, assert_close, build, subflow, subflows};
+    use super::super::testing::{OnList, ack, assert_close, build, subflow, subflows};
     use super::*;
     use crate::metrics::SubflowStatus;
     use crate::{Span, Time};
 
+    fn increase(list: &[SubflowMetrics], i: usize) -> f64 {
+        let (r, siblings) = Siblings::split(list, i);
+        super::increase(r, siblings)
+    }
+
     #[test]
     fn alpha_is_one_with_one_subflow() {
         let subflows = subflows(&[subflow(17, 43)]);
-        assert_close(build("lia").metrics(&subflows, 0)[0].1, 1.0);
+        assert_close(build("lia").metrics_on(&subflows, 0)[0].1, 1.0);
         assert_close(increase(&subflows, 0), 1.0 / 17.0);
     }
 
@@ -93,7 +97,7 @@ mod tests {
         // w 10 and 10, rtt 100 ms both: x = 100 each; max w/rtt^2 = 1000; alpha = 20 * 1000 / 200^2 = 0.5;
         // alpha / w_total = 0.025 < 1/10.
         let subflows = subflows(&[subflow(10, 100), subflow(10, 100)]);
-        assert_close(build("lia").metrics(&subflows, 0)[0].1, 0.5);
+        assert_close(build("lia").metrics_on(&subflows, 0)[0].1, 0.5);
         assert_close(increase(&subflows, 0), 0.025);
         assert_close(increase(&subflows, 1), 0.025);
     }
@@ -104,7 +108,7 @@ mod tests {
         // alpha = 30 * 100000 / 1200^2 = 2.08333; alpha / w_total = 0.0694444;
         // 1/w = 0.1 and 0.05: the cap holds on the second.
         let subflows = subflows(&[subflow(10, 10), subflow(20, 100)]);
-        assert_close(build("lia").metrics(&subflows, 0)[0].1, 30.0 * 100_000.0 / 1_440_000.0);
+        assert_close(build("lia").metrics_on(&subflows, 0)[0].1, 30.0 * 100_000.0 / 1_440_000.0);
         assert_close(increase(&subflows, 0), 100_000.0 / 1_440_000.0);
         assert_close(increase(&subflows, 1), 0.05);
     }
@@ -128,10 +132,10 @@ mod tests {
         let mut subflows = subflows(&[subflow(10, 100), subflow(10, 100)]);
         let mut lia = build("lia");
         for _ in 0..39 {
-            lia.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(1));
+            lia.ack_on(&mut subflows, 0, &ack(1));
         }
         assert_eq!(subflows[0].cwnd, 10);
-        lia.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(1));
+        lia.ack_on(&mut subflows, 0, &ack(1));
         assert_eq!(subflows[0].cwnd, 11);
         assert_eq!(subflows[1].cwnd, 10);
     }
@@ -141,16 +145,16 @@ mod tests {
         // Once the sibling's window is gone (2 of 20 segments left), this one grows nearly as Reno.
         let mut subflows = subflows(&[subflow(10, 100), subflow(20, 100)]);
         let mut lia = build("lia");
-        lia.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(1));
-        let ssthresh = lia.ssthresh(&subflows, 1, LossCause::FastRetransmit, Time::ZERO);
+        lia.ack_on(&mut subflows, 0, &ack(1));
+        let ssthresh = lia.ssthresh_on(&subflows, 1, LossCause::FastRetransmit, Time::ZERO);
         assert_eq!(ssthresh, 10);
         subflows[1].cwnd = 2;
         // w 10 and 2, equal rtt: 10/12^2 = 0.0694: 15 segments (less the one above, 20/30^2 = 0.0222).
         for _ in 0..14 {
-            lia.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(1));
+            lia.ack_on(&mut subflows, 0, &ack(1));
         }
         assert_eq!(subflows[0].cwnd, 10);
-        lia.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(1));
+        lia.ack_on(&mut subflows, 0, &ack(1));
         assert_eq!(subflows[0].cwnd, 11);
     }
 }

@@ -20,6 +20,7 @@ use crate::metrics::SubflowMetrics;
 use crate::registry::{Entry, Registry};
 use crate::{Span, Time};
 pub use ack_counting::AckCounting;
+pub use siblings::Siblings;
 
 mod ack_counting;
 mod additive;
@@ -113,47 +114,6 @@ pub struct LostSegments {
     pub app_limited: bool,
 }
 
-/// The subflows of a connection, for what concerns one of them: that one to change, all of them to read.
-#[derive(Debug)]
-pub struct Subflows<'a> {
-    all: &'a mut [SubflowMetrics],
-    index: usize,
-}
-
-impl<'a> Subflows<'a> {
-    /// Of all, the one with this index may be changed.
-    pub fn new(all: &'a mut [SubflowMetrics], index: usize) -> Self {
-        Subflows { all, index }
-    }
-
-    /// The index of the one that may be changed.
-    #[inline]
-    pub fn index(&self) -> usize {
-        self.index
-    }
-
-    /// That one.
-    #[inline]
-    pub fn own(&self) -> &SubflowMetrics {
-        &self.all[self.index]
-    }
-
-    /// That one, to change it.
-    #[inline]
-    pub fn own_mut(&mut self) -> &mut SubflowMetrics {
-        &mut self.all[self.index]
-    }
-}
-
-impl std::ops::Deref for Subflows<'_> {
-    type Target = [SubflowMetrics];
-
-    #[inline]
-    fn deref(&self) -> &[SubflowMetrics] {
-        self.all
-    }
-}
-
 /// Why a window is reduced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -166,8 +126,9 @@ pub enum LossCause {
     Ecn,
 }
 
-/// A congestion control for all subflows of one connection. What it is told of concerns one of them: its own,
-/// which it may change where it gets [`Subflows`]. Where it gets a slice, that is `subflows[i]`.
+/// A congestion control for all subflows of one connection. Each call is about one subflow, which it may change
+/// where it gets `&mut`; it reads the others as [`Siblings`]. What it remembers of a subflow it finds by the
+/// subflow's `id`.
 ///
 /// Call order for a subflow: `subflow_added`, then any of the others, then `subflow_removed`.
 pub trait CongestionControl: Debug + Send {
@@ -175,34 +136,39 @@ pub trait CongestionControl: Debug + Send {
     fn name(&self) -> &'static str;
 
     /// A subflow joined; its `cwnd` is the initial window.
-    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, now: Time) {
-        let _ = (subflows, now);
+    fn subflow_added(&mut self, subflow: &mut SubflowMetrics, siblings: Siblings<'_>, now: Time) {
+        let _ = (subflow, siblings, now);
     }
 
-    /// The subflow is gone; its index may be used again.
-    fn subflow_removed(&mut self, subflows: &mut Subflows<'_>) {
-        let _ = subflows;
+    /// The subflow is gone; its id may be used again.
+    fn subflow_removed(&mut self, subflow: &SubflowMetrics, siblings: Siblings<'_>) {
+        let _ = (subflow, siblings);
     }
 
     /// New data was acknowledged in Open, Disorder or Loss, not in Recovery or Cwr: grow its window. Called
     /// also when not `cwnd_limited`, for the samples in it.
-    fn on_ack(&mut self, subflows: &mut Subflows<'_>, ack: &Ack);
+    fn on_ack(&mut self, subflow: &mut SubflowMetrics, siblings: Siblings<'_>, ack: &Ack);
 
     /// Loss or ECN: the new slow start threshold, in segments, at least 2 unless the source says otherwise.
     /// The engine sets it and reduces the window. A control that isn't model-based hears of a loss only by
-    /// this;
-    /// `totals.lost` counts the segments already, `totals.loss_events` doesn't.
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, cause: LossCause, now: Time) -> u32;
+    /// this; `totals.lost` counts the segments already, `totals.loss_events` doesn't.
+    fn ssthresh(
+        &mut self,
+        subflow: &SubflowMetrics,
+        siblings: Siblings<'_>,
+        cause: LossCause,
+        now: Time,
+    ) -> u32;
 
     /// The reduction turned out spurious; the engine restores `cwnd` and `ssthresh` itself.
-    fn on_undo(&mut self, subflows: &[SubflowMetrics], i: usize) {
-        let _ = (subflows, i);
+    fn on_undo(&mut self, subflow: &SubflowMetrics, siblings: Siblings<'_>) {
+        let _ = (subflow, siblings);
     }
 
     /// Data is sent again after an idle time of at least one RTO; the engine restarts the window (RFC 5681
     /// 4.1) and `idle` is how long nothing was sent.
-    fn on_idle_restart(&mut self, subflows: &[SubflowMetrics], i: usize, idle: Span) {
-        let _ = (subflows, i, idle);
+    fn on_idle_restart(&mut self, subflow: &SubflowMetrics, siblings: Siblings<'_>, idle: Span) {
+        let _ = (subflow, siblings, idle);
     }
 
     /// Whether the control sets window and pacing rate from a model of the path. Then the engine paces the
@@ -215,24 +181,35 @@ pub trait CongestionControl: Debug + Send {
 
     /// An ACK delivered something: set its window and pacing rate. Returns whether the control holds
     /// the rate back, so that samples of what is sent next count as application-limited.
-    fn on_sample(&mut self, subflows: &mut Subflows<'_>, sample: &RateSample) -> bool {
-        let _ = (subflows, sample);
+    fn on_sample(
+        &mut self,
+        subflow: &mut SubflowMetrics,
+        siblings: Siblings<'_>,
+        sample: &RateSample,
+    ) -> bool {
+        let _ = (subflow, siblings, sample);
         false
     }
 
-    /// Segments were judged lost; `subflows[i]` counts them already.
-    fn on_lost(&mut self, subflows: &[SubflowMetrics], i: usize, lost: &LostSegments) {
-        let _ = (subflows, i, lost);
+    /// Segments were judged lost; `subflow` counts them already.
+    fn on_lost(&mut self, subflow: &SubflowMetrics, siblings: Siblings<'_>, lost: &LostSegments) {
+        let _ = (subflow, siblings, lost);
     }
 
     /// Data is about to be sent, and nothing is in flight; `app_limited`: for want of data.
-    fn before_transmit(&mut self, subflows: &mut Subflows<'_>, now: Time, app_limited: bool) {
-        let _ = (subflows, now, app_limited);
+    fn before_transmit(
+        &mut self,
+        subflow: &mut SubflowMetrics,
+        siblings: Siblings<'_>,
+        now: Time,
+        app_limited: bool,
+    ) {
+        let _ = (subflow, siblings, now, app_limited);
     }
 
     /// Internal state for observers: (name, value), e.g. LIA's alpha.
-    fn metrics(&self, subflows: &[SubflowMetrics], i: usize) -> Vec<(&'static str, f64)> {
-        let _ = (subflows, i);
+    fn metrics(&self, subflow: &SubflowMetrics, siblings: Siblings<'_>) -> Vec<(&'static str, f64)> {
+        let _ = (subflow, siblings);
         Vec::new()
     }
 }

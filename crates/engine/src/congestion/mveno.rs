@@ -27,7 +27,7 @@
 
 use super::additive::AdditiveControl;
 use super::veno::{Growth, PARAMETERS, PRESETS, Veno};
-use super::{ControlEntry, lia};
+use super::{ControlEntry, Siblings, lia};
 use crate::metrics::SubflowMetrics;
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
@@ -49,19 +49,18 @@ struct Linked;
 impl Growth for Linked {
     const NAME: &'static str = ENTRY.name;
 
-    fn increase(subflows: &[SubflowMetrics], r: usize) -> f64 {
-        lia::increase(subflows, r)
+    fn increase(r: &SubflowMetrics, siblings: Siblings<'_>) -> f64 {
+        lia::increase(r, siblings)
     }
 
-    fn metrics(subflows: &[SubflowMetrics], r: usize) -> Option<(&'static str, f64)> {
-        Some(("weight", lia::increase(subflows, r) * f64::from(subflows[r].cwnd)))
+    fn metrics(r: &SubflowMetrics, siblings: Siblings<'_>) -> Option<(&'static str, f64)> {
+        Some(("weight", lia::increase(r, siblings) * f64::from(r.cwnd)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Subflows;
-    use super::super::testing::{ack, assert_close, build, subflow, subflows};
+    use super::super::testing::{OnList, ack, assert_close, build, subflow, subflows};
     use super::super::{Ack, CongestionControl, LossCause};
     use super::*;
     use crate::{MILLISECOND, Span, Time};
@@ -71,10 +70,10 @@ mod tests {
         for ms in [100, ms] {
             for j in 0..5 {
                 let rtt = Some(ms * MILLISECOND);
-                control.on_ack(&mut Subflows::new(list, i), &Ack { rtt, round_start: j == 0, ..ack(0) });
+                control.ack_on(list, i, &Ack { rtt, round_start: j == 0, ..ack(0) });
             }
         }
-        control.on_ack(&mut Subflows::new(list, i), &Ack { round_start: true, ..ack(0) });
+        control.ack_on(list, i, &Ack { round_start: true, ..ack(0) });
     }
 
     #[test]
@@ -85,10 +84,10 @@ mod tests {
             let mut list = subflows(&[subflow(20, 100), subflow(20, 100)]);
             let mut control = build("mveno");
             measure(&mut *control, &mut list, 0, ms);
-            assert_close(control.metrics(&list, 0)[1].1, 0.25);
-            control.on_ack(&mut Subflows::new(&mut list, 0), &ack(needed - 1));
+            assert_close(control.metrics_on(&list, 0)[1].1, 0.25);
+            control.ack_on(&mut list, 0, &ack(needed - 1));
             assert_eq!(list[0].cwnd, 20, "{ms} ms");
-            control.on_ack(&mut Subflows::new(&mut list, 0), &ack(1));
+            control.ack_on(&mut list, 0, &ack(1));
             assert_eq!(list[0].cwnd, 21, "{ms} ms");
         }
     }
@@ -99,10 +98,10 @@ mod tests {
         let mut control = build("mveno");
         measure(&mut *control, &mut list, 0, 110);
         measure(&mut *control, &mut list, 1, 125);
-        assert_close(control.metrics(&list, 0)[0].1, 20.0 * 10.0 / 110.0);
-        assert_close(control.metrics(&list, 1)[0].1, 4.0);
-        assert_eq!(control.ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO), 16);
-        assert_eq!(control.ssthresh(&list, 1, LossCause::FastRetransmit, Time::ZERO), 10);
+        assert_close(control.metrics_on(&list, 0)[0].1, 20.0 * 10.0 / 110.0);
+        assert_close(control.metrics_on(&list, 1)[0].1, 4.0);
+        assert_eq!(control.ssthresh_on(&list, 0, LossCause::FastRetransmit, Time::ZERO), 16);
+        assert_eq!(control.ssthresh_on(&list, 1, LossCause::FastRetransmit, Time::ZERO), 10);
     }
 
     #[test]
@@ -110,12 +109,12 @@ mod tests {
         let mut list = subflows(&[subflow(20, 100)]);
         let mut control = build("mveno:linux");
         measure(&mut *control, &mut list, 0, 125);
-        control.on_idle_restart(&list, 0, Span::from_nanos(1));
+        control.idle_restart_on(&list, 0, Span::from_nanos(1));
         for j in 0..5 {
             let rtt = Some(200 * MILLISECOND);
-            control.on_ack(&mut Subflows::new(&mut list, 0), &Ack { rtt, round_start: j == 0, ..ack(0) });
+            control.ack_on(&mut list, 0, &Ack { rtt, round_start: j == 0, ..ack(0) });
         }
-        control.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(0) });
-        assert_close(control.metrics(&list, 0)[0].1, 0.0);
+        control.ack_on(&mut list, 0, &Ack { round_start: true, ..ack(0) });
+        assert_close(control.metrics_on(&list, 0)[0].1, 0.0);
     }
 }

@@ -38,7 +38,7 @@
 //! subflows; 1 to 2; preset `linux`: 2), `steps` (0; 0 to 1048576; preset `linux`: 1024).
 
 use super::additive::{AdditiveControl, AdditiveRule};
-use super::siblings::{PerSubflow, counted, rate, rtt, window};
+use super::siblings::{PerSubflow, Siblings, counted, rate, rtt, window};
 use super::{ControlEntry, LossCause, half_window};
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Exception, Kernel, Parameter, Preset, Values};
@@ -148,40 +148,50 @@ impl Olia {
 }
 
 /// l_p, bytes.
-fn between_losses(losses: &PerSubflow<Losses>, p: usize, subflow: &SubflowMetrics) -> f64 {
-    let History { l1, mark } = losses.get(p).map_or(History::default(), |losses| losses.now);
-    l1.max(subflow.totals.bytes_acked.saturating_sub(mark)) as f64
+fn between_losses(losses: &PerSubflow<Losses>, p: &SubflowMetrics) -> f64 {
+    let History { l1, mark } = losses.get(p.id).map_or(History::default(), |losses| losses.now);
+    l1.max(p.totals.bytes_acked.saturating_sub(mark)) as f64
 }
 
-fn rank(losses: &PerSubflow<Losses>, by_square_rtt: bool, subflows: &[SubflowMetrics], r: usize) -> Ranking {
-    let quality = |p: usize, subflow: &SubflowMetrics| {
-        let (l, rtt) = (between_losses(losses, p, subflow), rtt(subflow));
+fn rank(
+    losses: &PerSubflow<Losses>,
+    by_square_rtt: bool,
+    r: &SubflowMetrics,
+    siblings: Siblings<'_>,
+) -> Ranking {
+    let quality = |p: &SubflowMetrics| {
+        let (l, rtt) = (between_losses(losses, p), rtt(p));
         if by_square_rtt { l / (rtt * rtt) } else { l * l / rtt }
     };
     let (mut best, mut widest) = (0.0f64, 0);
-    for (p, subflow) in counted(subflows, r) {
-        best = best.max(quality(p, subflow));
-        widest = widest.max(subflow.cwnd);
+    for p in counted(r, siblings) {
+        best = best.max(quality(p));
+        widest = widest.max(p.cwnd);
     }
     let mut ranking = Ranking { n: 0, largest: 0, collected: 0, in_largest: false, in_collected: false };
-    for (p, subflow) in counted(subflows, r) {
+    for p in counted(r, siblings) {
         ranking.n += 1;
-        if subflow.cwnd == widest {
+        if p.cwnd == widest {
             ranking.largest += 1;
-            ranking.in_largest |= p == r;
-        } else if quality(p, subflow) == best {
+            ranking.in_largest |= p.id == r.id;
+        } else if quality(p) == best {
             ranking.collected += 1;
-            ranking.in_collected |= p == r;
+            ranking.in_collected |= p.id == r.id;
         }
     }
     ranking
 }
 
 /// Segments per acknowledged segment.
-fn increase(losses: &PerSubflow<Losses>, by_square_rtt: bool, subflows: &[SubflowMetrics], r: usize) -> f64 {
-    let total: f64 = counted(subflows, r).map(|(_, subflow)| rate(subflow)).sum();
-    let kelly_voice = rate(&subflows[r]) / rtt(&subflows[r]) / (total * total);
-    kelly_voice + rank(losses, by_square_rtt, subflows, r).alpha() / window(&subflows[r])
+fn increase(
+    losses: &PerSubflow<Losses>,
+    by_square_rtt: bool,
+    r: &SubflowMetrics,
+    siblings: Siblings<'_>,
+) -> f64 {
+    let total: f64 = counted(r, siblings).map(rate).sum();
+    let kelly_voice = rate(r) / rtt(r) / (total * total);
+    kelly_voice + rank(losses, by_square_rtt, r, siblings).alpha() / window(r)
 }
 
 impl AdditiveRule for Olia {
@@ -189,45 +199,44 @@ impl AdditiveRule for Olia {
     /// `mptcp_olia_cong_avoid` adds up shares of a segment.
     const ONE_ACK_MORE: bool = false;
 
-    fn increase(&self, subflows: &[SubflowMetrics], r: usize) -> f64 {
-        let exact = increase(&self.losses, self.rank_by_square_rtt, subflows, r);
+    fn increase(&self, r: &SubflowMetrics, siblings: Siblings<'_>) -> f64 {
+        let exact = increase(&self.losses, self.rank_by_square_rtt, r, siblings);
         if self.steps == 0.0 { exact } else { libm::trunc(exact * self.steps) / self.steps }
     }
 
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], r: usize, _cause: LossCause) -> u32 {
-        let losses = self.losses.at(r);
+    fn ssthresh(&mut self, r: &SubflowMetrics, siblings: Siblings<'_>, _cause: LossCause) -> u32 {
+        let losses = self.losses.at(r.id);
         losses.before = losses.now;
-        let acked = subflows[r].totals.bytes_acked;
+        let acked = r.totals.bytes_acked;
         losses.now = History { l1: acked.saturating_sub(losses.before.mark), mark: acked };
-        let several = counted(subflows, r).count() > 1;
-        half_window(&subflows[r], if several { self.least_ssthresh } else { 2 })
+        let several = counted(r, siblings).count() > 1;
+        half_window(r, if several { self.least_ssthresh } else { 2 })
     }
 
-    fn subflow_added(&mut self, subflows: &[SubflowMetrics], r: usize) {
-        let start = History { l1: 0, mark: subflows[r].totals.bytes_acked };
-        *self.losses.at(r) = Losses { now: start, before: start };
+    fn subflow_added(&mut self, r: &SubflowMetrics) {
+        let start = History { l1: 0, mark: r.totals.bytes_acked };
+        *self.losses.at(r.id) = Losses { now: start, before: start };
     }
 
-    fn subflow_removed(&mut self, r: usize) {
-        self.losses.reset(r);
+    fn subflow_removed(&mut self, r: &SubflowMetrics) {
+        self.losses.reset(r.id);
     }
 
-    fn on_undo(&mut self, r: usize) -> bool {
-        let losses = self.losses.at(r);
+    fn on_undo(&mut self, r: &SubflowMetrics) -> bool {
+        let losses = self.losses.at(r.id);
         losses.now = losses.before;
         true
     }
 
-    fn metrics(&self, subflows: &[SubflowMetrics], r: usize) -> Vec<(&'static str, f64)> {
-        let ranking = rank(&self.losses, self.rank_by_square_rtt, subflows, r);
-        vec![("alpha", ranking.alpha()), ("l", between_losses(&self.losses, r, &subflows[r]))]
+    fn metrics(&self, r: &SubflowMetrics, siblings: Siblings<'_>) -> Vec<(&'static str, f64)> {
+        let ranking = rank(&self.losses, self.rank_by_square_rtt, r, siblings);
+        vec![("alpha", ranking.alpha()), ("l", between_losses(&self.losses, r))]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Subflows;
-    use super::super::testing::{ack, assert_close, build, subflow, subflows};
+    use super::super::testing::{OnList, ack, assert_close, build, subflow, subflows};
     use super::*;
     use crate::Time;
 
@@ -242,7 +251,18 @@ mod tests {
     }
 
     fn per_segment(olia: &Olia, subflows: &[SubflowMetrics], r: usize) -> f64 {
-        olia.increase(subflows, r)
+        let (r, siblings) = Siblings::split(subflows, r);
+        olia.increase(r, siblings)
+    }
+
+    fn metrics(olia: &Olia, subflows: &[SubflowMetrics], r: usize) -> Vec<(&'static str, f64)> {
+        let (r, siblings) = Siblings::split(subflows, r);
+        olia.metrics(r, siblings)
+    }
+
+    fn lose(olia: &mut Olia, subflows: &[SubflowMetrics], cause: LossCause) {
+        let (r, siblings) = Siblings::split(subflows, 0);
+        olia.ssthresh(r, siblings, cause);
     }
 
     /// mptcp_olia.c, `scale` = 10: 1024 / 600 is 1, 1024 / 1100 is 0. With half of the rate an increase is a
@@ -276,8 +296,8 @@ mod tests {
         subflows[0].totals.bytes_acked = 50_000;
         subflows[1].totals.bytes_acked = 10_000;
         let olia = olia("olia");
-        assert_close(olia.metrics(&subflows, 0)[0].1, 0.5);
-        assert_close(olia.metrics(&subflows, 1)[0].1, -0.5);
+        assert_close(metrics(&olia, &subflows, 0)[0].1, 0.5);
+        assert_close(metrics(&olia, &subflows, 1)[0].1, -0.5);
         assert_close(per_segment(&olia, &subflows, 0), 1.0 / 90.0 + 0.05);
         assert_close(per_segment(&olia, &subflows, 1), 2.0 / 90.0 - 0.025);
     }
@@ -288,8 +308,8 @@ mod tests {
         subflows[0].totals.bytes_acked = 50_000;
         subflows[1].totals.bytes_acked = 10_000;
         let olia = olia("olia");
-        assert_close(olia.metrics(&subflows, 0)[0].1, 0.0);
-        assert_close(olia.metrics(&subflows, 1)[0].1, 0.0);
+        assert_close(metrics(&olia, &subflows, 0)[0].1, 0.0);
+        assert_close(metrics(&olia, &subflows, 1)[0].1, 0.0);
     }
 
     #[test]
@@ -302,8 +322,9 @@ mod tests {
         subflows[2].totals.bytes_acked = 1000;
         subflows[3].totals.bytes_acked = 1000;
         let olia = olia("olia");
-        let alphas =
-            |subflows: &[SubflowMetrics]| (0..4).map(|r| olia.metrics(subflows, r)[0].1).collect::<Vec<_>>();
+        let alphas = |subflows: &[SubflowMetrics]| {
+            (0..4).map(|r| metrics(&olia, subflows, r)[0].1).collect::<Vec<_>>()
+        };
         assert_eq!(alphas(&subflows), [0.125, 0.125, -0.125, -0.125]);
         subflows[2].cwnd = 10;
         assert_eq!(alphas(&subflows), [0.125, 0.125, 0.0, -0.25]);
@@ -316,38 +337,38 @@ mod tests {
         let mut subflows = subflows(&[subflow(10, 20), subflow(5, 100)]);
         subflows[0].totals.bytes_acked = 10_000;
         subflows[1].totals.bytes_acked = 40_000;
-        assert_close(olia("olia").metrics(&subflows, 1)[0].1, 0.5);
-        assert_close(olia("olia:linux").metrics(&subflows, 1)[0].1, 0.0);
+        assert_close(metrics(&olia("olia"), &subflows, 1)[0].1, 0.5);
+        assert_close(metrics(&olia("olia:linux"), &subflows, 1)[0].1, 0.0);
         subflows[0].cwnd = 4;
-        assert_close(olia("olia").metrics(&subflows, 0)[0].1, 0.0);
-        assert_close(olia("olia:linux").metrics(&subflows, 0)[0].1, 0.5);
+        assert_close(metrics(&olia("olia"), &subflows, 0)[0].1, 0.0);
+        assert_close(metrics(&olia("olia:linux"), &subflows, 0)[0].1, 0.5);
         // 60000 bytes: l/rtt^2 = 6e6, still less. 15000: l^2/rtt = 2.25e9: the draft's best is 0.
         subflows[1].totals.bytes_acked = 60_000;
-        assert_close(olia("olia:linux").metrics(&subflows, 0)[0].1, 0.5);
+        assert_close(metrics(&olia("olia:linux"), &subflows, 0)[0].1, 0.5);
         subflows[1].totals.bytes_acked = 15_000;
-        assert_close(olia("olia").metrics(&subflows, 0)[0].1, 0.5);
+        assert_close(metrics(&olia("olia"), &subflows, 0)[0].1, 0.5);
     }
 
     #[test]
     fn l_is_the_larger_of_the_last_two_intervals() {
         let mut subflows = subflows(&[subflow(10, 100), subflow(10, 100)]);
         let mut olia = olia("olia");
-        let l = |olia: &Olia, subflows: &[SubflowMetrics]| olia.metrics(subflows, 0)[1].1;
+        let l = |olia: &Olia, subflows: &[SubflowMetrics]| metrics(olia, subflows, 0)[1].1;
         subflows[0].totals.bytes_acked = 7000;
-        olia.ssthresh(&subflows, 0, LossCause::FastRetransmit);
+        lose(&mut olia, &subflows, LossCause::FastRetransmit);
         subflows[0].totals.bytes_acked = 9000;
         assert_close(l(&olia, &subflows), 7000.0);
         subflows[0].totals.bytes_acked = 17_000;
         assert_close(l(&olia, &subflows), 10_000.0);
-        olia.ssthresh(&subflows, 0, LossCause::Timeout);
+        lose(&mut olia, &subflows, LossCause::Timeout);
         subflows[0].totals.bytes_acked = 18_000;
-        olia.ssthresh(&subflows, 0, LossCause::Timeout);
+        lose(&mut olia, &subflows, LossCause::Timeout);
         assert_close(l(&olia, &subflows), 1000.0);
-        assert!(olia.on_undo(0));
+        assert!(olia.on_undo(&subflows[0]));
         assert_close(l(&olia, &subflows), 10_000.0);
         // A new subflow under the same index starts from nothing, whatever its counter says.
-        olia.subflow_removed(0);
-        olia.subflow_added(&subflows, 0);
+        olia.subflow_removed(&subflows[0]);
+        olia.subflow_added(&subflows[0]);
         assert_close(l(&olia, &subflows), 0.0);
     }
 
@@ -358,20 +379,20 @@ mod tests {
         subflows[0].totals.bytes_acked = 50_000;
         let mut olia = build("olia");
         for _ in 0..359 {
-            olia.on_ack(&mut Subflows::new(&mut subflows, 1), &ack(1));
+            olia.ack_on(&mut subflows, 1, &ack(1));
         }
         assert_eq!(subflows[1].cwnd, 20);
-        olia.on_ack(&mut Subflows::new(&mut subflows, 1), &ack(1));
+        olia.ack_on(&mut subflows, 1, &ack(1));
         assert_eq!(subflows[1].cwnd, 19);
     }
 
     #[test]
     fn the_least_threshold_is_one_with_several_subflows() {
         let mut subflows = subflows(&[subflow(2, 100), subflow(20, 100)]);
-        assert_eq!(build("olia").ssthresh(&subflows, 0, LossCause::FastRetransmit, Time::ZERO), 1);
-        assert_eq!(build("olia:linux").ssthresh(&subflows, 0, LossCause::FastRetransmit, Time::ZERO), 2);
-        assert_eq!(build("olia").ssthresh(&subflows, 1, LossCause::FastRetransmit, Time::ZERO), 10);
+        assert_eq!(build("olia").ssthresh_on(&subflows, 0, LossCause::FastRetransmit, Time::ZERO), 1);
+        assert_eq!(build("olia:linux").ssthresh_on(&subflows, 0, LossCause::FastRetransmit, Time::ZERO), 2);
+        assert_eq!(build("olia").ssthresh_on(&subflows, 1, LossCause::FastRetransmit, Time::ZERO), 10);
         subflows.pop();
-        assert_eq!(build("olia").ssthresh(&subflows, 0, LossCause::FastRetransmit, Time::ZERO), 2);
+        assert_eq!(build("olia").ssthresh_on(&subflows, 0, LossCause::FastRetransmit, Time::ZERO), 2);
     }
 }

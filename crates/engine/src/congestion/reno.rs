@@ -17,7 +17,7 @@
 //! Parameters: none.
 
 use super::siblings::PerSubflow;
-use super::{Ack, CongestionControl, ControlEntry, LossCause, Subflows, half_window, slow_start};
+use super::{Ack, CongestionControl, ControlEntry, LossCause, Siblings, half_window, slow_start};
 use crate::Time;
 use crate::congestion::AckCounting;
 use crate::metrics::SubflowMetrics;
@@ -63,32 +63,30 @@ impl CongestionControl for Reno {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, _now: Time) {
-        let i = subflows.index();
-        self.counts.reset(i);
+    fn subflow_added(&mut self, subflow: &mut SubflowMetrics, _: Siblings<'_>, _now: Time) {
+        self.counts.reset(subflow.id);
     }
 
-    fn on_ack(&mut self, subflows: &mut Subflows<'_>, ack: &Ack) {
-        let i = subflows.index();
+    fn on_ack(&mut self, subflow: &mut SubflowMetrics, _: Siblings<'_>, ack: &Ack) {
         if !ack.cwnd_limited {
             return;
         }
-        let left = slow_start(subflows.own_mut(), ack);
+        let left = slow_start(subflow, ack);
         if left > 0 {
             let more = u32::from(ack.counting == AckCounting::OneInAvoidance);
-            avoid(subflows.own_mut(), self.counts.at(i), left, more);
+            avoid(subflow, self.counts.at(subflow.id), left, more);
         }
     }
 
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _cause: LossCause, _now: Time) -> u32 {
-        *self.counts.at(i) = 0;
-        half_window(&subflows[i], 2)
+    fn ssthresh(&mut self, subflow: &SubflowMetrics, _: Siblings<'_>, _: LossCause, _: Time) -> u32 {
+        *self.counts.at(subflow.id) = 0;
+        half_window(subflow, 2)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{ack, subflow, subflows};
+    use super::super::testing::{OnList, ack, subflow, subflows};
     use super::*;
 
     //= test RFC 5681 3.1-d
@@ -99,7 +97,7 @@ mod tests {
             subflows[0].ssthresh = u32::MAX;
             let mut reno = Reno::default();
             for _ in 0..10 / group {
-                reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(group));
+                reno.ack_on(&mut subflows, 0, &ack(group));
             }
             assert_eq!(subflows[0].cwnd, 20, "ACKs of {group}");
         }
@@ -113,18 +111,18 @@ mod tests {
         subflows[0].ssthresh = 14;
         let mut reno = Reno::default();
         let of = |acked| Ack { counting: AckCounting::OneInAvoidance, ..ack(acked) };
-        reno.on_ack(&mut Subflows::new(&mut subflows, 0), &of(4));
+        reno.ack_on(&mut subflows, 0, &of(4));
         assert_eq!(subflows[0].cwnd, 14, "at the threshold slow start goes on");
-        reno.on_ack(&mut Subflows::new(&mut subflows, 0), &of(40));
+        reno.ack_on(&mut subflows, 0, &of(40));
         assert_eq!(subflows[0].cwnd, 15, "to one above it, and the rest of the ACK counts for nothing");
         for acks in 0..16 {
             assert_eq!(subflows[0].cwnd, 15, "{acks} ACKs of two segments");
-            reno.on_ack(&mut Subflows::new(&mut subflows, 0), &of(2));
+            reno.ack_on(&mut subflows, 0, &of(2));
         }
         assert_eq!(subflows[0].cwnd, 16);
         for acks in 0..17 {
             assert_eq!(subflows[0].cwnd, 16, "{acks} ACKs that only sack");
-            reno.on_ack(&mut Subflows::new(&mut subflows, 0), &of(0));
+            reno.ack_on(&mut subflows, 0, &of(0));
         }
         assert_eq!(subflows[0].cwnd, 17);
     }
@@ -137,13 +135,13 @@ mod tests {
             let mut reno = Reno::default();
             for _ in 0..10 / group {
                 assert_eq!(subflows[0].cwnd, 10);
-                reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(group));
+                reno.ack_on(&mut subflows, 0, &ack(group));
             }
             assert_eq!(subflows[0].cwnd, 11, "ACKs of {group}");
             // 11 more for the next.
-            reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(10));
+            reno.ack_on(&mut subflows, 0, &ack(10));
             assert_eq!(subflows[0].cwnd, 11);
-            reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(1));
+            reno.ack_on(&mut subflows, 0, &ack(1));
             assert_eq!(subflows[0].cwnd, 12);
         }
     }
@@ -153,7 +151,7 @@ mod tests {
         // 10 + 11 + 12 = 33 acknowledged segments: 10 -> 13.
         let mut subflows = subflows(&[subflow(10, 50)]);
         let mut reno = Reno::default();
-        reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(33));
+        reno.ack_on(&mut subflows, 0, &ack(33));
         assert_eq!(subflows[0].cwnd, 13);
     }
 
@@ -162,7 +160,7 @@ mod tests {
         // From 10 to the threshold 12 takes 2 of 14; the other 12 make a full window: 13.
         let mut subflows = subflows(&[subflow(10, 50)]);
         subflows[0].ssthresh = 12;
-        Reno::default().on_ack(&mut Subflows::new(&mut subflows, 0), &ack(14));
+        Reno::default().ack_on(&mut subflows, 0, &ack(14));
         assert_eq!(subflows[0].cwnd, 13);
     }
 
@@ -170,25 +168,25 @@ mod tests {
     fn a_loss_halves_and_drops_the_fraction() {
         let mut subflows = subflows(&[subflow(11, 50)]);
         let mut reno = Reno::default();
-        reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(10));
-        assert_eq!(reno.ssthresh(&subflows, 0, LossCause::FastRetransmit, Time::ZERO), 5);
+        reno.ack_on(&mut subflows, 0, &ack(10));
+        assert_eq!(reno.ssthresh_on(&subflows, 0, LossCause::FastRetransmit, Time::ZERO), 5);
         subflows[0].cwnd = 5;
         subflows[0].ssthresh = 5;
-        reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(4));
+        reno.ack_on(&mut subflows, 0, &ack(4));
         assert_eq!(subflows[0].cwnd, 5);
-        reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(1));
+        reno.ack_on(&mut subflows, 0, &ack(1));
         assert_eq!(subflows[0].cwnd, 6);
         subflows[0].cwnd = 1;
-        assert_eq!(reno.ssthresh(&subflows, 0, LossCause::Timeout, Time::ZERO), 2);
+        assert_eq!(reno.ssthresh_on(&subflows, 0, LossCause::Timeout, Time::ZERO), 2);
     }
 
     #[test]
     fn a_window_reduced_by_others_keeps_at_most_one_segment_of_credit() {
         let mut subflows = subflows(&[subflow(100, 50)]);
         let mut reno = Reno::default();
-        reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(99));
+        reno.ack_on(&mut subflows, 0, &ack(99));
         subflows[0].cwnd = 10;
-        reno.on_ack(&mut Subflows::new(&mut subflows, 0), &ack(1));
+        reno.ack_on(&mut subflows, 0, &ack(1));
         assert_eq!(subflows[0].cwnd, 11);
     }
 }

@@ -24,7 +24,7 @@
 
 use super::ControlEntry;
 use super::additive::{AdditiveControl, AdditiveRule};
-use super::siblings::{counted, rate, rtt};
+use super::siblings::{Siblings, counted, rate, rtt};
 use crate::metrics::SubflowMetrics;
 
 pub(super) const ENTRY: ControlEntry = ControlEntry {
@@ -48,16 +48,13 @@ fn order(subflow: &SubflowMetrics) -> f64 {
 }
 
 /// Segments per acknowledged segment.
-fn increase(subflows: &[SubflowMetrics], r: usize) -> f64 {
-    let own = order(&subflows[r]);
-    counted(subflows, r)
-        .map(|(_, last)| order(last))
+fn increase(r: &SubflowMetrics, siblings: Siblings<'_>) -> f64 {
+    let own = order(r);
+    counted(r, siblings)
+        .map(order)
         .filter(|greatest| *greatest >= own)
         .map(|greatest| {
-            let total: f64 = counted(subflows, r)
-                .filter(|(_, subflow)| order(subflow) <= greatest)
-                .map(|(_, subflow)| rate(subflow))
-                .sum();
+            let total: f64 = counted(r, siblings).filter(|p| order(p) <= greatest).map(rate).sum();
             greatest / (total * total)
         })
         .fold(f64::INFINITY, f64::min)
@@ -66,18 +63,22 @@ fn increase(subflows: &[SubflowMetrics], r: usize) -> f64 {
 impl AdditiveRule for RttCompensator {
     const NAME: &'static str = ENTRY.name;
 
-    fn increase(&self, subflows: &[SubflowMetrics], r: usize) -> f64 {
-        increase(subflows, r)
+    fn increase(&self, r: &SubflowMetrics, siblings: Siblings<'_>) -> f64 {
+        increase(r, siblings)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::LossCause;
-    use super::super::Subflows;
-    use super::super::testing::{ack, assert_close, build, subflow, subflows};
+    use super::super::testing::{OnList, ack, assert_close, build, subflow, subflows};
     use super::*;
     use crate::Time;
+
+    fn increase(list: &[SubflowMetrics], i: usize) -> f64 {
+        let (r, siblings) = Siblings::split(list, i);
+        super::increase(r, siblings)
+    }
 
     /// Equation 1 as it is printed, over all sets.
     fn by_definition(subflows: &[SubflowMetrics], r: usize) -> f64 {
@@ -128,12 +129,12 @@ mod tests {
     fn the_window_follows_and_a_loss_halves() {
         let mut list = subflows(&[subflow(10, 100), subflow(10, 100)]);
         let mut control = build("rtt-compensator");
-        control.on_ack(&mut Subflows::new(&mut list, 0), &ack(39));
+        control.ack_on(&mut list, 0, &ack(39));
         assert_eq!(list[0].cwnd, 10);
-        control.on_ack(&mut Subflows::new(&mut list, 0), &ack(1));
+        control.ack_on(&mut list, 0, &ack(1));
         assert_eq!(list[0].cwnd, 11);
-        assert_eq!(control.ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO), 5);
+        assert_eq!(control.ssthresh_on(&list, 0, LossCause::FastRetransmit, Time::ZERO), 5);
         list[0].cwnd = 1;
-        assert_eq!(control.ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO), 2);
+        assert_eq!(control.ssthresh_on(&list, 0, LossCause::FastRetransmit, Time::ZERO), 2);
     }
 }

@@ -21,7 +21,7 @@
 
 use super::ControlEntry;
 use super::additive::{AdditiveControl, AdditiveRule};
-use super::siblings::{counted, window};
+use super::siblings::{Siblings, counted, window};
 use crate::metrics::SubflowMetrics;
 use crate::registry::Parameter;
 
@@ -48,10 +48,10 @@ struct SemiCoupled {
 }
 
 /// Segments per acknowledged segment.
-fn increase(subflows: &[SubflowMetrics], r: usize, a: f64) -> f64 {
+fn increase(r: &SubflowMetrics, siblings: Siblings<'_>, a: f64) -> f64 {
     let (mut total, mut n) = (0.0, 0.0);
-    for (_, subflow) in counted(subflows, r) {
-        total += window(subflow);
+    for p in counted(r, siblings) {
+        total += window(p);
         n += 1.0;
     }
     let a = if a > 0.0 { a } else { 1.0 / n };
@@ -61,18 +61,22 @@ fn increase(subflows: &[SubflowMetrics], r: usize, a: f64) -> f64 {
 impl AdditiveRule for SemiCoupled {
     const NAME: &'static str = ENTRY.name;
 
-    fn increase(&self, subflows: &[SubflowMetrics], r: usize) -> f64 {
-        increase(subflows, r, self.a)
+    fn increase(&self, r: &SubflowMetrics, siblings: Siblings<'_>) -> f64 {
+        increase(r, siblings, self.a)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::LossCause;
-    use super::super::Subflows;
-    use super::super::testing::{ack, assert_close, build, subflow, subflows};
+    use super::super::testing::{OnList, ack, assert_close, build, subflow, subflows};
     use super::*;
     use crate::Time;
+
+    fn increase(list: &[SubflowMetrics], i: usize, a: f64) -> f64 {
+        let (r, siblings) = Siblings::split(list, i);
+        super::increase(r, siblings, a)
+    }
 
     #[test]
     fn the_increase_is_a_over_all_windows() {
@@ -90,12 +94,12 @@ mod tests {
         // a = 0.4: 0.4/40 = 0.01: the 100th acknowledged segment adds one.
         let mut list = subflows(&[subflow(10, 100), subflow(30, 10)]);
         let mut control = build("semicoupled(a=0.4)");
-        control.on_ack(&mut Subflows::new(&mut list, 0), &ack(99));
+        control.ack_on(&mut list, 0, &ack(99));
         assert_eq!(list[0].cwnd, 10);
-        control.on_ack(&mut Subflows::new(&mut list, 0), &ack(1));
+        control.ack_on(&mut list, 0, &ack(1));
         assert_eq!(list[0].cwnd, 11);
-        assert_eq!(control.ssthresh(&list, 1, LossCause::FastRetransmit, Time::ZERO), 15);
+        assert_eq!(control.ssthresh_on(&list, 1, LossCause::FastRetransmit, Time::ZERO), 15);
         list[1].cwnd = 3;
-        assert_eq!(control.ssthresh(&list, 1, LossCause::FastRetransmit, Time::ZERO), 2);
+        assert_eq!(control.ssthresh_on(&list, 1, LossCause::FastRetransmit, Time::ZERO), 2);
     }
 }

@@ -1,9 +1,9 @@
 //! Helpers for the tests of congestion controls.
 
-use super::{Ack, CongestionControl, Subflows, builtin};
+use super::{Ack, CongestionControl, LossCause, LostSegments, RateSample, Siblings, builtin};
 use crate::congestion::AckCounting;
 use crate::metrics::{SubflowMetrics, SubflowStatus};
-use crate::{MILLISECOND, PathId, SubflowId, Time};
+use crate::{MILLISECOND, PathId, Span, SubflowId, Time};
 
 /// A subflow in congestion avoidance: window in segments, round-trip time in milliseconds.
 pub(super) fn subflow(cwnd: u32, rtt_ms: u64) -> (u32, u64) {
@@ -41,6 +41,61 @@ pub(super) fn ack(acked: u32) -> Ack {
     }
 }
 
+/// The calls of a control, for subflow `i` of a list.
+pub(super) trait OnList: CongestionControl {
+    fn added_on(&mut self, list: &mut [SubflowMetrics], i: usize, now: Time) {
+        let (subflow, siblings) = Siblings::split_mut(list, i);
+        self.subflow_added(subflow, siblings, now);
+    }
+
+    fn removed_on(&mut self, list: &mut [SubflowMetrics], i: usize) {
+        let (subflow, siblings) = Siblings::split(list, i);
+        self.subflow_removed(subflow, siblings);
+    }
+
+    fn ack_on(&mut self, list: &mut [SubflowMetrics], i: usize, ack: &Ack) {
+        let (subflow, siblings) = Siblings::split_mut(list, i);
+        self.on_ack(subflow, siblings, ack);
+    }
+
+    fn ssthresh_on(&mut self, list: &[SubflowMetrics], i: usize, cause: LossCause, now: Time) -> u32 {
+        let (subflow, siblings) = Siblings::split(list, i);
+        self.ssthresh(subflow, siblings, cause, now)
+    }
+
+    fn undo_on(&mut self, list: &[SubflowMetrics], i: usize) {
+        let (subflow, siblings) = Siblings::split(list, i);
+        self.on_undo(subflow, siblings);
+    }
+
+    fn idle_restart_on(&mut self, list: &[SubflowMetrics], i: usize, idle: Span) {
+        let (subflow, siblings) = Siblings::split(list, i);
+        self.on_idle_restart(subflow, siblings, idle);
+    }
+
+    fn sample_on(&mut self, list: &mut [SubflowMetrics], i: usize, sample: &RateSample) -> bool {
+        let (subflow, siblings) = Siblings::split_mut(list, i);
+        self.on_sample(subflow, siblings, sample)
+    }
+
+    fn lost_on(&mut self, list: &[SubflowMetrics], i: usize, lost: &LostSegments) {
+        let (subflow, siblings) = Siblings::split(list, i);
+        self.on_lost(subflow, siblings, lost);
+    }
+
+    fn before_transmit_on(&mut self, list: &mut [SubflowMetrics], i: usize, now: Time, app_limited: bool) {
+        let (subflow, siblings) = Siblings::split_mut(list, i);
+        self.before_transmit(subflow, siblings, now, app_limited);
+    }
+
+    fn metrics_on(&self, list: &[SubflowMetrics], i: usize) -> Vec<(&'static str, f64)> {
+        let (subflow, siblings) = Siblings::split(list, i);
+        self.metrics(subflow, siblings)
+    }
+}
+
+impl<C: CongestionControl + ?Sized> OnList for C {}
+
 pub(super) fn build(spec: &str) -> Box<dyn CongestionControl> {
     builtin().parse(spec).unwrap_or_else(|error| panic!("{error}")).build()
 }
@@ -55,7 +110,7 @@ pub(super) fn round_trip(
 ) {
     for j in 0..segments {
         let rtt = Some(rtt_ms * MILLISECOND);
-        control.on_ack(&mut Subflows::new(subflows, i), &Ack { rtt, round_start: j == 0, ..ack(1) });
+        control.ack_on(subflows, i, &Ack { rtt, round_start: j == 0, ..ack(1) });
     }
 }
 

@@ -31,7 +31,7 @@
 
 use super::delay::{Delay, Round, RoundTrip};
 use super::siblings::PerSubflow;
-use super::{Ack, CongestionControl, ControlEntry, LossCause, Subflows, half_window, slow_start};
+use super::{Ack, CongestionControl, ControlEntry, LossCause, Siblings, half_window, slow_start};
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Kernel, Parameter, Preset};
 use crate::{Span, Time};
@@ -117,15 +117,12 @@ impl CongestionControl for Vegas {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, _now: Time) {
-        let i = subflows.index();
-        self.states.reset(i);
+    fn subflow_added(&mut self, subflow: &mut SubflowMetrics, _: Siblings<'_>, _now: Time) {
+        self.states.reset(subflow.id);
     }
 
-    fn on_ack(&mut self, subflows: &mut Subflows<'_>, ack: &Ack) {
-        let i = subflows.index();
-        let subflow = subflows.own_mut();
-        let state = self.states.at(i);
+    fn on_ack(&mut self, subflow: &mut SubflowMetrics, _: Siblings<'_>, ack: &Ack) {
+        let state = self.states.at(subflow.id);
         let round = state.delay.on_ack(ack);
         if let Round::Measured(RoundTrip { base, least, .. }) = round {
             state.diff = queued(subflow.cwnd, base, least);
@@ -153,27 +150,27 @@ impl CongestionControl for Vegas {
         }
     }
 
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _cause: LossCause, _now: Time) -> u32 {
-        let state = self.states.at(i);
+    fn ssthresh(&mut self, subflow: &SubflowMetrics, _: Siblings<'_>, _: LossCause, _: Time) -> u32 {
+        let state = self.states.at(subflow.id);
         state.delay.forget_round();
         state.resting = false;
-        half_window(&subflows[i], 2)
+        half_window(subflow, 2)
     }
 
-    fn on_idle_restart(&mut self, _flows: &[SubflowMetrics], i: usize, _idle: Span) {
-        let state = self.states.at(i);
+    fn on_idle_restart(&mut self, subflow: &SubflowMetrics, _: Siblings<'_>, _: Span) {
+        let state = self.states.at(subflow.id);
         state.delay.restart();
         state.resting = false;
     }
 
-    fn metrics(&self, _flows: &[SubflowMetrics], i: usize) -> Vec<(&'static str, f64)> {
-        vec![("diff", self.states.get(i).map_or(0.0, |state| state.diff))]
+    fn metrics(&self, subflow: &SubflowMetrics, _: Siblings<'_>) -> Vec<(&'static str, f64)> {
+        vec![("diff", self.states.get(subflow.id).map_or(0.0, |state| state.diff))]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{ack, assert_close, build, round_trip, subflow, subflows};
+    use super::super::testing::{OnList, ack, assert_close, build, round_trip, subflow, subflows};
     use super::*;
     use crate::MILLISECOND;
 
@@ -195,12 +192,12 @@ mod tests {
             list[0].cwnd = 20;
             round_trip(&mut *vegas, &mut list, 0, 20, ms);
             list[0].cwnd = 20;
-            vegas.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(1) });
+            vegas.ack_on(&mut list, 0, &Ack { round_start: true, ..ack(1) });
             assert_eq!(list[0].cwnd, expected, "{ms} ms");
             // Within the round trip nothing moves.
-            vegas.on_ack(&mut Subflows::new(&mut list, 0), &ack(10));
+            vegas.ack_on(&mut list, 0, &ack(10));
             assert_eq!(list[0].cwnd, expected, "{ms} ms");
-            assert_close(vegas.metrics(&list, 0)[0].1, 20.0 * (ms - 100) as f64 / ms as f64);
+            assert_close(vegas.metrics_on(&list, 0)[0].1, 20.0 * (ms - 100) as f64 / ms as f64);
         }
     }
 
@@ -213,7 +210,7 @@ mod tests {
             round_trip(&mut *vegas, &mut list, 0, 20, 100);
             round_trip(&mut *vegas, &mut list, 0, 20, 125);
             list[0].cwnd = 20;
-            vegas.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(1) });
+            vegas.ack_on(&mut list, 0, &Ack { round_start: true, ..ack(1) });
             assert_eq!(list[0].cwnd, 20, "{spec}");
         }
     }
@@ -247,15 +244,15 @@ mod tests {
         round_trip(&mut *vegas, &mut list, 0, 20, 100);
         assert_eq!(list[0].cwnd, 20);
         for ms in [110, 112, 115] {
-            vegas.on_ack(&mut Subflows::new(&mut list, 0), &Ack { rtt: Some(ms * MILLISECOND), ..ack(0) });
+            vegas.ack_on(&mut list, 0, &Ack { rtt: Some(ms * MILLISECOND), ..ack(0) });
         }
         // Those were part of the first round trip, whose least is 100 ms: nothing yet.
-        vegas.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(0) });
+        vegas.ack_on(&mut list, 0, &Ack { round_start: true, ..ack(0) });
         assert!(list[0].in_slow_start());
         for ms in [110, 112, 115] {
-            vegas.on_ack(&mut Subflows::new(&mut list, 0), &Ack { rtt: Some(ms * MILLISECOND), ..ack(0) });
+            vegas.ack_on(&mut list, 0, &Ack { rtt: Some(ms * MILLISECOND), ..ack(0) });
         }
-        vegas.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(1) });
+        vegas.ack_on(&mut list, 0, &Ack { round_start: true, ..ack(1) });
         assert_eq!((list[0].cwnd, list[0].ssthresh), (19, 19));
         assert!(!list[0].in_slow_start());
     }
@@ -269,19 +266,13 @@ mod tests {
         list[0].cwnd = 20;
         for _ in 0..2 {
             // w 20, base 100, rtt 125 ms: exactly 4, at the end of the second.
-            vegas.on_ack(
-                &mut Subflows::new(&mut list, 0),
-                &Ack { rtt: Some(125 * MILLISECOND), round_start: true, ..ack(0) },
-            );
+            vegas.ack_on(&mut list, 0, &Ack { rtt: Some(125 * MILLISECOND), round_start: true, ..ack(0) });
             for _ in 0..3 {
-                vegas.on_ack(
-                    &mut Subflows::new(&mut list, 0),
-                    &Ack { rtt: Some(125 * MILLISECOND), ..ack(0) },
-                );
+                vegas.ack_on(&mut list, 0, &Ack { rtt: Some(125 * MILLISECOND), ..ack(0) });
             }
         }
-        vegas.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(0) });
-        assert_close(vegas.metrics(&list, 0)[0].1, 4.0);
+        vegas.ack_on(&mut list, 0, &Ack { round_start: true, ..ack(0) });
+        assert_close(vegas.metrics_on(&list, 0)[0].1, 4.0);
         assert!(list[0].in_slow_start());
     }
 
@@ -305,13 +296,10 @@ mod tests {
         let mut list = subflows(&[subflow(2, 100)]);
         let mut vegas = build("vegas");
         for expected in [3, 4, 5] {
-            vegas.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(2) });
+            vegas.ack_on(&mut list, 0, &Ack { round_start: true, ..ack(2) });
             assert_eq!(list[0].cwnd, expected);
         }
-        vegas.on_ack(
-            &mut Subflows::new(&mut list, 0),
-            &Ack { round_start: true, cwnd_limited: false, ..ack(2) },
-        );
+        vegas.ack_on(&mut list, 0, &Ack { round_start: true, cwnd_limited: false, ..ack(2) });
         assert_eq!(list[0].cwnd, 5);
     }
 
@@ -320,10 +308,10 @@ mod tests {
         let mut list = subflows(&[subflow(20, 100)]);
         let mut vegas = build("vegas");
         round_trip(&mut *vegas, &mut list, 0, 20, 100);
-        vegas.on_idle_restart(&list, 0, Span::from_nanos(1));
+        vegas.idle_restart_on(&list, 0, Span::from_nanos(1));
         round_trip(&mut *vegas, &mut list, 0, 20, 200);
-        vegas.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(1) });
-        assert_close(vegas.metrics(&list, 0)[0].1, 0.0);
+        vegas.ack_on(&mut list, 0, &Ack { round_start: true, ..ack(1) });
+        assert_close(vegas.metrics_on(&list, 0)[0].1, 0.0);
     }
 
     #[test]
@@ -332,15 +320,12 @@ mod tests {
         let mut vegas = build("vegas");
         round_trip(&mut *vegas, &mut list, 0, 20, 100);
         list[0].cwnd = 21;
-        assert_eq!(vegas.ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO), 10);
+        assert_eq!(vegas.ssthresh_on(&list, 0, LossCause::FastRetransmit, Time::ZERO), 10);
         list[0].cwnd = 10;
         // Unmeasured: one segment, not a judgement on old samples.
-        vegas.on_ack(
-            &mut Subflows::new(&mut list, 0),
-            &Ack { round_start: true, rtt: Some(900 * MILLISECOND), ..ack(1) },
-        );
+        vegas.ack_on(&mut list, 0, &Ack { round_start: true, rtt: Some(900 * MILLISECOND), ..ack(1) });
         assert_eq!(list[0].cwnd, 11);
         list[0].cwnd = 3;
-        assert_eq!(vegas.ssthresh(&list, 0, LossCause::Timeout, Time::ZERO), 2);
+        assert_eq!(vegas.ssthresh_on(&list, 0, LossCause::Timeout, Time::ZERO), 2);
     }
 }

@@ -31,7 +31,7 @@ use std::marker::PhantomData;
 
 use super::additive::{AdditiveControl, AdditiveRule};
 use super::delay::{Delay, Round};
-use super::siblings::{PerSubflow, window};
+use super::siblings::{PerSubflow, Siblings, window};
 use super::vegas::queued;
 use super::{Ack, ControlEntry, LossCause, half_window};
 use crate::metrics::SubflowMetrics;
@@ -88,32 +88,32 @@ impl Backlog {
     }
 
     /// Adds an ACK's sample. N changes only with an ACK that starts a round trip.
-    fn on_ack(&mut self, subflow: &SubflowMetrics, i: usize, ack: &Ack) {
-        let state = self.states.at(i);
+    fn on_ack(&mut self, subflow: &SubflowMetrics, ack: &Ack) {
+        let state = self.states.at(subflow.id);
         if let Round::Measured(trip) = state.delay.on_ack(ack) {
             state.n = queued(subflow.cwnd, trip.base, trip.least);
         }
     }
 
-    /// N of subflow `i`, segments.
-    fn queued(&self, i: usize) -> f64 {
-        self.states.get(i).map_or(0.0, |state| state.n)
+    /// N of a subflow, segments.
+    fn queued(&self, subflow: &SubflowMetrics) -> f64 {
+        self.states.get(subflow.id).map_or(0.0, |state| state.n)
     }
 
     /// Factor of the increase: 1, or 1/2 when the path is fully used.
-    fn pace(&self, i: usize) -> f64 {
-        if self.queued(i) < self.beta { 1.0 } else { 0.5 }
+    fn pace(&self, subflow: &SubflowMetrics) -> f64 {
+        if self.queued(subflow) < self.beta { 1.0 } else { 0.5 }
     }
 
     /// The threshold after a loss.
-    fn ssthresh(&mut self, subflow: &SubflowMetrics, i: usize, cause: LossCause) -> u32 {
+    fn ssthresh(&mut self, subflow: &SubflowMetrics, cause: LossCause) -> u32 {
         let may_be_random = match cause {
             LossCause::FastRetransmit => true,
             LossCause::Timeout => self.timeouts_differ,
             LossCause::Ecn => false,
         };
-        let random = may_be_random && self.queued(i) < self.beta;
-        let state = self.states.at(i);
+        let random = may_be_random && self.queued(subflow) < self.beta;
+        let state = self.states.at(subflow.id);
         if self.reset_base {
             state.delay.restart();
         } else {
@@ -129,10 +129,10 @@ pub(super) trait Growth: Debug + Send {
     const NAME: &'static str;
 
     /// Increase on subflow `r` while less than beta is queued, segments per acknowledged segment.
-    fn increase(subflows: &[SubflowMetrics], r: usize) -> f64;
+    fn increase(r: &SubflowMetrics, siblings: Siblings<'_>) -> f64;
 
     /// What it shows beside N.
-    fn metrics(subflows: &[SubflowMetrics], r: usize) -> Option<(&'static str, f64)>;
+    fn metrics(r: &SubflowMetrics, siblings: Siblings<'_>) -> Option<(&'static str, f64)>;
 }
 
 /// Veno's losses and pace, with the increase of `G`.
@@ -151,28 +151,28 @@ impl<G> Veno<G> {
 impl<G: Growth> AdditiveRule for Veno<G> {
     const NAME: &'static str = G::NAME;
 
-    fn increase(&self, subflows: &[SubflowMetrics], r: usize) -> f64 {
-        self.backlog.pace(r) * G::increase(subflows, r)
+    fn increase(&self, r: &SubflowMetrics, siblings: Siblings<'_>) -> f64 {
+        self.backlog.pace(r) * G::increase(r, siblings)
     }
 
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], r: usize, cause: LossCause) -> u32 {
-        self.backlog.ssthresh(&subflows[r], r, cause)
+    fn ssthresh(&mut self, r: &SubflowMetrics, _: Siblings<'_>, cause: LossCause) -> u32 {
+        self.backlog.ssthresh(r, cause)
     }
 
-    fn subflow_added(&mut self, _subflows: &[SubflowMetrics], r: usize) {
-        self.backlog.states.reset(r);
+    fn subflow_added(&mut self, r: &SubflowMetrics) {
+        self.backlog.states.reset(r.id);
     }
 
-    fn on_ack(&mut self, subflow: &SubflowMetrics, r: usize, ack: &Ack) {
-        self.backlog.on_ack(subflow, r, ack);
+    fn on_ack(&mut self, r: &SubflowMetrics, ack: &Ack) {
+        self.backlog.on_ack(r, ack);
     }
 
-    fn on_idle_restart(&mut self, r: usize) {
-        self.backlog.states.at(r).delay.restart();
+    fn on_idle_restart(&mut self, r: &SubflowMetrics) {
+        self.backlog.states.at(r.id).delay.restart();
     }
 
-    fn metrics(&self, subflows: &[SubflowMetrics], r: usize) -> Vec<(&'static str, f64)> {
-        [("n", self.backlog.queued(r))].into_iter().chain(G::metrics(subflows, r)).collect()
+    fn metrics(&self, r: &SubflowMetrics, siblings: Siblings<'_>) -> Vec<(&'static str, f64)> {
+        [("n", self.backlog.queued(r))].into_iter().chain(G::metrics(r, siblings)).collect()
     }
 }
 
@@ -183,11 +183,11 @@ struct Uncoupled;
 impl Growth for Uncoupled {
     const NAME: &'static str = ENTRY.name;
 
-    fn increase(subflows: &[SubflowMetrics], r: usize) -> f64 {
-        1.0 / window(&subflows[r])
+    fn increase(r: &SubflowMetrics, _: Siblings<'_>) -> f64 {
+        1.0 / window(r)
     }
 
-    fn metrics(_subflows: &[SubflowMetrics], _r: usize) -> Option<(&'static str, f64)> {
+    fn metrics(_: &SubflowMetrics, _: Siblings<'_>) -> Option<(&'static str, f64)> {
         None
     }
 }
@@ -195,8 +195,7 @@ impl Growth for Uncoupled {
 #[cfg(test)]
 mod tests {
     use super::super::CongestionControl;
-    use super::super::Subflows;
-    use super::super::testing::{ack, assert_close, build, round_trip, subflow, subflows};
+    use super::super::testing::{OnList, ack, assert_close, build, round_trip, subflow, subflows};
     use super::*;
     use crate::{Span, Time};
 
@@ -204,26 +203,27 @@ mod tests {
     fn veno(spec: &str, ms: u64) -> (Box<dyn CongestionControl>, Vec<SubflowMetrics>) {
         let mut list = subflows(&[subflow(20, 100)]);
         let mut control = build(spec);
-        control.subflow_added(&mut Subflows::new(&mut list, 0), Time::ZERO);
+        control.added_on(&mut list, 0, Time::ZERO);
         // ACKs of nothing, so that the window stays where it is.
         for (samples, ms) in [(5, 100), (5, ms)] {
             for j in 0..samples {
                 let sample = Some(ms * crate::MILLISECOND);
-                control.on_ack(
-                    &mut Subflows::new(&mut list, 0),
-                    &Ack { rtt: sample, round_start: j == 0, ..ack(0) },
-                );
+                control.ack_on(&mut list, 0, &Ack { rtt: sample, round_start: j == 0, ..ack(0) });
             }
         }
-        control.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(0) });
+        control.ack_on(&mut list, 0, &Ack { round_start: true, ..ack(0) });
         (control, list)
     }
 
     #[test]
     fn n_is_the_backlog() {
         // w 20, base 100, rtt 125 ms: 4; 110 ms: 1.8182.
-        assert_close(veno("veno", 125).0.metrics(&[], 0)[0].1, 4.0);
-        assert_close(veno("veno", 110).0.metrics(&[], 0)[0].1, 20.0 * 10.0 / 110.0);
+        let n = |ms| {
+            let (control, list) = veno("veno", ms);
+            control.metrics_on(&list, 0)[0].1
+        };
+        assert_close(n(125), 4.0);
+        assert_close(n(110), 20.0 * 10.0 / 110.0);
     }
 
     #[test]
@@ -231,7 +231,7 @@ mod tests {
         let losses = |spec, ms| {
             [LossCause::FastRetransmit, LossCause::Timeout, LossCause::Ecn].map(|cause| {
                 let (mut control, list) = veno(spec, ms);
-                control.ssthresh(&list, 0, cause, Time::ZERO)
+                control.ssthresh_on(&list, 0, cause, Time::ZERO)
             })
         };
         assert_eq!(losses("veno", 110), [16, 10, 10]);
@@ -244,30 +244,31 @@ mod tests {
 
     #[test]
     fn the_path_is_full_from_beta_on() {
-        let subflows = PerSubflow::default();
-        let mut backlog = Backlog { states: subflows, beta: 4.0, reset_base: true, timeouts_differ: false };
+        let subflow = &subflows(&[subflow(20, 100)])[0];
+        let states = PerSubflow::default();
+        let mut backlog = Backlog { states, beta: 4.0, reset_base: true, timeouts_differ: false };
         for (n, pace) in [(3.99, 1.0), (4.0, 0.5), (4.01, 0.5)] {
-            backlog.states.at(0).n = n;
-            assert_close(backlog.pace(0), pace);
+            backlog.states.at(subflow.id).n = n;
+            assert_close(backlog.pace(subflow), pace);
         }
-        backlog.states.reset(0);
-        assert_close(backlog.queued(0), 0.0);
+        backlog.states.reset(subflow.id);
+        assert_close(backlog.queued(subflow), 0.0);
     }
 
     #[test]
     fn the_least_threshold_is_two() {
         let (mut control, mut list) = veno("veno", 110);
         list[0].cwnd = 2;
-        assert_eq!(control.ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO), 2);
+        assert_eq!(control.ssthresh_on(&list, 0, LossCause::FastRetransmit, Time::ZERO), 2);
     }
 
     #[test]
     fn a_full_path_is_probed_at_half_the_pace() {
         for (ms, needed) in [(110, 20), (125, 40)] {
             let (mut control, mut list) = veno("veno", ms);
-            control.on_ack(&mut Subflows::new(&mut list, 0), &ack(needed - 1));
+            control.ack_on(&mut list, 0, &ack(needed - 1));
             assert_eq!(list[0].cwnd, 20, "{ms} ms");
-            control.on_ack(&mut Subflows::new(&mut list, 0), &ack(1));
+            control.ack_on(&mut list, 0, &ack(1));
             assert_eq!(list[0].cwnd, 21, "{ms} ms");
         }
     }
@@ -276,26 +277,26 @@ mod tests {
     fn the_base_is_measured_anew_after_a_loss() {
         for (spec, expected) in [("veno", 0.0), ("veno:linux", 20.0 * 100.0 / 200.0)] {
             let (mut control, mut list) = veno(spec, 110);
-            control.ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO);
+            control.ssthresh_on(&list, 0, LossCause::FastRetransmit, Time::ZERO);
             round_trip(&mut *control, &mut list, 0, 5, 200);
             list[0].cwnd = 20;
-            control.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(0) });
-            assert_close(control.metrics(&list, 0)[0].1, expected);
+            control.ack_on(&mut list, 0, &Ack { round_start: true, ..ack(0) });
+            assert_close(control.metrics_on(&list, 0)[0].1, expected);
         }
         // And after an idle time.
         let (mut control, mut list) = veno("veno:linux", 110);
-        control.on_idle_restart(&list, 0, Span::from_nanos(1));
+        control.idle_restart_on(&list, 0, Span::from_nanos(1));
         round_trip(&mut *control, &mut list, 0, 5, 200);
-        control.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(0) });
-        assert_close(control.metrics(&list, 0)[0].1, 0.0);
+        control.ack_on(&mut list, 0, &Ack { round_start: true, ..ack(0) });
+        assert_close(control.metrics_on(&list, 0)[0].1, 0.0);
     }
 
     #[test]
     fn a_loss_drops_the_round_trips_samples() {
         let (mut control, mut list) = veno("veno:linux", 110);
         round_trip(&mut *control, &mut list, 0, 5, 200);
-        control.ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO);
-        control.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(0) });
-        assert_close(control.metrics(&list, 0)[0].1, 20.0 * 10.0 / 110.0);
+        control.ssthresh_on(&list, 0, LossCause::FastRetransmit, Time::ZERO);
+        control.ack_on(&mut list, 0, &Ack { round_start: true, ..ack(0) });
+        assert_close(control.metrics_on(&list, 0)[0].1, 20.0 * 10.0 / 110.0);
     }
 }

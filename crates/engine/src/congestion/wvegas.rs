@@ -27,10 +27,10 @@
 //!
 //! Parameters: `total-alpha` (10 segments; 2 to 1000), `gamma` (1 segment; 0 to 1000), `drain` (true).
 
-use super::delay::{Delay, Round};
+use super::delay::{Delay, Round, RoundTrip};
 use super::siblings::{PerSubflow, counted};
 use super::vegas::{grow, leave_slow_start, queued, shrink};
-use super::{Ack, CongestionControl, ControlEntry, LossCause, Subflows, half_window, slow_start};
+use super::{Ack, CongestionControl, ControlEntry, LossCause, Siblings, half_window, slow_start};
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Exception, Kernel, Parameter};
 use crate::{SECOND, Span, Time};
@@ -90,19 +90,19 @@ struct WVegas {
 
 impl WVegas {
     /// Congestion avoidance at the end of a round trip.
-    fn avoid(&mut self, subflows: &mut Subflows<'_>, ack: &Ack, base: Span, rtt: Span) {
-        let i = subflows.index();
-        let diff = queued(subflows[i].cwnd, base, rtt);
-        if diff >= self.states.at(i).alpha {
-            self.states.at(i).rate = f64::from(subflows[i].cwnd) * SECOND.as_nanos() as f64
+    fn avoid(&mut self, subflow: &mut SubflowMetrics, siblings: Siblings<'_>, ack: &Ack, trip: RoundTrip) {
+        let RoundTrip { base, mean: rtt, .. } = trip;
+        let diff = queued(subflow.cwnd, base, rtt);
+        if diff >= self.states.at(subflow.id).alpha {
+            self.states.at(subflow.id).rate = f64::from(subflow.cwnd) * SECOND.as_nanos() as f64
                 / rtt.max(Span::from_nanos(1)).as_nanos() as f64;
-            let rates = counted(subflows, i).filter_map(|(p, _)| self.states.get(p)).map(|state| state.rate);
+            let rates =
+                counted(subflow, siblings).filter_map(|p| self.states.get(p.id)).map(|state| state.rate);
             let share = self.total_alpha / rates.sum::<f64>();
-            let state = self.states.at(i);
+            let state = self.states.at(subflow.id);
             state.alpha = (state.rate * share).max(LEAST_ALPHA);
         }
-        let subflow = subflows.own_mut();
-        let state = self.states.at(i);
+        let state = self.states.at(subflow.id);
         if diff < state.alpha {
             grow(subflow, ack);
         } else if diff > state.alpha {
@@ -128,20 +128,16 @@ impl CongestionControl for WVegas {
         ENTRY.name
     }
 
-    fn subflow_added(&mut self, subflows: &mut Subflows<'_>, _now: Time) {
-        let i = subflows.index();
-        self.states.reset(i);
+    fn subflow_added(&mut self, subflow: &mut SubflowMetrics, _: Siblings<'_>, _now: Time) {
+        self.states.reset(subflow.id);
     }
 
-    fn subflow_removed(&mut self, subflows: &mut Subflows<'_>) {
-        let i = subflows.index();
-        self.states.reset(i);
+    fn subflow_removed(&mut self, subflow: &SubflowMetrics, _: Siblings<'_>) {
+        self.states.reset(subflow.id);
     }
 
-    fn on_ack(&mut self, subflows: &mut Subflows<'_>, ack: &Ack) {
-        let i = subflows.index();
-        let round = self.states.at(i).delay.on_ack(ack);
-        let subflow = subflows.own_mut();
+    fn on_ack(&mut self, subflow: &mut SubflowMetrics, siblings: Siblings<'_>, ack: &Ack) {
+        let round = self.states.at(subflow.id).delay.on_ack(ack);
         if subflow.in_slow_start() {
             match round {
                 Round::Measured(trip) if queued(subflow.cwnd, trip.base, trip.mean) > self.gamma => {
@@ -157,29 +153,29 @@ impl CongestionControl for WVegas {
         match round {
             Round::Running => {}
             Round::Unmeasured => grow(subflow, ack),
-            Round::Measured(trip) => self.avoid(subflows, ack, trip.base, trip.mean),
+            Round::Measured(trip) => self.avoid(subflow, siblings, ack, trip),
         }
     }
 
-    fn ssthresh(&mut self, subflows: &[SubflowMetrics], i: usize, _cause: LossCause, _now: Time) -> u32 {
-        self.states.at(i).delay.forget_round();
-        half_window(&subflows[i], 2)
+    fn ssthresh(&mut self, subflow: &SubflowMetrics, _: Siblings<'_>, _: LossCause, _: Time) -> u32 {
+        self.states.at(subflow.id).delay.forget_round();
+        half_window(subflow, 2)
     }
 
-    fn on_idle_restart(&mut self, _flows: &[SubflowMetrics], i: usize, _idle: Span) {
-        let state = self.states.at(i);
+    fn on_idle_restart(&mut self, subflow: &SubflowMetrics, _: Siblings<'_>, _: Span) {
+        let state = self.states.at(subflow.id);
         state.delay.restart();
         state.least_queue = None;
     }
 
-    fn metrics(&self, _flows: &[SubflowMetrics], i: usize) -> Vec<(&'static str, f64)> {
-        vec![("alpha", self.states.get(i).map_or(LEAST_ALPHA, |state| state.alpha))]
+    fn metrics(&self, subflow: &SubflowMetrics, _: Siblings<'_>) -> Vec<(&'static str, f64)> {
+        vec![("alpha", self.states.get(subflow.id).map_or(LEAST_ALPHA, |state| state.alpha))]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{ack, assert_close, build, round_trip, subflow, subflows};
+    use super::super::testing::{OnList, ack, assert_close, build, round_trip, subflow, subflows};
     use super::*;
 
     /// Shows the control a base of 100 ms and then round trips of `ms` at a window of `cwnd`; returns the
@@ -196,7 +192,7 @@ mod tests {
             .map(|ms| {
                 round_trip(control, list, i, 10, *ms);
                 list[i].cwnd = cwnd;
-                control.on_ack(&mut Subflows::new(list, i), &Ack { round_start: true, ..ack(1) });
+                control.ack_on(list, i, &Ack { round_start: true, ..ack(1) });
                 list[i].cwnd
             })
             .collect()
@@ -219,17 +215,17 @@ mod tests {
         // x = 30/0.15 = 200 beside 60/0.15 = 400: 10/3; and subflow 0 again: 20/3.
         let mut list = subflows(&[subflow(60, 100), subflow(30, 100)]);
         let mut control = build("wvegas(drain=false)");
-        assert_close(control.metrics(&list, 0)[0].1, 2.0);
+        assert_close(control.metrics_on(&list, 0)[0].1, 2.0);
         rounds(&mut *control, &mut list, 0, 60, &[150]);
-        assert_close(control.metrics(&list, 0)[0].1, 10.0);
+        assert_close(control.metrics_on(&list, 0)[0].1, 10.0);
         rounds(&mut *control, &mut list, 1, 30, &[150]);
-        assert_close(control.metrics(&list, 1)[0].1, 10.0 / 3.0);
+        assert_close(control.metrics_on(&list, 1)[0].1, 10.0 / 3.0);
         rounds(&mut *control, &mut list, 0, 60, &[150]);
-        assert_close(control.metrics(&list, 0)[0].1, 20.0 / 3.0);
+        assert_close(control.metrics_on(&list, 0)[0].1, 20.0 / 3.0);
         // A share of less than 2 is 2: x = 6/0.15 = 40 of 440: 0.9.
-        control.subflow_removed(&mut Subflows::new(&mut list, 1));
+        control.removed_on(&mut list, 1);
         rounds(&mut *control, &mut list, 1, 6, &[150]);
-        assert_close(control.metrics(&list, 1)[0].1, 2.0);
+        assert_close(control.metrics_on(&list, 1)[0].1, 2.0);
     }
 
     #[test]
@@ -238,9 +234,9 @@ mod tests {
         let mut control = build("wvegas(drain=false)");
         rounds(&mut *control, &mut list, 0, 60, &[150]);
         rounds(&mut *control, &mut list, 1, 30, &[150]);
-        control.subflow_removed(&mut Subflows::new(&mut list, 1));
+        control.removed_on(&mut list, 1);
         rounds(&mut *control, &mut list, 0, 60, &[150]);
-        assert_close(control.metrics(&list, 0)[0].1, 10.0);
+        assert_close(control.metrics_on(&list, 0)[0].1, 10.0);
     }
 
     #[test]
@@ -277,11 +273,11 @@ mod tests {
         // w 30 at 102 ms: diff 0.59; at 110 ms: 2.7, the path holds 27.27.
         round_trip(&mut *control, &mut list, 0, 10, 102);
         list[0].cwnd = 30;
-        control.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(1) });
+        control.ack_on(&mut list, 0, &Ack { round_start: true, ..ack(1) });
         assert_eq!(list[0].cwnd, 31);
         round_trip(&mut *control, &mut list, 0, 10, 110);
         list[0].cwnd = 30;
-        control.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(1) });
+        control.ack_on(&mut list, 0, &Ack { round_start: true, ..ack(1) });
         assert_eq!((list[0].cwnd, list[0].ssthresh), (28, 28));
     }
 
@@ -303,7 +299,7 @@ mod tests {
         let mut control = build("wvegas(drain=false)");
         rounds(&mut *control, &mut list, 0, 60, &[150]);
         rounds(&mut *control, &mut list, 1, 30, &[200]);
-        assert_close(control.metrics(&list, 1)[0].1, 10.0 * 150.0 / 550.0);
+        assert_close(control.metrics_on(&list, 1)[0].1, 10.0 * 150.0 / 550.0);
     }
 
     #[test]
@@ -311,15 +307,15 @@ mod tests {
         let mut list = subflows(&[subflow(50, 100)]);
         let mut control = build("wvegas");
         rounds(&mut *control, &mut list, 0, 50, &[105]);
-        assert_eq!(control.ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO), 25);
+        assert_eq!(control.ssthresh_on(&list, 0, LossCause::FastRetransmit, Time::ZERO), 25);
         list[0].cwnd = 2;
-        assert_eq!(control.ssthresh(&list, 0, LossCause::FastRetransmit, Time::ZERO), 2);
+        assert_eq!(control.ssthresh_on(&list, 0, LossCause::FastRetransmit, Time::ZERO), 2);
         // The base is measured again: 300 ms of it are no queue.
-        control.on_idle_restart(&list, 0, Span::from_nanos(1));
+        control.idle_restart_on(&list, 0, Span::from_nanos(1));
         round_trip(&mut *control, &mut list, 0, 10, 300);
         round_trip(&mut *control, &mut list, 0, 10, 300);
         list[0].cwnd = 50;
-        control.on_ack(&mut Subflows::new(&mut list, 0), &Ack { round_start: true, ..ack(1) });
+        control.ack_on(&mut list, 0, &Ack { round_start: true, ..ack(1) });
         assert_eq!(list[0].cwnd, 51);
     }
 

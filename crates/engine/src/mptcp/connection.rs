@@ -19,7 +19,7 @@ use super::subflow::{Join, Subflow};
 use super::subflow_table::SubflowTable;
 use super::window_autotuning::WindowAutotuning;
 use crate::config::ConnectionConfig;
-use crate::congestion::CongestionControl;
+use crate::congestion::{CongestionControl, Siblings};
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::registry::Spec;
 use crate::scheduler::{self, Scheduler};
@@ -49,10 +49,11 @@ pub struct Connection<P: Payload> {
 
 /// What subflow `$index` works with, but for the subflow.
 macro_rules! context {
-    ($connection:ident, $now:ident, $subflows:expr, $outgoing:expr) => {
+    ($connection:ident, $now:ident, ($metrics:ident, $siblings:ident), $outgoing:expr) => {
         Context {
             now: $now,
-            subflows: $subflows,
+            metrics: $metrics,
+            siblings: $siblings,
             congestion: $connection.congestion.as_mut(),
             tcp: &$connection.config.tcp,
             timestamp_offset: $connection.timestamp_offset,
@@ -105,8 +106,8 @@ impl<P: Payload> Connection<P> {
         index: usize,
         outgoing: Outgoing,
     ) -> Option<(Context<'_>, &mut Subflow<P>)> {
-        let (subflow, subflows) = self.subflows.split_mut(index)?;
-        Some((context!(self, now, subflows, outgoing), subflow))
+        let (subflow, (metrics, siblings)) = self.subflows.split_mut(index)?;
+        Some((context!(self, now, (metrics, siblings), outgoing), subflow))
     }
 
     /// What sending stream data works with.
@@ -136,8 +137,8 @@ impl<P: Payload> Connection<P> {
         let index = self.subflows.take_slot(path)?;
         self.send.forget_carrier(SubflowId(index as u8));
         self.scheduling.on_new_subflow(index);
-        let subflows = self.subflows.for_congestion(index);
-        let mut tcp = make(&mut context!(self, now, subflows, Outgoing::default()));
+        let (metrics, siblings) = self.subflows.with_siblings(index);
+        let mut tcp = make(&mut context!(self, now, (metrics, siblings), Outgoing::default()));
         let buffer = self.config.receive_buffer;
         tcp.announce_window_of(buffer.max);
         let first = self.config.tcp.initial_receive_window;
@@ -301,7 +302,12 @@ impl<P: Payload> Connection<P> {
 
     /// The congestion control's numbers for a subflow.
     pub fn congestion_metrics(&self, subflow: SubflowId) -> Vec<(&'static str, f64)> {
-        self.congestion.metrics(self.subflows.metrics(), subflow.index())
+        let all = self.subflows.metrics();
+        if subflow.index() >= all.len() {
+            return Vec::new();
+        }
+        let (metrics, siblings) = Siblings::split(all, subflow.index());
+        self.congestion.metrics(metrics, siblings)
     }
 
     /// A subflow's TCP counters.
@@ -335,7 +341,8 @@ impl<P: Payload> Connection<P> {
                 continue;
             }
             if congestion.is_some() {
-                self.congestion.subflow_added(&mut self.subflows.for_congestion(index), now);
+                let (metrics, siblings) = self.subflows.with_siblings(index);
+                self.congestion.subflow_added(metrics, siblings, now);
             }
             if scheduler.is_some() {
                 self.sending().notify(now, crate::scheduler::Event::SubflowAdded(SubflowId(index as u8)));

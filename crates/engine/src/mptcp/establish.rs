@@ -151,7 +151,8 @@ impl<P: Payload> Connection<P> {
             // The connection stops waiting for a subflow.
             self.deadlines.stop(Deadline::Linger);
         }
-        self.congestion.subflow_added(&mut self.subflows.for_congestion(index), now);
+        let (metrics, siblings) = self.subflows.with_siblings(index);
+        self.congestion.subflow_added(metrics, siblings, now);
         self.sending().notify(now, scheduler::Event::SubflowAdded(SubflowId(index as u8)));
         let path = self.subflows.metrics()[index].path;
         self.close_replaced_subflows(now, index);

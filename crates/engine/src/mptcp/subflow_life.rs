@@ -130,7 +130,8 @@ impl<P: Payload> Connection<P> {
         self.subflows.close(index);
         if was_used {
             self.sending().notify(now, scheduler::Event::SubflowRemoved(id));
-            self.congestion.subflow_removed(&mut self.subflows.for_congestion(index));
+            let (metrics, siblings) = self.subflows.with_siblings(index);
+            self.congestion.subflow_removed(metrics, siblings);
         }
         self.events.push(Event::SubflowRemoved { subflow: id, path, reason });
         if let Some(request) = self.subflows.get(index).and_then(|subflow| subflow.request) {

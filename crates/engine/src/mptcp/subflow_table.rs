@@ -7,7 +7,7 @@ use ropewalk_wire::{FourTuple, Payload, Segment};
 use super::mapping::CurrentMapping;
 use super::subflow::{Join, Subflow};
 use super::window_autotuning::WindowAutotuning;
-use crate::congestion::Subflows;
+use crate::congestion::Siblings;
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::scheduler::{Fate, Fates};
 use crate::tcp::{State, Tcb, TcpCounters};
@@ -166,8 +166,11 @@ impl<P: Payload> SubflowTable<P> {
 
     /// A subflow, and the numbers that its TCP works with.
     #[inline(always)]
-    pub fn split_mut(&mut self, index: usize) -> Option<(&mut Subflow<P>, Subflows<'_>)> {
-        Some((self.slots.get_mut(index)?.as_mut()?, Subflows::new(&mut self.metrics, index)))
+    pub fn split_mut(
+        &mut self,
+        index: usize,
+    ) -> Option<(&mut Subflow<P>, (&mut SubflowMetrics, Siblings<'_>))> {
+        Some((self.slots.get_mut(index)?.as_mut()?, Siblings::split_mut(&mut self.metrics, index)))
     }
 
     /// The numbers of all, by index; closed ones included.
@@ -182,10 +185,10 @@ impl<P: Payload> SubflowTable<P> {
         &mut self.metrics[index]
     }
 
-    /// What a congestion control gets: one to change, all to read.
+    /// The numbers of one, to change them, and of its siblings.
     #[inline]
-    pub fn for_congestion(&mut self, index: usize) -> Subflows<'_> {
-        Subflows::new(&mut self.metrics, index)
+    pub fn with_siblings(&mut self, index: usize) -> (&mut SubflowMetrics, Siblings<'_>) {
+        Siblings::split_mut(&mut self.metrics, index)
     }
 
     /// The links' rates aren't known any more.

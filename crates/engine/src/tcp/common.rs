@@ -130,7 +130,7 @@ impl Common {
         let most = self.path_mtu.saturating_sub(self.header_len()).min(self.peer_mss).min(own);
         let timestamps = if self.negotiated.timestamps { 12 } else { 0 };
         let options = timestamps + u32::from(cx.shared.data_option_len());
-        cx.own_mut().mss = most.saturating_sub(options).max(LEAST_MSS);
+        cx.metrics.mss = most.saturating_sub(options).max(LEAST_MSS);
     }
 
     //= RFC 9293 SHLD-6 MUST-67

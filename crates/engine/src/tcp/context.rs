@@ -3,7 +3,7 @@
 use super::window::ReceiveBuffer;
 use crate::Time;
 use crate::config::TcpConfig;
-use crate::congestion::{CongestionControl, Subflows};
+use crate::congestion::{CongestionControl, Siblings};
 use crate::metrics::SubflowMetrics;
 
 /// RFC 9293's connection states, without LISTEN (the endpoint's).
@@ -81,8 +81,10 @@ pub struct Outgoing {
 pub struct Context<'a> {
     /// Now.
     pub now: Time,
-    /// The numbers of all subflows, which schedulers and congestion controls see: this one's to change.
-    pub subflows: Subflows<'a>,
+    /// The subflow's numbers, which schedulers and congestion controls see.
+    pub metrics: &'a mut SubflowMetrics,
+    /// The numbers of the connection's other subflows.
+    pub siblings: Siblings<'a>,
     /// The connection's congestion control.
     pub congestion: &'a mut dyn CongestionControl,
     /// Settings.
@@ -94,18 +96,6 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// This subflow's numbers, to change them.
-    #[inline]
-    pub(crate) fn own_mut(&mut self) -> &mut SubflowMetrics {
-        self.subflows.own_mut()
-    }
-
-    /// This subflow's numbers.
-    #[inline]
-    pub(super) fn own(&self) -> &SubflowMetrics {
-        self.subflows.own()
-    }
-
     /// The timestamp clock now (RFC 7323 5.4).
     #[inline]
     pub(super) fn timestamp(&self) -> u32 {

@@ -153,7 +153,7 @@ impl<P: Payload> Tcb<P> {
         }
         let overtaken = segment.sequence_len() == 0
             && position == self.receiver.next()
-            && u64::from(age) * MILLISECOND <= cx.own().rto
+            && u64::from(age) * MILLISECOND <= cx.metrics.rto
             && self.sender.ack_position(&self.common, segment.ack) >= self.sender.una();
         !overtaken
     }

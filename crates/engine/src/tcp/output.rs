@@ -88,7 +88,7 @@ impl<P: Payload> Tcb<P> {
             _ => {}
         }
         let transmit = self.transmit_open(cx, max_segments, out);
-        self.update_nothing_to_send(cx.own());
+        self.update_nothing_to_send(cx.metrics);
         transmit
     }
 
@@ -101,7 +101,7 @@ impl<P: Payload> Tcb<P> {
         out: &mut Segment<P>,
     ) -> Option<Transmit> {
         let common = &mut self.common;
-        if cx.own().lost_out > 0
+        if cx.metrics.lost_out > 0
             && let Some(data) = self.sender.next_lost(common, cx, max_segments)
         {
             return Some(self.transmit_other_data(cx, data, out));
@@ -113,7 +113,7 @@ impl<P: Payload> Tcb<P> {
         {
             return Some(self.transmit_data(cx, data, sack, out));
         }
-        if cx.own().ca_state == CaState::Recovery
+        if cx.metrics.ca_state == CaState::Recovery
             && let Some(data) = self.sender.next_forward(common, cx)
         {
             return Some(self.transmit_other_data(cx, data, out));
@@ -188,7 +188,7 @@ impl<P: Payload> Tcb<P> {
             let shared = &cx.shared;
             let used = if len > 0 { shared.data_option_len() } else { shared.outgoing.ack_option_len };
             let timestamps = if self.common.negotiated.timestamps { TIMESTAMPS_LEN } else { 0 };
-            let spare = (cx.own().mss as usize).saturating_sub(len.min(mss)) + timestamps;
+            let spare = (cx.metrics.mss as usize).saturating_sub(len.min(mss)) + timestamps;
             let room = MAX_OPTIONS.saturating_sub(usize::from(used)).min(spare);
             self.receiver.write_sack_blocks(&mut self.common, segment, room);
         }

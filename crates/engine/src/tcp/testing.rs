@@ -11,7 +11,7 @@ use super::{
 };
 use crate::config::{CwndConfig, RecoveryConfig};
 use crate::congestion::CongestionControl;
-use crate::congestion::Subflows;
+use crate::congestion::Siblings;
 use crate::metrics::SubflowMetrics;
 use crate::{MILLISECOND, PathId, Span, SubflowId, Time};
 
@@ -69,7 +69,7 @@ fn shared(receive: &ReceiveBuffer, more: bool) -> Shared<'_> {
 /// One end.
 pub struct End {
     pub subflow: Tcb<SyntheticPayload>,
-    pub metrics: Vec<SubflowMetrics>,
+    pub metrics: SubflowMetrics,
     pub congestion: Box<dyn CongestionControl>,
     pub tcp: TcpConfig,
     /// Whether the connection has more data than this subflow.
@@ -81,12 +81,13 @@ pub struct End {
 
 impl End {
     fn make(tcp: TcpConfig, now: Time, open: impl FnOnce(&mut Context<'_>) -> Tcb<SyntheticPayload>) -> Self {
-        let mut metrics = vec![SubflowMetrics::new(SubflowId(0), PathId(0))];
+        let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
         let mut congestion = crate::congestion::builtin().parse("reno").expect("reno").build();
         let receive = ReceiveBuffer { limit: 60_000, opened: 60_000, ..ReceiveBuffer::default() };
         let mut cx = Context {
             now,
-            subflows: Subflows::new(&mut metrics, 0),
+            metrics: &mut metrics,
+            siblings: Siblings::default(),
             congestion: congestion.as_mut(),
             tcp: &tcp,
             timestamp_offset: tcp.timestamp_offset.unwrap_or(0),
@@ -114,7 +115,7 @@ impl End {
         let syn_ack = end.syn_ack();
         assert!(end.receive(syn_ack).established);
         assert_eq!(end.sent().len(), 1, "the third ACK");
-        end.congestion.subflow_added(&mut Subflows::new(&mut end.metrics, 0), end.now);
+        end.congestion.subflow_added(&mut end.metrics, Siblings::default(), end.now);
         end
     }
 
@@ -142,7 +143,8 @@ impl End {
     pub fn split(&mut self) -> (Context<'_>, &mut Tcb<SyntheticPayload>) {
         let cx = Context {
             now: self.now,
-            subflows: Subflows::new(&mut self.metrics, 0),
+            metrics: &mut self.metrics,
+            siblings: Siblings::default(),
             congestion: self.congestion.as_mut(),
             tcp: &self.tcp,
             timestamp_offset: self.tcp.timestamp_offset.unwrap_or(0),
@@ -152,13 +154,13 @@ impl End {
     }
 
     pub fn metrics(&self) -> &SubflowMetrics {
-        &self.metrics[0]
+        &self.metrics
     }
 
     pub fn push(&mut self, len: u64) {
         let tag = self.pushed;
         self.pushed += len;
-        self.subflow.push(&mut self.metrics[0], tag, SyntheticPayload(len as u32));
+        self.subflow.push(&mut self.metrics, tag, SyntheticPayload(len as u32));
     }
 
     /// Polls all segments that are due.

@@ -51,7 +51,7 @@ impl<P: Payload> Tcb<P> {
         }
         outcome.timeout = true;
         self.common.counters.timeouts += 1;
-        cx.own_mut().totals.timeouts += 1;
+        cx.metrics.totals.timeouts += 1;
         if in_handshake {
             self.on_handshake_timeout(cx, outcome);
         } else if self.sender.timeouts() >= cx.tcp.retries {

@@ -1,8 +1,7 @@
 //! The model and the states against the draft's equations.
 
-use super::super::testing::{build, subflow, subflows};
+use super::super::testing::{OnList, build, subflow, subflows};
 use super::super::{CongestionControl, LossCause, LostSegments, RateSample};
-use crate::congestion::Subflows;
 use crate::metrics::{CaState, SubflowMetrics};
 use crate::{MILLISECOND, SECOND, Span, Time};
 
@@ -31,8 +30,8 @@ impl Link {
         let mut list = subflows(&[subflow(10, 40)]);
         (list[0].ssthresh, list[0].totals.delivered) = (u32::MAX, 0);
         let mut bbr = build(text);
-        bbr.subflow_added(&mut Subflows::new(&mut list, 0), Time::ZERO);
-        bbr.before_transmit(&mut Subflows::new(&mut list, 0), Time::ZERO, true);
+        bbr.added_on(&mut list, 0, Time::ZERO);
+        bbr.before_transmit_on(&mut list, 0, Time::ZERO, true);
         let (left, delivered, prior, rtt) = (0, 0, 0, RTT);
         Link {
             bbr,
@@ -50,7 +49,7 @@ impl Link {
     }
 
     fn metric(&self, name: &str) -> f64 {
-        let all = self.bbr.metrics(&self.subflows, 0);
+        let all = self.bbr.metrics_on(&self.subflows, 0);
         all.iter().find(|(other, _)| *other == name).map_or_else(|| panic!("no {name}"), |(_, value)| *value)
     }
 
@@ -90,7 +89,7 @@ impl Link {
             let (now, position, tx_in_flight) = (self.now, end - 1000, in_flight);
             let lost =
                 LostSegments { now, segments: 1, position, end, tx_in_flight, lost, app_limited: false };
-            self.bbr.on_lost(&self.subflows, 0, &lost);
+            self.bbr.lost_on(&self.subflows, 0, &lost);
         }
         let own = &mut self.subflows[0];
         own.totals.delivered += 1;
@@ -108,7 +107,7 @@ impl Link {
             lost,
             cwnd_limited: false,
         };
-        self.bbr.on_sample(&mut Subflows::new(&mut self.subflows, 0), &sample);
+        self.bbr.sample_on(&mut self.subflows, 0, &sample);
     }
 
     /// The rest of a round trip.
@@ -128,7 +127,7 @@ impl Link {
             }
             self.ack();
         }
-        panic!("state {state} never comes: {:?}", self.bbr.metrics(&self.subflows, 0));
+        panic!("state {state} never comes: {:?}", self.bbr.metrics_on(&self.subflows, 0));
     }
 }
 
@@ -283,7 +282,7 @@ fn recovery_restores_the_window_that_it_found() {
     let mut link = Link::new("bbr", 100);
     link.until(3);
     let cwnd = link.subflows[0].cwnd;
-    let ssthresh = link.bbr.ssthresh(&link.subflows, 0, LossCause::Timeout, link.now);
+    let ssthresh = link.bbr.ssthresh_on(&link.subflows, 0, LossCause::Timeout, link.now);
     assert!(ssthresh >= cwnd, "a loss sets no threshold");
     link.subflows[0].ca_state = CaState::Loss;
     link.subflows[0].cwnd = 1;
@@ -297,10 +296,10 @@ fn recovery_restores_the_window_that_it_found() {
         tx_in_flight: 1,
         ..RateSample::default()
     };
-    link.bbr.on_sample(&mut Subflows::new(&mut link.subflows, 0), &one);
+    link.bbr.sample_on(&mut link.subflows, 0, &one);
     assert_eq!(link.subflows[0].cwnd, 4, "MinPipeCwnd");
     link.subflows[0].ca_state = CaState::Open;
-    link.bbr.on_sample(&mut Subflows::new(&mut link.subflows, 0), &one);
+    link.bbr.sample_on(&mut link.subflows, 0, &one);
     assert!(link.subflows[0].cwnd >= cwnd, "{} of {cwnd}", link.subflows[0].cwnd);
 }
 
@@ -317,10 +316,10 @@ fn a_spurious_recovery_gives_the_bounds_back() {
     let mut fresh = Link::new("bbr", 100);
     fresh.until(3);
     let lost = LostSegments { segments: 1, end: 1000, tx_in_flight: 100, lost: 1, ..LostSegments::default() };
-    fresh.bbr.on_lost(&fresh.subflows, 0, &lost);
+    fresh.bbr.lost_on(&fresh.subflows, 0, &lost);
     (0..2).for_each(|_| fresh.round());
     assert!(fresh.metric("inflight_shortterm") > 0.0);
-    fresh.bbr.on_undo(&fresh.subflows, 0);
+    fresh.bbr.undo_on(&fresh.subflows, 0);
     fresh.round();
     assert_eq!(fresh.metric("inflight_shortterm"), -1.0);
 }
@@ -330,6 +329,6 @@ fn after_an_idle_time_it_paces_at_the_bandwidth() {
     let mut link = Link::new("bbr", 100);
     link.until(5);
     assert_eq!(link.subflows[0].rate.pacing, (1.25 * 0.99 * 2_500_000.0) as u64);
-    link.bbr.before_transmit(&mut Subflows::new(&mut link.subflows, 0), link.now + SECOND, true);
+    link.bbr.before_transmit_on(&mut link.subflows, 0, link.now + SECOND, true);
     assert_eq!(link.subflows[0].rate.pacing, (0.99 * 2_500_000.0) as u64);
 }

@@ -1,10 +1,10 @@
 //! Tests of CUBIC against hand-computed windows.
 
 use super::*;
-use crate::congestion::testing::{ack, assert_close, build, subflow, subflows};
+use crate::congestion::testing::{OnList, ack, assert_close, build, subflow, subflows};
 
 fn metric(control: &dyn CongestionControl, subflows: &[SubflowMetrics], name: &str) -> f64 {
-    let found = control.metrics(subflows, 0).into_iter().find(|(known, _)| *known == name);
+    let found = control.metrics_on(subflows, 0).into_iter().find(|(known, _)| *known == name);
     found.unwrap_or_else(|| panic!("no metric {name}")).1
 }
 
@@ -20,7 +20,7 @@ fn lose(
     cause: LossCause,
 ) -> u32 {
     subflows[0].cwnd = cwnd;
-    let ssthresh = control.ssthresh(subflows, 0, cause, Time::ZERO);
+    let ssthresh = control.ssthresh_on(subflows, 0, cause, Time::ZERO);
     subflows[0].ssthresh = ssthresh;
     subflows[0].cwnd = ssthresh;
     ssthresh
@@ -30,7 +30,7 @@ fn lose(
 fn run(control: &mut dyn CongestionControl, subflows: &mut [SubflowMetrics], start: Time, end: Time) {
     let mut now = start;
     while now < end {
-        control.on_ack(&mut Subflows::new(subflows, 0), &at(now, 1));
+        control.ack_on(subflows, 0, &at(now, 1));
         now += subflows[0].rtt.smoothed / u64::from(subflows[0].cwnd);
     }
 }
@@ -53,7 +53,7 @@ fn a_loss_leaves_seven_tenths_and_sets_k() {
     let mut cubic = build("cubic");
     assert_eq!(lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit), 70);
     assert_close(metric(&*cubic, &subflows, "w_max"), 100.0);
-    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO + SECOND, 1));
+    cubic.ack_on(&mut subflows, 0, &at(Time::ZERO + SECOND, 1));
     assert_close(metric(&*cubic, &subflows, "k"), 4.217163326508746);
     assert_eq!(lose(&mut *cubic, &mut subflows, 2, LossCause::FastRetransmit), 2);
 }
@@ -81,16 +81,16 @@ fn one_step_of_the_equation() {
     let mut subflows = subflows(&[subflow(100, 100)]);
     let mut cubic = build("cubic(reno-friendly=false)");
     lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
-    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO + SECOND, 70));
+    cubic.ack_on(&mut subflows, 0, &at(Time::ZERO + SECOND, 70));
     assert_eq!(subflows[0].cwnd, 72);
     // The fraction is kept: the window is at its target, and stays there while the time does.
-    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO + SECOND, 5000));
+    cubic.ack_on(&mut subflows, 0, &at(Time::ZERO + SECOND, 5000));
     assert_eq!(subflows[0].cwnd, 72);
     // 100 ms later: W(0.2) = 100 + 0.4 (0.2 - 4.217163)^3 = 74.0692; (74.0692 - 72.08384) / 72 per
     // segment: 0.91616 are missing for the next, 33.2 segments' worth.
-    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO + SECOND + 100 * MILLISECOND, 33));
+    cubic.ack_on(&mut subflows, 0, &at(Time::ZERO + SECOND + 100 * MILLISECOND, 33));
     assert_eq!(subflows[0].cwnd, 72);
-    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO + SECOND + 100 * MILLISECOND, 1));
+    cubic.ack_on(&mut subflows, 0, &at(Time::ZERO + SECOND + 100 * MILLISECOND, 1));
     assert_eq!(subflows[0].cwnd, 73);
 }
 
@@ -112,9 +112,9 @@ fn the_window_grows_by_at_most_half_in_a_round_trip() {
     let mut subflows = subflows(&[subflow(100, 100)]);
     let mut cubic = build("cubic");
     lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
-    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO, 1));
+    cubic.ack_on(&mut subflows, 0, &at(Time::ZERO, 1));
     let before = subflows[0].cwnd;
-    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO + 3600 * SECOND, before));
+    cubic.ack_on(&mut subflows, 0, &at(Time::ZERO + 3600 * SECOND, before));
     assert_eq!(subflows[0].cwnd, before + before / 2);
 }
 
@@ -147,10 +147,10 @@ fn w_est_gains_alpha_per_window() {
     let mut subflows = subflows(&[subflow(10, 10)]);
     let mut cubic = build("cubic");
     lose(&mut *cubic, &mut subflows, 10, LossCause::FastRetransmit);
-    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO, 7));
+    cubic.ack_on(&mut subflows, 0, &at(Time::ZERO, 7));
     assert_close(metric(&*cubic, &subflows, "w_est"), 7.0 + 0.9 / 1.7);
     assert_eq!(subflows[0].cwnd, 7, "half a segment more");
-    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO, 7));
+    cubic.ack_on(&mut subflows, 0, &at(Time::ZERO, 7));
     assert_eq!(subflows[0].cwnd, 8, "7 + 2 x 0.52941");
 }
 
@@ -160,7 +160,7 @@ fn a_timeout_forgets_w_max() {
     let mut cubic = build("cubic");
     lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
     assert_eq!(lose(&mut *cubic, &mut subflows, 100, LossCause::Timeout), 70);
-    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO + SECOND, 1));
+    cubic.ack_on(&mut subflows, 0, &at(Time::ZERO + SECOND, 1));
     assert_close(metric(&*cubic, &subflows, "k"), 0.0);
     assert_close(metric(&*cubic, &subflows, "w_max"), 0.0);
 }
@@ -170,15 +170,15 @@ fn an_undo_brings_the_curve_back() {
     let mut subflows = subflows(&[subflow(100, 100)]);
     let mut cubic = build("cubic");
     lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
-    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO + SECOND, 1));
-    let before = cubic.metrics(&subflows, 0);
+    cubic.ack_on(&mut subflows, 0, &at(Time::ZERO + SECOND, 1));
+    let before = cubic.metrics_on(&subflows, 0);
     lose(&mut *cubic, &mut subflows, 80, LossCause::FastRetransmit);
-    assert_ne!(cubic.metrics(&subflows, 0), before);
-    cubic.on_undo(&subflows, 0);
-    assert_eq!(cubic.metrics(&subflows, 0), before);
+    assert_ne!(cubic.metrics_on(&subflows, 0), before);
+    cubic.undo_on(&subflows, 0);
+    assert_eq!(cubic.metrics_on(&subflows, 0), before);
     // A second undo has nothing to bring back.
-    cubic.on_undo(&subflows, 0);
-    assert_eq!(cubic.metrics(&subflows, 0), before);
+    cubic.undo_on(&subflows, 0);
+    assert_eq!(cubic.metrics_on(&subflows, 0), before);
 }
 
 #[test]
@@ -192,13 +192,10 @@ fn idle_and_application_limited_time_does_not_count() {
         run(&mut *cubic, &mut subflows, Time::ZERO + 11 * SECOND, Time::ZERO + 12 * SECOND);
         subflows[0].cwnd
     };
-    let idle = trace(|cubic, subflows| cubic.on_idle_restart(subflows, 0, 10 * SECOND));
+    let idle = trace(|cubic, subflows| cubic.idle_restart_on(subflows, 0, 10 * SECOND));
     let limited = trace(|cubic, subflows| {
         for second in 1..=11 {
-            cubic.on_ack(
-                &mut Subflows::new(subflows, 0),
-                &Ack { cwnd_limited: false, ..at(Time::ZERO + second * SECOND, 5) },
-            );
+            cubic.ack_on(subflows, 0, &Ack { cwnd_limited: false, ..at(Time::ZERO + second * SECOND, 5) });
         }
     });
     let counted = trace(|_, _| ());
@@ -214,7 +211,7 @@ fn before_any_loss_linux_grows_by_five_percent() {
     for (spec, expected) in [("cubic(reno-friendly=false)", 100), ("cubic:linux(reno-friendly=false)", 105)] {
         let mut subflows = subflows(&[subflow(100, 100)]);
         let mut cubic = build(spec);
-        cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO, 100));
+        cubic.ack_on(&mut subflows, 0, &at(Time::ZERO, 100));
         assert_eq!(subflows[0].cwnd, expected, "{spec}");
     }
 }
@@ -225,12 +222,9 @@ fn linux_looks_ahead_by_the_least_round_trip_time() {
     for (spec, expected) in [("cubic", 86), ("cubic:linux", 72)] {
         let mut subflows = subflows(&[subflow(100, 1000)]);
         let mut cubic = build(spec);
-        cubic.on_ack(
-            &mut Subflows::new(&mut subflows, 0),
-            &Ack { rtt: Some(100 * MILLISECOND), ..at(Time::ZERO, 0) },
-        );
+        cubic.ack_on(&mut subflows, 0, &Ack { rtt: Some(100 * MILLISECOND), ..at(Time::ZERO, 0) });
         lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
-        cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO, 70));
+        cubic.ack_on(&mut subflows, 0, &at(Time::ZERO, 70));
         assert_eq!(subflows[0].cwnd, expected, "{spec}");
     }
 }
@@ -242,12 +236,9 @@ fn for_a_second_after_a_stage_began_no_sample_counts_as_the_least() {
         let mut subflows = subflows(&[subflow(100, 1000)]);
         let mut cubic = build("cubic:linux");
         lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
-        cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO + SECOND, 1));
-        cubic.on_ack(
-            &mut Subflows::new(&mut subflows, 0),
-            &Ack { rtt: Some(100 * MILLISECOND), ..at(Time::ZERO + sampled, 0) },
-        );
-        cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO + 2 * SECOND, 70));
+        cubic.ack_on(&mut subflows, 0, &at(Time::ZERO + SECOND, 1));
+        cubic.ack_on(&mut subflows, 0, &Ack { rtt: Some(100 * MILLISECOND), ..at(Time::ZERO + sampled, 0) });
+        cubic.ack_on(&mut subflows, 0, &at(Time::ZERO + 2 * SECOND, 70));
         assert_eq!(subflows[0].cwnd, expected, "{sampled}");
     }
 }
@@ -258,9 +249,9 @@ fn slow_start_begins_no_stage() {
     let mut cubic = build("cubic");
     lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
     subflows[0].cwnd = 60;
-    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO, 10));
+    cubic.ack_on(&mut subflows, 0, &at(Time::ZERO, 10));
     assert_eq!((subflows[0].cwnd, metric(&*cubic, &subflows, "k")), (70, 0.0));
-    cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &at(Time::ZERO, 1));
+    cubic.ack_on(&mut subflows, 0, &at(Time::ZERO, 1));
     assert_close(metric(&*cubic, &subflows, "k"), 4.217163326508746);
 }
 
@@ -269,7 +260,7 @@ fn slow_start_exit(spec: &str, first: u32, gap: Span, rtt: fn(u32, u32) -> Span)
     let mut subflows = subflows(&[subflow(first, 100)]);
     subflows[0].ssthresh = u32::MAX;
     let mut cubic = build(spec);
-    cubic.subflow_added(&mut Subflows::new(&mut subflows, 0), Time::ZERO);
+    cubic.added_on(&mut subflows, 0, Time::ZERO);
     for round in 1..=5 {
         let start = u64::from(round) * 100 * MILLISECOND;
         for j in 0..subflows[0].cwnd {
@@ -277,8 +268,9 @@ fn slow_start_exit(spec: &str, first: u32, gap: Span, rtt: fn(u32, u32) -> Span)
             let round_start = j == 0;
             subflows[0].totals.delivered += 1;
             subflows[0].packets_out = subflows[0].cwnd - 1;
-            cubic.on_ack(
-                &mut Subflows::new(&mut subflows, 0),
+            cubic.ack_on(
+                &mut subflows,
+                0,
                 &Ack { rtt: Some(rtt(round, j)), round_start, ..at(Time::ZERO + now, 1) },
             );
             if subflows[0].ssthresh != u32::MAX {
@@ -384,7 +376,7 @@ fn a_host_that_counts_acks_corrects_for_delayed_ones_and_takes_one_more() {
         subflows[0].ssthresh = 10;
         let mut cubic = build("cubic:linux-3.14");
         let grown = (1..).find(|_| {
-            cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &Ack { counting, ..ack(2) });
+            cubic.ack_on(&mut subflows, 0, &Ack { counting, ..ack(2) });
             subflows[0].cwnd == 101
         });
         assert_eq!(grown, Some(acks));
@@ -399,7 +391,7 @@ fn a_host_that_counts_acks_follows_reno_by_them() {
         let mut cubic = build("cubic:linux-3.14");
         lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
         subflows[0].ssthresh = 10;
-        cubic.on_ack(&mut Subflows::new(&mut subflows, 0), &Ack { counting, ..ack(2) });
+        cubic.ack_on(&mut subflows, 0, &Ack { counting, ..ack(2) });
         metric(&*cubic, &subflows, "w_est") - 70.0
     };
     assert_close(estimate(AckCounting::Segments), 2.0 * estimate(AckCounting::OneInAvoidance));

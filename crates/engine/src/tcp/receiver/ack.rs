@@ -85,7 +85,7 @@ impl<P: Payload> Receiver<P> {
             unacknowledged = 0;
         }
         //= RFC 5681 4.2-a
-        let Some(delay) = self.delayed_ack.delay(unacknowledged, cx.tcp.delayed_ack, cx.own()) else {
+        let Some(delay) = self.delayed_ack.delay(unacknowledged, cx.tcp.delayed_ack, cx.metrics) else {
             self.ack_now = true;
             return;
         };
@@ -100,7 +100,7 @@ impl<P: Payload> Receiver<P> {
 
     /// The delayed-ACK timer fired.
     pub fn on_delayed_ack_timer(&mut self, common: &mut Common, cx: &Context<'_>) {
-        self.delayed_ack.on_timer(cx.tcp.delayed_ack, cx.own().rto);
+        self.delayed_ack.on_timer(cx.tcp.delayed_ack, cx.metrics.rto);
         common.counters.delayed_acks += 1;
         self.ack_now = true;
     }

@@ -66,7 +66,7 @@ impl DelayedAck {
     /// Data arrived, in order or not.
     #[inline(always)]
     pub fn on_data(&mut self, cx: &Context<'_>, len: u32, push: bool) {
-        let (least, rto) = (cx.tcp.delayed_ack, cx.own().rto);
+        let (least, rto) = (cx.tcp.delayed_ack, cx.metrics.rto);
         self.estimate_mss(len, push, push && !cx.tcp.old_acks);
         let gap = cx.now.saturating_sub(self.data_at);
         self.data_at = cx.now;

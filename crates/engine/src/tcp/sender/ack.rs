@@ -67,7 +67,7 @@ impl<P: Payload> Sender<P> {
             && !segment.flags.contains(Flags::FIN)
             && !self.scoreboard.is_empty();
         // Written where it stays: it is large, and copying what was just written stalls.
-        let mut summary = AckSummary { prior_in_flight: cx.own().in_flight(), ..AckSummary::default() };
+        let mut summary = AckSummary { prior_in_flight: cx.metrics.in_flight(), ..AckSummary::default() };
         if advanced {
             self.on_cumulative_ack(common, cx, segment, ack, &mut summary);
         }
@@ -135,7 +135,7 @@ impl<P: Payload> Sender<P> {
         summary: &mut AckSummary,
     ) {
         let (offset, now) = (cx.timestamp_offset, cx.now);
-        let metrics = cx.subflows.own_mut();
+        let metrics = &mut *cx.metrics;
         let min_rtt = metrics.rtt.min;
         let echo = segment.timestamps.filter(|_| common.negotiated.timestamps).map(|stamp| stamp.echo);
         //= RFC 8985 6.2-b not if an earlier transmission may have arrived
@@ -183,7 +183,7 @@ impl<P: Payload> Sender<P> {
             }
         };
         summary.last_rtt = last;
-        let metrics = cx.subflows.own_mut();
+        let metrics = &mut *cx.metrics;
         if let (Some(rtt), Some(last)) = (rtt, last) {
             //= RFC 6298 3-b
             self.rtt.sample(metrics, &cx.tcp.rto, now, rtt, last);
@@ -213,23 +213,23 @@ impl<P: Payload> Sender<P> {
             rtt: summary.last_rtt,
             prior_in_flight,
             cwnd_limited: match cx.tcp.cwnd.window_limit {
-                WindowLimit::PerWindow => self.cwnd_validation.is_cwnd_limited(cx.own()),
+                WindowLimit::PerWindow => self.cwnd_validation.is_cwnd_limited(cx.metrics),
                 WindowLimit::PerAck => {
                     // What a DATA_ACK before this ACK has let out is in flight as well.
-                    cwnd_validation::was_full(cx.own(), prior_in_flight + cx.own().queued_segments())
+                    cwnd_validation::was_full(cx.metrics, prior_in_flight + cx.metrics.queued_segments())
                 }
                 WindowLimit::Always => true,
             },
             round_start: summary.round_start,
         };
-        cx.congestion.on_ack(&mut cx.subflows, &ack);
+        cx.congestion.on_ack(cx.metrics, cx.siblings, &ack);
     }
 
     /// Feeds a model-based congestion control with what an ACK says of the path.
     #[cold]
     #[inline(never)]
     pub(super) fn update_model(&mut self, cx: &mut Context<'_>, summary: &AckSummary) {
-        let metrics = cx.own();
+        let metrics = &*cx.metrics;
         let of = &summary.latest_sent;
         let delivered = of.flight.delivered_since(metrics);
         let sample = RateSample {
@@ -244,8 +244,8 @@ impl<P: Payload> Sender<P> {
             lost: of.flight.lost_since(metrics),
             cwnd_limited: self.cwnd_validation.was_full(),
         };
-        if cx.congestion.on_sample(&mut cx.subflows, &sample) {
-            self.rate.on_app_limited(cx.own());
+        if cx.congestion.on_sample(cx.metrics, cx.siblings, &sample) {
+            self.rate.on_app_limited(cx.metrics);
         }
     }
 
@@ -257,7 +257,7 @@ impl<P: Payload> Sender<P> {
         if self.paced {
             return;
         }
-        let metrics = cx.own_mut();
+        let metrics = &mut *cx.metrics;
         let percent: u64 = if metrics.cwnd < metrics.ssthresh / 2 { 200 } else { 120 };
         let window = u64::from(metrics.cwnd.max(metrics.packets_out)) * u64::from(metrics.mss);
         let srtt = metrics.rtt.smoothed.max(Span::from_nanos(125));

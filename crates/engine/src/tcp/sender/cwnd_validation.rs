@@ -43,7 +43,7 @@ impl CwndValidation {
     /// New data was sent, and so many segments are in flight; `una` and `next` are SND.UNA and SND.NXT.
     #[inline(always)]
     pub fn on_data_sent(&mut self, cx: &mut Context<'_>, in_flight: u32, una: u64, next: u64) {
-        let metrics = cx.subflows.own();
+        let metrics = &*cx.metrics;
         let full = in_flight >= metrics.cwnd;
         if una >= self.end || full || (!self.limited && metrics.packets_out > self.max_packets_out) {
             self.limited = full;
@@ -74,7 +74,7 @@ impl CwndValidation {
         let used = self.used.max(cx.tcp.cwnd.initial_window);
         self.restart(cx.now);
         let writer_waits = cx.shared.outgoing.writer_waits;
-        let metrics = cx.own_mut();
+        let metrics = &mut *cx.metrics;
         if metrics.ca_state == CaState::Open && !writer_waits && used < metrics.cwnd {
             metrics.ssthresh = current_ssthresh(metrics);
             metrics.cwnd = (metrics.cwnd + used) / 2;
@@ -85,16 +85,16 @@ impl CwndValidation {
     /// down to the initial one.
     #[cold]
     pub fn on_idle_restart(&mut self, cx: &mut Context<'_>, idle: Span) {
-        let rto = cx.own().rto.max(Span::from_nanos(1));
+        let rto = cx.metrics.rto.max(Span::from_nanos(1));
         //= RFC 5681 4.1-a
         let halvings = ((idle - Span::from_nanos(1)) / rto).min(31) as u32;
         let initial = cx.tcp.cwnd.initial_window;
-        let metrics = cx.own_mut();
+        let metrics = &mut *cx.metrics;
         metrics.ssthresh = current_ssthresh(metrics);
         let floor = initial.min(metrics.cwnd);
         metrics.cwnd = (metrics.cwnd >> halvings).max(floor);
         self.restart(cx.now);
-        cx.congestion.on_idle_restart(&cx.subflows, cx.subflows.index(), idle);
+        cx.congestion.on_idle_restart(cx.metrics, cx.siblings, idle);
     }
 }
 

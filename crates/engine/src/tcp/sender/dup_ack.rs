@@ -89,7 +89,7 @@ impl<P: Payload> Sender<P> {
     fn note_behind_highest(&mut self, cx: &Context<'_>, summary: &AckSummary) {
         let highest = self.dup_ack.highest;
         if let Some(end) = summary.first_original_end.filter(|end| *end < highest) {
-            let behind = (highest - end).div_ceil(u64::from(cx.own().mss.max(1))) + 1;
+            let behind = (highest - end).div_ceil(u64::from(cx.metrics.mss.max(1))) + 1;
             self.dup_ack.on_reordering(u32::try_from(behind).unwrap_or(u32::MAX));
         }
         self.dup_ack.highest = highest.max(summary.end);
@@ -99,7 +99,7 @@ impl<P: Payload> Sender<P> {
     /// before it.
     pub(super) fn note_late_arrival(&mut self, cx: &Context<'_>, removed: u32) {
         if cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks {
-            let behind = self.fackets_out(cx.own()) + removed;
+            let behind = self.fackets_out(cx.metrics) + removed;
             self.dup_ack.on_reordering(behind);
         }
     }
@@ -122,8 +122,8 @@ impl<P: Payload> Sender<P> {
         summary: &AckSummary,
         outcome: &mut Outcome,
     ) {
-        let (phase, reordering) = (cx.own().ca_state, self.dup_ack.reordering);
-        let fackets_out = self.fackets_out(cx.own());
+        let (phase, reordering) = (cx.metrics.ca_state, self.dup_ack.reordering);
+        let fackets_out = self.fackets_out(cx.metrics);
         common.timers.stop(Timer::Reorder);
         match phase {
             // All of it was marked at the timeout.
@@ -141,7 +141,7 @@ impl<P: Payload> Sender<P> {
                 }
             }
         }
-        let sacked_out = cx.own().sacked_out;
+        let sacked_out = cx.metrics.sacked_out;
         if !self.dup_ack.counts_sacked {
             self.mark_head(common, cx, fackets_out.saturating_sub(reordering).max(1), outcome);
         } else if sacked_out >= reordering {
@@ -153,7 +153,7 @@ impl<P: Payload> Sender<P> {
 
     /// Whether enough has arrived above the first hole.
     fn is_time_to_recover(&mut self, common: &mut Common, cx: &Context<'_>, fackets_out: u32) -> bool {
-        let (metrics, reordering) = (cx.own(), self.dup_ack.reordering);
+        let (metrics, reordering) = (&*cx.metrics, self.dup_ack.reordering);
         if metrics.lost_out > 0 {
             return true;
         }
@@ -201,7 +201,8 @@ impl<P: Payload> Sender<P> {
     /// Whether a tail loss probe waits for a round-trip sample: Linux 3.14's does
     /// (`tcp_schedule_loss_probe`), RFC 8985's doesn't.
     pub(super) fn waits_for_sample(&self, cx: &Context<'_>) -> bool {
-        cx.own().rtt.smoothed == Span::ZERO && cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks
+        cx.metrics.rtt.smoothed == Span::ZERO
+            && cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks
     }
 
     /// Early retransmit is due: nothing has filled the hole.
@@ -211,7 +212,7 @@ impl<P: Payload> Sender<P> {
         cx: &mut Context<'_>,
         outcome: &mut Outcome,
     ) {
-        let metrics = cx.own();
+        let metrics = &*cx.metrics;
         if !self.dup_ack.late
             && metrics.sacked_out > 0
             && matches!(metrics.ca_state, CaState::Open | CaState::Disorder)
@@ -257,7 +258,7 @@ impl<P: Payload> Sender<P> {
                 let entry = self.scoreboard.get_mut(index);
                 entry.flags |= LOST;
                 let segments = entry.segments;
-                let metrics = cx.own_mut();
+                let metrics = &mut *cx.metrics;
                 metrics.lost_out += segments;
                 metrics.totals.lost += u64::from(segments);
                 outcome.lost_segments += segments;
@@ -275,7 +276,7 @@ impl<P: Payload> Sender<P> {
         cx: &mut Context<'_>,
         outcome: &mut Outcome,
     ) {
-        if self.dup_ack.counts_sacked || cx.own().retrans_out == 0 || cx.own().sacked_out == 0 {
+        if self.dup_ack.counts_sacked || cx.metrics.retrans_out == 0 || cx.metrics.sacked_out == 0 {
             return;
         }
         let highest = self.scoreboard.get(self.scoreboard.index_at(self.dup_ack.highest.saturating_sub(1)));

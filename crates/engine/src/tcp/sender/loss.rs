@@ -22,7 +22,7 @@ impl<P: Payload> Sender<P> {
     #[inline(never)]
     fn detect_losses(&mut self, common: &mut Common, cx: &mut Context<'_>, outcome: &mut Outcome) {
         common.timers.stop(Timer::Reorder);
-        let timeout = self.rack.timeout(cx.own());
+        let timeout = self.rack.timeout(cx.metrics);
         //= RFC 8985 6.2-f
         while let Some(index) = self.scoreboard.oldest_transmission() {
             let Some(entry) = self.scoreboard.get(index) else { break };
@@ -62,7 +62,7 @@ impl<P: Payload> Sender<P> {
             //= RFC 5681 3.2-e 3.2-f
             // RFC 5681 3.2: the third duplicate. RFC 6582 3.2 step 3: a partial ACK says that the next is
             // lost as well.
-            let metrics = cx.own();
+            let metrics = &*cx.metrics;
             let recovering = matches!(metrics.ca_state, CaState::Recovery | CaState::Loss);
             if (!recovering && metrics.sacked_out >= DUP_THRESH)
                 || (metrics.ca_state == CaState::Recovery && summary.advanced)
@@ -76,7 +76,7 @@ impl<P: Payload> Sender<P> {
     /// Without SACK each duplicate ACK stands for a segment that has left the network (RFC 5681 3.2), so that
     /// another may be sent (RFC 3042).
     pub(super) fn add_reno_sack(&mut self, cx: &mut Context<'_>, summary: &mut AckSummary) {
-        let metrics = cx.own_mut();
+        let metrics = &mut *cx.metrics;
         if metrics.sacked_out + metrics.lost_out < metrics.packets_out {
             metrics.sacked_out += 1;
             metrics.totals.delivered += 1;
@@ -97,7 +97,7 @@ impl<P: Payload> Sender<P> {
         if entry.is(SACKED) || (entry.is(LOST) && !entry.is(RETRANS)) {
             return;
         }
-        let metrics = cx.subflows.own_mut();
+        let metrics = &mut *cx.metrics;
         // Lost once more: the entry stays lost, and its retransmission leaves what is in flight.
         if entry.is(RETRANS) {
             metrics.retrans_out -= entry.segments;
@@ -124,7 +124,7 @@ impl<P: Payload> Sender<P> {
                 lost: entry.flight().lost_since(metrics),
                 app_limited: entry.is(APP_LIMITED),
             };
-            cx.congestion.on_lost(&cx.subflows, cx.subflows.index(), &lost);
+            cx.congestion.on_lost(cx.metrics, cx.siblings, &lost);
         }
         self.scoreboard.on_lost(position);
     }
@@ -143,9 +143,9 @@ impl<P: Payload> Sender<P> {
             common.counters.sack_reneging += 1;
             self.scoreboard.forget_sacks();
             self.recovery.sack_cache = Default::default();
-            cx.own_mut().sacked_out = 0;
+            cx.metrics.sacked_out = 0;
         } else if !common.negotiated.sack {
-            cx.own_mut().sacked_out = 0;
+            cx.metrics.sacked_out = 0;
         }
         let all = reneged || cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks;
         let mut index = 0;
@@ -162,18 +162,18 @@ impl<P: Payload> Sender<P> {
     /// RACK's reordering timer: losses are found between ACKs (RFC 8985 6.3). Without RACK: that of early
     /// retransmit.
     pub fn on_reorder_timer(&mut self, common: &mut Common, cx: &mut Context<'_>, outcome: &mut Outcome) {
-        let before = cx.own().in_flight();
+        let before = cx.metrics.in_flight();
         if cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks {
             self.retransmit_early(common, cx, outcome);
         } else {
             self.rack.take_advanced();
             self.detect_losses(common, cx, outcome);
         }
-        if cx.own().in_flight() != before && cx.own().ca_state != CaState::Recovery {
+        if cx.metrics.in_flight() != before && cx.metrics.ca_state != CaState::Recovery {
             self.enter_recovery(common, cx, false);
             if !self.paced {
                 // No ACK has delivered anything, yet one segment may go, as in `tcp_rack_reo_timeout`.
-                self.prr.reduce(cx.own_mut(), 1, 0, false);
+                self.prr.reduce(cx.metrics, 1, 0, false);
             }
         }
     }
@@ -181,13 +181,13 @@ impl<P: Payload> Sender<P> {
     /// Whether retransmissions are in flight, or ever were of the oldest segment.
     #[inline]
     pub(super) fn has_retransmissions(&self, cx: &Context<'_>) -> bool {
-        cx.own().retrans_out > 0 || self.scoreboard.get(0).is_some_and(|head| head.is(EVER_RETRANS))
+        cx.metrics.retrans_out > 0 || self.scoreboard.get(0).is_some_and(|head| head.is(EVER_RETRANS))
     }
 
     /// Arms the tail loss probe, after the retransmission timer (RFC 8985 7.2).
     #[inline(always)]
     pub(super) fn arm_probe(&mut self, common: &mut Common, cx: &Context<'_>) {
-        let metrics = cx.own();
+        let metrics = &*cx.metrics;
         //= RFC 8985 7.2-c
         if !cx.tcp.recovery.tail_loss_probe
             || !common.negotiated.sack
@@ -234,7 +234,7 @@ impl<P: Payload> Sender<P> {
                 //= RFC 8985 7.4-a
                 common.counters.loss_probe_recovery += 1;
                 self.begin_reduction(common, cx, LossCause::FastRetransmit);
-                cx.own_mut().ca_state = CaState::Cwr;
+                cx.metrics.ca_state = CaState::Cwr;
                 self.end_reduction(cx);
                 self.keep_open(common, cx);
             }

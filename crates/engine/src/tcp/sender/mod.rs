@@ -116,10 +116,10 @@ impl<P: Payload> Sender<P> {
     /// The sender of a subflow that is about to be opened.
     pub fn new(cx: &mut Context<'_>) -> Self {
         //= RFC 6298 2-a
-        cx.own_mut().rto = cx.tcp.rto.initial;
+        cx.metrics.rto = cx.tcp.rto.initial;
         //= RFC 5681 3.1-a
-        cx.own_mut().cwnd = cx.tcp.cwnd.initial_window;
-        cx.own_mut().ssthresh = cx.tcp.cwnd.initial_ssthresh;
+        cx.metrics.cwnd = cx.tcp.cwnd.initial_window;
+        cx.metrics.ssthresh = cx.tcp.cwnd.initial_ssthresh;
         Sender {
             queue: InlineQueue::new(),
             due: Due::default(),
@@ -170,16 +170,16 @@ impl<P: Payload> Sender<P> {
         self.snd_una = 1;
         common.timers.stop(Timer::Retransmit);
         match rtt {
-            Some(rtt) => self.rtt.sample(cx.subflows.own_mut(), &cx.tcp.rto, cx.now, rtt, rtt),
+            Some(rtt) => self.rtt.sample(cx.metrics, &cx.tcp.rto, cx.now, rtt, rtt),
             //= RFC 6298 5-f without a sample from the handshake the timeout for data is 3 seconds
-            None => cx.own_mut().rto = cx.tcp.rto.initial.max(FALLBACK_RTO),
+            None => cx.metrics.rto = cx.tcp.rto.initial.max(FALLBACK_RTO),
         }
         // Schedulers compare rates: a subflow that has sent nothing yet must have one.
         self.update_pacing(cx);
         self.rate = RateState::new(cx.now);
         self.cwnd_validation.restart(cx.now);
         self.last_sent_at = cx.now;
-        cx.own_mut().last_progress = cx.now;
+        cx.metrics.last_progress = cx.now;
     }
 
     /// Appends data whose first byte has the connection-level offset `tag` to the queue.
@@ -386,7 +386,7 @@ impl<P: Payload> Sender<P> {
             common.timers.stop(Timer::Probe);
             return;
         }
-        let rto = cx.own().rto.saturating_mul(1 << self.backoff.min(16)).min(cx.tcp.rto.max);
+        let rto = cx.metrics.rto.saturating_mul(1 << self.backoff.min(16)).min(cx.tcp.rto.max);
         //= RFC 6298 5-a
         common.timers.set(Timer::Retransmit, cx.now + rto);
     }

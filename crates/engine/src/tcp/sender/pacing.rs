@@ -51,7 +51,7 @@ impl<P: Payload> Sender<P> {
     #[cold]
     #[inline(never)]
     pub(super) fn pace(&mut self, common: &mut Common, cx: &Context<'_>, max_segments: u32) -> u32 {
-        let admitted = self.pacer.admits(cx.own(), cx.now).min(max_segments);
+        let admitted = self.pacer.admits(cx.metrics, cx.now).min(max_segments);
         if admitted == 0 {
             common.timers.set(Timer::Pace, self.pacer.next_at);
         }
@@ -62,7 +62,7 @@ impl<P: Payload> Sender<P> {
     #[cold]
     #[inline(never)]
     pub(super) fn on_paced(&mut self, cx: &Context<'_>, segments: u32, bytes: usize) {
-        self.pacer.on_sent(cx.own(), segments, bytes);
+        self.pacer.on_sent(cx.metrics, segments, bytes);
     }
 }
 

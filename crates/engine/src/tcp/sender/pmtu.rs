@@ -36,9 +36,9 @@ impl<P: Payload> Sender<P> {
         if mtu >= common.path_mtu {
             return;
         }
-        let before = cx.own().mss as usize;
+        let before = cx.metrics.mss as usize;
         self.set_path_mtu(common, cx, mtu);
-        let mss = cx.own().mss as usize;
+        let mss = cx.metrics.mss as usize;
         if mss >= before {
             return;
         }
@@ -50,11 +50,11 @@ impl<P: Payload> Sender<P> {
             }
             index += 1;
         }
-        if outcome.lost_segments > 0 && cx.own().ca_state != CaState::Loss {
+        if outcome.lost_segments > 0 && cx.metrics.ca_state != CaState::Loss {
             self.undo.end();
             self.undo.forbid();
             self.recovery.point = self.snd_nxt;
-            let metrics = cx.own_mut();
+            let metrics = &mut *cx.metrics;
             metrics.ssthresh = current_ssthresh(metrics);
             metrics.ca_state = CaState::Loss;
         }
@@ -63,7 +63,7 @@ impl<P: Payload> Sender<P> {
     fn set_path_mtu(&mut self, common: &mut Common, cx: &mut Context<'_>, mtu: u32) {
         common.path_mtu = mtu;
         common.update_mss(cx);
-        let metrics = cx.own_mut();
+        let metrics = &mut *cx.metrics;
         let counts = self.scoreboard.recount(metrics.mss);
         metrics.packets_out = counts.packets_out;
         metrics.lost_out = counts.lost_out;

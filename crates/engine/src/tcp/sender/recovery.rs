@@ -35,7 +35,7 @@ impl<P: Payload> Sender<P> {
         if self.tlp.is_in_flight() {
             self.on_probe_ack(common, cx, ack, summary);
         }
-        let metrics = cx.own();
+        let metrics = &*cx.metrics;
         let plain = metrics.ca_state == CaState::Open
             && summary.advanced
             && metrics.sacked_out == 0
@@ -56,10 +56,10 @@ impl<P: Payload> Sender<P> {
             if summary.segments > 0 {
                 self.update_model(cx, summary);
             }
-        } else if matches!(cx.own().ca_state, CaState::Recovery | CaState::Cwr) {
+        } else if matches!(cx.metrics.ca_state, CaState::Recovery | CaState::Cwr) {
             let lost = if cx.tcp.recovery.prr_slow_start { 0 } else { outcome.lost_segments };
             let advanced = summary.advanced || cx.tcp.recovery.prr_slow_start;
-            self.prr.reduce(cx.own_mut(), summary.segments, lost, advanced);
+            self.prr.reduce(cx.metrics, summary.segments, lost, advanced);
         } else if summary.segments > 0 && (summary.advanced || self.grows_out_of_order(cx)) {
             self.grow(cx, summary);
         }
@@ -100,14 +100,14 @@ impl<P: Payload> Sender<P> {
         if self.has_reneged(summary) {
             // A timeout follows soon.
             // An ACK that covers the sacked data may still be on its way: it gets half a round trip.
-            let wait = (cx.own().rtt.smoothed / 2).max(10 * MILLISECOND);
+            let wait = (cx.metrics.rtt.smoothed / 2).max(10 * MILLISECOND);
             common.timers.set(Timer::Retransmit, cx.now + wait);
             summary.reneged = true;
             return;
         }
-        let phase = cx.own().ca_state;
+        let phase = cx.metrics.ca_state;
         if phase == CaState::Open {
-            if cx.own().retrans_out == 0 {
+            if cx.metrics.retrans_out == 0 {
                 self.undo.clear_retransmission();
             }
         } else if self.snd_una >= self.recovery.point {
@@ -116,12 +116,12 @@ impl<P: Payload> Sender<P> {
                 // receiver.
                 CaState::Cwr if self.snd_una > self.recovery.point => {
                     self.end_reduction(cx);
-                    cx.own_mut().ca_state = CaState::Open;
+                    cx.metrics.ca_state = CaState::Open;
                 }
                 CaState::Recovery => {
                     // The duplicate ACKs that it was counted from were of data acknowledged by now.
                     if !common.negotiated.sack {
-                        cx.own_mut().sacked_out = 0;
+                        cx.metrics.sacked_out = 0;
                     }
                     if self.try_undo_recovery(common, cx, segment) {
                         return;
@@ -131,7 +131,7 @@ impl<P: Payload> Sender<P> {
                 _ => {}
             }
         }
-        match cx.own().ca_state {
+        match cx.metrics.ca_state {
             CaState::Recovery => {
                 if !summary.advanced {
                     if !common.negotiated.sack && summary.duplicate {
@@ -147,7 +147,7 @@ impl<P: Payload> Sender<P> {
                     }
                 }
                 self.identify_losses(common, cx, summary, outcome);
-                if cx.own().ca_state != CaState::Recovery && cx.own().lost_out > 0 {
+                if cx.metrics.ca_state != CaState::Recovery && cx.metrics.lost_out > 0 {
                     self.enter_recovery(common, cx, summary.ece);
                 }
             }
@@ -156,10 +156,10 @@ impl<P: Payload> Sender<P> {
                 if !common.negotiated.sack && self.scoreboard.is_empty() {
                     // Schedulers give no data to a subflow in Loss, and without SACK the phase ends only when
                     // something beyond the recovery point is acknowledged.
-                    cx.own_mut().ca_state = CaState::Open;
+                    cx.metrics.ca_state = CaState::Open;
                 }
                 self.identify_losses(common, cx, summary, outcome);
-                if cx.own().ca_state != CaState::Loss || summary.lost_retransmission {
+                if cx.metrics.ca_state != CaState::Loss || summary.lost_retransmission {
                     self.open_or_recover(common, cx, summary, outcome);
                 }
             }
@@ -178,17 +178,17 @@ impl<P: Payload> Sender<P> {
     ) {
         if !common.negotiated.sack {
             if summary.advanced {
-                cx.own_mut().sacked_out = 0;
+                cx.metrics.sacked_out = 0;
             }
             if summary.duplicate {
                 self.add_reno_sack(cx, summary);
             }
         }
-        if matches!(cx.own().ca_state, CaState::Open | CaState::Disorder) {
+        if matches!(cx.metrics.ca_state, CaState::Open | CaState::Disorder) {
             self.try_undo_dsack(common, cx);
         }
         self.identify_losses(common, cx, summary, outcome);
-        if cx.own().lost_out > 0 {
+        if cx.metrics.lost_out > 0 {
             self.enter_recovery(common, cx, summary.ece);
         } else {
             self.try_to_open(common, cx, summary);
@@ -198,14 +198,14 @@ impl<P: Payload> Sender<P> {
     /// Goes to Open, or to Disorder while anything is missing.
     #[inline]
     pub(super) fn keep_open(&mut self, common: &mut Common, cx: &mut Context<'_>) {
-        let metrics = cx.own();
+        let metrics = &*cx.metrics;
         let disorder = metrics.sacked_out + metrics.lost_out > 0 || self.has_retransmissions(cx);
         let phase = if disorder { CaState::Disorder } else { CaState::Open };
         if phase != metrics.ca_state {
             if disorder {
                 common.timers.stop(Timer::Probe);
             }
-            cx.own_mut().ca_state = phase;
+            cx.metrics.ca_state = phase;
             self.recovery.point = self.snd_nxt;
         }
     }
@@ -218,7 +218,7 @@ impl<P: Payload> Sender<P> {
         if summary.ece {
             self.enter_cwr(common, cx);
         }
-        if cx.own().ca_state != CaState::Cwr {
+        if cx.metrics.ca_state != CaState::Cwr {
             self.keep_open(common, cx);
         }
     }
@@ -226,10 +226,10 @@ impl<P: Payload> Sender<P> {
     //= RFC 3168 6.1.2 the window is reduced once per window of data
     fn enter_cwr(&mut self, common: &mut Common, cx: &mut Context<'_>) {
         self.undo.forbid();
-        if matches!(cx.own().ca_state, CaState::Open | CaState::Disorder) {
+        if matches!(cx.metrics.ca_state, CaState::Open | CaState::Disorder) {
             self.undo.end();
             self.begin_reduction(common, cx, LossCause::Ecn);
-            cx.own_mut().ca_state = CaState::Cwr;
+            cx.metrics.ca_state = CaState::Cwr;
         }
     }
 
@@ -240,11 +240,11 @@ impl<P: Payload> Sender<P> {
         } else {
             common.counters.reno_recovery += 1;
         }
-        if cx.own().retrans_out == 0 {
+        if cx.metrics.retrans_out == 0 {
             self.undo.clear_retransmission();
         }
         let una = self.snd_una;
-        let metrics = cx.own_mut();
+        let metrics = &mut *cx.metrics;
         let (cwnd, ssthresh) = (metrics.cwnd, current_ssthresh(metrics));
         // Without a threshold an undo restores none: a congestion mark may be why it fell.
         self.undo.remember(cwnd, None);
@@ -257,7 +257,7 @@ impl<P: Payload> Sender<P> {
         }
         // No tail loss probe during recovery (RFC 8985 7.2).
         common.timers.stop(Timer::Probe);
-        cx.own_mut().ca_state = CaState::Recovery;
+        cx.metrics.ca_state = CaState::Recovery;
     }
 
     /// Begins a reduction of the window, to what the congestion control says.
@@ -265,14 +265,14 @@ impl<P: Payload> Sender<P> {
         self.recovery.point = self.snd_nxt;
         // A probe of the old flight must not reduce the window once more.
         self.tlp = Tlp::default();
-        self.prr = Prr::begin(cx.own().cwnd);
+        self.prr = Prr::begin(cx.metrics.cwnd);
         self.lower_threshold(common, cx, cause);
     }
 
     fn lower_threshold(&mut self, common: &mut Common, cx: &mut Context<'_>, cause: LossCause) {
         let now = cx.now;
-        let new = cx.congestion.ssthresh(&cx.subflows, cx.subflows.index(), cause, now);
-        let metrics = cx.own_mut();
+        let new = cx.congestion.ssthresh(cx.metrics, cx.siblings, cause, now);
+        let metrics = &mut *cx.metrics;
         metrics.ssthresh = new.max(1);
         metrics.totals.loss_events += 1;
         metrics.totals.bytes_acked_at_loss = metrics.totals.bytes_acked;
@@ -286,7 +286,7 @@ impl<P: Payload> Sender<P> {
         }
         let stands = self.undo.is_possible();
         let now = cx.now;
-        let metrics = cx.own_mut();
+        let metrics = &mut *cx.metrics;
         if metrics.ssthresh < u32::MAX && (metrics.ca_state == CaState::Cwr || stands) {
             //= RFC 6937 3-c
             metrics.cwnd = metrics.ssthresh.max(1);
@@ -296,11 +296,11 @@ impl<P: Payload> Sender<P> {
 
     /// Enters recovery from a timeout. The window is one segment, or what is in flight and one segment.
     pub(super) fn enter_loss(&mut self, common: &mut Common, cx: &mut Context<'_>, outcome: &mut Outcome) {
-        let phase = cx.own().ca_state;
+        let phase = cx.metrics.ca_state;
         let fresh = !matches!(phase, CaState::Recovery | CaState::Loss);
         self.mark_overdue_lost(common, cx, outcome);
         if matches!(phase, CaState::Open | CaState::Disorder) {
-            self.dup_ack.on_timeout(cx.own());
+            self.dup_ack.on_timeout(cx.metrics);
         }
         //= RFC 5681 3.1-h
         // The threshold falls once per window of data.
@@ -308,7 +308,7 @@ impl<P: Payload> Sender<P> {
             || self.snd_una >= self.recovery.point
             || (phase == CaState::Loss && self.timeouts == 0)
         {
-            let metrics = cx.own_mut();
+            let metrics = &mut *cx.metrics;
             let (cwnd, ssthresh, retrans_out) =
                 (metrics.cwnd, current_ssthresh(metrics), metrics.retrans_out);
             self.undo.remember(cwnd, Some(ssthresh));
@@ -320,7 +320,7 @@ impl<P: Payload> Sender<P> {
             self.begin_undo_of_timeout();
         }
         let (now, one) = (cx.now, cx.tcp.recovery.loss_window_one);
-        let metrics = cx.own_mut();
+        let metrics = &mut *cx.metrics;
         //= RFC 5681 3.1-g
         metrics.cwnd = if one { 1 } else { metrics.in_flight() + 1 };
         metrics.ca_state = CaState::Loss;

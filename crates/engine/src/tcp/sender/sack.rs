@@ -124,19 +124,19 @@ impl<P: Payload> Sender<P> {
                 continue;
             }
             if entry.position < left {
-                let cut = entry.segment_end(left, cx.own().mss);
+                let cut = entry.segment_end(left, cx.metrics.mss);
                 if cut < entry.end().min(right) {
-                    self.scoreboard.split(index, cut, cx.own_mut());
+                    self.scoreboard.split(index, cut, cx.metrics);
                 }
                 index += 1;
                 continue;
             }
             if entry.end() > right {
-                let cut = entry.segment_begin(right, cx.own().mss);
+                let cut = entry.segment_begin(right, cx.metrics.mss);
                 if cut <= entry.position {
                     break;
                 }
-                self.scoreboard.split(index, cut, cx.own_mut());
+                self.scoreboard.split(index, cut, cx.metrics);
             }
             if self.mark_sacked(cx, index, summary) >= right {
                 break;
@@ -174,7 +174,7 @@ impl<P: Payload> Sender<P> {
             }
             common.counters.dsack_ofo_recv += 1;
         }
-        let metrics = cx.own();
+        let metrics = &*cx.metrics;
         let segments = (right - left).div_ceil(u64::from(metrics.mss.max(1))) as u32;
         // More duplicates than retransmissions: the network made some, so none proves a spurious one.
         self.dsacked += u64::from(segments);
@@ -194,7 +194,7 @@ impl<P: Payload> Sender<P> {
     #[inline(always)]
     fn mark_sacked_inline(&mut self, cx: &mut Context<'_>, index: usize, summary: &mut AckSummary) -> u64 {
         let entry = self.scoreboard.mark_sacked(index);
-        let metrics = cx.subflows.own_mut();
+        let metrics = &mut *cx.metrics;
         //= RFC 5681 3.2-d only what is newly SACKed leaves the network
         metrics.sacked_out += entry.segments;
         if entry.is(LOST) {

@@ -67,7 +67,7 @@ impl SendWindow {
     /// The time until the next probe of a closed window; for one that is open, the override timeout for less
     /// than a segment.
     pub fn probe_interval(&self, cx: &Context<'_>, is_open: bool) -> Span {
-        let base = cx.own().rto.max(cx.tcp.rto.min);
+        let base = cx.metrics.rto.max(cx.tcp.rto.min);
         //= RFC 9293 MUST-38 the override timeout is 0.1 to 1 second
         let most = if is_open { SECOND } else { cx.tcp.rto.max };
         base.saturating_mul(1 << self.probes.min(16)).min(most)

@@ -54,7 +54,7 @@ fn a_fin_isnt_among_the_outstanding_ranges() {
 fn the_window_halves_for_each_whole_timeout_that_passed_before() {
     for (idle, cwnd) in [(199, 80), (200, 80), (201, 40), (400, 40), (401, 20), (4000, 10)] {
         let mut end = End::open(plain_config(), 100);
-        (end.metrics[0].rto, end.metrics[0].cwnd) = (Span::from_nanos(200), 80);
+        (end.metrics.rto, end.metrics.cwnd) = (Span::from_nanos(200), 80);
         let mut validation = CwndValidation::default();
         validation.on_idle_restart(&mut end.split().0, Span::from_nanos(idle));
         assert_eq!(end.metrics().cwnd, cwnd, "after {idle}");

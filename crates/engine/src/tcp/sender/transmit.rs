@@ -44,7 +44,7 @@ impl<P: Payload> Sender<P> {
         cx: &mut Context<'_>,
         max_segments: u32,
     ) -> Option<DataSegment<P>> {
-        let metrics = cx.own();
+        let metrics = &*cx.metrics;
         if self.recovery.new_data_first || metrics.in_flight() >= metrics.cwnd {
             return None;
         }
@@ -66,11 +66,11 @@ impl<P: Payload> Sender<P> {
             return None;
         }
         // A super-segment is cut to what may be sent, and to the MSS in force now.
-        let metrics = cx.own();
+        let metrics = &*cx.metrics;
         let most = max_segments.min(metrics.cwnd - metrics.in_flight()).max(1) * metrics.mss;
         if entry.payload.len() > most as usize {
             let at = entry.position + u64::from(most);
-            self.scoreboard.split(index, at, cx.own_mut());
+            self.scoreboard.split(index, at, cx.metrics);
         }
         // The MSS may have changed since it was sent.
         self.recount(common, cx, index);
@@ -82,7 +82,7 @@ impl<P: Payload> Sender<P> {
     /// `tcp_can_forward_retransmit`).
     #[cold]
     pub fn next_forward(&mut self, common: &mut Common, cx: &mut Context<'_>) -> Option<DataSegment<P>> {
-        let metrics = cx.own();
+        let metrics = &*cx.metrics;
         if !self.recovery.forward
             || metrics.ca_state != CaState::Recovery
             || metrics.sacked_out == 0
@@ -95,13 +95,13 @@ impl<P: Payload> Sender<P> {
         let index = below.into_iter().position(|entry| !entry.is(SACKED | LOST | RETRANS))?;
         let entry = self.scoreboard.get_mut(index);
         entry.flags |= RETRANS;
-        cx.own_mut().retrans_out += entry.segments;
+        cx.metrics.retrans_out += entry.segments;
         Some(self.retransmit_lost(common, cx, index))
     }
 
     /// Counts the packets of an entry before it is retransmitted.
     fn recount(&mut self, common: &Common, cx: &mut Context<'_>, index: usize) {
-        let metrics = cx.own_mut();
+        let metrics = &mut *cx.metrics;
         self.scoreboard.recount_entry(index, metrics);
         if !common.negotiated.sack {
             // Duplicate ACKs stand for no more than what may have left the network.
@@ -115,13 +115,13 @@ impl<P: Payload> Sender<P> {
         let entry = self.scoreboard.get_mut(index);
         let segments = entry.segments;
         if !entry.is(RETRANS) && entry.is(LOST) {
-            cx.own_mut().retrans_out += segments;
+            cx.metrics.retrans_out += segments;
             entry.flags |= RETRANS;
         }
         entry.flags &= !PROBED;
         self.undo.on_retransmission(segments, cx.timestamp());
         self.prr.on_sent(segments);
-        if cx.own().ca_state == CaState::Loss {
+        if cx.metrics.ca_state == CaState::Loss {
             common.counters.slow_start_retrans += u64::from(segments);
         } else {
             common.counters.fast_retrans += u64::from(segments);
@@ -138,7 +138,7 @@ impl<P: Payload> Sender<P> {
     fn retransmit(&mut self, common: &mut Common, cx: &mut Context<'_>, index: usize) -> DataSegment<P> {
         let limited = self.app_limited_flag();
         let stamp = self.rate.on_sent(cx.now, false);
-        let flight = Flight::of(cx.own());
+        let flight = Flight::of(cx.metrics);
         let entry = self.scoreboard.get_mut(index);
         entry.sent_at = cx.now;
         entry.rate = stamp;
@@ -151,15 +151,15 @@ impl<P: Payload> Sender<P> {
         if self.paced {
             self.on_paced(cx, segments, payload.len());
         }
-        cx.own_mut().totals.retransmitted += u64::from(segments);
-        cx.own_mut().last_sent = cx.now;
+        cx.metrics.totals.retransmitted += u64::from(segments);
+        cx.metrics.last_sent = cx.now;
         common.counters.retrans_segs += u64::from(segments);
         common.counters.retrans_bytes += payload.len() as u64;
         self.last_sent_at = cx.now;
         self.ensure_retransmit(common, cx);
         let push = self.queue.is_empty() && !cx.shared.outgoing.more && !payload.is_empty();
         // A retransmission has the length that it had: nothing is reserved for SACK blocks.
-        let mss = cx.own().mss as usize;
+        let mss = cx.metrics.mss as usize;
         DataSegment { position, tag, payload, fin, push, retransmission: true, part, mss }
     }
 
@@ -178,7 +178,7 @@ impl<P: Payload> Sender<P> {
         }
         let probe = self.due.has(LOSS_PROBE);
         self.restart_after_idle(cx);
-        let metrics = cx.own();
+        let metrics = &*cx.metrics;
         let mss = metrics.mss as usize - reserve;
         let in_flight = metrics.in_flight();
         //= RFC 8985 7.3-a
@@ -222,7 +222,7 @@ impl<P: Payload> Sender<P> {
             return None;
         }
         let segments = if taken <= mss { 1 } else { taken.div_ceil(mss) as u32 };
-        let metrics = cx.subflows.own_mut();
+        let metrics = &mut *cx.metrics;
         metrics.queued_bytes -= taken as u64;
         if metrics.packets_out == 0 {
             metrics.busy_since = cx.now;
@@ -331,7 +331,7 @@ impl<P: Payload> Sender<P> {
         common.on_fin_sent();
         let position = self.snd_nxt;
         self.snd_nxt += 1;
-        let metrics = cx.subflows.own_mut();
+        let metrics = &mut *cx.metrics;
         metrics.packets_out += 1;
         let rate = self.rate.on_sent(cx.now, metrics.packets_out == 1);
         self.last_sent_at = cx.now;
@@ -339,7 +339,7 @@ impl<P: Payload> Sender<P> {
         self.scoreboard.push_fin(position, cx.now, rate, flight);
         self.ensure_retransmit(common, cx);
         self.arm_probe(common, cx);
-        let mss = cx.own().mss as usize;
+        let mss = cx.metrics.mss as usize;
         DataSegment {
             position,
             tag: 0,
@@ -357,7 +357,7 @@ impl<P: Payload> Sender<P> {
     fn next_probe(&mut self, common: &mut Common, cx: &mut Context<'_>) -> Option<DataSegment<P>> {
         self.due.take(LOSS_PROBE);
         let index = self.scoreboard.back_index()?;
-        let mss = u64::from(cx.own().mss);
+        let mss = u64::from(cx.metrics.mss);
         let entry = self.scoreboard.get(index)?;
         // The tail has arrived: its SACK already says what a probe would ask.
         if entry.is(SACKED) {
@@ -365,7 +365,7 @@ impl<P: Payload> Sender<P> {
         }
         let index = if entry.payload.len() as u64 > mss {
             let at = entry.end() - mss;
-            self.scoreboard.split(index, at, cx.own_mut());
+            self.scoreboard.split(index, at, cx.metrics);
             index + 1
         } else {
             index
@@ -404,7 +404,7 @@ impl<P: Payload> Sender<P> {
     #[inline]
     fn restart_after_idle(&mut self, cx: &mut Context<'_>) {
         // Only then: ACKs of what is in flight still clock the sender.
-        if cx.own().packets_out == 0 {
+        if cx.metrics.packets_out == 0 {
             self.on_idle(cx);
         }
     }
@@ -412,10 +412,10 @@ impl<P: Payload> Sender<P> {
     /// New data is about to be sent while nothing is in flight.
     #[inline(never)]
     fn on_idle(&mut self, cx: &mut Context<'_>) {
-        let metrics = cx.own();
+        let metrics = &*cx.metrics;
         if self.paced {
             let limited = self.rate.is_app_limited();
-            return cx.congestion.before_transmit(&mut cx.subflows, cx.now, limited);
+            return cx.congestion.before_transmit(cx.metrics, cx.siblings, cx.now, limited);
         }
         if !cx.tcp.cwnd.idle_restart {
             return;

@@ -118,7 +118,7 @@ fn late_by_nine() -> End {
 /// lost.
 fn sacked_until_recovery(mut end: End) -> Option<u32> {
     let (first, mss) = (end.subflow.snd_nxt() as u32, end.metrics().mss);
-    end.metrics[0].cwnd = 20;
+    end.metrics.cwnd = 20;
     end.push(u64::from(20 * mss));
     assert_eq!(end.sent_data().len(), 20);
     end.now += 100 * MILLISECOND;
@@ -166,7 +166,7 @@ fn half_of_the_window_is_enough_if_nothing_new_can_be_sent() {
         end.push(8000);
         assert_eq!(end.sent_data().len(), 8);
         end.now += 100 * MILLISECOND;
-        (end.more, end.metrics[0].cwnd) = (more, cwnd);
+        (end.more, end.metrics.cwnd) = (more, cwnd);
         end.sack(10_001, &[(11_001, 11_001 + 1000 * sacked)]);
         assert_eq!(end.metrics().lost_out, lost, "{sacked} {more} {cwnd}");
     }
@@ -345,7 +345,7 @@ fn a_retransmission_is_lost_only_by_what_was_sent_later_and_without_a_raised_thr
             end.sack(first.into(), &[(first + 1000, first + to)]);
             end.sent_data()
         };
-        end.metrics[0].cwnd = 12;
+        end.metrics.cwnd = 12;
         end.push(30_000);
         end.sent_data();
         let sent = sack(&mut end, 11_000);

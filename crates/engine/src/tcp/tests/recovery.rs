@@ -310,8 +310,8 @@ fn an_ecn_echo_reduces_once_per_window() {
 #[test]
 fn an_unused_window_neither_grows_nor_stays() {
     let mut end = End::open(plain_config(), 100);
-    end.metrics[0].cwnd = 40;
-    end.metrics[0].ssthresh = 30;
+    end.metrics.cwnd = 40;
+    end.metrics.ssthresh = 30;
     for n in 0..20u64 {
         end.push(1000);
         assert_eq!(end.sent_data().len(), 1);
@@ -328,7 +328,7 @@ fn an_unused_window_neither_grows_nor_stays() {
 #[test]
 fn an_idle_time_restarts_the_window() {
     let mut end = End::open(plain_config(), 100);
-    end.metrics[0].cwnd = 80;
+    end.metrics.cwnd = 80;
     end.push(1000);
     end.sent_data();
     end.now = Time::ZERO + 200 * MILLISECOND;

@@ -72,7 +72,7 @@ fn the_last_segment_pushes() {
     assert_eq!(pushes(&mut end), [false, false, true]);
     // The next piece of the stream that this subflow has doesn't go on where the last ended.
     end.push(1500);
-    end.subflow.push(&mut end.metrics[0], 9000, ropewalk_wire::SyntheticPayload(1500));
+    end.subflow.push(&mut end.metrics, 9000, ropewalk_wire::SyntheticPayload(1500));
     assert_eq!(pushes(&mut end), [false, true, false, true]);
     // The connection has more, only not yet here.
     end.more = true;
@@ -114,7 +114,7 @@ fn a_window_field_has_no_sign() {
     for (window, segments) in [(0x7fff, 32), (0x8000, 32), (0xffff, 65)] {
         assert_eq!(usize::from(window) / 1000, segments);
         let mut fresh = End::open(plain_config(), 100);
-        fresh.metrics[0].cwnd = 100;
+        fresh.metrics.cwnd = 100;
         let mut ack = fresh.peer(Flags::default(), 1);
         ack.window = window;
         fresh.receive(ack);
