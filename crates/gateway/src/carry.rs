@@ -29,6 +29,15 @@ thread_local! {
     static POOL: RefCell<Pool> = RefCell::new(Pool::new(PIECE));
 }
 
+/// Bytes of datagrams that a stream between proxy and gateway has carried.
+#[derive(Clone, Copy, Debug)]
+pub struct Carried<'a> {
+    /// Read from the stream.
+    pub from_stream: &'a AtomicU64,
+    /// Written to the stream.
+    pub to_stream: &'a AtomicU64,
+}
+
 /// What bytes are carried by: counters, and the memory there is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ByteCounters<'a> {

@@ -1,12 +1,14 @@
 //! `ropewalkd proxy` with real parts: curl, nginx on the kernel's Multipath TCP, two uplinks.
 
 mod datagrams;
+mod direct;
 mod encrypted;
 mod far;
 mod full;
 mod names;
 mod network;
 mod operation;
+mod pair;
 mod programs;
 mod quic;
 mod ready;

@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
+use crate::carry::Carried;
 use crate::convert::Destinations;
 use crate::tls::{Acceptor, Secure};
 use crate::tunnel::drive::{Event, MOST_EVENTS, Word, drive, read};
@@ -239,7 +240,7 @@ pub(super) async fn serve_stream(
     far: &Far,
     mut secure: Secure,
     list: &Destinations,
-    count: stream::Count<'_>,
+    carried: Carried<'_>,
 ) -> io::Result<()> {
     let refused = |why: &'static str| io::Error::new(io::ErrorKind::InvalidData, why);
     let identity =
@@ -249,7 +250,7 @@ pub(super) async fn serve_stream(
     let session = far.session(identity, id, &Arc::new(list.clone()));
     let (events, inner, _place) = session.ok_or_else(|| refused("too many connections of this proxy"))?;
     secure.write_all(&inner.encode()).await?;
-    stream::carry(secure, &events, count).await
+    stream::carry(secure, &events, carried).await
 }
 
 fn identity(shown: Option<&[CertificateDer<'static>]>) -> Option<Identity> {

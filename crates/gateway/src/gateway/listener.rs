@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use super::{ForwardedConnection, Listener, Service, State, datagrams};
-use crate::carry::{ByteCounters, Lost, carry, carry_encrypted};
+use crate::carry::{ByteCounters, Carried, Lost, carry, carry_encrypted};
 use crate::convert::Converter;
 use crate::convert::server::{ErrorBudget, Granted, HANDSHAKE, Refusal};
 use crate::log;
@@ -25,8 +25,7 @@ use crate::setup::gateway::Plan;
 use crate::setup::own_addresses;
 use crate::target::Target;
 use crate::tls::Secure;
-use crate::tunnel::stream;
-use crate::udp::{self, relay::Carried};
+use crate::udp;
 
 /// A running listener.
 pub(super) struct Running(Vec<JoinHandle<()>>);
@@ -230,7 +229,7 @@ async fn convert(
         }
         Ok(Granted::Datagrams) => {
             let _ = flow.to.set(None);
-            let carried = Carried { up: &flow.uploaded, down: &flow.downloaded };
+            let carried = Carried { from_stream: &flow.uploaded, to_stream: &flow.downloaded };
             let (stream, list) = (&*flow.stream, &converter.datagrams);
             let done = match secure {
                 None => udp::relay::relay(stream, stream, list, &own, carried).await,
@@ -255,8 +254,8 @@ async fn convert(
                 );
                 return flow.stream.reset();
             };
-            let count = stream::Count { written: &flow.downloaded, read: &flow.uploaded };
-            if let Err(error) = datagrams::serve_stream(far, secure, &converter.datagrams, count).await {
+            let carried = Carried { from_stream: &flow.uploaded, to_stream: &flow.downloaded };
+            if let Err(error) = datagrams::serve_stream(far, secure, &converter.datagrams, carried).await {
                 flow.stream.reset();
                 tracing::debug!(target: "ropewalk::gateway", %peer, %error, "a tunnel's stream ended");
             }

@@ -14,11 +14,13 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::client::Client;
+use super::direct::{Direct, ways};
 use super::link::{Link, LinkState};
 use super::policy::{self, Mode};
 use super::remote::{Gateway, Wish, in_order};
 use super::serve::Server;
 use super::uplinks::kernel_address;
+use crate::carry::Carried;
 use crate::tls::{Connector, NAME};
 use crate::tunnel::drive::{Event, MOST_EVENTS, Word, drive, read};
 use crate::tunnel::{Device, Inner, MOST_LINKS, STREAM, carrier, stream};
@@ -48,8 +50,14 @@ struct Shared {
     connected: watch::Sender<BTreeMap<usize, (String, Inner)>>,
 }
 
-/// Runs the proxy's end. `inner` is told the addresses that the gateway gives it, while there is a tunnel.
-pub(super) async fn run(server: Arc<Server>, device: Arc<Device>, inner: watch::Sender<Option<Inner>>) {
+/// Runs the proxy's end. `inner` is told the addresses that the gateway gives it, while there is a tunnel, and
+/// `direct` what goes past it.
+pub(super) async fn run(
+    server: Arc<Server>,
+    device: Arc<Device>,
+    inner: watch::Sender<Option<Inner>>,
+    direct: watch::Sender<Direct>,
+) {
     let (events, heard) = mpsc::channel(MOST_EVENTS);
     let mut session = [0; 16];
     session[..8].copy_from_slice(&random().to_be_bytes());
@@ -77,6 +85,12 @@ pub(super) async fn run(server: Arc<Server>, device: Arc<Device>, inner: watch::
             }
         }
         while tasks.try_join_next().is_some() {}
+        let now = ways(&server, &direct.borrow());
+        direct.send_if_modified(|told| {
+            let is_new = *told != now;
+            *told = now;
+            is_new
+        });
         sleep(PAUSE).await;
     }
 }
@@ -222,9 +236,9 @@ async fn fall_back(shared: Arc<Shared>) {
             tracing::warn!(gateway, "nothing comes by UDP: datagrams go by a stream");
             failures = 0;
             shared.connected.send_modify(|all| drop(all.insert(STREAM, (gateway, inner))));
-            let count = stream::Count { written: &flow.uploaded, read: &flow.downloaded };
+            let carried = Carried { from_stream: &flow.downloaded, to_stream: &flow.uploaded };
             let done = tokio::select! {
-                done = stream::carry(secure, &shared.events, count) => done,
+                done = stream::carry(secure, &shared.events, carried) => done,
                 () = lasts(WORKS, by_udp) => {
                     tracing::info!("datagrams go by UDP again");
                     Ok(())

@@ -14,6 +14,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
 use super::config::Config;
+use super::direct::Direct;
 use super::link::Link;
 use super::reach::{Reach, Uplink, inspect};
 use super::serve::Server;
@@ -56,7 +57,7 @@ pub(super) async fn follow(
     server: &Arc<Server>,
     uplinks: &mut Uplinks,
     mut changes: Receiver<Option<Change>>,
-    mut tunnel: watch_channel::Receiver<Option<Inner>>,
+    (mut tunnel, mut direct): (watch_channel::Receiver<Option<Inner>>, watch_channel::Receiver<Direct>),
     hung_up: &mut Signal,
     reload: Option<Reload<'_>>,
 ) -> io::Error {
@@ -75,6 +76,13 @@ pub(super) async fn follow(
                     Ok(()) if inner.is_some() => tracing::info!("datagrams go through the gateway"),
                     Ok(()) => tracing::warn!("no tunnel for datagrams: they follow the kernel's routes"),
                     Err(error) => tracing::error!(%error, "datagrams can't be led into the tunnel"),
+                }
+                continue;
+            }
+            Ok(()) = direct.changed() => {
+                let now = direct.borrow_and_update().clone();
+                if let Err(error) = uplinks.set_direct(now) {
+                    tracing::error!(%error, "datagrams can't be led past the tunnel");
                 }
                 continue;
             }

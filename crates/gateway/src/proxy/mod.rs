@@ -11,6 +11,7 @@ mod client;
 pub mod config;
 mod datagrams;
 mod dial;
+pub mod direct;
 mod dns;
 pub mod flow;
 mod follow;
@@ -54,6 +55,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use self::direct::Direct;
 use self::link::{CountedDevice, Link};
 use self::reach::{Reach, Uplink, inspect};
 use self::snapshot::snapshot;
@@ -270,9 +272,10 @@ impl Proxy {
         for socket in names {
             helpers.spawn(names::answer(Arc::clone(&server), socket));
         }
-        let (inner, told) = tokio::sync::watch::channel(None);
+        let (inner, through) = tokio::sync::watch::channel(None);
+        let (direct, past) = tokio::sync::watch::channel(Direct::default());
         if let Some(device) = tunnel {
-            helpers.spawn(datagrams::run(Arc::clone(&server), Arc::new(device), inner));
+            helpers.spawn(datagrams::run(Arc::clone(&server), Arc::new(device), inner, direct));
         }
         let mut accepting = JoinSet::new();
         for listener in transparent {
@@ -281,7 +284,8 @@ impl Proxy {
         accepting.spawn(inbound::accept(Arc::clone(&server), listener));
         daemon::ready();
         let gone = {
-            let mut following = pin!(follow::follow(&server, &mut uplinks, changes, told, hung_up, reload));
+            let mut following =
+                pin!(follow::follow(&server, &mut uplinks, changes, (through, past), hung_up, reload));
             let gone = tokio::select! {
                 error = &mut following => Some(error),
                 () = end.wait() => None,

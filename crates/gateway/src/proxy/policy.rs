@@ -237,6 +237,17 @@ pub struct Rule {
     pub policy: Policy,
 }
 
+/// What a flow's first packet has to have, one of each; none: any.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PacketConditions {
+    /// Networks of servers.
+    pub networks: Vec<IpNet>,
+    /// Ranges of servers' ports, first and last.
+    pub ports: Vec<(u16, u16)>,
+    /// Code points.
+    pub dscp: Vec<u8>,
+}
+
 /// A Diffserv code point: a number to 63, or a name (RFC 2474, 2597, 3246, 5865, 8622).
 fn code_point(text: &str) -> Option<u8> {
     let digits = |prefix: &str| -> Option<Vec<u8>> {
@@ -293,6 +304,18 @@ impl Rule {
             }
         }
         Ok(())
+    }
+
+    /// What it asks of a flow's first packet. `None` where no packet shows that it fits: it is about names
+    /// alone, or begins with a size.
+    pub fn of_packets(&self) -> Option<PacketConditions> {
+        let network = |one: &Destination| match one {
+            Destination::Network(network) => Some(*network),
+            _ => None,
+        };
+        let networks: Vec<IpNet> = self.to.iter().filter_map(network).collect();
+        let can_fit = self.size == 0 && (self.to.is_empty() || !networks.is_empty());
+        can_fit.then(|| PacketConditions { networks, ports: self.ports.clone(), dscp: self.dscp.clone() })
     }
 
     fn fits(&self, target: &Target, address: IpAddr, dscp: u8, bytes: u64) -> bool {

@@ -22,13 +22,13 @@ use super::recorder::Recorder;
 use super::remote::{in_order, until_answered};
 use super::resolvers::Resolvers;
 use super::usage::QuotaUsage;
-use crate::carry::{ByteCounters, Lost, carry, carry_encrypted, reset};
+use crate::carry::{ByteCounters, Carried, Lost, carry, carry_encrypted, reset};
 use crate::guesses::Guesses;
 use crate::memory::Pressure;
 use crate::per_address::PerAddress;
 use crate::target::Target;
 use crate::tunnel::Seen;
-use crate::udp::{associate::Association, relay::Carried};
+use crate::udp::associate::Association;
 
 /// How often it is looked whether flows have ended.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -215,7 +215,7 @@ impl Server {
         association: Association,
         flow: &ProxiedConnection,
     ) -> io::Result<()> {
-        let carried = Carried { up: &flow.uploaded, down: &flow.downloaded };
+        let carried = Carried { from_stream: &flow.downloaded, to_stream: &flow.uploaded };
         let mut stopping = self.stopping.subscribe();
         let carrying = async {
             match flow.take_secure() {

@@ -7,6 +7,7 @@
 //! Nothing is left when the proxy ends: [`Uplinks::remove`] undoes it, and what a killed proxy has left is
 //! removed by the next.
 
+mod direct;
 mod ruleset;
 mod tunnel;
 
@@ -17,6 +18,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 use serde_json::json;
 
+use super::direct::Direct;
 use super::reach::{Reach, Uplink};
 use crate::setup::claim::{Claim, check_devices};
 use crate::setup::{
@@ -153,6 +155,8 @@ pub struct Uplinks {
     listing: Option<String>,
     /// The addresses inside the tunnel, while there is one.
     inner: Option<Inner>,
+    /// What goes past it.
+    direct: Direct,
     undo: Undo,
     /// Given up last.
     claim: Option<Claim>,
@@ -171,6 +175,7 @@ impl Uplinks {
             only: BTreeMap::new(),
             listing: None,
             inner: None,
+            direct: Direct::default(),
             undo: Undo::default(),
             claim: None,
         }
@@ -195,6 +200,7 @@ impl Uplinks {
         steps.extend(self.uplinks.keys().flat_map(|link| self.link_steps(*link)));
         if self.taken.datagrams {
             steps.extend(tunnel::device_steps(self.tunnel_v6()).into_iter().map(|step| (step, vec![])));
+            steps.extend(self.families().iter().map(|v6| direct::neighbours_rule(*v6)));
         }
         let restore = |change: &Change| {
             let set = Step::sysctl(change.key.clone(), change.needed);
@@ -217,6 +223,7 @@ impl Uplinks {
         let mut steps: Vec<_> = self.device_steps(link).into_iter().map(|step| (step, vec![])).collect();
         for v6 in self.families() {
             steps.extend([blackhole_step(link, *v6), rule_step(link, *v6)]);
+            steps.extend(self.taken.datagrams.then(|| direct::link_rule(link, *v6)));
         }
         steps
     }
@@ -291,9 +298,16 @@ impl Uplinks {
                 needed.push((format!("net/ipv6/conf/{interface}/force_forwarding"), "1"));
             }
         }
+        if self.taken.datagrams {
+            // What comes back past the tunnel needn't come by the main table's default route.
+            let of = |uplink: &Uplink| (format!("net/ipv4/conf/{}/rp_filter", uplink.interface), "2");
+            needed.extend(self.uplinks.values().map(of));
+        }
+        let is_filtered = || read_sysctl("net/ipv4/conf/all/rp_filter").is_some_and(|value| value == "1");
         let change = |(key, needed): (String, &'static str)| {
             let old = read_sysctl(&key)?;
-            let ignores = key.ends_with("accept_ra") && old == "0";
+            let ignores = key.ends_with("accept_ra") && old == "0"
+                || key.ends_with("rp_filter") && old == "0" && !is_filtered();
             (old != needed && !ignores).then_some(Change { key, needed, old })
         };
         // Two uplinks may have one interface.
@@ -414,6 +428,7 @@ impl Uplinks {
             self.keep_names(host)?;
         }
         self.keep_tunnel(host)?;
+        self.keep_direct(host)?;
         for change in self.needed_changes() {
             let step = Step::sysctl(change.key.clone(), change.needed);
             if self.changed.iter().any(|known| known.key == change.key) {

@@ -19,7 +19,7 @@ use super::nexthop::Nexthops;
 use super::{GATEWAY_TABLES, PROXY_TABLES, read_sysctl};
 
 /// The main routing table.
-pub(super) const MAIN: u32 = RouteHeader::RT_TABLE_MAIN as u32;
+pub(crate) const MAIN_TABLE: u32 = RouteHeader::RT_TABLE_MAIN as u32;
 
 /// Whether a routing table is the gateway's or the proxy's, not the host's.
 fn is_ours(table: u32) -> bool {
@@ -219,7 +219,7 @@ impl Host {
     /// The interface of the main table's best default route: with several, as DHCP leaves them on a host with
     /// two uplinks, the others are not used. `None` for a route with several next hops.
     pub fn default_interface(&self, v6: bool) -> Option<&str> {
-        let main = self.defaults.iter().filter(|route| route.v6 == v6 && route.table == MAIN);
+        let main = self.defaults.iter().filter(|route| route.v6 == v6 && route.table == MAIN_TABLE);
         match main.min_by_key(|route| route.metric)?.hops[..] {
             [hop] => self.name_of(hop.interface),
             _ => None,
@@ -250,7 +250,7 @@ impl Host {
         let named: Vec<u32> = self.rules.iter().filter(named).map(|rule| rule.table).collect();
         let rank = |table: u32| match named.iter().position(|known| *known == table) {
             Some(at) => at,
-            None if table == MAIN => named.len(),
+            None if table == MAIN_TABLE => named.len(),
             None => named.len() + 1,
         };
         let usable = self.defaults.iter().filter(|route| route.v6 == v6 && !is_ours(route.table));
@@ -412,7 +412,7 @@ fn default_route(message: &RouteMessage, v6: bool, nexthops: &Nexthops) -> Optio
 /// The network of two addresses that a route of the main table leads to, with its interface.
 fn route_of_pair(message: &RouteMessage) -> Option<(IpNet, u32)> {
     let (header, attributes) = (&message.header, &message.attributes);
-    if header.destination_prefix_length == 0 || table_of(message) != MAIN {
+    if header.destination_prefix_length == 0 || table_of(message) != MAIN_TABLE {
         return None;
     }
     let destination = attributes.iter().find_map(|attribute| match attribute {

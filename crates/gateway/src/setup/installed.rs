@@ -176,7 +176,7 @@ fn has_routing(host: &Host, uplink: &Uplink) -> bool {
     let has_own = match &routing.by {
         By::Host(_) => true,
         By::Interface(interface, route) => {
-            host.has_default(table, interface, v6, *route) && has_rule(NEIGHBOURS, super::host::MAIN)
+            host.has_default(table, interface, v6, *route) && has_rule(NEIGHBOURS, super::MAIN_TABLE)
         }
     };
     has_own && has_rule(routing.priority, table)

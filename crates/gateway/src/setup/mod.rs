@@ -6,6 +6,7 @@
 //! is found and removed. What the kernel has is read by netlink ([`Host`]).
 
 pub mod claim;
+pub(crate) mod conntrack;
 pub mod gateway;
 mod host;
 mod installed;
@@ -23,6 +24,7 @@ use std::process::{Command, Stdio};
 
 use crate::tunnel::DEVICES;
 
+pub(crate) use host::MAIN_TABLE;
 pub use host::{Host, HostAddress, Interface, Route, has_force_forwarding, is_forwarding};
 pub use installed::Installed;
 pub use leftovers::{clean, note, remember, remove_notes};

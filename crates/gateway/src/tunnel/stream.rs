@@ -1,7 +1,7 @@
 //! A tunnel's datagrams in a stream: what is left where UDP is blocked.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use bytes::BytesMut;
 use ropewalk_datagrams::stream::{put, take};
@@ -10,24 +10,19 @@ use tokio::sync::mpsc::{Sender, channel};
 
 use super::STREAM;
 use super::drive::{Carrier, Event};
+use crate::carry::Carried;
 
 /// Datagrams that wait for the stream; beyond, they are lost. The tunnel's rate keeps them few.
 const MOST_WAITING: usize = 256;
 /// How many are written at once.
 const BATCH: usize = 32;
 
-/// Bytes that a stream has carried. A connection that carries none is reset after a while (`stalled`).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Count<'a> {
-    pub written: &'a AtomicU64,
-    pub read: &'a AtomicU64,
-}
-
-/// Carries both ways, until the stream ends.
+/// Carries both ways, until the stream ends. A connection that carries nothing is reset after a while
+/// (`stalled`): what it carries is counted.
 ///
 /// # Errors
 /// If it is lost, or has what is no datagram.
-pub(crate) async fn carry<S>(stream: S, events: &Sender<Event>, count: Count<'_>) -> io::Result<()>
+pub(crate) async fn carry<S>(stream: S, events: &Sender<Event>, carried: Carried<'_>) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite,
 {
@@ -41,7 +36,7 @@ where
             batch.drain(..).for_each(|one| put(&mut bytes, &one));
             writer.write_all(&bytes).await?;
             writer.flush().await?;
-            count.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            carried.to_stream.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             bytes.clear();
         }
         Ok(())
@@ -58,7 +53,7 @@ where
             if read == 0 {
                 return Ok(());
             }
-            count.read.fetch_add(read as u64, Ordering::Relaxed);
+            carried.from_stream.fetch_add(read as u64, Ordering::Relaxed);
         }
     };
     let _ = events.send(Event::Up { link: STREAM, carrier }).await;

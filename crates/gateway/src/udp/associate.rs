@@ -14,7 +14,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::Instant;
 
 use super::frame::{Frames, encode};
-use super::relay::Carried;
+use crate::carry::Carried;
 use crate::target::Target;
 
 /// How long the address of a name is kept.
@@ -102,7 +102,7 @@ impl Association {
                 let Ok(peer) = names.resolve(target).await else { continue };
                 let Some(frame) = encode(peer, data) else { continue };
                 writer.write_all(&frame).await?;
-                carried.up.fetch_add(data.len() as u64, Ordering::Relaxed);
+                carried.to_stream.fetch_add(data.len() as u64, Ordering::Relaxed);
             }
         };
         let downward = async {
@@ -113,7 +113,7 @@ impl Association {
                 datagram.extend_from_slice(&data);
                 // What doesn't fit a datagram with its header is dropped.
                 if self.socket.send_to(&datagram, to).await.is_ok() {
-                    carried.down.fetch_add(data.len() as u64, Ordering::Relaxed);
+                    carried.from_stream.fetch_add(data.len() as u64, Ordering::Relaxed);
                 }
             }
             Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the gateway has closed the association"))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use tokio::net::UdpSocket;
 use tokio::time::Instant;
 
 use super::frame::{Frames, encode};
+use crate::carry::Carried;
 use crate::convert::Destinations;
 
 /// How long a server may answer after the last datagram to it (RFC 4787, REQ-5: two minutes at least).
@@ -36,15 +37,6 @@ impl Peers {
     fn may_answer(&self, peer: SocketAddr, now: Instant) -> bool {
         self.0.get(&peer).is_some_and(|since| now.duration_since(*since) < ANSWERS)
     }
-}
-
-/// Bytes of datagrams that were carried.
-#[derive(Clone, Copy, Debug)]
-pub struct Carried<'a> {
-    /// To servers.
-    pub up: &'a AtomicU64,
-    /// From servers.
-    pub down: &'a AtomicU64,
 }
 
 fn bind(v6: bool) -> io::Result<UdpSocket> {
@@ -87,7 +79,7 @@ pub async fn relay<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
             let Some(socket) = (if peer.is_ipv6() { v6.as_ref() } else { Some(&v4) }) else { continue };
             lock().sent(peer, Instant::now());
             if socket.send_to(&data, peer).await.is_ok() {
-                carried.up.fetch_add(data.len() as u64, Ordering::Relaxed);
+                carried.from_stream.fetch_add(data.len() as u64, Ordering::Relaxed);
             }
         }
         Ok(())
@@ -113,7 +105,7 @@ pub async fn relay<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
             let data = if is_v6 { &other[..len] } else { &one[..len] };
             if let Some(frame) = encode(peer, data) {
                 writer.write_all(&frame).await?;
-                carried.down.fetch_add(len as u64, Ordering::Relaxed);
+                carried.to_stream.fetch_add(len as u64, Ordering::Relaxed);
             }
         }
     };
@@ -125,6 +117,8 @@ pub async fn relay<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU64;
+
     use super::*;
 
     fn list(entries: &[&str]) -> Destinations {
@@ -158,7 +152,7 @@ mod tests {
         let peer = server.local_addr().unwrap();
         let (near, far) = tokio::io::duplex(1 << 20);
         let (up, down) = (AtomicU64::new(0), AtomicU64::new(0));
-        let carried = Carried { up: &up, down: &down };
+        let carried = Carried { from_stream: &up, to_stream: &down };
         let allowed = list(&[&format!("{own} {}", peer.port())]);
         let (reader, writer) = tokio::io::split(far);
         let all_own = [own];

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use super::direct::marks;
 use super::tunnel::TUNNEL_MARK;
 use super::{Change, DEVICE, MARK, TABLE, Uplinks, engine_v4, engine_v6, pair};
 use crate::setup::{guard, remember};
@@ -19,6 +20,8 @@ impl Uplinks {
             // Out of the tunnel come answers, and into it goes what the networks behind the proxy send.
             rules += &format!("    iifname \"{NEAR_DEVICE}\" ct state != {{ established, related }} drop\n");
             rules += &format!("    oifname \"{NEAR_DEVICE}\" meta mark != {TUNNEL_MARK} drop\n");
+            // Both ways.
+            rules += &format!("    ct mark {} accept\n", marks());
         }
         for Change { key, .. } in self.changed.iter().filter(|change| change.key.ends_with("forwarding")) {
             let from = match key.split('/').nth(3) {
@@ -82,6 +85,7 @@ impl Uplinks {
         if self.inner.is_some() {
             rules += &format!("    oifname \"{NEAR_DEVICE}\" masquerade\n");
         }
+        rules += &self.direct_masquerade();
         let chains = [
             chain("arriving", "type filter hook prerouting priority mangle", &queries),
             chain("answers", "type filter hook output priority raw", &answers),
@@ -92,25 +96,31 @@ impl Uplinks {
         ];
         let old = self.changed.iter().map(|change| (change.key.as_str(), change.old.as_str()));
         format!(
-            "add table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n{limits}{}{}}}\n",
+            "add table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n{limits}{}{}{}}}\n",
+            self.flows_chain(),
             chains.concat(),
             remember(old)
         )
     }
 
-    /// What goes through the tunnel while there is one: the flows that the networks behind the proxy begin.
-    /// Those that began before keep to the addresses that they have got.
+    /// What goes through the tunnel while there is one, and past it: the flows that the networks behind the
+    /// proxy begin. They keep the marks that they have got.
     fn tunnel_rules(&self) -> String {
-        if self.inner.is_none() {
+        if !self.taken.datagrams {
             return String::new();
         }
+        let marks = marks();
+        let into = match self.inner {
+            Some(_) => format!("{TUNNEL_MARK}, {marks}"),
+            None => marks.clone(),
+        };
         let of = |interface: &String| {
             let taken = format!(
                 "    iifname \"{interface}\" fib daddr type != {{ local, broadcast, multicast }} meta l4proto != tcp"
             );
             format!(
-                "{taken} ct state new ct mark set {TUNNEL_MARK}\n{taken} ct mark {TUNNEL_MARK} meta mark set \
-                 {TUNNEL_MARK}\n"
+                "{taken} ct state new ct mark != {{ {TUNNEL_MARK}, {marks} }} jump flows\n{taken} ct mark {{ \
+                 {into} }} meta mark set ct mark\n"
             )
         };
         self.taken.transparent.iter().map(of).collect()

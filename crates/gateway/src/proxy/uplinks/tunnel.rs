@@ -118,8 +118,8 @@ mod tests {
             "oifname \"rope-dg-proxy\" meta mark != 0x726f7064 drop",
         ];
         let then = [
-            "iifname \"eth1\" fib daddr type != { local, broadcast, multicast } meta l4proto != tcp ct state new \
-             ct mark set 0x726f7064",
+            "ct mark set 0x726f7064 return",
+            "meta l4proto != tcp ct mark { 0x726f7064, 0x726f7070-0x726f7077 } meta mark set ct mark",
             "oifname \"rope-dg-proxy\" masquerade",
         ];
         let rules = uplinks.nftables();

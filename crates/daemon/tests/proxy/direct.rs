@@ -1,0 +1,61 @@
+//! Rules that send what isn't TCP past the tunnel.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use ropewalk_engine::{Span, Time};
+use ropewalk_host::clock::Clock;
+
+use crate::pair::{Asker, LINKS, Pair, WORLD, WhoAsks};
+use crate::stage::{SERVER, ip};
+
+#[test]
+fn what_rules_call_direct_leaves_by_a_link_and_past_the_tunnel() {
+    let rules = |first: &str| {
+        format!(
+            "{LINKS}[[rule]]\nto = [\"{WORLD}\"]\npolicy = \"fastest\"\n\n\
+             [[rule]]\nto = [\"{SERVER}\", \"fd09::9\"]\nport = [\"4433-4434\"]\npolicy = \"{first}\"\n"
+        )
+    };
+    let Some(pair) = Pair::start_by_file(&format!("{WORLD} 4433"), &[], &rules("direct over up1")) else {
+        return;
+    };
+    let Pair { stage, lan, world, .. } = &pair;
+    let _servers = [
+        WhoAsks::start(world, &format!("{WORLD}:4433")),
+        WhoAsks::start(&stage.web, &format!("{SERVER}:4433")),
+        WhoAsks::start(&stage.web, &format!("{SERVER}:4435")),
+        WhoAsks::start(&stage.web, "[fd09::9]:4434"),
+    ];
+    let seen = |server: &str| Asker::new(lan, server).seen();
+    let server = format!("{SERVER}:4433");
+    let through = Some("10.3.0.1".to_string());
+    assert_eq!(seen(&format!("{WORLD}:4433")), through, "{}", pair.logs());
+    let old = Asker::new(lan, &server);
+    assert_eq!(old.seen().as_deref(), Some("10.1.1.2"), "{}", pair.logs());
+    assert_eq!(seen("[fd09::9]:4434").as_deref(), Some("fd01:1::2"), "{}", pair.logs());
+    // No rule is about it, so it goes to the gateway, which doesn't let it out.
+    assert_eq!(seen(&format!("{SERVER}:4435")), None);
+    let ping = || lan.check("ping", &["-c", "1", "-W", "1", SERVER]);
+    assert!(ping().is_err());
+    // A reload: flows that are there stay on their links.
+    let both = rules("direct over up0") + &format!("\n[[rule]]\nto = [\"{SERVER}\"]\npolicy = \"direct\"\n");
+    pair.reload(&both);
+    let within = |what: &str, wanted: &dyn Fn() -> bool| {
+        let clock = Clock::start();
+        while !wanted() {
+            assert!(clock.now() < Time::ZERO + Span::from_secs(6), "{what}: {}", pair.logs());
+            sleep(Duration::from_millis(100));
+        }
+    };
+    within("new flows leave by the other link", &|| seen(&server).as_deref() == Some("10.1.0.2"));
+    assert_eq!(old.seen().as_deref(), Some("10.1.1.2"), "{}", pair.logs());
+    assert!(ping().is_ok(), "{}", pair.logs());
+    assert_eq!(seen(&format!("{WORLD}:4433")), through, "{}", pair.logs());
+    // With the link down, its flows go on by the other one, from its address, as far as the rule allows.
+    ip(&stage.van, "link set up1 down").unwrap();
+    within("it goes by the link that is left", &|| old.seen().as_deref() == Some("10.1.0.2"));
+    // A mistake is told before anything is used, by `--check` too.
+    let (code, said) = pair.check(&rules("direct over wlan9"));
+    assert!(code == 2 && said.contains("a policy names `wlan9`, which is no uplink"), "{code}: {said}");
+}

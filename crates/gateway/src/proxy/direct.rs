@@ -1,0 +1,78 @@
+//! Flows of the networks behind the proxy that aren't TCP: which of them rules send past the tunnel, and by
+//! which link.
+//!
+//! nftables decides, by a flow's first packet, so rules by name or size don't concern them. A flow stays on its
+//! link until that can't be used.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::link::{Link, LinkState};
+use super::policy::{self, PacketConditions, Policy};
+use super::serve::Server;
+use super::uplinks::MOST_LINKS;
+
+/// Where a flow goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// Into the tunnel.
+    Tunnel,
+    /// By the links of these numbers, in IPv4 and IPv6; `None`: nowhere.
+    Links([Option<usize>; 2]),
+}
+
+/// Where some flows go.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Choice {
+    /// Which.
+    pub flows: PacketConditions,
+    /// Where.
+    pub way: Way,
+}
+
+/// The ways past the tunnel.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Direct {
+    /// The first that fits decides; where none does, flows go into the tunnel.
+    pub choices: Vec<Choice>,
+    /// Numbers of links whose flows have to go elsewhere.
+    pub closed: BTreeSet<usize>,
+}
+
+/// The ways as the rules and the links are now. `old`: as they were.
+pub(super) fn ways(server: &Server, old: &Direct) -> Direct {
+    let (config, links) = (server.config(), server.links());
+    let mut choices: Vec<Choice> = Vec::new();
+    let way = |at: usize, policy: &Policy| way(policy, &links, old.choices.get(at).map(|one| one.way));
+    for rule in &config.policies.rules {
+        let Some(flows) = rule.of_packets() else { continue };
+        choices.push(Choice { flows, way: way(choices.len(), &rule.policy) });
+    }
+    let flows = PacketConditions::default();
+    choices.push(Choice { flows, way: way(choices.len(), &config.policies.other) });
+    // What follows the last one past the tunnel goes there anyway.
+    let used = choices.iter().rposition(|one| one.way != Way::Tunnel).map_or(0, |last| last + 1);
+    choices.truncate(used);
+    let is_closed = |link: &usize| {
+        let known = links.iter().find(|known| known.index == *link);
+        known.is_none_or(|link| link.state() != LinkState::Up)
+    };
+    let closed = if used == 0 { BTreeSet::new() } else { (0..MOST_LINKS).filter(is_closed).collect() };
+    Direct { choices, closed }
+}
+
+fn way(policy: &Policy, links: &[Arc<Link>], old: Option<Way>) -> Way {
+    if !policy.direct {
+        return Way::Tunnel;
+    }
+    Way::Links([false, true].map(|v6| {
+        let roles = policy::plan(policy, links, v6, None).roles;
+        let old = match old {
+            Some(Way::Links(old)) if !policy.mode.is_ordered() => old[usize::from(v6)],
+            _ => None,
+        };
+        // Of two that are as near new flows keep to one.
+        let is_active = |link: &usize| roles.iter().any(|role| role.link == *link && !role.backup);
+        old.filter(is_active).or(roles.first().map(|role| role.link))
+    }))
+}
