@@ -2,8 +2,8 @@
 //!
 //! A world has few sources of events (its links, its endpoints, one heap of timers), each with one pending
 //! event, however many packets are in flight. So their times are kept in arrays, and the first of each is
-//! remembered. An array is searched when its first event moves to a later time, which is faster than a heap
-//! up to several dozen sources.
+//! remembered. An array is searched when one of its events moves, which is faster than a heap up to several
+//! dozen sources.
 //!
 //! There is an array for each side: the links that lead to its host, and its endpoint. So the world can take
 //! one side through its events without looking at the other's ([`crate::world::turns`]). What concerns both
@@ -12,6 +12,8 @@
 //! Links have the lowest numbers, then endpoints, then the timers. So the order of simultaneous events
 //! doesn't depend on when each was scheduled, and [`crate::world::lookahead`] can find the same order without
 //! knowing that.
+
+use std::hint::select_unpredictable;
 
 use ropewalk_engine::Time;
 
@@ -58,17 +60,13 @@ impl EventQueue {
     fn change(&mut self, source: usize, at: Time) {
         self.at[source] = at;
         let group = self.group_of[source];
-        let first = &mut self.first[group];
-        if (at, source) < *first {
-            *first = (at, source);
-        } else if source == first.1 {
-            *first = (Time::MAX, source);
-            for source in &self.sources[group] {
-                if self.at[*source] < first.0 {
-                    *first = (self.at[*source], *source);
-                }
-            }
+        // Which is the first is as good as random: a branch would be mispredicted every other time.
+        let mut first = (Time::MAX, source);
+        for source in &self.sources[group] {
+            let at = self.at[*source];
+            first = select_unpredictable(at < first.0, (at, *source), first);
         }
+        self.first[group] = first;
     }
 
     /// When the next event is due, and its source; [`Time::MAX`]: none is pending.
