@@ -23,15 +23,22 @@ pub(crate) enum Deadline {
     Orphan,
 }
 
-/// When each comes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Deadlines([Option<Time>; 7]);
+/// When each comes; [`Time::MAX`]: it isn't set. (An `Option` would be a branch in [`Deadlines::next`] that is
+/// mispredicted.)
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadlines([Time; 7]);
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Deadlines([Time::MAX; 7])
+    }
+}
 
 impl Deadlines {
     /// When it comes; `None`: it isn't set.
     #[inline]
     pub fn get(&self, deadline: Deadline) -> Option<Time> {
-        self.0[deadline as usize]
+        Some(self.0[deadline as usize]).filter(|at| *at != Time::MAX)
     }
 
     /// Whether it is set.
@@ -42,18 +49,19 @@ impl Deadlines {
 
     /// Sets it, whether or not it was set before.
     pub fn set(&mut self, deadline: Deadline, at: Time) {
-        self.0[deadline as usize] = Some(at);
+        self.0[deadline as usize] = at;
     }
 
     /// Sets it unless it is set.
     pub fn set_if_none(&mut self, deadline: Deadline, at: Time) {
-        self.0[deadline as usize].get_or_insert(at);
+        if !self.is_set(deadline) {
+            self.set(deadline, at);
+        }
     }
 
     /// Sets it, if it isn't set or comes later.
     pub fn set_no_later(&mut self, deadline: Deadline, at: Time) {
-        let known = self.get(deadline);
-        self.set(deadline, known.map_or(at, |known| known.min(at)));
+        self.set(deadline, self.0[deadline as usize].min(at));
     }
 
     /// Control options are repeated after a while.
@@ -63,7 +71,7 @@ impl Deadlines {
 
     /// Unsets it.
     pub fn stop(&mut self, deadline: Deadline) {
-        self.0[deadline as usize] = None;
+        self.0[deadline as usize] = Time::MAX;
     }
 
     /// Whether it has passed: then it isn't set any more.
@@ -78,11 +86,6 @@ impl Deadlines {
     /// The earliest; [`Time::MAX`]: none is set.
     #[inline]
     pub fn next(&self) -> Time {
-        let [retransmit, rare @ ..] = &self.0;
-        let retransmit = retransmit.unwrap_or(Time::MAX);
-        if rare.iter().fold(true, |none, at| none & at.is_none()) {
-            return retransmit;
-        }
-        rare.iter().fold(retransmit, |least, at| least.min(at.unwrap_or(Time::MAX)))
+        self.0.into_iter().fold(Time::MAX, Time::min)
     }
 }

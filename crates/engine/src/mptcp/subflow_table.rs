@@ -466,7 +466,9 @@ impl<P: Payload> SubflowTable<P> {
     /// Whether some usable subflow's window has room.
     #[inline]
     pub fn any_window(&self) -> bool {
-        self.metrics.iter().any(|metrics| metrics.usable() && metrics.in_flight() < metrics.cwnd)
+        let has_room = |metrics: &SubflowMetrics| metrics.usable() & (metrics.in_flight() < metrics.cwnd);
+        // Not `any`: which subflow has room is as good as random, and the branch would be mispredicted.
+        self.metrics.iter().fold(false, |any, metrics| any | has_room(metrics))
     }
 
     /// If none is usable, stale ones count again. Returns whether there was none.
