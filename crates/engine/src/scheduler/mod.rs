@@ -26,6 +26,7 @@ mod lws;
 mod mechanisms;
 mod message;
 mod minrtt;
+mod olaps;
 mod otias;
 mod peekaboo;
 mod qaware;
@@ -552,6 +553,7 @@ pub fn builtin() -> Registry<dyn Scheduler> {
         .add(raven::ENTRY)
         .add(peekaboo::ENTRY)
         .add(xlink::ENTRY)
+        .add(olaps::ENTRY)
         .add(ropewalk::ENTRY);
     registry
 }

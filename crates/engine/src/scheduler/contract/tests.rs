@@ -30,7 +30,7 @@ fn every_scheduler_goes_by_its_name_and_says_whether_it_repeats() {
         assert_eq!(scheduler.name(), entry.name);
         assert_eq!(
             scheduler.repeats(),
-            ["redundant", "cfs", "raven", "xlink", "ropewalk"].contains(&entry.name),
+            ["redundant", "cfs", "raven", "xlink", "olaps", "ropewalk"].contains(&entry.name),
             "{}",
             entry.name
         );
