@@ -1,8 +1,9 @@
 //! What can't be simulated, and why.
 
-use ropewalk_engine::{Span, congestion};
+use ropewalk_engine::{Span, congestion, scheduler};
 
 use crate::spec::{HORIZON, MTUS, Mode, RunSpec};
+use crate::topology::background_paths;
 
 /// Most paths of a scenario.
 const MAX_PATHS: usize = 32;
@@ -59,6 +60,9 @@ pub enum SpecError {
     /// A background source names a congestion control that isn't known; the registry's message.
     #[error("{0}")]
     Congestion(String),
+    /// A background source names a scheduler that isn't built in; the registry's message.
+    #[error("{0}")]
+    Scheduler(String),
     /// There is no scheduler for datagrams of this name.
     #[error("there is no scheduler `{0}` for datagrams")]
     DatagramScheduler(String),
@@ -102,7 +106,9 @@ impl RunSpec {
                 return Err(SpecError::UnknownBottleneck { path: path.name.clone(), bottleneck });
             }
         }
-        if scenario.background.len() > MAX_BACKGROUND {
+        if scenario.background.len() > MAX_BACKGROUND
+            || background_paths(scenario).len() > usize::from(u16::MAX)
+        {
             return Err(SpecError::TooManySources(scenario.background.len()));
         }
         for source in &scenario.background {
@@ -111,6 +117,9 @@ impl RunSpec {
             }
             if let Some(name) = source.traffic.congestion() {
                 congestion::builtin().parse(name).map_err(|error| SpecError::Congestion(error.message))?;
+            }
+            if let Some(name) = source.traffic.scheduler() {
+                scheduler::builtin().parse(name).map_err(|error| SpecError::Scheduler(error.message))?;
             }
         }
         let connections = scenario.connections();

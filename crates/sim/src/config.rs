@@ -3,12 +3,12 @@
 use ropewalk_engine::config::{
     BufferConfig, ConnectionConfig, EndpointConfig, LocalEndpoint, PathManagerConfig, SendTuning, TcpConfig,
 };
-use ropewalk_engine::{PathId, congestion};
+use ropewalk_engine::{PathId, congestion, scheduler};
 
 use crate::Side;
 use crate::check::SpecError;
 use crate::spec::{EndSpec, Mode, RunSpec, Scenario, Traffic};
-use crate::topology::client_address;
+use crate::topology::{background_client_address, background_paths, client_address};
 
 /// What Linux's buffers start with, in bytes of payload: `tcp_wmem`'s second number. Receive buffers begin
 /// with half of `tcp_rmem`'s, since the other half is for what a packet takes beside its payload
@@ -30,10 +30,10 @@ pub(crate) fn workload_end(scenario: &Scenario) -> EndpointConfig {
     }
 }
 
-/// An endpoint of the competing flows: its "paths" are the sources.
+/// An endpoint of the competing flows: its paths are those of [`background_paths`].
 pub(crate) fn background_end(scenario: &Scenario) -> EndpointConfig {
     EndpointConfig {
-        path_mtus: scenario.background.iter().map(|source| scenario.paths[source.path].mtu).collect(),
+        path_mtus: background_paths(scenario).iter().map(|(_, path)| scenario.paths[*path].mtu).collect(),
         ..EndpointConfig::default()
     }
 }
@@ -133,19 +133,42 @@ pub fn connection(spec: &RunSpec, side: Side) -> ConnectionConfig {
     }
 }
 
-/// A background source's connections.
+/// A background source's connections, as one side has them.
 ///
 /// # Errors
-/// A congestion control that isn't known.
-pub(crate) fn background(spec: &RunSpec, source: usize) -> Result<ConnectionConfig, SpecError> {
-    let name = spec.scenario.background[source].traffic.congestion().unwrap_or("reno");
+/// A congestion control or a scheduler that isn't known.
+pub(crate) fn background(spec: &RunSpec, source: usize, side: Side) -> Result<ConnectionConfig, SpecError> {
+    let traffic = &spec.scenario.background[source].traffic;
+    let name = traffic.congestion().unwrap_or("reno");
     let congestion =
         congestion::builtin().parse(name).map_err(|error| SpecError::Congestion(error.message))?;
     // Its hosts are of the same system as the workload's.
     let end = EndSpec::of(spec.scenario.server.host.profile);
     let congestion = end.host.congestion(&congestion);
-    let mut config = ConnectionConfig { congestion, ..base(&end, spec, false) };
-    if let Traffic::TcpFlows { receive_buffer: Some(bytes), .. } = &spec.scenario.background[source].traffic {
+    let multipath = traffic.scheduler().is_some();
+    let mut config = ConnectionConfig { congestion, ..base(&end, spec, multipath) };
+    if let Some(name) = traffic.scheduler() {
+        config.scheduler =
+            scheduler::builtin().parse(name).map_err(|error| SpecError::Scheduler(error.message))?;
+        let all = background_paths(&spec.scenario).into_iter().enumerate();
+        let own = all.filter(|(_, (owner, _))| side == Side::Client && *owner == source);
+        let endpoints = own.zip(1..).map(|((index, (_, path)), id)| LocalEndpoint {
+            address: background_client_address(index),
+            port: None,
+            path: PathId(index as u16),
+            id,
+            signal: false,
+            subflow: true,
+            backup: spec.scenario.paths[path].backup,
+        });
+        config.path_manager = PathManagerConfig {
+            subflows: spec.scenario.paths.len() as u8,
+            endpoints: endpoints.collect(),
+            early_join: end.early_join,
+            ..PathManagerConfig::default()
+        };
+    }
+    if let Traffic::TcpFlows { receive_buffer: Some(bytes), .. } = traffic {
         config.receive_buffer = buffer(payload(*bytes, end.host.receive_share()), 0, false);
     }
     Ok(config)

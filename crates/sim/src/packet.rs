@@ -15,7 +15,7 @@ use crate::compact::CompactSegment;
 pub(crate) enum Owner {
     /// The workload.
     Workload,
-    /// The background source with this index.
+    /// The background source's connection on this path of [`background_paths`](crate::topology).
     Background(u16),
 }
 

@@ -144,6 +144,14 @@ pub enum Traffic {
         /// Fixed receive buffer of its hosts, bytes; none: as their system has it.
         receive_buffer: Option<u64>,
     },
+    /// One Multipath TCP connection that always has data. Its client has all paths, and opens it on
+    /// [`Background::path`].
+    MptcpSaturated {
+        /// Its scheduler.
+        scheduler: String,
+        /// The congestion control of its subflows.
+        congestion: String,
+    },
     /// UDP on/off.
     UdpOnOff {
         /// Rate while on, bits per second.
@@ -166,9 +174,18 @@ impl Traffic {
     pub(crate) fn congestion(&self) -> Option<&str> {
         match self {
             Traffic::TcpSaturated { congestion }
+            | Traffic::MptcpSaturated { congestion, .. }
             | Traffic::TcpLimited { congestion, .. }
             | Traffic::TcpFlows { congestion, .. } => Some(congestion),
             Traffic::UdpOnOff { .. } => None,
+        }
+    }
+
+    /// Names its scheduler, if it is Multipath TCP.
+    pub(crate) fn scheduler(&self) -> Option<&str> {
+        match self {
+            Traffic::MptcpSaturated { scheduler, .. } => Some(scheduler),
+            _ => None,
         }
     }
 }

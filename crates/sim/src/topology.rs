@@ -74,9 +74,20 @@ pub(crate) fn server_address() -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1))
 }
 
-/// The client of a background source.
-pub(crate) fn background_client_address(source: usize) -> IpAddr {
-    let [high, low] = (source as u16).to_be_bytes();
+/// The paths of the competing flows' hosts: the source, and the path of the scenario that it is on there. The
+/// first are each source's own; then come the others that sources over Multipath TCP have.
+pub(crate) fn background_paths(scenario: &Scenario) -> Vec<(usize, usize)> {
+    let sources = || scenario.background.iter().enumerate();
+    let others =
+        sources().filter(|(_, source)| source.traffic.scheduler().is_some()).flat_map(|(i, source)| {
+            (0..scenario.paths.len()).filter(|path| *path != source.path).map(move |path| (i, path))
+        });
+    sources().map(|(i, source)| (i, source.path)).chain(others).collect()
+}
+
+/// The client of a background source, on a path of [`background_paths`].
+pub(crate) fn background_client_address(path: usize) -> IpAddr {
+    let [high, low] = (path as u16).to_be_bytes();
     IpAddr::V4(Ipv4Addr::new(172, 16 | high & 15, low, 2))
 }
 

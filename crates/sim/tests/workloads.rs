@@ -94,6 +94,35 @@ fn a_saturated_rival_takes_about_half() {
 }
 
 #[test]
+fn a_saturated_multipath_rival_takes_about_half_of_every_path() {
+    let mut scenario = networks::two_equal(20_000_000, 10 * MILLISECOND);
+    scenario.workload = Workload::Bulk { duration: 30 * SECOND };
+    scenario.warmup = SECOND;
+    let rival = |scheduler: &str, path| Background {
+        path,
+        direction: Direction::Download,
+        traffic: Traffic::MptcpSaturated { scheduler: scheduler.into(), congestion: "cubic".into() },
+        extra_delay: Span::ZERO,
+        start: Time::ZERO,
+        stop: None,
+    };
+    for (scheduler, path) in [("minrtt", 0), ("ropewalk", 1)] {
+        scenario.background = vec![rival(scheduler, path)];
+        let shared = run(&spec(scenario.clone(), "minrtt", "cubic"));
+        let share = goodput(&shared) / 40e6;
+        assert!((0.35..0.65).contains(&share), "{scheduler}: {share}: {}", summary(&shared));
+        // Plain TCP finds it on either path.
+        for path in 0..2 {
+            let alone = run(&single(scenario.clone(), path, "cubic"));
+            let share = goodput(&alone) / 20e6;
+            assert!((0.25..0.75).contains(&share), "{scheduler}: {share}: {}", summary(&alone));
+        }
+    }
+    scenario.background = vec![rival("no-such", 0)];
+    assert!(ropewalk_sim::World::new(&spec(scenario, "minrtt", "cubic")).is_err());
+}
+
+#[test]
 fn datagrams_take_their_rate() {
     let mut scenario = networks::one(10_000_000, 10 * MILLISECOND);
     scenario.workload = Workload::Bulk { duration: 60 * SECOND };

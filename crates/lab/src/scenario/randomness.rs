@@ -14,7 +14,7 @@ pub(crate) fn links(scenario: &Scenario) -> impl Iterator<Item = &LinkSpec> {
 pub fn is_random(scenario: &Scenario) -> bool {
     let traffic = |traffic: &Traffic| match traffic {
         Traffic::TcpLimited { .. } | Traffic::UdpOnOff { .. } => true,
-        Traffic::TcpSaturated { .. } | Traffic::TcpFlows { .. } => false,
+        Traffic::TcpSaturated { .. } | Traffic::MptcpSaturated { .. } | Traffic::TcpFlows { .. } => false,
     };
     links(scenario).any(is_random_link) || scenario.background.iter().any(|source| traffic(&source.traffic))
 }

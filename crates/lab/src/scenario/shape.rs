@@ -312,6 +312,14 @@ pub const BACKGROUNDS: &[Shape] = &[
         fields: background_fields!(CONGESTION),
     },
     Shape {
+        name: "mptcp-saturated",
+        summary: "A Multipath TCP connection over all paths that always has data; it opens on `path`",
+        fields: background_fields!(
+            CONGESTION,
+            key("scheduler", Kind::Text, "Its scheduler, a built-in one. Default: ropewalk")
+        ),
+    },
+    Shape {
         name: "tcp-limited",
         summary: "A TCP flow whose application writes one packet at a time, exponentially spaced",
         fields: background_fields!(

@@ -183,6 +183,13 @@ impl ScenarioReader {
         let count = self.integer(&table, "count").unwrap_or(1);
         let traffic = match table.shape.name {
             "tcp-saturated" => Traffic::TcpSaturated { congestion: self.congestion(&table, names) },
+            "mptcp-saturated" => Traffic::MptcpSaturated {
+                scheduler: match table.get("scheduler") {
+                    Some(value) => self.checked(value, names.scheduler).unwrap_or_default(),
+                    None => "ropewalk".into(),
+                },
+                congestion: self.congestion(&table, names),
+            },
             "tcp-limited" => Traffic::TcpLimited {
                 congestion: self.congestion(&table, names),
                 packets_per_second: self.number(&table, "packets-per-second")?,

@@ -42,7 +42,7 @@ impl CrossTraffic {
     /// The application of a background source; none if it isn't TCP.
     pub(crate) fn new(background: &Background, rng: Pcg64) -> Option<Self> {
         let kind = match &background.traffic {
-            Traffic::TcpSaturated { .. } => Kind::Saturated,
+            Traffic::TcpSaturated { .. } | Traffic::MptcpSaturated { .. } => Kind::Saturated,
             Traffic::TcpLimited { packets_per_second, packet, .. } => {
                 Kind::Limited(1e9 / packets_per_second.max(1e-9), u64::from(*packet).max(1))
             }

@@ -135,14 +135,14 @@ impl Hosts {
             config: client,
         }];
         for i in 0..scenario.background.len() {
-            let config = Arc::new(config::background(spec, i)?);
+            let [client, server] = [Side::Client, Side::Server].map(|side| config::background(spec, i, side));
             let template = ConnectTemplate {
                 path: PathId(i as u16),
                 client: topology::background_client_address(i),
                 server: topology::background_server_address(i),
-                config: Arc::clone(&config),
+                config: Arc::new(client?),
             };
-            ends[3].listen(SocketAddr::new(template.server, SERVER_PORT), config);
+            ends[3].listen(SocketAddr::new(template.server, SERVER_PORT), Arc::new(server?));
             templates.push(template);
         }
         let names = scenario.paths.iter().map(|path| path.name.clone()).collect();

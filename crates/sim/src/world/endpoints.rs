@@ -201,13 +201,14 @@ impl World {
 
     #[inline(never)]
     fn transmit_background(&mut self, side: Side, path: PathId) {
-        let background = &self.scenario.background[path.0 as usize];
+        let (source, on) = self.background_paths[path.0 as usize];
+        let background = &self.scenario.background[source];
         if let Some(middlebox) = &mut self.middlebox {
-            middlebox.process(self.now, side, background.path, &mut self.to_send);
+            middlebox.process(self.now, side, on, &mut self.to_send);
         }
-        let link = self.network.topology.entry[background.path][side as usize];
+        let link = self.network.topology.entry[on][side as usize];
         let owner = Owner::Background(path.0);
-        let (segment, path) = (&mut self.to_send, background.path as u16);
+        let (segment, path) = (&mut self.to_send, on as u16);
         let packet = Packet::new(segment, owner, path, UNTRACED, &mut self.network.pool);
         if background.extra_delay.is_zero() {
             self.network.enqueue(self.now, link, packet);

@@ -28,7 +28,7 @@ use crate::packet::Owner;
 use crate::recorder::Recorder;
 use crate::result::{Outcome, RunResult};
 use crate::spec::{RunSpec, Scenario, Traffic};
-use crate::topology::Hop;
+use crate::topology::{Hop, background_paths};
 use crate::udp::UdpSource;
 use crate::world::lookahead::Lookahead;
 use crate::{Side, topology};
@@ -69,6 +69,8 @@ pub struct World {
     /// The workload has opened so many connections that batches may be worth it.
     many: bool,
     pub(crate) hosts: Hosts,
+    /// See [`background_paths`].
+    background_paths: Vec<(usize, usize)>,
     /// How many endpoints there are.
     ends: usize,
     /// A bit per endpoint: it may have events or segments.
@@ -160,6 +162,7 @@ impl World {
             paused: false,
             spec: spec.clone(),
             receiver: receiver.clone(),
+            background_paths: background_paths(&scenario),
             scenario,
         };
         world.enable_lookahead();
