@@ -51,6 +51,34 @@ fn enter(server: &mut End, now: Time, number: u16, answer: &Segment<Bytes>) -> b
     std::iter::from_fn(|| server.poll_event()).any(|(_, event)| matches!(event, Event::Accepted { .. }))
 }
 
+/// A client that acknowledges, but reads nothing, isn't taken for one whose link is dead.
+#[test]
+fn what_waits_for_the_peers_application_alone_is_told() {
+    let mut server = listening(EndpointConfig::default());
+    let answer = knock(&mut server, Time::ZERO, 0).expect("a SYN/ACK");
+    let mut third = Segment::new(FourTuple::new(client(0), SERVER), Seq(101), answer.seq.plus(1), Flags::ACK);
+    third.window = 3000;
+    server.on_segment(Time::ZERO, PathId(0), third.clone());
+    let accepted = std::iter::from_fn(|| server.poll_event())
+        .find_map(|(id, event)| matches!(event, Event::Accepted { .. }).then_some(id));
+    let id = accepted.expect("accepted");
+    assert!(!server.awaits_window(id), "nothing waits");
+    server.write(Time::ZERO, id, Bytes::from(vec![0; 10_000])).expect("room");
+    let sent: u32 = everything(&mut server, Time::ZERO).iter().map(|one| one.payload.len() as u32).sum();
+    assert!(sent > 0 && !server.awaits_window(id), "it isn't acknowledged");
+    (third.ack, third.window) = (answer.seq.plus(1 + sent), 3000 - sent as u16);
+    server.on_segment(Time::ZERO + SECOND / 10, PathId(0), third.clone());
+    let _ = everything(&mut server, Time::ZERO + SECOND / 10);
+    assert!(
+        server.awaits_window(id),
+        "{sent} bytes are acknowledged, and the window has no room for a segment"
+    );
+    third.window = 30_000;
+    server.on_segment(Time::ZERO + SECOND / 5, PathId(0), third);
+    let _ = everything(&mut server, Time::ZERO + SECOND / 5);
+    assert!(!server.awaits_window(id));
+}
+
 #[test]
 fn a_full_backlog_drops_syns_until_one_is_done() {
     let mut server =

@@ -3,8 +3,8 @@
 //! What connections hold is summed up several times a second, and with many new ones. Beyond half of the
 //! limit those that have made no progress for two seconds are reset, beyond three quarters those that have
 //! made none for half a second (beyond all of it: a fifth of one), until two fifths are left: of the
-//! address that holds most first, and there the one that has stalled for longest. Meanwhile each connection
-//! takes 16 KiB from its server at a time. Idle connections stay, unless one address's take most of the
+//! address that holds most first, and there the one that has stalled for longest. Those whose far ends read
+//! nothing come before those that losses or a dead link hold up. Meanwhile each connection takes 16 KiB from its server at a time. Idle connections stay, unless one address's take most of the
 //! limit. Those that haven't said yet what they want hold a quarter of the limit at most, however new they
 //! are. While too much is held all the same, new connections of addresses that hold more than their share
 //! are reset; beyond five quarters of the limit all new ones.
@@ -208,6 +208,8 @@ struct Held {
     bytes: u64,
     stalled: Duration,
     is_asking: bool,
+    /// Its far end reads nothing; told only where memory is short.
+    awaits_window: bool,
 }
 
 /// Connections of which some are to end, by client: of each the one that has stalled for longest is the last.
@@ -279,8 +281,10 @@ fn victims(held: &[Held], limit: u64) -> Vec<usize> {
     victims.iter().for_each(|victim| _ = left.remove(victim));
     let (stalled, idle): (Vec<usize>, Vec<usize>) =
         left.into_iter().partition(|at| held[*at].bytes > IDLE_CONNECTION || held[*at].is_asking);
+    let (unread, held_up): (Vec<usize>, Vec<usize>) =
+        stalled.into_iter().partition(|at| held[*at].awaits_window || held[*at].is_asking);
     // Addresses that hold most of the memory with idle connections lose some of them.
-    for (all, least) in [(stalled, 0), (idle, limit / 2)] {
+    for (all, least) in [(unread, 0), (held_up, 0), (idle, limit / 2)] {
         let mut candidates = Candidates::new(held, all.into_iter(), &by_client);
         while used > limit / 5 * 2
             && let Some(victim) = candidates.next(&mut by_client, least)
@@ -318,13 +322,14 @@ fn look<O: Owner>(owner: &O) -> Vec<Arc<O::Connection>> {
     let Ok(mut seen) = pressure.seen.try_lock() else { return Vec::new() };
     let now = Instant::now();
     let all = owner.connections();
-    let held: Vec<Held> = all
+    let mut held: Vec<Held> = all
         .iter()
         .map(|one| Held {
             client: one.client(),
             bytes: memory_of(one.stream()),
             stalled: one.stalled(now),
             is_asking: one.is_asking(),
+            awaits_window: false,
         })
         .collect();
     for (one, held) in all.iter().zip(&held) {
@@ -338,6 +343,11 @@ fn look<O: Owner>(owner: &O) -> Vec<Arc<O::Connection>> {
     let used: u64 = held.iter().map(|one| one.bytes).sum();
     let resident = resident();
     let limit = left_for_connections(pressure.limit, resident, used, 1);
+    if used > limit / 2 {
+        for (one, held) in all.iter().zip(&mut held) {
+            held.awaits_window = one.stream().awaits_window();
+        }
+    }
     let victims = victims(&held, limit);
     owner.count_evicted(victims.len() as u64);
     let mut left: Vec<Held> = held.clone();
@@ -383,7 +393,18 @@ mod tests {
             bytes,
             stalled: Duration::from_secs(seconds),
             is_asking: false,
+            awaits_window: false,
         }
+    }
+
+    #[test]
+    fn whose_far_ends_read_nothing_end_before_those_that_a_link_holds_up() {
+        let mut all = vec![held(1, MIB, 60); 30];
+        all.extend((2..22).map(|client| Held { awaits_window: true, ..held(client, MIB, 3) }));
+        let ended = victims(&all, 90 * MIB);
+        assert!(ended.len() == 14 && ended.iter().all(|victim| *victim >= 30), "{ended:?}");
+        let ended = victims(&all, 40 * MIB);
+        assert!(ended.len() == 34 && ended[20..].iter().all(|victim| *victim < 30), "{ended:?}");
     }
 
     #[test]

@@ -322,6 +322,12 @@ impl MptcpStream {
         self.connection.shard().lock().endpoint.held_bytes(self.connection.id)
     }
 
+    /// Whether its data waits for the far end's application alone, which reads nothing: what the far end's
+    /// window had room for is acknowledged.
+    pub fn awaits_window(&self) -> bool {
+        self.connection.shard().lock().endpoint.awaits_window(self.connection.id)
+    }
+
     /// Throws the connection away (MP_FASTCLOSE), as [`abort`](Self::abort) does, for a stream that several
     /// tasks share.
     pub fn reset(&self) {

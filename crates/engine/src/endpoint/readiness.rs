@@ -23,6 +23,15 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         })
     }
 
+    /// Whether a connection's data waits for the peer's application alone: the peer has acknowledged all that
+    /// its window had room for. Not so where losses or a dead path hold it up.
+    pub fn awaits_window(&self, id: ConnectionId) -> bool {
+        self.connection(id).is_some_and(|one| {
+            let largest = one.subflows.usable().map(|subflow| subflow.mss).max();
+            one.send.awaits_window(largest.unwrap_or_default())
+        })
+    }
+
     /// Whether [`read`](Self::read) has an answer now: data, the end of the stream, or an error. Changes with
     /// segments received, timeouts and reads.
     pub fn is_readable(&self, id: ConnectionId) -> bool {
