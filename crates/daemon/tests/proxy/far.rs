@@ -108,6 +108,50 @@ fn either_uplink_is_cut_under_a_download_from_a_gateway() {
     assert!(proxy.terminate().success() && far.gateway.terminate().success());
 }
 
+/// The only uplink falls silent while connections are opened through the gateway: in each state of their opening
+/// they wait for it, and go on once it is back.
+#[test]
+fn connections_that_are_being_opened_outlive_the_only_uplinks_silence() {
+    let Some(stage) = Stage::new() else { return };
+    stage.serve("data", 100_000);
+    let _server = stage.nginx(false);
+    let far = Far::start(&stage, &[&format!("{SERVER} 80")], &[]);
+    let gateway =
+        ["--via", "up0", "--listen", PROXY, "--gateway", "10.1.0.1:5124", "--gateway-cookie", &far.cookie];
+    let proxy = stage.start(&[&["--json", "--verbose"], &gateway[..]].concat());
+    let curl = || {
+        let mut command = stage.van.command("curl");
+        command.args([
+            "-sS",
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{time_total}",
+            "--proxy",
+            &format!("socks5h://{PROXY}"),
+        ]);
+        command.arg(crate::url("data")).stdout(std::process::Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let downloads: Vec<_> = (0..24)
+        .map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            curl()
+        })
+        .collect();
+    stage.cut(0);
+    let gone = std::time::Duration::from_secs(12);
+    std::thread::sleep(gone);
+    stage.mend(0);
+    for download in downloads {
+        let done = download.wait_with_output().unwrap();
+        let took: f64 = String::from_utf8_lossy(&done.stdout).parse().unwrap_or(f64::NAN);
+        let logs = || format!("{} {}", stage.log(), Far::log(&stage));
+        assert!(done.status.success() && took < gone.as_secs_f64() + 4.0, "{took} s: {}", logs());
+    }
+    assert!(proxy.terminate().success() && far.gateway.terminate().success());
+}
+
 #[test]
 fn the_first_gateway_that_works_is_used_and_rules_lead_past_it() {
     let Some(stage) = Stage::new() else { return };

@@ -95,6 +95,28 @@ fn a_lone_uplink_that_comes_back_carries_at_once() {
     }
 }
 
+/// A connection that is opened while the only uplink is dead waits for that, not for the SYN's next repetition.
+#[test]
+fn a_connection_opened_while_the_only_uplink_is_dead_is_open_once_it_is_back() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 1000);
+    let _server = stage.nginx(true);
+    let _proxy =
+        stage.start(&["--via", "up0", "--probe", "10.9.9.9:80", "--listen", "127.0.0.1:1080", "--json"]);
+    wait_for(&stage, &data);
+    stage.cut(0);
+    stage.wait_for_state(0, "dead", 1);
+    // SYNs go out now, and after 1 and 3 s; the next would after 7.
+    let mut download = stage.download(&url("data"));
+    std::thread::sleep(Duration::from_millis(4500));
+    stage.mend(0);
+    let mended = download.now();
+    download.read_until(|_| false);
+    assert!(download.received == data, "{} bytes: {}", download.received.len(), stage.log());
+    let late = (download.now() - mended).as_secs_f64();
+    assert!(late < 2.0, "{late:.2} s after it was back: {}", stage.log());
+}
+
 /// A plain TCP connection outlives an interface that is down for a moment, as a program's own does on this
 /// host, though the kernel forgets then what it masquerades. With another address it ends at once.
 #[test]

@@ -1,4 +1,5 @@
 //! Opening connections: the best link first, the next after a moment without an answer. No link is needed.
+//! Over one that comes back it is tried anew at once: what was lost would be repeated seconds later.
 //!
 //! The order and the pause are those of RFC 8305, with links in the place of address families alone. Links
 //! that are tried at once race: each attempt is a connection of its own, with its own key (RFC 8684 3.1). The
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use ropewalk_tokio::{ConnectOptions, ConnectionConfig, MptcpStream, Network};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::link::Link;
 
@@ -32,6 +33,15 @@ fn attempts(addresses: &[SocketAddr], links: &[Arc<Link>]) -> Vec<(SocketAddr, A
 fn is_own(address: IpAddr) -> bool {
     let address = address.to_canonical();
     address.is_loopback() || address.is_unspecified()
+}
+
+/// Ends once a link is usable that wasn't meanwhile.
+pub(super) async fn comes_back(link: &Link, v6: bool) {
+    let mut was_usable = true;
+    while was_usable || !link.is_usable(v6) {
+        was_usable = link.is_usable(v6);
+        sleep(PAUSE).await;
+    }
 }
 
 /// Opens a connection to one of `addresses`. `links` are those that it may be opened on, the best first; the
@@ -80,8 +90,12 @@ pub(super) async fn dial(
                 .path(link.path());
             let network = network.clone();
             running.spawn(async move {
-                let opened = MptcpStream::connect_with(&network, address, &options).await;
-                (opened, link)
+                loop {
+                    tokio::select! {
+                        opened = MptcpStream::connect_with(&network, address, &options) => return (opened, link),
+                        () = comes_back(&link, address.is_ipv6()) => {}
+                    }
+                }
             });
             next = Instant::now() + PAUSE;
         }

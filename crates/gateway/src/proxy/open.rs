@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::client::Client;
 use super::config::OpeningLink;
-use super::dial::dial;
+use super::dial::{comes_back, dial};
 use super::flow::Entry;
 use super::link::{Link, find};
 use super::policy::{Plan, Role};
@@ -278,6 +278,11 @@ impl Server {
                 () = nothing_acknowledged(&stream), if has_another => {
                     tracing::debug!(link = link.name, "silent after the handshake: another link is tried");
                     stream.reset();
+                }
+                () = comes_back(&link, is_v6) => {
+                    tracing::debug!(link = link.name, "it was silent meanwhile: opened again");
+                    stream.reset();
+                    links = all.to_vec();
                 }
             }
         }
