@@ -30,6 +30,9 @@ const STARTING_QUEUE: usize = 256_000;
 const MOST_QUEUED: usize = 4096;
 /// How long a packet that isn't a download's may wait.
 const LONGEST_WAIT: u64 = 60 * MILLISECOND;
+/// How long packets wait for links that are full: then those of the next order carry some, too. Less than
+/// CoDel lets downloads wait.
+const FULL: u64 = 8 * MILLISECOND;
 /// What may be sent twice: bytes per second, the same as a share of the links' rates, and at once.
 const COPIES: f64 = 125_000.0;
 const COPIES_SHARE: f64 = 0.05;
@@ -44,6 +47,8 @@ pub struct LinkSettings {
     pub largest: usize,
     /// It is used while no other works.
     pub is_backup: bool,
+    /// It is used while links of a lower order don't work or are full.
+    pub order: u8,
 }
 
 #[derive(Debug)]
@@ -339,6 +344,19 @@ impl Tunnel {
         self.links.iter().map(view).collect()
     }
 
+    /// Of these links those whose turn it is for a packet that has waited so long.
+    fn in_order(&self, mut views: Vec<LinkView>, waited: u64) -> Vec<LinkView> {
+        let order = |one: &LinkView| self.links.get(&one.link).map_or(0, |known| known.settings.order);
+        let works = |one: &&LinkView| !one.is_silent && !one.is_backup;
+        let first = views.iter().filter(works).map(order).min();
+        let has_room = |one: &&LinkView| waited < FULL || one.wait == Some(0);
+        let turn = views.iter().filter(works).filter(has_room).map(order).min().max(first);
+        if let Some(turn) = turn {
+            views.retain(|one| order(one) <= turn || !works(&one));
+        }
+        views
+    }
+
     /// Sends something again. A download's packets wait for the link's window: where a link was silent for a
     /// moment only, its next feedback says that most have arrived, and all at once would fill the other
     /// link's queue.
@@ -349,7 +367,7 @@ impl Tunnel {
                 if is_there || piece.deadline <= now {
                     continue;
                 }
-                let views = self.views(now, piece.payload.len());
+                let views = self.in_order(self.views(now, piece.payload.len()), 0);
                 let has_room = |one: &&LinkView| !is_download || one.wait == Some(0);
                 // Over the same link only if there is no other that is as fast.
                 let best = used(&views).filter(has_room).min_by_key(|one| (one.delay, one.link == from));
@@ -380,7 +398,7 @@ impl Tunnel {
                     self.stats.dropped += 1;
                     continue;
                 }
-                let views = self.views(now, len);
+                let views = self.in_order(self.views(now, len), waited);
                 if views.is_empty() {
                     break;
                 }
@@ -476,6 +494,10 @@ impl Tunnel {
         // Those that wait in vain are dropped.
         let waiting =
             self.queues[..2].iter().filter_map(VecDeque::front).map(|one| one.since + LONGEST_WAIT + 1);
+        let is_ordered = self.links.values().any(|link| link.settings.order > 0);
+        let full = self.queues.iter().filter(|_| is_ordered).filter_map(VecDeque::front);
+        let full = full.map(|one| one.since + FULL).filter(|at| *at > now);
+        let waiting = waiting.chain(full);
         let arrivals = [self.arrivals.next_timeout(), self.deliver.next_timeout()];
         of_links.chain(room).chain(waiting).chain(arrivals.into_iter().flatten()).min()
     }

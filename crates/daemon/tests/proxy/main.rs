@@ -5,6 +5,8 @@ mod direct;
 mod encrypted;
 mod far;
 mod full;
+mod inbound;
+mod limits;
 mod names;
 mod network;
 mod operation;

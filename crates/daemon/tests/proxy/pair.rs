@@ -34,7 +34,7 @@ impl Pair {
 
     /// The same with more said to the proxy.
     pub fn start_with(udp: &str, more: &[&str]) -> Option<Pair> {
-        Pair::start_by(udp, &[], |stage, folder| {
+        Pair::start_by(udp, &[], 2, |stage, folder| {
             let socket = stage.path().join("status").display().to_string();
             let (key, certificate) = (format!("{folder}/proxy.key"), format!("{folder}/gateway.pub"));
             let line = ["--status", &socket, "--json", "--transparent", "lan0", "--gateway", "10.1.0.1:5124"];
@@ -45,13 +45,18 @@ impl Pair {
 
     /// The same with a file of the proxy's, of which links and rules are said. `gateway`: more said to that.
     pub fn start_by_file(udp: &str, gateway: &[&str], file: &str) -> Option<Pair> {
-        Pair::start_by(udp, gateway, |stage, _| {
+        Pair::start_by(udp, gateway, file.matches("[[link]]").count(), |stage, _| {
             let path = write_file(stage, file);
             stage.start(&["--config", &path, "--json", "--verbose"])
         })
     }
 
-    fn start_by(udp: &str, more: &[&str], proxy: impl Fn(&Stage, &str) -> Running) -> Option<Pair> {
+    fn start_by(
+        udp: &str,
+        more: &[&str],
+        links: usize,
+        proxy: impl Fn(&Stage, &str) -> Running,
+    ) -> Option<Pair> {
         let stage = Stage::new()?;
         let folder = stage.path().join("keys").display().to_string();
         keys(&folder, &[]);
@@ -68,11 +73,12 @@ impl Pair {
         let allowed = format!("{SERVER} 80");
         let line =
             ["--key", &own, "--proxy", &proxys, "--convert", &allowed, "--udp", udp, "--udp", "fd03::2"];
-        let far_line: Vec<String> = line.iter().chain(more).map(ToString::to_string).collect();
+        let far_line: Vec<String> =
+            line.iter().chain(more).map(|word| word.replace("KEYS", &folder)).collect();
         let far = Pair::gateway(&stage, &far_line);
         let proxy = proxy(&stage, &folder);
         let pair = Pair { stage, lan, world, gateway: far_line, far: Some(far), proxy };
-        pair.wait_for_tunnel();
+        pair.wait_for_tunnel(links);
         Some(pair)
     }
 
@@ -98,11 +104,11 @@ impl Pair {
         gateway(stage, &line.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    pub fn wait_for_tunnel(&self) {
+    pub fn wait_for_tunnel(&self, links: usize) {
         wait_until("the tunnel is there", || {
             let log = self.stage.log();
             log.contains("datagrams go through the gateway")
-                && log.matches("datagrams go over this link\"").count() >= 2
+                && log.matches("datagrams go over this link\"").count() >= links
         });
     }
 

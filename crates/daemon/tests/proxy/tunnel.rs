@@ -186,7 +186,7 @@ fn a_link_that_stands_by_carries_datagrams_when_it_is_needed() {
 }
 
 /// What the one says of itself that has the stage's socket for it.
-fn status(stage: &Stage) -> Value {
+pub fn status(stage: &Stage) -> Value {
     let socket = stage.path().join("status").display().to_string();
     let line = ["status", "--socket", &socket, "--json"];
     serde_json::from_str(&stage.van.check(env!("CARGO_BIN_EXE_ropewalkd"), &line).unwrap()).unwrap()

@@ -114,7 +114,11 @@ impl<T> Wire<T> {
         };
         for link in 0..wire.links.len() {
             for side in 0..2 {
-                wire.tunnels[side].set_link(0, link, LinkSettings { largest: 1414, is_backup: false });
+                wire.tunnels[side].set_link(
+                    0,
+                    link,
+                    LinkSettings { largest: 1414, is_backup: false, order: 0 },
+                );
             }
         }
         wire.drive(0);

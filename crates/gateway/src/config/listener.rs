@@ -1,6 +1,7 @@
 //! `[[listener]]`.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 
 use ropewalk_algorithms::Registries;
 use ropewalk_engine::registry::SpecError;
@@ -9,6 +10,7 @@ use ropewalk_engine::{SECOND, Span};
 use ropewalk_settings::read::{Reader, Table, Value};
 use ropewalk_settings::shape::{Kind, Shape, key, required};
 use ropewalk_tokio::{BufferConfig, ConnectionConfig, default_config};
+use sha2::{Digest, Sha256};
 
 use super::proxy::{loaded, parsed};
 use super::{duration, per_address, socket};
@@ -16,6 +18,8 @@ use crate::convert::{Converter, Cookie, Destination, Destinations};
 use crate::gateway::{Listener, ProxyProtocol, Service};
 use crate::target::Target;
 use crate::tls::Acceptor;
+use crate::tls::keys::certificate;
+use crate::tunnel::inbound::{Given, Identity, Ports, PortsError};
 
 /// How often a silent client is probed before its subflow is closed.
 const KEEP_ALIVE_PROBES: u32 = 6;
@@ -67,6 +71,13 @@ pub(super) const LISTENER: Shape = Shape {
             "With `convert`: a file with what clients have to show, 16 to 128 bytes as hexadecimal digits, \
              mode 0600",
         ),
+        key(
+            "inbound",
+            Kind::Texts,
+            "With `udp`, `key` and `proxies`: ports of its addresses that lead to a host behind a proxy, if that \
+             wants them: `keys/van.pub tcp/8022,udp/5000-5100`",
+        )
+        .value("FILE PORTS"),
         key("name", Kind::Text, "Its name in logs and metrics. Default: what `listen` says").value("NAME"),
         key(
             "addresses",
@@ -173,6 +184,41 @@ pub(super) fn read(reader: &mut Reader, table: &Table<'_>, registries: &Registri
     Some(listener)
 }
 
+/// What proxies are given of a listener's ports.
+pub(super) fn inbound(reader: &mut Reader, table: &Table<'_>, listener: &Listener) -> Vec<Given> {
+    let Some(list) = table.get("inbound") else { return Vec::new() };
+    if !listener.has_tunnel() {
+        let message = "`inbound` goes with `udp`, `key` and `proxies`";
+        reader.wrong(table.place("inbound"), message, "not all of them are given", "");
+        return Vec::new();
+    }
+    let identity = |path: &Path| certificate(path).map(|known| Identity::from(Sha256::digest(known)));
+    let mut known = Vec::new();
+    for value in table.get("proxies").and_then(|list| list.get_ref().as_array()).into_iter().flatten() {
+        let path = reader.text(value).map(|name| reader.file(name));
+        known.extend(path.and_then(|path| identity(&path).ok()));
+    }
+    let mut found: Vec<Given> = Vec::new();
+    for value in list.get_ref().as_array().into_iter().flatten() {
+        let Some(text) = reader.text(value) else { continue };
+        let (name, ports) = text.trim().rsplit_once(' ').unwrap_or((text, ""));
+        let path = reader.file(name.trim());
+        let given = parsed(reader, value, |_| {
+            let ports =
+                ports.split(',').map(|one| one.parse().map_err(|error: PortsError| error.to_string()));
+            let ports = ports.collect::<Result<Vec<Ports>, String>>()?;
+            let proxy = identity(&path).map_err(|error| error.to_string())?;
+            if !known.contains(&proxy) {
+                return Err(format!("`{name}` isn't among `proxies`"));
+            }
+            let addresses = listener.sockets().map(|socket| socket.ip()).collect();
+            Ok(Given { addresses, proxy, ports })
+        });
+        found.extend(given);
+    }
+    found
+}
+
 /// The engine's settings: those of [`default_config`], and what the table says.
 fn connection(reader: &mut Reader, table: &Table<'_>, registries: &Registries) -> ConnectionConfig {
     let mut connection = default_config();
@@ -218,7 +264,9 @@ fn service(reader: &mut Reader, table: &Table<'_>) -> Option<Service> {
             );
             return None;
         };
-        for key in ["cookie", "udp", "key", "proxies"].into_iter().filter(|key| table.get(key).is_some()) {
+        for key in
+            ["cookie", "udp", "key", "proxies", "inbound"].into_iter().filter(|key| table.get(key).is_some())
+        {
             let message = format!("`{key}` goes with `convert`");
             reader.wrong(table.place(key), message, "this listener has `to`", "");
         }

@@ -28,6 +28,7 @@ use crate::gateway::{Listener, Settings};
 use crate::metrics;
 use crate::page::Page;
 use crate::status::Location;
+use crate::tunnel::inbound::{Given, Ports};
 
 /// Most bytes of a file.
 const LARGEST_FILE: u64 = 1 << 20;
@@ -169,14 +170,19 @@ fn settings(
     let table = table.unwrap_or_else(|| Table::new(&GATEWAY, &none, first_line.clone()));
     let mut settings = gateway(reader, &table);
     let tables = reader.array(&file, "listener");
+    let mut inbound: Vec<(Range<usize>, Given)> = Vec::new();
     for value in tables {
         if let Some(table) = reader.table(&listener::LISTENER, value)
             && let Some(listener) = listener::read(reader, &table, registries)
         {
             check_alone(reader, &table, &listener, &settings.listeners);
+            let given = listener::inbound(reader, &table, &listener);
+            inbound.extend(given.into_iter().map(|one| (table.place("inbound"), one)));
             settings.listeners.push(listener);
         }
     }
+    check_inbound(reader, &inbound, &settings.listeners);
+    settings.inbound = inbound.into_iter().map(|(_, given)| given).collect();
     if tables.is_empty() {
         let help = "as in:\n[[listener]]\nlisten = \"192.0.2.1:443\"\nto = \"127.0.0.1:8443\"\nor --listen \
                     192.0.2.1:443 --to 127.0.0.1:8443";
@@ -219,6 +225,24 @@ fn check_alone(reader: &mut Reader, table: &Table<'_>, listener: &Listener, othe
     }
 }
 
+/// Ports that lead to proxies are no listener's, and lead to one proxy.
+fn check_inbound(reader: &mut Reader, inbound: &[(Range<usize>, Given)], listeners: &[Listener]) {
+    for (at, (place, given)) in inbound.iter().enumerate() {
+        let shares = |other: &Given| other.addresses.iter().any(|one| given.addresses.contains(one));
+        let before = inbound[..at].iter().filter(|(_, other)| shares(other));
+        let taken: Vec<&Ports> = before.flat_map(|(_, other)| &other.ports).collect();
+        for ports in &given.ports {
+            let is_taken =
+                |socket: SocketAddr| given.addresses.contains(&socket.ip()) && ports.has_port(socket.port());
+            if listeners.iter().flat_map(Listener::sockets).any(is_taken) {
+                reader.wrong(place.clone(), format!("`{ports}` has a listener's port"), "here", "");
+            } else if taken.iter().any(|other| other.overlaps(ports)) {
+                reader.wrong(place.clone(), format!("`{ports}` is given already"), "again here", "");
+            }
+        }
+    }
+}
+
 fn gateway(reader: &mut Reader, table: &Table<'_>) -> Settings {
     let memory = reader.bytes(table, "memory").unwrap_or_default();
     let endpoint = EndpointConfig {
@@ -229,6 +253,7 @@ fn gateway(reader: &mut Reader, table: &Table<'_>) -> Settings {
     };
     Settings {
         listeners: Vec::new(),
+        inbound: Vec::new(),
         cores: reader.integer(table, "cores").unwrap_or(1) as usize,
         endpoint,
         drain: duration(reader, table, "drain"),
@@ -349,6 +374,26 @@ mod tests {
             read(&text.replace("connect-timeout", &format!("{key}{proxies}connect-timeout"))).unwrap();
         let Service::Convert(converter) = &secure.listeners[0].service else { panic!("{secure:?}") };
         assert!(converter.tls.is_some());
+        let both = format!("{key}{proxies}");
+        let with = |inbound: &str| {
+            read(&text.replace("connect-timeout", &format!("{both}inbound = [{inbound}]\nconnect-timeout")))
+        };
+        let own = pair[1][1].display();
+        let settings = with(&format!("'{own} tcp/8022,udp/5000-5100'")).unwrap();
+        let [given] = &settings.inbound[..] else { panic!("{settings:?}") };
+        assert_eq!((given.ports.len(), given.addresses.len()), (2, 1));
+        let other = pair[0][1].display();
+        for (inbound, expected) in [
+            (format!("'{other} tcp/8022'"), "isn't among `proxies`"),
+            (format!("'{own}'"), "expected ports such as tcp/8022"),
+            (format!("'{own} udp/5000-6000'"), "`udp/5000-6000` has a listener's port"),
+            (format!("'{own} tcp/1-9', '{own} tcp/9'"), "`tcp/9` is given already"),
+        ] {
+            let error = with(&inbound).unwrap_err();
+            assert!(error.contains(expected), "{inbound}: {error}");
+        }
+        let error = read(&(text.clone() + "inbound = ['proxy.pub tcp/1']\n")).unwrap_err();
+        assert!(error.contains("`inbound` goes with `udp`, `key` and `proxies`"), "{error}");
         for (alone, place) in [(&key, "g.toml:6:1"), (&proxies, "g.toml:6:1")] {
             let error = read(&(text.clone() + alone)).unwrap_err();
             assert!(error.contains("`key` and `proxies` go together"), "{place}: {error}");
@@ -424,7 +469,7 @@ mod tests {
         for (table, known, others) in [
             (&file["gateway"], &schema["properties"]["gateway"]["properties"], 0),
             // `convert` and what belongs to it, which don't go with `to`.
-            (&file["listener"][0], &schema["properties"]["listener"]["items"]["properties"], 5),
+            (&file["listener"][0], &schema["properties"]["listener"]["items"]["properties"], 6),
         ] {
             let keys: Vec<&String> = table.as_table().unwrap().keys().collect();
             assert_eq!(known.as_object().unwrap().len(), keys.len() + others);

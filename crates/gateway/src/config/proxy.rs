@@ -21,6 +21,7 @@ use crate::convert::Cookie;
 use crate::proxy::policy::{Policies, Policy, PolicyError, Rule};
 use crate::proxy::{Access, Config, Gateway, IpNet, MOST_READY, OpeningLink, Rates, Via, captive, users};
 use crate::tls::Connector;
+use crate::tunnel::inbound::{Asked, PortsError};
 
 /// Most rules.
 const MOST_RULES: usize = 1000;
@@ -86,6 +87,13 @@ pub(super) const PROXY: Shape = Shape {
         )
         .default("gateway")
         .restart(),
+        key(
+            "inbound",
+            Kind::Texts,
+            "With `transparent` and a gateway with keys: ports that it gives this proxy (its `inbound`), and the \
+             hosts that they lead to: `tcp/8022 to 192.168.1.10:22`, `udp/5000-5100 to 192.168.1.11`",
+        )
+        .value("PORTS to HOST"),
         key(
             "mtu",
             Kind::Integer(576, 65_535),
@@ -200,6 +208,12 @@ pub(super) const LINK: Shape = Shape {
             Kind::Text,
             "Most that it carries in a period: `5GB/monthly@12`, `2GB/weekly@mon`, `500MB/daily`. Default: \
              none",
+        ),
+        key(
+            "throttle",
+            Kind::Rates,
+            "With `quota`: most that it carries each way once that is used up, as in `1 Mbit/s`; it stands by \
+             for other links then. Default: it isn't used",
         ),
     ],
 };
@@ -431,6 +445,11 @@ fn link(reader: &mut Reader, table: &Table<'_>) -> Option<Via> {
         .and_then(|value| parsed(reader, value, |text| text.parse().map_err(|_| "expected an IP address")));
     via.price = reader.number(table, "price");
     via.rate = table.get("rate").and_then(|value| reader.quantity(value, "20 Mbit/s", Rates::parse));
+    via.throttle = table.get("throttle").and_then(|value| reader.quantity(value, "1 Mbit/s", Rates::parse));
+    if via.throttle.is_some() && !table.has("quota") {
+        let help = "as in quota = \"5GB/monthly\"";
+        reader.wrong(table.place("throttle"), "`throttle` goes with `quota`", "no quota is given", help);
+    }
     via.quota = table.get("quota").and_then(|value| parsed(reader, value, str::parse));
     Some(via)
 }
@@ -479,6 +498,17 @@ fn proxy(reader: &mut Reader, table: &Table<'_>, via: Vec<Via>) -> Config {
     for value in texts(reader, table, "transparent") {
         transparent.extend(parsed(reader, value, interface));
     }
+    let mut inbound: Vec<Asked> = Vec::new();
+    for value in texts(reader, table, "inbound") {
+        let asked = parsed(reader, value, |text| {
+            let asked: Asked = text.parse().map_err(|error: PortsError| error.to_string())?;
+            match inbound.iter().any(|other| other.ports.overlaps(&asked.ports)) {
+                true => Err(format!("`{}` leads to a host already", asked.ports)),
+                false => Ok(asked),
+            }
+        });
+        inbound.extend(asked);
+    }
     let page_of = |text: &str| captive::check_target(text).map(|_| text.to_string());
     Config {
         listen: table.get("listen").and_then(|value| socket(reader, value)).unwrap_or(NOWHERE),
@@ -496,6 +526,7 @@ fn proxy(reader: &mut Reader, table: &Table<'_>, via: Vec<Via>) -> Config {
         datagrams_through_gateway: reader
             .choice(table, "datagrams", &[("gateway", true), ("system", false)])
             .unwrap_or(true),
+        inbound,
         congestion: table
             .get("congestion")
             .and_then(|value| parsed(reader, value, known))

@@ -15,13 +15,15 @@ use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::carry::Carried;
 use crate::convert::Destinations;
 use crate::tls::{Acceptor, Secure};
 use crate::tunnel::drive::{Event, MOST_EVENTS, Word, drive, read};
+use crate::tunnel::inbound::{Forward, Given, Identity, Ports};
 use crate::tunnel::{Device, FAR_DEVICE, Inner, MOST_LINKS, Seen, carrier, stream};
+use crate::udp::relay::Peers;
 
 /// How long a proxy may take for its handshake and to say who it is.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -33,9 +35,6 @@ const RETRY_FROM: usize = 64;
 const MOST_OF_PROXY: usize = 2 * MOST_LINKS as usize;
 /// How often this host's addresses are asked for.
 const OWN_AGE: Duration = Duration::from_secs(5);
-
-/// Who a proxy is: the hash of its certificate.
-type Identity = [u8; 32];
 
 /// A proxy's tunnel.
 #[derive(Debug)]
@@ -67,6 +66,29 @@ struct Known {
 pub struct Far {
     device: Arc<Device>,
     known: Mutex<Known>,
+    given: Arc<Mutex<PortsGiven>>,
+}
+
+/// The ports that lead to proxies, by their numbers.
+type PortsGiven = BTreeMap<u16, Vec<Ports>>;
+
+/// Gives a proxy a number, which it keeps.
+fn number(numbers: &mut BTreeMap<Identity, u16>, identity: Identity) -> u16 {
+    let next = numbers.len() as u16 + 1;
+    *numbers.entry(identity).or_insert(next)
+}
+
+/// Where ports lead to, by the proxies' numbers: those that have none get one.
+pub(super) fn forwards(given: &[Given], numbers: &mut BTreeMap<Identity, u16>) -> Vec<Forward> {
+    let mut forwards = Vec::new();
+    for one in given {
+        let inner = Inner::of(number(numbers, one.proxy));
+        for address in &one.addresses {
+            let to = if address.is_ipv6() { inner.v6.into() } else { inner.v4.into() };
+            forwards.extend(one.ports.iter().map(|ports| Forward { address: *address, ports: *ports, to }));
+        }
+    }
+    forwards
 }
 
 impl Far {
@@ -75,7 +97,20 @@ impl Far {
     /// # Errors
     /// If there can't be one.
     pub fn new() -> io::Result<Far> {
-        Ok(Far { device: Arc::new(Device::create(FAR_DEVICE)?), known: Mutex::default() })
+        let device = Arc::new(Device::create(FAR_DEVICE)?);
+        Ok(Far { device, known: Mutex::default(), given: Arc::default() })
+    }
+
+    /// Gives proxies these ports, and no others. Returns where they lead to.
+    pub fn give(&self, given: &[Given]) -> Vec<Forward> {
+        let mut known = self.known();
+        let forwards = forwards(given, &mut known.numbers);
+        let mut ports = PortsGiven::new();
+        for one in given {
+            ports.entry(number(&mut known.numbers, one.proxy)).or_default().extend(&one.ports);
+        }
+        *self.given.lock().unwrap_or_else(PoisonError::into_inner) = ports;
+        forwards
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -120,13 +155,12 @@ impl Far {
         list: &Arc<Destinations>,
     ) -> Option<(mpsc::Sender<Event>, Inner, Arc<()>)> {
         let mut known = self.known();
-        let next = known.numbers.len() as u16 + 1;
-        let number = *known.numbers.entry(identity).or_insert(next);
+        let number = number(&mut known.numbers, identity);
         let inner = Inner::of(number);
         if known.sessions.get(&number).is_none_or(|session| session.id != id || session.task.is_finished()) {
             let (events, heard) = mpsc::channel(MOST_EVENTS);
             let seen = Arc::<Seen>::default();
-            let gate = Gate { inner, list: Arc::clone(list), own: Vec::new(), asked: None };
+            let gate = Gate::new(number, Arc::clone(list), Arc::clone(&self.given));
             let task = tokio::spawn(drive(heard, Arc::clone(&self.device), Arc::clone(&seen), gate.admits()));
             let task = task.abort_handle();
             known.sessions.insert(number, Session { id, events, task, connections: Arc::default(), seen });
@@ -149,22 +183,57 @@ fn number_of(address: IpAddr) -> Option<u16> {
 
 /// What a proxy may send, and be sent.
 struct Gate {
+    number: u16,
     inner: Inner,
     list: Arc<Destinations>,
+    given: Arc<Mutex<PortsGiven>>,
+    /// Who has sent by UDP to a port that leads to the proxy.
+    peers: Peers,
     own: Vec<IpAddr>,
-    asked: Option<tokio::time::Instant>,
+    asked: Option<Instant>,
 }
 
 impl Gate {
+    fn new(number: u16, list: Arc<Destinations>, given: Arc<Mutex<PortsGiven>>) -> Gate {
+        let (inner, peers) = (Inner::of(number), Peers::default());
+        Gate { number, inner, list, given, peers, own: Vec::new(), asked: None }
+    }
+
+    fn is_given(&self, protocol: u8, port: u16) -> bool {
+        let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        given.get(&self.number).is_some_and(|all| all.iter().any(|ports| ports.has(protocol, port)))
+    }
+
+    /// Notes who asks by UDP at a port that leads to the proxy.
+    fn note(&mut self, flow: &FlowKey) {
+        if let (protocol::UDP, Some((from, to))) = (flow.protocol, flow.ports)
+            && self.is_given(protocol::UDP, to)
+        {
+            self.peers.sent(SocketAddr::new(flow.source, from), Instant::now());
+        }
+    }
+
+    /// Whether it is an answer from such a port. Of TCP the kernel lets out what belongs to a connection that
+    /// came from outside.
+    fn is_answer(&self, flow: &FlowKey) -> bool {
+        let Some((_, to)) = flow.ports.filter(|(from, _)| self.is_given(flow.protocol, *from)) else {
+            return false;
+        };
+        let peer = SocketAddr::new(flow.destination, to);
+        flow.protocol == protocol::TCP || self.peers.may_answer(peer, Instant::now())
+    }
+
     fn admits(mut self) -> impl FnMut(&FlowKey, bool) -> bool {
         move |flow, outward| match outward {
-            true => self.inner.receives(flow),
+            true => {
+                self.note(flow);
+                self.inner.receives(flow)
+            }
             false => {
                 if self.asked.is_none_or(|asked| asked.elapsed() > OWN_AGE) {
-                    (self.own, self.asked) =
-                        (crate::setup::own_addresses(), Some(tokio::time::Instant::now()));
+                    (self.own, self.asked) = (crate::setup::own_addresses(), Some(Instant::now()));
                 }
-                self.inner.sends(flow) && allows(&self.list, flow, &self.own)
+                self.inner.sends(flow) && (allows(&self.list, flow, &self.own) || self.is_answer(flow))
             }
         }
     }
@@ -318,6 +387,44 @@ mod tests {
     }
 
     #[test]
+    fn from_a_port_that_leads_to_a_proxy_go_answers_alone() {
+        let address: IpAddr = "192.0.2.1".parse().unwrap();
+        let ports = |all: &[&str]| all.iter().map(|one| one.parse().unwrap()).collect::<Vec<Ports>>();
+        let give = |proxy, all| Given { addresses: vec![address], proxy: [proxy; 32], ports: ports(all) };
+        let given = [give(7, &["udp/5070", "tcp/8022"]), give(8, &["udp/5071"])];
+        let mut numbers = BTreeMap::new();
+        let lead: Vec<_> = forwards(&given, &mut numbers).into_iter().map(|one| one.to.to_string()).collect();
+        assert_eq!(lead, ["198.18.0.2", "198.18.0.2", "198.18.0.3"]);
+        let all = BTreeMap::from([(1, ports(&["udp/5070", "tcp/8022"])), (2, ports(&["udp/5071"]))]);
+        let list = Arc::new(Destinations(vec!["10.0.0.0/8".parse().unwrap()]));
+        let mut admits = Gate::new(1, list, Arc::new(Mutex::new(all))).admits();
+        let client: IpAddr = "203.0.113.9".parse().unwrap();
+        let from_client = |protocol, port| FlowKey {
+            source: client,
+            destination: Inner::of(1).v4.into(),
+            protocol,
+            ports: Some((4000, port)),
+        };
+        let answer = |protocol, port, to| FlowKey {
+            source: Inner::of(1).v4.into(),
+            destination: client,
+            protocol,
+            ports: Some((port, to)),
+        };
+        assert!(!admits(&answer(protocol::UDP, 5070, 4000), false), "nobody has asked");
+        assert!(admits(&from_client(protocol::UDP, 5070), true));
+        assert!(admits(&answer(protocol::UDP, 5070, 4000), false));
+        assert!(!admits(&answer(protocol::UDP, 5070, 4001), false), "another has asked");
+        assert!(admits(&answer(protocol::TCP, 8022, 4000), false), "the kernel knows the connection");
+        for port in [8023, 5070] {
+            assert!(!admits(&answer(protocol::TCP, port, 4000), false), "{port}");
+        }
+        // Another proxy's.
+        admits(&from_client(protocol::UDP, 5071), true);
+        assert!(!admits(&answer(protocol::UDP, 5071, 4000), false));
+    }
+
+    #[test]
     fn a_proxy_uses_its_own_address() {
         let packet = |source: IpAddr| FlowKey {
             source,
@@ -326,7 +433,7 @@ mod tests {
             ports: None,
         };
         let list = Arc::new(Destinations(vec!["10.0.0.0/8".parse().unwrap()]));
-        let mut admits = Gate { inner: Inner::of(1), list, own: Vec::new(), asked: None }.admits();
+        let mut admits = Gate::new(1, list, Arc::default()).admits();
         assert!(admits(&packet(Inner::of(1).v4.into()), false));
         for other in [Inner::of(2).v4.into(), Inner::of(0).v4.into(), IpAddr::from([192, 168, 1, 2])] {
             assert!(!admits(&packet(other), false), "{other}");

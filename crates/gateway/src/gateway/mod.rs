@@ -30,7 +30,8 @@ use crate::setup::gateway::{Plan, TABLE};
 use crate::setup::{Change, Host, Installed, listing, settled_changes};
 use crate::status::Location;
 use crate::target::Target;
-use datagrams::Far;
+use crate::tunnel::inbound::Given;
+use datagrams::{Far, forwards};
 use snapshot::snapshot;
 
 pub use proxy_protocol::ProxyProtocol;
@@ -119,6 +120,8 @@ impl Listener {
 pub struct Settings {
     /// Its listeners.
     pub listeners: Vec<Listener>,
+    /// Ports that lead to hosts behind proxies.
+    pub inbound: Vec<Given>,
     /// Queues of each device, and drivers of the engine: one per core that it may use.
     pub cores: usize,
     /// Limits of the engine.
@@ -161,7 +164,10 @@ impl Settings {
     /// # Errors
     /// As [`Plan::new`].
     pub fn plan(&self) -> io::Result<Plan> {
-        Plan::new(&self.sockets(), self.cores)?.with_tunnel(self.listeners.iter().any(Listener::has_tunnel))
+        let plan = Plan::new(&self.sockets(), self.cores)?;
+        let plan = plan.with_tunnel(self.listeners.iter().any(Listener::has_tunnel))?;
+        // The numbers that a gateway gives that has just begun.
+        Ok(plan.with_inbound(forwards(&self.inbound, &mut BTreeMap::new())))
     }
 
     fn sockets(&self) -> Vec<SocketAddr> {
@@ -336,7 +342,7 @@ pub fn run(settings: &Settings, reload: Option<Reload<'_>>) -> io::Result<()> {
         // What another program undoes while it is set up is noticed, too.
         let changes = settled_changes();
         let (installed, paths, far) = tokio::select! {
-            applied = set_up(&plan) => applied?,
+            applied = set_up(&plan, &settings.inbound) => applied?,
             // It waited for an earlier one: nothing is set up.
             () = signals.0.wait() => return Ok(()),
         };
@@ -347,10 +353,13 @@ pub fn run(settings: &Settings, reload: Option<Reload<'_>>) -> io::Result<()> {
 }
 
 /// Makes the devices and everything else.
-async fn set_up(plan: &Plan) -> io::Result<(Installed, Vec<Path>, Option<Far>)> {
+async fn set_up(plan: &Plan, inbound: &[Given]) -> io::Result<(Installed, Vec<Path>, Option<Far>)> {
     // The steps set it up; nobody else has it if nobody has the others.
     let (devices, claim) = plan.take_devices().await?;
     let far = if plan.tunnel { Some(Far::new()?) } else { None };
+    if let Some(far) = &far {
+        far.give(inbound);
+    }
     let (installed, paths) = plan.apply(devices, claim)?;
     Ok((installed, paths, far))
 }
@@ -493,6 +502,10 @@ impl Listeners {
         // Connections of a listener that goes still need its rules.
         sockets.extend(self.sockets_of_connections(state));
         self.set_ports(state, &sockets)?;
+        if let Some(far) = &state.far {
+            self.installed.set_inbound(far.give(&settings.inbound))?;
+            self.tell(state);
+        }
         self.change(state, &settings.listeners).await
     }
 

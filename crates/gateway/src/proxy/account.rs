@@ -28,6 +28,10 @@ fn charge(server: &Server, link: &Link, bytes: u64) -> bool {
     let spent = carried >= quota.bytes;
     let changed = link.known().spent != spent;
     link.learn(|known| (known.spent, known.carried) = (spent, carried));
+    if let Some(rate) = link.via().throttle.filter(|_| changed && spent) {
+        let (down, up) = (rate.down, rate.up);
+        tracing::warn!(link = link.name, down, up, "its quota is used up: it is throttled, bits per second");
+    }
     changed
 }
 
@@ -61,6 +65,7 @@ pub(super) async fn account(server: Arc<Server>) {
             link.learn(|known| (known.rate_up, known.rate_down) = (rate(up), rate(down)));
             if charge(&server, link, up + down) {
                 server.on_link_change(link);
+                server.rates_changed.notify_one();
             }
         }
         server.recorder.note(&links);

@@ -15,6 +15,7 @@ use super::via::Via;
 use crate::gateway::difference;
 use crate::page::{Page, PageError};
 use crate::status::Location;
+use crate::tunnel::inbound::Asked;
 
 /// Who may use the proxy.
 #[derive(Clone, Debug, Default)]
@@ -77,6 +78,8 @@ pub struct Config {
     pub names_over_links: bool,
     /// Whether what isn't TCP goes through the gateway.
     pub datagrams_through_gateway: bool,
+    /// Where ports lead to that the gateway gives.
+    pub inbound: Vec<Asked>,
     /// The congestion control of what is sent.
     pub congestion: String,
     /// Where connections open.
@@ -157,6 +160,9 @@ pub enum ConfigError {
     /// An interface for transparent mode that can't be used.
     #[error("transparent `{0}`: expected an interface that is no uplink")]
     Transparent(String),
+    /// Ports that lead nowhere.
+    #[error("`inbound` goes with `transparent`, `gateway-key` and `datagrams = \"gateway\"`")]
+    Inbound,
 }
 
 impl ConfigError {
@@ -176,6 +182,7 @@ impl ConfigError {
         match self {
             ConfigError::OpenProxy(_) => Some("listen"),
             ConfigError::Transparent(_) => Some("transparent"),
+            ConfigError::Inbound => Some("inbound"),
             _ => None,
         }
     }
@@ -237,6 +244,9 @@ impl Config {
             if is_uplink || interface.parse::<Via>().is_err() {
                 return Err(ConfigError::Transparent(interface.clone()));
             }
+        }
+        if !self.inbound.is_empty() && !self.has_tunnel() {
+            return Err(ConfigError::Inbound);
         }
         ropewalk_engine::congestion::builtin().parse(&self.congestion)?;
         Ok(())

@@ -22,13 +22,15 @@ use super::serve::Server;
 use super::uplinks::kernel_address;
 use crate::carry::Carried;
 use crate::tls::{Connector, NAME};
-use crate::tunnel::drive::{Event, MOST_EVENTS, Word, drive, read};
+use crate::tunnel::drive::{Event, MOST_EVENTS, Use, Word, drive, read};
 use crate::tunnel::{Device, Inner, MOST_LINKS, STREAM, carrier, stream};
 
 /// How long a gateway may take to be connected.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long until a link is tried again, and how often it is looked whether links have come or gone.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How often it is looked what a link has carried, and how it is to be used.
+const WATCH: Duration = Duration::from_millis(250);
 /// How long the tunnel may be without any link before packets follow the kernel's routes again.
 const LOST: Duration = Duration::from_secs(10);
 /// How long nothing may come by UDP until a stream is opened, and how long something has to until it is
@@ -125,22 +127,26 @@ async fn tell(
     }
 }
 
-/// Whether a link is there for datagrams, by its state and by the policy that holds where no rule does; one
-/// that stands by is used while no other works. One that seems dead is tried as well: probes of TCP say so.
-fn is_backup(server: &Server, link: &Link) -> Option<bool> {
+/// How a link is used for datagrams, by its state and by the policy that holds where no rule does; `None`: not
+/// at all. One that seems dead is tried as well: probes of TCP say so.
+fn role(server: &Server, link: &Link) -> Option<Use> {
     let (links, config) = (server.links(), server.config());
     let is_listed = links.iter().any(|known| known.index == link.index && known.name == link.name);
     if !is_listed || matches!(link.state(), LinkState::NoRoute | LinkState::Captive | LinkState::QuotaSpent) {
         return None;
     }
-    if link.state() != LinkState::Up {
-        return Some(link.via().backup);
-    }
     let policy = &config.policies.other;
-    if matches!(policy.mode, Mode::LoadBalance(_)) {
-        return Some(link.via().backup);
+    if link.state() != LinkState::Up || matches!(policy.mode, Mode::LoadBalance(_)) {
+        return Some(Use { is_backup: link.stands_by(), order: 0 });
     }
-    policy::plan(policy, &links, !link.has_route(false), None).backup(link.index)
+    let plan = policy::plan(policy, &links, !link.has_route(false), None);
+    let is_backup = plan.backup(link.index)?;
+    if policy.mode != Mode::Priority || !is_backup {
+        return Some(Use { is_backup, order: 0 });
+    }
+    // Those that have their turn when others are full, in order.
+    let waiting = plan.roles.iter().filter(|role| role.backup).position(|role| role.link == link.index)?;
+    Some(Use { is_backup: false, order: 1 + waiting as u8 })
 }
 
 /// The scheduler of the policy that holds where no rule does.
@@ -156,7 +162,7 @@ fn scheduler(server: &Server) -> &'static str {
 async fn follow(shared: Arc<Shared>, link: Arc<Link>) {
     let mut failures = 0;
     while shared.server.links().iter().any(|known| Arc::ptr_eq(known, &link)) {
-        if is_backup(&shared.server, &link).is_none() {
+        if role(&shared.server, &link).is_none() {
             sleep(PAUSE).await;
             continue;
         }
@@ -183,10 +189,19 @@ async fn follow(shared: Arc<Shared>, link: Arc<Link>) {
 /// Carries until the connection ends or the link isn't wanted any more.
 async fn carry(shared: &Shared, link: &Link, connection: &Connection, mut words: SendStream) {
     let reading = read(link.index, connection.clone(), shared.events.clone());
+    // What isn't counted yet is counted.
+    let headers = if connection.remote_address().is_ipv6() { 48 } else { 28 };
+    let count = |counted: &mut [u64; 2]| {
+        let stats = connection.stats();
+        let now = [stats.udp_tx, stats.udp_rx].map(|one| one.bytes + headers * one.datagrams);
+        link.counters.count_datagrams(now[0] - counted[0], now[1] - counted[1]);
+        *counted = now;
+    };
+    let mut counted = [0; 2];
     let watching = async {
-        let (mut sent, mut told) = ((0, 0), Word::default());
-        while let Some(is_backup) = is_backup(&shared.server, link) {
-            let word = Word::new(is_backup, scheduler(&shared.server));
+        let mut told = Word::default();
+        while let Some(how) = role(&shared.server, link) {
+            let word = Word::new(how, scheduler(&shared.server));
             if word != told {
                 // The gateway is told, too: it sends as the proxy does.
                 told = word;
@@ -195,17 +210,15 @@ async fn carry(shared: &Shared, link: &Link, connection: &Connection, mut words:
                     return;
                 }
             }
-            sleep(PAUSE).await;
-            let stats = connection.stats();
-            let now = (stats.udp_tx.bytes, stats.udp_rx.bytes);
-            link.counters.count_datagrams(now.0 - sent.0, now.1 - sent.1);
-            sent = now;
+            sleep(WATCH).await;
+            count(&mut counted);
         }
     };
     tokio::select! {
         () = reading => {}
         () = watching => {}
     }
+    count(&mut counted);
     connection.close(0u8.into(), b"");
     let down = Event::Down { link: link.index, connection: connection.stable_id() };
     let _ = shared.events.send(down).await;

@@ -86,6 +86,12 @@ pub(super) async fn follow(
                 }
                 continue;
             }
+            () = server.rates_changed.notified() => {
+                if let Err(error) = uplinks.change(server.links().iter().map(|link| of(link, &link.via())).collect()) {
+                    tracing::error!(%error, "links' rates can't be set");
+                }
+                continue;
+            }
             _ = hung_up.recv() => {
                 match read_again(server, uplinks, &mut watches, reload).await {
                     Ok(()) => tracing::info!("configuration read again"),
@@ -98,6 +104,11 @@ pub(super) async fn follow(
             return error;
         }
     }
+}
+
+/// A link's number, and what the set-up knows of it.
+fn of(link: &Link, via: &Via) -> (usize, Uplink) {
+    (link.index, uplink(via, link.rate_by(via)))
 }
 
 /// Follows the configuration's file as it is now; connections go on.
@@ -114,6 +125,7 @@ async fn read_again(
         return Err(wrong(format!("{what} changed: that needs a restart")));
     }
     change_links(server, uplinks, watches, &new).await?;
+    uplinks.set_inbound(new.inbound.clone())?;
     server.set_config(new)
 }
 
@@ -165,8 +177,7 @@ async fn change_links(
         };
         devices.push((link, device));
     }
-    let order = |link: &Arc<Link>, via: &Via| (link.index, uplink(via));
-    uplinks.change(links.iter().zip(&new.via).map(|(link, via)| order(link, via)).collect())?;
+    uplinks.change(links.iter().zip(&new.via).map(|(link, via)| of(link, via)).collect())?;
     server.set_links(links);
     for (link, device) in devices {
         tracing::info!(link = link.name, "a link is added");
@@ -199,7 +210,7 @@ fn tun(index: usize) -> io::Result<Tun> {
 /// Takes in what the uplinks have now, and repairs the set-up. An error means that it can't be repaired.
 async fn look_at_uplinks(server: &Server, uplinks: &mut Uplinks, change: Option<Change>) -> io::Result<()> {
     let links = server.links();
-    let list: Vec<Uplink> = links.iter().map(|link| uplink(&link.via())).collect();
+    let list: Vec<Uplink> = links.iter().map(|link| of(link, &link.via()).1).collect();
     // The rules are asked for when they changed: that costs a program's start.
     let look = move || {
         let rules = (change == Some(Change::Rules)).then(|| listing(uplinks::TABLE));

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::reach::Reach;
 use super::uplinks::{engine_v4, engine_v6};
-use super::via::Via;
+use super::via::{Rates, Via};
 
 /// Whether a link is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -122,7 +122,7 @@ impl Counters {
         }
     }
 
-    /// What QUIC has carried, its headers but for those of UDP and IP included.
+    /// What QUIC has carried, with all headers.
     pub(crate) fn count_datagrams(&self, sent: u64, received: u64) {
         self.sent.fetch_add(sent, Ordering::Relaxed);
         self.received.fetch_add(received, Ordering::Relaxed);
@@ -351,7 +351,7 @@ impl Link {
             if known.seen { LinkState::Dead } else { LinkState::Unseen }
         } else if known.captive && !known.doubted {
             LinkState::Captive
-        } else if known.spent {
+        } else if known.spent && self.via().throttle.is_none() {
             LinkState::QuotaSpent
         } else {
             LinkState::Up
@@ -365,8 +365,28 @@ impl Link {
             return true;
         }
         let is_at = |carried: u64, rate: u64| carried >= rate / 10 * 9;
-        let rate = self.via().rate;
+        let rate = self.rate();
         rate.is_some_and(|rate| is_at(known.rate_down, rate.down) || is_at(known.rate_up, rate.up))
+    }
+
+    /// Whether it goes on beyond its quota, at a lower rate.
+    fn is_throttled(&self) -> bool {
+        self.known().spent && self.via().throttle.is_some()
+    }
+
+    /// Most that it carries now.
+    pub fn rate(&self) -> Option<Rates> {
+        self.rate_by(&self.via())
+    }
+
+    /// The same by other settings.
+    pub fn rate_by(&self, via: &Via) -> Option<Rates> {
+        via.throttle.filter(|_| self.known().spent).or(via.rate)
+    }
+
+    /// Whether it is used only while no other works, as far as its settings say.
+    pub fn stands_by(&self) -> bool {
+        self.via().backup || self.is_throttled()
     }
 
     /// Whether it has a route, in this family.

@@ -77,13 +77,13 @@ pub use self::remote::{Gateway, MOST_READY};
 pub use self::serve::Server;
 pub use self::via::{InterfaceError, Rates, Via};
 
-fn uplink(via: &Via) -> Uplink {
-    Uplink { interface: via.interface.clone(), gateway: via.gateway, rate: via.rate }
+fn uplink(via: &Via, rate: Option<Rates>) -> Uplink {
+    Uplink { interface: via.interface.clone(), gateway: via.gateway, rate }
 }
 
 /// Plans the kernel's part, with what the uplinks are now.
 fn plan(config: &Config, host: &Host) -> (Uplinks, Vec<Reach>) {
-    let list: Vec<Uplink> = config.via.iter().map(uplink).collect();
+    let list: Vec<Uplink> = config.via.iter().map(|via| uplink(via, via.rate)).collect();
     let reach: Vec<_> = list.iter().map(|one| inspect(one, host)).collect();
     let v6 = reach.iter().any(|reach| reach.v6.is_some());
     let taken = Taken {
@@ -92,7 +92,7 @@ fn plan(config: &Config, host: &Host) -> (Uplinks, Vec<Reach>) {
         names: config.names_over_links,
         datagrams: config.has_tunnel(),
     };
-    (Uplinks::new(list, v6, taken), reach)
+    (Uplinks::new(list, v6, taken).with_inbound(config.inbound.clone()), reach)
 }
 
 /// How the uplinks reach the rest of the world now.

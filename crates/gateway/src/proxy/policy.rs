@@ -392,7 +392,7 @@ pub fn plan(policy: &Policy, links: &[Arc<Link>], v6: bool, old: Option<&Plan>) 
     };
     let mut usable: Vec<&Arc<Link>> = links.iter().filter(allowed).filter(is_used).collect();
     // Otherwise in the configuration's order.
-    usable.sort_by_key(|link| link.via().backup);
+    usable.sort_by_key(|link| link.stands_by());
     let first = usable.first().map(|link| link.index);
     let is_active: Box<dyn Fn(&Link) -> bool> = match &policy.mode {
         Mode::SaveMetered => {
@@ -421,7 +421,7 @@ pub fn plan(policy: &Policy, links: &[Arc<Link>], v6: bool, old: Option<&Plan>) 
             let active: Vec<usize> = usable.iter().take(free + 1).map(|link| link.index).collect();
             Box::new(move |link| active.contains(&link.index))
         }
-        _ => Box::new(|link| !link.via().backup),
+        _ => Box::new(|link| !link.stands_by()),
     };
     let mut roles: Vec<Role> =
         usable.iter().map(|link| Role { link: link.index, backup: !is_active(link) }).collect();

@@ -145,7 +145,7 @@ impl Recorder {
                     }
                 }
             }
-            let rate = link.via().rate;
+            let rate = link.rate();
             let gauge = &mut history.link(link).gauge;
             let gaps = link.counters.take_gaps(gauge.long_gap());
             gauge.look(now, link.counters.bytes(), gaps, (&down, &up), rate);

@@ -113,7 +113,7 @@ impl Resolvers {
                     is_silent,
                     link.state() != LinkState::Up,
                     Some(resolver) != first,
-                    link.via().backup,
+                    link.stands_by(),
                     std::cmp::Reverse(answered),
                 );
                 attempts.push((rank, Attempt { resolver, link: Arc::clone(link), by_tcp: false }));

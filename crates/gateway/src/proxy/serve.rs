@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ropewalk_tokio::Network;
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, timeout};
 
 use super::config::Config;
@@ -76,6 +76,8 @@ pub struct Server {
     /// Addresses with wrong passwords.
     pub(super) guesses: Guesses,
     pub(super) draining: AtomicBool,
+    /// What links may carry has changed.
+    pub(super) rates_changed: Notify,
     /// Whether connections are to end.
     pub(super) stopping: watch::Sender<bool>,
 }
@@ -110,6 +112,7 @@ impl Server {
             warned_of_gateway: Mutex::default(),
             guesses: Guesses::default(),
             draining: AtomicBool::new(false),
+            rates_changed: Notify::new(),
             stopping: watch::Sender::new(false),
         }
     }

@@ -8,6 +8,7 @@
 //! removed by the next.
 
 mod direct;
+mod inbound;
 mod ruleset;
 mod tunnel;
 
@@ -25,6 +26,7 @@ use crate::setup::{
     Host, PROXY_TABLES, Preview, Route, Step, Undo, clean, has_force_forwarding, listing, note, read_sysctl,
     remove_notes, repaired,
 };
+use crate::tunnel::inbound::Asked;
 use crate::tunnel::{Inner, NEAR_DEVICE};
 
 /// Most uplinks.
@@ -157,6 +159,8 @@ pub struct Uplinks {
     inner: Option<Inner>,
     /// What goes past it.
     direct: Direct,
+    /// Where ports of the gateway lead to, through it.
+    inbound: Vec<Asked>,
     undo: Undo,
     /// Given up last.
     claim: Option<Claim>,
@@ -176,6 +180,7 @@ impl Uplinks {
             listing: None,
             inner: None,
             direct: Direct::default(),
+            inbound: Vec::new(),
             undo: Undo::default(),
             claim: None,
         }

@@ -51,6 +51,8 @@ pub struct Via {
     pub rate: Option<Rates>,
     /// Most that it carries in a period.
     pub quota: Option<Quota>,
+    /// Most that it carries each way once its quota is used up; `None`: it isn't used then.
+    pub throttle: Option<Rates>,
 }
 
 /// Whether a text can be an interface's name, and a link's.

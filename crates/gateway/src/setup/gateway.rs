@@ -20,7 +20,8 @@ use super::{
     GATEWAY_TABLES, Host, HostAddress, Interface, Preview, Route, Step, clean, guard, has_force_forwarding,
     is_forwarding, is_own_device, note, read_sysctl, remember, remove_notes,
 };
-use crate::tunnel::{FAR_DEVICE, Inner, MTU};
+use crate::tunnel::inbound::Forward;
+use crate::tunnel::{FAR_DEVICE, Inner, LARGEST_SEGMENT, MTU};
 
 /// The table of nftables.
 pub const TABLE: &str = "ropewalk_gateway";
@@ -97,6 +98,8 @@ pub struct Plan {
     pub(super) forwarding: BTreeSet<Forwarding>,
     /// Whether there is a tunnel for what isn't TCP.
     pub tunnel: bool,
+    /// Ports that lead to proxies through it.
+    pub inbound: Vec<Forward>,
 }
 
 /// The i-th pair of addresses between the kernel and the engine.
@@ -152,7 +155,7 @@ impl Plan {
             let message = format!("{} addresses: {MOST_ADDRESSES} at most are possible", uplinks.len());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        let plan = Plan { uplinks, queues, forwarding: BTreeSet::new(), tunnel: false };
+        let plan = Plan { uplinks, queues, forwarding: BTreeSet::new(), tunnel: false, inbound: Vec::new() };
         if plan.has_family(true) && !is_forwarding("all", true) && !has_force_forwarding() {
             return Err(io::Error::other(
                 "IPv6 forwarding is off: `sysctl -w net.ipv6.conf.all.forwarding=1` (and accept_ra=2 on \
@@ -174,6 +177,12 @@ impl Plan {
     pub fn with_tunnel(mut self, tunnel: bool) -> io::Result<Plan> {
         self.tunnel = tunnel;
         Ok(self.as_of(&Host::read()?))
+    }
+
+    /// The same with ports that lead to proxies.
+    pub fn with_inbound(mut self, inbound: Vec<Forward>) -> Plan {
+        self.inbound = inbound;
+        self
     }
 
     /// Whether packets of a family are forwarded, for listeners or for the tunnel.
@@ -318,10 +327,17 @@ impl Plan {
         let _ = writeln!(text, "  }}\n  chain forwarded {{");
         let _ = writeln!(text, "    type filter hook forward priority filter; policy accept;");
         if self.tunnel {
-            // Into the tunnel go answers, and from one proxy nothing goes to another.
-            let _ =
-                writeln!(text, "    oifname \"{FAR_DEVICE}\" ct state != {{ established, related }} drop");
+            // Into the tunnel go answers, and from one proxy nothing goes to another. Proxies' hosts answer by
+            // TCP, and begin nothing.
             let _ = writeln!(text, "    iifname \"{FAR_DEVICE}\" oifname \"{FAR_DEVICE}\" drop");
+            let is_new = "ct state != { established, related }";
+            let _ = writeln!(text, "    iifname \"{FAR_DEVICE}\" meta l4proto tcp {is_new} drop");
+            if !self.inbound.is_empty() {
+                let size = format!("tcp flags & syn == syn tcp option maxseg size set {LARGEST_SEGMENT}");
+                let _ = writeln!(text, "    oifname \"{FAR_DEVICE}\" {size}");
+                let _ = writeln!(text, "    oifname \"{FAR_DEVICE}\" ct status dnat accept");
+            }
+            let _ = writeln!(text, "    oifname \"{FAR_DEVICE}\" {is_new} drop");
         }
         for v6 in [false, true] {
             let guarded = self.forwarding.iter().filter(|one| one.v6 == v6);
@@ -337,6 +353,17 @@ impl Plan {
         }
         text.push_str("  }\n");
         if self.tunnel {
+            if !self.inbound.is_empty() {
+                let _ = writeln!(text, "  chain inbound {{");
+                let _ = writeln!(text, "    type nat hook prerouting priority dstnat; policy accept;");
+                for Forward { address, ports, to } in &self.inbound {
+                    let family = if address.is_ipv6() { "ip6" } else { "ip" };
+                    let condition = format!("{family} daddr {address} {}", ports.condition());
+                    let _ =
+                        writeln!(text, "    iifname != \"{FAR_DEVICE}\" {condition} dnat {family} to {to}");
+                }
+                text.push_str("  }\n");
+            }
             let _ = writeln!(text, "  chain masqueraded {{");
             let _ = writeln!(text, "    type nat hook postrouting priority srcnat; policy accept;");
             for (family, network) in ["ip", "ip6"].iter().zip(Inner::NETWORKS) {
@@ -367,6 +394,7 @@ impl Plan {
         // After the devices were taken, and what was left is gone: only now the host is as this gateway finds
         // it.
         let plan = Plan::new(&self.sockets().collect::<Vec<_>>(), self.queues)?.with_tunnel(self.tunnel)?;
+        let plan = plan.with_inbound(self.inbound.clone());
         Ok((Installed::new(plan, claim)?, paths))
     }
 

@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::claim::{self, Claim};
 use super::gateway::{By, NEIGHBOURS, PROTOCOL, Plan, TABLE, Uplink};
 use super::{Host, Step, Undo, listing, read_sysctl, remove_notes, repaired};
+use crate::tunnel::inbound::Forward;
 use crate::tunnel::{FAR_DEVICE, Inner};
 
 /// The set-up. Dropping it removes it; the devices go with their descriptors.
@@ -70,6 +71,18 @@ impl Installed {
     /// As [`Plan::with_ports`], or if the rules are refused.
     pub fn set_ports(&mut self, listeners: &[SocketAddr]) -> io::Result<()> {
         let plan = self.plan.with_ports(listeners)?;
+        if plan != self.plan {
+            self.replace_rules(plan)?;
+        }
+        Ok(())
+    }
+
+    /// Leads these ports to proxies, and no others.
+    ///
+    /// # Errors
+    /// If the rules are refused.
+    pub fn set_inbound(&mut self, inbound: Vec<Forward>) -> io::Result<()> {
+        let plan = self.plan.clone().with_inbound(inbound);
         if plan != self.plan {
             self.replace_rules(plan)?;
         }

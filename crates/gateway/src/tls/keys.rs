@@ -56,7 +56,7 @@ impl Key {
 }
 
 /// A certificate's file.
-pub(super) fn certificate(path: &Path) -> Result<CertificateDer<'static>, KeyError> {
+pub(crate) fn certificate(path: &Path) -> Result<CertificateDer<'static>, KeyError> {
     let read = secret::read_text(path, LARGEST);
     let text = read.map_err(|error| KeyError::File(path.into(), error))?;
     CertificateDer::from_pem_slice(text.as_bytes())

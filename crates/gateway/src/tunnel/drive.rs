@@ -61,15 +61,25 @@ impl Carrier {
     }
 }
 
-/// A byte that tells the gateway whether a link is a backup, and which scheduler the tunnel uses.
+/// A byte that tells the gateway how a link is used, and which scheduler the tunnel uses: bit 0: it is a
+/// backup; bits 1 to 3: the scheduler; bits 4 to 6: the link's order.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Word(u8);
 
+/// How a link is used.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Use {
+    /// While no other works.
+    pub is_backup: bool,
+    /// While those of a lower order don't work or are full; 7 at most.
+    pub order: u8,
+}
+
 impl Word {
-    /// `is_backup`: the link is used only while no other works. `scheduler`: a name of [`SCHEDULERS`].
-    pub fn new(is_backup: bool, scheduler: &str) -> Word {
+    /// `scheduler`: a name of [`SCHEDULERS`].
+    pub fn new(how: Use, scheduler: &str) -> Word {
         let place = SCHEDULERS.iter().position(|(name, ..)| *name == scheduler).unwrap_or_default();
-        Word((place as u8) << 1 | u8::from(is_backup))
+        Word(how.order.min(7) << 4 | (place as u8) << 1 | u8::from(how.is_backup))
     }
 
     pub fn byte(self) -> u8 {
@@ -80,13 +90,13 @@ impl Word {
         Word(byte)
     }
 
-    fn is_backup(self) -> bool {
-        self.0 & 1 != 0
+    fn how(self) -> Use {
+        Use { is_backup: self.0 & 1 != 0, order: self.0 >> 4 & 7 }
     }
 
     /// Its place in [`SCHEDULERS`].
     fn scheduler(self) -> usize {
-        usize::from(self.0 >> 1)
+        usize::from(self.0 >> 1 & 7)
     }
 }
 
@@ -173,7 +183,7 @@ pub(crate) async fn read(link: usize, connection: Connection, events: Sender<Eve
 
 struct Drive<'a> {
     tunnel: Tunnel,
-    connections: BTreeMap<usize, (Carrier, bool)>,
+    connections: BTreeMap<usize, (Carrier, Use)>,
     /// The scheduler's place in [`SCHEDULERS`].
     scheduler: usize,
     device: &'a Device,
@@ -191,8 +201,8 @@ impl Drive<'_> {
                 // What it was told belongs to another connection.
                 self.tunnel.remove_link(now, link);
                 // A stream waits for what is lost: it is for when nothing else works.
-                let is_backup = matches!(carrier, Carrier::Stream(_));
-                self.connections.insert(link, (carrier, is_backup));
+                let how = Use { is_backup: matches!(carrier, Carrier::Stream(_)), order: 0 };
+                self.connections.insert(link, (carrier, how));
                 self.look(now);
             }
             Event::Down { link, connection } => {
@@ -203,7 +213,7 @@ impl Drive<'_> {
             }
             Event::Word { link, word } => {
                 if let Some((_, known)) = self.connections.get_mut(&link) {
-                    *known = word.is_backup();
+                    *known = word.how();
                 }
                 if word.scheduler() != self.scheduler
                     && let Some((.., make)) = SCHEDULERS.get(word.scheduler())
@@ -237,9 +247,10 @@ impl Drive<'_> {
             }
             !has_ended
         });
-        for (link, (carrier, is_backup)) in &self.connections {
+        for (link, (carrier, Use { is_backup, order })) in &self.connections {
             if let Some(largest) = carrier.largest() {
-                self.tunnel.set_link(now, *link, LinkSettings { largest, is_backup: *is_backup });
+                let settings = LinkSettings { largest, is_backup: *is_backup, order: *order };
+                self.tunnel.set_link(now, *link, settings);
             }
         }
     }
@@ -311,11 +322,12 @@ mod tests {
     #[test]
     fn a_word_says_what_it_was_made_of() {
         for (place, (name, ..)) in SCHEDULERS.iter().enumerate() {
-            for is_backup in [false, true] {
-                let word = Word::of_byte(Word::new(is_backup, name).byte());
-                assert_eq!((word.is_backup(), word.scheduler()), (is_backup, place));
+            for how in [Use::default(), Use { is_backup: true, order: 0 }, Use { is_backup: false, order: 7 }]
+            {
+                let word = Word::of_byte(Word::new(how, name).byte());
+                assert_eq!((word.how(), word.scheduler()), (how, place));
             }
         }
-        assert_eq!(Word::new(false, "adaptive"), Word::default());
+        assert_eq!(Word::new(Use::default(), "adaptive"), Word::default());
     }
 }

@@ -10,6 +10,7 @@
 pub(crate) mod carrier;
 mod device;
 pub(crate) mod drive;
+pub mod inbound;
 pub(crate) mod stream;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -28,6 +29,9 @@ pub const FAR_DEVICE: &str = "rope-dg-gw";
 /// The devices' MTU. With what the tunnel and QUIC add, a packet still fits one of 1,500 bytes, over IPv6
 /// too.
 pub const MTU: u32 = 1380;
+/// The largest segment of a TCP connection from outside to a host behind a proxy (MSS), bytes: IPv6's headers
+/// and TCP's are beside it.
+pub(crate) const LARGEST_SEGMENT: u32 = MTU - 60;
 /// Most links of a proxy.
 pub(crate) const MOST_LINKS: u8 = 8;
 /// The number of the stream beside them.

@@ -21,12 +21,12 @@ pub const ANSWERS: Duration = Duration::from_secs(120);
 /// Most servers of an association at a time; beyond, the one that was silent longest is forgotten.
 pub const MOST_PEERS: usize = 1024;
 
-/// The servers that may answer, and when something was last sent to each.
+/// Those that may answer, or be answered, and when something was last sent to each, or came from it.
 #[derive(Debug, Default)]
-struct Peers(BTreeMap<SocketAddr, Instant>);
+pub(crate) struct Peers(BTreeMap<SocketAddr, Instant>);
 
 impl Peers {
-    fn sent(&mut self, peer: SocketAddr, now: Instant) {
+    pub fn sent(&mut self, peer: SocketAddr, now: Instant) {
         if self.0.len() >= MOST_PEERS && !self.0.contains_key(&peer) {
             let oldest = self.0.iter().min_by_key(|(_, since)| **since).map(|(peer, _)| *peer);
             oldest.map(|peer| self.0.remove(&peer));
@@ -34,7 +34,7 @@ impl Peers {
         self.0.insert(peer, now);
     }
 
-    fn may_answer(&self, peer: SocketAddr, now: Instant) -> bool {
+    pub fn may_answer(&self, peer: SocketAddr, now: Instant) -> bool {
         self.0.get(&peer).is_some_and(|since| now.duration_since(*since) < ANSWERS)
     }
 }

@@ -112,8 +112,9 @@ impl World {
         for (index, path) in scenario.paths.iter().enumerate() {
             if only.is_none_or(|only| only == index) {
                 let largest = (path.mtu.min(LARGEST) - RESERVED) as usize;
+                let settings = LinkSettings { largest, is_backup: path.backup, order: 0 };
                 for tunnel in &mut world.tunnels {
-                    tunnel.set_link(0, index, LinkSettings { largest, is_backup: path.backup });
+                    tunnel.set_link(0, index, settings);
                 }
             }
         }

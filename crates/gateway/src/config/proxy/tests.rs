@@ -14,6 +14,19 @@ fn read(text: &str) -> Result<Config, String> {
 const LINKS: &str = "[[link]]\ninterface = 'wlan0'\n[[link]]\ninterface = 'wwan0'\n";
 
 #[test]
+fn ports_of_the_gateway_need_a_tunnel() {
+    let folder = tempfile::tempdir().unwrap();
+    let _ = ["a", "b"].map(|name| crate::tls::keys::generate(folder.path(), name).unwrap());
+    let text = "[proxy]\ntransparent = ['br-lan']\ngateway = ['192.0.2.9:5124']\ngateway-key = 'a.key'\n\
+                gateway-certificate = ['b.pub']\ninbound = ['tcp/8022 to 10.0.0.1:22']\n\
+                [[link]]\ninterface = 'wlan0'\n";
+    let parse = |text: &str| parse(&Source::new("p.toml", text), folder.path());
+    assert_eq!(parse(text).unwrap().inbound, ["tcp/8022 to 10.0.0.1:22".parse().unwrap()]);
+    let error = parse(&text.replace("transparent = ['br-lan']\n", "")).unwrap_err().to_string();
+    assert!(error.contains("p.toml:5:1: `inbound` goes with `transparent`"), "{error}");
+}
+
+#[test]
 fn every_key_is_heard() {
     let folder = tempfile::tempdir().unwrap();
     crate::secret::write(&folder.path().join("users"), b"van:secret\n", 0o600).unwrap();
@@ -23,7 +36,7 @@ fn every_key_is_heard() {
     let text = "[proxy]\nlisten = '0.0.0.0:1080'\nusers = 'users'\nallow = ['10.0.0.0/8', \
                 '192.0.2.7']\npolicy = 'fastest'\n\
         congestion = 'olia'\nopen-on = 'race'\njoin = 'late'\ntransparent = ['br-lan', \
-        'br-dmz']\ntransparent-port = 99\nnames = 'system'\ndatagrams = 'system'\nmtu = 1400\nconnections = \
+        'br-dmz']\ntransparent-port = 99\nnames = 'system'\ndatagrams = 'system'\ninbound = []\nmtu = 1400\nconnections = \
         7\nconnections-per-address = 5\nmemory = '3 MiB'\nstalled = '4 min'\n\
         connect-timeout = '3 s'\ndrain = '4 s'\nprobe = '192.0.2.1:443'\nprobe-budget = '2 KiB'\n\
         captive-check = 'http://a.net/204'\nusage = '/u'\nstatus = '/run/x'\nmetrics = '127.0.0.1:9465'\n\
@@ -33,12 +46,12 @@ fn every_key_is_heard() {
         gateway-key = 'a.key'\ngateway-certificate = ['b.pub']\n\
         [[link]]\ninterface = 'wlan0'\nname = 'home'\nmetered = true\nbackup = true\ngateway = \
         '192.0.2.1'\nprice = 2.5\n\
-        rate = '20 Mbit/s'\nquota = '5GB/monthly@12'\n[[link]]\ninterface = 'wwan0'\n\
+        rate = '20 Mbit/s'\nquota = '5GB/monthly@12'\nthrottle = '2/1 Mbit/s'\n[[link]]\ninterface = 'wwan0'\n\
         [[rule]]\nto = ['*.example.org']\nport = ['22', '80-90']\nsize = '1 MiB'\ndscp = ['ef']\n\
         policy = 'redundant over home'\n";
     let config = parse(&Source::new("p.toml", text), folder.path()).unwrap();
     let via: Via =
-        "wlan0,name=home,metered,backup,gateway=192.0.2.1,price=2.5,rate=20Mbit/s,quota=5GB/monthly@12"
+        "wlan0,name=home,metered,backup,gateway=192.0.2.1,price=2.5,rate=20Mbit/s,quota=5GB/monthly@12,throttle=2/1Mbit/s"
             .parse()
             .unwrap();
     assert_eq!(config.via, [via, Via::new("wwan0").unwrap()]);
@@ -95,6 +108,7 @@ fn each_mistake_has_its_place_and_what_is_allowed() {
         (format!("{LINKS}price = -1"), "p.toml:5:9: `price` must be a number from 0"),
         (format!("{LINKS}rate = '20'"), "p.toml:5:9: "),
         (format!("{LINKS}quota = '5GB'"), "p.toml:5:9: `5GB` is no quota"),
+        (format!("{LINKS}throttle = '1 Mbit/s'"), "p.toml:5:1: `throttle` goes with `quota`"),
         (proxy("listen = '0.0.0.0:1080'"), "p.toml:6:1: 0.0.0.0:1080 can be reached by others"),
         (proxy("listen = 'here'"), "p.toml:6:10: expected an address and a port"),
         (proxy("users = '/nonexistent'"), "p.toml:6:9: /nonexistent: "),

@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 
 use super::direct::marks;
+use super::inbound::unasked;
 use super::tunnel::TUNNEL_MARK;
-use super::{Change, DEVICE, MARK, TABLE, Uplinks, engine_v4, engine_v6, pair};
+use super::{Change, DEVICE, MARK, TABLE, Uplinks, engine_v4, engine_v6, kernel_address, pair};
 use crate::setup::{guard, remember};
 use crate::tunnel::NEAR_DEVICE;
 
@@ -18,7 +19,7 @@ impl Uplinks {
         let mut rules = format!("    oifname \"{DEVICE}*\" ct state != {{ established, related }} drop\n");
         if self.taken.datagrams {
             // Out of the tunnel come answers, and into it goes what the networks behind the proxy send.
-            rules += &format!("    iifname \"{NEAR_DEVICE}\" ct state != {{ established, related }} drop\n");
+            rules += &format!("    {}", unasked());
             rules += &format!("    oifname \"{NEAR_DEVICE}\" meta mark != {TUNNEL_MARK} drop\n");
             // Both ways.
             rules += &format!("    ct mark {} accept\n", marks());
@@ -41,6 +42,8 @@ impl Uplinks {
     /// connections have one, where there is only one to choose.
     pub(super) fn nftables(&self) -> String {
         let (mut limits, mut forward, mut rules) = (String::new(), self.forwarding_guards(), String::new());
+        // The tunnel's datagrams are the kernel's own.
+        let (mut sent, mut received) = (String::new(), String::new());
         for (&link, uplink) in &self.uplinks {
             let interface = &uplink.interface;
             let addresses = [("ip", IpAddr::V4(engine_v4(link))), ("ip6", engine_v6(link).into())];
@@ -57,6 +60,9 @@ impl Uplinks {
                 if uplink.rate.is_some() {
                     forward += &format!("    {family} saddr {address} limit name \"up{link}\" drop\n");
                     forward += &format!("    {family} daddr {address} limit name \"down{link}\" drop\n");
+                    let kernels = kernel_address(link, address.is_ipv6());
+                    sent += &format!("    {family} saddr {kernels} limit name \"up{link}\" drop\n");
+                    received += &format!("    {family} daddr {kernels} limit name \"down{link}\" drop\n");
                 }
             }
             if let Some(rate) = uplink.rate {
@@ -80,8 +86,15 @@ impl Uplinks {
             )
         };
         let redirect: String = self.taken.transparent.iter().map(redirect).collect();
-        let [mut queries, own_queries, answers] = self.name_rules();
+        let [mut queries, mut own_queries, answers] = self.name_rules();
         queries += &self.tunnel_rules();
+        let [arriving, forwarded, destinations, own] = self.inbound_rules();
+        queries += &arriving;
+        forward = forwarded + &forward;
+        own_queries += &own;
+        if self.taken.datagrams {
+            received += &format!("    {}", unasked());
+        }
         if self.inner.is_some() {
             rules += &format!("    oifname \"{NEAR_DEVICE}\" masquerade\n");
         }
@@ -90,7 +103,9 @@ impl Uplinks {
             chain("arriving", "type filter hook prerouting priority mangle", &queries),
             chain("answers", "type filter hook output priority raw", &answers),
             chain("own_queries", "type route hook output priority mangle", &own_queries),
-            chain("prerouting", "type nat hook prerouting priority dstnat", &redirect),
+            chain("prerouting", "type nat hook prerouting priority dstnat", &(redirect + &destinations)),
+            chain("sent", "type filter hook output priority filter", &sent),
+            chain("received", "type filter hook input priority filter", &received),
             chain("forward", "type filter hook forward priority filter", &forward),
             chain("postrouting", "type nat hook postrouting priority srcnat", &rules),
         ];

@@ -114,7 +114,7 @@ mod tests {
         let taken = Taken { transparent: vec!["eth1".into()], port: 1081, names: false, datagrams: true };
         let mut uplinks = Uplinks::new(Vec::new(), false, taken);
         let always = [
-            "iifname \"rope-dg-proxy\" ct state != { established, related } drop",
+            "iifname \"rope-dg-proxy\" ct state != { established, related } ct mark != 0x726f7064 drop",
             "oifname \"rope-dg-proxy\" meta mark != 0x726f7064 drop",
         ];
         let then = [

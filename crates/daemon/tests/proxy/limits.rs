@@ -1,0 +1,113 @@
+//! What links may carry holds for the tunnel's datagrams as well: quotas, rates, and the order of links.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use ropewalk_host::clock::Clock;
+
+use crate::pair::{LINKS, Pair, WORLD};
+use crate::quic::download;
+use crate::stage::{PROXY, SERVER, wait_until};
+use crate::tunnel::status;
+
+const MIB: usize = 1 << 20;
+
+/// Downloads by QUIC, and returns how long that took, seconds, and the share of the bytes that each uplink
+/// carried.
+fn shares(pair: &Pair, bytes: usize) -> (f64, [f64; 2]) {
+    let before = [pair.stage.received(0), pair.stage.received(1)];
+    let start = Clock::start();
+    let got = download((&pair.lan, &pair.world), format!("{WORLD}:4433").parse().unwrap(), bytes, |_| {});
+    let took = start.now().as_secs_f64();
+    assert_eq!(got.bytes, bytes, "{}", pair.logs());
+    let share = |link: usize| (pair.stage.received(link) - before[link]) as f64 / bytes as f64;
+    println!("{bytes} bytes in {took:.1} s: {:.3} and {:.3}", share(0), share(1));
+    (took, [share(0), share(1)])
+}
+
+fn allowed() -> String {
+    format!("{WORLD} 4433")
+}
+
+#[test]
+fn datagrams_count_towards_a_quota_and_end_with_it() {
+    let file = LINKS.replacen("\"up0\"", "\"up0\"\nquota = \"3 MB/daily\"", 1);
+    let Some(pair) = Pair::start_by_file(&allowed(), &[], &file) else { return };
+    let (_, first) = shares(&pair, 12 * MIB);
+    assert!(first[0] > 0.1, "{first:?}: {}", pair.logs());
+    wait_until("the quota is used up", || pair.stage.log().contains("over its quota"));
+    sleep(Duration::from_secs(1));
+    let (_, then) = shares(&pair, 4 * MIB);
+    assert!(then[0] < 0.02, "{then:?}: {}", pair.logs());
+    // What the kernel has counted, its link-layer headers, probes and neighbour discovery included.
+    let text = pair.stage.van.check("ip", &["-s", "-j", "link", "show", "dev", "up0"]).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let of = |way: &str, what: &str| value[0]["stats64"][way][what].as_f64().unwrap();
+    let kernels: f64 = ["rx", "tx"].iter().map(|way| of(way, "bytes") - 14.0 * of(way, "packets")).sum();
+    let carried = status(&pair.stage)["links"][0]["quota"]["carried"].as_f64().unwrap();
+    assert!((0.97..1.01).contains(&(carried / kernels)), "{carried} of {kernels}: {}", pair.logs());
+}
+
+#[test]
+fn links_that_stand_by_carry_datagrams_when_no_other_works() {
+    let backup = LINKS.to_string() + "backup = true\n";
+    let metered = format!("policy = \"save-metered\"\n\n{LINKS}metered = true\n");
+    let Some(pair) = Pair::start_by_file(&allowed(), &[], &backup) else { return };
+    let ping = || pair.lan.check("ping", &["-c", "3", "-i", "0.2", "-W", "2", WORLD]);
+    for (at, file) in [&backup, &metered].into_iter().enumerate() {
+        if at > 0 {
+            pair.reload(file);
+        }
+        sleep(Duration::from_millis(1500));
+        let (_, share) = shares(&pair, 4 * MIB);
+        assert!(share[1] < 0.05, "{file}: {share:?}: {}", pair.logs());
+        pair.stage.cut(0);
+        assert!(ping().is_ok(), "{file}: {}", pair.logs());
+        let (_, share) = shares(&pair, MIB);
+        assert!(share[1] > 0.9, "{file}: {share:?}: {}", pair.logs());
+        pair.stage.mend(0);
+        sleep(Duration::from_secs(2));
+    }
+}
+
+#[test]
+fn the_next_link_carries_what_the_first_has_no_room_for() {
+    let Some(pair) = Pair::start_by_file(&allowed(), &[], &format!("policy = \"priority\"\n\n{LINKS}"))
+    else {
+        return;
+    };
+    sleep(Duration::from_millis(1500));
+    // 400 kbit/s have room on the first.
+    let before = pair.stage.received(1);
+    let output = pair.lan.check("ping", &["-c", "100", "-i", "0.02", "-s", "1000", "-W", "2", WORLD]);
+    assert!(output.is_ok(), "{}", pair.logs());
+    let bytes = pair.stage.received(1) - before;
+    assert!(bytes < 20_000, "{bytes} bytes over the second: {}", pair.logs());
+    // A download hasn't.
+    let (_, share) = shares(&pair, 16 * MIB);
+    assert!(share[0] > 0.45 && share[1] > 0.1, "{share:?}: {}", pair.logs());
+}
+
+#[test]
+fn a_link_goes_on_slower_beyond_its_quota() {
+    let file = "[[link]]\ninterface = \"up0\"\nquota = \"2 MB/daily\"\nthrottle = \"2 Mbit/s\"\n";
+    let Some(pair) = Pair::start_by_file(&allowed(), &[], file) else { return };
+    let _server = pair.stage.nginx(false);
+    let data = pair.stage.serve("data", MIB);
+    let (took, _) = shares(&pair, 3 * MIB / 2);
+    assert!(took < 2.0, "{took} s: {}", pair.logs());
+    let (_, _) = shares(&pair, MIB);
+    pair.stage.wait_for_log("its quota is used up: it is throttled");
+    sleep(Duration::from_millis(300));
+    let (took, _) = shares(&pair, MIB);
+    assert!((2.5..12.0).contains(&took), "{took} s: {}", pair.logs());
+    let start = Clock::start();
+    let by = format!("socks5h://{PROXY}");
+    let (code, received) = pair.stage.curl(&["--proxy", &by, &format!("http://{SERVER}/data")]);
+    let took = start.now().as_secs_f64();
+    assert!(code == 0 && received == data, "{code}: {}", pair.logs());
+    assert!((2.5..15.0).contains(&took), "{took} s by TCP: {}", pair.logs());
+    // Without a quota it isn't for anything.
+    let (code, said) = pair.check("[[link]]\ninterface = \"up0\"\nthrottle = \"2 Mbit/s\"\n");
+    assert!(code == 2 && said.contains("`throttle` goes with `quota`"), "{code}: {said}");
+}
