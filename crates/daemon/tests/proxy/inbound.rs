@@ -9,7 +9,7 @@ use ropewalk_engine::{Span, Time};
 use ropewalk_host::clock::Clock;
 
 use crate::pair::{Asker, LINKS, Pair, WORLD, WhoAsks};
-use crate::stage::{ip, wait_until};
+use crate::stage::{Running, ip, wait_until};
 
 const MIB: usize = 1 << 20;
 
@@ -89,14 +89,36 @@ fn a_gateway_started_anew_leads_ports_to_the_same_proxy() {
     let asker = Asker::new(&pair.world, "10.1.0.1:5070");
     assert_eq!(asker.seen().as_deref(), Some(WORLD), "{}", pair.logs());
     pair.far = None;
-    pair.far = Some(Pair::gateway(&pair.stage, &pair.gateway));
+    let file = |inbound: &str| {
+        let text = format!(
+            "[[listener]]\nlisten = \"10.1.0.1:5124\"\naddresses = [\"10.1.1.1\"]\nconvert = [\"{WORLD} 80\"]\n\
+             udp = [\"{WORLD} 4433\"]\nkey = \"keys/gateway.key\"\nproxies = [\"keys/proxy.pub\"]\n\
+             inbound = [{inbound}]\n"
+        );
+        let path = pair.stage.path().join("gateway.toml");
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let path = file("\"keys/proxy.pub udp/5070\"");
+    let mut command = pair.stage.web.command(env!("CARGO_BIN_EXE_ropewalkd"));
+    command.args(["gateway", "--config", &path, "--log", "debug"]);
+    let gateway = Running::start(command);
     let clock = Clock::start();
     while asker.seen().is_none() {
         assert!(clock.now() < Time::ZERO + Span::from_secs(10), "{}", pair.logs());
         sleep(Duration::from_millis(50));
     }
-    wait_until("nothing is left", || {
-        let rules = pair.stage.web.check("nft", &["list", "table", "inet", "ropewalk_gateway"]).unwrap();
-        rules.matches("dnat ip to 198.18.0.2").count() == 2
-    });
+    // A reload gives more ports, and takes them away.
+    let other = || Asker::new(&pair.world, "10.1.0.1:5071").seen();
+    assert_eq!(other(), None);
+    file("\"keys/proxy.pub udp/5070-5071\"");
+    gateway.signal("-HUP");
+    pair.reload(&format!("inbound = [\"udp/5070-5071 to 10.2.0.2\"]\n\n{LINKS}"));
+    let _another = WhoAsks::start(&pair.lan, "10.2.0.2:5071");
+    wait_until("the new port leads there", || other().is_some());
+    assert_eq!(asker.seen().as_deref(), Some(WORLD), "{}", pair.logs());
+    file("\"keys/proxy.pub udp/5070\"");
+    gateway.signal("-HUP");
+    wait_until("it leads there no more", || other().is_none());
+    assert_eq!(asker.seen().as_deref(), Some(WORLD), "{}", pair.logs());
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ropewalk_host::clock::Clock;
 
-use crate::pair::{LINKS, Pair, WORLD};
+use crate::pair::{Asker, LINKS, Pair, WORLD, WhoAsks};
 use crate::quic::download;
 use crate::stage::{PROXY, SERVER, wait_until};
 use crate::tunnel::status;
@@ -46,6 +46,33 @@ fn datagrams_count_towards_a_quota_and_end_with_it() {
     let kernels: f64 = ["rx", "tx"].iter().map(|way| of(way, "bytes") - 14.0 * of(way, "packets")).sum();
     let carried = status(&pair.stage)["links"][0]["quota"]["carried"].as_f64().unwrap();
     assert!((0.97..1.01).contains(&(carried / kernels)), "{carried} of {kernels}: {}", pair.logs());
+}
+
+#[test]
+fn what_goes_past_the_tunnel_counts_towards_quotas_too() {
+    let file = format!(
+        "{}[[rule]]\nto = [\"{SERVER}\"]\npolicy = \"direct active-standby\"\n",
+        LINKS.replacen("\"up0\"", "\"up0\"\nquota = \"200 kB/daily\"", 1)
+    );
+    let Some(pair) = Pair::start_by_file(&allowed(), &[], &file) else { return };
+    let _server = WhoAsks::start(&pair.stage.web, &format!("{SERVER}:4433"));
+    let asker = Asker::new(&pair.lan, &format!("{SERVER}:4433"));
+    assert_eq!(asker.seen().as_deref(), Some("10.1.0.2"), "{}", pair.logs());
+    let ping = |count| {
+        let count = format!("{count}");
+        let line = ["-c", &count, "-i", "0.02", "-s", "972", "-W", "2", SERVER];
+        assert!(pair.lan.check("ping", &line).is_ok(), "{}", pair.logs());
+    };
+    let carried = || status(&pair.stage)["links"][0]["quota"]["carried"].as_f64().unwrap();
+    let before = carried();
+    ping(50);
+    sleep(Duration::from_millis(2500));
+    let counted = carried() - before;
+    // A thousand bytes each way, and what the tunnel sends meanwhile.
+    assert!((100_000.0..140_000.0).contains(&counted), "{counted}: {}", pair.logs());
+    ping(60);
+    wait_until("the quota is used up", || pair.stage.log().contains("over its quota"));
+    wait_until("the flow goes by the other link", || asker.seen().as_deref() == Some("10.1.1.2"));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use super::direct::Counted;
 use super::link::Link;
 use super::serve::Server;
 
@@ -51,10 +52,12 @@ pub(super) async fn account(server: Arc<Server>) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut before: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
     let mut last = Instant::now();
+    let mut counted = Counted::default();
     for round in 0u32.. {
         ticks.tick().await;
         let seconds = last.elapsed().as_secs_f64().max(1e-3);
         last = Instant::now();
+        counted.note(&server).await;
         let links = server.links();
         for link in links.iter() {
             let (sent, received) = link.counters.bytes();

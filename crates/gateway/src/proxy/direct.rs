@@ -4,13 +4,13 @@
 //! nftables decides, by a flow's first packet, so rules by name or size don't concern them. A flow stays on its
 //! link until that can't be used.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::link::{Link, LinkState};
 use super::policy::{self, PacketConditions, Policy};
 use super::serve::Server;
-use super::uplinks::MOST_LINKS;
+use super::uplinks::{MOST_LINKS, direct_bytes};
 
 /// Where a flow goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,6 +59,29 @@ pub(super) fn ways(server: &Server, old: &Direct) -> Direct {
     };
     let closed = if used == 0 { BTreeSet::new() } else { (0..MOST_LINKS).filter(is_closed).collect() };
     Direct { choices, closed }
+}
+
+/// What links have carried past the tunnel, as it was counted last.
+#[derive(Debug, Default)]
+pub(super) struct Counted(BTreeMap<usize, [u64; 2]>);
+
+impl Counted {
+    /// Adds what they have carried since to the links' counters, where quotas need it.
+    pub async fn note(&mut self, server: &Server) {
+        let config = server.config();
+        if !config.has_tunnel() || !config.has_quota() || config.policies.all().all(|one| !one.direct) {
+            return;
+        }
+        let Ok(Ok(now)) = tokio::task::spawn_blocking(direct_bytes).await else { return };
+        for link in server.links().iter() {
+            let [sent, received] = now.get(&link.index).copied().unwrap_or_default();
+            let before = self.0.get(&link.index).copied().unwrap_or_default();
+            // Rules that are set anew count from 0.
+            let since = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
+            link.counters.count_datagrams(since(sent, before[0]), since(received, before[1]));
+        }
+        self.0 = now;
+    }
 }
 
 fn way(policy: &Policy, links: &[Arc<Link>], old: Option<Way>) -> Way {

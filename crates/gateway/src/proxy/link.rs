@@ -122,7 +122,7 @@ impl Counters {
         }
     }
 
-    /// What QUIC has carried, with all headers.
+    /// What was carried beside the engine, bytes of IP packets.
     pub(crate) fn count_datagrams(&self, sent: u64, received: u64) {
         self.sent.fetch_add(sent, Ordering::Relaxed);
         self.received.fetch_add(received, Ordering::Relaxed);

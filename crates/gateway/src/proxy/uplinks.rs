@@ -12,6 +12,8 @@ mod inbound;
 mod ruleset;
 mod tunnel;
 
+pub use direct::direct_bytes;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,6 +1,6 @@
 //! What leads flows past the tunnel: a mark for each link, which leads to the link's table.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::io;
 
@@ -8,19 +8,56 @@ use ipnet::IpNet;
 
 use super::super::direct::{Choice, Direct, Way};
 use super::super::policy::PacketConditions;
+use super::super::reach::Uplink;
 use super::tunnel::TUNNEL_MARK;
-use super::{MOST_LINKS, PROTOCOL, Uplinks, table};
+use super::{MOST_LINKS, PROTOCOL, TABLE, Uplinks, table};
 use crate::setup::conntrack::forget_marked;
-use crate::setup::{Host, MAIN_TABLE, PROXY_TABLES, Step, repaired};
+use crate::setup::{Host, MAIN_TABLE, PROXY_TABLES, Step, repaired, run};
 
 /// The mark of the first link's flows; the others' follow.
 const FIRST_MARK: u32 = 0x726f_7070;
 /// What all of them have in common.
 const MASK: u32 = !(MOST_LINKS as u32 - 1);
+/// How the counters' names begin.
+const COUNTER: &str = "direct_";
 /// The priorities of the rules by which marks lead to tables, and of the rule by which neighbours come
 /// before.
 const PRIORITIES: u32 = PROXY_TABLES.end - 16;
 const NEIGHBOURS: u32 = PRIORITIES - 1;
+
+/// The bytes that links have carried past the tunnel since the rules were set, up and down.
+///
+/// # Errors
+/// If `nft` fails.
+pub fn direct_bytes() -> io::Result<BTreeMap<usize, [u64; 2]>> {
+    Ok(counted(&run("nft", &["list", "counters", "table", "inet", TABLE], None)?))
+}
+
+/// Reads them from what `nft` lists.
+fn counted(listing: &str) -> BTreeMap<usize, [u64; 2]> {
+    let mut all: BTreeMap<usize, [u64; 2]> = BTreeMap::new();
+    let mut words = listing.split_whitespace();
+    let mut now = None;
+    while let Some(word) = words.next() {
+        match word {
+            "counter" => {
+                let name = words.next().and_then(|name| name.strip_prefix(COUNTER));
+                let of = |name: &str, way| name.strip_prefix(way)?.parse::<usize>().ok();
+                now = name.and_then(|name| {
+                    of(name, "up").map(|link| (link, 0)).or(of(name, "down").map(|link| (link, 1)))
+                });
+            }
+            "bytes" => {
+                let bytes = words.next().and_then(|bytes| bytes.parse().ok());
+                if let (Some((link, way)), Some(bytes)) = (now, bytes) {
+                    all.entry(link).or_default()[way] = bytes;
+                }
+            }
+            _ => {}
+        }
+    }
+    all
+}
 
 fn mark(link: usize) -> u32 {
     FIRST_MARK + link as u32
@@ -116,6 +153,25 @@ impl Uplinks {
         text
     }
 
+    /// What counts and limits the bytes past the tunnel: counters, and rules for what is forwarded.
+    pub(super) fn direct_counters(&self) -> (String, String) {
+        let (mut counters, mut rules) = (String::new(), String::new());
+        if self.direct.choices.is_empty() {
+            return (counters, rules);
+        }
+        for (&link, Uplink { interface, rate, .. }) in &self.uplinks {
+            for (way, name) in [("oifname", "up"), ("iifname", "down")] {
+                let what = format!("    {way} \"{interface}\" ct mark {:#x}", mark(link));
+                if rate.is_some() {
+                    let _ = writeln!(rules, "{what} limit name \"{name}{link}\" drop");
+                }
+                let _ = writeln!(rules, "{what} counter name \"{COUNTER}{name}{link}\"");
+                let _ = writeln!(counters, "  counter {COUNTER}{name}{link} {{ }}");
+            }
+        }
+        (counters, rules)
+    }
+
     /// The rules for postrouting: what leaves by a link has its address.
     pub(super) fn direct_masquerade(&self) -> String {
         let mut rules = String::new();
@@ -165,7 +221,6 @@ impl Uplinks {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::reach::Uplink;
     use super::super::Taken;
     use super::*;
     use crate::tunnel::Inner;
@@ -173,6 +228,14 @@ mod tests {
     fn choice(networks: &[&str], ports: &[(u16, u16)], dscp: &[u8], way: Way) -> Choice {
         let networks = networks.iter().map(|one| one.parse().unwrap()).collect();
         Choice { flows: PacketConditions { networks, ports: ports.to_vec(), dscp: dscp.to_vec() }, way }
+    }
+
+    #[test]
+    fn counters_are_read_as_nft_lists_them() {
+        let text = "table inet ropewalk_proxy {\n\tcounter direct_up0 {\n\t\tpackets 2 bytes 300\n\t}\n\
+                    \tcounter direct_down0 {\n\t\tpackets 1 bytes 7\n\t}\n\tcounter other {\n\t\tpackets 1 \
+                    bytes 9\n\t}\n}\n";
+        assert_eq!(counted(text), BTreeMap::from([(0, [300, 7])]));
     }
 
     #[test]
@@ -197,6 +260,10 @@ mod tests {
              meta nfproto ipv6 ip6 dscp { 34, 46 } drop\n    \
              ct mark set 0x726f7064 return\n  }\n"
         );
+        let (counters, rules) = uplinks.direct_counters();
+        assert_eq!(counters, "  counter direct_up0 { }\n  counter direct_down0 { }\n");
+        let down = "    iifname \"wlan0\" ct mark 0x726f7070 counter name \"direct_down0\"\n";
+        assert!(rules.ends_with(down), "{rules}");
         uplinks.inner = None;
         assert!(uplinks.flows_chain().ends_with("drop\n    return\n  }\n"));
         let rules = uplinks.nftables();

@@ -90,7 +90,8 @@ impl Uplinks {
         queries += &self.tunnel_rules();
         let [arriving, forwarded, destinations, own] = self.inbound_rules();
         queries += &arriving;
-        forward = forwarded + &forward;
+        let (counters, counting) = self.direct_counters();
+        forward = forwarded + &counting + &forward;
         own_queries += &own;
         if self.taken.datagrams {
             received += &format!("    {}", unasked());
@@ -111,7 +112,7 @@ impl Uplinks {
         ];
         let old = self.changed.iter().map(|change| (change.key.as_str(), change.old.as_str()));
         format!(
-            "add table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n{limits}{}{}{}}}\n",
+            "add table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n{limits}{counters}{}{}{}}}\n",
             self.flows_chain(),
             chains.concat(),
             remember(old)
