@@ -14,6 +14,7 @@ mod pair;
 mod programs;
 mod quic;
 mod ready;
+mod real;
 mod recording;
 mod stage;
 mod strangers;
