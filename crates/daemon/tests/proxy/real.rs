@@ -1,7 +1,8 @@
 //! Real programs through the tunnel, with an uplink that is cut for 4 s. docs/peers.md has the record.
 //!
 //! They are ping, traceroute, dig (Debian's bind9-dnsutils), wg (wireguard-tools) and wireguard-go, which `go
-//! install golang.zx2c4.com/wireguard@latest` makes under the name `wireguard`.
+//! install golang.zx2c4.com/wireguard@latest` makes under the name `wireguard`; and Chromium, with a server of
+//! HTTP/3 (`http3`, made by `go build`, with quic-go).
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -157,4 +158,39 @@ fn real_programs_go_on_while_a_link_is_cut() {
     serving.join().unwrap();
     println!("TCP inside: {} MiB in 8 s, longest gap {gap:.3} s", bytes / MIB);
     assert!(bytes > 8 * MIB && gap < 2.0, "{}", pair.logs());
+}
+
+#[test]
+#[ignore = "needs chromium and go: see the head"]
+fn chromium_goes_on_by_http3_while_a_link_is_cut() {
+    let Some(pair) = Pair::start_by_file(&format!("{WORLD} 4433"), &[], LINKS) else { return };
+    let (folder, address) = (pair.stage.path(), format!("{WORLD}:4433"));
+    let (program, log) = (folder.join("http3"), folder.join("http3.log"));
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/proxy/http3");
+    let built = Command::new("go").args(["build", "-o"]).arg(&program).arg(".").current_dir(source).status();
+    assert!(built.is_ok_and(|status| status.success()), "go is needed");
+    let mut server = pair.world.command(&program);
+    server.arg(&address).stdout(std::fs::File::create(&log).unwrap());
+    let _server = Running::start(server);
+    let said = |what: &str| -> Option<String> {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        text.lines().find_map(|line| Some(line.strip_prefix(what)?.trim().to_string()))
+    };
+    wait_until("the server has a key", || said("key").is_some());
+    let mut chromium = pair.lan.command("chromium");
+    chromium.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--enable-quic"]);
+    chromium.arg(format!("--user-data-dir={}", folder.join("chromium").display()));
+    chromium.arg(format!("--origin-to-force-quic-on={address}"));
+    chromium.arg(format!("--ignore-certificate-errors-spki-list={}", said("key").unwrap()));
+    chromium.args(["--remote-debugging-port=0", &format!("https://{address}/")]).stderr(Stdio::null());
+    let _chromium = Running::start(chromium);
+    with_cut(&pair, || wait_until("the page has told", || said("done").is_some()));
+    let done = said("done").unwrap();
+    println!("{}: {done}", first_line("chromium", &["--version"]));
+    let value = |name: &str| -> String {
+        let found = done.split('&').find_map(|one| one.strip_prefix(name)?.strip_prefix('='));
+        found.unwrap_or_default().to_string()
+    };
+    let (bytes, gap): (usize, u32) = (value("bytes").parse().unwrap(), value("gap").parse().unwrap());
+    assert!(bytes > 8 * MIB && gap < 2000 && value("by") == "h3", "{done}: {}", pair.logs());
 }
