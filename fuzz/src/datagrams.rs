@@ -18,7 +18,11 @@ pub fn tunnel_datagrams(data: &[u8]) {
     let mut tunnel = Tunnel::new(Box::new(Adaptive));
     let (mut rest, mut now) = (data, 1_000 * MILLISECOND);
     for link in 0..2 {
-        tunnel.set_link(now, link, LinkSettings { largest: 600, is_backup: false, order: link as u8 });
+        tunnel.set_link(
+            now,
+            link,
+            LinkSettings { largest: 600, is_backup: false, order: link as u8, most: Some(100_000) },
+        );
     }
     while let Some((len, more)) = rest.split_first() {
         let (datagram, more) = more.split_at(usize::from(*len).min(more.len()));

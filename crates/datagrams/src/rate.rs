@@ -108,6 +108,8 @@ pub(crate) struct Rate {
     pub is_backlogged: bool,
     /// Whether it had room that nothing needed since the sample under way began.
     pub was_idle: bool,
+    /// Most that may be sent, bytes per second: whatever the link carries beyond is dropped.
+    pub most: f64,
     credit: f64,
     credited: u64,
     pub in_flight: u64,
@@ -135,6 +137,7 @@ impl Rate {
             long_loss: 0.0,
             is_backlogged: false,
             was_idle: true,
+            most: f64::INFINITY,
             credit: BURST,
             credited: now,
             in_flight: 0,
@@ -151,12 +154,12 @@ impl Rate {
         let pipe = |rtt: u64| INITIAL_WINDOW as f64 * SECOND as f64 / (rtt + QUEUE) as f64;
         let initial = self.least_rtt().map_or(0.0, pipe);
         let at_least = if self.is_starting || known.is_none() { initial } else { 0.0 };
-        known.unwrap_or(0.0).max(at_least).max(LOWEST)
+        known.unwrap_or(0.0).max(at_least).max(LOWEST).min(self.most)
     }
 
     /// Whether the rate is still being found out.
     pub fn is_starting(&self) -> bool {
-        self.is_starting
+        self.is_starting && self.rate() < self.most
     }
 
     fn paced(&self) -> f64 {
@@ -167,12 +170,12 @@ impl Rate {
             () if self.loss > MUCH_LOSS => GAINS[self.gain].min(1.0),
             () => GAINS[self.gain],
         };
-        self.rate() * gain
+        (self.rate() * gain).min(self.most)
     }
 
     fn window(&self) -> u64 {
         let Some(rtt) = self.least_rtt() else { return INITIAL_WINDOW };
-        let gain = if self.is_starting { START_WINDOW } else { 1.0 };
+        let gain = if self.is_starting() { START_WINDOW } else { 1.0 };
         let pipe = self.rate() * gain * (rtt + QUEUE) as f64 / SECOND as f64;
         (pipe as u64).max(INITIAL_WINDOW / 2)
     }

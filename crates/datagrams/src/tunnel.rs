@@ -49,6 +49,8 @@ pub struct LinkSettings {
     pub is_backup: bool,
     /// It is used while links of a lower order don't work or are full.
     pub order: u8,
+    /// Most that is sent over it, bytes per second.
+    pub most: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -162,6 +164,9 @@ impl Tunnel {
         } else if self.links.len() < MOST_LINKS {
             let new = Link { settings, sending: Sending::new(now), receiving: Receiving::default() };
             self.links.insert(link, new);
+        }
+        if let Some(known) = self.links.get_mut(&link) {
+            known.sending.rate.most = settings.most.map_or(f64::INFINITY, |most| most.max(1) as f64);
         }
     }
 

@@ -117,7 +117,7 @@ impl<T> Wire<T> {
                 wire.tunnels[side].set_link(
                     0,
                     link,
-                    LinkSettings { largest: 1414, is_backup: false, order: 0 },
+                    LinkSettings { largest: 1414, is_backup: false, order: 0, most: None },
                 );
             }
         }

@@ -296,9 +296,8 @@ async fn serve(far: Arc<Far>, incoming: Incoming, list: Arc<Destinations>) {
 
 /// Follows what the proxy says of a link.
 async fn heed(link: usize, mut words: RecvStream, events: mpsc::Sender<Event>) {
-    let mut word = [0];
-    while words.read_exact(&mut word).await.is_ok() {
-        let _ = events.send(Event::Word { link, word: Word::of_byte(word[0]) }).await;
+    while let Ok(word) = Word::read(&mut words).await {
+        let _ = events.send(Event::Word { link, word }).await;
     }
     // Its end is that of the connection, which is told elsewhere.
     std::future::pending().await

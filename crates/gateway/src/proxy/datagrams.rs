@@ -29,6 +29,8 @@ use crate::tunnel::{Device, Inner, MOST_LINKS, STREAM, carrier, stream};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long until a link is tried again, and how often it is looked whether links have come or gone.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The share of a link's rate that datagrams may take: headers have the rest.
+const BESIDE_HEADERS: f64 = 0.92;
 /// How often it is looked what a link has carried, and how it is to be used.
 const WATCH: Duration = Duration::from_millis(250);
 /// How long the tunnel may be without any link before packets follow the kernel's routes again.
@@ -137,16 +139,16 @@ fn role(server: &Server, link: &Link) -> Option<Use> {
     }
     let policy = &config.policies.other;
     if link.state() != LinkState::Up || matches!(policy.mode, Mode::LoadBalance(_)) {
-        return Some(Use { is_backup: link.stands_by(), order: 0 });
+        return Some(Use { is_backup: link.stands_by(), ..Use::default() });
     }
     let plan = policy::plan(policy, &links, !link.has_route(false), None);
     let is_backup = plan.backup(link.index)?;
     if policy.mode != Mode::Priority || !is_backup {
-        return Some(Use { is_backup, order: 0 });
+        return Some(Use { is_backup, ..Use::default() });
     }
     // Those that have their turn when others are full, in order.
     let waiting = plan.roles.iter().filter(|role| role.backup).position(|role| role.link == link.index)?;
-    Some(Use { is_backup: false, order: 1 + waiting as u8 })
+    Some(Use { order: 1 + waiting as u8, ..Use::default() })
 }
 
 /// The scheduler of the policy that holds where no rule does.
@@ -199,14 +201,19 @@ async fn carry(shared: &Shared, link: &Link, connection: &Connection, mut words:
     };
     let mut counted = [0; 2];
     let watching = async {
-        let mut told = Word::default();
+        let mut told = [Word::default(); 2];
         while let Some(how) = role(&shared.server, link) {
-            let word = Word::new(how, scheduler(&shared.server));
-            if word != told {
+            let rates = link.rate();
+            let of = |rate: Option<u64>| {
+                let most = rate.map_or(0, |rate| (rate as f64 / 8.0 * BESIDE_HEADERS) as u32);
+                Word::new(Use { most, ..how }, scheduler(&shared.server))
+            };
+            let [word, far] = [of(rates.map(|rates| rates.up)), of(rates.map(|rates| rates.down))];
+            if [word, far] != told {
                 // The gateway is told, too: it sends as the proxy does.
-                told = word;
+                told = [word, far];
                 let _ = shared.events.send(Event::Word { link: link.index, word }).await;
-                if words.write_all(&[word.byte()]).await.is_err() {
+                if words.write_all(&far.encode()).await.is_err() {
                     return;
                 }
             }

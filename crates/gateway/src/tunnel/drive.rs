@@ -1,6 +1,7 @@
 //! Runs one end of a tunnel: has it told what happens, and carries out what it wants.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use quinn::{Connection, SendDatagramError};
 use ropewalk_datagrams::packet::{FlowKey, inspect};
 use ropewalk_datagrams::{LinkSettings, LinkStats, SCHEDULERS, Stats, Tunnel, stream};
 use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::time::{Instant, sleep_until};
 
@@ -61,10 +63,11 @@ impl Carrier {
     }
 }
 
-/// A byte that tells the gateway how a link is used, and which scheduler the tunnel uses: bit 0: it is a
-/// backup; bits 1 to 3: the scheduler; bits 4 to 6: the link's order.
+/// What tells the gateway how a link is used, and which scheduler the tunnel uses: a byte (bit 0: it is a
+/// backup; bits 1 to 3: the scheduler; bits 4 to 6: the link's order), and if its bit 7 is set, four bytes: the
+/// most bytes per second.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Word(u8);
+pub(crate) struct Word(u8, u32);
 
 /// How a link is used.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -73,25 +76,39 @@ pub(crate) struct Use {
     pub is_backup: bool,
     /// While those of a lower order don't work or are full; 7 at most.
     pub order: u8,
+    /// Most that is sent, bytes per second; 0: no limit.
+    pub most: u32,
 }
 
 impl Word {
     /// `scheduler`: a name of [`SCHEDULERS`].
     pub fn new(how: Use, scheduler: &str) -> Word {
         let place = SCHEDULERS.iter().position(|(name, ..)| *name == scheduler).unwrap_or_default();
-        Word(how.order.min(7) << 4 | (place as u8) << 1 | u8::from(how.is_backup))
+        let is_limited = u8::from(how.most > 0);
+        let byte = is_limited << 7 | how.order.min(7) << 4 | (place as u8) << 1 | u8::from(how.is_backup);
+        Word(byte, how.most)
     }
 
-    pub fn byte(self) -> u8 {
-        self.0
+    pub fn encode(self) -> Vec<u8> {
+        let mut bytes = vec![self.0];
+        if self.1 > 0 {
+            bytes.extend(self.1.to_be_bytes());
+        }
+        bytes
     }
 
-    pub fn of_byte(byte: u8) -> Word {
-        Word(byte)
+    /// Reads one.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub async fn read(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Word> {
+        let byte = from.read_u8().await?;
+        let most = if byte & 0x80 != 0 { from.read_u32().await? } else { 0 };
+        Ok(Word(byte, most))
     }
 
     fn how(self) -> Use {
-        Use { is_backup: self.0 & 1 != 0, order: self.0 >> 4 & 7 }
+        Use { is_backup: self.0 & 1 != 0, order: self.0 >> 4 & 7, most: self.1 }
     }
 
     /// Its place in [`SCHEDULERS`].
@@ -201,7 +218,7 @@ impl Drive<'_> {
                 // What it was told belongs to another connection.
                 self.tunnel.remove_link(now, link);
                 // A stream waits for what is lost: it is for when nothing else works.
-                let how = Use { is_backup: matches!(carrier, Carrier::Stream(_)), order: 0 };
+                let how = Use { is_backup: matches!(carrier, Carrier::Stream(_)), ..Use::default() };
                 self.connections.insert(link, (carrier, how));
                 self.look(now);
             }
@@ -247,9 +264,11 @@ impl Drive<'_> {
             }
             !has_ended
         });
-        for (link, (carrier, Use { is_backup, order })) in &self.connections {
+        for (link, (carrier, how)) in &self.connections {
             if let Some(largest) = carrier.largest() {
-                let settings = LinkSettings { largest, is_backup: *is_backup, order: *order };
+                let Use { is_backup, order, most } = *how;
+                let most = (most > 0).then_some(most.into());
+                let settings = LinkSettings { largest, is_backup, order, most };
                 self.tunnel.set_link(now, *link, settings);
             }
         }
@@ -319,12 +338,13 @@ pub(crate) async fn drive(
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_word_says_what_it_was_made_of() {
+    #[tokio::test]
+    async fn a_word_says_what_it_was_made_of() {
         for (place, (name, ..)) in SCHEDULERS.iter().enumerate() {
-            for how in [Use::default(), Use { is_backup: true, order: 0 }, Use { is_backup: false, order: 7 }]
-            {
-                let word = Word::of_byte(Word::new(how, name).byte());
+            for (is_backup, order, most) in [(false, 0, 0), (true, 0, 125_000), (false, 7, 1)] {
+                let how = Use { is_backup, order, most };
+                let bytes = Word::new(how, name).encode();
+                let word = Word::read(&mut &bytes[..]).await.unwrap();
                 assert_eq!((word.how(), word.scheduler()), (how, place));
             }
         }

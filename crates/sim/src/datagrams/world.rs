@@ -112,7 +112,7 @@ impl World {
         for (index, path) in scenario.paths.iter().enumerate() {
             if only.is_none_or(|only| only == index) {
                 let largest = (path.mtu.min(LARGEST) - RESERVED) as usize;
-                let settings = LinkSettings { largest, is_backup: path.backup, order: 0 };
+                let settings = LinkSettings { largest, is_backup: path.backup, order: 0, most: None };
                 for tunnel in &mut world.tunnels {
                     tunnel.set_link(0, index, settings);
                 }
