@@ -49,6 +49,14 @@ pub(crate) struct ByteCounters<'a> {
     pub pressure: &'a Pressure,
 }
 
+impl ByteCounters<'_> {
+    /// So many bytes from the socket are held by the stream now.
+    fn on_taken(&self, bytes: usize) {
+        self.to_stream.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.pressure.on_taken(bytes);
+    }
+}
+
 /// What a connection may hold of the data for its stream before more is read, while memory is short: those
 /// that are new can't be told yet from those that will stall.
 const WHILE_SHORT: u64 = 16 << 10;
@@ -124,7 +132,7 @@ pub(crate) async fn carry_encrypted(
         };
         let inward = async {
             to_stream.write_all(&first).await.map_err(Lost::Stream)?;
-            counters.to_stream.fetch_add(first.len() as u64, Ordering::Relaxed);
+            counters.on_taken(first.len());
             let mut buffer = vec![0; ENCRYPTED_PIECE];
             loop {
                 to_stream.flush().await.map_err(Lost::Stream)?;
@@ -134,7 +142,7 @@ pub(crate) async fn carry_encrypted(
                     return to_stream.shutdown().await.map_err(Lost::Stream);
                 }
                 to_stream.write_all(&buffer[..len]).await.map_err(Lost::Stream)?;
-                counters.to_stream.fetch_add(len as u64, Ordering::Relaxed);
+                counters.on_taken(len);
             }
         };
         tokio::try_join!(outward, inward).map(drop)
@@ -224,9 +232,10 @@ async fn to_stream(
     first: Bytes,
     socket: &mut ReadHalf<'_>,
     stream: &MptcpStream,
-    ByteCounters { to_stream: counter, pressure, .. }: ByteCounters<'_>,
+    counters: ByteCounters<'_>,
 ) -> Result<(), Lost> {
-    write(first, stream, counter).await?;
+    let ByteCounters { to_stream: counter, pressure, .. } = counters;
+    write(first, stream, counters).await?;
     loop {
         socket.readable().await.map_err(Lost::Socket)?;
         spare_memory(stream, pressure).await;
@@ -238,18 +247,18 @@ async fn to_stream(
                 stream.close_write();
                 return Ok(());
             }
-            Ok(data) => write(data, stream, counter).await?,
+            Ok(data) => write(data, stream, counters).await?,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(Lost::Socket(error)),
         }
     }
 }
 
-async fn write(mut data: Bytes, stream: &MptcpStream, counter: &AtomicU64) -> Result<(), Lost> {
+async fn write(mut data: Bytes, stream: &MptcpStream, counters: ByteCounters<'_>) -> Result<(), Lost> {
     while !data.is_empty() {
         let written = stream.write_bytes(&data).await.map_err(Lost::Stream)?;
         data.advance(written);
-        counter.fetch_add(written as u64, Ordering::Relaxed);
+        counters.on_taken(written);
     }
     Ok(())
 }

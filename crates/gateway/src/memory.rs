@@ -1,10 +1,11 @@
 //! Memory is shared fairly: a few clients that read nothing keep nobody out. For gateway and proxy.
 //!
 //! What connections hold is summed up several times a second, and with many new ones. Beyond half of the
-//! limit those that have made no progress for two seconds are reset, beyond three quarters those that have
-//! made none for half a second (beyond all of it: a fifth of one), until two fifths are left: of the
-//! address that holds most first, and there the one that has stalled for longest. Those whose far ends read
-//! nothing come before those that losses or a dead link hold up. Meanwhile each connection takes 16 KiB from its server at a time. Idle connections stay, unless one address's take most of the
+//! limit those that have made no progress for two seconds are reset, until two fifths are left: those whose
+//! far ends read nothing first (beyond three quarters of the limit after half a second, beyond all of it
+//! after a fifth of one), then those that losses or a dead link hold up, which may be a busy link's alone. Of
+//! either it is the address that holds most by such connections, and there the one that has stalled for
+//! longest. Meanwhile, and where so much was taken from servers since, each connection takes 16 KiB from its server at a time. Idle connections stay, unless one address's take most of the
 //! limit. Those that haven't said yet what they want hold a quarter of the limit at most, however new they
 //! are. While too much is held all the same, new connections of addresses that hold more than their share
 //! are reset; beyond five quarters of the limit all new ones.
@@ -16,7 +17,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -34,7 +35,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// of tasks that are ready to run a turn comes late. After so many new connections memory is looked at, too.
 const AT_ONCE: usize = 128;
 /// A connection has stalled after so long without progress: longer than most retransmission timeouts; where
-/// three quarters of the limit are used; and where all of it is.
+/// three quarters of the limit are used; and where all of it is. The last two hold where the far end reads
+/// nothing.
 const STALLED: [Duration; 3] =
     [Duration::from_secs(2), Duration::from_millis(500), Duration::from_millis(200)];
 /// New connections are reset after so long beyond the limit, and memory is short for so long after each time.
@@ -99,10 +101,12 @@ pub(crate) trait Owner: Send + Sync + 'static {
 
 /// What connections may hold, whether memory is short, and whose new connections are reset since too much is
 /// held.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pressure {
     /// Most that the program takes, bytes.
     limit: u64,
+    /// What may yet be taken from servers until memory is short, since it was looked at last; bytes.
+    room: AtomicI64,
     /// How long data may wait for a far end that takes none of it.
     patience: Duration,
     is_short: AtomicBool,
@@ -131,9 +135,30 @@ enum Refused {
     All,
 }
 
+impl Default for Pressure {
+    /// Without a limit.
+    fn default() -> Pressure {
+        Pressure::new(i64::MAX as u64, Duration::MAX)
+    }
+}
+
 impl Pressure {
     pub fn new(limit: u64, patience: Duration) -> Pressure {
-        Pressure { limit, patience, ..Pressure::default() }
+        Pressure {
+            limit,
+            room: AtomicI64::new((limit / 2) as i64),
+            patience,
+            is_short: AtomicBool::default(),
+            refused: Mutex::default(),
+            accepted: AtomicUsize::default(),
+            seen: Mutex::default(),
+        }
+    }
+
+    /// So many bytes were taken from a server. Hundreds of clients that come at once may have the limit filled
+    /// before memory is looked at again.
+    pub fn on_taken(&self, bytes: usize) {
+        self.room.fetch_sub(bytes as i64, Ordering::Relaxed);
     }
 
     /// Whether a new connection is to be reset.
@@ -151,7 +176,7 @@ impl Pressure {
 
     /// Whether more than half of the limit is held, or was a moment ago: connections take little at a time.
     pub fn is_short(&self) -> bool {
-        self.is_short.load(Ordering::Relaxed)
+        self.is_short.load(Ordering::Relaxed) || self.room.load(Ordering::Relaxed) < 0
     }
 
     pub fn set_short(&self, is_short: bool) {
@@ -168,14 +193,14 @@ fn refused(held: &[Held], limit: u64) -> Refused {
     if used > limit / 4 * 5 {
         return Refused::All;
     }
-    let by_client = by_client(held);
+    let by_client = by_client(held.iter());
     let share = used / by_client.len().max(1) as u64;
     Refused::Greedy(
         by_client.into_iter().filter(|(_, bytes)| *bytes > share).map(|(client, _)| client).collect(),
     )
 }
 
-fn by_client(held: &[Held]) -> BTreeMap<IpAddr, u64> {
+fn by_client<'a>(held: impl Iterator<Item = &'a Held>) -> BTreeMap<IpAddr, u64> {
     let mut all = BTreeMap::new();
     for one in held {
         *all.entry(one.client).or_default() += one.bytes;
@@ -221,6 +246,7 @@ struct Candidates<'a> {
 }
 
 impl<'a> Candidates<'a> {
+    /// `by_client`: what counts as theirs.
     fn new(
         held: &'a [Held],
         candidates: impl Iterator<Item = usize>,
@@ -258,38 +284,46 @@ impl<'a> Candidates<'a> {
 /// Which connections are to end so that two fifths of `limit` are held, and a fifth of it by those that
 /// haven't said what they want: indices, in order.
 fn victims(held: &[Held], limit: u64) -> Vec<usize> {
-    let mut by_client = by_client(held);
     let mut victims = Vec::new();
     let mut asking: u64 = held.iter().filter(|one| one.is_asking).map(|one| one.bytes).sum();
     if asking > limit / 4 {
         // However short the time that each has had: there is no end of them.
         let all = (0..held.len()).filter(|at| held[*at].is_asking);
-        let mut candidates = Candidates::new(held, all, &by_client);
+        let mut counted = by_client(held.iter());
+        let mut candidates = Candidates::new(held, all, &counted);
         while asking > limit / 5
-            && let Some(victim) = candidates.next(&mut by_client, 0)
+            && let Some(victim) = candidates.next(&mut counted, 0)
         {
             asking -= held[victim].bytes;
             victims.push(victim);
         }
     }
-    let mut used: u64 = by_client.values().sum();
+    let mut left: BTreeSet<usize> = (0..held.len()).collect();
+    victims.iter().for_each(|victim| _ = left.remove(victim));
+    let mut used: u64 = left.iter().map(|at| held[*at].bytes).sum();
     if used <= limit / 2 {
         return victims;
     }
-    let long = STALLED[usize::from(used > limit / 4 * 3) + usize::from(used > limit)];
-    let mut left: BTreeSet<usize> = (0..held.len()).filter(|at| held[*at].stalled >= long).collect();
-    victims.iter().for_each(|victim| _ = left.remove(victim));
-    let (stalled, idle): (Vec<usize>, Vec<usize>) =
-        left.into_iter().partition(|at| held[*at].bytes > IDLE_CONNECTION || held[*at].is_asking);
+    let soon = STALLED[usize::from(used > limit / 4 * 3) + usize::from(used > limit)];
+    let (busy, idle): (Vec<usize>, Vec<usize>) =
+        left.iter().copied().partition(|at| held[*at].bytes > IDLE_CONNECTION || held[*at].is_asking);
     let (unread, held_up): (Vec<usize>, Vec<usize>) =
-        stalled.into_iter().partition(|at| held[*at].awaits_window || held[*at].is_asking);
+        busy.into_iter().partition(|at| held[*at].awaits_window || held[*at].is_asking);
     // Addresses that hold most of the memory with idle connections lose some of them.
-    for (all, least) in [(unread, 0), (held_up, 0), (idle, limit / 2)] {
-        let mut candidates = Candidates::new(held, all.into_iter(), &by_client);
+    let kinds = [(unread, soon, 0), (held_up, STALLED[0], 0), (idle, STALLED[0], limit / 2)];
+    for (all, long, least) in kinds {
+        let all: Vec<usize> = all.into_iter().filter(|at| held[*at].stalled >= long).collect();
+        // What else an address has may be many programs' that get on well.
+        let mut counted = match least {
+            0 => by_client(all.iter().map(|at| &held[*at])),
+            _ => by_client(left.iter().map(|at| &held[*at])),
+        };
+        let mut candidates = Candidates::new(held, all.into_iter(), &counted);
         while used > limit / 5 * 2
-            && let Some(victim) = candidates.next(&mut by_client, least)
+            && let Some(victim) = candidates.next(&mut counted, least)
         {
             used -= held[victim].bytes;
+            left.remove(&victim);
             victims.push(victim);
         }
     }
@@ -369,6 +403,8 @@ fn look<O: Owner>(owner: &O) -> Vec<Arc<O::Connection>> {
         seen.short_since = Some(now);
     }
     pressure.set_short(seen.short_since.is_some_and(|since| now.duration_since(since) < PATIENCE));
+    let room = (limit / 2).saturating_sub(after.min(used));
+    pressure.room.store(i64::try_from(room).unwrap_or(i64::MAX), Ordering::Relaxed);
     seen.untold += victims.len() as u64;
     if seen.untold > 0 && seen.told.is_none_or(|told| told.elapsed() >= TOLD) {
         let client = victims.first().map(|victim| held[*victim].client.to_string());
@@ -417,14 +453,28 @@ mod tests {
             held(1, 30 * MIB, 0),
             held(3, 5 * MIB, 600),
         ];
-        // 55 MiB of the first address, 20 of the second, 5 of the third.
+        // 25 MiB of the first address and what moves, 20 of the second, 5 of the third.
         assert!(victims(&all, 160 * MIB).is_empty(), "no more than half");
-        assert_eq!(victims(&all, 159 * MIB), [2, 0], "until two fifths are left");
-        assert_eq!(victims(&all, 106 * MIB), [2, 0, 1]);
-        assert_eq!(victims(&all, 20 * MIB), [2, 0, 1, 4], "those that move stay");
-        let half = [held(1, 40 * MIB, 1), held(2, 30 * MIB, 1)];
+        assert_eq!(victims(&all, 159 * MIB), [2, 1], "until two fifths are left");
+        assert_eq!(victims(&all, 106 * MIB), [2, 1, 0]);
+        assert_eq!(victims(&all, 20 * MIB), [2, 1, 0, 4], "those that move stay");
+        let mut half = [held(1, 40 * MIB, 1), held(2, 30 * MIB, 1)];
+        assert!(victims(&half, 60 * MIB).is_empty(), "a second is short for a link");
+        half.iter_mut().for_each(|one| one.awaits_window = true);
         assert!(victims(&half, 94 * MIB).is_empty(), "a second is short while there is room");
         assert_eq!(victims(&half, 93 * MIB), [0]);
+    }
+
+    #[test]
+    fn memory_is_short_once_so_much_was_taken_though_nobody_has_looked() {
+        let pressure = Pressure::new(10 * MIB, Duration::ZERO);
+        pressure.on_taken(5 << 20);
+        assert!(!pressure.is_short());
+        pressure.on_taken(1);
+        assert!(pressure.is_short());
+        let without = Pressure::default();
+        without.on_taken(usize::MAX >> 2);
+        assert!(!without.is_short());
     }
 
     #[test]

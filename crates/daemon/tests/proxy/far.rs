@@ -152,6 +152,33 @@ fn connections_that_are_being_opened_outlive_the_only_uplinks_silence() {
     assert!(proxy.terminate().success() && far.gateway.terminate().success());
 }
 
+/// A gateway that is killed while it connects to a server, and comes back, knows nothing of the request: it is asked
+/// again before the client gives up.
+#[test]
+fn a_gateway_that_is_restarted_during_a_request_is_asked_again() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 1000);
+    let _server = stage.nginx(false);
+    let server = format!("{SERVER} 80");
+    let far = Far::start(&stage, &[&server], &[]);
+    let gateway = ["--gateway", "10.1.0.1:5124", "--gateway-cookie", &far.cookie];
+    let proxy = stage.proxy(&[&["--json", "--verbose"], &gateway[..]].concat());
+    let drop_syns =
+        "table ip away { chain away { type filter hook input priority 0; iif lo tcp dport 80 drop; }; }";
+    stage.web.check("nft", &[drop_syns]).unwrap();
+    let mut download = stage.download(&crate::url("data"));
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    far.gateway.signal("-KILL");
+    far.gateway.wait();
+    stage.web.check("nft", &["delete table ip away"]).unwrap();
+    let again = Far::start(&stage, &[&server], &[]);
+    let restarted = download.now();
+    download.read_until(|_| false);
+    let late = (download.now() - restarted).as_secs_f64();
+    assert!(download.received == data && late < 5.0, "{late:.1} s: {} {}", stage.log(), Far::log(&stage));
+    assert!(proxy.terminate().success() && again.gateway.terminate().success());
+}
+
 #[test]
 fn the_first_gateway_that_works_is_used_and_rules_lead_past_it() {
     let Some(stage) = Stage::new() else { return };

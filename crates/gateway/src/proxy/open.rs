@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ropewalk_engine::config::LocalEndpoint;
 use ropewalk_engine::{congestion, scheduler};
-use ropewalk_tokio::{ConnectionConfig, MptcpStream, default_config};
+use ropewalk_tokio::{CloseReason, ConnectionConfig, MptcpStream, default_config};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::client::Client;
@@ -29,6 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How long a link may leave a connection's first data unacknowledged where there is another link: TCP's
 /// first retransmission timeout (RFC 6298, section 2.1), and at least three round-trip times.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(1);
+/// How often a gateway that hasn't answered is asked whether it knows the connection.
+const ASK_EVERY: Duration = Duration::from_secs(2);
 /// How long after a reset a gateway is asked again.
 const AFTER_RESET: Duration = Duration::from_millis(250);
 
@@ -61,8 +63,22 @@ impl Unreached {
     }
 }
 
+/// Whether the gateway knows the connection no more: of two subflows that are reset, the join that follows is,
+/// too.
 fn is_reset(error: &io::Error) -> bool {
+    let reason = error.get_ref().and_then(|inner| inner.downcast_ref());
     matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+        || reason == Some(&CloseReason::Refused)
+}
+
+/// Asks now and then whether the gateway still knows the connection. One that was restarted, or whose reset
+/// was lost, answers with a reset; without a question it would never.
+async fn keep_asking(stream: &MptcpStream) {
+    loop {
+        sleep(ASK_EVERY).await;
+        // Each time a subflow that has been silent for so long is asked at once. It is gone at worst.
+        let _ = stream.set_keep_alive(Some(ASK_EVERY / 2));
+    }
 }
 
 /// Ends when nothing of what was sent has been acknowledged for long enough; once something is, never.
@@ -273,12 +289,16 @@ impl Server {
                         links = all.to_vec();
                         sleep(AFTER_RESET).await;
                     }
-                    done => return done.map(|opened| (opened, link)),
+                    done => {
+                        let _ = stream.set_keep_alive(None);
+                        return done.map(|opened| (opened, link));
+                    }
                 },
                 () = nothing_acknowledged(&stream), if has_another => {
                     tracing::debug!(link = link.name, "silent after the handshake: another link is tried");
                     stream.reset();
                 }
+                () = keep_asking(&stream) => {}
                 () = comes_back(&link, is_v6) => {
                     tracing::debug!(link = link.name, "it was silent meanwhile: opened again");
                     stream.reset();
