@@ -22,7 +22,7 @@ fn rate() -> impl Strategy<Value = Rate> {
         2 => prop::collection::vec(0u32..5, 2..200).prop_map(|gaps| {
             let mut at = 1;
             let opportunities = gaps.into_iter().map(|gap| { at += gap; at }).collect();
-            Rate::Trace(Arc::new(RateTrace { name: "random".into(), opportunities }))
+            Rate::Trace(Arc::new(RateTrace::new("random", opportunities)))
         }),
     ]
 }

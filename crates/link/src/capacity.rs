@@ -54,7 +54,7 @@ impl Stretch<'_> {
             Some(Rate::Trace(trace)) if !trace.period().is_zero() => {
                 let needed = units.div_ceil(UNITS_PER_OPPORTUNITY);
                 let last = Units::from(self.opportunities_before(trace)) + needed - 1;
-                let per_cycle = trace.opportunities.len() as Units;
+                let per_cycle = trace.len() as Units;
                 let cycle = saturating_span(last / per_cycle * Units::from(trace.period().as_nanos()));
                 self.origin.saturating_add(cycle).saturating_add(trace.at((last % per_cycle) as usize))
             }

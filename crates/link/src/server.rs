@@ -155,7 +155,7 @@ impl TraceClock {
         let (cycle, index) = self.trace.first_after(time.saturating_sub(self.origin));
         self.cycle_start = self.origin.saturating_add(self.trace.period().saturating_mul(cycle));
         // A trace that isn't in order may have none where one should be.
-        self.index = index.min(self.trace.opportunities.len() - 1);
+        self.index = index.min(self.trace.len() - 1);
         self.left = OPPORTUNITY_BYTES;
     }
 
@@ -177,7 +177,7 @@ impl TraceClock {
     fn advance(&mut self) {
         self.left = OPPORTUNITY_BYTES;
         self.index += 1;
-        if self.index == self.trace.opportunities.len() {
+        if self.index == self.trace.len() {
             self.index = 0;
             self.cycle_start = self.cycle_start.saturating_add(self.trace.period());
         }

@@ -49,7 +49,21 @@ pub struct RateTrace {
     /// Where it was read from, for messages.
     pub name: String,
     /// Milliseconds, in order.
-    pub opportunities: Vec<u32>,
+    pub(crate) recorded: Arc<[u32]>,
+    /// How it is used, if not as it was recorded.
+    pub(crate) moved: Option<Moved>,
+}
+
+/// A trace begun elsewhere, and faster or slower: recordings may be hundreds of megabytes, and have many
+/// variants.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Moved {
+    /// The opportunity that is the first.
+    pub first: usize,
+    /// The time at which it begins, milliseconds.
+    pub begins: u32,
+    /// By what times are divided.
+    pub factor: f64,
 }
 
 /// Variation of the delay, drawn for each packet.

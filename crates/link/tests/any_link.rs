@@ -34,7 +34,7 @@ fn rate() -> impl Strategy<Value = Rate> {
             })
             .collect();
         opportunities.push(at + 1);
-        Rate::Trace(Arc::new(RateTrace { name: "t".into(), opportunities }))
+        Rate::Trace(Arc::new(RateTrace::new("t", opportunities)))
     });
     prop_oneof![
         4 => (100_000u64..50_000_000).prop_map(Rate::Constant),

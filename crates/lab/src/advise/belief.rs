@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rand_core::Rng;
 use rand_pcg::Pcg64;
-use ropewalk_link::{LinkSpec, Loss, Queue, Rate, RateTrace};
+use ropewalk_link::{LinkSpec, Loss, Queue, Rate};
 use ropewalk_sim::{PathSpec, Scenario};
 
 use crate::stats;
@@ -88,23 +88,12 @@ pub fn perturb(path: &mut PathSpec, doubt: &Doubt, normal: [f64; QUANTITIES], ph
     }
 }
 
-/// Multiplies a link's rate; of a trace, the time of every opportunity is divided by it, and the trace starts
-/// at `phase` of its period.
+/// Multiplies a link's rate; a trace starts at `phase` of its period.
 pub fn scale_rate(link: &mut LinkSpec, factor: f64, phase: f64) {
     match &link.rate {
         Rate::Constant(u64::MAX) => {}
         Rate::Constant(rate) => link.rate = Rate::Constant(((*rate as f64 * factor) as u64).max(1000)),
-        Rate::Trace(trace) => {
-            let period = trace.opportunities.last().copied().unwrap_or(1).max(1);
-            let offset = ((f64::from(period) * phase) as u32).min(period - 1);
-            // In order, as they are: what comes after the start, then what comes before it.
-            let start = trace.opportunities.partition_point(|at| *at <= offset);
-            let (before, after) = trace.opportunities.split_at(start);
-            let after = after.iter().map(|at| at - offset);
-            let all = after.chain(before.iter().map(|at| at + (period - offset)));
-            let moved = all.map(|at| ((f64::from(at) / factor) as u32).max(1)).collect();
-            link.rate = Rate::Trace(Arc::new(RateTrace { name: trace.name.clone(), opportunities: moved }));
-        }
+        Rate::Trace(trace) => link.rate = Rate::Trace(Arc::new(trace.moved(factor, phase))),
     }
 }
 
@@ -140,8 +129,6 @@ pub fn scaled_loss(loss: Loss, factor: f64) -> Loss {
 
 #[cfg(test)]
 mod tests {
-    use ropewalk_engine::Span;
-
     use super::*;
 
     fn scenario() -> Scenario {
@@ -176,18 +163,5 @@ mod tests {
         }
         let again = worlds(&scenario, &[Doubt::default(); 2], 400, 7);
         assert_eq!(found, again);
-    }
-
-    #[test]
-    fn a_trace_keeps_its_mean_rate_when_it_is_shifted() {
-        let trace = RateTrace { name: "t".into(), opportunities: vec![1, 2, 5, 9, 10] };
-        let mut link = LinkSpec::plain(1, Span::ZERO, 10);
-        link.rate = Rate::Trace(Arc::new(trace));
-        scale_rate(&mut link, 1.0, 0.5);
-        let Rate::Trace(moved) = &link.rate else { panic!("no trace") };
-        assert_eq!(moved.opportunities, [4, 5, 6, 7, 10]);
-        scale_rate(&mut link, 0.5, 0.0);
-        let Rate::Trace(slower) = &link.rate else { panic!("no trace") };
-        assert_eq!(slower.opportunities, [8, 10, 12, 14, 20]);
     }
 }

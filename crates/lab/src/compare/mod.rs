@@ -213,8 +213,7 @@ pub fn start_phase(scenario: &Scenario, number: u32, runs: u32) -> Span {
     let round_trips = scenario.paths.iter().map(|path| path.up.delay.saturating_add(path.down.delay));
     let mut span = round_trips.max().unwrap_or_default().max(period.unwrap_or_default());
     if changes().next().is_none() {
-        let periods = scenario::traces(scenario).into_iter().filter_map(|trace| trace.opportunities.last());
-        span = periods.map(|ms| Span::from_millis(u64::from(*ms))).fold(span, Span::max);
+        span = scenario::traces(scenario).into_iter().map(|trace| trace.period()).fold(span, Span::max);
     }
     let (number, runs) = match runs {
         0 => (u64::from(number.reverse_bits()), 1 << 32),
@@ -436,7 +435,7 @@ mod tests {
     #[test]
     fn runs_over_a_trace_start_all_over_it() {
         let mut traced = networks::two_equal(10_000_000, 20 * MS);
-        let trace = RateTrace { name: "t".into(), opportunities: vec![1, 500, 8000] };
+        let trace = RateTrace::new("t", vec![1, 500, 8000]);
         traced.paths[0].down.rate = Rate::Trace(Arc::new(trace));
         assert_eq!(start_phase(&traced, 3, 4), 6000 * MS);
         // So do runs over changes that repeat, random or not.

@@ -118,8 +118,7 @@ pub fn mean_rate(rate: &Rate) -> u64 {
 
 /// A trace's mean rate, bits per second.
 pub fn trace_rate(trace: &Arc<RateTrace>) -> u64 {
-    let period_ms = u64::from(trace.opportunities.last().copied().unwrap_or(1).max(1));
-    trace.opportunities.len() as u64 * 1500 * 8 * 1000 / period_ms
+    trace.mean_rate()
 }
 
 fn bytes_in(bits_per_second: u64, time: Span) -> u64 {

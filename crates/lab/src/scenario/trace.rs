@@ -91,7 +91,7 @@ pub fn parse(name: &str, text: &str) -> Result<RateTrace, Diagnostic> {
     if last == 0 {
         return Err(Diagnostic::new(format!("the trace `{name}` has no delivery opportunity after 0 ms")));
     }
-    Ok(RateTrace { name: name.to_string(), opportunities })
+    Ok(RateTrace::new(name, opportunities))
 }
 
 /// What the generator needs to know.
@@ -164,7 +164,7 @@ impl Cellular {
         }
         // The last entry is the period; a trace must also offer something.
         opportunities.push(length_ms);
-        RateTrace { name: format!("cellular, seed {}", self.seed), opportunities }
+        RateTrace::new(format!("cellular, seed {}", self.seed), opportunities)
     }
 
     fn exponential_ms(&self, random: &mut Pcg64) -> f64 {
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn reads_mahimahis_format() {
-        assert_eq!(parse("t", "1\n1\n\n5\r\n").unwrap().opportunities, [1, 1, 5]);
+        assert_eq!(parse("t", "1\n1\n\n5\r\n").unwrap().opportunities().collect::<Vec<_>>(), [1, 1, 5]);
         assert!(parse("t", "1\nx\n").unwrap_err().message.contains("whole milliseconds"));
         assert!(parse("t", "5\n4\n").unwrap_err().message.contains("go back"));
         assert!(parse("t", "-1\n").unwrap_err().message.contains("whole milliseconds"));
@@ -219,14 +219,21 @@ mod tests {
         assert_ne!(trace, Cellular { seed: 2, ..plan }.generate());
         let rate = crate::scenario::draft::trace_rate(&Arc::new(trace.clone()));
         assert!((10_500_000..13_500_000).contains(&rate), "{rate}");
-        assert!(trace.opportunities.is_sorted());
+        assert!(trace.opportunities().is_sorted());
     }
 
     #[test]
     fn outages_are_silent() {
         let plan =
             Cellular { outage_every: Some(5 * SECOND), outage: 2 * SECOND, ..Cellular::new(12_000_000) };
-        let longest = plan.generate().opportunities.windows(2).map(|w| w[1] - w[0]).max().unwrap();
+        let longest = plan
+            .generate()
+            .opportunities()
+            .collect::<Vec<_>>()
+            .windows(2)
+            .map(|w| w[1] - w[0])
+            .max()
+            .unwrap();
         assert!(longest > 500, "{longest}");
     }
 }

@@ -217,8 +217,8 @@ pub fn identity(design: &Design, command: &Command, take: &mut impl FnMut(&[u8])
     text(&design.base.text);
     design.schedulers.iter().for_each(|scheduler| text(scheduler));
     for trace in scenario::traces(&design.base.scenario) {
-        take(&(trace.opportunities.len() as u64).to_le_bytes());
-        for at in &trace.opportunities {
+        take(&(trace.len() as u64).to_le_bytes());
+        for at in trace.opportunities() {
             take(&at.to_le_bytes());
         }
     }

@@ -187,7 +187,7 @@ fn trace() -> Scenario {
     let opportunities = (0..400).map(|i: u32| i * 3 + i % 7 * u32::from(i % 50 > 30)).collect::<Vec<_>>();
     let mut sorted = opportunities;
     sorted.sort_unstable();
-    let trace = Arc::new(RateTrace { name: "made up".into(), opportunities: sorted });
+    let trace = Arc::new(RateTrace::new("made up", sorted));
     downlinks(flow(equal(), 300_000), |link| link.rate = Rate::Trace(Arc::clone(&trace)))
 }
 

@@ -410,11 +410,7 @@ mod tests {
         let rows: String = (0..3600).map(|at| format!("{at},{}\n", 50 + at / 10 % 2)).collect();
         let found = parse("x.csv", &format!("time,down_mbps\n{rows}")).unwrap();
         let trace = found.traces[1].clone().unwrap();
-        assert!(
-            trace.opportunities.len() <= 500_001 && trace.opportunities.is_sorted(),
-            "{}",
-            trace.opportunities.len()
-        );
+        assert!(trace.len() <= 500_001 && trace.opportunities().is_sorted(), "{}", trace.len());
         let mean = mean_rate(&Rate::Trace(trace)) as f64 / 1e6;
         assert!((49.0..52.0).contains(&mean), "{mean}");
         assert!(found.notes[0].contains("one in 32"), "{:?}", found.notes);
@@ -427,10 +423,11 @@ mod tests {
         let trace = found.traces[1].clone().unwrap();
         assert!(found.traces[0].is_none());
         // Rows of a second: 0, 1, (2 to 4 missing), 5, 6, 7, (pause), 100, 101.
-        assert_eq!(*trace.opportunities.last().unwrap(), 10_000);
-        let longest = trace.opportunities.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+        let opportunities: Vec<u32> = trace.opportunities().collect();
+        assert_eq!(*opportunities.last().unwrap(), 10_000);
+        let longest = opportunities.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
         assert_eq!(longest, 3001);
-        assert_eq!(trace.opportunities.len(), 6001);
+        assert_eq!(trace.len(), 6001);
         let notes = found.notes.join("; ");
         assert!(notes.contains("is carried: 1") && notes.contains("cut out: 1"), "{notes}");
         for nothing in ["a,b\n1,2\n", "hello there\nyou\n", "time,download_mbps\nx,y\n", "1,2,3,4,5\n"] {

@@ -101,7 +101,7 @@ impl Recording {
             opportunities.push(period);
         }
         opportunities.sort_unstable();
-        RateTrace { name: name.to_string(), opportunities }
+        RateTrace::new(name, opportunities)
     }
 }
 
@@ -123,15 +123,16 @@ mod tests {
         }
         assert_eq!(recording.one_in(), 8);
         let trace = recording.trace("x", 0, 3_600_000, false);
-        let apart = trace.opportunities.windows(2).map(|pair| pair[1] - pair[0]);
+        let opportunities: Vec<u32> = trace.opportunities().collect();
+        let apart = opportunities.windows(2).map(|pair| pair[1] - pair[0]);
         assert_eq!(apart.max(), Some(100));
-        assert_eq!(trace.opportunities.last(), Some(&450_000));
+        assert_eq!(opportunities.last(), Some(&450_000));
         // Whole, it is what was put in.
         let mut recording = Recording::new(5000);
         let all = [0, 0, 3, 10_000, 10_001, 25_000, 25_000];
         assert!(all.iter().all(|at| recording.push(1, *at)));
         let trace = recording.trace("x", 1, 25_000, false);
-        assert_eq!(trace.opportunities, [0, 0, 3, 10_000, 10_001, 25_000, 25_000]);
+        assert_eq!(trace.opportunities().collect::<Vec<_>>(), [0, 0, 3, 10_000, 10_001, 25_000, 25_000]);
         // However many there are in one, some blocks are kept.
         assert!((1..=200_000).all(|at| recording.push(0, at)));
         assert_eq!(recording.one_in(), 2);

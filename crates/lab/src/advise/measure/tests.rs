@@ -248,7 +248,7 @@ fn traces_of_both_directions_make_a_path() {
     let path = refine("lte", Some(scenario::path("lte: 1 Mbit/s, 60 ms").unwrap()), &one).unwrap().path;
     assert_ne!(path.up.rate, path.down.rate);
     let (Rate::Trace(up), Rate::Trace(down)) = (&path.up.rate, &path.down.rate) else { panic!("{path:?}") };
-    assert_eq!((up.opportunities.len(), down.opportunities.len()), (4, 2));
+    assert_eq!((up.len(), down.len()), (4, 2));
 }
 
 #[test]
