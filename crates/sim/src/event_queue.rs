@@ -9,7 +9,7 @@
 //! one side through its events without looking at the other's ([`crate::world::turns`]). What concerns both
 //! is in a third.
 //!
-//! Links have the lowest numbers, then endpoints, then the timers. So the order of simultaneous events
+//! Links have the lowest numbers, then endpoints, then the timers, then samples. So the order of simultaneous events
 //! doesn't depend on when each was scheduled, and [`crate::world::lookahead`] can find the same order without
 //! knowing that.
 
@@ -67,6 +67,12 @@ impl EventQueue {
             first = select_unpredictable(at < first.0, (at, *source), first);
         }
         self.first[group] = first;
+    }
+
+    /// When a source's next event is due; [`Time::MAX`]: none is pending.
+    #[inline]
+    pub(crate) fn due(&self, source: usize) -> Time {
+        self.at[source]
     }
 
     /// When the next event is due, and its source; [`Time::MAX`]: none is pending.

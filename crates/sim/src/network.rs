@@ -41,9 +41,11 @@ impl Network {
             Hop::Host(side) => Some(*side),
             Hop::Link(_) | Hop::OwnDown => None,
         });
-        let events = EventQueue::new(receivers.chain((0..ends).map(|end| Some(side_of(end)))).chain([None]));
-        let meter = Meter::new(scenario.paths.len());
         let data_from = scenario.direction.sender();
+        // The timers, and the samples of the receiver's out-of-order queue.
+        let others = [None, Some(data_from.other())];
+        let events = EventQueue::new(receivers.chain((0..ends).map(|end| Some(side_of(end)))).chain(others));
+        let meter = Meter::new(scenario.paths.len());
         let mut network = Network {
             links,
             topology,

@@ -22,6 +22,7 @@ use crate::app::{self, Action, App, CrossTraffic};
 use crate::check::SpecError;
 use crate::entropy::{Purpose, stream};
 use crate::hosts::Hosts;
+use crate::meter::OFO_EVERY;
 use crate::network::Network;
 use crate::observer::{Middlebox, SegmentObserver};
 use crate::packet::Owner;
@@ -169,7 +170,7 @@ impl World {
         world.enable_turns();
         world.watch_links();
         world.set_timer(begin, TimerEvent::Start(WORKLOAD));
-        world.set_timer(begin, TimerEvent::SampleOfo);
+        world.network.events.set(world.ofo_samples(), Some(begin));
         if recording.samples_every.is_some() {
             world.set_timer(begin, TimerEvent::Sample);
         }
@@ -208,6 +209,12 @@ impl World {
     /// When the next timer expires.
     pub(crate) fn next_timer(&self) -> Option<Time> {
         self.timers.peek().map(|timer| timer.at)
+    }
+
+    /// The same, or when the out-of-order queue is sampled, if that is earlier.
+    pub(crate) fn next_timer_or_sample(&self) -> Time {
+        let sample = self.network.events.due(self.ofo_samples());
+        self.next_timer().map_or(sample, |timer| timer.min(sample))
     }
 
     /// Has every segment pass a middlebox.
@@ -370,8 +377,25 @@ impl World {
             }
             return self.hosts.poll_timeout(end);
         }
+        if source == self.ofo_samples() {
+            return Some(self.sample_ofo());
+        }
         self.on_timer();
         self.timers.peek().map(|timer| timer.at)
+    }
+
+    /// The number of the events that sample the receiver's out-of-order queue. They are the receiver's, so that
+    /// they don't end a turn.
+    pub(super) fn ofo_samples(&self) -> usize {
+        self.network.links.len() + self.ends + 1
+    }
+
+    /// Samples the out-of-order queue, and returns when it is sampled next.
+    #[inline(never)]
+    fn sample_ofo(&mut self) -> Time {
+        let ofo = self.hosts.ofo_bytes(self.network.data_from.other());
+        self.network.meter.sample_ofo(ofo);
+        self.now + OFO_EVERY
     }
 
     /// A packet leaves a link for another: `next`, or the downlink of its own path.

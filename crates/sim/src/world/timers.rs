@@ -1,4 +1,4 @@
-//! One heap of timers for what happens seldom: applications' wake-ups, datagram sources, samples, and packets
+//! One heap of timers for what happens seldom: applications' wake-ups, datagram sources, series, and packets
 //! of sources with an extra delay. Timers of the same time fire in the order in which they were set.
 
 use std::cmp::Ordering;
@@ -6,7 +6,6 @@ use std::cmp::Ordering;
 use ropewalk_engine::Time;
 
 use super::World;
-use crate::meter::OFO_EVERY;
 use crate::packet::{Owner, Packet};
 
 /// What a timer does.
@@ -20,8 +19,6 @@ pub(crate) enum TimerEvent {
     Udp(usize),
     /// A packet enters a link after its source's extra delay.
     Enqueue(usize, Box<Packet>),
-    /// The out-of-order queue is sampled.
-    SampleOfo,
     /// The series are sampled.
     Sample,
     /// The client's path manager looks at a path's link.
@@ -89,11 +86,6 @@ impl World {
             TimerEvent::Udp(source) => self.send_datagram(source),
             TimerEvent::Watch(path) => self.look_at_link(path),
             TimerEvent::Enqueue(link, packet) => self.network.enqueue(self.now, link, *packet),
-            TimerEvent::SampleOfo => {
-                let ofo = self.hosts.ofo_bytes(self.network.data_from.other());
-                self.network.meter.sample_ofo(ofo);
-                self.set_timer(now + OFO_EVERY, TimerEvent::SampleOfo);
-            }
             TimerEvent::Sample => {
                 let at = Time::ZERO + (now - self.begin);
                 self.hosts.sample(at, self.network.data_from, &mut self.network.meter.samples);

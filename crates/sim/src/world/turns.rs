@@ -2,9 +2,10 @@
 //! lookahead: Chandy and Misra, 1979).
 //!
 //! What a side sends takes the least delay of its links at least. So what arrives at the other side within
-//! that time is in flight already, and the other side can go ahead: first it, then the side that sends to it.
-//! A sender's code and a receiver's take turns in the processor's caches some hundred times a second, and
-//! not with every packet.
+//! that time is in flight already, and the other side can go ahead: from where the first side has got to, by
+//! that delay, and then the first side again, by the delay of the links that lead to it. Each turn is as long
+//! as both delays together. A sender's code and a receiver's take turns in the processor's caches some
+//! hundred times a second, and not with every packet.
 //!
 //! The result is the same to the byte. A turn ends where a timer of the world is due, which may concern both
 //! sides. In a turn the application acts only at the side where it is called, and the run ends only by a
@@ -22,10 +23,8 @@ const MOST_CONNECTIONS: u32 = 64;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turns {
     first: Side,
-    /// The least delay of the links that lead to it.
-    reach: Span,
-    /// The links to the other side have that delay as well.
-    both: bool,
+    /// The least delay of the links that lead to it, and of those that lead to the other side.
+    delays: [Span; 2],
     /// Events handled in turns.
     events: u64,
 }
@@ -42,24 +41,28 @@ impl World {
     pub(super) fn enable_turns(&mut self) {
         let delays = [Side::Client, Side::Server].map(|side| self.network.least_delay_to(side));
         let [Some(client), Some(server)] = delays else { return };
-        let (first, reach) = if server >= client { (Side::Server, server) } else { (Side::Client, client) };
-        let both = client.min(server) == reach;
+        let (first, delays) = if server >= client {
+            (Side::Server, [server, client])
+        } else {
+            (Side::Client, [client, server])
+        };
         let few = self.scenario.connections() <= MOST_CONNECTIONS;
-        if !reach.is_zero() && few && self.scenario.background.is_empty() && self.pause.is_none() {
-            self.turns = Some(Turns { first, reach, both, events: 0 });
+        if !delays[0].is_zero() && few && self.scenario.background.is_empty() && self.pause.is_none() {
+            self.turns = Some(Turns { first, delays, events: 0 });
         }
     }
 
     /// Takes both sides through their events, up to `until` at most. Returns false if the next event is to be
     /// handled in order of time.
     pub(super) fn take_turns(&mut self, until: Time) -> bool {
-        let Some(Turns { first, reach, both, .. }) = self.turns else { return false };
+        let Some(Turns { first, delays: [to_first, to_other], .. }) = self.turns else { return false };
         let (start, source) = self.network.events.first();
+        let both = to_first == to_other;
         if source == self.network.links.len() + self.ends || !self.is_unwatched() || !self.acts_locally(both)
         {
             return false;
         }
-        let mut end = start.saturating_add(reach).min(until.min(self.end).saturating_add(NANOSECOND));
+        let mut end = until.min(self.end).saturating_add(NANOSECOND);
         if let Some(timer) = self.next_timer() {
             // Simultaneous events of links and endpoints come before.
             end = end.min(timer.saturating_add(NANOSECOND));
@@ -68,9 +71,21 @@ impl World {
             return false;
         }
         let events = self.events;
-        let ahead = self.take_turn(first, end);
-        let behind = self.take_turn(first.other(), end);
-        self.now = ahead.max(behind);
+        let mut reached = start.saturating_add(to_first).min(end);
+        let mut last = self.take_turn(first, reached);
+        while reached < end && self.outcome.is_none() && self.acts_locally_for_long() {
+            let ahead = reached.saturating_add(to_other).min(end);
+            last = last.max(self.take_turn(first.other(), ahead));
+            // Both are at the same time where the application may act soon.
+            let goes_on = self.acts_locally_for_long();
+            reached = if goes_on { ahead.saturating_add(to_first).min(end) } else { ahead };
+            last = last.max(self.take_turn(first, reached));
+        }
+        last = last.max(self.take_turn(first.other(), reached));
+        if self.events == events {
+            return false;
+        }
+        self.now = last;
         if let Some(turns) = &mut self.turns {
             turns.events += self.events - events;
         }
@@ -85,7 +100,9 @@ impl World {
         let mut last = Time::ZERO;
         loop {
             let (at, source) = self.network.events.first_of(side);
-            if at >= end || self.outcome.is_some() {
+            // A timer of the same moment comes before a sample.
+            let at_end = source == self.ofo_samples() && at.saturating_add(NANOSECOND) == end;
+            if at >= end || at_end || self.outcome.is_some() {
                 return last;
             }
             self.step(at, source);
@@ -99,6 +116,13 @@ impl World {
     fn acts_locally(&self, both: bool) -> bool {
         let most = if both { self.hosts.most_assigned(self.network.data_from) } else { u64::MAX };
         self.apps[WORKLOAD].independent_deliveries(most) == u32::MAX
+    }
+
+    /// The same until a window more, which the sender may send in its next turn, has arrived.
+    fn acts_locally_for_long(&self) -> bool {
+        let assigned = self.hosts.most_assigned(self.network.data_from);
+        let window = self.scenario.client.receive_buffer.max(self.scenario.server.receive_buffer);
+        self.apps[WORKLOAD].independent_deliveries(assigned.saturating_add(window)) == u32::MAX
     }
 
     /// Begins the run anew, in order of time: a side was taken beyond the moment at which it ends.

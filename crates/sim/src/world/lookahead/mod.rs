@@ -166,7 +166,7 @@ impl World {
         } else {
             ahead.arrivals.clear();
             done = self.try_batch(&mut ahead, until);
-            let at_timer = Some(self.network.events.first().0) == self.next_timer();
+            let at_timer = self.network.events.first().0 == self.next_timer_or_sample();
             ahead.pause = if ahead.arrivals.len() >= MIN_PACKETS || at_timer { 0 } else { PAUSE };
         }
         self.lookahead = Some(ahead);
@@ -187,13 +187,12 @@ impl World {
     fn try_batch(&mut self, ahead: &mut Lookahead, until: Time) -> bool {
         let (first, _) = self.network.events.first();
         let mut end = first.saturating_add(ahead.reach).min(until.min(self.end).saturating_add(NANOSECOND));
-        if let Some(timer) = self.next_timer() {
-            if first == timer {
-                return false;
-            }
-            // Simultaneous events of links and endpoints come before.
-            end = end.min(timer.saturating_add(NANOSECOND));
+        let timer = self.next_timer_or_sample();
+        if first == timer {
+            return false;
         }
+        // Simultaneous events of links and endpoints come before.
+        end = end.min(timer.saturating_add(NANOSECOND));
         let collected = ahead.collect_arrivals(self, end);
         ahead.reach = (2 * ahead.reach).min(ahead.least_delay);
         if ahead.arrivals.len() < MIN_PACKETS {
