@@ -57,7 +57,6 @@ impl Closing {
     }
 
     /// Why nothing can be written.
-    #[cold]
     pub fn write_error(&self) -> StreamError {
         self.loss().map_or(StreamError::Closed, StreamError::Lost)
     }
