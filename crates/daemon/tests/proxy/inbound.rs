@@ -91,7 +91,8 @@ fn a_gateway_started_anew_leads_ports_to_the_same_proxy() {
     pair.far = None;
     let file = |inbound: &str| {
         let text = format!(
-            "[[listener]]\nlisten = \"10.1.0.1:5124\"\naddresses = [\"10.1.1.1\"]\nconvert = [\"{WORLD} 80\"]\n\
+            "[[listener]]\nlisten = \"10.1.0.1:5124\"\naddresses = [\"10.1.1.1\"]\n\
+             convert = [\"{WORLD} 80\"]\n\
              udp = [\"{WORLD} 4433\"]\nkey = \"keys/gateway.key\"\nproxies = [\"keys/proxy.pub\"]\n\
              inbound = [{inbound}]\n"
         );

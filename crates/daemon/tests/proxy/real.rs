@@ -1,8 +1,8 @@
 //! Real programs through the tunnel, with an uplink that is cut for 4 s. docs/peers.md has the record.
 //!
 //! They are ping, traceroute, dig (Debian's bind9-dnsutils), wg (wireguard-tools) and wireguard-go, which `go
-//! install golang.zx2c4.com/wireguard@latest` makes under the name `wireguard`; and Chromium, with a server of
-//! HTTP/3 (`http3`, made by `go build`, with quic-go).
+//! install golang.zx2c4.com/wireguard@latest` makes under the name `wireguard`; and Chromium, with a server
+//! of HTTP/3 (`http3`, made by `go build`, with quic-go).
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};

@@ -1,7 +1,6 @@
 //! `[[listener]]`.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 
 use ropewalk_algorithms::Registries;
 use ropewalk_engine::registry::SpecError;
@@ -10,7 +9,6 @@ use ropewalk_engine::{SECOND, Span};
 use ropewalk_settings::read::{Reader, Table, Value};
 use ropewalk_settings::shape::{Kind, Shape, key, required};
 use ropewalk_tokio::{BufferConfig, ConnectionConfig, default_config};
-use sha2::{Digest, Sha256};
 
 use super::proxy::{loaded, parsed};
 use super::{duration, per_address, socket};
@@ -18,8 +16,6 @@ use crate::convert::{Converter, Cookie, Destination, Destinations};
 use crate::gateway::{Listener, ProxyProtocol, Service};
 use crate::target::Target;
 use crate::tls::Acceptor;
-use crate::tls::keys::certificate;
-use crate::tunnel::inbound::{Given, Identity, Ports, PortsError};
 
 /// How often a silent client is probed before its subflow is closed.
 const KEEP_ALIVE_PROBES: u32 = 6;
@@ -74,8 +70,8 @@ pub(super) const LISTENER: Shape = Shape {
         key(
             "inbound",
             Kind::Texts,
-            "With `udp`, `key` and `proxies`: ports of its addresses that lead to a host behind a proxy, if that \
-             wants them: `keys/van.pub tcp/8022,udp/5000-5100`",
+            "With `udp`, `key` and `proxies`: ports of its addresses that lead to a host behind a proxy, if \
+             that wants them: `keys/van.pub tcp/8022,udp/5000-5100`",
         )
         .value("FILE PORTS"),
         key("name", Kind::Text, "Its name in logs and metrics. Default: what `listen` says").value("NAME"),
@@ -182,41 +178,6 @@ pub(super) fn read(reader: &mut Reader, table: &Table<'_>, registries: &Registri
         reader.wrong(table.place("proxy-protocol"), message, "it goes with `to` alone", "");
     }
     Some(listener)
-}
-
-/// What proxies are given of a listener's ports.
-pub(super) fn inbound(reader: &mut Reader, table: &Table<'_>, listener: &Listener) -> Vec<Given> {
-    let Some(list) = table.get("inbound") else { return Vec::new() };
-    if !listener.has_tunnel() {
-        let message = "`inbound` goes with `udp`, `key` and `proxies`";
-        reader.wrong(table.place("inbound"), message, "not all of them are given", "");
-        return Vec::new();
-    }
-    let identity = |path: &Path| certificate(path).map(|known| Identity::from(Sha256::digest(known)));
-    let mut known = Vec::new();
-    for value in table.get("proxies").and_then(|list| list.get_ref().as_array()).into_iter().flatten() {
-        let path = reader.text(value).map(|name| reader.file(name));
-        known.extend(path.and_then(|path| identity(&path).ok()));
-    }
-    let mut found: Vec<Given> = Vec::new();
-    for value in list.get_ref().as_array().into_iter().flatten() {
-        let Some(text) = reader.text(value) else { continue };
-        let (name, ports) = text.trim().rsplit_once(' ').unwrap_or((text, ""));
-        let path = reader.file(name.trim());
-        let given = parsed(reader, value, |_| {
-            let ports =
-                ports.split(',').map(|one| one.parse().map_err(|error: PortsError| error.to_string()));
-            let ports = ports.collect::<Result<Vec<Ports>, String>>()?;
-            let proxy = identity(&path).map_err(|error| error.to_string())?;
-            if !known.contains(&proxy) {
-                return Err(format!("`{name}` isn't among `proxies`"));
-            }
-            let addresses = listener.sockets().map(|socket| socket.ip()).collect();
-            Ok(Given { addresses, proxy, ports })
-        });
-        found.extend(given);
-    }
-    found
 }
 
 /// The engine's settings: those of [`default_config`], and what the table says.

@@ -1,6 +1,7 @@
 //! The configuration: one TOML file. Errors have the file, the line and the column, what was found and what
 //! is allowed.
 
+mod inbound;
 mod listener;
 pub mod proxy;
 #[cfg(test)]
@@ -28,7 +29,7 @@ use crate::gateway::{Listener, Settings};
 use crate::metrics;
 use crate::page::Page;
 use crate::status::Location;
-use crate::tunnel::inbound::{Given, Ports};
+use crate::tunnel::inbound::Given;
 
 /// Most bytes of a file.
 const LARGEST_FILE: u64 = 1 << 20;
@@ -176,12 +177,12 @@ fn settings(
             && let Some(listener) = listener::read(reader, &table, registries)
         {
             check_alone(reader, &table, &listener, &settings.listeners);
-            let given = listener::inbound(reader, &table, &listener);
+            let given = inbound::given(reader, &table, &listener);
             inbound.extend(given.into_iter().map(|one| (table.place("inbound"), one)));
             settings.listeners.push(listener);
         }
     }
-    check_inbound(reader, &inbound, &settings.listeners);
+    inbound::check(reader, &inbound, &settings.listeners);
     settings.inbound = inbound.into_iter().map(|(_, given)| given).collect();
     if tables.is_empty() {
         let help = "as in:\n[[listener]]\nlisten = \"192.0.2.1:443\"\nto = \"127.0.0.1:8443\"\nor --listen \
@@ -221,24 +222,6 @@ fn check_alone(reader: &mut Reader, table: &Table<'_>, listener: &Listener, othe
                 "again here",
                 "",
             );
-        }
-    }
-}
-
-/// Ports that lead to proxies are no listener's, and lead to one proxy.
-fn check_inbound(reader: &mut Reader, inbound: &[(Range<usize>, Given)], listeners: &[Listener]) {
-    for (at, (place, given)) in inbound.iter().enumerate() {
-        let shares = |other: &Given| other.addresses.iter().any(|one| given.addresses.contains(one));
-        let before = inbound[..at].iter().filter(|(_, other)| shares(other));
-        let taken: Vec<&Ports> = before.flat_map(|(_, other)| &other.ports).collect();
-        for ports in &given.ports {
-            let is_taken =
-                |socket: SocketAddr| given.addresses.contains(&socket.ip()) && ports.has_port(socket.port());
-            if listeners.iter().flat_map(Listener::sockets).any(is_taken) {
-                reader.wrong(place.clone(), format!("`{ports}` has a listener's port"), "here", "");
-            } else if taken.iter().any(|other| other.overlaps(ports)) {
-                reader.wrong(place.clone(), format!("`{ports}` is given already"), "again here", "");
-            }
         }
     }
 }

@@ -14,14 +14,13 @@ use ropewalk_settings::written::Written;
 use toml::de::DeTable;
 
 use super::{
-    DRAIN, MEMORY, METRICS, PAGE, PAGE_TOKEN, STALLED, duration, folders_read, loopback, open, page,
+    DRAIN, MEMORY, METRICS, PAGE, PAGE_TOKEN, STALLED, duration, folders_read, inbound, loopback, open, page,
     per_address, socket, status,
 };
 use crate::convert::Cookie;
 use crate::proxy::policy::{Policies, Policy, PolicyError, Rule};
 use crate::proxy::{Access, Config, Gateway, IpNet, MOST_READY, OpeningLink, Rates, Via, captive, users};
 use crate::tls::Connector;
-use crate::tunnel::inbound::{Asked, PortsError};
 
 /// Most rules.
 const MOST_RULES: usize = 1000;
@@ -90,8 +89,8 @@ pub(super) const PROXY: Shape = Shape {
         key(
             "inbound",
             Kind::Texts,
-            "With `transparent` and a gateway with keys: ports that it gives this proxy (its `inbound`), and the \
-             hosts that they lead to: `tcp/8022 to 192.168.1.10:22`, `udp/5000-5100 to 192.168.1.11`",
+            "With `transparent` and a gateway with keys: ports that it gives this proxy (its `inbound`), and \
+             the hosts that they lead to: `tcp/8022 to 192.168.1.10:22`, `udp/5000-5100 to 192.168.1.11`",
         )
         .value("PORTS to HOST"),
         key(
@@ -212,8 +211,8 @@ pub(super) const LINK: Shape = Shape {
         key(
             "throttle",
             Kind::Rates,
-            "With `quota`: most that it carries each way once that is used up, as in `1 Mbit/s`; it stands by \
-             for other links then. Default: it isn't used",
+            "With `quota`: most that it carries each way once that is used up, as in `1 Mbit/s`; it stands \
+             by for other links then. Default: it isn't used",
         ),
     ],
 };
@@ -421,7 +420,7 @@ pub(super) fn loaded<T, E: ToString>(
 }
 
 /// A list of texts.
-fn texts<'a>(reader: &mut Reader, table: &'a Table<'_>, key: &str) -> Vec<&'a Value<'a>> {
+pub(super) fn texts<'a>(reader: &mut Reader, table: &'a Table<'_>, key: &str) -> Vec<&'a Value<'a>> {
     let Some(value) = table.get(key) else { return Vec::new() };
     match value.get_ref().as_array() {
         Some(list) => list.iter().collect(),
@@ -498,17 +497,6 @@ fn proxy(reader: &mut Reader, table: &Table<'_>, via: Vec<Via>) -> Config {
     for value in texts(reader, table, "transparent") {
         transparent.extend(parsed(reader, value, interface));
     }
-    let mut inbound: Vec<Asked> = Vec::new();
-    for value in texts(reader, table, "inbound") {
-        let asked = parsed(reader, value, |text| {
-            let asked: Asked = text.parse().map_err(|error: PortsError| error.to_string())?;
-            match inbound.iter().any(|other| other.ports.overlaps(&asked.ports)) {
-                true => Err(format!("`{}` leads to a host already", asked.ports)),
-                false => Ok(asked),
-            }
-        });
-        inbound.extend(asked);
-    }
     let page_of = |text: &str| captive::check_target(text).map(|_| text.to_string());
     Config {
         listen: table.get("listen").and_then(|value| socket(reader, value)).unwrap_or(NOWHERE),
@@ -526,7 +514,7 @@ fn proxy(reader: &mut Reader, table: &Table<'_>, via: Vec<Via>) -> Config {
         datagrams_through_gateway: reader
             .choice(table, "datagrams", &[("gateway", true), ("system", false)])
             .unwrap_or(true),
-        inbound,
+        inbound: inbound::asked(reader, table),
         congestion: table
             .get("congestion")
             .and_then(|value| parsed(reader, value, known))

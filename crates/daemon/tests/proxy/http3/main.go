@@ -1,5 +1,5 @@
-// A server of HTTP/3: a page that downloads for eight seconds and tells what came. The argument is its address and
-// port; the first line that it writes has the hash of its key.
+// A server of HTTP/3: a page that downloads for eight seconds and tells what came. The argument is its
+// address and port; the first line that it writes has the hash of its key.
 package main
 
 import (
@@ -60,7 +60,8 @@ func main() {
 		}
 	})
 	mux.HandleFunc("/done", func(w http.ResponseWriter, r *http.Request) { fmt.Println("done", r.URL.RawQuery) })
-	tlsConfig := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{certificate}, PrivateKey: key}}}
+	own := tls.Certificate{Certificate: [][]byte{certificate}, PrivateKey: key}
+	tlsConfig := &tls.Config{Certificates: []tls.Certificate{own}}
 	server := http3.Server{Addr: os.Args[1], Handler: mux, TLSConfig: http3.ConfigureTLSConfig(tlsConfig)}
 	fmt.Println("key", base64.StdEncoding.EncodeToString(hash[:]))
 	panic(server.ListenAndServe())

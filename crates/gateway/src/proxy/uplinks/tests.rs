@@ -1,0 +1,110 @@
+use super::super::reach::{Reach, Uplink};
+use super::super::via::Rates;
+use super::{Change, Changed, Taken, Uplinks};
+use crate::setup::Route;
+
+fn uplinks(v6: bool) -> Uplinks {
+    let uplink = |name: &str| Uplink {
+        interface: name.into(),
+        gateway: None,
+        rate: Some(Rates { down: 8_000_000, up: 1_600_000 }),
+    };
+    let taken =
+        Taken { transparent: vec!["eth1".into(), "eth2".into()], port: 1081, names: true, datagrams: false };
+    Uplinks::new(vec![uplink("wlan0"), uplink("wwan0.7")], v6, taken)
+}
+
+#[test]
+fn every_uplink_has_a_rule_a_table_and_a_masquerade() {
+    let text = |mut uplinks: Uplinks| uplinks.preview(&[Reach::default(); 2]).to_text();
+    let v6 = text(uplinks(true));
+    let text = text(uplinks(false));
+    for needed in [
+        "# TUN device ropeproxy0: the engine is 198.19.200.2 there, masqueraded on wlan0",
+        "ip -4 rule add priority 5201 from 198.19.201.2/31 lookup 5201 protocol 212",
+        "ip -4 route replace blackhole default metric 1000000 table 5201 proto 212",
+        "ip saddr 198.19.200.2/31 oifname \"wlan0\" masquerade",
+        "ip saddr 198.19.201.2/31 oifname \"wwan0.7\" masquerade",
+        "# wlan0 has no address or no default route now",
+        "to root 198.18.0.0/16\nnft delete table inet ropewalk_proxy\nip -4 rule del priority 5201",
+        "limit down1 { rate over 1000000 bytes/second burst 262144 bytes }",
+        "limit up1 { rate over 200000 bytes/second burst 262144 bytes }",
+        "ip daddr 198.19.201.2 limit name \"down1\" drop",
+        "iifname \"eth1\" fib daddr type != local meta l4proto tcp redirect to :1081",
+        "iifname \"eth2\" fib daddr type != local udp dport 53 meta mark set 0x726f7065",
+        "meta mark 0x726f7065 meta nfproto ipv4 udp dport 53 tproxy ip to 127.0.0.1:1081 accept",
+        "oifname { \"wlan0\", \"wwan0.7\" } ip saddr != 198.19.200.0/21 udp dport 53 meta mark set \
+         0x726f7065",
+        "ip -4 rule add priority 5263 fwmark 0x726f7065 lookup 5263 protocol 212",
+        "ip -4 route replace local default dev lo table 5263 proto 212",
+    ] {
+        assert!(text.contains(needed), "{needed} is missing in:\n{text}");
+    }
+    assert!(!text.contains("fd72") && !text.contains("ipv6"), "{text}");
+    assert!(v6.contains("ip6 saddr fd72:6f70:6577::2/127"), "{v6}");
+}
+
+#[test]
+fn what_is_changed_is_remembered_guarded_and_restored() {
+    let mut uplinks = uplinks(true);
+    let change = |key: &str, needed, old: &str| Change { key: key.into(), needed, old: old.into() };
+    uplinks.changed = vec![
+        change("net/ipv4/conf/wwan0.7/forwarding", "1", "0"),
+        change("net/ipv6/conf/wlan0/accept_ra", "2", "1"),
+        change("net/ipv6/conf/all/forwarding", "1", "0"),
+    ];
+    let preview = crate::setup::Preview { steps: uplinks.steps(), ..Default::default() };
+    let text = preview.to_text();
+    let (setup, removal) = text.split_once("# at the end").unwrap();
+    for needed in [
+        "meta nfproto ipv4 iifname \"wwan0.7\" oifname != \"rope-gw*\" oifname != \"ropeproxy*\" oifname",
+        "oifname \"ropeproxy*\" ct state != { established, related } drop",
+        "meta nfproto ipv6 iifname != \"rope-gw*\" iifname != \"ropeproxy*\" oifname != \"rope-gw*\"",
+        "continue comment \"was net/ipv6/conf/wlan0/accept_ra=1\"",
+        "sysctl -w net/ipv6/conf/wlan0/accept_ra=2",
+    ] {
+        assert!(setup.contains(needed), "{needed} is missing in:\n{text}");
+    }
+    assert!(removal.contains("sysctl -w net/ipv6/conf/wlan0/accept_ra=1\n"), "{text}");
+}
+
+#[test]
+fn connections_keep_the_only_address_of_an_interface_that_goes_down() {
+    let mut uplinks = uplinks(true);
+    let reach = |v4: &[u8]| Reach {
+        v4: (!v4.is_empty()).then_some(Route::Direct),
+        v6: Some(Route::Direct),
+        only: [(v4.len() == 1).then(|| [192, 0, 2, v4[0]].into()), Some("2001:db8::7".parse().unwrap())],
+        ..Reach::default()
+    };
+    let snat = |last: u8| {
+        format!(
+            "    ip saddr 198.19.200.2 oifname \"wlan0\" meta l4proto tcp snat ip to 192.0.2.{last}\n    \
+             ip saddr 198.19.200.2/31 oifname \"wlan0\" masquerade\n"
+        )
+    };
+    assert!(!uplinks.nftables().contains("snat"));
+    let is_new_rule = |uplinks: &mut Uplinks, v4: &[u8]| uplinks.learn_addresses(0, reach(v4)).0;
+    assert!(is_new_rule(&mut uplinks, &[3]));
+    assert!(uplinks.nftables().contains(&snat(3)), "{}", uplinks.nftables());
+    let v6 = "ip6 saddr fd72:6f70:6577::2 oifname \"wlan0\" meta l4proto tcp snat ip6 to 2001:db8::7\n";
+    assert!(uplinks.nftables().contains(v6));
+    assert!(!uplinks.learn_addresses(0, Reach::default()).0 && !is_new_rule(&mut uplinks, &[]));
+    assert!(uplinks.nftables().contains(&snat(3)));
+    assert_eq!(uplinks.learn_addresses(0, reach(&[4])), (true, Changed { address: [true, false] }));
+    assert!(uplinks.nftables().contains(&snat(4)));
+    // The kernel chooses one of several.
+    assert_eq!(uplinks.learn_addresses(0, reach(&[4, 5])), (true, Changed::default()));
+    assert!(!uplinks.nftables().contains("snat ip to"));
+}
+
+#[test]
+fn routes_are_by_the_next_hop_or_by_the_device() {
+    let via =
+        Reach { v4: Some(Route::Via([192, 0, 2, 1].into())), v6: Some(Route::Direct), ..Reach::default() };
+    let lines =
+        |v6| -> Vec<String> { uplinks(v6).route_steps(0, via).iter().map(ToString::to_string).collect() };
+    let v4 = "ip -4 route replace default via 192.0.2.1 dev wlan0 onlink metric 1 table 5200 proto 212";
+    assert_eq!(lines(false), [v4]);
+    assert_eq!(lines(true), [v4, "ip -6 route replace default dev wlan0 metric 1 table 5200 proto 212"]);
+}
