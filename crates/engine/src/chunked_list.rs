@@ -71,6 +71,8 @@ impl<T> ChunkedList<T> {
             self.push_back_to_rest(item);
         }
     }
+
+    #[inline(never)]
     fn push_back_to_rest(&mut self, item: T) {
         if self.rest.back().is_none_or(|last| last.len() >= CHUNK) {
             self.rest.push_back(std::mem::take(&mut self.spare));
@@ -91,6 +93,7 @@ impl<T> ChunkedList<T> {
     }
 
     /// The first chunk is used up.
+    #[cold]
     fn refill(&mut self) {
         if let Some(next) = self.rest.pop_front() {
             self.rest_len -= next.len();
@@ -123,6 +126,8 @@ impl<T> ChunkedList<T> {
             self.get_in_rest(index)
         }
     }
+
+    #[inline(never)]
     fn get_in_rest(&self, index: usize) -> Option<&T> {
         let (chunk, at) = self.locate(index);
         self.rest.get(chunk)?.get(at)
@@ -185,6 +190,8 @@ impl<T> ChunkedList<T> {
             self.first.partition_point(before)
         }
     }
+
+    #[inline(never)]
     fn partition_point_in_rest(&self, mut before: impl FnMut(&T) -> bool) -> usize {
         let chunk = self.rest.partition_point(|chunk| chunk.back().is_some_and(&mut before));
         let passed: usize = self.rest.iter().take(chunk).map(VecDeque::len).sum();
@@ -232,6 +239,9 @@ impl<T> std::ops::IndexMut<usize> for ChunkedList<T> {
         }
     }
 }
+
+#[cold]
+#[inline(never)]
 fn out_of_range(index: usize, len: usize) -> ! {
     panic!("index {index} of {len} items")
 }

@@ -150,6 +150,8 @@ impl<P: Payload, N: Note> SegmentList<P, N> {
             _ => 0,
         }
     }
+
+    #[inline(never)]
     fn begun_within(&self, offset: u64) -> usize {
         self.list.partition_point(|(start, ..)| *start <= offset)
     }
@@ -175,6 +177,7 @@ impl<P: Payload, N: Note> SegmentList<P, N> {
     }
 
     /// The same, where there are pieces after its beginning.
+    #[inline(never)]
     fn fill_among(&mut self, offset: u64, data: P, note: N, mut there: impl FnMut(u64, u64)) {
         let end = offset + data.len() as u64;
         let mut index = self.begun(offset);

@@ -8,6 +8,7 @@ use crate::{Entropy, Time};
 
 impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// A connection is over but for unread data: its addresses and its token are free for others.
+    #[cold]
     pub(super) fn release_addresses(&mut self, index: u32) {
         let Some(connection) = self.slots[index as usize].connection.as_mut() else { return };
         let token = connection.token();
@@ -22,6 +23,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
             self.tokens.remove(&token);
         }
     }
+
+    #[cold]
     pub(super) fn forget(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         let Some(connection) = slot.connection.take() else { return };
@@ -40,6 +43,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     /// A connection has ended in order. If subflows of it are in TIME-WAIT, it is the youngest of these.
+    #[cold]
     pub(super) fn on_closed(&mut self, now: Time, id: ConnectionId) {
         if !self.is_waiting(id) {
             return;
@@ -71,6 +75,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     /// Ends the oldest connection in TIME-WAIT; false if there is none.
+    #[cold]
     fn end_oldest_wait(&mut self, now: Time) -> bool {
         while let Some(id) = self.time_wait.pop_front() {
             if !self.is_waiting(id) {

@@ -159,6 +159,8 @@ impl Mib {
             self.control(segment, true);
         }
     }
+
+    #[cold]
     fn control<P: Payload>(&mut self, segment: &Segment<P>, sent: bool) {
         let mptcp = &mut self.mptcp;
         let mut count =

@@ -20,6 +20,7 @@ pub(super) fn understood_capable<P>(segment: &Segment<P>) -> Option<MpCapable> {
 
 impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// A segment of no connection: a SYN to a listener, a join, or a stray.
+    #[cold]
     pub(super) fn on_stray(&mut self, now: Time, path: PathId, segment: &mut Segment<P>) {
         let flags = segment.flags;
         if flags.contains(Flags::RST) {
@@ -65,6 +66,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     /// A SYN with the four-tuple of a subflow that is over, or in TIME-WAIT and older: it makes room.
+    #[cold]
     pub(super) fn on_successor(
         &mut self,
         now: Time,
@@ -116,6 +118,8 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         self.routes.insert(segment.tuple, SubflowHandle { index, subflow: 0 });
         index
     }
+
+    #[cold]
     fn on_join(&mut self, now: Time, path: PathId, token: u32, segment: &Segment<P>) {
         let Some(index) = self.tokens.get(&token).copied() else {
             self.counters.join_no_token += 1;
@@ -144,6 +148,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     /// A join that has waited for the peer's key.
+    #[cold]
     pub(super) fn on_early_join(&mut self, now: Time, path: PathId, syn: &Segment<P>) {
         if let Some(MpJoin::Syn { token, .. }) = syn.rare.as_deref().and_then(|rare| rare.mp_join) {
             self.on_join(now, path, token, syn);
@@ -151,6 +156,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     /// RST for a segment of no connection (RFC 9293 3.10.7.1).
+    #[cold]
     pub(super) fn send_reset(&mut self, path: PathId, segment: &Segment<P>, reason: Option<u8>) {
         if self.stateless.len() >= MOST_STATELESS {
             return;

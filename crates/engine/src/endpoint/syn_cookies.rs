@@ -101,6 +101,7 @@ fn syn_of<P: Payload>(ack: &Segment<P>, mss: u16, timestamps: bool) -> Segment<P
 
 impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// Answers a SYN without keeping anything.
+    #[cold]
     pub(super) fn send_cookie(
         &mut self,
         now: Time,
@@ -143,6 +144,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
 
     /// A segment of no connection may be the third ACK that answers a cookie, or data after it. Returns
     /// whether that is so.
+    #[cold]
     pub(super) fn on_cookie(&mut self, now: Time, path: PathId, segment: &mut Segment<P>) -> bool {
         if now >= self.cookies_until
             || !segment.flags.contains(Flags::ACK)

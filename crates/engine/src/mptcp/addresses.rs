@@ -10,6 +10,7 @@ use crate::metrics::SubflowStatus;
 use crate::{PathId, Time};
 
 impl<P: Payload> Connection<P> {
+    #[cold]
     pub(super) fn on_add_addr(&mut self, now: Time, add: &AddAddr) {
         if !self.handshake.has_remote_key() {
             return;
@@ -34,6 +35,8 @@ impl<P: Payload> Connection<P> {
         }
         self.may_transmit |= self.joining().join_announced(add);
     }
+
+    #[cold]
     pub(super) fn on_remove_addr(&mut self, now: Time, ids: &[u8]) {
         self.path_manager.forget_addresses(ids);
         for index in 0..self.subflows.len() {
@@ -63,6 +66,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Announces our addresses that are marked so.
+    #[cold]
     pub(crate) fn announce(&mut self, now: Time) {
         if self.joining().announce(now) {
             self.deadlines.arm_control(now);
@@ -106,6 +110,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// A subflow works now: those whose path was removed can go.
+    #[cold]
     pub(crate) fn close_replaced_subflows(&mut self, now: Time, successor: usize) {
         for index in 0..self.subflows.len() {
             let leaves = self.subflows.get(index).filter(|subflow| subflow.leaving && index != successor);

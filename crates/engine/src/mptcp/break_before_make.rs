@@ -12,6 +12,7 @@ use crate::{Span, Time};
 impl<P: Payload> Connection<P> {
     /// Subflow `index` was the last. Returns false if no other can follow: the keys aren't known to both
     /// ends, or the subflow was reset for what happened to its data, which would happen to another's, too.
+    #[cold]
     pub(super) fn await_subflow(&mut self, now: Time, index: usize, was_used: bool) -> bool {
         let timeout = self.config.path_manager.close_timeout;
         let Some(subflow) = self.subflows.get(index) else { return false };
@@ -34,6 +35,7 @@ impl<P: Payload> Connection<P> {
 
     /// A join failed: tries it again later, unless it was often enough. A connection without subflows tries
     /// until it ends.
+    #[cold]
     pub(super) fn retry_join(&mut self, now: Time, mut request: JoinRequest) {
         if self.deadlines.is_set(Deadline::Linger) && request.attempt < JOIN_RETRIES {
             request.attempt = request.attempt.min(JOIN_RETRIES - 2);

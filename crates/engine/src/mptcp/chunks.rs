@@ -74,6 +74,8 @@ impl Chunks {
             _ => self.0.push_back(sent),
         }
     }
+
+    #[inline(never)]
     fn insert_among(&mut self, sent: Sent) {
         let index = self.index_after(sent.offset);
         self.0.insert(index, sent);

@@ -64,6 +64,7 @@ impl<P: Payload> Connection<P> {
     /// its side. In FIN-WAIT-2 a connection is forgotten after a minute, as in Linux (`tcp_fin_timeout`); so
     /// is one whose DATA_FIN is never acknowledged (`net.mptcp.close_timeout`). While anything else is
     /// unacknowledged, retransmission timeouts decide.
+    #[cold]
     pub(super) fn on_orphan_timeout(&mut self, now: Time) {
         if self.closing.is_terminated() {
             return;
@@ -85,6 +86,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Throws the connection away: MP_FASTCLOSE and RST (RFC 8684 3.5), RST in plain TCP.
+    #[cold]
     pub(crate) fn abort(&mut self) {
         let has_keys = self.handshake.is_multipath() && self.handshake.has_remote_key();
         self.subflows.abort_with_fastclose(has_keys);
@@ -95,6 +97,8 @@ impl<P: Payload> Connection<P> {
         self.closing.end(CloseReason::Aborted);
         self.may_transmit = true;
     }
+
+    #[cold]
     pub(crate) fn die(&mut self, reason: CloseReason) {
         self.deadlines.stop(Deadline::Orphan);
         if self.closing.end(reason) {
@@ -113,6 +117,8 @@ impl<P: Payload> Connection<P> {
             self.complete_close(now);
         }
     }
+
+    #[inline(never)]
     pub(super) fn complete_close(&mut self, now: Time) {
         if self.handshake.is_multipath() {
             //= RFC 8684 3.3.3-3 3.3.3-4
@@ -142,6 +148,8 @@ impl<P: Payload> Connection<P> {
             self.finish();
         }
     }
+
+    #[cold]
     pub(super) fn finish(&mut self) {
         self.deadlines.stop(Deadline::Orphan);
         if self.closing.end(CloseReason::Closed) {
@@ -155,6 +163,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// A subflow's FIN: in plain TCP the end of the stream, else only of the subflow.
+    #[cold]
     pub(super) fn on_fin(&mut self, now: Time, index: usize) {
         if self.handshake.is_plain() {
             let end = self.receive.next();
@@ -184,6 +193,8 @@ impl<P: Payload> Connection<P> {
             }
         }
     }
+
+    #[cold]
     pub(super) fn on_reset(&mut self, now: Time, index: usize, rare: Option<&RareOptions>, state: State) {
         let fastclose = rare.and_then(|rare| rare.fastclose).is_some_and(|fastclose| {
             self.handshake.is_our_key(fastclose.receiver_key) && self.handshake.is_multipath()
@@ -209,6 +220,7 @@ impl<P: Payload> Connection<P> {
 
     //= RFC 8684 3.5-b 3.5-c
     /// MP_FASTCLOSE with our key.
+    #[cold]
     pub(super) fn on_fast_close(&mut self) {
         self.stats.fast_closes += 1;
         self.subflows.abort_all();

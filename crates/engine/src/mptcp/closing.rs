@@ -57,6 +57,7 @@ impl Closing {
     }
 
     /// Why nothing can be written.
+    #[cold]
     pub fn write_error(&self) -> StreamError {
         self.loss().map_or(StreamError::Closed, StreamError::Lost)
     }

@@ -212,6 +212,7 @@ impl<P: Payload> Connection<P> {
 
     //= RFC 8684 3.3.2-1
     /// The peer's mapping has a DSN of this length: DATA_ACKs have it from now on, and segments room for it.
+    #[cold]
     pub(crate) fn match_dsn_length(&mut self, now: Time, dsn_is_64: bool) {
         self.handshake.match_dsn_length(dsn_is_64);
         for index in 0..self.subflows.len() {

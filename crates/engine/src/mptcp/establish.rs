@@ -16,6 +16,7 @@ use crate::{SubflowId, Time};
 
 impl<P: Payload> Connection<P> {
     /// The SYN/ACK of our SYN; false if the subflow is gone.
+    #[cold]
     pub(super) fn on_syn_ack(
         &mut self,
         now: Time,
@@ -71,6 +72,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// The MP_JOIN handshake beyond its SYN/ACK; false if the subflow is gone.
+    #[cold]
     pub(super) fn on_join_progress(
         &mut self,
         now: Time,
@@ -113,6 +115,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// The handshake of a subflow is complete at TCP level.
+    #[cold]
     pub(super) fn on_established(&mut self, now: Time, index: usize) {
         let Some(subflow) = self.subflows.get(index) else { return };
         if subflow.join != Join::Initial {
@@ -141,6 +144,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// The subflow may carry data from now on.
+    #[cold]
     pub(crate) fn make_usable(&mut self, now: Time, index: usize) {
         self.subflows.metrics_mut(index).state = SubflowStatus::Usable;
         if !(self.send.fin_acked() && self.receive.finished()) {
@@ -172,6 +176,7 @@ impl<P: Payload> Connection<P> {
     //= RFC 8684 3.1-10
     /// The peer showed with a DATA_ACK or ADD_ADDR that it has both keys. At a client: what waits for that is
     /// done.
+    #[cold]
     pub(super) fn on_confirmed(&mut self, now: Time) {
         self.handshake.confirm();
         if self.handshake.is_client() {
@@ -186,6 +191,7 @@ impl<P: Payload> Connection<P> {
 
     //= RFC 8684 3.1-10
     /// The peer's first DSS is there: joins may be completed, and opened.
+    #[cold]
     pub(super) fn join_confirmed(&mut self, now: Time) {
         let Some(refused) = self.path_manager.end_early() else {
             self.may_transmit |= self.joining().open_all();
@@ -205,6 +211,7 @@ impl<P: Payload> Connection<P> {
 
     //= RFC 8684 3.2-5
     /// Completes our side of a join.
+    #[cold]
     pub(super) fn send_third_ack(&mut self, now: Time, index: usize) {
         if let Some(subflow) = self.subflows.get_mut(index) {
             subflow.join = Join::AckSent;
@@ -217,6 +224,7 @@ impl<P: Payload> Connection<P> {
 
     /// The connection is no longer one of Multipath TCP, or has lost its first subflow, before joins were
     /// complete.
+    #[cold]
     pub(super) fn drop_opening_joins(&mut self) {
         if self.path_manager.end_early().is_some() {
             self.path_manager.forget_joins();

@@ -11,6 +11,7 @@ use crate::Time;
 use crate::tcp::Outgoing;
 
 impl<P: Payload> Connection<P> {
+    #[cold]
     pub(crate) fn fall_back(&mut self, now: Time, cause: FallbackCause) {
         let Some(negotiating) = self.handshake.fall_back() else { return };
         self.sending().judge_window();
@@ -54,6 +55,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Resets the lone subflow: nothing says that the data whose checksum failed belongs to the stream.
+    #[cold]
     pub(super) fn give_up_failing(&mut self, now: Time, index: usize) {
         //= RFC 8684 3.7-11 3.7-12
         let fallback = self.subflows.get_mut(index).and_then(|subflow| subflow.fallback.as_mut());
@@ -68,6 +70,7 @@ impl<P: Payload> Connection<P> {
     /// Data without a mapping (RFC 8684 3.3, 3.7): fallback on a lone first subflow whose first data it is,
     /// else the subflow goes. In mid-stream there is no telling whether the peer still speaks Multipath TCP:
     /// if it does, it misses DATA_ACKs, and what it repeats for want of them would be taken for new bytes.
+    #[cold]
     pub(super) fn on_unmapped(&mut self, now: Time, index: usize, position: u64, data: P) {
         if !self.is_contiguous() || self.receive.next() > 0 {
             //= RFC 8684 3.7-6 3.7-7 3.3.1-8
@@ -84,6 +87,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// A DSS checksum failed (RFC 8684 3.7).
+    #[cold]
     pub(super) fn on_corrupt(&mut self, now: Time, index: usize, failing: Failing<P>) {
         self.stats.checksum_errors += 1;
         let dsn = self.handshake.remote_dsn(failing.offset);
@@ -116,6 +120,7 @@ impl<P: Payload> Connection<P> {
     /// MP_FAIL (RFC 8684 3.7): on a lone subflow that has carried everything in order, an infinite mapping
     /// that counts from the last byte that arrived intact, and MP_FAIL in return; from there on the
     /// connection is plain TCP.
+    #[cold]
     pub(crate) fn on_fail(&mut self, now: Time, index: usize) {
         if self.handshake.is_plain() {
             // The answer was lost.
@@ -158,6 +163,7 @@ impl<P: Payload> Connection<P> {
     /// An infinite mapping: the peer fell back (RFC 8684 3.7). Data whose checksum failed belongs to the
     /// stream if the mapping counts from there or before, as it should. Linux maps its next new data instead:
     /// then the data that failed stays unmapped.
+    #[cold]
     pub(super) fn on_infinite(&mut self, now: Time, index: usize, offset: u64, mapping: &DssMapping) {
         let Some(subflow) = self.subflows.get_mut(index) else { return };
         let position = Seq(mapping.ssn).unfold(subflow.tcp.rcv_nxt());

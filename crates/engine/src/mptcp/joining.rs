@@ -55,6 +55,7 @@ impl<P: Payload> Joining<'_, P> {
     }
 
     /// Joins from our other addresses to the peer's first one. Returns whether there are any.
+    #[cold]
     pub fn open_all(&mut self) -> bool {
         //= RFC 8684 3.1-14
         if self.handshake.denies_joins() || !self.handshake.is_multipath() {
@@ -75,6 +76,7 @@ impl<P: Payload> Joining<'_, P> {
 
     /// Asks for a subflow like the one that was lost, and for those from our other addresses. Returns whether
     /// there are any.
+    #[cold]
     pub fn reopen(&mut self, index: usize) -> bool {
         let Some(subflow) = self.subflows.get(index) else { return false };
         let tuple = subflow.tcp.tuple();
@@ -97,6 +99,7 @@ impl<P: Payload> Joining<'_, P> {
     }
 
     /// The peer has announced an address: joins to it. Returns whether there are any.
+    #[cold]
     pub fn join_announced(&mut self, add: &AddAddr) -> bool {
         let first = self.subflows.first_tuple();
         //= RFC 8684 3.4.1-5
@@ -138,6 +141,7 @@ impl<P: Payload> Joining<'_, P> {
     }
 
     /// Announces our addresses that are marked so. Returns whether some aren't echoed yet.
+    #[cold]
     pub fn announce(&mut self, now: Time) -> bool {
         let Some(tuple) = self.subflows.first_tuple() else { return false };
         if !self.handshake.is_multipath() {

@@ -51,6 +51,7 @@ fn reduce(rule: Rule, metrics: &mut SubflowMetrics) {
 impl<P: Payload> Sending<'_, P> {
     /// Opportunistic retransmission and penalisation: when new data doesn't fit the connection-level window,
     /// and by the kernel's rule also when there is none because the send buffer is full.
+    #[inline(never)]
     pub fn run_mechanisms(&mut self, now: Time) -> Option<usize> {
         let mechanisms = self.scheduling.mechanisms();
         if !self.handshake.is_multipath()
@@ -94,6 +95,8 @@ impl<P: Payload> Sending<'_, P> {
         self.notify(now, scheduler::Event::Reinjected(SubflowId(index as u8)));
         Some(index)
     }
+
+    #[cold]
     fn penalise(&mut self, now: Time, rule: Rule, selected: usize, srtt: Span, head: Chunk) {
         if rule == Rule::Linux && self.send.unsent() == 0 && !self.send.is_full() {
             return;

@@ -127,6 +127,7 @@ impl PathManager {
 
     //= RFC 8684 3.4.1-c
     /// The announcement that is due, which counts as sent.
+    #[cold]
     pub fn due_announcement(&mut self, now: Time) -> Option<AddAddr> {
         let announcement = self.announced.iter_mut().find(|announcement| announcement.is_due(now))?;
         announcement.sent += 1;

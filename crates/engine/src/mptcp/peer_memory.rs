@@ -19,6 +19,7 @@ impl<P: Payload> Sending<'_, P> {
     /// peer's window was never more than a few segments: the one that carries the first byte that it lacks.
     /// Data of others would be out of order, and a few segments of it can fill the peer's memory; then the
     /// byte itself isn't taken any more.
+    #[inline(never)]
     pub fn reserve_window(&mut self) -> Option<SubflowId> {
         if !self.handshake.is_multipath() {
             self.send.reserve(0);

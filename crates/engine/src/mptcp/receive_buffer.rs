@@ -19,6 +19,7 @@ impl<P: Payload> ReceiveSide<P> {
     /// The application has read: once in an interval ([`ReceiveTuning`]) the receive buffer may grow, and
     /// every subflow's with it. Subflows that are still being opened have no say in the round trip, but in
     /// what window the buffer makes.
+    #[inline(never)]
     pub fn tune_for(&mut self, now: Time, tuning: ReceiveTuning, subflows: &mut SubflowTable<P>) {
         let is_prompt = tuning == ReceiveTuning::Prompt;
         let open = |metrics: &SubflowMetrics| metrics.state != SubflowStatus::Closed;

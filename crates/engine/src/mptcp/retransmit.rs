@@ -121,6 +121,7 @@ impl<P: Payload> Sending<'_, P> {
     }
 
     /// Arms or stops the timer.
+    #[inline(never)]
     pub fn arm_retransmission(&mut self, now: Time) {
         if !self.awaits_data_ack() {
             self.deadlines.stop(Deadline::Retransmit);

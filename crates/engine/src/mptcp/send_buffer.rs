@@ -26,6 +26,7 @@ fn own_window_buffer(metrics: &SubflowMetrics) -> u64 {
 
 impl<P: Payload> Sending<'_, P> {
     /// The buffer follows the subflows': their sum and a page (Linux's `__mptcp_sync_sndbuf`).
+    #[inline(never)]
     pub fn tune_send_buffer(&mut self) {
         let max = self.config.send_buffer.max;
         if self.send.limit() >= self.config.send_payload(max) {

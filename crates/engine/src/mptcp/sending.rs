@@ -47,6 +47,7 @@ impl<P: Payload> Sending<'_, P> {
     }
 
     /// The same, of one that concerns every scheduler.
+    #[inline(never)]
     pub fn notify_scheduler(&mut self, now: Time, event: scheduler::Event) {
         let view = view!(self, now);
         self.scheduling.on_event(&view, event);
@@ -54,6 +55,7 @@ impl<P: Payload> Sending<'_, P> {
 
     /// So many segments of a subflow were acknowledged, of which the scheduler wants to know.
     // Out of line, so that the others don't pay for it.
+    #[inline(never)]
     pub fn notify_acknowledged(&mut self, now: Time, index: usize, segments: u32) {
         let metrics = self.subflows.metrics_mut(index);
         self.scheduling.sample_link_rate(now, metrics, segments);
@@ -77,6 +79,7 @@ impl<P: Payload> Sending<'_, P> {
     }
 
     /// Tells the application once there is space enough.
+    #[inline(never)]
     pub fn wake_writer(&mut self) {
         self.send.wake_writer(self.events);
     }

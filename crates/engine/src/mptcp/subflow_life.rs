@@ -14,6 +14,7 @@ use crate::{PathId, SubflowId, Time};
 
 impl<P: Payload> Connection<P> {
     /// Ends a subflow's TIME-WAIT, and forgets the subflow.
+    #[cold]
     pub(crate) fn end_subflow(&mut self, now: Time, index: usize) {
         if let Some(subflow) = self.subflows.get_mut(index) {
             subflow.tcp.become_closed();
@@ -23,6 +24,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Ends the TIME-WAIT of all subflows.
+    #[cold]
     pub(crate) fn end_time_wait(&mut self, now: Time) {
         for index in 0..self.subflows.metrics().len() {
             if let Some(subflow) = self.subflows.get_mut(index)
@@ -43,6 +45,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Opens a requested subflow.
+    #[cold]
     pub(crate) fn open_join(
         &mut self,
         now: Time,
@@ -64,6 +67,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Joins an existing connection: a SYN with MP_JOIN named our token.
+    #[cold]
     pub(crate) fn join(
         &mut self,
         now: Time,
@@ -103,6 +107,7 @@ impl<P: Payload> Connection<P> {
 
     //= RFC 8684 3.6-a 3.2-9
     /// Resets a subflow, with MP_TCPRST's reason.
+    #[cold]
     pub(crate) fn refuse(&mut self, now: Time, index: usize, reason: CloseReason) {
         if let Some(subflow) = self.subflows.get_mut(index) {
             // The first reason is the one that counts.
@@ -114,6 +119,7 @@ impl<P: Payload> Connection<P> {
 
     /// A subflow is gone: notifies the scheduler and the application, and reinjects its data. Its RST, if
     /// any, is still sent.
+    #[cold]
     pub(crate) fn remove(&mut self, now: Time, index: usize, reason: CloseReason) {
         if self.subflows.metrics()[index].state == SubflowStatus::Closed {
             return;
@@ -167,6 +173,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// A packet of subflow `index` was too big for its path.
+    #[cold]
     pub(crate) fn on_too_big(&mut self, now: Time, index: usize, seq: Seq, mtu: u32) {
         if let Some((mut cx, subflow)) = self.split(now, index, Outgoing::default())
             && subflow.tcp.on_too_big(&mut cx, seq, mtu)

@@ -208,6 +208,8 @@ impl WindowAutotuning {
         self.memory = if is_fixed { 0 } else { self.memory.max(memory_for(window, self.ratio)) };
         self.cap = self.cap.max(window);
     }
+
+    #[cold]
     fn measure(&mut self, len: u64) {
         self.largest = len;
         if self.memory > 0 && self.measures {

@@ -49,6 +49,7 @@ impl fmt::Display for Kib {
 }
 
 /// Waits, because there is no unsent data or the connection-level window is full.
+#[cold]
 pub fn nothing_to_send(view: &View<'_>, rationale: &mut Rationale) -> Decision {
     rationale.say(|| {
         if view.unsent == 0 {
@@ -61,6 +62,7 @@ pub fn nothing_to_send(view: &View<'_>, rationale: &mut Rationale) -> Decision {
 }
 
 /// Waits, because no usable subflow's window has room.
+#[cold]
 pub fn no_room(view: &View<'_>, rationale: &mut Rationale) -> Decision {
     rationale.say(|| format!("none of {} usable subflows has room", view.usable().count()));
     Decision::Wait { until: None }

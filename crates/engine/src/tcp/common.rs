@@ -101,6 +101,7 @@ impl Common {
     }
 
     /// The peer's FIN arrived in order.
+    #[cold]
     pub fn on_fin_received(&mut self, cx: &Context<'_>) {
         match self.state {
             State::Established => self.state = State::CloseWait,

@@ -47,6 +47,8 @@ impl<P: Payload> Tcb<P> {
         self.receiver.on_syn(cx, syn);
         self.common.update_mss(cx);
     }
+
+    #[cold]
     fn complete_handshake(&mut self, cx: &mut Context<'_>, segment: &Segment<P>, outcome: &mut Outcome) {
         self.common.state = State::Established;
         let handshake = &self.handshake;
@@ -74,6 +76,7 @@ impl<P: Payload> Tcb<P> {
     }
 
     /// A segment in SYN-SENT (RFC 9293 3.10.7.3).
+    #[cold]
     pub(super) fn on_segment_syn_sent(&mut self, cx: &mut Context<'_>, segment: &Segment<P>) -> Outcome {
         let mut outcome = Outcome::default();
         let has_ack = segment.flags.contains(Flags::ACK);
@@ -109,6 +112,7 @@ impl<P: Payload> Tcb<P> {
     }
 
     /// The ACK that completes a passive or simultaneous open; false if it acknowledges anything else.
+    #[cold]
     pub(super) fn on_handshake_ack(
         &mut self,
         cx: &mut Context<'_>,
@@ -129,6 +133,7 @@ impl<P: Payload> Tcb<P> {
     }
 
     /// Whether a segment acknowledges our SYN, and all of its data is in the window.
+    #[cold]
     pub(crate) fn may_complete_handshake(&self, cx: &Context<'_>, segment: &Segment<P>) -> bool {
         let ack = self.sender.ack_position(&self.common, segment.ack);
         let position = self.receiver.position(&self.common, segment.seq);
@@ -136,6 +141,7 @@ impl<P: Payload> Tcb<P> {
     }
 
     /// The handshake's timer fired.
+    #[cold]
     pub(super) fn on_handshake_timeout(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome) {
         let handshake = &mut self.handshake;
         handshake.timeouts += 1;
@@ -158,6 +164,7 @@ impl<P: Payload> Tcb<P> {
     }
 
     /// The SYN or SYN/ACK to send now, if one is due.
+    #[cold]
     pub(super) fn transmit_syn(
         &mut self,
         cx: &mut Context<'_>,

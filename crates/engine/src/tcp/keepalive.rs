@@ -59,6 +59,7 @@ impl<P: Payload> Tcb<P> {
     }
 
     /// The peer has been silent for too long.
+    #[cold]
     pub(super) fn give_up(&mut self, cause: GiveUp, outcome: &mut Outcome) {
         self.common.counters.abort_on_timeout += 1;
         self.reset_pending = true;

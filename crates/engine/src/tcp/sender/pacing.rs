@@ -48,6 +48,7 @@ impl Pacer {
 
 impl<P: Payload> Sender<P> {
     /// How many segments of `max_segments` the pacing rate admits now. If none, arms the timer.
+    #[cold]
     #[inline(never)]
     pub(super) fn pace(&mut self, common: &mut Common, cx: &Context<'_>, max_segments: u32) -> u32 {
         let admitted = self.pacer.admits(cx.metrics, cx.now).min(max_segments);
@@ -58,6 +59,7 @@ impl<P: Payload> Sender<P> {
     }
 
     /// Paced data was sent.
+    #[cold]
     #[inline(never)]
     pub(super) fn on_paced(&mut self, cx: &Context<'_>, segments: u32, bytes: usize) {
         self.pacer.on_sent(cx.metrics, segments, bytes);

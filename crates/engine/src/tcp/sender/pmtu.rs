@@ -102,6 +102,7 @@ impl<P: Payload> Sender<P> {
     }
 
     /// Something was acknowledged while smaller segments were tried: they pass.
+    #[cold]
     pub(super) fn on_mtu_confirmed(&mut self, common: &mut Common) {
         let smaller = common.path_mtu < self.black_hole.mtu_before();
         common.counters.mtu_success += u64::from(smaller);
