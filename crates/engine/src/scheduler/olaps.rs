@@ -166,7 +166,8 @@ impl Olaps {
         }
         if self.connection.to.is_none() {
             self.connection.to = Some(view.next_offset);
-            for subflow in view.usable() {
+            // One that isn't usable now may be before the interval ends.
+            for subflow in view.subflows {
                 if let Some(slot) = self.slots.get_mut(subflow.id.index()) {
                     slot.interval.to = Some(position(subflow));
                 }
