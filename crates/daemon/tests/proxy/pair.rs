@@ -187,11 +187,13 @@ impl Asker {
         Asker(socket)
     }
 
-    /// The address that the server sees; `None` if it doesn't answer.
+    /// The address that the server sees; `None` if it doesn't answer, asked twice: datagrams may be lost.
     pub fn seen(&self) -> Option<String> {
         let mut buffer = [0; 100];
-        self.0.send(b"who am I?").ok()?;
-        let len = self.0.recv(&mut buffer).ok()?;
-        Some(String::from_utf8_lossy(&buffer[..len]).into_owned())
+        let answer = (0..2).find_map(|_| {
+            self.0.send(b"who am I?").ok()?;
+            self.0.recv(&mut buffer).ok()
+        });
+        answer.map(|len| String::from_utf8_lossy(&buffer[..len]).into_owned())
     }
 }

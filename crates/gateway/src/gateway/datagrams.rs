@@ -219,6 +219,9 @@ impl Gate {
         let Some((_, to)) = flow.ports.filter(|(from, _)| self.is_given(flow.protocol, *from)) else {
             return false;
         };
+        if self.own.contains(&flow.destination) {
+            return false;
+        }
         let peer = SocketAddr::new(flow.destination, to);
         flow.protocol == protocol::TCP || self.peers.may_answer(peer, Instant::now())
     }

@@ -57,8 +57,8 @@ pub(super) fn ways(server: &Server, old: &Direct) -> Direct {
         let known = links.iter().find(|known| known.index == *link);
         known.is_none_or(|link| link.state() != LinkState::Up)
     };
-    let closed = if used == 0 { BTreeSet::new() } else { (0..MOST_LINKS).filter(is_closed).collect() };
-    Direct { choices, closed }
+    // Flows stay past the tunnel that began there by rules that are gone.
+    Direct { choices, closed: (0..MOST_LINKS).filter(is_closed).collect() }
 }
 
 /// What links have carried past the tunnel, as it was counted last.
@@ -69,7 +69,7 @@ impl Counted {
     /// Adds what they have carried since to the links' counters, where quotas need it.
     pub async fn note(&mut self, server: &Server) {
         let config = server.config();
-        if !config.has_tunnel() || !config.has_quota() || config.policies.all().all(|one| !one.direct) {
+        if !config.has_tunnel() || !config.has_quota() {
             return;
         }
         let Ok(Ok(now)) = tokio::task::spawn_blocking(direct_bytes).await else { return };

@@ -324,6 +324,10 @@ impl Plan {
         for uplink in &self.uplinks {
             let _ = writeln!(text, "    iifname \"{}\" {}", uplink.device, uplink.to_public());
         }
+        if self.tunnel {
+            // By TCP the tunnel carries nothing but the answers of ports that lead to proxies.
+            let _ = writeln!(text, "    iifname \"{FAR_DEVICE}\" meta l4proto tcp drop");
+        }
         let _ = writeln!(text, "  }}\n  chain forwarded {{");
         let _ = writeln!(text, "    type filter hook forward priority filter; policy accept;");
         if self.tunnel {

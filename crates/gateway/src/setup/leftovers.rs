@@ -13,11 +13,12 @@ use super::{Step, run};
 const NOTES: u32 = 7_199;
 /// The sysctls that are noted, by what is around an interface's name; their places are in the notes'
 /// addresses.
-const NOTED: [(&str, &str); 4] = [
+const NOTED: [(&str, &str); 5] = [
     ("net/ipv4/conf/", "/forwarding"),
     ("net/ipv6/conf/", "/forwarding"),
     ("net/ipv6/conf/", "/force_forwarding"),
     ("net/ipv6/conf/", "/accept_ra"),
+    ("net/ipv4/conf/", "/rp_filter"),
 ];
 
 /// How the comment of a rule begins that remembers a sysctl; `KEY=VALUE` follows.
@@ -101,8 +102,8 @@ fn remembered(listing: &str) -> Vec<(String, String)> {
     let pairs = comments.filter_map(|comment| comment.strip_prefix(WAS)?.split_once('='));
     // The comment could be another program's: nothing but what we change is touched.
     let is_ours = |key: &str| {
-        let ending = key.ends_with("/forwarding") || key.ends_with("/force_forwarding");
-        key.starts_with("net/ipv") && (ending || key.ends_with("/accept_ra")) && !key.contains("..")
+        let is_noted = |(before, after): &(&str, &str)| key.starts_with(before) && key.ends_with(after);
+        NOTED.iter().any(is_noted) && !key.contains("..")
     };
     pairs
         .filter(|(key, old)| is_ours(key) && old.len() == 1 && old.starts_with(|c: char| c.is_ascii_digit()))
@@ -114,7 +115,12 @@ fn remembered(listing: &str) -> Vec<(String, String)> {
 mod tests {
     #[test]
     fn a_note_is_read_again() {
-        let keys = ["ipv4/conf/lo/forwarding", "ipv6/conf/lo/accept_ra", "ipv6/conf/all/forwarding"];
+        let keys = [
+            "ipv4/conf/lo/forwarding",
+            "ipv6/conf/lo/accept_ra",
+            "ipv6/conf/all/forwarding",
+            "ipv4/conf/lo/rp_filter",
+        ];
         for (key, old) in
             keys.iter().flat_map(|key| ["0", "2"].map(|old| (format!("net/{key}"), old.to_string())))
         {

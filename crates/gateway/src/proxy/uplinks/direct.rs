@@ -156,7 +156,7 @@ impl Uplinks {
     /// What counts and limits the bytes past the tunnel: counters, and rules for what is forwarded.
     pub(super) fn direct_counters(&self) -> (String, String) {
         let (mut counters, mut rules) = (String::new(), String::new());
-        if self.direct.choices.is_empty() {
+        if !self.taken.datagrams {
             return (counters, rules);
         }
         for (&link, Uplink { interface, rate, .. }) in &self.uplinks {

@@ -42,7 +42,8 @@ impl Uplinks {
             return chains;
         }
         let [arriving, forward, destinations, own] = &mut chains;
-        let answers = format!("ct direction reply ct mark {TUNNEL_MARK}");
+        // What networks behind the proxy send one another may have the mark, too, but has no other address.
+        let answers = format!("ct direction reply ct status dnat ct mark {TUNNEL_MARK}");
         for asked in &self.inbound {
             let (family, protocol) = if asked.host.is_ipv6() { ("ip6", "ipv6") } else { ("ip", "ipv4") };
             let what =

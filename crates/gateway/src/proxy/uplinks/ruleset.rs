@@ -26,7 +26,9 @@ impl Uplinks {
         }
         for Change { key, .. } in self.changed.iter().filter(|change| change.key.ends_with("forwarding")) {
             let from = match key.split('/').nth(3) {
-                Some("all") | None => "iifname != \"rope-gw*\" iifname != \"ropeproxy*\"".to_string(),
+                Some("all") | None => {
+                    "iifname != \"rope-gw*\" iifname != \"ropeproxy*\" iifname != \"rope-dg*\"".to_string()
+                }
                 Some(interface) => format!("iifname \"{interface}\""),
             };
             rules += &guard(key.starts_with("net/ipv6"), &from);
@@ -139,7 +141,12 @@ impl Uplinks {
                  {into} }} meta mark set ct mark\n"
             )
         };
-        self.taken.transparent.iter().map(of).collect()
+        // Nobody beyond the tunnel has an address of the networks behind the proxy.
+        let forged = |interface: &String| {
+            format!("    iifname \"{NEAR_DEVICE}\" fib saddr oifname \"{interface}\" drop\n")
+        };
+        let interfaces = self.taken.transparent.iter();
+        interfaces.clone().map(forged).chain(interfaces.map(of)).collect()
     }
 
     /// What queries of the DNS are handed over: those that arrive, and those of this host that would leave by

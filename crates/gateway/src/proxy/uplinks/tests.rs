@@ -59,7 +59,7 @@ fn what_is_changed_is_remembered_guarded_and_restored() {
     for needed in [
         "meta nfproto ipv4 iifname \"wwan0.7\" oifname != \"rope-gw*\" oifname != \"ropeproxy*\" oifname",
         "oifname \"ropeproxy*\" ct state != { established, related } drop",
-        "meta nfproto ipv6 iifname != \"rope-gw*\" iifname != \"ropeproxy*\" oifname != \"rope-gw*\"",
+        "meta nfproto ipv6 iifname != \"rope-gw*\" iifname != \"ropeproxy*\" iifname != \"rope-dg*\" oifname",
         "continue comment \"was net/ipv6/conf/wlan0/accept_ra=1\"",
         "sysctl -w net/ipv6/conf/wlan0/accept_ra=2",
     ] {
