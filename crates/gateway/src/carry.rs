@@ -49,11 +49,17 @@ pub(crate) struct ByteCounters<'a> {
     pub pressure: &'a Pressure,
 }
 
+/// So many bytes of a connection count at once, not only when memory is looked at: more than is taken of a
+/// server's before a client has read anything.
+const BEGINNING: u64 = 1 << 20;
+
 impl ByteCounters<'_> {
     /// So many bytes from the socket are held by the stream now.
     fn on_taken(&self, bytes: usize) {
-        self.to_stream.fetch_add(bytes as u64, Ordering::Relaxed);
-        self.pressure.on_taken(bytes);
+        // What a connection has carried long since is acknowledged.
+        if self.to_stream.fetch_add(bytes as u64, Ordering::Relaxed) < BEGINNING {
+            self.pressure.on_taken(bytes);
+        }
     }
 }
 

@@ -5,10 +5,11 @@
 //! far ends read nothing first (beyond three quarters of the limit after half a second, beyond all of it
 //! after a fifth of one), then those that losses or a dead link hold up, which may be a busy link's alone. Of
 //! either it is the address that holds most by such connections, and there the one that has stalled for
-//! longest. Meanwhile, and where so much was taken from servers since, each connection takes 16 KiB from its server at a time. Idle connections stay, unless one address's take most of the
-//! limit. Those that haven't said yet what they want hold a quarter of the limit at most, however new they
-//! are. While too much is held all the same, new connections of addresses that hold more than their share
-//! are reset; beyond five quarters of the limit all new ones.
+//! longest. Meanwhile, and where so much was taken from servers since, each connection takes 16 KiB from its
+//! server at a time. Idle connections stay, unless one address's take most of the limit. Those that haven't
+//! said yet what they want hold a quarter of the limit at most, however new they are. While too much is held
+//! all the same, new connections of addresses that hold more than their share are reset; beyond five quarters
+//! of the limit all new ones.
 //!
 //! What the program takes beside what is counted is part of the limit: its code, handshakes under way,
 //! buffers of TLS, TIME-WAIT. It is resident memory, measured each time.
@@ -39,6 +40,8 @@ const AT_ONCE: usize = 128;
 /// nothing.
 const STALLED: [Duration; 3] =
     [Duration::from_secs(2), Duration::from_millis(500), Duration::from_millis(200)];
+/// No link's trouble lasts as long, where an address holds over a quarter of the limit.
+const LONG: Duration = Duration::from_secs(10);
 /// New connections are reset after so long beyond the limit, and memory is short for so long after each time.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How often it is told in the log.
@@ -155,8 +158,8 @@ impl Pressure {
         }
     }
 
-    /// So many bytes were taken from a server. Hundreds of clients that come at once may have the limit filled
-    /// before memory is looked at again.
+    /// So many bytes were taken from a server. Hundreds of clients that come at once may have the limit
+    /// filled before memory is looked at again.
     pub fn on_taken(&self, bytes: usize) {
         self.room.fetch_sub(bytes as i64, Ordering::Relaxed);
     }
@@ -307,8 +310,11 @@ fn victims(held: &[Held], limit: u64) -> Vec<usize> {
     let soon = STALLED[usize::from(used > limit / 4 * 3) + usize::from(used > limit)];
     let (busy, idle): (Vec<usize>, Vec<usize>) =
         left.iter().copied().partition(|at| held[*at].bytes > IDLE_CONNECTION || held[*at].is_asking);
-    let (unread, held_up): (Vec<usize>, Vec<usize>) =
-        busy.into_iter().partition(|at| held[*at].awaits_window || held[*at].is_asking);
+    let all = by_client(left.iter().map(|at| &held[*at]));
+    // Acknowledging nothing must not protect who holds very much for very long.
+    let is_greedy = |one: &Held| all[&one.client] > limit / 4 && one.stalled >= LONG;
+    let is_unread = |one: &Held| one.awaits_window || one.is_asking || is_greedy(one);
+    let (unread, held_up): (Vec<usize>, Vec<usize>) = busy.into_iter().partition(|at| is_unread(&held[*at]));
     // Addresses that hold most of the memory with idle connections lose some of them.
     let kinds = [(unread, soon, 0), (held_up, STALLED[0], 0), (idle, STALLED[0], limit / 2)];
     for (all, long, least) in kinds {
@@ -435,12 +441,16 @@ mod tests {
 
     #[test]
     fn whose_far_ends_read_nothing_end_before_those_that_a_link_holds_up() {
-        let mut all = vec![held(1, MIB, 60); 30];
+        let mut all = vec![held(1, MIB, 9); 30];
         all.extend((2..22).map(|client| Held { awaits_window: true, ..held(client, MIB, 3) }));
         let ended = victims(&all, 90 * MIB);
         assert!(ended.len() == 14 && ended.iter().all(|victim| *victim >= 30), "{ended:?}");
         let ended = victims(&all, 40 * MIB);
         assert!(ended.len() == 34 && ended[20..].iter().all(|victim| *victim < 30), "{ended:?}");
+        // Nobody is held up for so long who holds so much.
+        all.iter_mut().take(30).for_each(|one| one.stalled = LONG);
+        let ended = victims(&all, 90 * MIB);
+        assert!(ended.iter().all(|victim| *victim < 30), "{ended:?}");
     }
 
     #[test]
@@ -457,7 +467,7 @@ mod tests {
         assert!(victims(&all, 160 * MIB).is_empty(), "no more than half");
         assert_eq!(victims(&all, 159 * MIB), [2, 1], "until two fifths are left");
         assert_eq!(victims(&all, 106 * MIB), [2, 1, 0]);
-        assert_eq!(victims(&all, 20 * MIB), [2, 1, 0, 4], "those that move stay");
+        assert_eq!(victims(&all, 20 * MIB), [1, 2, 0, 4], "those that move stay");
         let mut half = [held(1, 40 * MIB, 1), held(2, 30 * MIB, 1)];
         assert!(victims(&half, 60 * MIB).is_empty(), "a second is short for a link");
         half.iter_mut().for_each(|one| one.awaits_window = true);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ropewalk_engine::config::LocalEndpoint;
 use ropewalk_engine::{congestion, scheduler};
-use ropewalk_tokio::{CloseReason, ConnectionConfig, MptcpStream, default_config};
+use ropewalk_tokio::{CloseReason, ConnectionConfig, MptcpStream, SubflowStatus, default_config};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::client::Client;
@@ -63,8 +63,8 @@ impl Unreached {
     }
 }
 
-/// Whether the gateway knows the connection no more: of two subflows that are reset, the join that follows is,
-/// too.
+/// Whether the gateway knows the connection no more: of two subflows that are reset, the join that follows
+/// is, too.
 fn is_reset(error: &io::Error) -> bool {
     let reason = error.get_ref().and_then(|inner| inner.downcast_ref());
     matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
@@ -78,6 +78,18 @@ async fn keep_asking(stream: &MptcpStream) {
         sleep(ASK_EVERY).await;
         // Each time a subflow that has been silent for so long is asked at once. It is gone at worst.
         let _ = stream.set_keep_alive(Some(ASK_EVERY / 2));
+    }
+}
+
+/// Ends once the link is back that a connection was opened on, if the connection has no other.
+async fn comes_back_alone(stream: &MptcpStream, link: &Link) {
+    loop {
+        comes_back(link, stream.peer_addr().is_ipv6()).await;
+        let info = stream.info();
+        let mut subflows = info.iter().flat_map(|info| &info.subflows);
+        if !subflows.any(|one| one.path != link.path() && one.status == SubflowStatus::Usable) {
+            return;
+        }
     }
 }
 
@@ -256,7 +268,7 @@ impl Server {
         (links, at_once): (&[Arc<Link>], usize),
         config: &ConnectionConfig,
         wish: Option<Wish>,
-        (limit, deadline): (Instant, Instant),
+        (mut limit, deadline): (Instant, Instant),
     ) -> Result<(Opened, Arc<Link>), Unreached> {
         let (all, mut links) = (links, links.to_vec());
         let mut was_reset = false;
@@ -288,6 +300,7 @@ impl Server {
                         was_reset = true;
                         links = all.to_vec();
                         sleep(AFTER_RESET).await;
+                        limit = limit.max(deadline.min(Instant::now() + PATIENCE));
                     }
                     done => {
                         let _ = stream.set_keep_alive(None);
@@ -299,10 +312,11 @@ impl Server {
                     stream.reset();
                 }
                 () = keep_asking(&stream) => {}
-                () = comes_back(&link, is_v6) => {
+                () = comes_back_alone(&stream, &link) => {
                     tracing::debug!(link = link.name, "it was silent meanwhile: opened again");
                     stream.reset();
                     links = all.to_vec();
+                    limit = limit.max(deadline.min(Instant::now() + PATIENCE));
                 }
             }
         }

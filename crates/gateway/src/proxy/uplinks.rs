@@ -346,7 +346,7 @@ impl Uplinks {
             return Ok(None);
         }
         let (is_new_rule, mut changed) = self.learn_addresses(link, reach);
-        changed.address[0] |= old.any() && reach.any() && old.address != reach.address;
+        changed.address[0] |= old.address.zip(reach.address).is_some_and(|(old, new)| old != new);
         // The rules come first: what is sent by the route has the right address then.
         if is_new_rule && let Err(error) = self.replace_rules() {
             self.forget(link);
