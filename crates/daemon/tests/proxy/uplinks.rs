@@ -132,6 +132,14 @@ fn a_plain_connection_outlives_its_interfaces_moment_down() {
         ["link set up0 up", restore].iter().for_each(|line| stage::ip(&stage.van, line).unwrap());
     });
     assert!(stall < 4.0, "a stall of {stall:.2} s: {}", stage.log());
+    // Its IPv4 address is away for a moment, as some DHCP clients have it, and the one in IPv6 stays.
+    let stall = interrupted(&stage, &data, || {
+        stage::ip(&stage.van, "-4 address flush dev up0 scope global").unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        stage::ip(&stage.van, "address add 10.1.0.2/24 dev up0").unwrap();
+        stage::ip(&stage.van, restore).unwrap();
+    });
+    assert!(stall < 4.0, "without an address: a stall of {stall:.2} s: {}", stage.log());
     let mut download = stage.download(&url("data"));
     download.read_until(|download| download.received.len() > data.len() / 4);
     let begin = download.now();

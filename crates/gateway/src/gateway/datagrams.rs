@@ -421,6 +421,8 @@ mod tests {
         for port in [8023, 5070] {
             assert!(!admits(&answer(protocol::TCP, port, 4000), false), "{port}");
         }
+        let to_this_host = FlowKey { destination: [127, 0, 0, 1].into(), ..answer(protocol::TCP, 8022, 22) };
+        assert!(!admits(&to_this_host, false), "the gateway's own services");
         // Another proxy's.
         admits(&from_client(protocol::UDP, 5071), true);
         assert!(!admits(&answer(protocol::UDP, 5071, 4000), false));
