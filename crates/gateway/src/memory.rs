@@ -336,12 +336,28 @@ fn victims(held: &[Held], limit: u64) -> Vec<usize> {
     victims
 }
 
+/// A connection that is to end.
+struct Victim<C> {
+    connection: Arc<C>,
+    /// Its client hadn't said what it wants when it was chosen.
+    was_asking: bool,
+}
+
+impl<C: Holder> Victim<C> {
+    /// Resets it, unless its client has said meanwhile what it wants: hundreds may come before it.
+    fn end(&self) {
+        if !self.was_asking || self.connection.is_asking() {
+            self.connection.stream().reset();
+        }
+    }
+}
+
 /// Sees to it that connections hold no more than the limit, until it is cancelled.
 pub(crate) async fn watch<O: Owner>(owner: Arc<O>) {
     loop {
         tokio::time::sleep(INTERVAL).await;
         for some in look(&*owner).chunks(AT_ONCE) {
-            some.iter().for_each(|victim| victim.stream().reset());
+            some.iter().for_each(|victim| victim.end());
             tokio::task::yield_now().await;
         }
     }
@@ -351,12 +367,12 @@ pub(crate) async fn watch<O: Owner>(owner: Arc<O>) {
 /// where very many come.
 pub(crate) fn accepted<O: Owner>(owner: &O) {
     if owner.pressure().accepted.fetch_add(1, Ordering::Relaxed) % AT_ONCE == AT_ONCE - 1 {
-        look(owner).iter().for_each(|victim| victim.stream().reset());
+        look(owner).iter().for_each(Victim::end);
     }
 }
 
 /// Looks at memory: whether it is short, whose new connections are reset. The connections that are to end.
-fn look<O: Owner>(owner: &O) -> Vec<Arc<O::Connection>> {
+fn look<O: Owner>(owner: &O) -> Vec<Victim<O::Connection>> {
     let pressure = owner.pressure();
     // Another thread looks at it.
     let Ok(mut seen) = pressure.seen.try_lock() else { return Vec::new() };
@@ -420,7 +436,8 @@ fn look<O: Owner>(owner: &O) -> Vec<Arc<O::Connection>> {
         );
         (seen.told, seen.untold) = (Some(now), 0);
     }
-    victims.into_iter().map(|victim| Arc::clone(&all[victim])).collect()
+    let victim = |at: usize| Victim { connection: Arc::clone(&all[at]), was_asking: held[at].is_asking };
+    victims.into_iter().map(victim).collect()
 }
 
 #[cfg(test)]
