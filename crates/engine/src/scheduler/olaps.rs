@@ -56,7 +56,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
 const QUOTA: u32 = 12;
 /// Least length of an interval.
 const LEAST: Span = Span::from_millis(40);
-/// Rewards out of the usual in a row that start it anew.
+/// After so many unusual rewards in a row everything is learnt anew.
 const CHANGED: i8 = 4;
 /// Mean deviations that are out of the usual.
 const DEVIATIONS: f64 = 3.0;
@@ -166,7 +166,7 @@ impl Olaps {
         }
         if self.connection.to.is_none() {
             self.connection.to = Some(view.next_offset);
-            // One that isn't usable now may be before the interval ends.
+            // A subflow that isn't usable now may become so before all of the interval is acknowledged.
             for subflow in view.subflows {
                 if let Some(slot) = self.slots.get_mut(subflow.id.index()) {
                     slot.interval.to = Some(position(subflow));

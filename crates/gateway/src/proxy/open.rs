@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How long a link may leave a connection's first data unacknowledged where there is another link: TCP's
 /// first retransmission timeout (RFC 6298, section 2.1), and at least three round-trip times.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(1);
-/// How often a gateway that hasn't answered is asked whether it knows the connection.
+/// How often a keep-alive asks a gateway that hasn't answered whether it still knows the connection.
 const ASK_EVERY: Duration = Duration::from_secs(2);
 /// How long after a reset a gateway is asked again.
 const AFTER_RESET: Duration = Duration::from_millis(250);

@@ -341,6 +341,15 @@ impl Uplinks {
     /// # Errors
     /// If `ip` or `nft` refuses.
     pub fn update(&mut self, link: usize, reach: Reach, host: &Host) -> io::Result<Option<Changed>> {
+        let only = self.only.clone();
+        self.try_update(link, reach, host).inspect_err(|_| {
+            // The next call finds the same changes again.
+            self.reach.remove(&link);
+            self.only = only;
+        })
+    }
+
+    fn try_update(&mut self, link: usize, reach: Reach, host: &Host) -> io::Result<Option<Changed>> {
         let old = self.reach.insert(link, reach).unwrap_or_default();
         if old == reach && self.has_routes(link, reach, host) {
             return Ok(None);
@@ -348,9 +357,8 @@ impl Uplinks {
         let (is_new_rule, mut changed) = self.learn_addresses(link, reach);
         changed.address[0] |= old.address.zip(reach.address).is_some_and(|(old, new)| old != new);
         // The rules come first: what is sent by the route has the right address then.
-        if is_new_rule && let Err(error) = self.replace_rules() {
-            self.forget(link);
-            return Err(error);
+        if is_new_rule {
+            self.replace_rules()?;
         }
         let table = table(link);
         for (family, was, is) in [("-4", old.v4, reach.v4), ("-6", old.v6.filter(|_| self.v6), reach.v6)] {
@@ -359,11 +367,7 @@ impl Uplinks {
                 let _ = Step::ip(&format!("{family} route del default metric 1 table {table}")).run();
             }
         }
-        for step in self.route_steps(link, reach) {
-            step.run().inspect_err(|_| {
-                self.reach.remove(&link);
-            })?;
-        }
+        self.route_steps(link, reach).iter().try_for_each(Step::run)?;
         Ok(Some(changed))
     }
 

@@ -40,8 +40,8 @@ impl Uplinks {
     /// redirects.
     ///
     /// Linux forgets what it masquerades by an interface when that goes down, be it for a moment, and then
-    /// answers the far end's segments with RST itself; not so what has a stated source. So the engine's
-    /// connections have one, where there is only one to choose.
+    /// answers the far end's segments with RST itself. It keeps connections whose source address a rule
+    /// states (snat). So the engine's connections have such a rule where an interface has one address.
     pub(super) fn nftables(&self) -> String {
         let (mut limits, mut forward, mut rules) = (String::new(), self.forwarding_guards(), String::new());
         // The tunnel's datagrams are the kernel's own.
