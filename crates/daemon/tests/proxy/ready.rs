@@ -7,7 +7,7 @@ use std::process::Command;
 use ropewalk_host::clock::Clock;
 
 use crate::far::Far;
-use crate::stage::{PROXY, SERVER, Stage, wait_until};
+use crate::stage::{PROXY, SERVER, Stage, ip, wait_until};
 
 const MIB: usize = 1 << 20;
 
@@ -57,6 +57,41 @@ fn a_client_takes_a_connection_that_is_ready() {
     let _ = far.gateway.wait();
     let far = Far::start(&stage, &destinations, &[]);
     download();
+    assert!(proxy.terminate().success() && far.gateway.terminate().success(), "{}", logs());
+}
+
+/// The lone uplink has another address, and those that were ready had the old one.
+#[test]
+fn a_client_waits_for_no_connection_whose_address_is_gone() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 100_000);
+    let _server = stage.nginx(false);
+    let far = Far::start(&stage, &[&format!("{SERVER} 80")], &[]);
+    let gateway = ["--gateway", "10.1.0.1:5124", "--gateway-cookie", &far.cookie, "--gateway-ready", "2"];
+    let proxy = stage.start(&[&["--via", "up0", "--listen", PROXY, "--verbose"], &gateway[..]].concat());
+    let logs = || format!("{} {}", stage.log(), Far::log(&stage));
+    let (socks, url) = (format!("socks5h://{PROXY}"), format!("http://{SERVER}/data"));
+    let download = || {
+        let clock = Clock::start();
+        let (code, received) = stage.curl(&["--proxy", &socks, &url]);
+        assert!(code == 0 && received == data, "{code}, {} bytes: {}", received.len(), logs());
+        clock.now().as_secs_f64()
+    };
+    let ready = || times(&stage.log(), "ready for a client");
+    for last in [7, 8] {
+        let before = ready();
+        download();
+        wait_until("two are ready", || ready() > before);
+        for line in [
+            "-4 address flush dev up0 scope global",
+            &format!("address add 10.1.0.{last}/24 dev up0"),
+            "route replace default via 10.1.0.1 dev up0 metric 100",
+        ] {
+            ip(&stage.van, line).unwrap();
+        }
+        let took = download();
+        assert!(took < 2.0, "{took:.2} s: {}", logs());
+    }
     assert!(proxy.terminate().success() && far.gateway.terminate().success(), "{}", logs());
 }
 

@@ -154,6 +154,53 @@ fn a_plain_connection_outlives_its_interfaces_moment_down() {
     wait_for(&stage, &data);
 }
 
+/// An uplink has several IPv6 addresses, of which one is taken away. Connections that had it go on at once by
+/// another, or end if they are plain TCP; the others aren't touched.
+#[test]
+fn one_of_several_addresses_is_taken_away() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 8 * MIB);
+    for multipath in [true, false] {
+        let _server = stage.nginx(multipath);
+        let what = format!("multipath: {multipath}");
+        for address in ["fd01:0::7", "fd01:0::8"] {
+            stage::ip(&stage.van, &format!("-6 address replace {address}/64 dev up0 nodad")).unwrap();
+        }
+        let proxy = stage.start(&["--via", "up0", "--json", "--listen", "127.0.0.1:1080"]);
+        for is_own in [false, true] {
+            let mut download = stage.download("http://[fd09::9]/data");
+            download.read_until(|download| download.received.len() > data.len() / 8);
+            let sockets = stage.web.check("ss", &["-Htn", "state", "established", "sport = :80"]).unwrap();
+            let own = ["fd01::2", "fd01::7", "fd01::8"]
+                .into_iter()
+                .find(|address| sockets.contains(&format!("[{address}]")))
+                .unwrap_or_else(|| panic!("{what}: {sockets}"));
+            let gone = if is_own {
+                own
+            } else if own == "fd01::7" {
+                "fd01::8"
+            } else {
+                "fd01::7"
+            };
+            let begin = download.now();
+            stage::ip(&stage.van, &format!("-6 address del {gone}/64 dev up0")).unwrap();
+            download.read_until(|_| false);
+            let late = (download.now() - begin).as_secs_f64();
+            let stall = download.longest_gap(begin).as_secs_f64();
+            if is_own && !multipath {
+                assert!(download.received.len() < data.len());
+                assert!(late < 3.0, "it ended {late:.2} s after its address was gone: {}", stage.log());
+            } else {
+                assert!(download.received == data, "{what}, own: {is_own}: {}", stage.log());
+                assert!(stall < 2.0, "{what}, own: {is_own}: {stall:.2} s: {}", stage.log());
+            }
+        }
+        assert!(proxy.terminate().success());
+        stage::ip(&stage.van, "-6 address replace fd01:0::2/64 dev up0 nodad").unwrap();
+        stage::ip(&stage.van, "-6 route replace default via fd01:0::1 dev up0 metric 100").unwrap();
+    }
+}
+
 /// Waits until a download succeeds.
 fn wait_for(stage: &Stage, data: &[u8]) {
     stage::wait_until("a download succeeds", || {

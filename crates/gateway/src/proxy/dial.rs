@@ -1,5 +1,6 @@
 //! Opening connections: the best link first, the next after a moment without an answer. No link is needed.
-//! Over one that comes back it is tried anew at once: what was lost would be repeated seconds later.
+//! Over one that comes back, or has another address, it is tried anew at once: what was lost would be
+//! repeated seconds later.
 //!
 //! The order and the pause are those of RFC 8305, with links in the place of address families alone. Links
 //! that are tried at once race: each attempt is a connection of its own, with its own key (RFC 8684 3.1). The
@@ -35,10 +36,12 @@ fn is_own(address: IpAddr) -> bool {
     address.is_loopback() || address.is_unspecified()
 }
 
-/// Ends once a link is usable that wasn't meanwhile.
+/// Ends once a link is usable that wasn't meanwhile, or has another address.
 pub(super) async fn comes_back(link: &Link, v6: bool) {
+    let changes = || link.known().address_changes[usize::from(v6)];
+    let before = changes();
     let mut was_usable = true;
-    while was_usable || !link.is_usable(v6) {
+    while !link.is_usable(v6) || was_usable && changes() == before {
         was_usable = link.is_usable(v6);
         sleep(PAUSE).await;
     }

@@ -224,8 +224,7 @@ async fn look_at_uplinks(server: &Server, uplinks: &mut Uplinks, change: Option<
     for (link, one) in links.iter().zip(list) {
         let reach = inspect(&one, &host);
         let changed = match uplinks.update(link.index, reach, &host) {
-            Ok(None) => continue,
-            Ok(Some(changed)) => changed,
+            Ok(changed) => changed,
             Err(error) => {
                 tracing::warn!(link = link.name, %error, "no route for the link");
                 link.learn(|known| known.reach = Reach::default());
@@ -233,6 +232,12 @@ async fn look_at_uplinks(server: &Server, uplinks: &mut Uplinks, change: Option<
                 continue;
             }
         };
+        if changed.one_of_several.contains(&true) {
+            server.on_address_loss(link, changed.one_of_several);
+        }
+        if !changed.routes && !changed.address.contains(&true) {
+            continue;
+        }
         link.learn(|known| {
             known.reach = reach;
             // What was known of the link is of another network.

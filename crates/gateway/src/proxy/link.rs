@@ -198,6 +198,8 @@ impl<D: PacketDevice> PacketDevice for CountedDevice<D> {
 pub struct Knowledge {
     /// Its routes.
     pub reach: Reach,
+    /// How often its address has changed, in IPv4 and IPv6.
+    pub address_changes: [u32; 2],
     /// It answered the last probes.
     pub alive: bool,
     /// Something was received over it since it has its routes.
@@ -250,6 +252,7 @@ impl Link {
     pub(super) fn new(index: usize, via: Via, start: Instant, captive: bool) -> Link {
         let known = Knowledge {
             reach: Reach::default(),
+            address_changes: [0; 2],
             alive: true,
             seen: false,
             captive,

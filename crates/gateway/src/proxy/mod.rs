@@ -57,7 +57,7 @@ use tokio::time::Instant;
 
 use self::direct::Direct;
 use self::link::{CountedDevice, Link};
-use self::reach::{Reach, Uplink, inspect};
+use self::reach::{Reach, Uplink, addresses, inspect};
 use self::snapshot::snapshot;
 use self::uplinks::{Taken, Uplinks};
 use self::usage::QuotaUsage;
@@ -106,8 +106,10 @@ pub fn reaches(config: &Config, host: &Host) -> Vec<Reach> {
 /// If the configuration can't be used, or the kernel can't be asked.
 pub fn dry_run(config: &Config) -> io::Result<Preview> {
     config.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-    let (mut uplinks, reach) = plan(config, &Host::read()?);
-    Ok(uplinks.preview(&reach))
+    let host = Host::read()?;
+    let (mut uplinks, reach) = plan(config, &host);
+    let addresses = config.via.iter().map(|via| addresses(&uplink(via, via.rate), &host));
+    Ok(uplinks.preview(&reach.into_iter().zip(addresses).collect::<Vec<_>>()))
 }
 
 /// What the host lacks of what a configuration names, a sentence each.

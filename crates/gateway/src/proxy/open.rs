@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use ropewalk_engine::config::LocalEndpoint;
 use ropewalk_engine::{congestion, scheduler};
-use ropewalk_tokio::{CloseReason, ConnectionConfig, MptcpStream, SubflowStatus, default_config};
+use ropewalk_tokio::{
+    CloseReason, ConnectionConfig, MptcpStream, SubflowInfo, SubflowStatus, default_config,
+};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::client::Client;
@@ -20,6 +22,7 @@ use super::link::{Link, find};
 use super::policy::{Plan, Role};
 use super::remote::{Gateway, Opened, Wish, in_order};
 use super::serve::Server;
+use super::watch;
 use crate::target::Target;
 
 /// The least time between two warnings that the gateway can't be used.
@@ -81,13 +84,19 @@ async fn keep_asking(stream: &MptcpStream) {
     }
 }
 
-/// Ends once the link is back that a connection was opened on, if the connection has no other.
+/// Ends once the link is back that a connection was opened on, or has another address, if the connection has
+/// no other and nothing has come by it since.
 async fn comes_back_alone(stream: &MptcpStream, link: &Link) {
+    let is_v6 = stream.peer_addr().is_ipv6();
     loop {
-        comes_back(link, stream.peer_addr().is_ipv6()).await;
-        let info = stream.info();
-        let mut subflows = info.iter().flat_map(|info| &info.subflows);
-        if !subflows.any(|one| one.path != link.path() && one.status == SubflowStatus::Usable) {
+        let changes = link.known().address_changes[usize::from(is_v6)];
+        comes_back(link, is_v6).await;
+        let is_same = link.known().address_changes[usize::from(is_v6)] == changes;
+        let works = |one: &SubflowInfo| match one.path == link.path() {
+            true => is_same && Duration::from(one.tcp.last_recv) < watch::DEAD,
+            false => one.status == SubflowStatus::Usable,
+        };
+        if !stream.info().is_some_and(|info| info.subflows.iter().any(works)) {
             return;
         }
     }

@@ -25,8 +25,6 @@ pub struct Reach {
     pub v6: Option<Route>,
     /// The interface's own IPv4 address: what connections are masqueraded as.
     pub address: Option<IpAddr>,
-    /// Its addresses in IPv4 and IPv6, each if it is the only one of its family.
-    pub only: [Option<IpAddr>; 2],
     /// The largest IP packet that the interface and the routes take, bytes.
     pub mtu: u32,
 }
@@ -41,6 +39,14 @@ impl Reach {
     pub fn route(self, v6: bool) -> Option<Route> {
         if v6 { self.v6 } else { self.v4 }
     }
+}
+
+/// An uplink's addresses of global scope, in IPv4 and IPv6.
+pub type Addresses = [Vec<IpAddr>; 2];
+
+/// The addresses that an uplink's interface has.
+pub fn addresses(uplink: &Uplink, host: &Host) -> Addresses {
+    [false, true].map(|v6| host.global_addresses(&uplink.interface, v6).collect())
 }
 
 /// What the kernel says of an uplink: whether it is up, has an address, and a next hop.
@@ -61,6 +67,5 @@ pub fn inspect(uplink: &Uplink, host: &Host) -> Reach {
         route
     };
     let (v4, v6) = (route(false), route(true));
-    let only = [false, true].map(|v6| host.only_address(name, v6));
-    Reach { v4, v6, address: host.global_address(name, false), only, mtu }
+    Reach { v4, v6, address: host.global_address(name, false), mtu }
 }

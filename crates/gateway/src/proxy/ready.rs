@@ -76,6 +76,19 @@ impl Ready {
         }
     }
 
+    /// Drops those that were opened on a link, in IPv4 or IPv6: its address has changed.
+    pub fn leave(&self, link: &Link, is_changed: [bool; 2]) {
+        self.lock().retain(|one| {
+            let is_left =
+                one.link.index == link.index && is_changed[usize::from(one.opened.0.peer_addr().is_ipv6())];
+            if is_left {
+                one.opened.0.reset();
+            }
+            !is_left
+        });
+        self.taken.notify_one();
+    }
+
     /// Drops what is of no use any more; how many are left.
     pub fn prune(&self) -> usize {
         let mut waiting = self.lock();

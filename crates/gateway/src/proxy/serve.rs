@@ -284,15 +284,29 @@ impl Server {
         self.apply_policies(false);
     }
 
-    /// The address of a link's interface has changed, in IPv4 or IPv6: what is open on it has to be opened
+    /// The address of a link's connections is gone, in IPv4 or IPv6: what is open on it has to be opened
     /// again.
     pub(super) fn on_address_change(&self, link: &Link, is_changed: [bool; 2]) {
         tracing::warn!(link = link.name, "its address changed");
+        link.learn(|known| {
+            for (changes, is_changed) in known.address_changes.iter_mut().zip(is_changed) {
+                *changes += u32::from(is_changed);
+            }
+        });
+        self.ready.leave(link, is_changed);
         let all = self.flows.all().into_iter();
         for flow in all.filter(|flow| is_changed[usize::from(flow.stream.peer_addr().is_ipv6())]) {
             flow.lose_address(link);
             self.apply(&flow, true);
         }
+    }
+
+    /// One of several addresses of a link's interface is gone, in IPv4 or IPv6. Which connections had it the
+    /// kernel knows: their far ends answer a question with a reset.
+    pub(super) fn on_address_loss(&self, link: &Link, is_lost: [bool; 2]) {
+        tracing::warn!(link = link.name, "one of its addresses is gone");
+        self.ready.leave(link, is_lost);
+        self.ask_peers_on(link);
     }
 
     /// Where a link is probed, in turn, and whether silence tells of the link: one of them has answered

@@ -7,6 +7,7 @@
 //! Nothing is left when the proxy ends: [`Uplinks::remove`] undoes it, and what a killed proxy has left is
 //! removed by the next.
 
+mod addresses;
 mod direct;
 mod inbound;
 mod ruleset;
@@ -21,8 +22,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 use serde_json::json;
 
+use self::addresses::Known;
 use super::direct::Direct;
-use super::reach::{Reach, Uplink};
+use super::reach::{Addresses, Reach, Uplink, addresses};
 use crate::setup::claim::{Claim, check_devices};
 use crate::setup::{
     Host, PROXY_TABLES, Preview, Route, Step, Undo, clean, has_force_forwarding, listing, note, read_sysctl,
@@ -138,8 +140,12 @@ pub struct Taken {
 /// What has changed of an uplink.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Changed {
-    /// Whether its interface has another address, in IPv4 and IPv6.
+    /// Whether its routes are others, or were set anew.
+    pub routes: bool,
+    /// Whether its connections' address is gone, in IPv4 and IPv6.
     pub address: [bool; 2],
+    /// Whether one of several addresses is gone, which the kernel may have chosen for some connections.
+    pub one_of_several: [bool; 2],
 }
 
 /// The set-up of all uplinks. Dropping it undoes what was done; the TUN devices go with their descriptors.
@@ -153,8 +159,8 @@ pub struct Uplinks {
     changed: Vec<Change>,
     /// What the routing tables hold.
     reach: BTreeMap<usize, Reach>,
-    /// The only address that an uplink's interface has in a family, or had when it had any.
-    only: BTreeMap<(usize, bool), IpAddr>,
+    /// What an uplink's interface has in a family, or had when it had any.
+    addresses: BTreeMap<(usize, bool), Known>,
     /// The rules, as nftables lists them.
     listing: Option<String>,
     /// The addresses inside the tunnel, while there is one.
@@ -178,7 +184,7 @@ impl Uplinks {
             taken,
             changed: Vec::new(),
             reach: BTreeMap::new(),
-            only: BTreeMap::new(),
+            addresses: BTreeMap::new(),
             listing: None,
             inner: None,
             direct: Direct::default(),
@@ -262,13 +268,13 @@ impl Uplinks {
     }
 
     /// What `--dry-run` shows, with these routes.
-    pub fn preview(&mut self, reach: &[Reach]) -> Preview {
+    pub fn preview(&mut self, reach: &[(Reach, Addresses)]) -> Preview {
         self.changed = self.needed_changes();
         for (link, reach) in self.uplinks.keys().copied().collect::<Vec<_>>().into_iter().zip(reach) {
-            self.learn_addresses(link, *reach);
+            self.learn_addresses(link, reach.0, reach.1.clone());
         }
         let mut preview = Preview { steps: self.steps(), ..Preview::default() };
-        for ((link, uplink), reach) in self.uplinks.iter().zip(reach) {
+        for ((link, uplink), (reach, _)) in self.uplinks.iter().zip(reach) {
             let link = *link;
             let (device, engine, interface) = (device(link), engine_v4(link), &uplink.interface);
             let words =
@@ -340,25 +346,26 @@ impl Uplinks {
     ///
     /// # Errors
     /// If `ip` or `nft` refuses.
-    pub fn update(&mut self, link: usize, reach: Reach, host: &Host) -> io::Result<Option<Changed>> {
-        let only = self.only.clone();
+    pub fn update(&mut self, link: usize, reach: Reach, host: &Host) -> io::Result<Changed> {
+        let known = self.addresses.clone();
         self.try_update(link, reach, host).inspect_err(|_| {
             // The next call finds the same changes again.
             self.reach.remove(&link);
-            self.only = only;
+            self.addresses = known;
         })
     }
 
-    fn try_update(&mut self, link: usize, reach: Reach, host: &Host) -> io::Result<Option<Changed>> {
+    fn try_update(&mut self, link: usize, reach: Reach, host: &Host) -> io::Result<Changed> {
+        let Some(uplink) = self.uplinks.get(&link) else { return Ok(Changed::default()) };
+        let (is_new_rule, mut changed) = self.learn_addresses(link, reach, addresses(uplink, host));
         let old = self.reach.insert(link, reach).unwrap_or_default();
-        if old == reach && self.has_routes(link, reach, host) {
-            return Ok(None);
-        }
-        let (is_new_rule, mut changed) = self.learn_addresses(link, reach);
-        changed.address[0] |= old.address.zip(reach.address).is_some_and(|(old, new)| old != new);
+        changed.routes = old != reach || !self.has_routes(link, reach, host);
         // The rules come first: what is sent by the route has the right address then.
         if is_new_rule {
             self.replace_rules()?;
+        }
+        if !changed.routes {
+            return Ok(changed);
         }
         let table = table(link);
         for (family, was, is) in [("-4", old.v4, reach.v4), ("-6", old.v6.filter(|_| self.v6), reach.v6)] {
@@ -368,30 +375,13 @@ impl Uplinks {
             }
         }
         self.route_steps(link, reach).iter().try_for_each(Step::run)?;
-        Ok(Some(changed))
+        Ok(changed)
     }
 
     /// Forgets what was known of an uplink's interface.
     fn forget(&mut self, link: usize) {
         self.reach.remove(&link);
-        self.only.retain(|(other, _), _| *other != link);
-    }
-
-    /// Takes in the addresses of an uplink's interface: while it has none, the last counts. Returns whether
-    /// the rules change, and what else does.
-    fn learn_addresses(&mut self, link: usize, reach: Reach) -> (bool, Changed) {
-        let (mut is_new_rule, mut changed) = (false, Changed::default());
-        for (&v6, only) in self.families().iter().zip(reach.only) {
-            if reach.route(v6).is_some() {
-                let old = match only {
-                    Some(address) => self.only.insert((link, v6), address),
-                    None => self.only.remove(&(link, v6)),
-                };
-                is_new_rule |= old != only;
-                changed.address[usize::from(v6)] = old.is_some() && only.is_some() && old != only;
-            }
-        }
-        (is_new_rule, changed)
+        self.addresses.retain(|(other, _), _| *other != link);
     }
 
     /// Whether an uplink's table has its routes: the kernel removes them with the interface, which may be

@@ -38,7 +38,7 @@ const ACTIVE: Duration = Duration::from_millis(1500);
 /// Time between probes of an idle link.
 const IDLE: Duration = Duration::from_secs(5);
 /// Time between probes of a dead link.
-const DEAD: Duration = Duration::from_secs(1);
+pub(super) const DEAD: Duration = Duration::from_secs(1);
 /// Probes without an answer before a link is dead.
 const UNANSWERED: usize = 3;
 /// How long the first of them has none, at least and at most.

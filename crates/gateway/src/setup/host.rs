@@ -198,7 +198,7 @@ impl Host {
     }
 
     /// An interface's addresses of global scope.
-    fn global_addresses(&self, interface: &str, v6: bool) -> impl Iterator<Item = IpAddr> {
+    pub fn global_addresses(&self, interface: &str, v6: bool) -> impl Iterator<Item = IpAddr> {
         let fits = move |known: &&HostAddress| {
             known.interface == interface && known.is_global && known.address.is_ipv6() == v6
         };
@@ -208,12 +208,6 @@ impl Host {
     /// An interface's first address of global scope.
     pub fn global_address(&self, interface: &str, v6: bool) -> Option<IpAddr> {
         self.global_addresses(interface, v6).next()
-    }
-
-    /// The same, if it is the only one.
-    pub fn only_address(&self, interface: &str, v6: bool) -> Option<IpAddr> {
-        let mut addresses = self.global_addresses(interface, v6);
-        addresses.next().filter(|_| addresses.next().is_none())
     }
 
     /// The interface of the main table's best default route: with several, as DHCP leaves them on a host with

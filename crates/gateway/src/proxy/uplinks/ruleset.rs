@@ -41,7 +41,7 @@ impl Uplinks {
     ///
     /// Linux forgets what it masquerades by an interface when that goes down, be it for a moment, and then
     /// answers the far end's segments with RST itself. It keeps connections whose source address a rule
-    /// states (snat). So the engine's connections have such a rule where an interface has one address.
+    /// states (snat). So the engine's connections have such a rule where an interface has, or had, one address.
     pub(super) fn nftables(&self) -> String {
         let (mut limits, mut forward, mut rules) = (String::new(), self.forwarding_guards(), String::new());
         // The tunnel's datagrams are the kernel's own.
@@ -52,10 +52,11 @@ impl Uplinks {
             for (family, address) in addresses.into_iter().take(self.families().len()) {
                 // The kernel's own address on the device asks resolvers.
                 let own = pair(link, address.is_ipv6()).trunc();
-                if let Some(only) = self.only.get(&(link, address.is_ipv6())) {
+                let known = self.addresses.get(&(link, address.is_ipv6()));
+                if let Some(stated) = known.and_then(|known| known.stated) {
                     rules += &format!(
                         "    {family} saddr {address} oifname \"{interface}\" meta l4proto tcp snat {family} \
-                         to {only}\n"
+                         to {stated}\n"
                     );
                 }
                 rules += &format!("    {family} saddr {own} oifname \"{interface}\" masquerade\n");

@@ -1,6 +1,6 @@
 use super::super::reach::{Reach, Uplink};
 use super::super::via::Rates;
-use super::{Change, Changed, Taken, Uplinks};
+use super::{Change, Taken, Uplinks};
 use crate::setup::Route;
 
 fn uplinks(v6: bool) -> Uplinks {
@@ -16,7 +16,7 @@ fn uplinks(v6: bool) -> Uplinks {
 
 #[test]
 fn every_uplink_has_a_rule_a_table_and_a_masquerade() {
-    let text = |mut uplinks: Uplinks| uplinks.preview(&[Reach::default(); 2]).to_text();
+    let text = |mut uplinks: Uplinks| uplinks.preview(&vec![Default::default(); 2]).to_text();
     let v6 = text(uplinks(true));
     let text = text(uplinks(false));
     for needed in [
@@ -71,11 +71,12 @@ fn what_is_changed_is_remembered_guarded_and_restored() {
 #[test]
 fn connections_keep_the_only_address_of_an_interface_that_goes_down() {
     let mut uplinks = uplinks(true);
-    let reach = |v4: &[u8]| Reach {
-        v4: (!v4.is_empty()).then_some(Route::Direct),
-        v6: Some(Route::Direct),
-        only: [(v4.len() == 1).then(|| [192, 0, 2, v4[0]].into()), Some("2001:db8::7".parse().unwrap())],
-        ..Reach::default()
+    let mut learn = |route: Option<Route>, v4: &[u8]| {
+        let reach = Reach { v4: route, v6: Some(Route::Direct), ..Reach::default() };
+        let v4 = v4.iter().map(|last| [192, 0, 2, *last].into()).collect();
+        let learnt = uplinks.learn_addresses(0, reach, [v4, vec!["2001:db8::7".parse().unwrap()]]);
+        uplinks.reach.insert(0, reach);
+        (learnt.0, learnt.1.address[0], learnt.1.one_of_several[0], uplinks.nftables())
     };
     let snat = |last: u8| {
         format!(
@@ -83,19 +84,35 @@ fn connections_keep_the_only_address_of_an_interface_that_goes_down() {
              ip saddr 198.19.200.2/31 oifname \"wlan0\" masquerade\n"
         )
     };
-    assert!(!uplinks.nftables().contains("snat"));
-    let is_new_rule = |uplinks: &mut Uplinks, v4: &[u8]| uplinks.learn_addresses(0, reach(v4)).0;
-    assert!(is_new_rule(&mut uplinks, &[3]));
-    assert!(uplinks.nftables().contains(&snat(3)), "{}", uplinks.nftables());
-    let v6 = "ip6 saddr fd72:6f70:6577::2 oifname \"wlan0\" meta l4proto tcp snat ip6 to 2001:db8::7\n";
-    assert!(uplinks.nftables().contains(v6));
-    assert!(!uplinks.learn_addresses(0, Reach::default()).0 && !is_new_rule(&mut uplinks, &[]));
-    assert!(uplinks.nftables().contains(&snat(3)));
-    assert_eq!(uplinks.learn_addresses(0, reach(&[4])), (true, Changed { address: [true, false] }));
-    assert!(uplinks.nftables().contains(&snat(4)));
-    // The kernel chooses one of several.
-    assert_eq!(uplinks.learn_addresses(0, reach(&[4, 5])), (true, Changed::default()));
-    assert!(!uplinks.nftables().contains("snat ip to"));
+    let (here, there) = (Some(Route::Direct), Some(Route::Via([192, 0, 2, 1].into())));
+    // The route, the addresses; whether the rules are new, the connections' address is gone, or one of
+    // several; what the rule states.
+    for (route, v4, is_new, is_gone, is_one_gone, stated) in [
+        (here, &[3][..], true, false, false, Some(3)),
+        (None, &[], false, false, false, Some(3)),
+        (here, &[4], true, true, false, Some(4)),
+        // Another one beside it.
+        (here, &[5, 4], false, false, false, Some(4)),
+        (here, &[5], true, true, false, Some(5)),
+        (here, &[6, 5], false, false, false, Some(5)),
+        (here, &[6], true, true, false, Some(6)),
+        // By another way the kernel chooses.
+        (there, &[6, 7], true, false, false, None),
+        (there, &[6, 7, 8], false, false, false, None),
+        (there, &[6, 8], false, false, true, None),
+        (there, &[8], true, false, true, Some(8)),
+        (None, &[8, 9], false, false, false, Some(8)),
+        (there, &[9, 10], true, true, false, None),
+    ] {
+        let (new, gone, one_gone, rules) = learn(route, v4);
+        assert_eq!((new, gone, one_gone), (is_new, is_gone, is_one_gone), "{route:?} {v4:?}");
+        match stated {
+            Some(last) => assert!(rules.contains(&snat(last)), "{route:?} {v4:?}: {rules}"),
+            None => assert!(!rules.contains("snat ip to"), "{route:?} {v4:?}: {rules}"),
+        }
+        let v6 = "ip6 saddr fd72:6f70:6577::2 oifname \"wlan0\" meta l4proto tcp snat ip6 to 2001:db8::7\n";
+        assert!(rules.contains(v6), "{rules}");
+    }
 }
 
 #[test]
