@@ -77,18 +77,20 @@ fn a_lone_uplink_that_comes_back_carries_at_once() {
     let _proxy = stage.start(&["--via", "up0", "--json", "--listen", "127.0.0.1:1080"]);
     let route = "route replace default via 10.1.0.1 dev up0 metric 100";
     let gone = Duration::from_secs(7);
-    for (what, cut, mend) in [
-        ("down", "link set up0 down", vec!["link set up0 up", route]),
-        (
-            "another address",
-            "-4 address flush dev up0 scope global",
-            vec!["address add 10.1.0.9/24 dev up0", route],
-        ),
-    ] {
+    let run = |lines: &[&str]| lines.iter().for_each(|line| stage::ip(&stage.van, line).unwrap());
+    type Act<'a> = &'a dyn Fn();
+    let cases: [(&str, Act<'_>, Act<'_>); 3] = [
+        ("silent", &|| stage.cut(0), &|| stage.mend(0)),
+        ("down", &|| run(&["link set up0 down"]), &|| run(&["link set up0 up", route])),
+        ("another address", &|| run(&["-4 address flush dev up0 scope global"]), &|| {
+            run(&["address add 10.1.0.9/24 dev up0", route]);
+        }),
+    ];
+    for (what, cut, mend) in cases {
         let stall = interrupted(&stage, &data, || {
-            stage::ip(&stage.van, cut).unwrap();
+            cut();
             std::thread::sleep(gone);
-            mend.iter().for_each(|line| stage::ip(&stage.van, line).unwrap());
+            mend();
         });
         let late = stall - gone.as_secs_f64();
         assert!(late < 2.0, "{what}: {late:.2} s after it was back: {}", stage.log());

@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ropewalk_tokio::{MptcpStream, StreamInfo};
+use ropewalk_tokio::{MptcpStream, StreamInfo, SubflowInfo};
 use tokio::time::Instant;
 
 use super::client::Client;
 use super::link::{Link, find};
 use super::policy::Plan;
 use super::remote::Opened;
+use super::watch;
 use crate::memory::{BEYOND_WINDOW, Holder, Progress};
 use crate::target::Target;
 use crate::tls::Secure;
@@ -124,6 +125,9 @@ impl ProxiedConnection {
     /// Gives links their roles: subflows are opened, closed, and made backups or not (MP_PRIO). The last
     /// subflow stays until there is another. `reopen`: subflows that are missing are opened again, though the
     /// plan had them. A plain TCP connection can't move.
+    ///
+    /// The last subflow stays open though its link is dead. When that is back another one takes its place at
+    /// once: its retransmission timer has doubled, and where the kernel masquerades, its NAT state is gone.
     pub(super) fn apply(&self, plan: Plan, links: &[Arc<Link>], reopen: bool) {
         let mut kept = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(info) = self.stream.info() else { return };
@@ -140,14 +144,17 @@ impl ProxiedConnection {
                 link.note_answer(remote, Some(&info));
                 had.insert(link.index);
             }
-            let was_lost = own().next().is_none() && had.remove(&link.index);
-            let reopen = reopen || was_lost;
+            let is_missing = own().next().is_none();
+            let was_lost = is_missing && had.remove(&link.index);
+            let was_left = kept.backup(link.index).is_none();
+            let works = |one: &SubflowInfo| Duration::from(one.tcp.last_recv) < watch::DEAD;
+            let is_back = was_left && link.is_usable(remote.is_ipv6()) && !own().any(works);
             match plan.backup(link.index) {
-                None if own().next().is_some() => self.stream.remove_path(link.path()),
-                // The last subflow stays open though the plan has lost its link. When that is back another one
-                // takes its place at once: its retransmission timer has doubled, and where the kernel
-                // masquerades, its NAT state is gone.
-                Some(_) if kept.backup(link.index).is_none() || (reopen && own().next().is_none()) => {
+                None if !is_missing => self.stream.remove_path(link.path()),
+                Some(_) if is_back || is_missing && (reopen || was_left || was_lost) => {
+                    if !is_missing {
+                        self.stream.remove_path(link.path());
+                    }
                     let local = SocketAddr::new(link.address(remote.is_ipv6()), 0);
                     self.stream.add_path(link.path(), local, Some(remote), link.id());
                 }
@@ -158,6 +165,7 @@ impl ProxiedConnection {
             }
         }
         *kept = plan;
+        kept.roles.retain(|role| find(links, role.link).is_some_and(|link| link.is_usable(remote.is_ipv6())));
     }
 
     /// Tells links what its subflows have found of their paths. A flow may end before it is looked at.

@@ -355,11 +355,21 @@ impl Server {
             if is_plain { self.ready.take(&gateway.target, plan)? } else { return None };
         // The other half is left for a connection of its own.
         let limit = self.config().connect_timeout / 2;
-        match timeout(limit, gateway.ask(&mut opened, Wish::Connection(wanted.first))).await {
-            Ok(Ok(())) => Some((opened, link, wanted.first)),
+        let stream = Arc::clone(&opened.0);
+        let is_done = tokio::select! {
             // The gateway may have been restarted; a refusal is heard again.
-            _ => None,
+            asked = timeout(limit, gateway.ask(&mut opened, Wish::Connection(wanted.first))) => {
+                matches!(asked, Ok(Ok(())))
+            }
+            () = keep_asking(&stream) => false,
+            () = comes_back_alone(&stream, &link) => false,
+        };
+        if is_done {
+            let _ = stream.set_keep_alive(None);
+            return Some((opened, link, wanted.first));
         }
+        stream.reset();
+        None
     }
 
     /// Opens a connection to a gateway, with TLS. Rules see the gateway as its destination.
