@@ -338,8 +338,8 @@ impl Choice {
     /// In words, for the page.
     pub(super) fn words(&self, distance: f64) -> String {
         let ran = format!(
-            "The {} nearest settings ran again. Of the {} that these runs don't tell from the nearest, or \
-             that are within 10 % of the published numbers, the most plausible by the prior is named",
+            "The {} nearest ran again. Of the {} that can't be told from the nearest, or are within 10 % of \
+             the published numbers, this is the most plausible by the prior",
             self.finalists, self.equally_near
         );
         if distance <= self.nearest {

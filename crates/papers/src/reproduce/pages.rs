@@ -360,6 +360,7 @@ fn inside(outcome: &Outcome) -> String {
 /// Of the pairs of published cells of the same row, how many have the published order here.
 fn ranks(outcome: &Outcome) -> String {
     let mut text = String::new();
+    let mut all = Some(0);
     for (place, figure) in
         outcome.paper.plan.figures.iter().enumerate().filter(|(_, figure)| figure.against.is_none())
     {
@@ -391,12 +392,19 @@ fn ranks(outcome: &Outcome) -> String {
             sum = (sum.0 + pairs, sum.1 + ruled, sum.2 + found);
         }
         let (pairs, ruled, found) = sum;
+        all = all.filter(|_| ruled == pairs && found == pairs).map(|sum| sum + pairs);
         if pairs > 0 {
             let _ = writeln!(text, "| {} | {pairs} | {ruled} | {found} |", figure.id);
         }
     }
     if text.is_empty() {
         return text;
+    }
+    if let Some(pairs) = all {
+        return format!(
+            "\nAll {pairs} pairs of cells of the same row have the published order, as assumed and \
+             fitted.\n"
+        );
     }
     format!(
         "\nPairs of cells of the same row that have the published order:\n\n\
@@ -428,6 +436,7 @@ fn claims(
         // How many there are stands before.
         let few = |detail: &str| if detail.matches("; ").count() < 2 { detail.into() } else { String::new() };
         let detail = |variant: &str| of(variant).map_or("-".into(), |setting| few(&setting.detail));
+        let assumed = detail(MAIN);
         let _ = writeln!(
             text,
             "| {} | {} ({}) | **{}** | {} | {} | {} | {} |",
@@ -436,8 +445,8 @@ fn claims(
             judgement.figure,
             judgement.verdict.words(),
             by_reading(&agreement(judgement), &each_reading(judgement)),
-            detail(MAIN),
-            detail(FITTED),
+            assumed,
+            unlabelled(&detail(FITTED), &assumed),
             if others.is_empty() { "-".into() } else { format!("{holding} of {}", others.len()) }
         );
     }
@@ -447,6 +456,20 @@ fn claims(
         }
     }
     Ok(text)
+}
+
+/// The fitted setting's comparisons without their labels, which stand beside them.
+fn unlabelled(fitted: &str, assumed: &str) -> String {
+    let labels: Vec<_> =
+        assumed.split("; ").map(|one| one.split_once(": ").map(|(label, _)| label)).collect();
+    if labels.len() != fitted.split("; ").count() {
+        return fitted.into();
+    }
+    let bare = |(one, label): (&str, Option<&str>)| {
+        let value = label.and_then(|label| one.strip_prefix(label)?.strip_prefix(": "));
+        value.unwrap_or(one).to_string()
+    };
+    fitted.split("; ").zip(labels).map(bare).collect::<Vec<_>>().join("; ")
 }
 
 /// One or two comparisons, or how many there are: their numbers are in the figures' tables.
@@ -537,7 +560,17 @@ fn numbers(outcome: &Outcome, figure: &Figure, grids: &[&Grid], is_drawn: bool) 
 
 #[cfg(test)]
 mod tests {
-    use super::order_agreement;
+    use super::{order_agreement, unlabelled};
+
+    #[test]
+    fn labels_that_stand_beside_are_left_out() {
+        assert_eq!(
+            unlabelled("Delay: -1 %; Jitter: the same runs", "Delay: +2 %; Jitter: +3 %"),
+            "-1 %; the same runs"
+        );
+        assert_eq!(unlabelled("Delay: -1 %", "Jitter: +3 %"), "Delay: -1 %");
+        assert_eq!(unlabelled("-", "Delay: +3 %"), "-");
+    }
 
     #[test]
     fn pairs_in_the_published_order_are_counted_and_ties_are_none() {
