@@ -176,14 +176,12 @@ fn page(places: &Places) -> (String, Vec<String>) {
     let mut text = String::from(
         "# Conformance\n\nWhat the RFCs of TCP and Multipath TCP ask of an endpoint with MUST or SHOULD: \
          search for the id. What is done is a link to the code, *t* to its test; what isn't, or only in \
-         part, follows in words. What each id asks is in `crates/cli/tests/conformance/rfc*.txt`; \
+         part, follows in words. `crates/cli/tests/conformance/rfc*.txt` say what each id asks; \
          `grep -rn 'RFC 9293 MUST-8' crates` shows the lines.\n\nIds of RFC 9293 are those of its Appendix \
-         B, \
-         without what MAY be done. RFC 8684 has none: 3.4.1-9 is the ninth keyword in capitals of section \
-         3.4.1, all of which are listed, and a letter marks what is stated without one. In the other \
-         lists, which are ours, a letter marks each rule of a section.\n\nWritten by `UPDATE=1 cargo test \
-         -p ropewalk --test conformance`; the same test fails when this page, the lists and the \
-         annotations in the sources disagree.\n",
+         B, without MAY. In the other lists, which are ours, 3.4.1-9 is the ninth keyword in capitals of \
+         section 3.4.1 of RFC 8684, and a letter marks what is stated without one, or a rule of another \
+         RFC's section.\n\nMade from these lists and the annotations in the sources: `UPDATE=1 cargo test -p \
+         ropewalk --test conformance`.\n",
     );
     let mut wrong = Vec::new();
     let mut known = BTreeSet::new();
@@ -222,8 +220,8 @@ fn page(places: &Places) -> (String, Vec<String>) {
                     let key = (rfc.to_string(), requirement.id.clone());
                     let found = places.get(&key).cloned().unwrap_or_default();
                     match entry(&mut wrong, rfc, requirement, &found) {
-                        (true, entry) => done.push(entry),
-                        (false, entry) => others.push(entry),
+                        Shown::Done(entry) => done.push(entry),
+                        shown => others.push(shown),
                     }
                     if !known.insert(key) {
                         wrong.push(format!("RFC {rfc} {} is listed twice", requirement.id));
@@ -326,24 +324,45 @@ fn count_keywords(text: &str) -> Vec<(String, Vec<String>)> {
     found
 }
 
-fn section(text: &mut String, done: &mut Vec<String>, others: &mut Vec<String>) {
+fn section(text: &mut String, done: &mut Vec<String>, others: &mut Vec<Shown>) {
     if !done.is_empty() {
         let _ = writeln!(text, "\n{}.", done.join(", "));
     }
-    if !others.is_empty() {
-        let _ = writeln!(text, "\n- {}", others.join("\n- "));
+    // Neighbours with the same reason as another share a line.
+    let same = |a: &Shown, b: &Shown| matches!((a, b), (Shown::As(_, a), Shown::As(_, b)) if a == b);
+    for (n, alike) in others.chunk_by(same).enumerate() {
+        text.push_str(if n == 0 { "\n- " } else { "- " });
+        let names = alike.iter().map(|shown| match shown {
+            Shown::Done(text) | Shown::Words(text) => text.as_str(),
+            Shown::As(name, _) => name.as_str(),
+        });
+        text.push_str(&names.collect::<Vec<_>>().join(", "));
+        if let [Shown::As(_, other), ..] = alike {
+            let _ = write!(text, ": see {other}");
+        }
+        text.push('\n');
     }
     done.clear();
     others.clear();
 }
 
-/// A statement's entry, and whether it is done and tested.
+/// A statement on the page.
+enum Shown {
+    /// It is done and tested.
+    Done(String),
+    /// What is missing, in words.
+    Words(String),
+    /// Its name, and the statement that has its reason.
+    As(String, String),
+}
+
+/// A statement with its places; what contradicts itself goes to `wrong`.
 fn entry(
     wrong: &mut Vec<String>,
     rfc: &str,
     requirement: &Requirement,
     [done, tested]: &[BTreeSet<String>; 2],
-) -> (bool, String) {
+) -> Shown {
     let Requirement { id, level, words, remark, untested } = requirement;
     let undone = remark.as_ref().is_some_and(|remark| !remark.starts_with("partly: "));
     if undone && !done.is_empty() {
@@ -361,9 +380,13 @@ fn entry(
     let name = if undone { id.clone() } else { links(done, id) };
     let tests = if tested.is_empty() { String::new() } else { format!(" {}", links(tested, "t")) };
     if remark.is_none() && untested.is_none() {
-        return (true, format!("{name}{tests}"));
+        return Shown::Done(format!("{name}{tests}"));
     }
     let level = if level_of(id).is_some() { String::new() } else { format!(" ({level})") };
+    let other = remark.as_ref().filter(|_| undone).and_then(|remark| remark.split_once(": see "));
+    if let Some((_, other)) = other {
+        return Shown::As(format!("{name}{level}"), other.to_string());
+    }
     let mut entry = format!("{name}{tests}{level}: {words}");
     for (kind, shown) in [("no: ", "Not done"), ("partly: ", "Partly"), ("moot: ", "Doesn't arise")] {
         if let Some(reason) = remark.as_ref().and_then(|remark| remark.strip_prefix(kind)) {
@@ -373,7 +396,7 @@ fn entry(
     if let Some(reason) = untested {
         let _ = write!(entry, " Untested: {reason}");
     }
-    (false, entry)
+    Shown::Words(entry)
 }
 
 #[test]

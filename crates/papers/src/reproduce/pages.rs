@@ -298,10 +298,11 @@ fn fitted(outcome: &Outcome) -> String {
 /// Published cells within 10 and 25 %, fitted ones and others apart.
 fn inside(outcome: &Outcome) -> String {
     let unknowns = &outcome.paper.unknowns;
-    let mut text = String::from(
+    let head = String::from(
         "\n| figure | rows | cells | within 10 %, as assumed | fitted | within 25 %, as assumed | fitted | \
          log-RMS, as assumed | fitted |\n|---|---|---:|---:|---:|---:|---:|---:|---:|\n",
     );
+    let mut text = head.clone();
     for (place, figure) in
         outcome.paper.plan.figures.iter().enumerate().filter(|(_, figure)| figure.against.is_none())
     {
@@ -354,7 +355,7 @@ fn inside(outcome: &Outcome) -> String {
             );
         }
     }
-    text
+    if text == head { String::new() } else { text }
 }
 
 /// Of the pairs of published cells of the same row, how many have the published order here.
@@ -424,10 +425,16 @@ fn claims(
     outcome: &Outcome,
     note: &dyn Fn(&str) -> Result<Option<String>, PaperError>,
 ) -> Result<String, PaperError> {
-    let mut text = String::from(
-        "\n## Claims\n\n| | claim | verdict | comparisons that agree | as assumed | fitted | \
-         reproduced in other settings |\n|---:|---|---|---|---|---|---:|\n",
-    );
+    let columns = [
+        "",
+        "claim",
+        "verdict",
+        "comparisons that agree",
+        "as assumed",
+        "fitted",
+        "reproduced in other settings",
+    ];
+    let mut rows = vec![columns.map(String::from)];
     for (place, judgement) in outcome.judgements.iter().enumerate() {
         let of = |variant: &str| judgement.settings.iter().find(|setting| setting.variant == variant);
         let others: Vec<_> =
@@ -437,18 +444,28 @@ fn claims(
         let few = |detail: &str| if detail.matches("; ").count() < 2 { detail.into() } else { String::new() };
         let detail = |variant: &str| of(variant).map_or("-".into(), |setting| few(&setting.detail));
         let assumed = detail(MAIN);
-        let _ = writeln!(
-            text,
-            "| {} | {} ({}) | **{}** | {} | {} | {} | {} |",
-            place + 1,
-            judgement.text,
-            judgement.figure,
-            judgement.verdict.words(),
+        rows.push([
+            (place + 1).to_string(),
+            format!("{} ({})", judgement.text, judgement.figure),
+            format!("**{}**", judgement.verdict.words()),
             by_reading(&agreement(judgement), &each_reading(judgement)),
-            assumed,
+            assumed.clone(),
             unlabelled(&detail(FITTED), &assumed),
-            if others.is_empty() { "-".into() } else { format!("{holding} of {}", others.len()) }
-        );
+            if others.is_empty() { "-".into() } else { format!("{holding} of {}", others.len()) },
+        ]);
+    }
+    // No column without a value.
+    let has_value =
+        |&at: &usize| at < 4 || rows[1..].iter().any(|row| !["", "-"].contains(&row[at].as_str()));
+    let shown: Vec<usize> = (0..columns.len()).filter(has_value).collect();
+    let mut text = String::from("\n## Claims\n\n");
+    for (n, row) in rows.iter().enumerate() {
+        let cells: Vec<&str> = shown.iter().map(|&at| row[at].as_str()).collect();
+        let _ = writeln!(text, "| {} |", cells.join(" | "));
+        if n == 0 {
+            let lines = shown.iter().map(|at| if [0, 6].contains(at) { "---:|" } else { "---|" });
+            let _ = writeln!(text, "|{}", lines.collect::<String>());
+        }
     }
     for (place, judgement) in outcome.judgements.iter().enumerate() {
         if let Some(note) = note(&judgement.id)? {

@@ -251,11 +251,9 @@ fn capital(text: &str) -> String {
 }
 
 /// A picture's line in the page; the picture is stored for its file.
-fn show(name: &str, picture: (String, String), pictures: &mut Vec<(String, String)>) -> String {
-    let (caption, svg) = picture;
-    let text = format!("![{caption}]({PICTURES}/{name}.svg)\n\n");
-    pictures.push((format!("{name}.svg"), svg));
-    text
+fn show(name: &str, picture: String, pictures: &mut Vec<(String, String)>) -> String {
+    pictures.push((format!("{name}.svg"), picture));
+    format!("![{name}]({PICTURES}/{name}.svg)\n\n")
 }
 
 /// A run over the default scenario.
@@ -290,27 +288,22 @@ fn shares(names: &[String], result: &RunResult) -> String {
     shares.collect::<Vec<_>>().join(", ")
 }
 
-fn segments_of(registries: &Registries, entry: &Entry<dyn Scheduler>) -> Result<(String, String), Failure> {
+fn segments_of(registries: &Registries, entry: &Entry<dyn Scheduler>) -> Result<String, Failure> {
     let bytes = 1 << 20;
     let recording = Recording { segments: true, ..Recording::default() };
     let (names, result) = example(registries, entry.name, BASE_CONTROL, Workload::Flow { bytes }, recording)?;
     let caption =
         format!("{}: {:.0} ms; {}", entry.name, result.duration.as_millis_f64(), shares(&names, &result));
-    let svg = plot::segments(&caption, &names, &result.segments, bytes, result.duration);
-    Ok((caption, svg))
+    Ok(plot::segments(&caption, &names, &result.segments, bytes, result.duration))
 }
 
-fn windows_of(
-    registries: &Registries,
-    entry: &Entry<dyn CongestionControl>,
-) -> Result<(String, String), Failure> {
+fn windows_of(registries: &Registries, entry: &Entry<dyn CongestionControl>) -> Result<String, Failure> {
     let recording = Recording { samples_every: Some(Span::from_millis(50)), ..Recording::default() };
     let workload = Workload::Bulk { duration: Span::from_secs(10) };
     let (names, result) = example(registries, BASE_SCHEDULER, entry.name, workload, recording)?;
     let megabits = result.delivered_bytes as f64 * 8e3 / result.duration.as_nanos().max(1) as f64;
     let caption = format!("{}: {megabits:.1} Mbit/s; {}", entry.name, shares(&names, &result));
-    let svg = plot::windows(&caption, &names, &result.samples, result.duration);
-    Ok((caption, svg))
+    Ok(plot::windows(&caption, &names, &result.samples, result.duration))
 }
 
 #[cfg(test)]
