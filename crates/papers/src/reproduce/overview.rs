@@ -158,25 +158,28 @@ pub fn text(entries: &[Entry], world: World, command: Option<&str>) -> String {
         if real { "transfers" } else { "computing" },
         versions.join(", ")
     );
-    text += "A claim is a number of comparisons, with a tolerance (`papers/NAME/claims.toml`). One agrees \
-             if its p-value is below 5 % after Holm's correction over the claim: of the ratio of means, \
-             over paired seeds. A tie is the same runs, or a difference that is known to be within 2 %. A \
-             claim is reproduced if three quarters of the comparisons that are no ties agree. Inferred: in \
-             a setting that was fitted to some of the baseline's numbers (`ropewalk-papers reproduce fit \
-             NAME`); the others test it.\n\n";
-    if real {
+    if !real {
+        text += "A claim is a number of comparisons, with a tolerance \
+                 (`papers/NAME/claims.toml`). One agrees if its p-value (of the ratio of means \
+                 over paired seeds, Holm's correction over the claim) is below 5 %. A tie is the \
+                 same runs, or a difference known to be within 2 %. A claim is reproduced if \
+                 three quarters of the other comparisons agree. Inferred: in a setting that was \
+                 fitted to some of the baseline's numbers (`ropewalk-papers reproduce fit NAME`); \
+                 the others test it.\n\n";
+    } else {
         text += "Real packets go through emulated links in real time, without background flows: Ropewalk \
                  sends, the Linux kernel of the machine receives. `--runs 50` makes more than these few \
-                 runs.\n\n";
+                 runs. Claims are judged as [simulated ones](reproduction.md) are.\n\n";
     }
     text += &grid(&entries, world);
     text += &tally(&entries, world);
     text += "\n";
     for entry in &entries {
         let Entry { name, title, source, .. } = entry;
+        let paper = if real { String::new() } else { format!("*{title}*. {source}. ") };
         let _ = writeln!(
             text,
-            "- [{name}]({}/{name}.md): *{title}*. {source}. {} runs, {} of {}.",
+            "- [{name}]({}/{name}.md): {paper}{} runs, {} of {}.",
             folder(world),
             entry.runs,
             time(entry.computing),

@@ -446,7 +446,7 @@ fn claims(
         let assumed = detail(MAIN);
         rows.push([
             (place + 1).to_string(),
-            format!("{} ({})", judgement.text, judgement.figure),
+            judgement.text.clone(),
             format!("**{}**", judgement.verdict.words()),
             by_reading(&agreement(judgement), &each_reading(judgement)),
             assumed.clone(),
