@@ -2,15 +2,13 @@
 
 use std::fmt::Write;
 
-use ropewalk_settings::shape::{Kind, Shape};
+use ropewalk_settings::shape::{Field, Kind, Shape};
 
 const OPENING: &str = "# Settings of gateway and proxy
 
-Every key of both files, and the option that says the same on the command line. This page is made from the \
-code (`UPDATE=1 cargo test -p
-ropewalk-gateway --lib settings_page`). *Restart*: a reload (SIGHUP) refuses another value. \
-[gateway.md](gateway.md) says what to use
-them for.
+Every key of both files; its option on the command line has the same name, or the one beside it. *Restart*:
+a reload (SIGHUP) refuses another value. [gateway.md](gateway.md) says what to use them for. Made from the
+code by `UPDATE=1 cargo test -p ropewalk-gateway --lib settings_page`.
 ";
 
 fn values(kind: &Kind) -> String {
@@ -29,28 +27,44 @@ fn values(kind: &Kind) -> String {
     what.into()
 }
 
-/// One table of a file, as a table of Markdown.
-fn table(header: &str, shape: &Shape, has_options: bool) -> String {
+/// A setting's line.
+fn row(field: &Field, has_options: bool) -> String {
+    let mut key = format!("`{}`", field.name);
+    match field.option {
+        _ if !has_options => {}
+        None => key.push_str("; only in the file"),
+        Some(option) if option != field.name => write!(key, "; `--{option}`").unwrap_or_default(),
+        Some(_) => {}
+    }
+    let restart = if field.restart { " *Restart.*" } else { "" };
+    let default = match field.default {
+        "" if field.required => "needed".into(),
+        "" => String::new(),
+        default => format!("`{default}`"),
+    };
+    let summary = field.summary;
+    format!("| {key} | {summary}.{restart} | {} | {default} |\n", values(&field.kind))
+}
+
+/// One table of a file, as a table of Markdown. What is the same in another shape is only named.
+fn table(header: &str, shape: &Shape, has_options: bool, other: Option<(&str, &Shape)>) -> String {
     let mut page = format!(
         "\n### `{header}`\n\n{}.\n\n| key | what it is | value | default |\n|---|---|---|---|\n",
         shape.summary
     );
+    let there: Vec<String> = other
+        .map_or(Vec::new(), |(_, shape)| shape.fields.iter().map(|field| row(field, has_options)).collect());
+    let mut same = Vec::new();
     for field in shape.fields {
-        let mut key = format!("`{}`", field.name);
-        match field.option {
-            _ if !has_options => {}
-            None => key.push_str("; only in the file"),
-            Some(option) if option != field.name => write!(key, "; `--{option}`").unwrap_or_default(),
-            Some(_) => {}
+        let row = row(field, has_options);
+        if there.contains(&row) {
+            same.push(format!("`{}`", field.name));
+        } else {
+            page.push_str(&row);
         }
-        let restart = if field.restart { " *Restart.*" } else { "" };
-        let default = match field.default {
-            "" if field.required => "needed".into(),
-            "" => String::new(),
-            default => format!("`{default}`"),
-        };
-        let summary = field.summary;
-        let _ = writeln!(page, "| {key} | {summary}.{restart} | {} | {default} |", values(&field.kind));
+    }
+    if let Some((header, _)) = other {
+        let _ = writeln!(page, "\nAs in `{header}`: {}.", same.join(", "));
     }
     page
 }
@@ -59,12 +73,12 @@ fn table(header: &str, shape: &Shape, has_options: bool) -> String {
 fn the_settings_page_says_what_the_code_does() {
     let mut page = String::from(OPENING);
     page.push_str("\n## The gateway's file\n");
-    page.push_str(&table("[gateway]", &super::GATEWAY, true));
-    page.push_str(&table("[[listener]]", &super::listener::LISTENER, true));
+    page.push_str(&table("[gateway]", &super::GATEWAY, true, None));
+    page.push_str(&table("[[listener]]", &super::listener::LISTENER, true, None));
     page.push_str("\n## The proxy's file\n");
-    page.push_str(&table("[proxy]", &super::proxy::PROXY, true));
-    page.push_str(&table("[[link]]", &super::proxy::LINK, false));
-    page.push_str(&table("[[rule]]", &super::proxy::RULE, false));
+    page.push_str(&table("[proxy]", &super::proxy::PROXY, true, Some(("[gateway]", &super::GATEWAY))));
+    page.push_str(&table("[[link]]", &super::proxy::LINK, false, None));
+    page.push_str(&table("[[rule]]", &super::proxy::RULE, false, None));
     page.push_str(
         "\nOn the command line a link is one `--via`: `--via wlan0,metered,price=2.5`; a rule is \
                    one `--rule`: `--rule 'port=22 then redundant'`.\n",
