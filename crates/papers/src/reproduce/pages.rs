@@ -216,8 +216,8 @@ fn readings(fit: &Fitted) -> String {
     for read in &fit.readings {
         let _ = writeln!(
             text,
-            "\nReadings of the scheduler's own rule, {}, judged in the fitted setting by the claim {}, by how \
-             many comparisons agree:\n",
+            "\nReadings of the scheduler's own rule, {}, by how many comparisons of the claim {} agree as \
+             fitted:\n",
             read.name,
             read.judged_by.join(", ")
         );
@@ -255,8 +255,8 @@ fn fitted(outcome: &Outcome) -> String {
     if let Some(fit) = &outcome.paper.fitted {
         let _ = writeln!(
             text,
-            "`{}` tried {} settings. Distance (root mean square of the logarithm of measured over \
-             published): {:.3} in the best, {:.3} as assumed.\n",
+            "`{}` tried {} settings. Distance (RMS of the logarithm of measured over published): {:.3} in \
+             the best, {:.3} as assumed.\n",
             fit.command, fit.tried, fit.distance, fit.ruled
         );
         if let Some(choice) = &fit.choice {
@@ -287,8 +287,8 @@ fn fitted(outcome: &Outcome) -> String {
         let name = &outcome.paper.name;
         let _ = writeln!(
             text,
-            "\n[{name}](../../papers/{name}/paper.toml) has {} settings more that ran, each alone, and why; \
-             their results are in the [table]({name}.csv).",
+            "\n[{name}](../../papers/{name}/paper.toml) has {} settings more, and why; each ran alone \
+             ([results]({name}.csv)).",
             outcome.paper.plan.open.iter().map(|open| open.values.len()).sum::<usize>()
         );
     }
