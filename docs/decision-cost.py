@@ -36,18 +36,17 @@ with open(f"{folder}/decision-cost.md", "w", encoding="utf-8") as page:
         "Made by `cargo bench -p ropewalk-engine --bench schedulers | python3 docs/decision-cost.py docs` on a loaded\n"
         "two-core machine. Compare ratios; absolute numbers depend on the machine.\n\n"
         "![Nanoseconds per decision over subflows](decision-cost.svg)\n\n"
-        "The last column is the slope from the fewest subflows to the most. A decision is O(subflows): the lines in the\n"
-        "picture are straight. (`daps` makes a plan in O(subflows^2), once for some dozens of segments per subflow.)\n\n"
+        "A decision is O(subflows): the lines in the picture are straight. (`daps` makes a plan in O(subflows^2), once for\n"
+        "some dozens of segments per subflow.)\n\n"
     )
     # The picture has the others.
     shown = [n for n in sizes if n in (2, 8, 16)]
-    page.write("| scheduler | " + " | ".join(map(str, shown)) + " | per subflow |\n")
-    page.write("|---|" + "---:|" * (len(shown) + 1) + "\n")
+    page.write("| scheduler | " + " | ".join(map(str, shown)) + " |\n")
+    page.write("|---|" + "---:|" * len(shown) + "\n")
     for name in order:
         cost = costs[name]
-        slope = (cost[sizes[-1]] - cost[sizes[0]]) / (sizes[-1] - sizes[0])
         cells = " | ".join(f"{cost[n]:.0f}" for n in shown)
-        page.write(f"| `{name}` | {cells} | {slope:.1f} |\n")
+        page.write(f"| `{name}` | {cells} |\n")
 
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 640, 460, 46, 28, 150, 40
 most = max(max(cost.values()) for cost in costs.values())
