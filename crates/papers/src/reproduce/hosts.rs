@@ -206,11 +206,10 @@ pub fn hosts_page(found: &[Difference], runs: u32) -> String {
     let mut text = format!(
         "# Hosts\n\nMade by `ropewalk-papers reproduce hosts`.\n\n`host = \"linux-3.14\"` under `[ends]`, \
          `[client]` or `[server]` of a scenario makes an end as that system; other keys there replace \
-         parts of it. `linux-6.18` is the default: it is what the engine is. Each line is such a key, with \
-         the place where the system says so. The queues of ns-3 (100 packets) belong to its links: `queue \
-         = \"100 packets\"`.\n\nWhat a line makes of completion times (mean of {runs} seeded runs): alone, \
-         compared with Linux 6.18; and the profile without it, compared with the whole profile. \
-         {NETWORK_WORDS}.\n",
+         parts of it. `linux-6.18`, which the engine is, is the default. Each line is such a key, with its \
+         source in the system. ns-3's links have `queue = \"100 packets\"`.\n\nThe columns: completion times \
+         (mean of {runs} seeded runs) of the line alone, compared with Linux 6.18; and of the profile \
+         without it, compared with the whole. {NETWORK_WORDS}.\n",
     );
     text += &kernels_table();
     for (name, ..) in HOSTS.iter().filter(|(.., lines)| !lines.is_empty()) {
