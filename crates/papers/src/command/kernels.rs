@@ -67,7 +67,8 @@ const MISSES: &[(&str, &str, &str, &str)] = &[
         "s2",
         "default-b128",
         "Without one of the mechanisms the kernel waits in each window for an ACK of a single segment on \
-         the slow path; here another ACK comes first, the cause isn't known. With both, less is repeated here.",
+         the slow path; here another ACK comes first, the cause isn't known. With both, less is repeated \
+         here.",
     ),
     (
         "distro-headers-4352-DATA_ACK-pushes-late",
