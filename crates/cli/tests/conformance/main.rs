@@ -162,20 +162,16 @@ fn places(root: &Path) -> Places {
     places
 }
 
-/// Links to files: the first with this text, any others numbered.
-fn links(files: &BTreeSet<String>, text: &str) -> String {
-    let link = |(place, file): (usize, &String)| match place {
-        0 => format!("[{text}](../{file})"),
-        more => format!("[{}](../{file})", more + 1),
-    };
-    files.iter().enumerate().map(link).collect::<Vec<_>>().join(" ")
+/// A link to the first of these files.
+fn link(files: &BTreeSet<String>, text: &str) -> String {
+    files.first().map_or(String::new(), |file| format!("[{text}](../{file})"))
 }
 
 /// The page; and what contradicts itself.
 fn page(places: &Places) -> (String, Vec<String>) {
     let mut text = String::from(
         "# Conformance\n\nWhat the RFCs of TCP and Multipath TCP ask of an endpoint with MUST or SHOULD: \
-         search for the id. What is done is a link to the code, *t* to its test; what isn't, or only in \
+         search for the id. What is done is a link to the code, *t* to a test; what isn't, or only in \
          part, follows in words. `crates/cli/tests/conformance/rfc*.txt` say what each id asks; \
          `grep -rn 'RFC 9293 MUST-8' crates` shows the lines.\n\nIds of RFC 9293 are those of its Appendix \
          B, without MAY. In the other lists, which are ours, 3.4.1-9 is the ninth keyword in capitals of \
@@ -377,8 +373,8 @@ fn entry(
     if untested.is_none() && !undone && tested.is_empty() {
         wrong.push(format!("RFC {rfc} {id} has neither a test nor a reason why not (`untested: ...`)"));
     }
-    let name = if undone { id.clone() } else { links(done, id) };
-    let tests = if tested.is_empty() { String::new() } else { format!(" {}", links(tested, "t")) };
+    let name = if undone { id.clone() } else { link(done, id) };
+    let tests = if tested.is_empty() { String::new() } else { format!(" {}", link(tested, "t")) };
     if remark.is_none() && untested.is_none() {
         return Shown::Done(format!("{name}{tests}"));
     }
