@@ -1,5 +1,6 @@
 //! `ropewalk-papers reproduce hosts`: the lines of each host profile, and the difference that each one makes.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -212,6 +213,7 @@ pub fn hosts_page(found: &[Difference], runs: u32) -> String {
          without it, compared with the whole. {NETWORK_WORDS}.\n",
     );
     text += &kernels_table();
+    let mut sources = BTreeSet::new();
     for (name, ..) in HOSTS.iter().filter(|(.., lines)| !lines.is_empty()) {
         text += &format!("\n## {name}\n\n");
         for one in found.iter().filter(|one| one.profile == *name) {
@@ -224,9 +226,11 @@ pub fn hosts_page(found: &[Difference], runs: u32) -> String {
                     );
                 }
                 Some(line) => {
+                    let is_above = !sources.insert((line.key, line.source));
+                    let source = if is_above { "as above" } else { line.source };
                     text += &format!(
-                        "| `{}` | `{}` | {} | {:+.1} % | {:+.1} % |\n",
-                        line.key, line.value, line.source, one.alone, one.without
+                        "| `{}` | `{}` | {source} | {:+.1} % | {:+.1} % |\n",
+                        line.key, line.value, one.alone, one.without
                     );
                 }
             }
