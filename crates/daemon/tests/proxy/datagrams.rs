@@ -44,6 +44,15 @@ impl Association {
         self.socket.send(&[&header, data].concat()).unwrap();
     }
 
+    /// Whether something comes from there within half a second.
+    pub fn answers(&self, from: SocketAddr) -> bool {
+        self.socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        let SocketAddr::V4(v4) = from else { panic!("{from}") };
+        let header = [&[0, 0, 0, 1][..], &v4.ip().octets(), &from.port().to_be_bytes()].concat();
+        let mut buffer = [0; 2000];
+        self.socket.recv(&mut buffer).is_ok_and(|len| buffer[..len].starts_with(&header))
+    }
+
     /// The data of the next datagram, which comes from `from`.
     pub fn receive(&self, from: SocketAddr) -> Vec<u8> {
         let mut buffer = vec![0; 1 << 16];

@@ -14,9 +14,14 @@ pub struct Far {
 
 /// `ropewalkd gateway` in the server's namespace.
 pub fn gateway(stage: &Stage, arguments: &[&str]) -> Running {
+    let always = ["--listen", "10.1.0.1:5124", "--address", "10.1.1.1", "--log", "debug"];
+    started(stage, &[&always[..], arguments].concat())
+}
+
+/// The same with nothing said but this.
+pub fn started(stage: &Stage, arguments: &[&str]) -> Running {
     let mut gateway = stage.web.command(env!("CARGO_BIN_EXE_ropewalkd"));
-    gateway.args(["gateway", "--listen", "10.1.0.1:5124", "--address", "10.1.1.1", "--log", "debug"]);
-    gateway.args(arguments);
+    gateway.arg("gateway").args(arguments);
     let log = std::fs::File::create(stage.path().join("gateway.log")).unwrap();
     gateway.stderr(log);
     let gateway = Running::start(gateway);

@@ -1,15 +1,18 @@
 //! Ports of the gateway's addresses that lead to hosts behind the proxy.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::thread::sleep;
 use std::time::Duration;
 
 use ropewalk_engine::{Span, Time};
 use ropewalk_host::clock::Clock;
+use socket2::{Domain, Socket, Type};
 
 use crate::pair::{Asker, LINKS, Pair, WORLD, WhoAsks};
-use crate::stage::{Running, ip, wait_until};
+use crate::stage::{ip, wait_until};
+use crate::tunnel::Echo;
 
 const MIB: usize = 1 << 20;
 
@@ -18,10 +21,10 @@ fn ports_of_the_gateway_lead_to_hosts_behind_the_proxy() {
     let asked = |list: &str| format!("inbound = [{list}]\n\n{LINKS}");
     let all = asked(
         "\"udp/5070 to 10.2.0.2:5071\", \"tcp/8022 to 10.2.0.2:22\", \"udp/5080-5081 to 10.2.0.1\", \
-         \"udp/5090 to 10.2.0.2\"",
+         \"udp/5090 to 10.2.0.2\", \"udp/5073 to 10.2.0.2\"",
     );
     // The gateway doesn't give 5090, and the proxy doesn't ask for 5072.
-    let given = ["--inbound", "KEYS/proxy.pub udp/5070-5072,tcp/8022,udp/5080-5081"];
+    let given = ["--inbound", "KEYS/proxy.pub udp/5070-5073,tcp/8022,udp/5080-5081"];
     let Some(pair) = Pair::start_by_file(&format!("{WORLD} 4433"), &given, &all) else { return };
     let Pair { stage, lan, world, .. } = &pair;
     ip(world, "route add 10.1.0.0/16 via 10.3.0.1").unwrap();
@@ -42,6 +45,11 @@ fn ports_of_the_gateway_lead_to_hosts_behind_the_proxy() {
     for server in ["10.1.0.1:5072", "10.1.0.1:5090"] {
         assert_eq!(seen(server), None, "{server}");
     }
+    // Datagrams that go in parts, to whom the gateway's list doesn't name.
+    ip(world, "address add 10.3.0.7/24 dev eth0").unwrap();
+    let _echo = Echo::start(lan, "10.2.0.2:5073");
+    let large = Asker::from(world, "10.3.0.7:0", "10.1.0.1:5073");
+    assert_eq!(large.answer(&[7; 5000]).map(|got| got.len()), Some(5000), "{}", pair.logs());
     // TCP, with a cut in the middle.
     let listener = lan.run(|| TcpListener::bind("10.2.0.2:22")).unwrap();
     let serving = std::thread::spawn(move || {
@@ -88,22 +96,10 @@ fn a_gateway_started_anew_leads_ports_to_the_same_proxy() {
     let _host = WhoAsks::start(&pair.lan, "10.2.0.2:5070");
     let asker = Asker::new(&pair.world, "10.1.0.1:5070");
     assert_eq!(asker.seen().as_deref(), Some(WORLD), "{}", pair.logs());
-    pair.far = None;
     let file = |inbound: &str| {
-        let text = format!(
-            "[[listener]]\nlisten = \"10.1.0.1:5124\"\naddresses = [\"10.1.1.1\"]\n\
-             convert = [\"{WORLD} 80\"]\n\
-             udp = [\"{WORLD} 4433\"]\nkey = \"keys/gateway.key\"\nproxies = [\"keys/proxy.pub\"]\n\
-             inbound = [{inbound}]\n"
-        );
-        let path = pair.stage.path().join("gateway.toml");
-        std::fs::write(&path, text).unwrap();
-        path.display().to_string()
+        format!("addresses = [\"10.1.1.1\"]\nudp = [\"{WORLD} 4433\"]\ninbound = [{inbound}]\n")
     };
-    let path = file("\"keys/proxy.pub udp/5070\"");
-    let mut command = pair.stage.web.command(env!("CARGO_BIN_EXE_ropewalkd"));
-    command.args(["gateway", "--config", &path, "--log", "debug"]);
-    let gateway = Running::start(command);
+    pair.restart_by_file(&file("\"keys/proxy.pub udp/5070\""));
     let clock = Clock::start();
     while asker.seen().is_none() {
         assert!(clock.now() < Time::ZERO + Span::from_secs(10), "{}", pair.logs());
@@ -112,14 +108,61 @@ fn a_gateway_started_anew_leads_ports_to_the_same_proxy() {
     // A reload gives more ports, and takes them away.
     let other = || Asker::new(&pair.world, "10.1.0.1:5071").seen();
     assert_eq!(other(), None);
-    file("\"keys/proxy.pub udp/5070-5071\"");
-    gateway.signal("-HUP");
+    pair.reload_gateway(&file("\"keys/proxy.pub udp/5070-5071\""));
     pair.reload(&format!("inbound = [\"udp/5070-5071 to 10.2.0.2\"]\n\n{LINKS}"));
     let _another = WhoAsks::start(&pair.lan, "10.2.0.2:5071");
     wait_until("the new port leads there", || other().is_some());
     assert_eq!(asker.seen().as_deref(), Some(WORLD), "{}", pair.logs());
-    file("\"keys/proxy.pub udp/5070\"");
-    gateway.signal("-HUP");
+    pair.reload_gateway(&file("\"keys/proxy.pub udp/5070\""));
     wait_until("it leads there no more", || other().is_none());
     assert_eq!(asker.seen().as_deref(), Some(WORLD), "{}", pair.logs());
+}
+
+#[test]
+fn answers_leave_by_the_uplink_of_the_address_that_was_asked() {
+    let file = format!("inbound = [\"udp/5070 to 10.2.0.2\", \"tcp/8022 to 10.2.0.2:22\"]\n\n{LINKS}");
+    let Some(mut pair) = Pair::start_by_file(&format!("{WORLD} 4433"), &[], &file) else { return };
+    // The gateway's second uplink to a host at a distance; its default route is the first.
+    let there = format!("/proc/{}/fd/{}", std::process::id(), pair.world.fd().as_raw_fd());
+    for (namespace, line) in [
+        (&pair.stage.web, "link add wan1 type veth peer name eth1"),
+        (&pair.stage.web, &*format!("link set eth1 netns {there}")),
+        (&pair.stage.web, "address add 10.4.0.1/24 dev wan1"),
+        (&pair.stage.web, "link set wan1 up"),
+        (&pair.world, "address add 10.4.0.2/24 dev eth1"),
+        (&pair.world, "address add 10.8.0.2/32 dev lo"),
+        (&pair.world, "link set eth1 up"),
+        (&pair.stage.web, "route add default via 10.3.0.2 dev wan0 metric 1"),
+        (&pair.stage.web, "route add default via 10.4.0.2 dev wan1 metric 700"),
+    ] {
+        ip(namespace, line).unwrap();
+    }
+    // No network takes what has another's address.
+    let filter = "table ip away { chain away { type filter hook prerouting priority -300; \
+                  iifname eth0 ip saddr 10.4.0.1 drop; }; }";
+    pair.world.check("nft", &[filter]).unwrap();
+    pair.restart_by_file(&format!(
+        "addresses = [\"10.1.1.1\", \"10.3.0.1\", \"10.4.0.1\"]\nudp = [\"{WORLD} 4433\"]\n\
+         inbound = [\"keys/proxy.pub udp/5070,tcp/8022\"]\n"
+    ));
+    let Pair { lan, world, .. } = &pair;
+    let _host = WhoAsks::start(lan, "10.2.0.2:5070");
+    for (own, server) in
+        [("10.8.0.2:0", "10.4.0.1:5070"), ("10.8.0.2:0", "10.3.0.1:5070"), ("10.4.0.2:0", "10.4.0.1:5070")]
+    {
+        let seen = Asker::from(world, own, server).seen();
+        assert_eq!(seen.as_deref(), own.strip_suffix(":0"), "{server}: {}", pair.logs());
+    }
+    let listener = lan.run(|| TcpListener::bind("10.2.0.2:22")).unwrap();
+    let socket = world.run(|| Socket::new(Domain::IPV4, Type::STREAM, None)).unwrap();
+    socket.bind(&"10.8.0.2:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+    let server = "10.4.0.1:8022".parse::<SocketAddr>().unwrap();
+    let connected = socket.connect_timeout(&server.into(), Duration::from_secs(3));
+    assert!(connected.is_ok(), "{connected:?} {}", pair.logs());
+    assert_eq!(listener.accept().unwrap().1.ip().to_string(), "10.8.0.2");
+    // The tunnel's own packets: a version of QUIC that nobody has is answered.
+    let mut initial = [0; 1200];
+    initial[..7].copy_from_slice(&[0xc0, 0x1a, 0x2a, 0x3a, 0x4a, 8, 1]);
+    let answer = Asker::from(world, "10.8.0.2:0", "10.4.0.1:5124").answer(&initial);
+    assert!(answer.is_some_and(|bytes| bytes[1..5] == [0; 4]), "{}", pair.logs());
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ropewalk_host::netns::Namespace;
 
 use crate::encrypted::keys;
-use crate::far::{Far, gateway};
+use crate::far::{Far, gateway, started};
 use crate::stage::{Running, SERVER, Stage, ip, wait_until};
 
 /// A server beyond the gateway, which has no route but to the gateway.
@@ -45,7 +45,18 @@ impl Pair {
 
     /// The same with a file of the proxy's, of which links and rules are said. `gateway`: more said to that.
     pub fn start_by_file(udp: &str, gateway: &[&str], file: &str) -> Option<Pair> {
+        Pair::start_by_file_after(|_| (), udp, gateway, file)
+    }
+
+    /// The same, after something was done to the network.
+    pub fn start_by_file_after(
+        prepare: impl Fn(&Stage),
+        udp: &str,
+        gateway: &[&str],
+        file: &str,
+    ) -> Option<Pair> {
         Pair::start_by(udp, gateway, file.matches("[[link]]").count(), |stage, _| {
+            prepare(stage);
             let path = write_file(stage, file);
             stage.start(&["--config", &path, "--json", "--verbose"])
         })
@@ -80,6 +91,27 @@ impl Pair {
         let pair = Pair { stage, lan, world, gateway: far_line, far: Some(far), proxy };
         pair.wait_for_tunnel(links);
         Some(pair)
+    }
+
+    /// Has a gateway with a file take the place of the one that there is. What the file says of the listener:
+    /// `more`.
+    pub fn restart_by_file(&mut self, more: &str) {
+        self.far = None;
+        write_gateways_file(&self.stage, more);
+        let path = self.stage.path().join("gateway.toml").display().to_string();
+        let ups = || self.stage.log().matches("datagrams go over this link\"").count();
+        let before = ups();
+        self.far = Some(started(&self.stage, &["--config", &path, "--log", "debug"]));
+        wait_until("the tunnel is there again", || ups() >= before + 2);
+    }
+
+    /// Has that gateway read another file.
+    pub fn reload_gateway(&self, more: &str) {
+        let read = || Far::log(&self.stage).matches("configuration read again").count();
+        let before = read();
+        write_gateways_file(&self.stage, more);
+        self.far.as_ref().unwrap().signal("-HUP");
+        wait_until("the gateway's file is read", || read() > before);
     }
 
     /// Has the proxy read another file.
@@ -136,6 +168,15 @@ fn world(stage: &Stage) -> Namespace {
     world
 }
 
+/// Writes the gateway's file: what a pair needs, and the rest.
+fn write_gateways_file(stage: &Stage, rest: &str) {
+    let text = format!(
+        "[[listener]]\nlisten = \"10.1.0.1:5124\"\nconvert = [\"{WORLD} 80\"]\nkey = \"keys/gateway.key\"\n\
+         proxies = [\"keys/proxy.pub\"]\n{rest}\n"
+    );
+    std::fs::write(stage.path().join("gateway.toml"), text).unwrap();
+}
+
 /// Writes the proxy's file: what a pair needs, and the rest.
 fn write_file(stage: &Stage, rest: &str) -> String {
     let path = stage.path().join("proxy.toml").display().to_string();
@@ -180,8 +221,12 @@ pub struct Asker(UdpSocket);
 
 impl Asker {
     pub fn new(namespace: &Namespace, server: &str) -> Asker {
-        let any = if server.starts_with('[') { "[::]:0" } else { "0.0.0.0:0" };
-        let socket = namespace.run(|| UdpSocket::bind(any)).unwrap();
+        Asker::from(namespace, if server.starts_with('[') { "[::]:0" } else { "0.0.0.0:0" }, server)
+    }
+
+    /// The same from an address of its own.
+    pub fn from(namespace: &Namespace, own: &str, server: &str) -> Asker {
+        let socket = namespace.run(|| UdpSocket::bind(own)).unwrap();
         socket.connect(server).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
         Asker(socket)
@@ -189,11 +234,15 @@ impl Asker {
 
     /// The address that the server sees; `None` if it doesn't answer, asked twice: datagrams may be lost.
     pub fn seen(&self) -> Option<String> {
-        let mut buffer = [0; 100];
-        let answer = (0..2).find_map(|_| {
-            self.0.send(b"who am I?").ok()?;
-            self.0.recv(&mut buffer).ok()
-        });
-        answer.map(|len| String::from_utf8_lossy(&buffer[..len]).into_owned())
+        self.answer(b"who am I?").map(|text| String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// What comes back for a datagram.
+    pub fn answer(&self, question: &[u8]) -> Option<Vec<u8>> {
+        let mut buffer = vec![0; 1 << 16];
+        (0..2).find_map(|_| {
+            self.0.send(question).ok()?;
+            self.0.recv(&mut buffer).ok().map(|len| buffer[..len].to_vec())
+        })
     }
 }

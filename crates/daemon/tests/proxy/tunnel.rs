@@ -18,13 +18,13 @@ use crate::quic::download;
 use crate::stage::{SERVER, Stage, wait_until};
 
 /// Answers what comes to a socket of the server's, until it is dropped.
-struct Echo {
+pub struct Echo {
     stop: Arc<AtomicBool>,
     answering: Option<JoinHandle<Vec<String>>>,
 }
 
 impl Echo {
-    fn start(namespace: &Namespace, address: &str) -> Echo {
+    pub fn start(namespace: &Namespace, address: &str) -> Echo {
         let socket = namespace.run(|| UdpSocket::bind(address)).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
@@ -193,7 +193,7 @@ pub fn status(stage: &Stage) -> Value {
 }
 
 /// Whether datagrams for the gateway are dropped before it.
-fn block(stage: &Stage, is_blocked: bool) {
+pub fn block(stage: &Stage, is_blocked: bool) {
     let rules: &[&str] = match is_blocked {
         true => &[
             "add table inet blocked",

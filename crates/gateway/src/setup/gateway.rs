@@ -20,7 +20,7 @@ use super::{
     GATEWAY_TABLES, Host, HostAddress, Interface, Preview, Route, Step, clean, guard, has_force_forwarding,
     is_forwarding, is_own_device, note, read_sysctl, remember, remove_notes,
 };
-use crate::tunnel::inbound::Forward;
+use crate::tunnel::inbound::{Forward, others};
 use crate::tunnel::{FAR_DEVICE, Inner, LARGEST_SEGMENT, MTU};
 
 /// The table of nftables.
@@ -31,6 +31,8 @@ pub const PROTOCOL: u8 = 211;
 pub const DEVICE: &str = "rope-gw";
 /// The priority of the rules by which routes to neighbours come before an interface's default route.
 pub(super) const NEIGHBOURS: u32 = GATEWAY_TABLES.start - 1;
+/// The mark of what the tunnel sends by the first uplink, and answers through it; the others' follow.
+const FIRST_MARK: u32 = 0x726f_6700;
 /// The largest MTU of a TUN device; the loopback interface's is one more.
 const LARGEST_MTU: u32 = 65_535;
 /// Most public addresses: the peers' path managers take 8.
@@ -58,6 +60,8 @@ pub struct Uplink {
 pub(super) struct Routing {
     pub(super) priority: u32,
     pub(super) by: By,
+    /// The mark of the tunnel's packets, if there is one.
+    pub(super) mark: Option<u32>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -247,6 +251,7 @@ impl Plan {
     /// uplink, and for the uplink of its default route.
     fn route_answers(&mut self, host: &Host) {
         let is_alone = self.uplinks.len() < 2;
+        let tunnel = self.tunnel;
         for (uplink, priority) in self.uplinks.iter_mut().zip(GATEWAY_TABLES) {
             let (interface, v6) = (uplink.public.interface.as_str(), uplink.public.address.is_ipv6());
             let by = match host.table_of_source(uplink.public.address) {
@@ -256,7 +261,8 @@ impl Plan {
                 // The address of a bridge or a dummy device has no way out of its own: the main table's.
                 None => host.default_route(interface, v6).map(|route| By::Interface(interface.into(), route)),
             };
-            uplink.routing = by.map(|by| Routing { priority, by });
+            let mark = tunnel.then_some(FIRST_MARK + priority - GATEWAY_TABLES.start);
+            uplink.routing = by.map(|by| Routing { priority, by, mark });
         }
     }
 
@@ -315,9 +321,8 @@ impl Plan {
         let _ = writeln!(text, "  }}\n  chain from_this_host {{");
         let _ = writeln!(text, "    type route hook output priority raw; policy accept;");
         for uplink in &self.uplinks {
-            if let Some(rule) = uplink.to_engine().first() {
-                let _ = writeln!(text, "    {rule}");
-            }
+            let rules = uplink.to_engine().into_iter().next().into_iter().chain(uplink.marks_own());
+            rules.for_each(|rule| text += &format!("    {rule}\n"));
         }
         let _ = writeln!(text, "  }}\n  chain to_this_host {{");
         let _ = writeln!(text, "    type filter hook input priority raw; policy accept;");
@@ -358,6 +363,11 @@ impl Plan {
         text.push_str("  }\n");
         if self.tunnel {
             if !self.inbound.is_empty() {
+                let _ = writeln!(text, "  chain answers {{");
+                let _ = writeln!(text, "    type filter hook prerouting priority mangle; policy accept;");
+                let rules = self.uplinks.iter().filter_map(Uplink::marks_answers);
+                rules.for_each(|rule| text += &format!("    {rule}\n"));
+                text.push_str("  }\n");
                 let _ = writeln!(text, "  chain inbound {{");
                 let _ = writeln!(text, "    type nat hook prerouting priority dstnat; policy accept;");
                 for Forward { address, ports, to } in &self.inbound {
@@ -370,6 +380,19 @@ impl Plan {
             }
             let _ = writeln!(text, "  chain masqueraded {{");
             let _ = writeln!(text, "    type nat hook postrouting priority srcnat; policy accept;");
+            // Who has a port of UDP gets what comes to it: others' flows leave by other ports.
+            for Forward { ports, to, .. } in &self.inbound {
+                if let (Some((first, last)), Some((low, high))) = (ports.of_udp(), others(&self.inbound)) {
+                    let (family, network) = match to.is_ipv6() {
+                        false => ("ip", Inner::NETWORKS[0]),
+                        true => ("ip6", Inner::NETWORKS[1]),
+                    };
+                    let what =
+                        format!("{family} saddr {network} {family} saddr != {to} udp sport {first}-{last}");
+                    let _ =
+                        writeln!(text, "    {what} oifname != \"{FAR_DEVICE}\" masquerade to :{low}-{high}");
+                }
+            }
             for (family, network) in ["ip", "ip6"].iter().zip(Inner::NETWORKS) {
                 let _ = writeln!(text, "    {family} saddr {network} oifname != \"{FAR_DEVICE}\" masquerade");
             }
@@ -472,6 +495,27 @@ impl Uplink {
         format!("{family} saddr {} {family} saddr set {}", self.engine, self.public.address)
     }
 
+    /// The rule that marks what the tunnel itself sends from here. A table of the host's is found without.
+    fn marks_own(&self) -> Option<String> {
+        let Routing { by: By::Interface(..), mark: Some(mark), .. } = self.routing.as_ref()? else {
+            return None;
+        };
+        let (family, public) = (self.family(), self.public.address);
+        let ports: Vec<String> = self.ports.iter().map(u16::to_string).collect();
+        let of = |ports| format!("{family} saddr {public} udp sport {{ {ports} }} meta mark set {mark:#x}");
+        (!ports.is_empty()).then(|| of(ports.join(", ")))
+    }
+
+    /// The rule that marks answers of hosts behind a proxy which ports of this address lead to.
+    fn marks_answers(&self) -> Option<String> {
+        let (family, mark) = (self.family(), self.routing.as_ref()?.mark?);
+        Some(format!(
+            "iifname \"{FAR_DEVICE}\" ct direction reply ct status dnat ct original {family} daddr {} \
+             meta mark set {mark:#x}",
+            self.public.address
+        ))
+    }
+
     /// The table that answers are routed by, and what holds of it.
     pub(super) fn table(&self) -> Option<u32> {
         self.routing.as_ref().map(|routing| match routing.by {
@@ -513,26 +557,32 @@ impl Uplink {
 
     /// The steps that route answers, each with what undoes it.
     pub(super) fn routing_steps(&self) -> Vec<(Step, Vec<Step>)> {
-        let Some(Routing { priority, by }) = &self.routing else { return Vec::new() };
+        let Some(Routing { priority, by, mark }) = &self.routing else { return Vec::new() };
         let (device, v6) = (&self.device, self.kernel.is_ipv6());
         let family = if v6 { "-6" } else { "-4" };
-        let rule = |what: String| {
-            let words = format!("iif {device} {what} protocol {PROTOCOL}");
-            let delete = Step::ip(&format!("{family} rule del {words}"));
-            (Step::ip(&format!("{family} rule add {words}")), vec![delete])
+        // What comes from the engine, and what the tunnel's packets are marked with.
+        let which = [Some(format!("iif {device}")), mark.map(|mark| format!("fwmark {mark:#x}"))];
+        let rules = |what: String| {
+            let words =
+                which.iter().flatten().map(move |which| format!("{which} {what} protocol {PROTOCOL}"));
+            words.map(|words| {
+                let delete = Step::ip(&format!("{family} rule del {words}"));
+                (Step::ip(&format!("{family} rule add {words}")), vec![delete])
+            })
         };
         match by {
-            By::Host(table) => vec![rule(format!("lookup {table} priority {priority}"))],
+            By::Host(table) => rules(format!("lookup {table} priority {priority}")).collect(),
             By::Interface(interface, route) => {
                 let route = route.words(interface, v6);
                 let add = format!("{family} route add default {route} table {priority} proto {PROTOCOL}");
                 let flush = format!("{family} route flush table {priority} proto {PROTOCOL}");
-                vec![
-                    (Step::ip(&add), vec![Step::ip(&flush)]),
-                    // As the kernel answers for itself: to neighbours, and by routes to single networks.
-                    rule(format!("lookup main suppress_prefixlength 0 priority {NEIGHBOURS}")),
-                    rule(format!("lookup {priority} priority {priority}")),
-                ]
+                // As the kernel answers for itself: to neighbours, and by routes to single networks.
+                let neighbours = rules(format!("lookup main suppress_prefixlength 0 priority {NEIGHBOURS}"));
+                let own = rules(format!("lookup {priority} priority {priority}"));
+                std::iter::once((Step::ip(&add), vec![Step::ip(&flush)]))
+                    .chain(neighbours)
+                    .chain(own)
+                    .collect()
             }
         }
     }

@@ -5,7 +5,10 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
+use ipnet::IpNet;
+
 use super::claim::{self, Claim};
+use super::conntrack::{Tracked, forget};
 use super::gateway::{By, NEIGHBOURS, PROTOCOL, Plan, TABLE, Uplink};
 use super::{Host, Step, Undo, listing, read_sysctl, remove_notes, repaired};
 use crate::tunnel::inbound::Forward;
@@ -40,6 +43,7 @@ impl Installed {
             }
         }
         undo.forget();
+        forget_others(&plan);
         Ok(Installed { plan, listing: listing(TABLE), _claim: claim })
     }
 
@@ -85,6 +89,7 @@ impl Installed {
         let plan = self.plan.clone().with_inbound(inbound);
         if plan != self.plan {
             self.replace_rules(plan)?;
+            forget_others(&self.plan);
         }
         Ok(())
     }
@@ -162,6 +167,36 @@ impl Drop for Installed {
     }
 }
 
+/// Has the kernel forget flows to ports that don't lead where they go, and flows of other proxies that
+/// leave by a port that one has. What can't be forgotten ends by itself when nothing comes.
+fn forget_others(plan: &Plan) {
+    if !plan.tunnel {
+        return;
+    }
+    let is_inner = |address: IpAddr| {
+        let networks = Inner::NETWORKS.iter().filter_map(|network| network.parse::<IpNet>().ok());
+        networks.into_iter().any(|network| network.contains(&address))
+    };
+    let owner = |address: IpAddr, protocol: u8, port: u16| {
+        let fits = |one: &&Forward| one.address == address && one.ports.has(protocol, port);
+        plan.inbound.iter().find(fits).map(|one| one.to)
+    };
+    let done = forget(|Tracked { original, reply }| {
+        let leads = is_inner(reply.source) && original.destination != reply.source;
+        let leaves = is_inner(original.source) && original.source != reply.destination;
+        let [_, asked] = original.ports;
+        let [_, answered] = reply.ports;
+        let wanted = owner(original.destination, original.protocol, asked);
+        (leads || wanted.is_some()) && wanted != Some(reply.source)
+            || leaves
+                && owner(reply.destination, reply.protocol, answered)
+                    .is_some_and(|one| one != original.source)
+    });
+    if let Err(error) = done {
+        tracing::warn!(target: "ropewalk::setup", %error, "flows of ports that lead elsewhere now go on");
+    }
+}
+
 fn keep_sysctl(key: &str, was_set: bool) -> io::Result<()> {
     match read_sysctl(key) {
         // The interface is gone.
@@ -185,7 +220,10 @@ fn has_device(host: &Host, uplink: &Uplink) -> bool {
 fn has_routing(host: &Host, uplink: &Uplink) -> bool {
     let (Some(routing), Some(table)) = (&uplink.routing, uplink.table()) else { return true };
     let v6 = uplink.kernel.is_ipv6();
-    let has_rule = |priority, table| host.has_rule(priority, table, v6, Some(&uplink.device));
+    let has_rule = |priority, table| {
+        let is_marked = routing.mark.is_none() || host.has_rule(priority, table, v6, None);
+        is_marked && host.has_rule(priority, table, v6, Some(&uplink.device))
+    };
     let has_own = match &routing.by {
         By::Host(_) => true,
         By::Interface(interface, route) => {

@@ -44,7 +44,7 @@ pub(super) fn dump(
     let mut found = Vec::new();
     for _ in 0..ATTEMPTS {
         found.clear();
-        let is_whole = dump_once(&bytes, |one| {
+        let is_whole = dump_once(SockProtocol::NetlinkRoute, &bytes, |one| {
             if is_wanted(one.payload()) {
                 match NetlinkMessage::<RouteNetlinkMessage>::deserialize(one.into_inner()) {
                     Ok(NetlinkMessage { payload: NetlinkPayload::InnerMessage(object), .. }) => {
@@ -66,6 +66,19 @@ pub(super) fn dump(
 /// The same for a kind that the library doesn't know: `on_object` takes each object's type and its bytes after
 /// the netlink header.
 pub(super) fn dump_raw(kind: u16, header: &[u8], mut on_object: impl FnMut(u16, &[u8])) -> io::Result<()> {
+    let bytes = request(kind, header);
+    dump_once(SockProtocol::NetlinkRoute, &bytes, |one| on_object(one.message_type(), one.payload()))
+        .map(drop)
+}
+
+/// The same for what connection tracking knows.
+pub(super) fn dump_tracked(kind: u16, header: &[u8], mut on_object: impl FnMut(&[u8])) -> io::Result<()> {
+    let bytes = request(kind, header);
+    dump_once(SockProtocol::NetlinkNetFilter, &bytes, |one| on_object(one.payload())).map(drop)
+}
+
+/// The message that asks for all objects of a kind.
+fn request(kind: u16, header: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; NetlinkHeader::default().buffer_len()];
     bytes.extend(header);
     let mut message = NetlinkHeader::default();
@@ -73,14 +86,17 @@ pub(super) fn dump_raw(kind: u16, header: &[u8], mut on_object: impl FnMut(u16, 
     message.message_type = kind;
     message.flags = NLM_F_REQUEST | NLM_F_DUMP;
     message.emit(&mut bytes);
-    dump_once(&bytes, |one| on_object(one.message_type(), one.payload())).map(drop)
+    bytes
 }
 
 /// Returns false if objects changed meanwhile.
-fn dump_once(request: &[u8], mut on_object: impl FnMut(NetlinkBuffer<&[u8]>)) -> io::Result<bool> {
+fn dump_once(
+    protocol: SockProtocol,
+    request: &[u8],
+    mut on_object: impl FnMut(NetlinkBuffer<&[u8]>),
+) -> io::Result<bool> {
     let unreadable = |error| io::Error::new(io::ErrorKind::InvalidData, format!("netlink: {error}"));
-    let (family, protocol) = (AddressFamily::Netlink, SockProtocol::NetlinkRoute);
-    let socket = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
+    let socket = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
     setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::seconds(PATIENCE))?;
     send(socket.as_raw_fd(), request, MsgFlags::empty())?;
     let mut buffer = vec![0; 64 << 10];

@@ -67,10 +67,15 @@ impl Ports {
         if self.protocol == protocol::TCP { "tcp" } else { "udp" }
     }
 
-    /// The condition of nftables.
+    /// The condition of nftables on the destination's port.
     pub(crate) fn condition(&self) -> String {
         let Ports { first, last, .. } = self;
         format!("{} dport {first}-{last}", self.name())
+    }
+
+    /// The first and the last one, if they are UDP's.
+    pub(crate) fn of_udp(&self) -> Option<(u16, u16)> {
+        (self.protocol == protocol::UDP).then_some((self.first, self.last))
     }
 
     /// Whether a port of a protocol is among them.
@@ -109,6 +114,22 @@ pub struct Forward {
     pub ports: Ports,
     /// The proxy's.
     pub to: IpAddr,
+}
+
+/// The largest range of ports that has none of these of UDP, for flows that want one of them.
+pub(crate) fn others(given: &[Forward]) -> Option<(u16, u16)> {
+    let mut taken: Vec<(u16, u16)> = given.iter().filter_map(|one| one.ports.of_udp()).collect();
+    taken.sort_unstable();
+    let (mut from, mut best) = (1024u32, None);
+    for (first, last) in taken.into_iter().chain([(u16::MAX, u16::MAX)]) {
+        let room = u32::from(first).saturating_sub(from);
+        if best.is_none_or(|(size, _)| size < room) {
+            best = Some((room, from));
+        }
+        from = from.max(u32::from(last) + 1);
+    }
+    let (room, from) = best.filter(|(room, _)| *room > 0)?;
+    Some((from as u16, (from + room - 1) as u16))
 }
 
 /// What a proxy does with ports that it is given: `tcp/8022 to 192.168.1.10:22`.
