@@ -7,7 +7,8 @@ use ropewalk_engine::{Span, Time};
 use ropewalk_host::clock::Clock;
 
 use crate::pair::{Asker, LINKS, Pair, WORLD, WhoAsks};
-use crate::stage::{SERVER, ip};
+use crate::stage::{SERVER, Stage, ip, wait_until};
+use crate::tunnel::Echo;
 
 #[test]
 fn what_rules_call_direct_leaves_by_a_link_and_past_the_tunnel() {
@@ -34,6 +35,10 @@ fn what_rules_call_direct_leaves_by_a_link_and_past_the_tunnel() {
     let old = Asker::new(lan, &server);
     assert_eq!(old.seen().as_deref(), Some("10.1.1.2"), "{}", pair.logs());
     assert_eq!(seen("[fd09::9]:4434").as_deref(), Some("fd01:1::2"), "{}", pair.logs());
+    // Datagrams that go in parts.
+    let _echo = Echo::start(&stage.web, &format!("{SERVER}:4434"));
+    let large = Asker::new(lan, &format!("{SERVER}:4434"));
+    assert_eq!(large.answer(&[7; 5000]).map(|got| got.len()), Some(5000), "{}", pair.logs());
     // No rule is about it, so it goes to the gateway, which doesn't let it out.
     assert_eq!(seen(&format!("{SERVER}:4435")), None);
     let ping = || lan.check("ping", &["-c", "1", "-W", "1", SERVER]);
@@ -58,4 +63,33 @@ fn what_rules_call_direct_leaves_by_a_link_and_past_the_tunnel() {
     // A mistake is told before anything is used, by `--check` too.
     let (code, said) = pair.check(&rules("direct over wlan9"));
     assert!(code == 2 && said.contains("a policy names `wlan9`, which is no uplink"), "{code}: {said}");
+}
+
+#[test]
+fn uplinks_that_get_ipv6_later_serve_it() {
+    let file = format!("{LINKS}[[rule]]\nto = [\"fd09::9\"]\npolicy = \"direct over up1\"\n");
+    let without = |stage: &Stage| {
+        for link in 0..2 {
+            ip(&stage.van, &format!("-6 address flush dev up{link}")).unwrap();
+            ip(&stage.van, &format!("-6 route flush dev up{link}")).unwrap();
+        }
+    };
+    let Some(pair) = Pair::start_by_file_after(without, &format!("{WORLD} 4433"), &[], &file) else { return };
+    let Pair { stage, lan, world, .. } = &pair;
+    let _servers = [WhoAsks::start(&stage.web, "[fd09::9]:4434"), WhoAsks::start(world, "[fd03::2]:4434")];
+    let past = Asker::new(lan, "[fd09::9]:4434");
+    let through = Asker::new(lan, "[fd03::2]:4434");
+    assert_eq!(past.seen(), None);
+    // The tunnel's links have IPv4 alone; what is inside needn't.
+    assert_eq!(through.seen().as_deref(), Some("fd03::1"), "{}", pair.logs());
+    for link in 0..2 {
+        ip(&stage.van, &format!("-6 address add fd01:{link}::2/64 dev up{link} nodad")).unwrap();
+        ip(
+            &stage.van,
+            &format!("-6 route add default via fd01:{link}::1 dev up{link} metric {}", 100 + link),
+        )
+        .unwrap();
+    }
+    wait_until("it goes past the tunnel", || past.seen().as_deref() == Some("fd01:1::2"));
+    assert_eq!(through.seen().as_deref(), Some("fd03::1"), "{}", pair.logs());
 }

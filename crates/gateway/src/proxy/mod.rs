@@ -85,14 +85,15 @@ fn uplink(via: &Via, rate: Option<Rates>) -> Uplink {
 fn plan(config: &Config, host: &Host) -> (Uplinks, Vec<Reach>) {
     let list: Vec<Uplink> = config.via.iter().map(|via| uplink(via, via.rate)).collect();
     let reach: Vec<_> = list.iter().map(|one| inspect(one, host)).collect();
-    let v6 = reach.iter().any(|reach| reach.v6.is_some());
+    let v6 = reach.iter().any(|reach| reach.v6.is_some()) || host.may_have_v6();
     let taken = Taken {
         transparent: config.transparent.clone(),
         port: config.transparent_port,
         names: config.names_over_links,
         datagrams: config.has_tunnel(),
     };
-    (Uplinks::new(list, v6, taken).with_inbound(config.inbound.clone()), reach)
+    let uplinks = Uplinks::new(list, v6, taken).with_routes(&reach).with_inbound(config.inbound.clone());
+    (uplinks, reach)
 }
 
 /// How the uplinks reach the rest of the world now.

@@ -11,6 +11,7 @@ mod addresses;
 mod direct;
 mod inbound;
 mod ruleset;
+mod sysctls;
 mod tunnel;
 
 pub use direct::direct_bytes;
@@ -23,11 +24,12 @@ use ipnet::IpNet;
 use serde_json::json;
 
 use self::addresses::Known;
+use self::sysctls::Change;
 use super::direct::Direct;
 use super::reach::{Addresses, Reach, Uplink, addresses};
 use crate::setup::claim::{Claim, check_devices};
 use crate::setup::{
-    Host, PROXY_TABLES, Preview, Route, Step, Undo, clean, has_force_forwarding, listing, note, read_sysctl,
+    Host, PROXY_TABLES, Preview, Route, Step, Undo, clean, has_force_forwarding, listing, read_sysctl,
     remove_notes, repaired,
 };
 use crate::tunnel::inbound::Asked;
@@ -116,14 +118,6 @@ fn table(link: usize) -> u32 {
     PROXY_TABLES.start + link as u32
 }
 
-/// A sysctl that isn't what the proxy needs.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Change {
-    key: String,
-    needed: &'static str,
-    old: String,
-}
-
 /// What is taken from the kernel besides the engine's packets.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Taken {
@@ -154,6 +148,8 @@ pub struct Uplinks {
     /// By the numbers of their devices.
     uplinks: BTreeMap<usize, Uplink>,
     v6: bool,
+    /// Whether one has or had IPv6: then the host forwards it.
+    has_had_v6: bool,
     taken: Taken,
     /// Sysctls beyond the proxy's own devices that are changed.
     changed: Vec<Change>,
@@ -163,6 +159,8 @@ pub struct Uplinks {
     addresses: BTreeMap<(usize, bool), Known>,
     /// The rules, as nftables lists them.
     listing: Option<String>,
+    /// What it has that rules refer to by name; nothing, where that isn't known.
+    objects: BTreeMap<String, String>,
     /// The addresses inside the tunnel, while there is one.
     inner: Option<Inner>,
     /// What goes past it.
@@ -175,23 +173,31 @@ pub struct Uplinks {
 }
 
 impl Uplinks {
-    /// A set-up, of which nothing is done yet. `v6`: in IPv6 too.
+    /// A set-up, of which nothing is done yet. `v6`: in IPv6 too, which an uplink may get later.
     pub fn new(uplinks: Vec<Uplink>, v6: bool, taken: Taken) -> Uplinks {
         let uplinks = uplinks.into_iter().enumerate().collect();
         Uplinks {
             uplinks,
             v6,
+            has_had_v6: false,
             taken,
             changed: Vec::new(),
             reach: BTreeMap::new(),
             addresses: BTreeMap::new(),
             listing: None,
+            objects: BTreeMap::new(),
             inner: None,
             direct: Direct::default(),
             inbound: Vec::new(),
             undo: Undo::default(),
             claim: None,
         }
+    }
+
+    /// The same where uplinks have these routes.
+    pub fn with_routes(mut self, reach: &[Reach]) -> Uplinks {
+        self.has_had_v6 = reach.iter().any(|one| one.v6.is_some());
+        self
     }
 
     /// Whether uplinks are used in IPv6 too.
@@ -224,11 +230,6 @@ impl Uplinks {
         steps.extend(self.notes().map(|note| (note, vec![])));
         steps.extend(self.changed.iter().map(restore));
         steps
-    }
-
-    /// The steps that note what sysctls were.
-    fn notes(&self) -> impl Iterator<Item = Step> + '_ {
-        self.changed.iter().filter_map(|change| note(&change.key, &change.old, PROTOCOL))
     }
 
     /// The steps of one uplink, but for its rules of nftables.
@@ -289,46 +290,6 @@ impl Uplinks {
         preview
     }
 
-    /// Sysctls beyond the proxy's own devices that aren't what they have to be. Interfaces may come later:
-    /// theirs then.
-    fn needed_changes(&self) -> Vec<Change> {
-        let mut needed = Vec::new();
-        for Uplink { interface, .. } in self.uplinks.values() {
-            needed.push((format!("net/ipv4/conf/{interface}/forwarding"), "1"));
-            if self.v6 && has_force_forwarding() {
-                needed.push((format!("net/ipv6/conf/{interface}/force_forwarding"), "1"));
-            } else if self.v6 {
-                // A host that forwards ignores router advertisements unless it is told not to.
-                needed.push((format!("net/ipv6/conf/{interface}/accept_ra"), "2"));
-            }
-        }
-        if self.v6 && !has_force_forwarding() {
-            needed.push(("net/ipv6/conf/all/forwarding".into(), "1"));
-        }
-        for interface in self.taken.transparent.iter().filter(|_| self.taken.datagrams) {
-            needed.push((format!("net/ipv4/conf/{interface}/forwarding"), "1"));
-            if has_force_forwarding() {
-                needed.push((format!("net/ipv6/conf/{interface}/force_forwarding"), "1"));
-            }
-        }
-        if self.taken.datagrams {
-            // What comes back past the tunnel needn't come by the main table's default route.
-            let of = |uplink: &Uplink| (format!("net/ipv4/conf/{}/rp_filter", uplink.interface), "2");
-            needed.extend(self.uplinks.values().map(of));
-        }
-        let is_filtered = || read_sysctl("net/ipv4/conf/all/rp_filter").is_some_and(|value| value == "1");
-        let change = |(key, needed): (String, &'static str)| {
-            let old = read_sysctl(&key)?;
-            let ignores = key.ends_with("accept_ra") && old == "0"
-                || key.ends_with("rp_filter") && old == "0" && !is_filtered();
-            (old != needed && !ignores).then_some(Change { key, needed, old })
-        };
-        // Two uplinks may have one interface.
-        needed.sort();
-        needed.dedup();
-        needed.into_iter().filter_map(change).collect()
-    }
-
     /// The commands that give an uplink's table the route that it has.
     pub fn route_steps(&self, link: usize, reach: Reach) -> Vec<Step> {
         let Some(Uplink { interface, .. }) = self.uplinks.get(&link) else { return Vec::new() };
@@ -359,6 +320,7 @@ impl Uplinks {
         let Some(uplink) = self.uplinks.get(&link) else { return Ok(Changed::default()) };
         let (is_new_rule, mut changed) = self.learn_addresses(link, reach, addresses(uplink, host));
         let old = self.reach.insert(link, reach).unwrap_or_default();
+        self.has_had_v6 |= self.v6 && reach.v6.is_some();
         changed.routes = old != reach || !self.has_routes(link, reach, host);
         // The rules come first: what is sent by the route has the right address then.
         if is_new_rule {
@@ -410,6 +372,7 @@ impl Uplinks {
         self.leave_names_to_the_system();
         self.steps().into_iter().try_for_each(|(step, undo)| self.undo.run(&step, undo))?;
         self.listing = listing(TABLE);
+        self.objects = self.objects();
         Ok(())
     }
 
@@ -422,6 +385,7 @@ impl Uplinks {
         // They may have gone before they were listed first.
         if rules.is_some_and(|rules| rules.is_none() || rules != self.listing) {
             repaired("nftables' rules");
+            self.objects.clear();
             self.replace_rules()?;
         }
         self.uplinks.keys().try_for_each(|link| self.keep_link(*link, host))?;
@@ -506,7 +470,12 @@ impl Uplinks {
     }
 
     fn replace_rules(&mut self) -> io::Result<()> {
-        Step::ruleset(self.nftables()).run()?;
+        let changes = self.changes();
+        let is_known = !std::mem::take(&mut self.objects).is_empty();
+        if !(is_known && Step::ruleset(changes).run().is_ok()) {
+            Step::ruleset(self.nftables()).run()?;
+        }
+        self.objects = self.objects();
         self.notes().try_for_each(|note| note.run())?;
         self.listing = listing(TABLE);
         Ok(())

@@ -197,6 +197,12 @@ impl Host {
         &self.addresses
     }
 
+    /// Whether interfaces may get IPv6, and the kernel has routing rules for it.
+    pub fn may_have_v6(&self) -> bool {
+        let is_off = read_sysctl("net/ipv6/conf/default/disable_ipv6").is_none_or(|value| value != "0");
+        !is_off && self.rules.iter().any(|rule| rule.v6)
+    }
+
     /// An interface's addresses of global scope.
     pub fn global_addresses(&self, interface: &str, v6: bool) -> impl Iterator<Item = IpAddr> {
         let fits = move |known: &&HostAddress| {

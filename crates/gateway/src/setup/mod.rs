@@ -238,6 +238,12 @@ impl Undo {
         self.steps.push(undo);
     }
 
+    /// The same for several steps, if that isn't remembered already.
+    pub fn remember_once(&mut self, undo: Vec<Step>) {
+        let new: Vec<Step> = undo.into_iter().filter(|step| !self.steps.contains(step)).collect();
+        self.steps.extend(new);
+    }
+
     /// Undoes what these steps undo, the last first, and remembers them no more. What fails is logged.
     pub fn undo_these(&mut self, steps: &[Step]) {
         let mut these = Vec::new();

@@ -153,23 +153,26 @@ impl Uplinks {
         text
     }
 
-    /// What counts and limits the bytes past the tunnel: counters, and rules for what is forwarded.
-    pub(super) fn direct_counters(&self) -> (String, String) {
-        let (mut counters, mut rules) = (String::new(), String::new());
-        if !self.taken.datagrams {
-            return (counters, rules);
-        }
-        for (&link, Uplink { interface, rate, .. }) in &self.uplinks {
+    /// The counters of the bytes past the tunnel.
+    pub(super) fn direct_counters(&self) -> BTreeMap<String, String> {
+        let links = self.uplinks.keys().filter(|_| self.taken.datagrams);
+        let names = links.flat_map(|link| ["up", "down"].map(|way| format!("counter {COUNTER}{way}{link}")));
+        names.map(|name| (name, "{ }".into())).collect()
+    }
+
+    /// The rules that count and limit the bytes past the tunnel, of what is forwarded.
+    pub(super) fn direct_counting(&self) -> String {
+        let mut rules = String::new();
+        for (&link, Uplink { interface, rate, .. }) in self.uplinks.iter().filter(|_| self.taken.datagrams) {
             for (way, name) in [("oifname", "up"), ("iifname", "down")] {
                 let what = format!("    {way} \"{interface}\" ct mark {:#x}", mark(link));
                 if rate.is_some() {
                     let _ = writeln!(rules, "{what} limit name \"{name}{link}\" drop");
                 }
                 let _ = writeln!(rules, "{what} counter name \"{COUNTER}{name}{link}\"");
-                let _ = writeln!(counters, "  counter {COUNTER}{name}{link} {{ }}");
             }
         }
-        (counters, rules)
+        rules
     }
 
     /// The rules for postrouting: what leaves by a link has its address.
@@ -260,8 +263,9 @@ mod tests {
              meta nfproto ipv6 ip6 dscp { 34, 46 } drop\n    \
              ct mark set 0x726f7064 return\n  }\n"
         );
-        let (counters, rules) = uplinks.direct_counters();
-        assert_eq!(counters, "  counter direct_up0 { }\n  counter direct_down0 { }\n");
+        let rules = uplinks.direct_counting();
+        let counters: Vec<String> = uplinks.direct_counters().into_keys().collect();
+        assert_eq!(counters, ["counter direct_down0", "counter direct_up0"]);
         let down = "    iifname \"wlan0\" ct mark 0x726f7070 counter name \"direct_down0\"\n";
         assert!(rules.ends_with(down), "{rules}");
         uplinks.inner = None;

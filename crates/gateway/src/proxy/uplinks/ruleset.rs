@@ -1,5 +1,6 @@
 //! The proxy's rules for nftables.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::direct::marks;
@@ -43,7 +44,48 @@ impl Uplinks {
     /// answers the far end's segments with RST itself. It keeps connections whose source address a rule
     /// states (snat). So the engine's connections have such a rule where an interface has, or had, one address.
     pub(super) fn nftables(&self) -> String {
-        let (mut limits, mut forward, mut rules) = (String::new(), self.forwarding_guards(), String::new());
+        let objects: String =
+            self.objects().iter().map(|(name, what)| format!("  {name} {what}\n")).collect();
+        let chains = self.chains();
+        format!(
+            "add table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n{objects}{chains}}}\n"
+        )
+    }
+
+    /// The script that makes what nftables has by now into that: what hasn't changed of rates and counters goes
+    /// on as it is.
+    pub(super) fn changes(&self) -> String {
+        let new = self.objects();
+        let is_same = |name: &String, what: &String| new.get(name) == Some(what);
+        let gone = self.objects.iter().filter(|(name, what)| !is_same(name, what)).map(|(name, _)| {
+            let (kind, name) = name.split_once(' ').unwrap_or_default();
+            format!("delete {kind} inet {TABLE} {name}\n")
+        });
+        let added = new.iter().filter(|(name, what)| self.objects.get(*name) != Some(what));
+        let added: String = added.map(|(name, what)| format!("  {name} {what}\n")).collect();
+        let (gone, chains) = (gone.collect::<String>(), self.chains());
+        format!(
+            "add table inet {TABLE}\nflush table inet {TABLE}\n{gone}table inet {TABLE} {{\n{added}{chains}}}\n"
+        )
+    }
+
+    /// What rules refer to by name: rates and counters.
+    pub(super) fn objects(&self) -> BTreeMap<String, String> {
+        let mut objects = self.direct_counters();
+        for (&link, uplink) in &self.uplinks {
+            let Some(rate) = uplink.rate else { continue };
+            for (side, rate) in [("up", rate.up), ("down", rate.down)] {
+                // A super-packet of 64 KiB has to fit several times.
+                let (bytes, burst) = (rate / 8, (rate / 8 / 10).max(256 << 10));
+                let what = format!("{{ rate over {bytes} bytes/second burst {burst} bytes }}");
+                objects.insert(format!("limit {side}{link}"), what);
+            }
+        }
+        objects
+    }
+
+    fn chains(&self) -> String {
+        let (mut forward, mut rules) = (self.forwarding_guards(), String::new());
         // The tunnel's datagrams are the kernel's own.
         let (mut sent, mut received) = (String::new(), String::new());
         for (&link, uplink) in &self.uplinks {
@@ -68,15 +110,6 @@ impl Uplinks {
                     received += &format!("    {family} daddr {kernels} limit name \"down{link}\" drop\n");
                 }
             }
-            if let Some(rate) = uplink.rate {
-                for (side, rate) in [("up", rate.up), ("down", rate.down)] {
-                    // A super-packet of 64 KiB has to fit several times.
-                    let (bytes, burst) = (rate / 8, (rate / 8 / 10).max(256 << 10));
-                    limits += &format!(
-                        "  limit {side}{link} {{ rate over {bytes} bytes/second burst {burst} bytes }}\n"
-                    );
-                }
-            }
         }
         let chain = |name: &str, hook: &str, rules: &str| match rules {
             "" => String::new(),
@@ -93,8 +126,7 @@ impl Uplinks {
         queries += &self.tunnel_rules();
         let [arriving, forwarded, destinations, own] = self.inbound_rules();
         queries += &arriving;
-        let (counters, counting) = self.direct_counters();
-        forward = forwarded + &counting + &forward;
+        forward = forwarded + &self.direct_counting() + &forward;
         own_queries += &own;
         if self.taken.datagrams {
             received += &format!("    {}", unasked());
@@ -114,12 +146,7 @@ impl Uplinks {
             chain("postrouting", "type nat hook postrouting priority srcnat", &rules),
         ];
         let old = self.changed.iter().map(|change| (change.key.as_str(), change.old.as_str()));
-        format!(
-            "add table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{\n{limits}{counters}{}{}{}}}\n",
-            self.flows_chain(),
-            chains.concat(),
-            remember(old)
-        )
+        self.flows_chain() + &chains.concat() + &remember(old)
     }
 
     /// What goes through the tunnel while there is one, and past it: the flows that the networks behind the

@@ -58,7 +58,7 @@ impl Uplinks {
     /// Whether the tunnel takes IPv6: the networks behind the proxy may have it though no uplink has. Without
     /// `force_forwarding` the host would have to become a router of IPv6 altogether.
     pub(super) fn tunnel_v6(&self) -> bool {
-        self.v6 || has_force_forwarding()
+        self.has_had_v6 || has_force_forwarding()
     }
 
     fn tunnel_families(&self) -> &'static [bool] {
@@ -86,7 +86,7 @@ impl Uplinks {
     }
 
     /// Repairs what leads into the tunnel.
-    pub(super) fn keep_tunnel(&self, host: &Host) -> io::Result<()> {
+    pub(super) fn keep_tunnel(&mut self, host: &Host) -> io::Result<()> {
         let Some(inner) = self.inner else { return Ok(()) };
         for v6 in self.tunnel_families() {
             let address: IpAddr = if *v6 { inner.v6.into() } else { inner.v4.into() };
@@ -98,7 +98,11 @@ impl Uplinks {
             repaired("what leads into the tunnel");
             let steps = route_steps(*v6, inner);
             steps.iter().rev().flat_map(|(_, undo)| undo).for_each(|step| drop(step.run()));
-            steps.iter().try_for_each(|(step, _)| step.run())?;
+            for (step, undo) in steps {
+                step.run()?;
+                // IPv6 may be new.
+                self.undo.remember_once(undo);
+            }
         }
         Ok(())
     }
