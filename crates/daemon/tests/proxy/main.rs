@@ -16,6 +16,7 @@ mod quic;
 mod ready;
 mod real;
 mod recording;
+mod reload;
 mod stage;
 mod strangers;
 mod tunnel;

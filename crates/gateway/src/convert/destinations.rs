@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use ipnet::IpNet;
 
@@ -132,6 +133,28 @@ impl Destinations {
         let is_own = own.contains(&address);
         super::message::is_connectable(SocketAddr::new(address, 1))
             && self.0.iter().any(|one| one.has_address(address) && (!is_own || one.is_single()))
+    }
+}
+
+/// A listener's list as it is now: another may take its place while it is used.
+#[derive(Clone, Debug, Default)]
+pub struct Current(Arc<RwLock<Destinations>>);
+
+impl Current {
+    /// The list.
+    pub fn get(&self) -> RwLockReadGuard<'_, Destinations> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another takes its place.
+    pub fn set(&self, list: Destinations) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = list;
+    }
+}
+
+impl From<Destinations> for Current {
+    fn from(list: Destinations) -> Current {
+        Current(Arc::new(RwLock::new(list)))
     }
 }
 

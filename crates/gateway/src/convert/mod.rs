@@ -11,7 +11,7 @@ pub mod message;
 pub mod server;
 
 pub use self::cookie::{Cookie, CookieError};
-pub use self::destinations::{Destination, DestinationError, Destinations};
+pub use self::destinations::{Current, Destination, DestinationError, Destinations};
 pub use self::server::Converter;
 
 /// The port that examples use; RFC 8803 has none assigned.

@@ -1,13 +1,13 @@
 //! The gateway's end: accepts the proxies that it knows, gives each an address inside the tunnel, and lets
 //! out what is the proxy's own and goes where the listener's list says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use quinn::{Connection, Incoming, RecvStream};
+use quinn::{Connection, Endpoint, Incoming, RecvStream};
 use ropewalk_datagrams::packet::{FlowKey, inspect, protocol};
 use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
 use crate::carry::Carried;
-use crate::convert::Destinations;
+use crate::convert::{Current, Destinations};
 use crate::tls::{Acceptor, Secure};
 use crate::tunnel::drive::{Event, MOST_EVENTS, Word, drive, read};
 use crate::tunnel::inbound::{Forward, Given, Identity, Ports};
@@ -33,6 +33,12 @@ const MOST_CONNECTIONS: usize = 1024;
 const RETRY_FROM: usize = 64;
 /// Most connections of a proxy at a time: one for each link, and those that replace them.
 const MOST_OF_PROXY: usize = 2 * MOST_LINKS as usize;
+/// Most proxies: the addresses inside the tunnel, but for the gateway's own, the network's and the one for all.
+const MOST_PROXIES: u16 = 65_533;
+/// How long proxies are told that a listener closes.
+const CLOSING: Duration = Duration::from_secs(1);
+/// Why a proxy that has shown who it is gets no tunnel.
+const NOT_NOW: &str = "too many connections of this proxy, or it isn't known any more";
 /// How often this host's addresses are asked for.
 const OWN_AGE: Duration = Duration::from_secs(5);
 
@@ -41,6 +47,8 @@ const OWN_AGE: Duration = Duration::from_secs(5);
 struct Session {
     /// The proxy's number for this run.
     id: [u8; 16],
+    /// By which listener it began, and whose it is.
+    of: (SocketAddr, Identity),
     events: mpsc::Sender<Event>,
     task: AbortHandle,
     connections: Arc<()>,
@@ -56,9 +64,33 @@ impl Drop for Session {
 /// All proxies' tunnels.
 #[derive(Debug, Default)]
 struct Known {
+    /// Who may have one, by which listeners.
+    admitted: BTreeSet<(SocketAddr, Identity)>,
     /// The proxies' numbers; they keep them.
     numbers: BTreeMap<Identity, u16>,
     sessions: BTreeMap<u16, Session>,
+}
+
+/// A listener's part of it.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    /// The listener's first address.
+    pub listen: SocketAddr,
+    /// All of them.
+    pub sockets: Vec<SocketAddr>,
+    /// Who may use it.
+    pub acceptor: Acceptor,
+    /// Where they may send.
+    pub list: Current,
+}
+
+/// An address at which QUIC listens.
+#[derive(Debug)]
+struct Open {
+    /// Its listener's first one.
+    listen: SocketAddr,
+    endpoint: Endpoint,
+    task: AbortHandle,
 }
 
 /// What all listeners share: the device, and the tunnels.
@@ -66,16 +98,24 @@ struct Known {
 pub struct Far {
     device: Arc<Device>,
     known: Mutex<Known>,
+    open: tokio::sync::Mutex<BTreeMap<SocketAddr, Open>>,
     given: Arc<Mutex<PortsGiven>>,
 }
 
 /// The ports that lead to proxies, by their numbers.
 type PortsGiven = BTreeMap<u16, Vec<Ports>>;
 
-/// Gives a proxy a number, which it keeps.
+/// Gives a proxy a number, which it keeps: by its certificate, so that it has the same one after a restart, and
+/// at another gateway, whoever came first. Flows behind it go on then.
 fn number(numbers: &mut BTreeMap<Identity, u16>, identity: Identity) -> u16 {
-    let next = numbers.len() as u16 + 1;
-    *numbers.entry(identity).or_insert(next)
+    if let Some(known) = numbers.get(&identity) {
+        return *known;
+    }
+    let [high, low, ..] = identity;
+    let first = u16::from_be_bytes([high, low]) % MOST_PROXIES;
+    let mut others = (0..MOST_PROXIES).map(|more| 1 + (first + more) % MOST_PROXIES);
+    let free = others.find(|one| numbers.values().all(|taken| taken != one)).unwrap_or(1);
+    *numbers.entry(identity).or_insert(free)
 }
 
 /// Where ports lead to, by the proxies' numbers: those that have none get one.
@@ -98,7 +138,7 @@ impl Far {
     /// If there can't be one.
     pub fn new() -> io::Result<Far> {
         let device = Arc::new(Device::create(FAR_DEVICE)?);
-        Ok(Far { device, known: Mutex::default(), given: Arc::default() })
+        Ok(Far { device, known: Mutex::default(), open: Default::default(), given: Arc::default() })
     }
 
     /// Gives proxies these ports, and no others. Returns where they lead to.
@@ -111,6 +151,49 @@ impl Far {
         }
         *self.given.lock().unwrap_or_else(PoisonError::into_inner) = ports;
         forwards
+    }
+
+    /// Serves these listeners, and no others. Connections of proxies that go on to be known aren't touched.
+    pub(super) async fn serve(self: &Arc<Far>, parts: &[Part]) {
+        let mut open = self.open.lock().await;
+        let sockets = || parts.iter().flat_map(|part| part.sockets.iter().map(move |socket| (*socket, part)));
+        let mut gone = Vec::new();
+        open.retain(|known, one| {
+            let stays = sockets().any(|(socket, part)| socket == *known && part.listen == one.listen);
+            if !stays {
+                one.endpoint.close(0u8.into(), b"");
+                one.task.abort();
+                gone.push(one.endpoint.clone());
+            }
+            stays
+        });
+        // Others may listen there then.
+        for endpoint in gone {
+            let _ = timeout(CLOSING, endpoint.wait_idle()).await;
+        }
+        let of = |part: &Part| part.acceptor.proxies().iter().map(|one| (part.listen, *one)).collect();
+        {
+            let mut known = self.known();
+            known.admitted = parts.iter().flat_map(|part| -> Vec<_> { of(part) }).collect();
+            let Known { admitted, sessions, .. } = &mut *known;
+            sessions.retain(|_, session| admitted.contains(&session.of));
+        }
+        for (socket, part) in sockets() {
+            let done = match open.get(&socket) {
+                Some(known) => carrier::server_config(&part.acceptor)
+                    .map(|config| known.endpoint.set_server_config(Some(config))),
+                None => carrier::endpoint(socket, Some(&part.acceptor)).map(|endpoint| {
+                    let (far, listen) = (Arc::clone(self), part.listen);
+                    let accepting = accept(far, endpoint.clone(), listen, part.list.clone());
+                    let task = tokio::spawn(accepting).abort_handle();
+                    open.insert(socket, Open { listen, endpoint, task });
+                }),
+            };
+            // TCP goes on; proxies carry what they can by streams.
+            if let Err(error) = done {
+                tracing::warn!(target: "ropewalk::gateway", %socket, %error, "no datagrams by QUIC");
+            }
+        }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -150,20 +233,24 @@ impl Far {
     /// The tunnel of a proxy: that of an earlier run ends.
     fn session(
         &self,
-        identity: Identity,
+        of: (SocketAddr, Identity),
         id: [u8; 16],
-        list: &Arc<Destinations>,
+        list: &Current,
     ) -> Option<(mpsc::Sender<Event>, Inner, Arc<()>)> {
         let mut known = self.known();
-        let number = number(&mut known.numbers, identity);
+        if !known.admitted.contains(&of) {
+            return None;
+        }
+        let number = number(&mut known.numbers, of.1);
         let inner = Inner::of(number);
         if known.sessions.get(&number).is_none_or(|session| session.id != id || session.task.is_finished()) {
             let (events, heard) = mpsc::channel(MOST_EVENTS);
             let seen = Arc::<Seen>::default();
-            let gate = Gate::new(number, Arc::clone(list), Arc::clone(&self.given));
+            let gate = Gate::new(number, list.clone(), Arc::clone(&self.given));
             let task = tokio::spawn(drive(heard, Arc::clone(&self.device), Arc::clone(&seen), gate.admits()));
             let task = task.abort_handle();
-            known.sessions.insert(number, Session { id, events, task, connections: Arc::default(), seen });
+            let connections = Arc::default();
+            known.sessions.insert(number, Session { id, of, events, task, connections, seen });
         }
         let session = known.sessions.get(&number)?;
         let is_full = Arc::strong_count(&session.connections) > MOST_OF_PROXY;
@@ -185,7 +272,7 @@ fn number_of(address: IpAddr) -> Option<u16> {
 struct Gate {
     number: u16,
     inner: Inner,
-    list: Arc<Destinations>,
+    list: Current,
     given: Arc<Mutex<PortsGiven>>,
     /// Who has sent by UDP to a port that leads to the proxy.
     peers: Peers,
@@ -194,7 +281,7 @@ struct Gate {
 }
 
 impl Gate {
-    fn new(number: u16, list: Arc<Destinations>, given: Arc<Mutex<PortsGiven>>) -> Gate {
+    fn new(number: u16, list: Current, given: Arc<Mutex<PortsGiven>>) -> Gate {
         let (inner, peers) = (Inner::of(number), Peers::default());
         Gate { number, inner, list, given, peers, own: Vec::new(), asked: None }
     }
@@ -216,10 +303,15 @@ impl Gate {
     /// Whether it is an answer from such a port. Of TCP the kernel lets out what belongs to a connection that
     /// came from outside.
     fn is_answer(&self, flow: &FlowKey) -> bool {
-        let Some((_, to)) = flow.ports.filter(|(from, _)| self.is_given(flow.protocol, *from)) else {
-            return false;
-        };
         if self.own.contains(&flow.destination) {
+            return false;
+        }
+        let Some((from, to)) = flow.ports else {
+            // A later fragment: the kernel lets nothing out before it has the first one.
+            return flow.protocol == protocol::UDP
+                && self.peers.has_address(flow.destination, Instant::now());
+        };
+        if !self.is_given(flow.protocol, from) {
             return false;
         }
         let peer = SocketAddr::new(flow.destination, to);
@@ -236,7 +328,7 @@ impl Gate {
                 if self.asked.is_none_or(|asked| asked.elapsed() > OWN_AGE) {
                     (self.own, self.asked) = (crate::setup::own_addresses(), Some(Instant::now()));
                 }
-                self.inner.sends(flow) && (allows(&self.list, flow, &self.own) || self.is_answer(flow))
+                self.inner.sends(flow) && (allows(&self.list.get(), flow, &self.own) || self.is_answer(flow))
             }
         }
     }
@@ -252,38 +344,26 @@ fn allows(list: &Destinations, flow: &FlowKey, own: &[IpAddr]) -> bool {
     }
 }
 
-/// Listens for proxies, until the future is dropped.
-///
-/// # Errors
-/// If it can't listen there.
-pub fn listen(
-    far: &Arc<Far>,
-    address: SocketAddr,
-    acceptor: &Acceptor,
-    list: &Destinations,
-) -> io::Result<impl Future<Output = ()> + Send + use<>> {
-    let endpoint = carrier::endpoint(address, Some(acceptor))?;
-    let (far, list) = (Arc::clone(far), Arc::new(list.clone()));
-    Ok(async move {
-        let mut tasks = JoinSet::new();
-        while let Some(incoming) = endpoint.accept().await {
-            while tasks.try_join_next().is_some() {}
-            let open = endpoint.open_connections();
-            if open >= MOST_CONNECTIONS {
-                incoming.refuse();
-            } else if open >= RETRY_FROM && incoming.may_retry() && !incoming.remote_address_validated() {
-                let _ = incoming.retry();
-            } else {
-                tasks.spawn(serve(Arc::clone(&far), incoming, Arc::clone(&list)));
-            }
+/// Accepts proxies, until the endpoint is closed or the future dropped.
+async fn accept(far: Arc<Far>, endpoint: Endpoint, listen: SocketAddr, list: Current) {
+    let mut tasks = JoinSet::new();
+    while let Some(incoming) = endpoint.accept().await {
+        while tasks.try_join_next().is_some() {}
+        let open = endpoint.open_connections();
+        if open >= MOST_CONNECTIONS {
+            incoming.refuse();
+        } else if open >= RETRY_FROM && incoming.may_retry() && !incoming.remote_address_validated() {
+            let _ = incoming.retry();
+        } else {
+            tasks.spawn(serve(Arc::clone(&far), incoming, listen, list.clone()));
         }
-    })
+    }
 }
 
 /// Serves one connection: one link of a proxy.
-async fn serve(far: Arc<Far>, incoming: Incoming, list: Arc<Destinations>) {
+async fn serve(far: Arc<Far>, incoming: Incoming, listen: SocketAddr, list: Current) {
     let peer = incoming.remote_address();
-    match timeout(PATIENCE, greet(&far, incoming, &list)).await {
+    match timeout(PATIENCE, greet(&far, incoming, listen, &list)).await {
         Ok(Ok((link, connection, words, events, _place))) => {
             tracing::info!(target: "ropewalk::gateway", %peer, link, "datagrams");
             let heeding = heed(link, words, events.clone());
@@ -310,7 +390,7 @@ async fn heed(link: usize, mut words: RecvStream, events: mpsc::Sender<Event>) {
 pub(super) async fn serve_stream(
     far: &Far,
     mut secure: Secure,
-    list: &Destinations,
+    (listen, list): (SocketAddr, &Current),
     carried: Carried<'_>,
 ) -> io::Result<()> {
     let refused = |why: &'static str| io::Error::new(io::ErrorKind::InvalidData, why);
@@ -318,8 +398,8 @@ pub(super) async fn serve_stream(
         identity(secure.get_ref().1.peer_certificates()).ok_or_else(|| refused("no certificate"))?;
     let mut id = [0; 16];
     timeout(PATIENCE, secure.read_exact(&mut id)).await??;
-    let session = far.session(identity, id, &Arc::new(list.clone()));
-    let (events, inner, _place) = session.ok_or_else(|| refused("too many connections of this proxy"))?;
+    let session = far.session((listen, identity), id, list);
+    let (events, inner, _place) = session.ok_or_else(|| refused(NOT_NOW))?;
     secure.write_all(&inner.encode()).await?;
     stream::carry(secure, &events, carried).await
 }
@@ -331,7 +411,8 @@ fn identity(shown: Option<&[CertificateDer<'static>]>) -> Option<Identity> {
 async fn greet(
     far: &Far,
     incoming: Incoming,
-    list: &Arc<Destinations>,
+    listen: SocketAddr,
+    list: &Current,
 ) -> io::Result<(usize, Connection, RecvStream, mpsc::Sender<Event>, Arc<()>)> {
     let connection = incoming.accept()?.await?;
     let (mut send, mut receive) = connection.accept_bi().await?;
@@ -348,8 +429,8 @@ async fn greet(
     let shown =
         connection.peer_identity().and_then(|one| one.downcast::<Vec<CertificateDer<'static>>>().ok());
     let identity = identity(shown.as_deref().map(Vec::as_slice)).ok_or_else(|| refuse("no certificate"))?;
-    let session = far.session(identity, id, list);
-    let (events, inner, place) = session.ok_or_else(|| refuse("too many connections of this proxy"))?;
+    let session = far.session((listen, identity), id, list);
+    let (events, inner, place) = session.ok_or_else(|| refuse(NOT_NOW))?;
     send.write_all(&inner.encode()).await?;
     Ok((link.into(), connection, receive, events, place))
 }
@@ -396,10 +477,11 @@ mod tests {
         let given = [give(7, &["udp/5070", "tcp/8022"]), give(8, &["udp/5071"])];
         let mut numbers = BTreeMap::new();
         let lead: Vec<_> = forwards(&given, &mut numbers).into_iter().map(|one| one.to.to_string()).collect();
-        assert_eq!(lead, ["198.18.0.2", "198.18.0.2", "198.18.0.3"]);
+        let of = |proxy: u8| Inner::of(numbers[&[proxy; 32]]).v4.to_string();
+        assert_eq!(lead, [of(7), of(7), of(8)]);
         let all = BTreeMap::from([(1, ports(&["udp/5070", "tcp/8022"])), (2, ports(&["udp/5071"]))]);
-        let list = Arc::new(Destinations(vec!["10.0.0.0/8".parse().unwrap()]));
-        let mut admits = Gate::new(1, list, Arc::new(Mutex::new(all))).admits();
+        let list = Destinations(vec!["10.0.0.0/8".parse().unwrap()]);
+        let mut admits = Gate::new(1, list.into(), Arc::new(Mutex::new(all))).admits();
         let client: IpAddr = "203.0.113.9".parse().unwrap();
         let from_client = |protocol, port| FlowKey {
             source: client,
@@ -421,11 +503,36 @@ mod tests {
         for port in [8023, 5070] {
             assert!(!admits(&answer(protocol::TCP, port, 4000), false), "{port}");
         }
+        let fragment = |from, protocol| FlowKey { ports: None, ..answer(protocol, from, 0) };
+        assert!(admits(&fragment(5070, protocol::UDP), false), "the rest of an answer");
+        assert!(!admits(&fragment(5070, protocol::TCP), false));
         let to_this_host = FlowKey { destination: [127, 0, 0, 1].into(), ..answer(protocol::TCP, 8022, 22) };
         assert!(!admits(&to_this_host, false), "the gateway's own services");
         // Another proxy's.
         admits(&from_client(protocol::UDP, 5071), true);
         assert!(!admits(&answer(protocol::UDP, 5071, 4000), false));
+    }
+
+    #[test]
+    fn proxies_have_the_same_addresses_whoever_comes_first() {
+        let of = |order: &[u8]| -> BTreeMap<Identity, u16> {
+            let mut numbers = BTreeMap::new();
+            for one in order {
+                number(&mut numbers, [*one; 32]);
+            }
+            numbers
+        };
+        assert_eq!(of(&[1, 2, 255, 3]), of(&[255, 3, 2, 1]));
+        // Where two certificates want the same, the later one has the next.
+        let mut numbers = of(&[255]);
+        let mut other = [255; 32];
+        other[31] = 7;
+        let [first, second] = [number(&mut numbers, [255; 32]), number(&mut numbers, other)];
+        assert!(second == first + 1 && number(&mut numbers, other) == second);
+        for number in [1, MOST_PROXIES] {
+            let v4 = Inner::of(number).v4;
+            assert!(v4 > Inner::of(0).v4 && v4.octets() < [198, 18, 255, 255], "{v4}");
+        }
     }
 
     #[test]
@@ -436,8 +543,8 @@ mod tests {
             protocol: protocol::ICMP,
             ports: None,
         };
-        let list = Arc::new(Destinations(vec!["10.0.0.0/8".parse().unwrap()]));
-        let mut admits = Gate::new(1, list, Arc::default()).admits();
+        let list = Destinations(vec!["10.0.0.0/8".parse().unwrap()]);
+        let mut admits = Gate::new(1, list.into(), Arc::default()).admits();
         assert!(admits(&packet(Inner::of(1).v4.into()), false));
         for other in [Inner::of(2).v4.into(), Inner::of(0).v4.into(), IpAddr::from([192, 168, 1, 2])] {
             assert!(!admits(&packet(other), false), "{other}");

@@ -16,8 +16,8 @@ use tokio::time::{Instant, timeout};
 
 use super::{ForwardedConnection, Listener, Service, State, datagrams};
 use crate::carry::{ByteCounters, Carried, Lost, carry, carry_encrypted};
-use crate::convert::Converter;
 use crate::convert::server::{ErrorBudget, Granted, HANDSHAKE, Refusal};
+use crate::convert::{Converter, Current};
 use crate::log;
 use crate::memory::{self, BEYOND_WINDOW, Progress};
 use crate::per_address::PerAddress;
@@ -66,42 +66,24 @@ pub(super) fn start(state: &Arc<State>, listener: &Listener, plan: &Plan) -> io:
     let listener = Arc::new(listener.clone());
     let errors = Arc::new(ErrorBudget::default());
     let open = (Arc::new(AtomicUsize::new(0)), Arc::new(PerAddress::default()));
+    let list = state.list(&listener);
     let mut tasks = Vec::new();
     for socket in listener.sockets() {
         let mut connection = listener.connection.clone();
         connection.path_manager.endpoints = endpoints(&listener, plan, socket);
         let options = ListenOptions::new().config(connection).backlog(listener.backlog);
         let bound = MptcpListener::bind_with(&state.network, socket, &options)?;
-        let accepting =
-            accept(Arc::clone(state), Arc::clone(&listener), bound, open.clone(), Arc::clone(&errors));
-        tasks.push(tokio::spawn(accepting));
-    }
-    if let Service::Convert(converter) = &listener.service
-        && let (Some(acceptor), true) = (&converter.tls, listener.has_tunnel())
-    {
-        let Some(far) = &state.far else {
-            tracing::warn!(target: "ropewalk::gateway", listener = listener.name, "datagrams need a restart");
-            return Ok(Running(tasks));
-        };
-        for socket in listener.sockets() {
-            match datagrams::listen(far, socket, acceptor, &converter.datagrams) {
-                Ok(listening) => tasks.push(tokio::spawn(listening)),
-                // TCP goes on; proxies carry what they can by streams.
-                Err(error) => {
-                    tracing::warn!(target: "ropewalk::gateway", %socket, %error, "no datagrams by QUIC");
-                }
-            }
-        }
+        let shared = (Arc::clone(&listener), list.clone(), Arc::clone(&errors));
+        tasks.push(tokio::spawn(accept(Arc::clone(state), shared, bound, open.clone())));
     }
     Ok(Running(tasks))
 }
 
 async fn accept(
     state: Arc<State>,
-    listener: Arc<Listener>,
+    (listener, list, errors): (Arc<Listener>, Current, Arc<ErrorBudget>),
     bound: MptcpListener,
     (open, by_address): (Arc<AtomicUsize>, Arc<PerAddress>),
-    errors: Arc<ErrorBudget>,
 ) {
     while let Ok((stream, peer)) = bound.accept().await {
         memory::accepted(&*state);
@@ -125,12 +107,14 @@ async fn accept(
         open.fetch_add(1, Ordering::Relaxed);
         state.counters.accepted.fetch_add(1, Ordering::Relaxed);
         let (state, listener, open) = (Arc::clone(&state), Arc::clone(&listener), Arc::clone(&open));
-        let errors = Arc::clone(&errors);
+        let (errors, list) = (Arc::clone(&errors), list.clone());
         tokio::spawn(async move {
             let _open = (Open(open), place);
             match &listener.service {
                 Service::Forward(to) => forward(&state, &listener, stream, to).await,
-                Service::Convert(converter) => convert(&state, &listener, converter, stream, &errors).await,
+                Service::Convert(converter) => {
+                    convert(&state, &listener, (converter, &list), stream, &errors).await;
+                }
             }
         });
     }
@@ -206,7 +190,7 @@ async fn forward(state: &Arc<State>, listener: &Listener, stream: MptcpStream, t
 async fn convert(
     state: &Arc<State>,
     listener: &Listener,
-    converter: &Converter,
+    (converter, list): (&Converter, &Current),
     stream: MptcpStream,
     errors: &ErrorBudget,
 ) {
@@ -230,7 +214,7 @@ async fn convert(
         Ok(Granted::Datagrams) => {
             let _ = flow.to.set(None);
             let carried = Carried { from_stream: &flow.uploaded, to_stream: &flow.downloaded };
-            let (stream, list) = (&*flow.stream, &converter.datagrams);
+            let stream = &*flow.stream;
             let done = match secure {
                 None => udp::relay::relay(stream, stream, list, &own, carried).await,
                 Some(secure) => {
@@ -255,7 +239,7 @@ async fn convert(
                 return flow.stream.reset();
             };
             let carried = Carried { from_stream: &flow.uploaded, to_stream: &flow.downloaded };
-            if let Err(error) = datagrams::serve_stream(far, secure, &converter.datagrams, carried).await {
+            if let Err(error) = datagrams::serve_stream(far, secure, (listener.listen, list), carried).await {
                 flow.stream.reset();
                 tracing::debug!(target: "ropewalk::gateway", %peer, %error, "a tunnel's stream ended");
             }

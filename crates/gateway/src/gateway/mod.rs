@@ -2,11 +2,12 @@
 
 pub mod datagrams;
 mod listener;
+mod listeners;
 mod metrics;
 mod proxy_protocol;
 mod snapshot;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -22,16 +23,17 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::confine::{confine, folder_of};
-use crate::convert::Converter;
+use crate::convert::{Converter, Current};
 use crate::daemon::{self, End};
 use crate::memory::{self, Holder, Owner, Pressure, Progress};
 use crate::page::Page;
-use crate::setup::gateway::{Plan, TABLE};
-use crate::setup::{Change, Host, Installed, listing, settled_changes};
+use crate::setup::gateway::Plan;
+use crate::setup::{Change, Installed, settled_changes};
 use crate::status::Location;
 use crate::target::Target;
 use crate::tunnel::inbound::Given;
 use datagrams::{Far, forwards};
+use listeners::Listeners;
 use snapshot::snapshot;
 
 pub use proxy_protocol::ProxyProtocol;
@@ -242,6 +244,8 @@ pub struct State {
     /// The tunnels of proxies.
     pub far: Option<Arc<Far>>,
     plan: Mutex<Plan>,
+    /// Where datagrams may go, by the listeners' first addresses.
+    lists: Mutex<BTreeMap<SocketAddr, Current>>,
     flows: Mutex<BTreeMap<u64, Arc<ForwardedConnection>>>,
     next: AtomicU64,
     draining: AtomicBool,
@@ -255,6 +259,7 @@ impl State {
             far,
             counters: Counters::default(),
             plan: Mutex::new(plan),
+            lists: Mutex::default(),
             flows: Mutex::default(),
             next: AtomicU64::new(1),
             draining: AtomicBool::new(false),
@@ -274,6 +279,16 @@ impl State {
     /// The devices, rules and routes that the kernel was given.
     pub fn plan(&self) -> Plan {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Where a listener's datagrams may go: what is carried already heeds it, too.
+    fn list(&self, listener: &Listener) -> Current {
+        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = lists.entry(listener.listen).or_default();
+        if let Service::Convert(converter) = &listener.service {
+            list.set(converter.datagrams.clone());
+        }
+        list.clone()
     }
 
     /// Whether the gateway is about to end.
@@ -373,7 +388,7 @@ async fn serve(
 ) -> io::Result<()> {
     let pressure = Pressure::new(settings.memory, settings.stalled);
     let state = Arc::new(State::new(network, installed.plan().clone(), far.map(Arc::new), pressure));
-    let mut listeners = Listeners { installed, running: Vec::new() };
+    let mut listeners = Listeners::new(installed);
     let mut helpers = JoinSet::new();
     helpers.spawn(memory::watch(Arc::clone(&state)));
     helpers.spawn(crate::log::tell_noted());
@@ -447,13 +462,16 @@ async fn serve(
     state.draining.store(true, Ordering::Relaxed);
     listeners.stop().await;
     if gone.is_none() {
-        listeners.installed.mark_draining();
+        listeners.mark_draining();
         let left = state.flows().len();
         tracing::info!(target: "ropewalk::gateway", connections = left, limit = ?drain_limit, "draining");
         tokio::select! {
             () = drain(&state, drain_limit) => {}
             () = end.wait() => {}
         }
+    }
+    if let Some(far) = &state.far {
+        far.serve(&[]).await;
     }
     helpers.shutdown().await;
     let left = state.flows();
@@ -462,110 +480,6 @@ async fn serve(
         left.iter().for_each(|(_, flow)| flow.stream.reset());
     }
     gone.map_or(Ok(()), Err)
-}
-
-/// The listeners that run.
-struct Listeners {
-    installed: Installed,
-    running: Vec<(Listener, listener::Running)>,
-}
-
-impl Listeners {
-    /// Starts, stops and restarts listeners until they are these. A listener that stays as it is isn't
-    /// touched, and connections go on in any case.
-    async fn change(&mut self, state: &Arc<State>, wanted: &[Listener]) -> io::Result<()> {
-        let is_same = |one: &Listener, other: &Listener| format!("{one:?}") == format!("{other:?}");
-        let mut kept = Vec::new();
-        for (listener, running) in self.running.drain(..) {
-            if wanted.iter().any(|wanted| is_same(wanted, &listener)) {
-                kept.push((listener, running));
-            } else {
-                running.stop().await;
-            }
-        }
-        self.running = kept;
-        for listener in wanted {
-            if self.running.iter().any(|(known, _)| is_same(known, listener)) {
-                continue;
-            }
-            let running = listener::start(state, listener, self.installed.plan())?;
-            self.running.push((listener.clone(), running));
-            let (listen, to) = (listener.listen, &listener.service);
-            tracing::info!(target: "ropewalk::gateway", listener = listener.name, %listen, %to, "listening");
-        }
-        Ok(())
-    }
-
-    async fn reload(&mut self, state: &Arc<State>, settings: &Settings) -> io::Result<()> {
-        let mut sockets = settings.sockets();
-        self.installed.plan().with_ports(&sockets)?;
-        // Connections of a listener that goes still need its rules.
-        sockets.extend(self.sockets_of_connections(state));
-        self.set_ports(state, &sockets)?;
-        if let Some(far) = &state.far {
-            self.installed.set_inbound(far.give(&settings.inbound))?;
-            self.tell(state);
-        }
-        self.change(state, &settings.listeners).await
-    }
-
-    /// Where connections were accepted, on every address.
-    fn sockets_of_connections(&self, state: &State) -> Vec<SocketAddr> {
-        let ports: BTreeSet<u16> =
-            state.flows().iter().map(|(_, flow)| flow.stream.local_addr().port()).collect();
-        let addresses = self.installed.plan().uplinks.iter().map(|uplink| uplink.public.address);
-        addresses.flat_map(|address| ports.iter().map(move |port| SocketAddr::new(address, *port))).collect()
-    }
-
-    fn set_ports(&mut self, state: &State, sockets: &[SocketAddr]) -> io::Result<()> {
-        self.installed.set_ports(sockets)?;
-        self.tell(state);
-        Ok(())
-    }
-
-    fn tell(&self, state: &State) {
-        state.plan.lock().unwrap_or_else(PoisonError::into_inner).clone_from(self.installed.plan());
-    }
-
-    /// Follows the host's network, and repairs the set-up. An error means that it can't be repaired.
-    async fn keep(&mut self, state: &State, change: Option<Change>) -> io::Result<()> {
-        // The rules are asked for when they changed: that costs a program's start.
-        let look = move || {
-            let rules = (change == Some(Change::Rules)).then(|| listing(TABLE));
-            Host::read().map(|host| (host, rules))
-        };
-        let Ok(Ok((host, rules))) = tokio::task::spawn_blocking(look).await else { return Ok(()) };
-        self.installed.check(&host)?;
-        match self.installed.keep(&host, rules) {
-            Ok(()) => self.tell(state),
-            Err(error) => {
-                tracing::warn!(target: "ropewalk::gateway", %error, "the set-up can't follow the host's \
-                    network");
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives ports back to the kernel that listeners left, once their connections have ended.
-    fn release_ports(&mut self, state: &State) {
-        let mut sockets: Vec<SocketAddr> =
-            self.running.iter().flat_map(|(listener, _)| listener.sockets().collect::<Vec<_>>()).collect();
-        sockets.extend(self.sockets_of_connections(state));
-        let known = |socket: &SocketAddr| sockets.contains(socket);
-        if self.installed.plan().sockets().all(|socket| known(&socket)) {
-            return;
-        }
-        sockets.retain(|socket| self.installed.plan().sockets().any(|held| held == *socket));
-        if let Err(error) = self.set_ports(state, &sockets) {
-            tracing::warn!(target: "ropewalk::gateway", %error, "rules can't be replaced");
-        }
-    }
-
-    async fn stop(&mut self) {
-        for (_, running) in self.running.drain(..) {
-            running.stop().await;
-        }
-    }
 }
 
 /// Waits until every connection has ended and what was written has been acknowledged, for at most `limit`.

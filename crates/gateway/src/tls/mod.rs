@@ -23,6 +23,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use self::keys::{Key, KeyError};
 use self::pinned::Pinned;
+use crate::tunnel::inbound::Identity;
 
 /// A stream that its owner shares: TLS reads and writes, others ask for its state.
 #[derive(Clone, Debug)]
@@ -96,6 +97,7 @@ impl std::fmt::Debug for Fingerprint {
 pub struct Acceptor {
     config: Arc<ServerConfig>,
     fingerprint: Fingerprint,
+    proxies: Vec<Identity>,
     /// What shows that a message without a connection is this gateway's, after a restart too.
     reset_key: [u8; 32],
 }
@@ -124,6 +126,7 @@ impl Acceptor {
         let peers: Vec<_> =
             proxies.iter().map(|path| keys::certificate(path.as_ref())).collect::<Result<_, _>>()?;
         let fingerprint = Fingerprint::of(&key, &peers);
+        let proxies = peers.iter().map(|known| Sha256::digest(known).into()).collect();
         let reset_key = Sha256::new()
             .chain_update("stateless reset")
             .chain_update(key.secret.secret_der())
@@ -134,7 +137,12 @@ impl Acceptor {
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_client_cert_verifier(pinned)
             .with_single_cert(vec![key.certificate], key.secret)?;
-        Ok(Acceptor { config: Arc::new(config), fingerprint, reset_key })
+        Ok(Acceptor { config: Arc::new(config), fingerprint, proxies, reset_key })
+    }
+
+    /// Who the proxies are.
+    pub(crate) fn proxies(&self) -> &[Identity] {
+        &self.proxies
     }
 
     /// The key of QUIC's stateless resets (RFC 9000 10.3.2).

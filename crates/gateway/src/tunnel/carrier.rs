@@ -139,7 +139,7 @@ pub(crate) fn client(connector: &Connector) -> io::Result<ClientConfig> {
 }
 
 /// The gateway's side.
-fn server_config(acceptor: &Acceptor) -> io::Result<ServerConfig> {
+pub(crate) fn server_config(acceptor: &Acceptor) -> io::Result<ServerConfig> {
     let crypto = QuicServerConfig::try_from(acceptor.for_protocol(super::PROTOCOL)).map_err(unusable)?;
     let mut config = ServerConfig::with_crypto(Arc::new(crypto));
     config

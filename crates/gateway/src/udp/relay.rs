@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::frame::{Frames, encode};
 use crate::carry::Carried;
-use crate::convert::Destinations;
+use crate::convert::Current;
 
 /// How long a server may answer after the last datagram to it (RFC 4787, REQ-5: two minutes at least).
 pub const ANSWERS: Duration = Duration::from_secs(120);
@@ -36,6 +36,12 @@ impl Peers {
 
     pub fn may_answer(&self, peer: SocketAddr, now: Instant) -> bool {
         self.0.get(&peer).is_some_and(|since| now.duration_since(*since) < ANSWERS)
+    }
+
+    /// Whether one of an address may.
+    pub fn has_address(&self, address: IpAddr, now: Instant) -> bool {
+        let all = SocketAddr::new(address, 0)..=SocketAddr::new(address, u16::MAX);
+        self.0.range(all).any(|(_, since)| now.duration_since(*since) < ANSWERS)
     }
 }
 
@@ -60,7 +66,7 @@ fn bind(v6: bool) -> io::Result<UdpSocket> {
 pub async fn relay<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     reader: R,
     mut writer: W,
-    destinations: &Destinations,
+    destinations: &Current,
     own: &[IpAddr],
     carried: Carried<'_>,
 ) -> io::Result<()> {
@@ -71,7 +77,7 @@ pub async fn relay<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     let upward = async {
         let mut frames = Frames::new(reader);
         while let Some((peer, data)) = frames.next().await? {
-            if !destinations.allow(peer, own) {
+            if !destinations.get().allow(peer, own) {
                 tracing::debug!(target: "ropewalk::gateway", %peer, "a datagram to a destination that isn't \
                     in the list");
                 continue;
@@ -120,9 +126,10 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     use super::*;
+    use crate::convert::Destinations;
 
-    fn list(entries: &[&str]) -> Destinations {
-        Destinations(entries.iter().map(|one| one.parse().unwrap()).collect())
+    fn list(entries: &[&str]) -> Current {
+        Destinations(entries.iter().map(|one| one.parse().unwrap()).collect()).into()
     }
 
     #[test]
