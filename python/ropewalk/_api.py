@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ropewalk import _native
-from ropewalk._arguments import files, listed, quantity, quantity_or_none, text_or_none, texts, whole, whole_or_none
+from ropewalk._arguments import asked, files, quantity_or_none, texts, whole, whole_or_none
 from ropewalk._progress import bar
 from ropewalk._scenario import Path, Scenario, as_scenario
 from ropewalk._table import Table
@@ -25,31 +25,6 @@ AnyScenario = Scenario | str | os.PathLike[str] | Sequence[Path | str]
 Sizes = Sequence[str | int] | str | int | None
 #: Whether a progress bar is shown (with tqdm, in a terminal or a notebook), or what hears of progress.
 AnyProgress = bool | Callable[[int], object]
-
-
-def _sizes(sizes: Sizes) -> list[str]:
-    return [quantity("sizes", size, "B") for size in listed("sizes", sizes)]
-
-
-def _common(
-    usual: bool,
-    sizes: Sizes,
-    schedulers: list[str] | None,
-    congestion: str | None,
-    value: str | None,
-    budget: str | float,
-    seed: int,
-) -> dict[str, Any]:
-    """Give what `compare` and `advise` are both asked for, by the native module's names."""
-    return {
-        "usual": usual and sizes is None,
-        "sizes": _sizes(sizes),
-        "schedulers": schedulers,
-        "congestion": text_or_none("congestion", congestion),
-        "value": text_or_none("value", value),
-        "budget": quantity("budget", budget, "s"),
-        "seed": whole("seed", seed),
-    }
 
 
 def _directed(scenario: Scenario, direction: str | None) -> Scenario:
@@ -225,8 +200,10 @@ def compare(
     congestion: str | None = None,
     direction: str | None = None,
     runs: int | None = None,
-    budget: str | float = "10 s",
+    budget: str | float | None = None,
     seed: int = 1,
+    open_on: str | None = None,
+    join: str | None = None,
     limit: str | float | None = None,
     buffer: str | int | None = None,
     value: str | None = None,
@@ -235,10 +212,10 @@ def compare(
 ) -> Comparison:
     """Rank schedulers on paths, as `ropewalk compare` does.
 
-    Schedulers are names or classes of yours; without any those that the command compares, with `"all"` every one. Plain TCP on
-    each path and `linux` always run. Either each gets `runs` seeded runs, or as many as it takes within `budget` (a second is 4
-    million segments). `limit` (s) ends a run, `buffer` (bytes) fixes all buffers, `value` says what bytes are worth. The result
-    doesn't depend on `jobs`.
+    Schedulers are names or classes of yours; without any those that the command compares, with `"all"` every one. Plain TCP
+    on each path and `linux` always run. Either each gets `runs` seeded runs, or as many as it takes within `budget` (a second
+    is 4 million segments, and 10 are the default). `open_on` and `join` are the command's. `limit` (s) ends a run, `buffer`
+    (bytes) fixes all buffers, `value` says what bytes are worth. The result doesn't depend on `jobs`.
 
     >>> import ropewalk
     >>> result = ropewalk.compare("small-buffers", ["minrtt"], runs=5, progress=False)
@@ -247,14 +224,23 @@ def compare(
     """
     used = _directed(as_scenario(scenario), direction)
     names, own = (None, []) if schedulers is None else split(schedulers)
-    asked = {
-        "common": _common(used._usual, sizes, names, congestion, value, budget, seed),
-        "buffer": quantity_or_none("buffer", buffer, "B"),
-        "limit": quantity_or_none("limit", limit, "s"),
-        "runs": whole_or_none("runs", runs),
-    }
+    settings = asked(
+        "compare",
+        schedulers=None if names is None else ",".join(names),
+        sizes=sizes,
+        congestion=congestion,
+        runs=runs,
+        budget=budget,
+        seed=seed,
+        open_on=open_on,
+        join=join,
+        limit=limit,
+        buffer=buffer,
+        value=value,
+    )
+    usual = used._usual and sizes is None
     with bar(progress, "compare") as told:
-        document, table, page = _native.compare(used._native, own, json.dumps(asked), whole_or_none("jobs", jobs), told)
+        document, table, page = _native.compare(used._native, own, usual, settings, whole_or_none("jobs", jobs), told)
     return Comparison(json.loads(document), Table(table), page, used)
 
 
@@ -276,9 +262,9 @@ def advise(
     system: str | None = None,
     direction: str | None = None,
     value: str | None = None,
-    certainty: str | float = "80 %",
+    certainty: str | float | None = None,
     congestion: str | None = None,
-    budget: str | float = "2.5 s",
+    budget: str | float | None = None,
     seed: int = 1,
     jobs: int | None = None,
     progress: AnyProgress = True,
@@ -288,7 +274,7 @@ def advise(
     `measured` has a path's files, one or several, of any tool that the command reads; without a scenario these are all paths
     there are, and without either it is `wifi-lte`. `system` is what you can run, by the names of `--for`; without it,
     Linux's own scheduler is named where it is as fast, else one of Ropewalk's engine. `certainty` is the share of plausible
-    variants of the paths in which Multipath TCP must be at most 5 % slower (0.8, or "80 %").
+    variants of the paths in which Multipath TCP must be at most 5 % slower (0.8, or "80 %", is the default).
 
     >>> import ropewalk
     >>> advice = ropewalk.advise("small-buffers", ["minrtt"], budget="0.02 s", progress=False)
@@ -300,14 +286,22 @@ def advise(
     used = None if scenario is None else as_scenario(scenario)
     measurements = [(str(name), files("measured", of)) for name, of in (measured or {}).items()]
     names = texts("schedulers", schedulers)
-    asked = {
-        "common": _common(used is None or used._usual, sizes, names, congestion, value, budget, seed),
-        "system": text_or_none("system", system),
-        "certainty": quantity("certainty", certainty, "%"),
-    }
+    settings = asked(
+        "advise",
+        schedulers=",".join(names) if names else None,
+        sizes=sizes,
+        direction=direction,
+        system=system,
+        value=value,
+        certainty=certainty,
+        congestion=congestion,
+        budget=budget,
+        seed=seed,
+    )
+    usual = (used is None or used._usual) and sizes is None
     native, jobs = None if used is None else used._native, whole_or_none("jobs", jobs)
     with bar(progress, "advise") as told:
-        text = _native.advise(native, direction, json.dumps(asked), measurements, jobs, told)
+        text = _native.advise(native, usual, settings, measurements, jobs, told)
     return Advice(json.loads(text))
 
 

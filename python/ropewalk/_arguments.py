@@ -9,6 +9,8 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
+from ropewalk import _native
+
 
 def plain(name: str, value: Any) -> Any:
     """Give a scalar of numpy, pandas or Python as Python's own, and a file as its name; else the value itself."""
@@ -51,11 +53,6 @@ def text(name: str, value: Any) -> str:
     return value
 
 
-def text_or_none(name: str, value: Any) -> str | None:
-    """Give a text, or None."""
-    return None if value is None else text(name, value)
-
-
 def quantity(name: str, value: Any, unit: str) -> str:
     """Give a quantity as text: a number is in `unit` (`s`, `B`, `bit/s`, `%`); a time may be a timedelta."""
     if type(value).__name__ == "timedelta64":
@@ -95,6 +92,20 @@ def listed(name: str, value: Any) -> list[Any]:
 def texts(name: str, value: Any) -> list[str]:
     """Give texts as a list; one stands for a list of it."""
     return [text(name, one) for one in listed(name, value)]
+
+
+def asked(command: str, **given: Any) -> list[tuple[str, list[str]]]:
+    """Give settings of `compare` or `advise` as texts, by what the native module says of each; None is its default."""
+    found = []
+    units = dict(_native.settings(command))
+    for name, value in given.items():
+        unit = units[name]
+        many = listed(name, value) if unit == "B" else [] if value is None else [value]
+        if unit == "whole":
+            found.append((name, [str(whole(name, one)) for one in many]))
+        else:
+            found.append((name, [text(name, one) if unit == "text" else quantity(name, one, unit) for one in many]))
+    return found
 
 
 def files(name: str, value: Any) -> list[str]:

@@ -27,17 +27,19 @@ def simulate(
     samples_every: str | None,
 ) -> dict[str, Any]: ...
 def bound(scenario: Scenario, path: str | None, size: str | None) -> tuple[float, float] | None: ...
+def settings(command: str) -> list[tuple[str, str]]: ...
 def compare(
     scenario: Scenario,
     own: _Own,
-    asked: str,
+    usual: bool,
+    asked: list[tuple[str, list[str]]],
     jobs: int | None,
     progress: _Told,
 ) -> tuple[str, Table, str]: ...
 def advise(
     scenario: Scenario | None,
-    direction: str | None,
-    asked: str,
+    usual: bool,
+    asked: list[tuple[str, list[str]]],
     measured: list[tuple[str, list[str]]],
     jobs: int | None,
     progress: _Told,

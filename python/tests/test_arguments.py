@@ -56,7 +56,7 @@ def test_errors_name_the_argument() -> None:
         (lambda: ropewalk.compare(value=5), "value"),  # type: ignore[arg-type]
         (lambda: ropewalk.advise(system=6.18), "system"),  # type: ignore[arg-type]
         (lambda: ropewalk.advise(schedulers=[3]), "schedulers"),  # type: ignore[list-item]
-        (lambda: ropewalk.advise(certainty=None), "certainty"),  # type: ignore[arg-type]
+        (lambda: ropewalk.advise(certainty=[0.5]), "certainty"),  # type: ignore[arg-type]
         (lambda: ropewalk.simulate(size=1.5), "size"),  # type: ignore[arg-type]
     ]:
         with pytest.raises((TypeError, ValueError), match=f"`{argument}`"):

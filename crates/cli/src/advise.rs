@@ -4,20 +4,21 @@ mod show_test;
 
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ropewalk_algorithms::Registries;
+use ropewalk_command_line::settings::Tables;
 use ropewalk_command_line::{Failure, ProgressLine, interrupt, output};
 use ropewalk_lab::advise::measure::Reading;
 use ropewalk_lab::advise::{
-    Answer, Ask, Buffer, Execution, Gain, Question, Recommended, Telling, advise, coverage, document,
+    self as lab, Answer, Buffer, Execution, Gain, Question, Recommended, Telling, advise, coverage, document,
     narrowing, self_test,
 };
-use ropewalk_lab::compare::{Standing, System, ask};
+use ropewalk_lab::ask;
+use ropewalk_lab::compare::{Standing, System};
 use ropewalk_lab::scenario;
 use ropewalk_lab::table::Table;
 use ropewalk_runner::checkpoint;
 use ropewalk_settings::diagnostic::Diagnostic;
-use ropewalk_settings::units;
+use ropewalk_settings::{given, units};
 
 use crate::compare::show;
 use crate::options::Common;
@@ -56,32 +57,10 @@ are; with a \
 rate and a round-trip time they make a path of their own. Paths as in `ropewalk compare --help`.")]
 pub(crate) struct Options {
     #[command(flatten)]
-    common: Common,
+    common: Common<Advised>,
     /// Measurements of a path; repeat it for each
     #[arg(long, value_name = "NAME=FILE,...")]
     measured: Vec<String>,
-    /// What you can run, and only that is named: Linux's own Multipath TCP, the kernel of multipath-tcp.org,
-    /// a router with OpenMPTCProuter (since 0.60, or up to 0.59, which has that kernel), Apple's or Android's
-    /// phones, or Ropewalk's engine [default: Linux's own where it is as fast, else Ropewalk's engine]
-    #[arg(long = "for", value_name = "SYSTEM", value_parser = system())]
-    system: Option<System>,
-    /// What bytes on metered paths are worth, as in `compare`: 'a second is worth 5 MB of lte'
-    #[arg(long, value_name = "TEXT")]
-    value: Option<String>,
-    /// In which share of the plausible variants of your paths Multipath TCP must be at most 5 % slower than
-    /// plain TCP on the best
-    #[arg(long, value_name = "SHARE", default_value = "80 %", allow_hyphen_values = true)]
-    certainty: String,
-    /// Congestion control [default: the scenario's, else cubic]
-    #[arg(long, value_name = "NAME")]
-    congestion: Option<String>,
-    /// Most that is run to rank the candidates, as in `compare`. How sure the gain is, buffers, and where the
-    /// answer flips are tried in addition
-    #[arg(long, value_name = "TIME", default_value = "2.5s", allow_hyphen_values = true)]
-    budget: String,
-    /// First seed
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-    seed: u64,
     /// Threads [default: one per core]; the result doesn't depend on it
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
@@ -122,7 +101,8 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
             .map_err(|failed| Failure::Output { path: failed.path, reason: failed.reason })?;
         let bar = ProgressLine::new(u64::from(options.scenarios), "scenarios");
         let execution = Execution { jobs, done: &|_| {}, stop: &stop };
-        let seed = SELF_TEST_SEED.wrapping_add(options.seed);
+        let asked = options.common.given.read(|reader, table| reader.integer(table, "seed"))?;
+        let seed = SELF_TEST_SEED.wrapping_add(asked);
         let found = self_test(registries, options.scenarios as usize, seed, &store, execution, || bar.inc(1));
         bar.clear();
         let hint = || Failure::Interrupted(checkpoint::hint(&options.state));
@@ -131,20 +111,20 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
             .map_err(|failed| Failure::Output { path: failed.path, reason: failed.reason })?;
         let pairs = options.scenarios.min(PAIRS) as usize;
         let bar = ProgressLine::new(pairs as u64, "pairs of links");
-        let narrowed = narrowing(registries, pairs, options.seed - 1, &store, execution, || bar.inc(1));
+        let narrowed = narrowing(registries, pairs, asked.wrapping_sub(1), &store, execution, || bar.inc(1));
         bar.clear();
         let narrowed = narrowed.map_err(unknown)?.ok_or_else(hint)?;
         let store = checkpoint::open(&options.state, "advise-coverage", options.fresh)
             .map_err(|failed| Failure::Output { path: failed.path, reason: failed.reason })?;
         let links = options.scenarios.min(LINKS) as usize;
         let bar = ProgressLine::new(links as u64, "links");
-        let ranges = coverage(registries, links, options.seed - 1, &store, execution, || bar.inc(1));
+        let ranges = coverage(registries, links, asked.wrapping_sub(1), &store, execution, || bar.inc(1));
         bar.clear();
         let ranges = ranges.map_err(unknown)?.ok_or_else(hint)?;
         return output::print(&if options.json {
-            show_test::json(&found, &narrowed, &ranges, options.seed)
+            show_test::json(&found, &narrowed, &ranges, asked)
         } else {
-            show_test::text(&found, &narrowed, &ranges, options.seed)
+            show_test::text(&found, &narrowed, &ranges, asked)
         });
     }
     let (question, readings) = question(registries, options)?;
@@ -163,39 +143,26 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
     output::print(&shown)
 }
 
-/// Reads a system by its name.
-fn system() -> impl TypedValueParser<Value = System> {
-    PossibleValuesParser::new(System::NAMED.map(System::name))
-        .try_map(|name| System::named(&name).ok_or("no such system"))
+/// What advice is asked for.
+#[derive(Clone, Debug)]
+struct Advised;
+
+impl Tables for Advised {
+    const TABLES: &'static given::Tables = ask::ADVISE;
 }
 
 /// What is asked, and what was read of measurements.
 fn question(registries: &Registries, options: &Options) -> Result<(Question, Vec<Reading>), Failure> {
     let common = &options.common;
     let measured_only = common.paths.is_empty() && common.scenario.is_none() && !options.measured.is_empty();
-    let (mut scenario, experiment) = if measured_only {
+    let (scenario, experiment) = if measured_only {
         (scenario::default_around(Vec::new()), scenario::Experiment::default())
     } else {
         common.load(registries)?
     };
-    if let Some(direction) = common.direction {
-        scenario.direction = direction.into();
-    }
-    let ask = Ask {
-        common: ask::Common {
-            usual: !common.paths.is_empty() || measured_only,
-            sizes: common.size.clone(),
-            schedulers: common.names()?,
-            congestion: options.congestion.clone(),
-            value: options.value.clone(),
-            budget: options.budget.clone(),
-            seed: options.seed,
-        },
-        system: options.system.map(|system| system.name().to_string()),
-        certainty: options.certainty.clone(),
-    };
+    let usual = !common.paths.is_empty() || measured_only;
     let files: Vec<_> = options.measured.iter().map(|text| measured(text)).collect::<Result<_, _>>()?;
-    Ok(ask.question(scenario, experiment, &files, ask::COMMAND_LINE, registries)?)
+    Ok(lab::question(&common.given, usual, scenario, experiment, &files, registries)?)
 }
 
 /// `NAME=FILE,FILE`.

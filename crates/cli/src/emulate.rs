@@ -4,14 +4,14 @@ use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
 use ropewalk_algorithms::Registries;
-use ropewalk_command_line::options::Join;
+use ropewalk_command_line::settings::Tables;
 use ropewalk_command_line::{Failure, output};
 use ropewalk_host::network::{PathConfig, Side};
 use ropewalk_host::programs::{Programs, ProgramsError, Setup};
 use ropewalk_host::reaper;
 use ropewalk_host::world::{End, PathLinks, World};
 use ropewalk_settings::diagnostic::Diagnostic;
-use ropewalk_settings::units;
+use ropewalk_settings::{given, units};
 use ropewalk_sim::Scenario;
 use serde_json::json;
 
@@ -58,7 +58,7 @@ Examples:
 )]
 pub(crate) struct Options {
     #[command(flatten)]
-    common: Common,
+    common: Common<Transfers>,
     /// A command to start first, on the other side. Its output goes to standard error, or nowhere with
     /// --quiet or --json
     #[arg(long, value_name = "COMMAND")]
@@ -69,12 +69,6 @@ pub(crate) struct Options {
     /// At the end, print the links' and the kernels' counters as JSON on standard error
     #[arg(long)]
     json: bool,
-    /// For transfers: when the engine's joins begin
-    #[arg(long, value_enum)]
-    join: Option<Join>,
-    /// For transfers: the path on which connections open, as `ropewalk compare --open-on` takes it
-    #[arg(long, value_name = "WORD|PATH")]
-    open_on: Option<String>,
     #[command(flatten)]
     evidence: evidence::Options,
     /// Print no summary
@@ -85,9 +79,17 @@ pub(crate) struct Options {
     command: Vec<String>,
 }
 
+/// What transfers are asked for.
+#[derive(Clone, Debug)]
+struct Transfers;
+
+impl Tables for Transfers {
+    const TABLES: &'static given::Tables = ropewalk_lab::ask::EMULATE;
+}
+
 impl Options {
     fn asks_for_transfers(&self) -> bool {
-        self.common.asks_for_transfers() || self.join.is_some() || self.open_on.is_some()
+        self.common.given.options().next().is_some()
     }
 
     /// Without a program, and with a scheduler, a size or a direction: a comparison, which makes such
@@ -96,8 +98,7 @@ impl Options {
         if !self.command.is_empty() || self.peer.is_some() || !self.asks_for_transfers() {
             return None;
         }
-        let open_on = self.open_on.as_deref().unwrap_or(compare::OPEN_ON);
-        Some(compare::Options::emulated(self.common.clone(), self.join, open_on, self.seed, self.json))
+        Some(compare::Options::emulated(&self.common, self.seed, self.json))
     }
 }
 

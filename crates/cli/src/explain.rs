@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ropewalk_algorithms::{Registries, algorithm};
 use ropewalk_command_line::{Failure, output};
+use ropewalk_lab::ask;
 use ropewalk_lab::compare::{describe, start_phase};
 use ropewalk_lab::evidence::{self, phrase};
 use ropewalk_lab::watch;
@@ -51,8 +52,8 @@ pub(crate) struct Options {
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
     output::can_write(&[("--pcap", options.pcap.as_ref()), ("--qlog", options.qlog.as_ref())])?;
     let (mut scenario, experiment) = options.common.load(registries)?;
-    let schedulers = options.common.names()?.unwrap_or_else(|| vec!["minrtt".into()]);
-    let sizes = options.common.sizes(LARGEST)?;
+    let schedulers = ask::schedulers(&options.common.given)?.unwrap_or_else(|| vec!["minrtt".into()]);
+    let sizes = ask::sizes(&options.common.given, LARGEST)?;
     let workloads = match sizes.as_slice() {
         [] => vec![scenario.workload.clone()],
         sizes => sizes.iter().map(|bytes| Workload::Flow { bytes: *bytes }).collect(),

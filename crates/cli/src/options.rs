@@ -3,9 +3,11 @@
 use clap::ValueEnum;
 use ropewalk_algorithms::Registries;
 use ropewalk_command_line::Failure;
-use ropewalk_lab::compare::ask;
+use ropewalk_command_line::settings::{Given, Tables};
+use ropewalk_lab::ask;
 use ropewalk_lab::scenario::{self, Experiment};
 use ropewalk_settings::diagnostic::InputError;
+use ropewalk_settings::given;
 use ropewalk_sim::Scenario;
 use ropewalk_sim::datagrams::Datagrams;
 
@@ -22,31 +24,33 @@ type Read = fn(&str, &Registries) -> Result<scenario::Loaded, InputError>;
 
 /// A word of a shell's command line.
 fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "'\\''"))
+    let is_word = text.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.,/".contains(letter));
+    if is_word { text.into() } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
-/// Options of every command that runs transfers: the paths, what is sent, in which direction, and by which
-/// scheduler.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub(crate) struct Common {
+/// What every command that runs transfers is asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Transfers;
+
+impl Tables for Transfers {
+    const TABLES: &'static given::Tables = ask::TRANSFERS;
+}
+
+/// Options of every command that runs transfers: the paths, and settings: what is sent, in which direction, and
+/// by which scheduler, and what else its table `T` has.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Common<T: Tables = Transfers> {
     /// A path of your own; repeat it for each. `ropewalk compare --help` says what it may hold
     #[arg(long = "path", value_name = "PATH", conflicts_with = "scenario")]
     pub(crate) paths: Vec<String>,
     /// A built-in scenario's name, or a scenario file
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) scenario: Option<String>,
-    /// Schedulers, separated by commas
-    #[arg(long, alias = "scheduler", value_name = "LIST")]
-    pub(crate) schedulers: Option<String>,
-    /// Flow size, 1 B to 1 TiB; repeat it, or separate by commas
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    pub(crate) size: Vec<String>,
-    /// Which end sends the data
-    #[arg(long)]
-    pub(crate) direction: Option<Direction>,
+    #[command(flatten)]
+    pub(crate) given: Given<T>,
 }
 
-impl Common {
+impl<T: Tables> Common<T> {
     /// The paths that are given, or the scenario, or else the default one; and what its file says of
     /// experiments.
     pub(crate) fn load(&self, registries: &Registries) -> Result<(Scenario, Experiment), Failure> {
@@ -68,26 +72,8 @@ impl Common {
             let paths = scenario::paths(&self.paths, registries.open_file)?;
             (scenario::default_around(paths), Experiment::default(), None)
         };
-        if let Some(direction) = self.direction {
-            scenario.direction = direction.into();
-        }
+        scenario.direction = ask::direction(&self.given)?.unwrap_or(scenario.direction);
         Ok((scenario, experiment, datagrams))
-    }
-
-    /// The sizes that are given, at most `most` bytes each.
-    pub(crate) fn sizes(&self, most: u64) -> Result<Vec<u64>, Failure> {
-        Ok(ask::sizes("--size", self.size.iter().map(String::as_str), most)?)
-    }
-
-    /// The schedulers that are named, if any are.
-    pub(crate) fn names(&self) -> Result<Option<Vec<String>>, Failure> {
-        let names = self.schedulers.as_deref().map(|text| ask::schedulers("--schedulers", text));
-        Ok(names.transpose()?)
-    }
-
-    /// Whether it says what is sent, and how.
-    pub(crate) fn asks_for_transfers(&self) -> bool {
-        self.schedulers.is_some() || !self.size.is_empty() || self.direction.is_some()
     }
 
     /// The paths or the scenario, and the direction, to be typed again after a command's name: empty, or with
@@ -95,19 +81,19 @@ impl Common {
     pub(crate) fn links_again(&self) -> String {
         let paths = self.paths.iter().map(|path| format!(" --path {}", quoted(path)));
         let scenario = self.scenario.iter().map(|name| format!(" --scenario {}", quoted(name)));
-        let direction = self.direction.iter().filter_map(ValueEnum::to_possible_value);
-        let direction = direction.map(|way| format!(" --direction {}", way.get_name()));
-        paths.chain(scenario).chain(direction).collect()
+        paths.chain(scenario).collect::<String>() + &self.again("direction")
     }
 
-    /// The sizes, likewise.
-    pub(crate) fn sizes_again(&self) -> String {
-        self.size.iter().map(|size| format!(" --size {}", quoted(size))).collect()
+    /// What is given for a key, likewise.
+    pub(crate) fn again(&self, key: &str) -> String {
+        let given = self.given.texts(key).iter();
+        given.map(|source| format!(" {} {}", source.name, quoted(&source.text))).collect()
     }
 
-    /// Whether nothing is given.
+    /// Whether nothing is said of the paths and of what is sent on them.
     pub(crate) fn is_default(&self) -> bool {
-        self.paths.is_empty() && self.scenario.is_none() && !self.asks_for_transfers()
+        let said = ["schedulers", "sizes", "direction"].map(|key| !self.given.texts(key).is_empty());
+        self.paths.is_empty() && self.scenario.is_none() && !said.contains(&true)
     }
 }
 
@@ -118,24 +104,6 @@ pub(crate) enum Stack {
     Engine,
     /// The Linux kernel
     Kernel,
-}
-
-/// Which end sends the data.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Direction {
-    /// The server
-    Download,
-    /// The client
-    Upload,
-}
-
-impl From<Direction> for ropewalk_sim::Direction {
-    fn from(direction: Direction) -> Self {
-        match direction {
-            Direction::Download => ropewalk_sim::Direction::Download,
-            Direction::Upload => ropewalk_sim::Direction::Upload,
-        }
-    }
 }
 
 /// Whether something is done.

@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
 use ropewalk_algorithms::Registries;
+use ropewalk_command_line::settings::Tables;
 use ropewalk_command_line::{Failure, output};
-use ropewalk_lab::scenario;
+use ropewalk_lab::{ask, scenario};
 use ropewalk_settings::diagnostic::{Diagnostic, Source};
 use ropewalk_settings::input::{self, Opened, ReadError, Want};
 use serde_json::{Value, json};
@@ -84,10 +84,10 @@ fn engine(file: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 /// What the page's fields hold for this; an error where it can't be compared.
-pub(crate) fn asked(registries: &Registries, common: &Common) -> Result<Value, Failure> {
+pub(crate) fn asked<T: Tables>(registries: &Registries, common: &Common<T>) -> Result<Value, Failure> {
     common.load(registries)?;
-    common.sizes(scenario::MOST_BYTES)?;
-    common.names()?;
+    ask::sizes(&common.given, scenario::MOST_BYTES)?;
+    ask::schedulers(&common.given)?;
     let links = match &common.scenario {
         Some(name) => options::load(registries, name).map(|loaded| {
             let built_in = scenario::builtins().iter().any(|known| known.name == name);
@@ -96,14 +96,21 @@ pub(crate) fn asked(registries: &Registries, common: &Common) -> Result<Value, F
         None if common.paths.is_empty() => scenario::DEFAULT.into(),
         None => common.paths.join("\n"),
     };
-    let files = traces(registries, common);
-    let direction = common.direction.as_ref().and_then(ValueEnum::to_possible_value);
-    let mut asked = json!({
-        "links": links,
-        "sizes": common.size.join(", "),
-        "schedulers": common.schedulers.clone().unwrap_or_default(),
-        "direction": direction.map_or(String::new(), |way| way.get_name().to_string()),
-    });
+    let files = traces(registries, &common.paths, common.scenario.as_deref());
+    let mut asked = json!({ "links": links });
+    // What the page has no field for.
+    let mut without = Vec::new();
+    for (field, values) in common.given.keys() {
+        match field.name {
+            "sizes" | "schedulers" | "direction" | "congestion" | "budget" | "seed" | "value" => {
+                asked[field.name] = values.join(", ").into();
+            }
+            _ => without.extend(field.option.map(|option| format!("--{option}"))),
+        }
+    }
+    if !without.is_empty() {
+        asked["without"] = without.join(", ").into();
+    }
     if !files.is_empty() {
         asked["files"] = json!(files);
     }
@@ -125,21 +132,21 @@ fn remembering(path: &Path, want: Want) -> Result<Opened, ReadError> {
 }
 
 /// The recorded links that the question names, each by the name it has there.
-fn traces(registries: &Registries, common: &Common) -> BTreeMap<String, String> {
+fn traces(registries: &Registries, paths: &[String], scenario: Option<&str>) -> BTreeMap<String, String> {
     READ.take();
     let mut folder = PathBuf::new();
     let mut links = String::new();
-    if let Some(name) = &common.scenario {
+    if let Some(name) = scenario {
         let loaded = options::load(registries, name).ok().filter(|_| Path::new(name).is_file());
         let Some(loaded) = loaded else { return BTreeMap::new() };
         folder = Path::new(name).parent().map(Path::to_path_buf).unwrap_or_default();
         let registries = Registries { open_file: remembering, ..Registries::builtin() };
-        let source = Source::new(name.as_str(), loaded.text.as_str());
+        let source = Source::new(name, loaded.text.as_str());
         // What is wrong with it has been told.
         let _ = scenario::parse(&source, "scenario", &folder, &registries);
         links = loaded.text;
     } else {
-        let _ = scenario::paths(&common.paths, remembering);
+        let _ = scenario::paths(paths, remembering);
     }
     let name = |path: &Path| {
         let whole = path.display().to_string();

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use ropewalk_algorithms::Registries;
 use ropewalk_command_line::{Failure, ProgressLine, interrupt, output};
-use ropewalk_lab::scenario;
 use ropewalk_lab::sweep::{self, Command, Design, Overrides, Summary};
 use ropewalk_lab::table::Table;
 use ropewalk_lab::watch;
+use ropewalk_lab::{ask, scenario};
 use ropewalk_runner::sweep::journal::JournalError;
 use ropewalk_runner::sweep::{Done, Error, Progress};
 use ropewalk_settings::diagnostic::Diagnostic;
@@ -93,8 +93,8 @@ fn is_tcp(name: &str) -> bool {
 }
 
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
-    let names = options.common.names()?;
-    let size = match options.common.sizes(scenario::MOST_BYTES)?.as_slice() {
+    let given = &options.common.given;
+    let size = match ask::sizes(given, scenario::MOST_BYTES)?.as_slice() {
         [] => None,
         [one] => Some(*one),
         _ => {
@@ -106,9 +106,9 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         base: None,
         scenario: options.common.scenario.clone(),
         paths: options.common.paths.clone(),
-        schedulers: names,
+        schedulers: ask::schedulers(given)?,
         size,
-        direction: options.common.direction.map(Into::into),
+        direction: ask::direction(given)?,
     };
     let design = sweep::load(&options.file, &overrides, registries)?;
     let paths = design.base.scenario.paths.len();

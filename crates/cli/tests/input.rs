@@ -82,8 +82,8 @@ fn mistakes_on_the_command_line() {
     of(&["--schedulers", "minrt"], &["--schedulers:1:1", "minrtt"]);
     of(&["--congestion", "cubik"], &["--congestion:1:1", "cubic"]);
     of(&["--seed", "-1"], &["--seed", "0 to 18446744073709551615"]);
-    refused(here.path(), &["compare", "--runs", "-1"], &["--runs", "1..=1000000"]);
-    refused(here.path(), &["compare", "--runs", "0"], &["--runs", "1..=1000000"]);
+    refused(here.path(), &["compare", "--runs", "-1"], &["--runs:1:1", "1 to 1000000"]);
+    refused(here.path(), &["compare", "--runs", "0"], &["--runs:1:1", "1 to 1000000"]);
     refused(here.path(), &["compare", "--jobs", "-1"], &["--jobs", "1..=1024"]);
     refused(
         here.path(),

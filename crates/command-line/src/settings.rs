@@ -1,54 +1,35 @@
 //! A file's settings as options: each key that a command line may have becomes an option of its name, with
-//! its bounds and its default in its help. What is given is written as a file ([`Written`]), which the file's
-//! own reader reads.
+//! its bounds and its default in its help.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::ops::Deref;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches};
-use ropewalk_settings::diagnostic::Source;
-use ropewalk_settings::shape::{Field, Kind, Shape};
-use ropewalk_settings::written::Written;
+use ropewalk_settings::given;
+use ropewalk_settings::shape::{Field, Kind};
 
 /// The tables of a file whose keys are options.
-pub trait Tables {
-    /// Headers, as in `[proxy]` and `[[listener]]`, and the tables behind them. A table in two brackets is
-    /// there even if no key of it is given.
-    const TABLES: &'static [(&'static str, &'static Shape)];
+pub trait Tables: Clone + Send + Sync + 'static {
+    /// Their headers and what they may hold.
+    const TABLES: &'static given::Tables;
 }
 
 /// The options that are given.
 #[derive(Clone, Debug)]
-pub struct Given<T> {
-    values: Vec<(&'static Field, Vec<Arc<Source>>)>,
-    tables: PhantomData<T>,
-}
+pub struct Given<T>(given::Given, PhantomData<T>);
 
 impl<T: Tables> Given<T> {
-    /// The file that says the same.
-    pub fn written(&self) -> Written {
-        let mut written = Written::default();
-        for (header, shape) in T::TABLES {
-            written.table(header);
-            for (field, values) in &self.values {
-                if shape.fields.iter().any(|of_table| std::ptr::eq(of_table, *field)) {
-                    written.key(shape, field.name, values);
-                }
-            }
-        }
-        written
+    /// These options, with their values.
+    pub fn of<'a>(given: impl IntoIterator<Item = (&'a str, Vec<String>)>) -> Given<T> {
+        Given(given::Given::by_option(T::TABLES, given), PhantomData)
     }
+}
 
-    /// The keys that are given, with their values as they are written on a command line.
-    pub fn keys(&self) -> impl Iterator<Item = (&'static Field, Vec<&str>)> {
-        self.values
-            .iter()
-            .map(|(field, values)| (*field, values.iter().map(|one| one.text.as_ref()).collect()))
-    }
+impl<T> Deref for Given<T> {
+    type Target = given::Given;
 
-    /// The names of the options that are given.
-    pub fn options(&self) -> impl Iterator<Item = &'static str> {
-        self.values.iter().filter_map(|(field, _)| field.option)
+    fn deref(&self) -> &given::Given {
+        &self.0
     }
 }
 
@@ -66,7 +47,8 @@ pub fn placeholder(field: &Field) -> &'static str {
         Kind::Socket => "ADDRESS:PORT",
         Kind::Time | Kind::TimeWithin(..) | Kind::TimeWithSpread => "TIME",
         Kind::Address => "ADDRESS",
-        Kind::Bytes(..) | Kind::BytesOrNone(_) => "SIZE",
+        Kind::Bytes(..) | Kind::BytesOrNone(_) | Kind::Sizes => "SIZE",
+        Kind::Probability => "SHARE",
         Kind::Rate | Kind::Rates => "RATE",
         Kind::Integer(..) | Kind::Number(..) => "NUMBER",
         Kind::Switch => "true|false",
@@ -74,23 +56,29 @@ pub fn placeholder(field: &Field) -> &'static str {
     }
 }
 
+fn is_quantity(kind: &Kind) -> bool {
+    !matches!(kind, Kind::Text | Kind::File | Kind::Socket | Kind::Address | Kind::Choice(_) | Kind::Texts)
+}
+
 fn argument(field: &'static Field, option: &'static str) -> Arg {
-    let is_list = matches!(field.kind, Kind::Texts);
+    let is_list = matches!(field.kind, Kind::Texts | Kind::Sizes);
     let mut help = field.summary.to_string();
     if is_list {
         help.push_str("; repeat it for each");
     }
     if let Some(bounds) = field.kind.bounds() {
-        help.push_str(&format!(": {bounds}"));
+        help.push_str(&format!(" ({bounds})"));
     }
     if !field.default.is_empty() {
         help.push_str(&format!(" [default: {}]", field.default));
     }
     let argument = Arg::new(option).long(option).value_name(placeholder(field)).help(help);
+    let action = if is_list { ArgAction::Append } else { ArgAction::Set };
+    let argument = argument.aliases(field.alias).action(action);
     match field.kind {
         Kind::Switch => argument.num_args(0..=1).require_equals(true).default_missing_value(""),
-        _ if is_list => argument.action(ArgAction::Append),
-        _ => argument,
+        // A negative one is refused by the reader, in its words.
+        _ => argument.allow_hyphen_values(is_quantity(&field.kind)),
     }
 }
 
@@ -106,12 +94,9 @@ impl<T: Tables> clap::Args for Given<T> {
 
 impl<T: Tables> FromArgMatches for Given<T> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Given<T>, Error> {
-        let given = fields::<T>().filter_map(|(field, option)| {
-            let values = matches.get_many::<String>(option)?;
-            let source = |value: &String| Source::new(format!("--{option}"), value.as_str());
-            Some((field, values.map(source).collect()))
-        });
-        Ok(Given { values: given.collect(), tables: PhantomData })
+        let given = fields::<T>()
+            .filter_map(|(_, option)| Some((option, matches.get_many::<String>(option)?.cloned().collect())));
+        Ok(Given::of(given))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {

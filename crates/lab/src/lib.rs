@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod advise;
+pub mod ask;
 pub mod bound;
 pub mod compare;
 pub mod csv;

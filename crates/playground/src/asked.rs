@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ropewalk_algorithms::Registries;
-use ropewalk_lab::compare::{Ask, Request, ask};
+use ropewalk_lab::ask;
+use ropewalk_lab::compare::{self, Request};
 use ropewalk_lab::parallel::Workers;
 use ropewalk_lab::report::Origin;
 use ropewalk_lab::scenario::{self, Experiment};
 use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source};
+use ropewalk_settings::given::Given;
 use ropewalk_settings::input::{Opened, ReadError, Want};
 use ropewalk_settings::units;
-use ropewalk_sim::{Direction, Scenario};
+use ropewalk_sim::Scenario;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
@@ -98,7 +100,7 @@ impl Asked {
         FILES.set(self.files.clone());
         let registries = &self.registries()?;
         let mut usual = false;
-        let (mut scenario, experiment) = match Links::of(&self.links) {
+        let (scenario, mut experiment) = match Links::of(&self.links) {
             Links::Default => self.load(scenario::DEFAULT, registries)?,
             Links::BuiltIn(name) => self.load(name, registries)?,
             Links::File(text) => {
@@ -113,34 +115,40 @@ impl Asked {
                 (scenario::default_around(paths), Experiment::default())
             }
         };
-        match self.direction.trim() {
-            "" => {}
-            "download" => scenario.direction = Direction::Download,
-            "upload" => scenario.direction = Direction::Upload,
-            other => return Err(refused("--direction", other, "allowed: download, upload")),
-        }
-        let schedulers = filled(&self.schedulers).map(|text| ask::schedulers("--schedulers", text));
-        let of_file = Some(experiment.schedulers.clone()).filter(|names| !names.is_empty());
-        let mut schedulers = schedulers.transpose()?.or(of_file);
-        if let Some(names) = schedulers.as_mut().filter(|_| self.has_rule())
-            && !names.iter().any(|name| name == ropewalk_rule::NAME || name == "all")
-        {
-            names.push(ropewalk_rule::NAME.into());
-        }
-        let seed = filled(&self.seed).map_or(Ok(1), str::parse);
-        let common = ask::Common {
-            usual,
-            sizes: filled(&self.sizes).map(String::from).into_iter().collect(),
-            schedulers,
-            congestion: filled(&self.congestion).map(String::from),
-            value: filled(&self.value).map(String::from),
-            budget: filled(&self.budget).unwrap_or(ask::BUDGET).into(),
-            seed: seed.map_err(|_| {
-                refused("--seed", &self.seed, &format!("a seed is a whole number from 0 to {}", u64::MAX))
-            })?,
+        let own = |names: &[String]| {
+            let named = names.iter().any(|name| name == ropewalk_rule::NAME || name == "all");
+            self.has_rule() && !names.is_empty() && !named
         };
-        let ask = Ask { common, buffer: None, limit: None, runs: None };
-        ask.request(scenario, experiment, ask::COMMAND_LINE, Workers::ONE, registries)
+        if own(&experiment.schedulers) {
+            experiment.schedulers.push(ropewalk_rule::NAME.into());
+        }
+        let mut given = self.given("");
+        if own(&ask::schedulers(&given)?.unwrap_or_default()) {
+            given = self.given(&format!(",{}", ropewalk_rule::NAME));
+        }
+        compare::request(&given, usual, scenario, experiment, Workers::ONE, registries)
+    }
+
+    /// Options, each with the field that says it.
+    fn options(&self) -> [(&'static str, &str); 7] {
+        [
+            ("size", &self.sizes),
+            ("direction", &self.direction),
+            ("schedulers", &self.schedulers),
+            ("congestion", &self.congestion),
+            ("budget", &self.budget),
+            ("seed", &self.seed),
+            ("value", &self.value),
+        ]
+    }
+
+    /// What the fields ask of a comparison, with `more` schedulers.
+    fn given(&self, more: &str) -> Given {
+        let given = self.options().into_iter().filter_map(|(option, text)| {
+            let more = if option == "schedulers" { more } else { "" };
+            Some((option, vec![format!("{}{more}", filled(text)?)]))
+        });
+        Given::by_option(ask::COMPARE, given)
     }
 
     /// The built-in algorithms, and the rule. Files are those that came with the question.
@@ -212,13 +220,14 @@ impl Asked {
         let mut experiment =
             file.remove("experiment").and_then(|old| old.try_into().ok()).unwrap_or_default();
         let mut set = |key: &str, value: Value| Table::insert(&mut experiment, key.into(), value);
-        let sizes = ask::sizes("--size", filled(&self.sizes), scenario::MOST_BYTES)?;
+        let given = self.given("");
+        let sizes = ask::sizes(&given, scenario::MOST_BYTES)?;
         if !sizes.is_empty() {
             let sizes: Vec<String> = sizes.into_iter().map(units::write_bytes).collect();
             set("sizes", sizes.into());
         }
-        if let Some(text) = filled(&self.schedulers) {
-            set("schedulers", ask::schedulers("--schedulers", text)?.into());
+        if let Some(names) = ask::schedulers(&given)? {
+            set("schedulers", names.into());
         }
         if let Some(text) = filled(&self.congestion) {
             set("congestion", text.into());
@@ -249,17 +258,9 @@ impl Asked {
             Links::File(_) => option("--scenario", FILE),
             Links::Paths(paths) => paths.iter().for_each(|path| option("--path", path)),
         }
-        for (name, value) in [
-            ("--size", &self.sizes),
-            ("--direction", &self.direction),
-            ("--schedulers", &self.schedulers),
-            ("--congestion", &self.congestion),
-            ("--budget", &self.budget),
-            ("--seed", &self.seed),
-            ("--value", &self.value),
-        ] {
+        for (name, value) in self.options() {
             if let Some(value) = filled(value) {
-                option(name, value);
+                option(&format!("--{name}"), value);
             }
         }
         let mut origin = Origin::of(&words, env!("CARGO_PKG_VERSION"));
@@ -273,12 +274,6 @@ impl Asked {
 /// A field's text, if it has any.
 fn filled(text: &str) -> Option<&str> {
     Some(text.trim()).filter(|text| !text.is_empty())
-}
-
-fn refused(option: &str, text: &str, help: &str) -> InputError {
-    let source = Source::new(option, text);
-    let message = format!("`{text}` can't be used");
-    Diagnostic::new(message).at(&source, 0..text.len()).label("here").help(help).into()
 }
 
 #[cfg(test)]
@@ -338,7 +333,7 @@ mod tests {
         let text = refusal(&of("satelite"));
         assert!(text.contains("satellite-lte") && text.contains("wifi: 50 Mbit/s"), "{text}");
         let text = refusal(&Asked { direction: "sideways".into(), ..Asked::default() });
-        assert!(text.contains("download, upload"), "{text}");
+        assert!(text.contains(r#""download", "upload""#), "{text}");
         let text = refusal(&Asked { schedulers: "minrtt,blset".into(), ..Asked::default() });
         assert!(text.contains("blest"), "{text}");
         let text = refusal(&Asked { seed: "-1".into(), ..Asked::default() });

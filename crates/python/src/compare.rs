@@ -3,35 +3,65 @@
 use std::sync::atomic::Ordering;
 
 use pyo3::prelude::*;
-use ropewalk_lab::compare::{self as lab, Ask, ask};
 use ropewalk_lab::report::{self, Origin};
 use ropewalk_lab::scenario::Experiment;
-use ropewalk_lab::tidy;
+use ropewalk_lab::{ask, compare as lab, tidy};
+use ropewalk_settings::given::{Given, Tables};
+use ropewalk_settings::shape::Kind;
 
 use crate::scenario::Scenario;
 use crate::scheduler::{Own, registries, run};
 use crate::table::Table;
 use crate::{control, errors};
 
-/// Compares schedulers, as `asked` says ([`Ask`], JSON). Returns the document (JSON), the table of runs, and
-/// the report's page.
+/// Keys of settings, and their values.
+pub(crate) type Asked = Vec<(String, Vec<String>)>;
+
+pub(crate) fn given(tables: &'static Tables, asked: &Asked) -> Given {
+    Given::by_key(tables, asked.iter().map(|(key, values)| (key.as_str(), values.clone())))
+}
+
+/// The settings that `compare` or `advise` takes: names, and units of numbers; `text` and `whole` are none.
+#[pyfunction]
+pub(crate) fn settings(command: &str) -> Vec<(String, &'static str)> {
+    let tables = if command == "advise" { ask::ADVISE } else { ask::COMPARE };
+    let fields = tables.iter().flat_map(|(_, shape)| shape.fields);
+    let unit = |kind: &Kind| match kind {
+        Kind::TimeWithin(..) => "s",
+        Kind::Bytes(..) | Kind::Sizes => "B",
+        Kind::Probability => "%",
+        Kind::Integer(..) => "whole",
+        _ => "text",
+    };
+    fields.map(|field| (field.name.replace('-', "_"), unit(&field.kind))).collect()
+}
+
+/// Compares schedulers, as `asked` says: keys of [`ask::COMPARE`], and their values. `usual`: only paths were
+/// given. Returns the document (JSON), the table of runs, and the report's page.
 #[pyfunction]
 pub(crate) fn compare(
     py: Python<'_>,
     scenario: &Scenario,
     own: Own,
-    asked: &str,
+    usual: bool,
+    asked: Asked,
     jobs: Option<usize>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(String, Table, String)> {
     let registries = registries(&own)?;
     let names: Vec<&str> = own.iter().map(|(name, _)| name.as_str()).collect();
-    let asked: Ask = serde_json::from_str(asked).map_err(errors::other)?;
-    let (seed, loaded) = (asked.common.seed, scenario.loaded.clone());
-    let experiment = if asked.common.usual { Experiment::default() } else { loaded.experiment };
-    let jobs = ropewalk_runner::threads(jobs);
-    let request =
-        asked.request(loaded.scenario, experiment, ask::SCRIPT, jobs, &registries).map_err(errors::input)?;
+    let loaded = scenario.loaded.clone();
+    let experiment = if usual { Experiment::default() } else { loaded.experiment };
+    let request = lab::request(
+        &given(ask::COMPARE, &asked),
+        usual,
+        loaded.scenario,
+        experiment,
+        ropewalk_runner::threads(jobs),
+        &registries,
+    )
+    .map_err(errors::input)?;
+    let seed = request.seed;
     let comparison = control::interruptible(py, progress.as_ref(), |control| {
         let one = |spec: &ropewalk_sim::RunSpec| run(spec, seed, &names, control);
         let done = |worth| {

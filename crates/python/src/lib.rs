@@ -70,6 +70,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(run::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(run::bound, module)?)?;
     module.add_function(wrap_pyfunction!(compare::compare, module)?)?;
+    module.add_function(wrap_pyfunction!(compare::settings, module)?)?;
     module.add_function(wrap_pyfunction!(advise::advise, module)?)?;
     #[cfg(target_os = "linux")]
     {

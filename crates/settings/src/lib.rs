@@ -5,6 +5,7 @@
 
 pub mod argument;
 pub mod diagnostic;
+pub mod given;
 pub mod input;
 pub mod name;
 pub mod read;

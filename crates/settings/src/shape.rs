@@ -72,6 +72,7 @@ impl Kind {
     pub fn bounds(&self) -> Option<String> {
         let between = |least: String, most: String| Some(format!("{least} to {most}"));
         match self {
+            Kind::Integer(_, u64::MAX) => None,
             Kind::Integer(least, most) => between(least.to_string(), most.to_string()),
             Kind::Number(least, most) => between(short(*least), short(*most)),
             Kind::Bytes(least, most) => between(write_bytes(*least), write_bytes(*most)),
@@ -99,6 +100,8 @@ pub struct Field {
     pub default: &'static str,
     /// Its name on a command line; `None`: only a file has it.
     pub option: Option<&'static str>,
+    /// Another name of it there, which help doesn't say.
+    pub alias: Option<&'static str>,
     /// What stands for its value in help: `NETWORK`; empty: what its kind says.
     pub value: &'static str,
     /// Whether a running program can't take another value.
@@ -139,6 +142,13 @@ impl Field {
         self
     }
 
+    /// Sets another name of it on a command line.
+    #[must_use]
+    pub const fn alias(mut self, alias: &'static str) -> Field {
+        self.alias = Some(alias);
+        self
+    }
+
     /// Sets what stands for its value in help.
     #[must_use]
     pub const fn value(mut self, value: &'static str) -> Field {
@@ -171,7 +181,17 @@ impl Field {
 
 /// A key that may be left out.
 pub const fn key(name: &'static str, kind: Kind, summary: &'static str) -> Field {
-    Field { name, kind, summary, required: false, default: "", option: Some(name), value: "", restart: false }
+    Field {
+        name,
+        kind,
+        summary,
+        required: false,
+        default: "",
+        option: Some(name),
+        alias: None,
+        value: "",
+        restart: false,
+    }
 }
 
 /// A key that is needed.

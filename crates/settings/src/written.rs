@@ -45,7 +45,7 @@ impl Written {
         let kind = shape.fields.iter().find(|field| field.name == key).map(|field| field.kind);
         let start = self.text.len();
         let _ = write!(self.text, "{} = ", quoted(key));
-        let is_list = matches!(kind, Some(Kind::Texts));
+        let is_list = matches!(kind, Some(Kind::Texts | Kind::Sizes));
         self.text.push_str(if is_list { "[" } else { "" });
         for (source, part) in values {
             let value = &source.text[part.clone()];

@@ -4,14 +4,14 @@ use std::sync::atomic::Ordering;
 
 use ropewalk_command_line::options::World;
 use ropewalk_command_line::{Failure, ProgressLine, interrupt, output};
-use ropewalk_lab::compare::ask;
+use ropewalk_lab::ask;
 use ropewalk_lab::datagrams::{Request, compare};
 use ropewalk_lab::scenario::Experiment;
-use ropewalk_settings::diagnostic::{Diagnostic, Source, did_you_mean};
+use ropewalk_settings::diagnostic::{Diagnostic, did_you_mean};
 use ropewalk_sim::Scenario;
 use ropewalk_sim::datagrams::Datagrams;
 
-use super::{OPEN_ON, Options};
+use super::Options;
 
 /// Runs of each, if neither the command line nor the scenario says it.
 const RUNS: u32 = 20;
@@ -23,16 +23,17 @@ pub(super) fn run(
     datagrams: Datagrams,
 ) -> Result<(), Failure> {
     fits(options)?;
+    let (runs, seed) = ask::runs_and_seed(&options.common.given)?;
     let request = Request {
-        schedulers: match options.common.names()? {
+        schedulers: match ask::schedulers(&options.common.given)? {
             Some(names) => schedulers(options, names)?,
             None if !experiment.schedulers.is_empty() => experiment.schedulers,
             None => Request::all_schedulers(),
         },
         scenario,
         datagrams,
-        runs: options.runs.or(experiment.runs).unwrap_or(RUNS),
-        seed: options.seed,
+        runs: runs.or(experiment.runs).unwrap_or(RUNS),
+        seed,
         jobs: ropewalk_runner::threads(options.jobs.map(usize::from)),
     };
     let bar = ProgressLine::new(request.total() as u64, "runs");
@@ -56,10 +57,10 @@ fn schedulers(options: &Options, names: Vec<String>) -> Result<Vec<String>, Fail
         return Ok(all);
     }
     let Some(wrong) = names.iter().find(|name| !all.contains(name)) else { return Ok(names) };
-    let text = options.common.schedulers.as_deref().unwrap_or_default();
-    let place = text.find(wrong.as_str()).unwrap_or_default();
+    let Some(source) = options.common.given.text("schedulers") else { return Ok(names) };
+    let place = source.text.find(wrong.as_str()).unwrap_or_default();
     Err(Diagnostic::new(format!("there is no scheduler `{wrong}` for datagrams"))
-        .at(&Source::new("--schedulers", text), place..place + wrong.len())
+        .at(&source, place..place + wrong.len())
         .label("here")
         .help(did_you_mean(wrong, all.iter().map(String::as_str)))
         .help(format!("known: {}, all", all.join(", ")))
@@ -69,14 +70,6 @@ fn schedulers(options: &Options, names: Vec<String>) -> Result<Vec<String>, Fail
 /// Refuses what is for transfers by TCP.
 fn fits(options: &Options) -> Result<(), Failure> {
     let given = [
-        ("--size", !options.common.size.is_empty()),
-        ("--congestion", options.congestion.is_some()),
-        ("--budget", options.budget != ask::BUDGET),
-        ("--open-on", options.open_on != OPEN_ON),
-        ("--join", options.join.is_some()),
-        ("--limit", options.limit.is_some()),
-        ("--buffer", options.buffer.is_some()),
-        ("--value", options.value.is_some()),
         ("--world emulated", options.world == World::Emulated),
         ("--details", options.details),
         ("--trace", options.trace),
@@ -85,8 +78,11 @@ fn fits(options: &Options) -> Result<(), Failure> {
         ("--csv", options.csv.is_some()),
         ("--pcap and --qlog", options.evidence.any()),
     ];
-    match given.iter().find(|(_, is_given)| *is_given) {
-        Some((option, _)) => {
+    let given = given.iter().filter(|(_, is_given)| *is_given).map(|(option, _)| option.to_string());
+    let fit = ["schedulers", "direction", "runs", "seed"];
+    let other = options.common.given.options().filter(|option| !fit.contains(option));
+    match other.map(|option| format!("--{option}")).chain(given).next() {
+        Some(option) => {
             let message = format!("{option}: for transfers by TCP, and the scenario's workload is datagrams");
             let help = "`ropewalk emulate --scenario FILE -- PROGRAM` runs programs over its paths";
             Err(Diagnostic::new(message).help(help).into())

@@ -11,25 +11,23 @@ pub(crate) mod show;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use ropewalk_algorithms::{Registries, algorithm};
-use ropewalk_command_line::options::{Join, World, list};
+use ropewalk_algorithms::Registries;
+use ropewalk_command_line::options::{World, list};
+use ropewalk_command_line::settings::{Given, Tables};
 use ropewalk_command_line::{Failure, ProgressLine, interrupt, output};
-use ropewalk_lab::compare::{Ask, Comparison, Design, Merit, Request, ask, compare};
-use ropewalk_lab::opening::OpeningPath;
+use ropewalk_lab::ask;
+use ropewalk_lab::compare::{Comparison, Design, Merit, Request, compare, request};
 use ropewalk_lab::report::rope::{self, Budget};
 use ropewalk_lab::report::{Origin, comparison};
 use ropewalk_lab::scenario::Experiment;
 use ropewalk_lab::{real_time, watch};
 use ropewalk_settings::diagnostic::{Diagnostic, Source};
-use ropewalk_settings::units;
-use ropewalk_sim::{Mode, RunResult, RunSpec, Scenario};
+use ropewalk_settings::{given, units};
+use ropewalk_sim::{Mode, RunResult, RunSpec};
 use serde_json::Value;
 
 use crate::options::{Common, Stack};
 use crate::{evidence, playground};
-
-/// The default of `--open-on`.
-pub(crate) const OPEN_ON: &str = "first";
 
 /// Rank schedulers on your paths
 ///
@@ -44,6 +42,7 @@ pub(crate) const OPEN_ON: &str = "first";
 /// A scenario whose workload is `datagrams` ranks the schedulers of a tunnel for datagrams instead, by the
 /// share of packets that are lost or late.
 #[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("amount").args(["budget", "runs"]))]
 #[command(after_help = "Examples:
   ropewalk compare
   ropewalk compare --path 'wifi: 50 Mbit/s, 20 ms +-5 ms, 0.5 %' \\
@@ -68,48 +67,10 @@ A word stands for a link, and what is given with it replaces its parts (`starlin
 vdsl, cable, 4g, 5g, starlink, geo, wifi (docs/links.md has their numbers).")]
 pub(crate) struct Options {
     #[command(flatten)]
-    common: Common,
-    /// Congestion control [default: the scenario's, else cubic]
-    #[arg(long, value_name = "NAME")]
-    congestion: Option<String>,
-    /// Most that is run before the answer is given: a second is 4 million simulated segments, about what two
-    /// cores do, so that it means the same runs on every machine
-    #[arg(
-        long,
-        value_name = "TIME",
-        default_value = ask::BUDGET,
-        conflicts_with = "runs",
-        allow_hyphen_values = true
-    )]
-    budget: String,
-    /// Runs per scheduler [default: the scenario's, else until decided or out of budget; with real packets
-    /// 30]
-    #[arg(long, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    runs: Option<u32>,
-    /// First seed
-    #[arg(long, default_value_t = 1, allow_negative_numbers = true, value_parser = seed)]
-    seed: u64,
-    /// The path on which connections open: first, best (where plain TCP is fastest), race (whose handshake
-    /// ends first), remember (what an earlier connection found out), or its name
-    #[arg(long, value_name = "WORD|PATH", default_value = OPEN_ON)]
-    open_on: String,
-    /// When joins begin [default: as the scenario says, which is late]
-    #[arg(long, value_enum)]
-    join: Option<Join>,
-    /// Longest that a run may take, in simulated time from the workload's start [default: the scenario's;
-    /// without one 60 s, or ten times the least that the links allow]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    limit: Option<String>,
+    common: Common<Compared>,
     /// Threads [default: one per core]; the result doesn't depend on it
     #[arg(long, allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// Send and receive buffer of both ends, fixed, 4 KiB to 4 GiB
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    buffer: Option<String>,
-    /// What bytes on metered paths are worth: 'a second is worth 5 MB of lte'. All of them count then;
-    /// without it only those that are sent again, at 5 MB to the second
-    #[arg(long, value_name = "TEXT")]
-    value: Option<String>,
     /// Where the transfers run: the simulator, or the emulator (real packets in real time; Linux, `ip`,
     /// /dev/net/tun)
     #[arg(long, default_value_t = World::Simulated, value_enum)]
@@ -146,25 +107,18 @@ pub(crate) struct Options {
 #[cfg(target_os = "linux")]
 impl Options {
     /// Transfers with real packets, of which nothing else is said.
-    pub(crate) fn emulated(
-        common: Common,
-        join: Option<Join>,
-        open_on: &str,
+    pub(crate) fn emulated<T: Tables>(
+        Common { paths, scenario, given }: &Common<T>,
         seed: u64,
         json: bool,
     ) -> Options {
+        let seed = [("seed", vec![seed.to_string()])];
+        let owned = |values: Vec<&str>| values.into_iter().map(String::from).collect();
+        let given = given.keys().filter_map(|(field, values)| Some((field.option?, owned(values))));
+        let given = given.chain(seed);
         Options {
-            common,
-            congestion: None,
-            budget: ask::BUDGET.into(),
-            runs: None,
-            seed,
-            open_on: open_on.into(),
-            join,
-            limit: None,
+            common: Common { paths: paths.clone(), scenario: scenario.clone(), given: Given::of(given) },
             jobs: None,
-            buffer: None,
-            value: None,
             world: World::Emulated,
             sender: Stack::Engine,
             receiver: Stack::Engine,
@@ -179,8 +133,12 @@ impl Options {
     }
 }
 
-fn seed(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("a seed is a whole number from 0 to {}", u64::MAX))
+/// What comparisons are asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Compared;
+
+impl Tables for Compared {
+    const TABLES: &'static given::Tables = ask::COMPARE;
 }
 
 pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -> Result<(), Failure> {
@@ -188,7 +146,12 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
     if let Some(datagrams) = datagrams {
         return self::datagrams::run(options, scenario, experiment, datagrams);
     }
-    let request = request(registries, options, scenario, experiment)?;
+    // The budget is simulated segments; emulated runs take real time, so their number is fixed.
+    let usual_runs = (options.world == World::Emulated).then_some(30);
+    let experiment = Experiment { runs: experiment.runs.or(usual_runs), ..experiment };
+    let (given, usual) = (&options.common.given, !options.common.paths.is_empty());
+    let jobs = ropewalk_runner::threads(options.jobs.map(usize::from));
+    let request = request(given, usual, scenario, experiment, jobs, registries)?;
     let own = [("--csv", options.csv.as_ref()), ("--report", options.report.as_ref())];
     output::can_write(&[own, options.evidence.files()].concat())?;
     let per_run = request.workloads.len() * request.candidates.len();
@@ -283,7 +246,7 @@ fn next(options: &Options, request: &Request, comparison: &Comparison) -> Vec<(&
         return Vec::new();
     };
     let links = options.common.links_again();
-    let question = format!("{links}{}", options.common.sizes_again());
+    let question = format!("{links}{}", options.common.again("sizes"));
     let Some(named) = request.candidates.iter().find(|one| one.label == *label) else { return Vec::new() };
     let largest = comparison.rankings.iter().filter_map(|ranking| ranking.bytes).max();
     let size = largest.map_or(String::new(), |bytes| format!(" --size '{}'", units::write_bytes(bytes)));
@@ -324,84 +287,27 @@ fn ends_fit(options: &Options) -> Result<(), Failure> {
             return refuse(option, "kernel", message, "add `--world emulated`");
         }
     }
-    let named = options.common.schedulers.as_deref().unwrap_or_default();
-    let other = list(named).into_iter().find(|name| !["linux", "tcp"].contains(name));
+    let Some(named) = options.common.given.text("schedulers") else { return Ok(()) };
+    let other = list(&named.text).into_iter().find(|name| !["linux", "tcp"].contains(name));
     if let Some(other) = other.filter(|_| options.sender == Stack::Kernel) {
         let message = format!("the kernel as sender has one scheduler, its own: it can't send by `{other}`");
-        return refuse("--schedulers", named, message, "name `linux` alone, or let the engine send");
+        return refuse("--schedulers", &named.text, message, "name `linux` alone, or let the engine send");
     }
     Ok(())
 }
 
-fn request(
-    registries: &Registries,
-    options: &Options,
-    mut scenario: Scenario,
-    experiment: Experiment,
-) -> Result<Request, Failure> {
-    if let Some(join) = options.join {
-        let early = join == Join::Early;
-        (scenario.client.early_join, scenario.server.early_join) = (early, early);
-    }
-    if options.open_on != OPEN_ON {
-        let earlier = |name| algorithm(&registries.schedulers, "--open-on", name);
-        let congestion = options.congestion.as_deref().unwrap_or("cubic");
-        let congestion = algorithm(&registries.congestion, "--congestion", congestion)?;
-        let schedulers = [&earlier("single")?, &earlier("minrtt")?];
-        let seed = options.seed.wrapping_sub(1);
-        scenario = OpeningPath::read(&options.open_on)
-            .apply(&scenario, schedulers, &congestion, seed)
-            .map_err(|error| {
-                Diagnostic::new(error.to_string()).help("--open-on names the path on which connections open")
-            })?;
-    }
-    // The budget is simulated segments; emulated runs take real time, so their number is fixed.
-    let usual_runs = (options.world == World::Emulated).then_some(30);
-    let ask = Ask {
-        common: ask::Common {
-            usual: !options.common.paths.is_empty(),
-            sizes: options.common.size.clone(),
-            schedulers: options.common.names()?,
-            congestion: options.congestion.clone(),
-            value: options.value.clone(),
-            budget: options.budget.clone(),
-            seed: options.seed,
-        },
-        buffer: options.buffer.clone(),
-        limit: options.limit.clone(),
-        runs: options.runs.or(experiment.runs).or(usual_runs),
-    };
-    let jobs = ropewalk_runner::threads(options.jobs.map(usize::from));
-    Ok(ask.request(scenario, experiment, ask::COMMAND_LINE, jobs, registries)?)
-}
-
-/// The question as the playground's fields have it, and the options for which there is none (`without`). Null
-/// with real packets, and where traces are too long for an address.
+/// The question as the playground's fields have it. Null with real packets, and where traces are too long for
+/// an address.
 fn asked(registries: &Registries, options: &Options) -> Result<Value, Failure> {
     if options.world == World::Emulated {
         return Ok(Value::Null);
     }
-    let mut asked = playground::asked(registries, &options.common)?;
+    let asked = playground::asked(registries, &options.common)?;
     let traces = asked["files"].as_object().into_iter().flatten();
     let length: usize = traces.map(|(_, text)| text.as_str().map_or(0, str::len)).sum();
     if length > playground::LONGEST_IN_ADDRESS {
         return Ok(Value::Null);
     }
-    let without = [
-        ("--open-on", options.open_on != OPEN_ON),
-        ("--join", options.join.is_some()),
-        ("--limit", options.limit.is_some()),
-        ("--buffer", options.buffer.is_some()),
-        ("--runs", options.runs.is_some()),
-    ];
-    let without: Vec<&str> = without.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
-    if !without.is_empty() {
-        asked["without"] = without.join(", ").into();
-    }
-    asked["congestion"] = options.congestion.clone().unwrap_or_default().into();
-    asked["budget"] = options.budget.clone().into();
-    asked["seed"] = options.seed.to_string().into();
-    asked["value"] = options.value.clone().unwrap_or_default().into();
     Ok(asked)
 }
 

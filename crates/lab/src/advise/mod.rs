@@ -24,7 +24,7 @@ mod telling;
 mod variants;
 
 pub use answer::{Answer, Buffer, Judged, Recommended};
-pub use ask::Ask;
+pub use ask::question;
 pub use belief::Doubt;
 pub use certainty::Share;
 pub use coverage::{Coverage, Link, Quantity, Range, coverage};

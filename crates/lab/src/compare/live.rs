@@ -95,27 +95,24 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use ropewalk_algorithms::Registries;
+    use ropewalk_settings::given::Given;
 
     use super::*;
-    use crate::compare::{Ask, ask, compare};
+    use crate::ask;
+    use crate::compare::compare;
     use crate::parallel::Workers;
     use crate::scenario;
 
     fn request(paths: [&str; 2], runs: Option<u32>, budget: &str) -> Request {
         let registries = Registries::builtin();
         let paths = scenario::paths(&paths.map(String::from), registries.open_file).unwrap();
-        let common = ask::Common {
-            usual: false,
-            sizes: vec!["30000 B".into(), "60000 B".into()],
-            schedulers: Some(vec!["minrtt".into(), "redundant".into(), "roundrobin".into()]),
-            congestion: None,
-            value: None,
-            budget: budget.into(),
-            seed: 3,
-        };
-        let ask = Ask { common, buffer: None, limit: None, runs };
+        let runs = runs.map(|runs| ("runs", vec![runs.to_string()]));
+        let given = [("sizes", "30000 B, 60000 B"), ("schedulers", "minrtt, redundant, roundrobin")];
+        let given = given.into_iter().chain([("budget", budget), ("seed", "3")]);
+        let given = given.map(|(key, text)| (key, vec![text.to_string()])).chain(runs);
+        let given = Given::by_key(ask::COMPARE, given);
         let (scenario, experiment) = (scenario::default_around(paths), scenario::Experiment::default());
-        ask.request(scenario, experiment, ask::COMMAND_LINE, Workers::ONE, &registries).unwrap()
+        crate::compare::request(&given, false, scenario, experiment, Workers::ONE, &registries).unwrap()
     }
 
     /// Runs made in another order, each carried as JSON.

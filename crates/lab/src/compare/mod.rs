@@ -1,7 +1,7 @@
 //! `compare`: every candidate on the same paths with the same seeds, ranked by what its workload is judged
 //! by.
 
-pub mod ask;
+mod ask;
 mod decide;
 pub mod live;
 mod race;
@@ -26,7 +26,7 @@ use crate::parallel::Workers;
 use crate::real_time::RealTime;
 use crate::{bound, scenario};
 
-pub use ask::Ask;
+pub use ask::request;
 pub(crate) use decide::Known;
 pub(crate) use decide::standings;
 use decide::{Cost, name, shown_slower};

@@ -46,9 +46,20 @@ impl System {
         System::Ropewalk,
     ];
 
+    /// Their names.
+    pub(crate) const NAMES: [&str; System::NAMED.len()] = {
+        let mut names = [""; System::NAMED.len()];
+        let mut at = 0;
+        while at < names.len() {
+            names[at] = System::NAMED[at].name();
+            at += 1;
+        }
+        names
+    };
+
     /// Its name.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             System::Here => "this machine",
             System::Linux => "linux",
@@ -59,12 +70,6 @@ impl System {
             System::Android => "android",
             System::Ropewalk => "ropewalk",
         }
-    }
-
-    /// The one of this name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<System> {
-        System::NAMED.into_iter().find(|system| system.name() == name)
     }
 
     /// The schedulers here that its own Multipath TCP has too, its default first.

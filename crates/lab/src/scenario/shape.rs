@@ -6,7 +6,7 @@ use ropewalk_settings::shape::{Field, Kind, Shape, key, required};
 use serde_json::{Value, json};
 
 use super::draft::{MOST_PATHS, MTU_RANGE};
-use super::traffic::{BUFFER_RANGE, MOST_BYTES};
+use super::traffic::MOST_BYTES;
 
 /// `"100 packets"`, `"64 KiB"`, `"200 ms"`, or a table.
 fn queue() -> Value {
@@ -28,11 +28,11 @@ const QUEUE: Kind = Kind::Own(queue);
 const LOSSES: Kind = Kind::Own(loss);
 const TRACE: Kind = Kind::Own(trace);
 const MTU: Kind = Kind::Bytes(MTU_RANGE.0, MTU_RANGE.1);
-const BUFFER: Kind = Kind::Bytes(BUFFER_RANGE.0, BUFFER_RANGE.1);
+pub(crate) const BUFFER: Kind = Kind::Bytes(4096, 1 << 32);
 const FLOW_SIZE: Kind = Kind::Bytes(1, MOST_BYTES);
 const REQUEST: Kind = Kind::Bytes(1, 1 << 20);
 const TIMES: Kind = Kind::Choice(&["pareto", "exponential"]);
-const DIRECTIONS: Kind = Kind::Choice(&["download", "upload"]);
+pub(crate) const DIRECTIONS: Kind = Kind::Choice(&["download", "upload"]);
 
 macro_rules! link_fields {
     ($rate:expr; $($before:expr),*) => {

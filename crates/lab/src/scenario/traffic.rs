@@ -15,7 +15,7 @@ use super::links::unknown_help;
 use super::shape::{BACKGROUNDS, END, EXPERIMENT, KEY_FRAMES, WORKLOADS};
 use super::{Experiment, Names};
 
-const DIRECTION_WORDS: &[(&str, Direction)] =
+pub(crate) const DIRECTION_WORDS: &[(&str, Direction)] =
     &[("download", Direction::Download), ("upload", Direction::Upload)];
 
 const PATH_MANAGERS: &[(&str, PathManager)] =
@@ -23,9 +23,6 @@ const PATH_MANAGERS: &[(&str, PathManager)] =
 
 /// Most bytes of a workload: 1 TiB.
 pub const MOST_BYTES: u64 = 1 << 40;
-
-/// Least and most of a buffer, bytes.
-pub const BUFFER_RANGE: (u64, u64) = (4096, 1 << 32);
 
 impl ScenarioReader {
     /// A `direction`.

@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering;
 use ropewalk_algorithms::{Registries, algorithm};
 use ropewalk_command_line::options::Join;
 use ropewalk_command_line::{Failure, ProgressLine, interrupt, output};
-use ropewalk_lab::compare::ask;
+use ropewalk_lab::ask;
 use ropewalk_lab::opening::OpeningPath;
 use ropewalk_lab::table::Table;
 use ropewalk_runner::checkpoint;
-use ropewalk_settings::diagnostic::Diagnostic;
+use ropewalk_settings::diagnostic::{Diagnostic, Source};
 use serde_json::json;
 
 use crate::arena::{self, Cell, Contest, Entrant, Execution, Half, Harm, Results, Score};
@@ -159,7 +159,7 @@ fn saved(path: &PathBuf) -> Result<Results, Failure> {
 
 fn contest(registries: &Registries, options: &Options) -> Result<Contest, Failure> {
     let names: Vec<String> = match &options.schedulers {
-        Some(text) => ask::schedulers("--schedulers", text)?,
+        Some(text) => ask::listed(&Source::new("--schedulers", text.as_str()))?,
         None => {
             let all = registries.schedulers.entries().iter().map(|entry| entry.name);
             all.filter(|name| *name != "single").chain(VARIANTS).map(String::from).collect()

@@ -1,0 +1,228 @@
+//! What commands and scripts may ask of transfers, of comparisons and of advice. Each setting stands here once:
+//! command lines, the Python package and the playground take it from these tables.
+
+use std::sync::Arc;
+
+use ropewalk_algorithms::{Registries, algorithm};
+use ropewalk_engine::Span;
+use ropewalk_engine::congestion::CongestionControl;
+use ropewalk_engine::registry::Spec;
+use ropewalk_settings::argument::{list, size_within};
+use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source};
+use ropewalk_settings::given::{Given, Tables};
+use ropewalk_settings::shape::{Field, Kind, Shape, key};
+use ropewalk_sim::{Direction, PathSpec, Scenario, Workload};
+
+use crate::compare::{System, Worth, said_worth, usual_workloads};
+use crate::scenario::{BUFFER, DIRECTION_WORDS, DIRECTIONS, Experiment, MOST_BYTES};
+
+const SCHEDULERS: Field =
+    key("schedulers", Kind::Text, "Schedulers, separated by commas").alias("scheduler").value("LIST");
+const SIZES: Field =
+    key("sizes", Kind::Sizes, "Flow size, 1 B to 1 TiB, or several separated by commas").option("size");
+const DIRECTION: Field = key("direction", DIRECTIONS, "Which end sends the data");
+const CONGESTION: Field =
+    key("congestion", Kind::Text, "Congestion control. Default: the scenario's, else cubic").value("NAME");
+const AMOUNT: Kind = Kind::TimeWithin(Span::from_millis(1), Span::from_secs(24 * 3600));
+const SEED: Field = key("seed", Kind::Integer(0, u64::MAX), "First seed").default("1");
+const VALUE: Field = key(
+    "value",
+    Kind::Text,
+    "What bytes on metered paths are worth: 'a second is worth 5 MB of lte'. All of them count then; without \
+     it only those that are sent again, at 5 MB to the second",
+);
+const OPEN_ON: Field = key(
+    "open-on",
+    Kind::Text,
+    "The path on which connections open: first, best (where plain TCP is fastest), race (whose handshake ends \
+     first), remember (what an earlier connection found out), or its name",
+)
+.default("first")
+.value("WORD|PATH");
+const JOIN: Field = key(
+    "join",
+    Kind::Choice(&["early", "late"]),
+    "When joins begin: with the third ACK, or after the peer's first DSS, as Linux's. Default: as the scenario \
+     says, which is late",
+);
+
+const fn asked(name: &'static str, fields: &'static [Field]) -> Shape {
+    Shape { name, summary: "What is asked for", fields }
+}
+
+/// What is sent, and how.
+pub const TRANSFERS: &Tables = &[("[transfers]", &asked("transfers", &[SCHEDULERS, SIZES, DIRECTION]))];
+
+/// What transfers with real packets are asked for.
+pub const EMULATE: &Tables =
+    &[("[emulate]", &asked("emulate", &[SCHEDULERS, SIZES, DIRECTION, JOIN, OPEN_ON]))];
+
+/// What comparisons are asked for, beside the paths.
+pub const COMPARE: &Tables = &[(
+    "[compare]",
+    &asked("compare", &[
+            SCHEDULERS,
+            SIZES,
+            DIRECTION,
+            CONGESTION,
+            key(
+                "budget",
+                AMOUNT,
+                "Most that is run before the answer is given: a second is 4 million simulated segments, about \
+                 what two cores do, so that it means the same runs on every machine",
+            )
+            .default("10s"),
+            key(
+                "runs",
+                Kind::Integer(1, 1_000_000),
+                "Runs per scheduler. Default: the scenario's, else until decided or out of budget; with real \
+                 packets 30",
+            ),
+            SEED,
+            OPEN_ON,
+            JOIN,
+            key(
+                "limit",
+                AMOUNT,
+                "Longest that a run may take, in simulated time from the workload's start. Default: the \
+                 scenario's; without one 60 s, or ten times the least that the links allow",
+            ),
+            key("buffer", BUFFER, "Send and receive buffer of both ends, fixed"),
+            VALUE,
+        ]),
+)];
+
+/// What advice is asked for, beside the paths and measurements of them.
+pub const ADVISE: &Tables = &[(
+    "[advise]",
+    &asked("advise", &[
+            SCHEDULERS,
+            SIZES,
+            DIRECTION,
+            key(
+                "system",
+                Kind::Choice(&System::NAMES),
+                "What you can run, and only that is named: Linux's own Multipath TCP, the kernel of \
+                 multipath-tcp.org, a router with OpenMPTCProuter (since 0.60, or up to 0.59, which has that \
+                 kernel), Apple's or Android's phones, or Ropewalk's engine. Default: Linux's own where it is \
+                 as fast, else Ropewalk's engine",
+            )
+            .option("for")
+            .value("SYSTEM"),
+            VALUE,
+            key(
+                "certainty",
+                Kind::Probability,
+                "In which share of the plausible variants of your paths Multipath TCP must be at most 5 % \
+                 slower than plain TCP on the best",
+            )
+            .default("80 %"),
+            CONGESTION,
+            key(
+                "budget",
+                AMOUNT,
+                "Most that is run to rank the candidates, as in `compare`. How sure the gain is, buffers, and \
+                 where the answer flips are tried in addition",
+            )
+            .default("2.5s"),
+            SEED,
+        ]),
+)];
+
+/// The direction that is asked for, if one is.
+///
+/// # Errors
+/// It is none.
+pub fn direction(given: &Given) -> Result<Option<Direction>, InputError> {
+    given.read(|reader, table| Some(reader.choice(table, "direction", DIRECTION_WORDS)))
+}
+
+/// How many runs are asked for, if it is said, and the first one's seed.
+///
+/// # Errors
+/// What isn't allowed.
+pub fn runs_and_seed(given: &Given) -> Result<(Option<u32>, u64), InputError> {
+    given.read(|reader, table| {
+        Some((reader.integer(table, "runs").map(|runs| runs as u32), reader.integer(table, "seed")?))
+    })
+}
+
+/// The schedulers that are asked for, if any are.
+///
+/// # Errors
+/// None is named, or one twice.
+pub fn schedulers(given: &Given) -> Result<Option<Vec<String>>, InputError> {
+    given.texts("schedulers").first().map(listed).transpose()
+}
+
+/// Schedulers, separated by commas.
+///
+/// # Errors
+/// None is named, or one twice.
+pub fn listed(source: &Arc<Source>) -> Result<Vec<String>, InputError> {
+    let text = &source.text;
+    let names: Vec<&str> = list(text);
+    if names.is_empty() {
+        return Err(Diagnostic::new("no scheduler is named")
+            .at(source, 0..text.len())
+            .label("nothing found")
+            .help("as in `minrtt,blest`; `ropewalk list` shows all; `all` takes all")
+            .into());
+    }
+    if let Some((first, twice)) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
+        let place = text.rfind(twice).unwrap_or_default();
+        let message = format!("`{twice}` is named twice, the second time in place {}", first + 1);
+        return Err(Diagnostic::new(message).at(source, place..place + twice.len()).label("again").into());
+    }
+    Ok(names.into_iter().map(String::from).collect())
+}
+
+/// The flow sizes that are asked for.
+///
+/// # Errors
+/// What is wrong with one, or that it has more than `most` bytes.
+pub fn sizes(given: &Given, most: u64) -> Result<Vec<u64>, InputError> {
+    let texts = given
+        .texts("sizes")
+        .iter()
+        .flat_map(|source| source.text.split(',').map(|text| size_within(&source.name, text, (1, most))));
+    texts.collect()
+}
+
+/// Flows of the sizes that are asked for, else of those that the experiment has; without any the usual
+/// workloads if only paths are known (`usual`), else the scenario's.
+pub(crate) fn workloads(
+    given: &Given,
+    usual: bool,
+    experiment: &Experiment,
+    scenario: &Scenario,
+) -> Result<Vec<Workload>, InputError> {
+    let asked = sizes(given, MOST_BYTES)?;
+    Ok(match [&asked, &experiment.sizes].into_iter().find(|sizes| !sizes.is_empty()) {
+        Some(sizes) => sizes.iter().map(|bytes| Workload::Flow { bytes: *bytes }).collect(),
+        None if usual => usual_workloads(),
+        None => vec![scenario.workload.clone()],
+    })
+}
+
+/// The congestion control: what is asked for, else the experiment's, else CUBIC.
+pub(crate) fn congestion(
+    given: &Given,
+    experiment: &Experiment,
+    registries: &Registries,
+) -> Result<Spec<dyn CongestionControl>, InputError> {
+    let usual = || Source::new("congestion", experiment.congestion.as_deref().unwrap_or("cubic"));
+    let source = given.text("congestion").unwrap_or_else(usual);
+    algorithm(&registries.congestion, &source.name, &source.text)
+}
+
+/// What bytes are worth.
+pub(crate) fn worth(given: &Given, paths: &[PathSpec]) -> Result<Worth, InputError> {
+    let Some(source) = given.text("value") else { return Ok(Worth::new(paths, None).unwrap_or_default()) };
+    let said = said_worth(&source.text).map_err(|error| {
+        Diagnostic::new(error.message).at(&source, error.span).label(error.label).help(error.help)
+    })?;
+    Worth::new(paths, Some(&said)).map_err(|error| {
+        Diagnostic::new(error.to_string()).at(&source, 0..source.text.len()).label("here").into()
+    })
+}
