@@ -120,6 +120,8 @@ impl<P: Payload> Connection<P> {
             self.wake();
             if self.send.writer_waits() {
                 self.sending().expand_send_buffer(index);
+            } else if self.send.una() == self.send.written() {
+                self.sending().release_memory();
             }
         }
         if !PREDICTED || outcome.fin {

@@ -78,7 +78,7 @@ impl<P: Payload> Sending<'_, P> {
     /// Everything that was written is acknowledged: frees what kept it, since connections are mostly idle where
     /// there are many.
     #[cold]
-    fn release_memory(&mut self) {
+    pub fn release_memory(&mut self) {
         self.send.shrink();
         self.subflows.release_memory();
     }
