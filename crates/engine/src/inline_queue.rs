@@ -10,18 +10,45 @@ use std::collections::VecDeque;
 pub(crate) struct InlineQueue<T> {
     /// `None` only if the queue is empty.
     first: Option<T>,
-    rest: VecDeque<T>,
+    /// Made with the first second item.
+    rest: Option<Box<Ring<T>>>,
+}
+
+/// Items after the first.
+#[derive(Debug)]
+struct Ring<T>(VecDeque<T>);
+
+impl<T> Default for Ring<T> {
+    fn default() -> Self {
+        Ring(VecDeque::new())
+    }
 }
 
 impl<T> Default for InlineQueue<T> {
     fn default() -> Self {
-        InlineQueue { first: None, rest: VecDeque::new() }
+        InlineQueue { first: None, rest: None }
     }
 }
 
 impl<T> InlineQueue<T> {
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The items after the first, if there are any.
+    #[inline]
+    fn rest(&self) -> Option<&VecDeque<T>> {
+        self.rest.as_ref().map(|rest| &rest.0).filter(|rest| !rest.is_empty())
+    }
+
+    /// The same, to change them.
+    #[inline]
+    fn rest_mut(&mut self) -> Option<&mut VecDeque<T>> {
+        self.rest.as_mut().map(|rest| &mut rest.0).filter(|rest| !rest.is_empty())
+    }
+
+    fn ring(&mut self) -> &mut VecDeque<T> {
+        &mut self.rest.get_or_insert_default().0
     }
 
     #[inline]
@@ -31,7 +58,7 @@ impl<T> InlineQueue<T> {
 
     #[inline]
     pub fn len(&self) -> usize {
-        usize::from(self.first.is_some()) + self.rest.len()
+        usize::from(self.first.is_some()) + self.rest().map_or(0, VecDeque::len)
     }
 
     #[inline]
@@ -46,12 +73,15 @@ impl<T> InlineQueue<T> {
 
     #[inline]
     pub fn back(&self) -> Option<&T> {
-        if self.rest.is_empty() { self.first.as_ref() } else { self.rest.back() }
+        match self.rest() {
+            Some(rest) => rest.back(),
+            None => self.first.as_ref(),
+        }
     }
 
     #[inline]
     pub fn back_mut(&mut self) -> Option<&mut T> {
-        if self.rest.is_empty() { self.first.as_mut() } else { self.rest.back_mut() }
+        if self.rest().is_some() { self.rest_mut()?.back_mut() } else { self.first.as_mut() }
     }
 
     #[inline(always)]
@@ -59,21 +89,21 @@ impl<T> InlineQueue<T> {
         if self.first.is_none() {
             self.first = Some(item);
         } else {
-            self.rest.push_back(item);
+            self.ring().push_back(item);
         }
     }
 
     pub fn push_front(&mut self, item: T) {
         if let Some(second) = self.first.replace(item) {
-            self.rest.push_front(second);
+            self.ring().push_front(second);
         }
     }
 
     #[inline]
     pub fn pop_front(&mut self) -> Option<T> {
         let item = self.first.take();
-        if !self.rest.is_empty() {
-            self.first = self.rest.pop_front();
+        if let Some(rest) = self.rest_mut() {
+            self.first = rest.pop_front();
         }
         item
     }
@@ -82,15 +112,14 @@ impl<T> InlineQueue<T> {
     #[inline(always)]
     pub fn drop_front(&mut self) {
         // One assignment for both would copy the empty item as well.
-        if self.rest.is_empty() {
-            self.first = None;
-        } else {
-            self.first = self.rest.pop_front();
+        match self.rest_mut() {
+            None => self.first = None,
+            Some(rest) => self.first = rest.pop_front(),
         }
     }
 
     pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
-        if index == 0 { self.first.as_mut() } else { self.rest.get_mut(index - 1) }
+        if index == 0 { self.first.as_mut() } else { self.rest_mut()?.get_mut(index - 1) }
     }
 
     /// Inserts `item` at `index`, which is at most the length.
@@ -98,27 +127,45 @@ impl<T> InlineQueue<T> {
         if index == 0 {
             self.push_front(item);
         } else {
-            self.rest.insert(index - 1, item);
+            self.ring().insert(index - 1, item);
         }
     }
 
     pub fn remove(&mut self, index: usize) -> Option<T> {
-        if index == 0 { self.pop_front() } else { self.rest.remove(index - 1) }
+        if index == 0 { self.pop_front() } else { self.rest_mut()?.remove(index - 1) }
     }
 
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.first.iter().chain(&self.rest)
+        self.first.iter().chain(self.rest().into_iter().flatten())
+    }
+
+    /// Empties the queue, and returns what `take` makes of all its items.
+    pub fn take_all<R>(&mut self, take: impl FnOnce(&[T]) -> R) -> R {
+        let first = self.first.take();
+        let ring = self.ring();
+        if let Some(first) = first {
+            ring.push_front(first);
+        }
+        let taken = take(ring.make_contiguous());
+        ring.clear();
+        taken
     }
 
     pub fn clear(&mut self) {
         self.first = None;
-        self.rest.clear();
+        if let Some(rest) = self.rest_mut() {
+            rest.clear();
+        }
     }
 
     /// Frees unused memory.
     pub fn shrink(&mut self) {
-        self.rest.shrink_to_fit();
+        if let Some(rest) = self.rest_mut() {
+            rest.shrink_to_fit();
+        } else {
+            self.rest = None;
+        }
     }
 }
 
@@ -127,7 +174,7 @@ impl<T> IntoIterator for InlineQueue<T> {
     type IntoIter = std::iter::Chain<std::option::IntoIter<T>, std::collections::vec_deque::IntoIter<T>>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.first.into_iter().chain(self.rest)
+        self.first.into_iter().chain(self.rest.map(|rest| rest.0).unwrap_or_default())
     }
 }
 
@@ -142,7 +189,7 @@ mod tests {
     proptest! {
         /// Against the standard library's, by random operations.
         #[test]
-        fn it_is_a_queue(ops in prop::collection::vec((0u8..8, 0usize..6), 1..200)) {
+        fn it_is_a_queue(ops in prop::collection::vec((0u8..9, 0usize..6), 1..200)) {
             let (mut short, mut plain) = (InlineQueue::new(), VecDeque::new());
             for (n, (op, index)) in ops.into_iter().enumerate() {
                 match op {
@@ -167,6 +214,10 @@ mod tests {
                     7 if index == 0 => {
                         short.clear();
                         plain.clear();
+                    }
+                    8 if index == 0 => {
+                        let all = short.take_all(<[usize]>::to_vec);
+                        prop_assert_eq!(all, plain.drain(..).collect::<Vec<_>>());
                     }
                     _ => {}
                 }

@@ -55,6 +55,18 @@ fn of_run(spec: &RunSpec) -> usize {
     change.allocations + change.reallocations
 }
 
+/// Bytes and blocks that an idle connection of two subflows has, both ends together.
+fn of_idle_connection() -> (usize, f64) {
+    const COUNT: u32 = 1000;
+    let region = Region::new(COUNTING);
+    let ends = common::idle::connections(COUNT);
+    let change = region.change();
+    drop(ends);
+    let bytes = change.bytes_allocated - change.bytes_deallocated;
+    let blocks = change.allocations - change.deallocations;
+    (bytes / COUNT as usize, blocks as f64 / f64::from(COUNT))
+}
+
 #[test]
 fn segments_in_steady_state_allocate_nothing() {
     let two = || bulk(networks::two_equal(50_000_000, 10 * MILLISECOND));
@@ -84,4 +96,7 @@ fn segments_in_steady_state_allocate_nothing() {
     let allocations = of_run(&spec(small, "minrtt", "lia"));
     println!("a run of 2 KiB: {allocations} allocations");
     assert!(allocations < 150, "{allocations} allocations");
+    let (bytes, blocks) = of_idle_connection();
+    println!("an idle connection of two subflows, both ends: {bytes} bytes in {blocks:.1} blocks");
+    assert!(bytes < 8000, "{bytes} bytes");
 }

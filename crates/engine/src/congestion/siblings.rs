@@ -49,6 +49,7 @@ impl<T: Default> PerSubflow<T> {
     pub(super) fn at(&mut self, id: SubflowId) -> &mut T {
         let i = id.index();
         if i >= self.slots.len() {
+            self.slots.reserve_exact(i + 1 - self.slots.len());
             self.slots.resize_with(i + 1, T::default);
         }
         &mut self.slots[i]

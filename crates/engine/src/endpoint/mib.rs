@@ -79,12 +79,14 @@ struct Totals {
 impl Totals {
     fn add<P: Payload>(&mut self, connection: &Connection<P>) {
         self.tcp += &connection.subflows.totals();
-        self.checksum_errors += connection.stats.checksum_errors;
-        self.announcements += connection.stats.announcements;
-        self.announced_ports += connection.stats.announced_ports;
-        self.fast_closes += connection.stats.fast_closes;
-        self.join_hmac_failures[usize::from(connection.role() == Role::Client)] +=
-            connection.stats.join_hmac_failures;
+        if let Some(stats) = connection.stats.get() {
+            self.checksum_errors += stats.checksum_errors;
+            self.announcements += stats.announcements;
+            self.announced_ports += stats.announced_ports;
+            self.fast_closes += stats.fast_closes;
+            self.join_hmac_failures[usize::from(connection.role() == Role::Client)] +=
+                stats.join_hmac_failures;
+        }
         self.established += u64::from(connection.is_multipath() && !connection.closing.is_terminated());
     }
 }

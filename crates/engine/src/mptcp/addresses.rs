@@ -21,11 +21,11 @@ impl<P: Payload> Connection<P> {
         }
         if !self.handshake.verifies_add_addr(add) {
             //= RFC 8684 3.4.1-6
-            self.stats.add_addr_hmac_failures += 1;
+            self.stats.count().add_addr_hmac_failures += 1;
             return;
         }
-        self.stats.announcements += 1;
-        self.stats.announced_ports += u64::from(add.port.is_some());
+        self.stats.count().announcements += 1;
+        self.stats.count().announced_ports += u64::from(add.port.is_some());
         if !self.handshake.is_confirmed() {
             self.on_confirmed(now);
         }

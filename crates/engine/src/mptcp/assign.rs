@@ -263,7 +263,7 @@ impl<P: Payload> Sending<'_, P> {
     /// Counts that the engine didn't do what the scheduler said.
     #[cold]
     fn note_overruled(&mut self, now: Time, cause: &'static str) {
-        self.stats.overruled.note(now, cause);
+        self.stats.count().overruled.note(now, cause);
     }
 
     /// Executes a decision. Returns the subflow that got data, the offset and the length.
@@ -435,7 +435,7 @@ impl<P: Payload> Sending<'_, P> {
         let send = &mut *self.send;
         let before = send.unsent();
         state.tcp.withdraw(metrics, |range| send.unassign(range, subflow));
-        self.stats.withdrawn_bytes += self.send.unsent() - before;
+        self.stats.count().withdrawn_bytes += self.send.unsent() - before;
     }
 
     /// Sends data again that is in flight on another subflow.
@@ -460,8 +460,8 @@ impl<P: Payload> Sending<'_, P> {
         }
         self.resend_chunk(now, index, chunk);
         match purpose {
-            Purpose::Redundant => self.stats.duplicated_bytes += u64::from(chunk.len),
-            Purpose::Opportunistic => self.stats.opportunistic_bytes += u64::from(chunk.len),
+            Purpose::Redundant => self.stats.count().duplicated_bytes += u64::from(chunk.len),
+            Purpose::Opportunistic => self.stats.count().opportunistic_bytes += u64::from(chunk.len),
         }
         (Some(index), chunk.offset, chunk.len)
     }
@@ -473,7 +473,7 @@ impl<P: Payload> Sending<'_, P> {
         self.send.repeated(chunk.offset, SubflowId(index as u8), now);
         if let Some((subflow, metrics)) = self.subflows.both_mut(index) {
             subflow.tcp.push(metrics, chunk.offset, payload);
-            let (path, repeated) = (metrics.path, &mut self.stats.repeated_by_path);
+            let (path, repeated) = (metrics.path, &mut self.stats.count().repeated_by_path);
             match repeated.iter_mut().find(|(known, _)| *known == path) {
                 Some((_, bytes)) => *bytes += u64::from(chunk.len),
                 None => repeated.push((path, u64::from(chunk.len))),
@@ -509,7 +509,7 @@ impl<P: Payload> Sending<'_, P> {
             return None;
         }
         self.resend_chunk(now, index, chunk);
-        self.stats.reinjected_bytes += u64::from(chunk.len);
+        self.stats.count().reinjected_bytes += u64::from(chunk.len);
         self.notify(now, scheduler::Event::Reinjected(SubflowId(index as u8)));
         Some(index)
     }

@@ -222,7 +222,7 @@ impl<P: Payload> Connection<P> {
     /// MP_FASTCLOSE with our key.
     #[cold]
     pub(super) fn on_fast_close(&mut self) {
-        self.stats.fast_closes += 1;
+        self.stats.count().fast_closes += 1;
         self.subflows.abort_all();
         self.die(CloseReason::FastClose);
     }

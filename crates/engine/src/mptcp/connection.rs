@@ -14,7 +14,7 @@ use super::receive::ReceiveSide;
 use super::scheduling::Scheduling;
 use super::send::SendSide;
 use super::sending::Sending;
-use super::stats::{ConnectionStats, OfoStats};
+use super::stats::{ConnectionStats, Counting, OfoStats};
 use super::subflow::{Join, Subflow};
 use super::subflow_table::SubflowTable;
 use super::window_autotuning::WindowAutotuning;
@@ -41,7 +41,7 @@ pub struct Connection<P: Payload> {
     pub(crate) receive: ReceiveSide<P>,
     pub(super) deadlines: Deadlines,
     pub(crate) events: EventQueue,
-    pub(crate) stats: ConnectionStats,
+    pub(crate) stats: Counting,
     /// Some subflow may have something to send.
     pub(crate) may_transmit: bool,
     pub(crate) path_manager: PathManager,
@@ -90,7 +90,7 @@ impl<P: Payload> Connection<P> {
             .weighing(config.receive_byte_weight()),
             deadlines: Deadlines::default(),
             events: EventQueue::new(),
-            stats: ConnectionStats::default(),
+            stats: Counting::default(),
             may_transmit: true,
             path_manager: PathManager::default(),
             config,
@@ -161,7 +161,6 @@ impl<P: Payload> Connection<P> {
             if self.config.tcp.user_timeout.is_some() {
                 self.sending().start_user_timeout(now, was_waiting);
             }
-            self.stats.bytes_written += len as u64;
             self.send.set_spaced(self.config.data_ack_first);
             self.sending().notify(now, scheduler::Event::Written(len as u64));
             self.wake();
@@ -254,7 +253,8 @@ impl<P: Payload> Connection<P> {
 
     /// Counters until `now`.
     pub fn stats(&self, now: Time) -> ConnectionStats {
-        let mut stats = self.stats.clone();
+        let mut stats = self.stats.get().cloned().unwrap_or_default();
+        stats.bytes_written = self.send.written();
         let tcp = self.subflows.totals();
         (stats.data_segments, stats.retransmissions, stats.timeouts) =
             (tcp.data_segments, tcp.retrans_segs, tcp.timeouts);

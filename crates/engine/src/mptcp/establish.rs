@@ -52,7 +52,7 @@ impl<P: Payload> Connection<P> {
                     return false;
                 };
                 if !self.handshake.verifies_syn_ack(subflow, nonce, hmac) {
-                    self.stats.join_hmac_failures += 1;
+                    self.stats.count().join_hmac_failures += 1;
                     self.refuse(now, index, CloseReason::Join(JoinError::HmacOfSynAck));
                     return false;
                 }
@@ -92,7 +92,7 @@ impl<P: Payload> Connection<P> {
                     return false;
                 };
                 if !self.handshake.verifies_third_ack(subflow, &hmac) {
-                    self.stats.join_hmac_failures += 1;
+                    self.stats.count().join_hmac_failures += 1;
                     self.refuse(now, index, CloseReason::Join(JoinError::HmacOfThirdAck));
                     return false;
                 }

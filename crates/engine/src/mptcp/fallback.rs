@@ -51,7 +51,9 @@ impl<P: Payload> Connection<P> {
     /// Whether the stream can go on as plain TCP: one subflow has carried all of it, in order (RFC 8684 3.7).
     pub(crate) fn is_contiguous(&self) -> bool {
         // Only reinjections repeat anything on a subflow that never had another beside it.
-        self.subflows.is_alone() && self.stats.reinjected_bytes == 0 && self.receive.ofo_bytes() == 0
+        self.subflows.is_alone()
+            && self.stats.get().is_none_or(|stats| stats.reinjected_bytes == 0)
+            && self.receive.ofo_bytes() == 0
     }
 
     /// Resets the lone subflow: nothing says that the data whose checksum failed belongs to the stream.
@@ -89,7 +91,7 @@ impl<P: Payload> Connection<P> {
     /// A DSS checksum failed (RFC 8684 3.7).
     #[cold]
     pub(super) fn on_corrupt(&mut self, now: Time, index: usize, failing: Failing<P>) {
-        self.stats.checksum_errors += 1;
+        self.stats.count().checksum_errors += 1;
         let dsn = self.handshake.remote_dsn(failing.offset);
         let contiguous = self.is_contiguous() && failing.offset == self.receive.next();
         if let Some(subflow) = self.subflows.get_mut(index) {

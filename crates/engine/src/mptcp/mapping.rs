@@ -28,8 +28,12 @@ pub(crate) struct CurrentMapping<P> {
     offset: u64,
     checksum: u16,
     /// In-order data from its first byte on, since the checksum covers all.
-    held: Vec<P>,
+    held: Option<Box<Held<P>>>,
 }
+
+/// Pieces of data.
+#[derive(Debug, Default)]
+struct Held<P>(Vec<P>);
 
 /// What to do with in-order data of a subflow.
 #[derive(Debug)]
@@ -101,12 +105,13 @@ impl<P: Payload> CurrentMapping<P> {
             return (Placed::At(self.offset + position.wrapping_sub(self.start), data), rest);
         };
         let is_last = data.len() as u64 == room;
-        self.held.push(data);
+        let held = &mut self.held.get_or_insert_default().0;
+        held.push(data);
         if !is_last {
             return (Placed::Held, rest);
         }
-        let whole = P::join(&self.held);
-        self.held.clear();
+        let whole = P::join(held);
+        held.clear();
         let (dsn, len) = (first_dsn.wrapping_add(self.offset), (self.end - self.start) as u16);
         //= RFC 8684 3.3.1-d
         let holds = whole
@@ -135,13 +140,13 @@ impl<P: Payload> CurrentMapping<P> {
     /// Forgets it, and returns what waited for the rest of it.
     pub fn take_held(&mut self) -> Option<Failing<P>> {
         self.end = 0;
-        let held = std::mem::take(&mut self.held);
+        let held = self.held.take()?.0;
         (!held.is_empty()).then(|| self.failing(held))
     }
 
     /// Frees unused memory.
     pub fn shrink(&mut self) {
-        self.held.shrink_to_fit();
+        self.held.take_if(|held| held.0.is_empty());
     }
 }
 
@@ -323,8 +328,8 @@ mod tests {
         let data = zeros(100);
         let mut subflow = Subflow::new(true);
         subflow.take(data.clone(), verified(1, 1000, &data));
-        assert!(subflow.current.held.capacity() > 0);
+        assert!(subflow.current.held.is_some());
         subflow.current.shrink();
-        assert_eq!(subflow.current.held.capacity(), 0);
+        assert!(subflow.current.held.is_none());
     }
 }

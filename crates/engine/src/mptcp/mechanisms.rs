@@ -91,7 +91,7 @@ impl<P: Payload> Sending<'_, P> {
             return None;
         }
         self.resend_chunk(now, index, head);
-        self.stats.opportunistic_bytes += u64::from(head.len);
+        self.stats.count().opportunistic_bytes += u64::from(head.len);
         self.notify(now, scheduler::Event::Reinjected(SubflowId(index as u8)));
         Some(index)
     }
@@ -114,7 +114,7 @@ impl<P: Payload> Sending<'_, P> {
             if is_penalised(rule, metrics, &head, (SubflowId(selected as u8), srtt), since) {
                 reduce(rule, metrics);
                 self.scheduling.on_penalised(now, stamped(index));
-                self.stats.penalisations += 1;
+                self.stats.count().penalisations += 1;
             }
         }
     }

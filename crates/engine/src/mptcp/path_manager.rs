@@ -66,70 +66,119 @@ impl Announcement {
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct PathManager {
+    /// `None` while there is nothing in it, as with most connections after their start.
+    lists: Option<Box<Lists>>,
+    /// Joins that we opened and that aren't closed.
+    opened: u8,
+    /// The joins of the connection's start were requested before the peer's first DSS.
+    early: bool,
+}
+
+/// Addresses and joins.
+#[derive(Debug, Default)]
+struct Lists {
     announced: Vec<Announcement>,
     echoes: VecDeque<AddAddr>,
     removals: VecDeque<u8>,
     remote_addresses: Vec<(u8, SocketAddr)>,
     /// Joins that the endpoint is to open.
     joins: VecDeque<JoinRequest>,
-    /// Joins that we opened and that aren't closed.
-    opened: u8,
     /// Joins that failed, and when they are tried again.
     retries: Vec<(Time, JoinRequest)>,
-    /// The joins of the connection's start were requested before the peer's first DSS.
-    early: bool,
-    /// Of these, those that the peer refused before that DSS.
+    /// Joins of the connection's start that the peer refused before its first DSS.
     refused: Vec<JoinRequest>,
 }
 
+static EMPTY: Lists = Lists {
+    announced: Vec::new(),
+    echoes: VecDeque::new(),
+    removals: VecDeque::new(),
+    remote_addresses: Vec::new(),
+    joins: VecDeque::new(),
+    retries: Vec::new(),
+    refused: Vec::new(),
+};
+
+impl Lists {
+    fn is_silent(&self) -> bool {
+        let waits = self.announced.iter().any(Announcement::is_pending);
+        self.echoes.is_empty() && self.removals.is_empty() && !waits
+    }
+
+    fn is_empty(&self) -> bool {
+        let addresses = self.announced.is_empty() && self.remote_addresses.is_empty();
+        let options = self.echoes.is_empty() && self.removals.is_empty();
+        addresses && options && self.joins.is_empty() && self.retries.is_empty() && self.refused.is_empty()
+    }
+}
+
 impl PathManager {
+    fn lists(&self) -> &Lists {
+        self.lists.as_deref().unwrap_or(&EMPTY)
+    }
+
+    fn lists_mut(&mut self) -> &mut Lists {
+        self.lists.get_or_insert_default()
+    }
+
+    /// Changes the lists, if there is anything in them, and frees them if nothing is left.
+    fn take_from<T: Default>(&mut self, take: impl FnOnce(&mut Lists) -> T) -> T {
+        let Some(lists) = &mut self.lists else { return T::default() };
+        let taken = take(lists);
+        if lists.is_empty() {
+            self.lists = None;
+        }
+        taken
+    }
+
     /// Whether there is no address option to send, now or later.
     #[inline]
     pub fn is_silent(&self) -> bool {
-        self.echoes.is_empty() && self.removals.is_empty() && !self.has_pending_announcement()
+        self.lists.as_ref().is_none_or(|lists| lists.is_silent())
     }
 
     /// Whether it has nothing to send and no join to open, now or later.
     #[cfg(feature = "lookahead")]
     pub fn is_idle(&self) -> bool {
-        self.is_silent() && self.joins.is_empty() && self.retries.is_empty()
+        self.is_silent() && !self.awaits_join()
     }
 
     /// Announces one of our addresses from now on.
     pub fn announce(&mut self, now: Time, option: AddAddr) {
-        self.announced.push(Announcement { option, sent: 0, next: now, echoed: false });
+        self.lists_mut().announced.push(Announcement { option, sent: 0, next: now, echoed: false });
     }
 
     /// How many of our addresses were announced and not withdrawn.
     pub fn announced(&self) -> usize {
-        self.announced.len()
+        self.lists().announced.len()
     }
 
     /// Whether an address of ours was announced and not withdrawn.
     pub fn has_announced(&self, id: u8) -> bool {
-        self.announced.iter().any(|announcement| announcement.option.address_id == id)
+        self.lists().announced.iter().any(|announcement| announcement.option.address_id == id)
     }
 
     /// Whether the peer hasn't echoed some announcement.
     pub fn has_unechoed(&self) -> bool {
-        self.announced.iter().any(|announcement| !announcement.echoed)
+        self.lists().announced.iter().any(|announcement| !announcement.echoed)
     }
 
     /// Whether some announcement is to be repeated.
     pub fn has_pending_announcement(&self) -> bool {
-        self.announced.iter().any(Announcement::is_pending)
+        self.lists().announced.iter().any(Announcement::is_pending)
     }
 
     /// Whether an announcement is due.
     pub fn has_due_announcement(&self, now: Time) -> bool {
-        self.announced.iter().any(|announcement| announcement.is_due(now))
+        self.lists().announced.iter().any(|announcement| announcement.is_due(now))
     }
 
     //= RFC 8684 3.4.1-c
     /// The announcement that is due, which counts as sent.
     #[cold]
     pub fn due_announcement(&mut self, now: Time) -> Option<AddAddr> {
-        let announcement = self.announced.iter_mut().find(|announcement| announcement.is_due(now))?;
+        let lists = self.lists.as_mut()?;
+        let announcement = lists.announced.iter_mut().find(|announcement| announcement.is_due(now))?;
         announcement.sent += 1;
         announcement.next = now + CONTROL_INTERVAL * (1 << announcement.sent.min(6)) / 2;
         Some(announcement.option)
@@ -138,69 +187,77 @@ impl PathManager {
     /// Octets of the longest announcement.
     pub fn announcement_len(&self) -> usize {
         let is_ipv6 = |announcement: &Announcement| announcement.option.address.is_ipv6();
-        if self.announced.iter().any(is_ipv6) { 32 } else { 20 }
+        if self.lists().announced.iter().any(is_ipv6) { 32 } else { 20 }
     }
 
     /// The peer has echoed an announcement.
     pub fn on_echo(&mut self, echo: &AddAddr) {
-        for Announcement { option, echoed, .. } in &mut self.announced {
+        for Announcement { option, echoed, .. } in
+            self.lists.iter_mut().flat_map(|lists| &mut lists.announced)
+        {
             *echoed |= option.address_id == echo.address_id && option.address == echo.address;
         }
     }
 
     /// Queues the echo of one of the peer's announcements; false if too many wait.
     pub fn queue_echo(&mut self, add: &AddAddr) -> bool {
-        let fits = self.echoes.len() < MAX_REMOTE_ADDRESSES;
+        let fits = self.lists().echoes.len() < MAX_REMOTE_ADDRESSES;
         if fits {
-            self.echoes.push_back(AddAddr { echo: true, hmac: None, ..*add });
+            self.lists_mut().echoes.push_back(AddAddr { echo: true, hmac: None, ..*add });
         }
         fits
     }
 
     /// The next echo to send.
     pub fn next_echo(&self) -> Option<&AddAddr> {
-        self.echoes.front()
+        self.lists().echoes.front()
     }
 
     /// The next echo was sent.
     pub fn on_echo_sent(&mut self) {
-        self.echoes.pop_front();
+        self.take_from(|lists| lists.echoes.pop_front());
     }
 
     /// Has REMOVE_ADDR sent for an address of ours.
     pub fn remove_address(&mut self, id: u8) {
-        self.announced.retain(|announcement| announcement.option.address_id != id);
-        self.removals.push_back(id);
+        let lists = self.lists_mut();
+        lists.announced.retain(|announcement| announcement.option.address_id != id);
+        lists.removals.push_back(id);
     }
 
     /// Whether REMOVE_ADDR is to be sent.
     pub fn has_removals(&self) -> bool {
-        !self.removals.is_empty()
+        !self.lists().removals.is_empty()
     }
 
     /// The address ids of the next REMOVE_ADDR.
     pub fn take_removals(&mut self) -> Vec<u8> {
-        let count = self.removals.len().min(MAX_REMOVALS);
-        self.removals.drain(..count).collect()
+        self.take_from(|lists| {
+            let count = lists.removals.len().min(MAX_REMOVALS);
+            lists.removals.drain(..count).collect()
+        })
     }
 
     //= RFC 8684 3.4.1-d 3.4.1-4
     /// Remembers an address of the peer, of `limit` at most; false if it is known, or one too many.
     pub fn learn_address(&mut self, id: u8, address: SocketAddr, limit: u8) -> bool {
-        let is_known = self.remote_addresses.iter().any(|known| known.0 == id || known.1 == address);
-        if is_known || self.remote_addresses.len() >= usize::from(limit).min(MAX_REMOTE_ADDRESSES) {
+        let known = &self.lists().remote_addresses;
+        let is_known = known.iter().any(|known| known.0 == id || known.1 == address);
+        if is_known || known.len() >= usize::from(limit).min(MAX_REMOTE_ADDRESSES) {
             return false;
         }
-        self.remote_addresses.push((id, address));
+        self.lists_mut().remote_addresses.push((id, address));
         true
     }
 
     /// Forgets addresses of the peer.
     pub fn forget_addresses(&mut self, ids: &[u8]) {
-        //= RFC 8684 3.4.2-a 3.4.2-b
-        self.remote_addresses.retain(|(id, _)| !ids.contains(id));
-        //= RFC 8684 3.4.2-5
-        self.retries.retain(|(_, request)| !ids.contains(&request.remote_id));
+        self.take_from(|lists| {
+            //= RFC 8684 3.4.2-a 3.4.2-b
+            lists.remote_addresses.retain(|(id, _)| !ids.contains(id));
+            //= RFC 8684 3.4.2-5
+            lists.retries.retain(|(_, request)| !ids.contains(&request.remote_id));
+        });
     }
 
     //= RFC 8684 3.2-a
@@ -209,7 +266,7 @@ impl PathManager {
         let allowed = self.opened < limit;
         if allowed {
             self.opened += 1;
-            self.joins.push_back(request);
+            self.lists_mut().joins.push_back(request);
         }
         allowed
     }
@@ -222,23 +279,24 @@ impl PathManager {
     /// The peer's first DSS is there. Returns the joins that it refused before, or `None` if none was
     /// requested before.
     pub fn end_early(&mut self) -> Option<Vec<JoinRequest>> {
-        std::mem::take(&mut self.early).then(|| std::mem::take(&mut self.refused))
+        let was_early = std::mem::take(&mut self.early);
+        was_early.then(|| self.take_from(|lists| std::mem::take(&mut lists.refused)))
     }
 
     /// The peer refused a join before its first DSS.
     pub fn on_early_refusal(&mut self, request: JoinRequest) {
-        self.refused.push(request);
+        self.lists_mut().refused.push(request);
     }
 
     /// Whether a join waits for the endpoint.
     #[inline]
     pub fn has_join_requests(&self) -> bool {
-        !self.joins.is_empty()
+        self.lists.as_ref().is_some_and(|lists| !lists.joins.is_empty())
     }
 
     /// The next join for the endpoint to open.
     pub fn next_join_request(&mut self) -> Option<JoinRequest> {
-        self.joins.pop_front()
+        self.take_from(|lists| lists.joins.pop_front())
     }
 
     /// A join that we opened is closed.
@@ -252,36 +310,41 @@ impl PathManager {
         let again = request.attempt < JOIN_RETRIES;
         if again {
             let at = now + SECOND * (1 << request.attempt);
-            self.retries.push((at, JoinRequest { attempt: request.attempt + 1, ..request }));
+            self.lists_mut().retries.push((at, JoinRequest { attempt: request.attempt + 1, ..request }));
         }
         again
     }
 
     /// Whether a join is about to be opened, or to be tried again.
     pub fn awaits_join(&self) -> bool {
-        !self.joins.is_empty() || !self.retries.is_empty()
+        let lists = self.lists();
+        !lists.joins.is_empty() || !lists.retries.is_empty()
     }
 
     /// Forgets the joins to be opened.
     pub fn forget_joins(&mut self) {
-        self.joins.clear();
-        self.retries.clear();
+        self.take_from(|lists| {
+            lists.joins.clear();
+            lists.retries.clear();
+        });
     }
 
     /// When the first join is tried again.
     pub fn next_retry(&self) -> Option<Time> {
-        self.retries.iter().map(|(at, _)| *at).min()
+        self.lists().retries.iter().map(|(at, _)| *at).min()
     }
 
     /// Takes the joins that are to be tried again by now.
     pub fn take_due_retries(&mut self, now: Time) -> Vec<JoinRequest> {
-        let due = self.retries.extract_if(.., |(at, _)| *at <= now);
-        due.map(|(_, request)| request).collect()
+        self.take_from(|lists| {
+            let due = lists.retries.extract_if(.., |(at, _)| *at <= now);
+            due.map(|(_, request)| request).collect()
+        })
     }
 
     /// Joins over a path that was removed aren't tried again.
     pub fn forget_retries(&mut self, path: PathId) {
-        self.retries.retain(|(_, request)| request.path != path);
+        self.take_from(|lists| lists.retries.retain(|(_, request)| request.path != path));
     }
 }
 

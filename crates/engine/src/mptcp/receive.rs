@@ -15,20 +15,43 @@ const FEW_UNREAD: usize = 16;
 /// Most bytes of a piece that small ones are coalesced to.
 const MAX_COALESCED: usize = 4096;
 
+/// Out-of-order data, and how much there was.
+#[derive(Debug)]
+struct OutOfOrder<P> {
+    list: SegmentList<P>,
+    max: u64,
+    integral: u128,
+    since: Time,
+}
+
+impl<P: Payload> Default for OutOfOrder<P> {
+    fn default() -> Self {
+        OutOfOrder { list: SegmentList::new(), max: 0, integral: 0, since: Time::ZERO }
+    }
+}
+
+impl<P: Payload> OutOfOrder<P> {
+    fn integral(&self, now: Time) -> u128 {
+        let unaccounted = now.saturating_sub(self.since).as_nanos();
+        self.integral + u128::from(self.list.bytes()) * u128::from(unaccounted)
+    }
+
+    /// The queue is about to change.
+    fn account(&mut self, now: Time) {
+        self.integral = self.integral(now);
+        self.since = now;
+    }
+}
+
 /// The receive side.
 #[derive(Debug)]
 pub(crate) struct ReceiveSide<P> {
     /// What subflows advertise of it.
     buffer: ReceiveBuffer,
-    /// Out-of-order data.
-    ofo: SegmentList<P>,
-    ofo_max: u64,
-    ofo_integral: u128,
-    ofo_since: Time,
+    /// Made with the first data out of order.
+    ofo: Option<Box<OutOfOrder<P>>>,
     /// In order, not yet read.
     ready: InlineQueue<P>,
-    /// The pieces of one read while they are joined. Empty between reads; its memory is used again.
-    scratch: Vec<P>,
     max: u64,
     /// The memory that this takes, with what is payload of it, of 256, when the subflows were last asked.
     memory: u64,
@@ -61,12 +84,8 @@ impl<P: Payload> ReceiveSide<P> {
         let opened = WindowAutotuning::new(initial, max, segments).opened();
         ReceiveSide {
             buffer: ReceiveBuffer { limit: initial, opened, ..ReceiveBuffer::default() },
-            ofo: SegmentList::new(),
-            ofo_max: 0,
-            ofo_integral: 0,
-            ofo_since: Time::ZERO,
+            ofo: None,
             ready: InlineQueue::new(),
-            scratch: Vec::new(),
             max,
             memory: memory_for(initial, FIRST_RATIO),
             ratio: FIRST_RATIO,
@@ -151,7 +170,7 @@ impl<P: Payload> ReceiveSide<P> {
 
     /// Most bytes that were out of order at once.
     pub fn ofo_max(&self) -> u64 {
-        self.ofo_max
+        self.ofo.as_ref().map_or(0, |ofo| ofo.max)
     }
 
     /// Bytes that arrived more than once.
@@ -173,39 +192,35 @@ impl<P: Payload> ReceiveSide<P> {
     /// Bytes in the out-of-order queue.
     #[inline]
     pub fn ofo_bytes(&self) -> u64 {
-        self.ofo.bytes()
-    }
-
-    fn account(&mut self, now: Time) {
-        if self.ofo.bytes() > 0 {
-            self.ofo_integral +=
-                u128::from(self.ofo.bytes()) * u128::from(now.saturating_sub(self.ofo_since).as_nanos());
-        }
-        self.ofo_since = now;
+        self.ofo.as_ref().map_or(0, |ofo| ofo.list.bytes())
     }
 
     /// The integral of the out-of-order queue over time until `now`, byte-nanoseconds.
     pub fn ofo_integral(&self, now: Time) -> u128 {
-        self.ofo_integral
-            + u128::from(self.ofo.bytes()) * u128::from(now.saturating_sub(self.ofo_since).as_nanos())
+        self.ofo.as_ref().map_or(0, |ofo| ofo.integral(now))
     }
 
     /// Takes data at `offset`. Returns whether `next` moved.
     #[inline(always)]
     pub fn insert(&mut self, now: Time, offset: u64, data: P) -> bool {
-        if offset == self.buffer.next && self.ofo.begins_from(offset + data.len() as u64) && !data.is_empty()
-        {
+        if offset == self.buffer.next && self.is_missing(offset + data.len() as u64) && !data.is_empty() {
             self.advance(now, data);
             return true;
         }
         self.insert_irregular(now, offset, data)
     }
 
+    /// Whether nothing before `end` is among what is out of order.
+    #[inline]
+    fn is_missing(&self, end: u64) -> bool {
+        self.ofo.as_ref().is_none_or(|ofo| ofo.list.begins_from(end))
+    }
+
     /// Takes the next data, of which nothing is out of order, and what is in order with it.
     #[inline]
     fn advance(&mut self, now: Time, data: P) {
         self.accept(data);
-        if !self.ofo.is_empty() {
+        if self.ofo.as_ref().is_some_and(|ofo| !ofo.list.is_empty()) {
             self.take_out_of_order(now);
         }
     }
@@ -213,12 +228,14 @@ impl<P: Payload> ReceiveSide<P> {
     /// Takes what has become in order.
     #[inline(never)]
     fn take_out_of_order(&mut self, now: Time) {
-        self.account(now);
-        while let Some((start, piece, ())) = self.ofo.pop_before(self.buffer.next) {
+        let Some(mut ofo) = self.ofo.take() else { return };
+        ofo.account(now);
+        while let Some((start, piece, ())) = ofo.list.pop_before(self.buffer.next) {
             debug_assert_eq!(start, self.buffer.next, "what is kept lies beyond what is in order");
             self.accept(piece);
         }
-        self.buffer.out_of_order = self.ofo.bytes();
+        self.buffer.out_of_order = ofo.list.bytes();
+        self.ofo = Some(ofo);
     }
 
     /// Takes data that isn't simply the next.
@@ -237,33 +254,36 @@ impl<P: Payload> ReceiveSide<P> {
         //= RFC 8684 3.3.4-b
         // Beyond the buffer: a peer that ignores the window; its data is dropped, unacknowledged.
         let is_beyond = end > before + self.buffer.limit.max(self.max).saturating_mul(2);
-        if is_beyond && !(offset <= before && self.ofo.is_empty()) {
+        if is_beyond && !(offset <= before && self.ofo_bytes() == 0) {
             return false;
         }
         //= RFC 8684 3.3.1-2 3.3.1-3
         if offset < before {
             self.duplicate_bytes += before - offset;
             data = data.slice((before - offset) as usize, len as usize);
-            if self.ofo.begins_from(end) {
+            if self.is_missing(end) {
                 self.advance(now, data);
                 return true;
             }
         }
         let from = offset.max(before);
-        self.account(now);
+        let ofo = self.ofo.get_or_insert_default();
+        ofo.account(now);
         let promised = self.buffer.advertised_end.saturating_sub(before);
         let budget = budget(self.buffer.limit.max(promised));
-        if from > before && !self.ofo.make_room(from, budget, |_, _| {}) {
+        if from > before && !ofo.list.make_room(from, budget, |_, _| {}) {
             return false;
         }
         data.condense();
         let repeated = &mut self.duplicate_bytes;
-        self.ofo.fill(from, data, (), |start, end| *repeated += end - start);
+        ofo.list.fill(from, data, (), |start, end| *repeated += end - start);
         if from == before {
             self.take_out_of_order(now);
         }
-        self.buffer.out_of_order = self.ofo.bytes();
-        self.ofo_max = self.ofo_max.max(self.ofo.bytes());
+        if let Some(ofo) = &mut self.ofo {
+            self.buffer.out_of_order = ofo.list.bytes();
+            ofo.max = ofo.max.max(ofo.list.bytes());
+        }
         self.buffer.next > before
     }
 
@@ -292,9 +312,11 @@ impl<P: Payload> ReceiveSide<P> {
 
     /// Takes up to `max` bytes in order.
     pub fn read(&mut self, max: usize) -> Option<P> {
-        let piece = self.take(max)?;
-        let piece =
-            if self.ready.is_empty() || piece.len() == max { piece } else { self.read_more(piece, max) };
+        let piece = if self.buffer.ready <= max as u64 && self.ready.len() > 1 {
+            self.ready.take_all(P::join)
+        } else {
+            self.take_and_join(max)?
+        };
         Some(self.note_read(piece))
     }
 
@@ -342,27 +364,21 @@ impl<P: Payload> ReceiveSide<P> {
         Some(piece.slice(0, max))
     }
 
-    #[inline(never)]
-    fn read_more(&mut self, first: P, max: usize) -> P {
-        let mut len = first.len();
-        let mut pieces = std::mem::take(&mut self.scratch);
-        pieces.push(first);
-        while let Some(piece) = self.ready.pop_front() {
-            if len + piece.len() > max {
-                let cut = max - len;
-                if cut > 0 {
-                    pieces.push(piece.slice(0, cut));
-                }
-                self.ready.push_front(piece.slice(cut, piece.len()));
-                break;
-            }
-            len += piece.len();
+    /// The first piece, and further ones up to `max` bytes.
+    fn take_and_join(&mut self, max: usize) -> Option<P> {
+        let first = self.take(max)?;
+        let mut room = max - first.len();
+        if room == 0 || self.ready.is_empty() {
+            return Some(first);
+        }
+        let mut pieces = vec![first];
+        while room > 0
+            && let Some(piece) = self.take(room)
+        {
+            room -= piece.len();
             pieces.push(piece);
         }
-        let whole = P::join(&pieces);
-        pieces.clear();
-        self.scratch = pieces;
-        whole
+        Some(P::join(&pieces))
     }
 
     /// Takes another size: at once if it is fixed, else as the limits of its growth.
@@ -374,7 +390,9 @@ impl<P: Payload> ReceiveSide<P> {
 
     /// Drops what is out of order: the gap before it won't be filled.
     pub fn drop_out_of_order(&mut self) {
-        self.ofo.clear();
+        if let Some(ofo) = &mut self.ofo {
+            ofo.list.clear();
+        }
         self.buffer.out_of_order = 0;
     }
 
@@ -387,9 +405,10 @@ impl<P: Payload> ReceiveSide<P> {
 
     /// Frees unused memory.
     pub fn shrink(&mut self) {
-        self.ofo.shrink();
+        if let Some(ofo) = &mut self.ofo {
+            ofo.list.shrink();
+        }
         self.ready.shrink();
-        self.scratch = Vec::new();
     }
 
     /// Whether a round trip has passed since reading speed was last measured.

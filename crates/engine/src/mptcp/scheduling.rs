@@ -79,7 +79,7 @@ pub(crate) struct Scheduling {
     blocked_since: Option<Time>,
     /// For how long it waited before that.
     blocked: Span,
-    /// When each subflow was last penalised.
+    /// When subflows were last penalised.
     penalised_at: Vec<Option<Time>>,
     /// When data was last withdrawn, and the subflows of which: bit i for subflow i.
     withdrawn: (Time, u32),
@@ -304,8 +304,9 @@ impl Scheduling {
 
     /// A new subflow is in slot `index`.
     pub fn on_new_subflow(&mut self, index: usize) {
-        self.penalised_at.resize(self.penalised_at.len().max(index + 1), None);
-        self.penalised_at[index] = None;
+        if let Some(at) = self.penalised_at.get_mut(index) {
+            *at = None;
+        }
         if let Some(rates) = &mut self.link_rates {
             rates.resize(rates.len().max(index + 1), LinkRate::default());
             rates[index] = LinkRate::default();
@@ -314,11 +315,15 @@ impl Scheduling {
 
     /// How long ago a subflow was last penalised; `None`: it never was.
     pub fn since_penalised(&self, now: Time, index: usize) -> Option<Span> {
-        self.penalised_at[index].map(|at| now.saturating_sub(at))
+        let at = self.penalised_at.get(index).copied().flatten()?;
+        Some(now.saturating_sub(at))
     }
 
     /// A subflow is penalised.
     pub fn on_penalised(&mut self, now: Time, index: usize) {
+        if index >= self.penalised_at.len() {
+            self.penalised_at.resize(index + 1, None);
+        }
         self.penalised_at[index] = Some(now);
     }
 }

@@ -15,7 +15,7 @@ use super::event_queue::EventQueue;
 use super::handshake::Handshake;
 use super::scheduling::{Scheduling, view};
 use super::send::SendSide;
-use super::stats::ConnectionStats;
+use super::stats::Counting;
 use super::subflow_table::SubflowTable;
 use crate::config::ConnectionConfig;
 use crate::scheduler::{self, View};
@@ -34,7 +34,7 @@ pub(super) struct Sending<'a, P> {
     pub subflows: &'a mut SubflowTable<P>,
     pub deadlines: &'a mut Deadlines,
     pub events: &'a mut EventQueue,
-    pub stats: &'a mut ConnectionStats,
+    pub stats: &'a mut Counting,
 }
 
 impl<P: Payload> Sending<'_, P> {

@@ -193,3 +193,20 @@ pub struct ConnectionStats {
     /// MP_FASTCLOSEs with our key (`MPTcpExtMPFastcloseRx`).
     pub fast_closes: u64,
 }
+
+/// A connection's counters as it keeps them: those that it can't take from elsewhere, once one of them counts.
+/// Most connections never need them.
+#[derive(Debug, Default)]
+pub(crate) struct Counting(Option<Box<ConnectionStats>>);
+
+impl Counting {
+    /// The counters; `None`: all are 0.
+    pub fn get(&self) -> Option<&ConnectionStats> {
+        self.0.as_deref()
+    }
+
+    /// The counters, to change them.
+    pub fn count(&mut self) -> &mut ConnectionStats {
+        self.0.get_or_insert_default()
+    }
+}

@@ -31,7 +31,7 @@ pub(crate) enum Join {
 /// receiving a segment reads the fields before `tcp`, which share one cache line with the tag of an `Option`
 /// of this.
 #[derive(Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub(crate) struct Subflow<P> {
     pub join: Join,
     /// Bytes of the options that its next segment without data carries.
@@ -52,8 +52,8 @@ pub(crate) struct Subflow<P> {
     pub timeouts: u32,
     /// What shows that options or data don't pass unchanged, once something has.
     pub fallback: Option<Box<Fallback<P>>>,
-    pub tcp: Tcb<P>,
     pub mapping: CurrentMapping<P>,
+    pub tcp: Tcb<P>,
     /// How far what arrived on it has opened the window.
     pub autotuning: WindowAutotuning,
     /// When the subflow was opened.
@@ -61,7 +61,7 @@ pub(crate) struct Subflow<P> {
     pub local_nonce: u32,
     pub remote_nonce: u32,
     /// What we wanted when we opened it.
-    pub request: Option<JoinRequest>,
+    pub request: Option<Box<JoinRequest>>,
     /// Retransmissions of the third ACK of our MP_JOIN.
     pub join_ack_retries: u32,
 }

@@ -62,7 +62,7 @@ impl<P: Payload> Connection<P> {
         subflow.local_id = request.local_id;
         subflow.remote_id = request.remote_id;
         subflow.backup_local = request.backup;
-        subflow.request = Some(*request);
+        subflow.request = Some(Box::new(*request));
         Some(index)
     }
 
@@ -134,7 +134,9 @@ impl<P: Payload> Connection<P> {
             self.congestion.subflow_removed(metrics, siblings);
         }
         self.events.push(Event::SubflowRemoved { subflow: id, path, reason });
-        if let Some(request) = self.subflows.get(index).and_then(|subflow| subflow.request) {
+        if let Some(request) =
+            self.subflows.get(index).and_then(|subflow| subflow.request.as_deref().copied())
+        {
             self.path_manager.on_join_closed();
             if !was_used && request.early {
                 // The peer refused a join that was opened before its first DSS: it is opened once more, after

@@ -29,10 +29,16 @@ pub(crate) struct SubflowTable<P> {
     last_sent_on: usize,
     /// Some join has completed its handshake: its third ACK was sent or received.
     had_join: bool,
-    /// Payload bytes that past subflows sent, by slot.
-    past_bytes: Vec<u64>,
-    /// What subflows counted whose slots are in use again.
-    past: Option<Box<TcpCounters>>,
+    /// What is kept of past subflows.
+    past: Option<Box<Past>>,
+}
+
+/// What is kept of subflows whose slots are free, or in use again.
+#[derive(Debug, Default)]
+struct Past {
+    counters: TcpCounters,
+    /// Payload bytes that they sent, by slot.
+    bytes: Vec<u64>,
     /// The addresses of the subflow whose slot was just taken. They have no route from then on.
     vacated: Option<FourTuple>,
 }
@@ -45,9 +51,7 @@ impl<P: Payload> SubflowTable<P> {
             slots: Vec::with_capacity(subflows),
             last_sent_on: 0,
             had_join: false,
-            past_bytes: Vec::new(),
             past: None,
-            vacated: None,
         }
     }
 
@@ -60,12 +64,11 @@ impl<P: Payload> SubflowTable<P> {
         }
         let metrics = SubflowMetrics::new(SubflowId(index as u8), path);
         if let Some(tuple) = self.retire(index) {
-            self.vacated = Some(tuple);
+            self.past.get_or_insert_default().vacated = Some(tuple);
         }
         if index == count {
             self.slots.push(None);
             self.metrics.push(metrics);
-            self.past_bytes.push(0);
         } else {
             self.metrics[index] = metrics;
         }
@@ -116,8 +119,12 @@ impl<P: Payload> SubflowTable<P> {
     pub fn retire(&mut self, index: usize) -> Option<FourTuple> {
         let old = self.slots.get_mut(index)?.take()?;
         let counters = &old.tcp.counters();
-        self.past_bytes[index] += counters.bytes_sent;
-        **self.past.get_or_insert_default() += counters;
+        let past = self.past.get_or_insert_default();
+        past.counters += counters;
+        if index >= past.bytes.len() {
+            past.bytes.resize(index + 1, 0);
+        }
+        past.bytes[index] += counters.bytes_sent;
         Some(old.tcp.tuple())
     }
 
@@ -129,7 +136,7 @@ impl<P: Payload> SubflowTable<P> {
 
     /// Removes the addresses of the subflow whose slot was just taken.
     pub fn take_vacated(&mut self) -> Option<FourTuple> {
-        self.vacated.take()
+        self.past.as_mut()?.vacated.take()
     }
 
     /// A slot whose subflow is over and has nothing more to say.
@@ -545,12 +552,13 @@ impl<P: Payload> SubflowTable<P> {
     /// Payload bytes sent by slot, repeats included.
     pub fn bytes_sent(&self) -> Vec<u64> {
         let now = self.slots.iter().map(|subflow| subflow.as_ref().map_or(0, |s| s.tcp.bytes_sent()));
-        self.past_bytes.iter().zip(now).map(|(past, now)| past + now).collect()
+        let past = self.past.iter().flat_map(|past| &past.bytes).copied().chain(std::iter::repeat(0));
+        now.zip(past).map(|(now, past)| now + past).collect()
     }
 
     /// What all counted, past ones included.
     pub fn totals(&self) -> TcpCounters {
-        let mut totals = self.past.as_deref().copied().unwrap_or_default();
+        let mut totals = self.past.as_ref().map(|past| past.counters).unwrap_or_default();
         for subflow in self.iter() {
             totals += &subflow.tcp.counters();
         }

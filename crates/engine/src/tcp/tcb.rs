@@ -14,7 +14,7 @@ use crate::{Span, Time};
 
 /// One TCP connection. Hot fields come first: with thousands of connections each cache line is a miss.
 #[derive(Debug)]
-#[repr(C, align(64))]
+#[repr(C)]
 pub struct Tcb<P> {
     /// There is nothing to send, whatever the windows allow, until something happens.
     pub(super) nothing_to_send: bool,

@@ -1,6 +1,7 @@
 //! What the simulations' tests share.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod idle;
 pub mod watch;
 
 use std::fmt::Write as _;

@@ -35,7 +35,7 @@ impl<P: Payload> Receiver<P> {
     /// Answers a segment that looks forged with a challenge ACK, at a limited rate (RFC 5961).
     #[cold]
     pub fn challenge(&mut self, common: &mut Common, cx: &Context<'_>) {
-        if self.limit.allows_challenge(cx.now) {
+        if self.limit.get_or_insert_default().allows_challenge(cx.now) {
             common.counters.challenge_acks += 1;
             self.ack_now = true;
         } else {
@@ -45,7 +45,7 @@ impl<P: Payload> Receiver<P> {
 
     /// Whether another unacceptable segment without data may be answered now. If so, the answer counts.
     pub fn allows_answer(&mut self, cx: &Context<'_>) -> bool {
-        self.limit.allows_answer(cx.now)
+        self.limit.get_or_insert_default().allows_answer(cx.now)
     }
 
     pub(super) fn enter_quick_ack(&mut self, cx: &Context<'_>, most: u32) {
@@ -63,7 +63,7 @@ impl<P: Payload> Receiver<P> {
     /// The application has read everything, on all subflows. Returns whether an ACK is sent for that.
     #[inline]
     pub fn on_all_read(&mut self) -> bool {
-        let at_once = self.delayed_ack.wants_ack_after_read() && self.reassembly.is_empty();
+        let at_once = self.delayed_ack.wants_ack_after_read() && self.is_contiguous();
         self.ack_now |= at_once;
         at_once
     }
@@ -168,19 +168,20 @@ impl<P: Payload> Receiver<P> {
     /// Whether there are SACK blocks to send.
     #[inline]
     pub fn has_sack_blocks(&self, common: &Common) -> bool {
-        self.reassembly.has_report() && common.negotiated.sack
+        self.reassembly.as_ref().is_some_and(|queue| queue.has_report()) && common.negotiated.sack
     }
 
     /// Writes SACK blocks into `room` bytes of options, those of the timestamps included.
     #[inline(never)]
     pub fn write_sack_blocks(&mut self, common: &mut Common, segment: &mut Segment<P>, room: usize) {
-        if let Some((left, _)) = self.reassembly.dsack() {
+        let Some(queue) = &mut self.reassembly else { return };
+        if let Some((left, _)) = queue.dsack() {
             let old = left < self.rcv_nxt;
             common.counters.dsack_old_sent += u64::from(old);
             common.counters.dsack_ofo_sent += u64::from(!old);
         }
         let room = room.saturating_sub(if segment.timestamps.is_some() { TIMESTAMPS_LEN } else { 0 });
         let blocks = room.saturating_sub(4) / 8;
-        self.reassembly.sack_blocks(common.peer_isn, blocks, &mut segment.sack);
+        queue.sack_blocks(common.peer_isn, blocks, &mut segment.sack);
     }
 }

@@ -51,13 +51,16 @@ impl<P: Payload> Receiver<P> {
             }
             let unit = if segment.gso_size > 0 { u32::from(segment.gso_size) } else { len as u32 };
             self.delayed_ack.on_data(cx, unit, segment.flags.contains(Flags::PSH));
-            let (next, in_order) = (&mut self.rcv_nxt, &mut self.in_order);
-            let stays = PREDICTED && in_order.is_empty() && self.reassembly.pass_by(next, position, len);
-            let placement = if stays {
+            let placement = if position == self.rcv_nxt && self.is_contiguous() {
+                self.rcv_nxt += len;
+                if !PREDICTED || !self.in_order.is_empty() {
+                    self.in_order.push_back((position, std::mem::take(&mut segment.payload), mapping));
+                }
                 Placement::InOrder
             } else {
                 let payload = std::mem::take(&mut segment.payload);
-                self.reassembly.place(next, self.rcv_edge, position, payload, mapping, in_order)
+                let (next, queue) = (&mut self.rcv_nxt, self.reassembly.get_or_insert_default());
+                queue.place(next, self.rcv_edge, position, payload, mapping, &mut self.in_order)
             };
             if placement == Placement::InOrder {
                 outcome.data = true;
@@ -124,6 +127,6 @@ impl<P: Payload> Receiver<P> {
         }
         common.counters.delayed_ack_lost += 1;
         self.enter_quick_ack(cx, cx.tcp.quick_acks);
-        self.reassembly.note_duplicate(position, end.min(self.rcv_nxt));
+        self.reassembly.get_or_insert_default().note_duplicate(position, end.min(self.rcv_nxt));
     }
 }

@@ -49,9 +49,11 @@ pub(super) struct Receiver<P> {
     rtt: ReceiveRtt,
     /// The position of the peer's FIN, once it is known.
     fin_at: Option<u64>,
-    reassembly: ReassemblyQueue<P>,
+    /// Made with the first data out of order, since most receivers never have any.
+    reassembly: Option<Box<ReassemblyQueue<P>>>,
     in_order: InOrder<P>,
-    limit: AckLimit,
+    /// Made with the first challenge or unacceptable segment.
+    limit: Option<Box<AckLimit>>,
     /// What is known of the peer's timestamp clock.
     ts_clock: TsClock,
 }
@@ -71,9 +73,9 @@ impl<P: Payload> Receiver<P> {
             delayed_ack: DelayedAck::default(),
             rtt: ReceiveRtt::default(),
             fin_at: None,
-            reassembly: ReassemblyQueue::new(),
+            reassembly: None,
             in_order: InOrder::new(),
-            limit: AckLimit::default(),
+            limit: None,
         }
     }
 
@@ -88,8 +90,17 @@ impl<P: Payload> Receiver<P> {
 
     /// Frees unused memory.
     pub fn shrink(&mut self) {
-        self.reassembly.shrink();
+        match &mut self.reassembly {
+            Some(queue) if queue.has_report() => queue.shrink(),
+            _ => self.reassembly = None,
+        }
         self.in_order.shrink();
+    }
+
+    /// Whether no data waits for what is missing before it.
+    #[inline]
+    fn is_contiguous(&self) -> bool {
+        self.reassembly.as_ref().is_none_or(|queue| queue.is_empty())
     }
 
     /// Position of the next byte expected.

@@ -73,8 +73,8 @@ pub(crate) struct ReassemblyQueue<P> {
     unpruned: u32,
 }
 
-impl<P: Payload> ReassemblyQueue<P> {
-    pub fn new() -> Self {
+impl<P: Payload> Default for ReassemblyQueue<P> {
+    fn default() -> Self {
         ReassemblyQueue {
             bytes: 0,
             ring: None,
@@ -88,7 +88,9 @@ impl<P: Payload> ReassemblyQueue<P> {
             dsack: None,
         }
     }
+}
 
+impl<P: Payload> ReassemblyQueue<P> {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
@@ -126,38 +128,10 @@ impl<P: Payload> ReassemblyQueue<P> {
         self.bytes
     }
 
-    /// Whether data at `position` needs no place here, since it is next and the queue is empty. Then `next`
-    /// advances.
-    #[inline]
-    pub fn pass_by(&self, next: &mut u64, position: u64, len: u64) -> bool {
-        let passes = position == *next && self.is_empty();
-        if passes {
-            *next += len;
-        }
-        passes
-    }
-
-    /// Takes data at `position`, while `*next` is expected and the window ends at `edge`. Data that is in
-    /// order goes to `in_order`, and `next` advances.
-    #[inline]
-    pub fn place(
-        &mut self,
-        next: &mut u64,
-        edge: u64,
-        position: u64,
-        data: P,
-        mapping: Mapping,
-        in_order: &mut InOrder<P>,
-    ) -> Placement {
-        if self.pass_by(next, position, data.len() as u64) {
-            in_order.push_back((position, data, mapping));
-            return Placement::InOrder;
-        }
-        self.place_around(next, edge, position, data, mapping, in_order)
-    }
-
+    /// Takes data at `position`, while `*next` is expected and the window ends at `edge`, unless it is next and
+    /// nothing waits. Data that is in order goes to `in_order`, and `next` advances.
     #[inline(never)]
-    fn place_around(
+    pub fn place(
         &mut self,
         next: &mut u64,
         edge: u64,

@@ -155,7 +155,7 @@ impl<P: Payload> Sender<P> {
         self.snd_una = ack;
         self.timeouts = 0;
         // The smaller segments arrive: their size is what the path takes.
-        if self.black_hole.is_suspected() {
+        if self.black_hole().is_suspected() {
             self.on_mtu_confirmed(common);
         }
     }
@@ -254,7 +254,7 @@ impl<P: Payload> Sender<P> {
     /// microsecond.
     #[inline]
     pub(super) fn update_pacing(&self, cx: &mut Context<'_>) {
-        if self.paced {
+        if self.is_paced() {
             return;
         }
         let metrics = &mut *cx.metrics;

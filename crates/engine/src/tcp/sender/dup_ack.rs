@@ -87,12 +87,12 @@ impl<P: Payload> Sender<P> {
 
     #[cold]
     fn note_behind_highest(&mut self, cx: &Context<'_>, summary: &AckSummary) {
-        let highest = self.dup_ack.highest;
+        let highest = self.dup_ack().highest;
         if let Some(end) = summary.first_original_end.filter(|end| *end < highest) {
             let behind = (highest - end).div_ceil(u64::from(cx.metrics.mss.max(1))) + 1;
-            self.dup_ack.on_reordering(u32::try_from(behind).unwrap_or(u32::MAX));
+            self.dup_ack_mut().on_reordering(u32::try_from(behind).unwrap_or(u32::MAX));
         }
-        self.dup_ack.highest = highest.max(summary.end);
+        self.dup_ack_mut().highest = highest.max(summary.end);
     }
 
     /// A hole was filled by what was late, the first of `removed` segments: everything sacked above it came
@@ -100,7 +100,7 @@ impl<P: Payload> Sender<P> {
     pub(super) fn note_late_arrival(&mut self, cx: &Context<'_>, removed: u32) {
         if cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks {
             let behind = self.fackets_out(cx.metrics) + removed;
-            self.dup_ack.on_reordering(behind);
+            self.dup_ack_mut().on_reordering(behind);
         }
     }
 
@@ -109,7 +109,7 @@ impl<P: Payload> Sender<P> {
         if metrics.sacked_out == 0 {
             return 0;
         }
-        let below = self.scoreboard.iter().take_while(|entry| entry.position < self.dup_ack.highest);
+        let below = self.scoreboard.iter().take_while(|entry| entry.position < self.dup_ack().highest);
         below.map(|entry| entry.segments).sum()
     }
 
@@ -122,7 +122,7 @@ impl<P: Payload> Sender<P> {
         summary: &AckSummary,
         outcome: &mut Outcome,
     ) {
-        let (phase, reordering) = (cx.metrics.ca_state, self.dup_ack.reordering);
+        let (phase, reordering) = (cx.metrics.ca_state, self.dup_ack().reordering);
         let fackets_out = self.fackets_out(cx.metrics);
         common.timers.stop(Timer::Reorder);
         match phase {
@@ -142,7 +142,7 @@ impl<P: Payload> Sender<P> {
             }
         }
         let sacked_out = cx.metrics.sacked_out;
-        if !self.dup_ack.counts_sacked {
+        if !self.dup_ack().counts_sacked {
             self.mark_head(common, cx, fackets_out.saturating_sub(reordering).max(1), outcome);
         } else if sacked_out >= reordering {
             self.mark_below(common, cx, sacked_out - reordering, outcome);
@@ -153,11 +153,11 @@ impl<P: Payload> Sender<P> {
 
     /// Whether enough has arrived above the first hole.
     fn is_time_to_recover(&mut self, common: &mut Common, cx: &Context<'_>, fackets_out: u32) -> bool {
-        let (metrics, reordering) = (&*cx.metrics, self.dup_ack.reordering);
+        let (metrics, reordering) = (&*cx.metrics, self.dup_ack().reordering);
         if metrics.lost_out > 0 {
             return true;
         }
-        let count = if self.dup_ack.counts_sacked { metrics.sacked_out + 1 } else { fackets_out };
+        let count = if self.dup_ack().counts_sacked { metrics.sacked_out + 1 } else { fackets_out };
         if count > reordering {
             return true;
         }
@@ -172,7 +172,7 @@ impl<P: Payload> Sender<P> {
             return true;
         }
         let early = cx.tcp.recovery.early_retransmit
-            && !self.dup_ack.late
+            && !self.dup_ack().late
             && metrics.retrans_out == 0
             && metrics.sacked_out > 0
             && metrics.packets_out > metrics.sacked_out
@@ -192,9 +192,10 @@ impl<P: Payload> Sender<P> {
     /// (`tcp_send_loss_probe` marks nothing). F-RTO needs no more than the remembered window.
     pub(super) fn begin_undo_of_timeout(&mut self) {
         if self.scoreboard.iter().any(|entry| entry.is(EVER_RETRANS) && !entry.is(PROBED)) {
-            self.undo.end();
+            self.undo_mut().end();
         } else {
-            self.undo.begin(self.snd_una, 0);
+            let una = self.snd_una;
+            self.undo_mut().begin(una, 0);
         }
     }
 
@@ -213,7 +214,7 @@ impl<P: Payload> Sender<P> {
         outcome: &mut Outcome,
     ) {
         let metrics = &*cx.metrics;
-        if !self.dup_ack.late
+        if !self.dup_ack().late
             && metrics.sacked_out > 0
             && matches!(metrics.ca_state, CaState::Open | CaState::Disorder)
         {
@@ -276,10 +277,10 @@ impl<P: Payload> Sender<P> {
         cx: &mut Context<'_>,
         outcome: &mut Outcome,
     ) {
-        if self.dup_ack.counts_sacked || cx.metrics.retrans_out == 0 || cx.metrics.sacked_out == 0 {
+        if self.dup_ack().counts_sacked || cx.metrics.retrans_out == 0 || cx.metrics.sacked_out == 0 {
             return;
         }
-        let highest = self.scoreboard.get(self.scoreboard.index_at(self.dup_ack.highest.saturating_sub(1)));
+        let highest = self.scoreboard.get(self.scoreboard.index_at(self.dup_ack().highest.saturating_sub(1)));
         let Some(sent_at) =
             highest.filter(|entry| entry.is(SACKED) && !entry.is(EVER_RETRANS)).map(|entry| entry.sent_at)
         else {
@@ -287,7 +288,7 @@ impl<P: Payload> Sender<P> {
         };
         let mut index = 0;
         while let Some(entry) = self.scoreboard.get(index) {
-            if entry.position >= self.dup_ack.highest {
+            if entry.position >= self.dup_ack().highest {
                 break;
             }
             if entry.is(RETRANS) && entry.sent_at < sent_at {

@@ -114,7 +114,7 @@ impl<P: Payload> Sender<P> {
         metrics.totals.lost += u64::from(entry.segments);
         outcome.lost_segments += entry.segments;
         let position = entry.position;
-        if self.paced {
+        if self.pacer.is_some() {
             let lost = LostSegments {
                 now: cx.now,
                 segments: entry.segments,
@@ -142,7 +142,7 @@ impl<P: Payload> Sender<P> {
             //= RFC 2018 8-b after a timeout the receiver may have dropped what it sacked: forget it
             common.counters.sack_reneging += 1;
             self.scoreboard.forget_sacks();
-            self.recovery.sack_cache = Default::default();
+            self.losses_mut().sack_cache = Default::default();
             cx.metrics.sacked_out = 0;
         } else if !common.negotiated.sack {
             cx.metrics.sacked_out = 0;
@@ -171,7 +171,7 @@ impl<P: Payload> Sender<P> {
         }
         if cx.metrics.in_flight() != before && cx.metrics.ca_state != CaState::Recovery {
             self.enter_recovery(common, cx, false);
-            if !self.paced {
+            if !self.is_paced() {
                 // No ACK has delivered anything, yet one segment may go, as in `tcp_rack_reo_timeout`.
                 self.prr.reduce(cx.metrics, 1, 0, false);
             }

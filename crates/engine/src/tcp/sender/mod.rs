@@ -68,8 +68,6 @@ pub(super) struct Sender<P> {
     /// What is due beside it.
     due: Due,
     fin_sent: bool,
-    /// The congestion control is model-based: it is fed with samples, and data is paced.
-    paced: bool,
     /// The peer is to be told that the congestion window was reduced (RFC 3168 6.1.2).
     cwr_pending: bool,
     snd_una: u64,
@@ -88,12 +86,10 @@ pub(super) struct Sender<P> {
     backoff: u32,
     recovery: Recovery,
     prr: Prr,
-    undo: Undo,
-    black_hole: BlackHole,
-    /// Segments that DSACKs have reported.
-    dsacked: u64,
-    dup_ack: DupAck,
-    pacer: Pacer,
+    /// Made when something is first lost or reordered, since many senders never need it.
+    losses: Option<Box<Losses>>,
+    /// Only with a model-based congestion control: that is fed with samples, and data is paced.
+    pacer: Option<Box<Pacer>>,
 }
 
 /// Where loss recovery is, beside [`CaState`](crate::metrics::CaState).
@@ -101,8 +97,6 @@ pub(super) struct Sender<P> {
 struct Recovery {
     /// RecoveryPoint (RFC 6675): the phase ends when everything before this position is acknowledged.
     point: u64,
-    /// What the last ACK's SACK blocks covered, in order; empty ones fill up.
-    sack_cache: [(u64, u64); 4],
     /// F-RTO is under way (RFC 5682).
     frto: bool,
     /// F-RTO sends new data before further retransmissions (RFC 5682 3.1 step 2.b).
@@ -110,6 +104,18 @@ struct Recovery {
     /// Holes that aren't marked as lost are retransmitted too
     /// ([`RecoveryConfig::forward_retransmit`](crate::config::RecoveryConfig::forward_retransmit)).
     forward: bool,
+}
+
+/// What a sender keeps of losses and reordering.
+#[derive(Clone, Copy, Debug, Default)]
+struct Losses {
+    undo: Undo,
+    /// What the last ACK's SACK blocks covered, in order; empty ones fill up.
+    sack_cache: [(u64, u64); 4],
+    /// Segments that DSACKs have reported.
+    dsacked: u64,
+    black_hole: BlackHole,
+    dup_ack: DupAck,
 }
 
 impl<P: Payload> Sender<P> {
@@ -124,7 +130,6 @@ impl<P: Payload> Sender<P> {
             queue: InlineQueue::new(),
             due: Due::default(),
             fin_sent: false,
-            paced: cx.congestion.is_model_based(),
             cwr_pending: false,
             snd_una: 0,
             snd_nxt: 1,
@@ -140,17 +145,41 @@ impl<P: Payload> Sender<P> {
             backoff: 0,
             recovery: Recovery { forward: cx.tcp.recovery.forward_retransmit, ..Recovery::default() },
             prr: Prr::default(),
-            undo: Undo::default(),
-            black_hole: BlackHole::default(),
-            dsacked: 0,
-            dup_ack: DupAck::default(),
-            pacer: Pacer::default(),
+            losses: None,
+            pacer: cx.congestion.is_model_based().then(Box::default),
         }
     }
 
     /// Says whether the congestion control is model-based.
     pub fn set_paced(&mut self, paced: bool) {
-        self.paced = paced;
+        self.pacer = paced.then(|| self.pacer.take().unwrap_or_default());
+    }
+
+    /// Whether it is.
+    #[inline]
+    fn is_paced(&self) -> bool {
+        self.pacer.is_some()
+    }
+
+    fn losses_mut(&mut self) -> &mut Losses {
+        self.losses.get_or_insert_default()
+    }
+
+    fn dup_ack(&self) -> DupAck {
+        self.losses.as_ref().map(|losses| losses.dup_ack).unwrap_or_default()
+    }
+
+    fn dup_ack_mut(&mut self) -> &mut DupAck {
+        &mut self.losses_mut().dup_ack
+    }
+
+    /// What it takes to undo the last reduction of the congestion window.
+    fn undo(&self) -> Undo {
+        self.losses.as_ref().map(|losses| losses.undo).unwrap_or_default()
+    }
+
+    fn undo_mut(&mut self) -> &mut Undo {
+        &mut self.losses_mut().undo
     }
 
     /// The peer's SYN or SYN/ACK arrived.

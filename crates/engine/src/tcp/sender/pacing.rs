@@ -51,9 +51,10 @@ impl<P: Payload> Sender<P> {
     #[cold]
     #[inline(never)]
     pub(super) fn pace(&mut self, common: &mut Common, cx: &Context<'_>, max_segments: u32) -> u32 {
-        let admitted = self.pacer.admits(cx.metrics, cx.now).min(max_segments);
+        let Some(pacer) = &mut self.pacer else { return max_segments };
+        let admitted = pacer.admits(cx.metrics, cx.now).min(max_segments);
         if admitted == 0 {
-            common.timers.set(Timer::Pace, self.pacer.next_at);
+            common.timers.set(Timer::Pace, pacer.next_at);
         }
         admitted
     }
@@ -62,7 +63,9 @@ impl<P: Payload> Sender<P> {
     #[cold]
     #[inline(never)]
     pub(super) fn on_paced(&mut self, cx: &Context<'_>, segments: u32, bytes: usize) {
-        self.pacer.on_sent(cx.metrics, segments, bytes);
+        if let Some(pacer) = &mut self.pacer {
+            pacer.on_sent(cx.metrics, segments, bytes);
+        }
     }
 }
 

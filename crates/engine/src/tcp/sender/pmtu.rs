@@ -51,8 +51,8 @@ impl<P: Payload> Sender<P> {
             index += 1;
         }
         if outcome.lost_segments > 0 && cx.metrics.ca_state != CaState::Loss {
-            self.undo.end();
-            self.undo.forbid();
+            self.undo_mut().end();
+            self.undo_mut().forbid();
             self.recovery.point = self.snd_nxt;
             let metrics = &mut *cx.metrics;
             metrics.ssthresh = current_ssthresh(metrics);
@@ -75,18 +75,29 @@ impl<P: Payload> Sender<P> {
         };
     }
 
+    #[inline]
+    pub(super) fn black_hole(&self) -> BlackHole {
+        self.losses.as_ref().map(|losses| losses.black_hole).unwrap_or_default()
+    }
+
+    fn black_hole_mut(&mut self) -> &mut BlackHole {
+        &mut self.losses_mut().black_hole
+    }
+
     /// The path MTU that is known: while smaller segments are tried, the one before.
     pub(in crate::tcp) fn path_mtu(&self, common: &Common) -> u32 {
-        if self.black_hole.is_suspected() { self.black_hole.mtu_before() } else { common.path_mtu }
+        let black_hole = self.black_hole();
+        if black_hole.is_suspected() { black_hole.mtu_before() } else { common.path_mtu }
     }
 
     /// After a timeout: tries smaller segments if a black hole is suspected.
     pub(super) fn suspect_black_hole(&mut self, common: &mut Common, cx: &mut Context<'_>) {
-        if !cx.tcp.black_hole_detection || !self.black_hole.on_timeout(cx.now, self.timeouts) {
+        let timeouts = self.timeouts;
+        if !cx.tcp.black_hole_detection || !self.losses_mut().black_hole.on_timeout(cx.now, timeouts) {
             return;
         }
         let Some(head) = self.scoreboard.get(0).map(|entry| entry.payload.len() as u32) else { return };
-        while let Some(mss) = self.black_hole.next_mss(common.tuple.src.is_ipv4(), common.path_mtu) {
+        while let Some(mss) = self.black_hole_mut().next_mss(common.tuple.src.is_ipv4(), common.path_mtu) {
             let mtu = mss + common.header_len();
             if mtu < common.path_mtu && mtu >= least_mtu(common) && head > mss / 2 {
                 common.counters.mtu_fail += 1;
@@ -94,7 +105,7 @@ impl<P: Payload> Sender<P> {
                 return;
             }
         }
-        let before = self.black_hole.mtu_before();
+        let before = self.black_hole().mtu_before();
         if before > common.path_mtu {
             // Smaller segments are lost as well: the size wasn't the cause.
             self.set_path_mtu(common, cx, before);
@@ -104,8 +115,8 @@ impl<P: Payload> Sender<P> {
     /// Something was acknowledged while smaller segments were tried: they pass.
     #[cold]
     pub(super) fn on_mtu_confirmed(&mut self, common: &mut Common) {
-        let smaller = common.path_mtu < self.black_hole.mtu_before();
+        let smaller = common.path_mtu < self.black_hole().mtu_before();
         common.counters.mtu_success += u64::from(smaller);
-        self.black_hole = BlackHole::default();
+        *self.black_hole_mut() = BlackHole::default();
     }
 }

@@ -52,7 +52,7 @@ impl<P: Payload> Sender<P> {
                 self.alert(common, cx, segment, summary, outcome);
             }
         }
-        if self.paced {
+        if self.is_paced() {
             if summary.segments > 0 {
                 self.update_model(cx, summary);
             }
@@ -73,7 +73,7 @@ impl<P: Payload> Sender<P> {
     fn grows_out_of_order(&self, cx: &Context<'_>) -> bool {
         match cx.tcp.recovery.loss_detection {
             LossDetection::Rack => self.rack.reordering_seen(),
-            LossDetection::DuplicateAcks => self.dup_ack.is_raised(),
+            LossDetection::DuplicateAcks => self.dup_ack().is_raised(),
         }
     }
 
@@ -95,7 +95,7 @@ impl<P: Payload> Sender<P> {
     ) {
         if summary.ece {
             // The network marked congestion: the reduction isn't spurious.
-            self.undo.forbid();
+            self.undo_mut().forbid();
         }
         if self.has_reneged(summary) {
             // A timeout follows soon.
@@ -108,7 +108,7 @@ impl<P: Payload> Sender<P> {
         let phase = cx.metrics.ca_state;
         if phase == CaState::Open {
             if cx.metrics.retrans_out == 0 {
-                self.undo.clear_retransmission();
+                self.undo_mut().clear_retransmission();
             }
         } else if self.snd_una >= self.recovery.point {
             match phase {
@@ -213,7 +213,7 @@ impl<P: Payload> Sender<P> {
     #[inline]
     fn try_to_open(&mut self, common: &mut Common, cx: &mut Context<'_>, summary: &AckSummary) {
         if !self.has_retransmissions(cx) {
-            self.undo.clear_retransmission();
+            self.undo_mut().clear_retransmission();
         }
         if summary.ece {
             self.enter_cwr(common, cx);
@@ -225,9 +225,9 @@ impl<P: Payload> Sender<P> {
 
     //= RFC 3168 6.1.2 the window is reduced once per window of data
     fn enter_cwr(&mut self, common: &mut Common, cx: &mut Context<'_>) {
-        self.undo.forbid();
+        self.undo_mut().forbid();
         if matches!(cx.metrics.ca_state, CaState::Open | CaState::Disorder) {
-            self.undo.end();
+            self.undo_mut().end();
             self.begin_reduction(common, cx, LossCause::Ecn);
             cx.metrics.ca_state = CaState::Cwr;
         }
@@ -241,17 +241,17 @@ impl<P: Payload> Sender<P> {
             common.counters.reno_recovery += 1;
         }
         if cx.metrics.retrans_out == 0 {
-            self.undo.clear_retransmission();
+            self.undo_mut().clear_retransmission();
         }
         let una = self.snd_una;
         let metrics = &mut *cx.metrics;
         let (cwnd, ssthresh) = (metrics.cwnd, current_ssthresh(metrics));
         // Without a threshold an undo restores none: a congestion mark may be why it fell.
-        self.undo.remember(cwnd, None);
-        self.undo.begin(una, metrics.retrans_out);
+        self.undo_mut().remember(cwnd, None);
+        self.undo_mut().begin(una, metrics.retrans_out);
         if !matches!(metrics.ca_state, CaState::Cwr | CaState::Recovery) {
             if !ece {
-                self.undo.remember(cwnd, Some(ssthresh));
+                self.undo_mut().remember(cwnd, Some(ssthresh));
             }
             self.begin_reduction(common, cx, LossCause::FastRetransmit);
         }
@@ -281,10 +281,10 @@ impl<P: Payload> Sender<P> {
 
     /// Ends a reduction: the window is the threshold, unless the reduction was undone.
     pub(super) fn end_reduction(&mut self, cx: &mut Context<'_>) {
-        if self.paced {
+        if self.is_paced() {
             return;
         }
-        let stands = self.undo.is_possible();
+        let stands = self.undo().is_possible();
         let now = cx.now;
         let metrics = &mut *cx.metrics;
         if metrics.ssthresh < u32::MAX && (metrics.ca_state == CaState::Cwr || stands) {
@@ -300,7 +300,7 @@ impl<P: Payload> Sender<P> {
         let fresh = !matches!(phase, CaState::Recovery | CaState::Loss);
         self.mark_overdue_lost(common, cx, outcome);
         if matches!(phase, CaState::Open | CaState::Disorder) {
-            self.dup_ack.on_timeout(cx.metrics);
+            self.dup_ack_mut().on_timeout(cx.metrics);
         }
         //= RFC 5681 3.1-h
         // The threshold falls once per window of data.
@@ -311,10 +311,11 @@ impl<P: Payload> Sender<P> {
             let metrics = &mut *cx.metrics;
             let (cwnd, ssthresh, retrans_out) =
                 (metrics.cwnd, current_ssthresh(metrics), metrics.retrans_out);
-            self.undo.remember(cwnd, Some(ssthresh));
+            let una = self.snd_una;
+            self.undo_mut().remember(cwnd, Some(ssthresh));
             self.lower_threshold(common, cx, LossCause::Timeout);
-            self.undo.begin(self.snd_una, retrans_out);
-            self.undo.clear_retransmission();
+            self.undo_mut().begin(una, retrans_out);
+            self.undo_mut().clear_retransmission();
         }
         if cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks {
             self.begin_undo_of_timeout();

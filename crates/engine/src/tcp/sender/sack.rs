@@ -61,14 +61,14 @@ impl<P: Payload> Sender<P> {
             summary.dsack = self.dsack(common, cx, blocks, ack);
         }
         if let Some(dsack) = summary.dsack {
-            self.undo.on_dsack(dsack.end, dsack.segments);
+            self.undo_mut().on_dsack(dsack.end, dsack.segments);
             // A probe that arrived beside its original says nothing of reordering.
             if !self.tlp.is_duplicated(dsack.end) {
                 self.rack.on_dsack(self.snd_una, self.snd_nxt);
             }
         }
         let blocks = self.sorted_blocks(common, &blocks.as_slice()[usize::from(summary.dsack.is_some())..]);
-        let previous = std::mem::replace(&mut self.recovery.sack_cache, blocks);
+        let previous = std::mem::replace(&mut self.losses_mut().sack_cache, blocks);
         for &(left, right) in blocks.iter().filter(|(_, right)| *right > 0) {
             // What an earlier ACK reported needn't be walked again.
             let mut from = left;
@@ -177,8 +177,9 @@ impl<P: Payload> Sender<P> {
         let metrics = &*cx.metrics;
         let segments = (right - left).div_ceil(u64::from(metrics.mss.max(1))) as u32;
         // More duplicates than retransmissions: the network made some, so none proves a spurious one.
-        self.dsacked += u64::from(segments);
-        if self.dsacked > metrics.totals.retransmitted {
+        let dsacked = &mut self.losses.get_or_insert_default().dsacked;
+        *dsacked += u64::from(segments);
+        if *dsacked > metrics.totals.retransmitted {
             common.counters.dsack_ignored += 1;
             return None;
         }

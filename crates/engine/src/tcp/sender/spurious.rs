@@ -15,7 +15,7 @@ impl<P: Payload> Sender<P> {
     /// Eifel detection: the ACK echoes a time before the first retransmission, so an original transmission
     /// arrived.
     fn original_arrived(&self, common: &Common, segment: &Segment<P>) -> bool {
-        match self.undo.first_retransmission() {
+        match self.undo().first_retransmission() {
             None => common.negotiated.sack || self.snd_una < self.recovery.point,
             Some(at) => {
                 let earlier = |echo: u32| (echo.wrapping_sub(at) as i32) < 0;
@@ -25,7 +25,7 @@ impl<P: Payload> Sender<P> {
     }
 
     fn may_undo(&self, common: &Common, segment: &Segment<P>) -> bool {
-        self.undo.all_reported() || (self.undo.is_possible() && self.original_arrived(common, segment))
+        self.undo().all_reported() || (self.undo().is_possible() && self.original_arrived(common, segment))
     }
 
     /// Restores window and threshold.
@@ -34,7 +34,7 @@ impl<P: Payload> Sender<P> {
             self.scoreboard.unmark_lost();
             cx.metrics.lost_out = 0;
         }
-        if let Some((cwnd, ssthresh)) = self.undo.prior() {
+        if let Some((cwnd, ssthresh)) = self.undo().prior() {
             let metrics = &mut *cx.metrics;
             metrics.cwnd = metrics.cwnd.max(cwnd);
             if ssthresh > metrics.ssthresh {
@@ -43,7 +43,7 @@ impl<P: Payload> Sender<P> {
             }
             cx.congestion.on_undo(cx.metrics, cx.siblings);
         }
-        self.undo.end();
+        self.undo_mut().end();
         self.rack.recheck_output();
     }
 
@@ -67,7 +67,7 @@ impl<P: Payload> Sender<P> {
         }
         if self.snd_una == self.recovery.point && !common.negotiated.sack {
             if !self.has_retransmissions(cx) {
-                self.undo.clear_retransmission();
+                self.undo_mut().clear_retransmission();
             }
             return true;
         }
@@ -84,7 +84,7 @@ impl<P: Payload> Sender<P> {
         segment: &Segment<P>,
         removed: u32,
     ) -> bool {
-        if !cx.tcp.recovery.undo || !self.undo.is_possible() || !self.original_arrived(common, segment) {
+        if !cx.tcp.recovery.undo || !self.undo().is_possible() || !self.original_arrived(common, segment) {
             return false;
         }
         // A hole was filled by what was late, not lost.
@@ -94,7 +94,7 @@ impl<P: Payload> Sender<P> {
             return true;
         }
         if !self.has_retransmissions(cx) {
-            self.undo.clear_retransmission();
+            self.undo_mut().clear_retransmission();
         }
         common.counters.partial_undo += 1;
         self.undo_reduction(cx, true);
@@ -104,7 +104,7 @@ impl<P: Payload> Sender<P> {
 
     /// Undoes the reduction if DSACKs have reported every retransmission.
     pub(super) fn try_undo_dsack(&mut self, common: &mut Common, cx: &mut Context<'_>) -> bool {
-        if !cx.tcp.recovery.undo || !self.undo.all_reported() {
+        if !cx.tcp.recovery.undo || !self.undo().all_reported() {
             return false;
         }
         common.counters.dsack_undo += 1;

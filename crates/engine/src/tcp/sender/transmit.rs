@@ -49,7 +49,7 @@ impl<P: Payload> Sender<P> {
             return None;
         }
         let mut max_segments = max_segments;
-        if self.paced {
+        if self.is_paced() {
             max_segments = self.pace(common, cx, max_segments.max(1));
             if max_segments == 0 {
                 return None;
@@ -90,7 +90,7 @@ impl<P: Payload> Sender<P> {
         {
             return None;
         }
-        let highest = self.dup_ack.highest();
+        let highest = self.dup_ack().highest();
         let below = self.scoreboard.iter().take_while(|entry| entry.position < highest);
         let index = below.into_iter().position(|entry| !entry.is(SACKED | LOST | RETRANS))?;
         let entry = self.scoreboard.get_mut(index);
@@ -119,7 +119,7 @@ impl<P: Payload> Sender<P> {
             entry.flags |= RETRANS;
         }
         entry.flags &= !PROBED;
-        self.undo.on_retransmission(segments, cx.timestamp());
+        self.undo_mut().on_retransmission(segments, cx.timestamp());
         self.prr.on_sent(segments);
         if cx.metrics.ca_state == CaState::Loss {
             common.counters.slow_start_retrans += u64::from(segments);
@@ -148,7 +148,7 @@ impl<P: Payload> Sender<P> {
         let (payload, fin) = (entry.payload.clone(), entry.is(FIN));
         let part = (entry.mapped > 0).then_some((entry.lead, entry.mapped));
         self.scoreboard.log_retransmission(index);
-        if self.paced {
+        if self.is_paced() {
             self.on_paced(cx, segments, payload.len());
         }
         cx.metrics.totals.retransmitted += u64::from(segments);
@@ -189,7 +189,7 @@ impl<P: Payload> Sender<P> {
         }
         let mut max_segments = max_segments;
         // A probe that waits for the pacer could come after the timeout that it is to prevent.
-        if self.paced && !probe {
+        if self.is_paced() && !probe {
             max_segments = self.pace(common, cx, max_segments.max(1));
             if max_segments == 0 {
                 return None;
@@ -252,7 +252,7 @@ impl<P: Payload> Sender<P> {
             sent_at: cx.now,
             rate,
         });
-        if self.paced {
+        if self.is_paced() {
             self.on_paced(cx, segments, taken);
         }
         common.counters.data_segments += u64::from(segments);
@@ -413,7 +413,7 @@ impl<P: Payload> Sender<P> {
     #[inline(never)]
     fn on_idle(&mut self, cx: &mut Context<'_>) {
         let metrics = &*cx.metrics;
-        if self.paced {
+        if self.is_paced() {
             let limited = self.rate.is_app_limited();
             return cx.congestion.before_transmit(cx.metrics, cx.siblings, cx.now, limited);
         }

@@ -16,7 +16,7 @@ fn blocks(reassembly: &mut ReassemblyQueue<SyntheticPayload>) -> Vec<(u32, u32)>
 /// RFC 2018 section 4, case 2: eight segments of 500 bytes from 5000 on, the first is lost.
 #[test]
 fn rfc_2018_case_2_first_segment_dropped() {
-    let mut reassembly = ReassemblyQueue::new();
+    let mut reassembly = ReassemblyQueue::default();
     for n in 1..8u64 {
         reassembly.insert(5000 + n * 500, SyntheticPayload(500), Mapping::default());
         assert_eq!(blocks(&mut reassembly), [(5500, 6000 + (n as u32 - 1) * 500)]);
@@ -27,7 +27,7 @@ fn rfc_2018_case_2_first_segment_dropped() {
 /// RFC 2018 section 4, case 3: the 2nd, 4th, 6th and 8th are lost; then the 4th arrives, and the 2nd.
 #[test]
 fn rfc_2018_case_3_every_other_segment_dropped() {
-    let mut reassembly = ReassemblyQueue::new();
+    let mut reassembly = ReassemblyQueue::default();
     reassembly.insert(6000, SyntheticPayload(500), Mapping::default());
     assert_eq!(blocks(&mut reassembly), [(6000, 6500)]);
     reassembly.insert(7000, SyntheticPayload(500), Mapping::default());
@@ -50,7 +50,7 @@ fn rfc_2018_case_3_every_other_segment_dropped() {
 /// A duplicate of what was received is reported first, once.
 #[test]
 fn rfc_2883_a_duplicate_is_reported_once_and_first() {
-    let mut reassembly = ReassemblyQueue::new();
+    let mut reassembly = ReassemblyQueue::default();
     reassembly.insert(4000, SyntheticPayload(500), Mapping::default());
     reassembly.insert(4000, SyntheticPayload(500), Mapping::default());
     assert_eq!(blocks(&mut reassembly), [(4000, 4500), (4000, 4500)]);
@@ -63,7 +63,7 @@ fn rfc_2883_a_duplicate_is_reported_once_and_first() {
 #[test]
 fn rfc_2883_a_partial_duplicate() {
     let (inner, whole) = (Mapping::new(7500, 500, 0, 0), Mapping::new(7000, 1500, 0, 0));
-    let mut reassembly = ReassemblyQueue::new();
+    let mut reassembly = ReassemblyQueue::default();
     reassembly.insert(1500, SyntheticPayload(500), inner);
     reassembly.insert(1000, SyntheticPayload(1500), whole);
     assert_eq!(blocks(&mut reassembly), [(1500, 2000), (1000, 2500)]);
@@ -84,7 +84,7 @@ fn tidying_by_what_changed_is_as_tidying_all() {
         (state >> 33) % below
     };
     for _ in 0..500 {
-        let mut both = [ReassemblyQueue::new(), ReassemblyQueue::new()];
+        let mut both = [ReassemblyQueue::default(), ReassemblyQueue::default()];
         let mut at = 0;
         for _ in 0..60 {
             let gap = if next(6) == 0 { 0 } else { 1 + next(60) };
@@ -125,7 +125,7 @@ fn a_ring_is_as_a_list() {
     };
     let mut in_ring = 0;
     for round in 0..300 {
-        let mut both = [ReassemblyQueue::new(), ReassemblyQueue::new()];
+        let mut both = [ReassemblyQueue::default(), ReassemblyQueue::default()];
         let window = [10, 80, 400][round % 3];
         let odd = [40, 1000][round % 2];
         let mut next = 7 + random(1 << 20);
@@ -201,7 +201,7 @@ fn blocks_are_the_queue_joined() {
         (state >> 33) % below
     };
     for _ in 0..200 {
-        let mut reassembly = ReassemblyQueue::new();
+        let mut reassembly = ReassemblyQueue::default();
         let mut there = [false; 200];
         for _ in 0..20 {
             let (position, len) = (1 + next(150), 1 + next(40));
@@ -232,7 +232,7 @@ fn blocks_are_the_queue_joined() {
 /// A block that has grown since the last report doesn't push others out.
 #[test]
 fn a_growing_block_is_remembered_once() {
-    let mut reassembly = ReassemblyQueue::new();
+    let mut reassembly = ReassemblyQueue::default();
     reassembly.insert(1000, SyntheticPayload(100), Mapping::default());
     for n in 0..8 {
         reassembly.insert(2000 + n * 100, SyntheticPayload(100), Mapping::default());
@@ -243,7 +243,7 @@ fn a_growing_block_is_remembered_once() {
 /// Gaps that are filled between two reports don't push out blocks that are still there.
 #[test]
 fn filled_gaps_are_not_remembered_as_blocks() {
-    let mut reassembly = ReassemblyQueue::new();
+    let mut reassembly = ReassemblyQueue::default();
     for n in 0..6u64 {
         reassembly.insert(1000 + n * 200, SyntheticPayload(100), Mapping::default());
     }
@@ -260,7 +260,7 @@ fn filled_gaps_are_not_remembered_as_blocks() {
 #[test]
 fn what_is_dropped_for_want_of_memory_is_no_longer_reported() {
     let one_byte = || (SyntheticPayload(1), Mapping::default());
-    let mut reassembly = ReassemblyQueue::new();
+    let mut reassembly = ReassemblyQueue::default();
     let (mut next, mut ready) = (10, InOrder::new());
     let mut place = |reassembly: &mut ReassemblyQueue<SyntheticPayload>, position| {
         let (data, offset) = one_byte();
