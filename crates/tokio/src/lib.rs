@@ -62,7 +62,7 @@ pub use network::{Execution, Network, NetworkBuilder, Path};
 pub use options::{ConnectOptions, ListenOptions, default_config};
 pub use queue::PathState;
 pub use ropewalk_engine::PathId;
-pub use ropewalk_engine::config::{BufferConfig, ConnectionConfig, EndpointConfig};
+pub use ropewalk_engine::config::{BufferConfig, ConnectionConfig, EndpointConfig, LocalEndpoint};
 pub use ropewalk_engine::metrics::SubflowStatus;
 pub use ropewalk_engine::mptcp::{CloseReason, ConnectionInfo, ConnectionStats, DecisionRecord, SubflowInfo};
 pub use ropewalk_os::tun;

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use ropewalk_engine::config::LocalEndpoint;
 use ropewalk_engine::endpoint::{ConnectionId, OptionError};
 use ropewalk_engine::mptcp::DecisionRecord;
 use ropewalk_engine::{PathId, Span, Time};
@@ -352,11 +353,17 @@ impl MptcpStream {
         self.connection.shard().call(|state, _| take(state)).unwrap_or_default().into()
     }
 
-    /// Opens a subflow from `local` (port 0: any) on `path`, to `remote` or else the peer's first address.
-    pub fn add_path(&self, path: PathId, local: SocketAddr, remote: Option<SocketAddr>, local_id: u8) {
-        let Connection { id, .. } = *self.connection;
-        let shard = self.connection.shard();
-        shard.call(|state, now| state.endpoint.add_path(now, id, path, local, remote, local_id));
+    /// Opens a subflow from `from` (`signal` and `subflow` don't count), to `remote` or else the peer's first
+    /// address.
+    pub fn add_path(&self, from: &LocalEndpoint, remote: Option<SocketAddr>) {
+        let (id, shard) = (self.connection.id, self.connection.shard());
+        let local = SocketAddr::new(from.address, from.port.unwrap_or(0));
+        shard.call(|state, now| {
+            state.endpoint.add_path(now, id, from.path, local, remote, from.id);
+            if from.backup {
+                state.endpoint.set_backup(now, id, from.path, true);
+            }
+        });
     }
 
     /// Takes a path away from the connection: its subflows are reset, REMOVE_ADDR is sent, data goes

@@ -79,14 +79,20 @@ fn a_lone_uplink_that_comes_back_carries_at_once() {
     let gone = Duration::from_secs(7);
     let run = |lines: &[&str]| lines.iter().for_each(|line| stage::ip(&stage.van, line).unwrap());
     type Act<'a> = &'a dyn Fn();
-    let cases: [(&str, Act<'_>, Act<'_>); 3] = [
-        ("silent", &|| stage.cut(0), &|| stage.mend(0)),
-        ("down", &|| run(&["link set up0 down"]), &|| run(&["link set up0 up", route])),
-        ("another address", &|| run(&["-4 address flush dev up0 scope global"]), &|| {
+    let cases: [(&str, Duration, Act<'_>, Act<'_>); 4] = [
+        ("silent", gone, &|| stage.cut(0), &|| stage.mend(0)),
+        (
+            "another address at once",
+            Duration::ZERO,
+            &|| run(&["-4 address flush dev up0 scope global", "address add 10.1.0.8/24 dev up0", route]),
+            &|| {},
+        ),
+        ("down", gone, &|| run(&["link set up0 down"]), &|| run(&["link set up0 up", route])),
+        ("another address", gone, &|| run(&["-4 address flush dev up0 scope global"]), &|| {
             run(&["address add 10.1.0.9/24 dev up0", route]);
         }),
     ];
-    for (what, cut, mend) in cases {
+    for (what, gone, cut, mend) in cases {
         let stall = interrupted(&stage, &data, || {
             cut();
             std::thread::sleep(gone);

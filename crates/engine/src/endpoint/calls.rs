@@ -166,6 +166,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     pub fn set_backup(&mut self, now: Time, id: ConnectionId, path: PathId, backup: bool) {
         if let Ok(connection) = self.get(id) {
             connection.subflows.set_backup(path, backup);
+            connection.path_manager.set_backup(path, backup);
             connection.wake();
             self.on_changed(now, id.index);
         }

@@ -271,6 +271,14 @@ impl PathManager {
         allowed
     }
 
+    /// Makes the joins to be opened on a path those of backups, or not.
+    pub fn set_backup(&mut self, path: PathId, backup: bool) {
+        let Some(lists) = &mut self.lists else { return };
+        let retries = lists.retries.iter_mut().map(|(_, join)| join);
+        let own = lists.joins.iter_mut().chain(retries).filter(|join| join.path == path);
+        own.for_each(|join| join.backup = backup);
+    }
+
     /// The joins of the connection's start are requested before the peer's first DSS.
     pub fn begin_early(&mut self) {
         self.early = true;

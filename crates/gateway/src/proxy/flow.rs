@@ -148,15 +148,19 @@ impl ProxiedConnection {
             let was_lost = is_missing && had.remove(&link.index);
             let was_left = kept.backup(link.index).is_none();
             let works = |one: &SubflowInfo| Duration::from(one.tcp.last_recv) < watch::DEAD;
-            let is_back = was_left && link.is_usable(remote.is_ipv6()) && !own().any(works);
+            let is_usable = link.is_usable(remote.is_ipv6());
+            let is_back = was_left && is_usable && (reopen || !own().any(works));
             match plan.backup(link.index) {
                 None if !is_missing => self.stream.remove_path(link.path()),
-                Some(_) if is_back || is_missing && (reopen || was_left || was_lost) => {
+                Some(backup) if is_back || is_missing && (reopen || was_left || was_lost) => {
                     if !is_missing {
                         self.stream.remove_path(link.path());
                     }
-                    let local = SocketAddr::new(link.address(remote.is_ipv6()), 0);
-                    self.stream.add_path(link.path(), local, Some(remote), link.id());
+                    if is_back {
+                        // The peer may hear of the one that is gone after this one, and take it for this.
+                        had.insert(link.index);
+                    }
+                    self.stream.add_path(&link.endpoint(remote.is_ipv6(), backup), Some(remote));
                 }
                 Some(backup) if own().any(|one| one.backup_local != backup) => {
                     self.stream.set_backup(link.path(), backup);

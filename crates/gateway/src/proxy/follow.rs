@@ -238,7 +238,11 @@ async fn look_at_uplinks(server: &Server, uplinks: &mut Uplinks, change: Option<
         if !changed.routes && !changed.address.contains(&true) {
             continue;
         }
+        let is_checked = server.config().captive_check.is_some();
         link.learn(|known| {
+            if is_checked && !known.reach.is_same_network(reach) {
+                (known.captive, known.checked) = (true, false);
+            }
             known.reach = reach;
             // What was known of the link is of another network.
             (known.alive, known.seen, known.rtt, known.path_mtu) = (true, false, None, None);

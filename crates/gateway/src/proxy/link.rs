@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ropewalk_engine::PathId;
+use ropewalk_engine::config::LocalEndpoint;
 use ropewalk_tokio::{Offload, PacketDevice, Pool, StreamInfo};
 use serde::Serialize;
 use tokio::time::Instant;
@@ -296,9 +297,17 @@ impl Link {
         if v6 { engine_v6(self.index).into() } else { engine_v4(self.index).into() }
     }
 
-    /// The address id that connections announce it by.
-    pub fn id(&self) -> u8 {
-        self.index as u8 + 1
+    /// What connections open subflows from. `backup`: they are backups.
+    pub(super) fn endpoint(&self, v6: bool, backup: bool) -> LocalEndpoint {
+        LocalEndpoint {
+            address: self.address(v6),
+            port: None,
+            path: self.path(),
+            id: self.index as u8 + 1,
+            signal: false,
+            subflow: true,
+            backup,
+        }
     }
 
     /// What is known of it.

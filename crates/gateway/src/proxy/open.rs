@@ -7,10 +7,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use ropewalk_engine::config::LocalEndpoint;
 use ropewalk_engine::{congestion, scheduler};
 use ropewalk_tokio::{
-    CloseReason, ConnectionConfig, MptcpStream, SubflowInfo, SubflowStatus, default_config,
+    CloseReason, ConnectionConfig, MptcpStream, PathId, SubflowInfo, SubflowStatus, default_config,
 };
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -85,16 +84,18 @@ async fn keep_asking(stream: &MptcpStream) {
 }
 
 /// Ends once the link is back that a connection was opened on, or has another address, if the connection has
-/// no other and nothing has come by it since.
-async fn comes_back_alone(stream: &MptcpStream, link: &Link) {
+/// no other that works and nothing has come by it since.
+async fn comes_back_alone(stream: &MptcpStream, link: &Link, links: &[Arc<Link>]) {
     let is_v6 = stream.peer_addr().is_ipv6();
     loop {
         let changes = link.known().address_changes[usize::from(is_v6)];
         comes_back(link, is_v6).await;
         let is_same = link.known().address_changes[usize::from(is_v6)] == changes;
+        let is_used =
+            |path: PathId| find(links, usize::from(path.0)).is_some_and(|link| link.is_usable(is_v6));
         let works = |one: &SubflowInfo| match one.path == link.path() {
             true => is_same && Duration::from(one.tcp.last_recv) < watch::DEAD,
-            false => one.status == SubflowStatus::Usable,
+            false => one.status == SubflowStatus::Usable && is_used(one.path),
         };
         if !stream.info().is_some_and(|info| info.subflows.iter().any(works)) {
             return;
@@ -212,12 +213,17 @@ impl Server {
     fn opened(
         &self,
         wanted: Wanted<'_>,
-        plan: Plan,
+        mut plan: Plan,
         (stream, link, address): (Opened, Arc<Link>, SocketAddr),
         is_early: bool,
         was_ready: bool,
     ) -> Entry {
         let info = stream.0.info();
+        if was_ready {
+            // Links that are there only since it was opened are joined below.
+            let subflows = || info.iter().flat_map(|info| &info.subflows);
+            plan.roles.retain(|role| subflows().any(|one| usize::from(one.path.0) == role.link));
+        }
         link.note_answer(stream.0.peer_addr(), info.as_ref());
         let multipath = info.is_some_and(|info| info.multipath);
         let (client, target) = (wanted.client, wanted.target.clone());
@@ -321,7 +327,7 @@ impl Server {
                     stream.reset();
                 }
                 () = keep_asking(&stream) => {}
-                () = comes_back_alone(&stream, &link) => {
+                () = comes_back_alone(&stream, &link, all) => {
                     tracing::debug!(link = link.name, "it was silent meanwhile: opened again");
                     stream.reset();
                     links = all.to_vec();
@@ -355,14 +361,14 @@ impl Server {
             if is_plain { self.ready.take(&gateway.target, plan)? } else { return None };
         // The other half is left for a connection of its own.
         let limit = self.config().connect_timeout / 2;
-        let stream = Arc::clone(&opened.0);
+        let (stream, links) = (Arc::clone(&opened.0), self.links());
         let is_done = tokio::select! {
             // The gateway may have been restarted; a refusal is heard again.
             asked = timeout(limit, gateway.ask(&mut opened, Wish::Connection(wanted.first))) => {
                 matches!(asked, Ok(Ok(())))
             }
             () = keep_asking(&stream) => false,
-            () = comes_back_alone(&stream, &link) => false,
+            () = comes_back_alone(&stream, &link, &links) => false,
         };
         if is_done {
             let _ = stream.set_keep_alive(None);
@@ -436,15 +442,7 @@ impl Server {
         for role in &plan.roles {
             let Some(link) = find(&links, role.link) else { continue };
             for v6 in [false, true].into_iter().filter(|v6| link.has_route(*v6)) {
-                config.path_manager.endpoints.push(LocalEndpoint {
-                    address: link.address(v6),
-                    port: None,
-                    path: link.path(),
-                    id: link.id(),
-                    signal: false,
-                    subflow: true,
-                    backup: role.backup,
-                });
+                config.path_manager.endpoints.push(link.endpoint(v6, role.backup));
             }
         }
         Ok(config)

@@ -35,18 +35,24 @@ impl Reach {
         self.v4.is_some() || self.v6.is_some()
     }
 
+    /// Whether its routes and its address are those of another moment.
+    pub fn is_same_network(self, other: Reach) -> bool {
+        (self.v4, self.v6, self.address) == (other.v4, other.v6, other.address)
+    }
+
     /// The route in a family.
     pub fn route(self, v6: bool) -> Option<Route> {
         if v6 { self.v6 } else { self.v4 }
     }
 }
 
-/// An uplink's addresses of global scope, in IPv4 and IPv6.
-pub type Addresses = [Vec<IpAddr>; 2];
+/// An uplink's addresses of global scope, in IPv4 and IPv6: each, and whether new connections may have it.
+pub type Addresses = [Vec<(IpAddr, bool)>; 2];
 
 /// The addresses that an uplink's interface has.
 pub fn addresses(uplink: &Uplink, host: &Host) -> Addresses {
-    [false, true].map(|v6| host.global_addresses(&uplink.interface, v6).collect())
+    let of = |v6| host.global_addresses(&uplink.interface, v6);
+    [false, true].map(|v6| of(v6).map(|known| (known.address, known.is_preferred)).collect())
 }
 
 /// What the kernel says of an uplink: whether it is up, has an address, and a next hop.

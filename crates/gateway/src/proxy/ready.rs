@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ropewalk_tokio::StreamInfo;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -76,11 +77,12 @@ impl Ready {
         }
     }
 
-    /// Drops those that were opened on a link, in IPv4 or IPv6: its address has changed.
+    /// Drops those that have subflows on a link, in IPv4 or IPv6: its address has changed.
     pub fn leave(&self, link: &Link, is_changed: [bool; 2]) {
         self.lock().retain(|one| {
-            let is_left =
-                one.link.index == link.index && is_changed[usize::from(one.opened.0.peer_addr().is_ipv6())];
+            let is_on_it = |info: StreamInfo| info.subflows.iter().any(|one| one.path == link.path());
+            let is_left = is_changed[usize::from(one.opened.0.peer_addr().is_ipv6())]
+                && one.opened.0.info().is_some_and(is_on_it);
             if is_left {
                 one.opened.0.reset();
             }

@@ -282,6 +282,9 @@ pub(super) async fn watch(server: Arc<Server>, link: Arc<Link>) {
         let known = link.known();
         if known.reach != reach {
             (reach, routed) = (known.reach, now);
+            // What was asked of another network says nothing of this one.
+            watch.unanswered.clear();
+            (watch.last_probe, watch.last_check) = (None, None);
         }
         if !known.reach.any() {
             watch.unanswered.clear();

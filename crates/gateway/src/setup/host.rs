@@ -5,7 +5,7 @@ use std::io;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use netlink_packet_route::address::{AddressAttribute, AddressMessage, AddressScope};
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric, RouteNextHopFlags,
@@ -51,6 +51,8 @@ pub struct HostAddress {
     pub mtu: u32,
     /// Whether it is of global scope: not only for this link or this host.
     pub is_global: bool,
+    /// Whether new connections may have it: it is neither deprecated nor tentative (RFC 4862, section 2).
+    pub is_preferred: bool,
 }
 
 /// Where packets of a default route go.
@@ -204,16 +206,16 @@ impl Host {
     }
 
     /// An interface's addresses of global scope.
-    pub fn global_addresses(&self, interface: &str, v6: bool) -> impl Iterator<Item = IpAddr> {
+    pub fn global_addresses(&self, interface: &str, v6: bool) -> impl Iterator<Item = &HostAddress> {
         let fits = move |known: &&HostAddress| {
             known.interface == interface && known.is_global && known.address.is_ipv6() == v6
         };
-        self.addresses.iter().filter(fits).map(|known| known.address)
+        self.addresses.iter().filter(fits)
     }
 
     /// An interface's first address of global scope.
     pub fn global_address(&self, interface: &str, v6: bool) -> Option<IpAddr> {
-        self.global_addresses(interface, v6).next()
+        self.global_addresses(interface, v6).next().map(|known| known.address)
     }
 
     /// The interface of the main table's best default route: with several, as DHCP leaves them on a host with
@@ -334,11 +336,13 @@ fn interface(link: &LinkMessage) -> Option<Interface> {
 fn host_address(message: &AddressMessage, interfaces: &[Interface]) -> Option<HostAddress> {
     let interface = interfaces.iter().find(|interface| interface.index == message.header.index)?;
     let (mut local, mut address) = (None, None);
+    let mut flags = AddressFlags::empty();
     for attribute in &message.attributes {
         match attribute {
             AddressAttribute::Local(own) => local = Some(*own),
             // Of a point-to-point link it is the far end's.
             AddressAttribute::Address(one) => address = Some(*one),
+            AddressAttribute::Flags(all) => flags = *all,
             _ => {}
         }
     }
@@ -347,6 +351,8 @@ fn host_address(message: &AddressMessage, interfaces: &[Interface]) -> Option<Ho
         interface: interface.name.clone(),
         mtu: interface.mtu,
         is_global: message.header.scope == AddressScope::Universe,
+        is_preferred: !flags
+            .intersects(AddressFlags::Deprecated | AddressFlags::Tentative | AddressFlags::Dadfailed),
     })
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ropewalk_tokio::{
-    ConnectOptions, MemoryDevice, MptcpListener, MptcpStream, Network, Offload, PacketDevice, Path, PathId,
-    Pool,
+    ConnectOptions, LocalEndpoint, MemoryDevice, MptcpListener, MptcpStream, Network, Offload, PacketDevice,
+    Path, PathId, Pool,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, Sleep, sleep};
@@ -154,7 +154,16 @@ async fn paths_come_and_go_while_a_network_runs() {
     };
     for round in 0..3u8 {
         give(1).unwrap();
-        near.add_path(PathId(1), ([10, 0, 1, 2], 0).into(), None, 2);
+        let from = LocalEndpoint {
+            address: [10, 0, 1, 2].into(),
+            port: None,
+            path: PathId(1),
+            id: 2,
+            signal: false,
+            subflow: true,
+            backup: false,
+        };
+        near.add_path(&from, None);
         while established(&near) < 2 {
             sleep(Duration::from_millis(5)).await;
         }

@@ -12,6 +12,17 @@ pub(super) struct Known {
     all: Vec<IpAddr>,
     /// The one that a rule states for connections: it was the only one when the route was new, or since.
     pub stated: Option<IpAddr>,
+    /// Those that were stated before: older connections have them yet.
+    former: Vec<IpAddr>,
+}
+
+/// Whether two addresses are of one network, as far as they tell.
+fn is_one_network(a: IpAddr, b: IpAddr) -> bool {
+    match (a, b) {
+        (IpAddr::V6(a), IpAddr::V6(b)) => a.segments()[..4] == b.segments()[..4],
+        // The next hop is the same, and in its network.
+        _ => true,
+    }
 }
 
 impl Uplinks {
@@ -20,21 +31,37 @@ impl Uplinks {
     pub(super) fn learn_addresses(&mut self, link: usize, reach: Reach, now: Addresses) -> (bool, Changed) {
         let (mut is_new_rule, mut changed) = (false, Changed::default());
         let routes = self.reach.get(&link).copied().unwrap_or_default();
-        for (&v6, all) in self.families().iter().zip(now) {
+        for (&v6, now) in self.families().iter().zip(now) {
             if reach.route(v6).is_none() {
                 continue;
             }
             let known = self.addresses.entry((link, v6)).or_default();
+            let all: Vec<IpAddr> = now.iter().map(|(address, _)| *address).collect();
+            let mut usable: Vec<IpAddr> =
+                now.iter().filter(|(_, is_preferred)| *is_preferred).map(|(address, _)| *address).collect();
+            if usable.is_empty() {
+                usable.clone_from(&all);
+            }
             let is_gone = |address: &IpAddr| !all.contains(address);
-            // Another that comes is of no account, unless packets take another way now.
+            // Another that comes is of no account, unless packets take another way now, or it is of another
+            // network, as after a router's new prefix: then the kernel chooses.
             let is_same_way = routes.route(v6).is_none_or(|route| Some(route) == reach.route(v6));
-            let held = known.stated.filter(|address| is_same_way && !is_gone(address));
-            let stated = held.or(all.first().copied().filter(|_| all.len() == 1));
+            let is_alike = |address: &IpAddr| usable.iter().all(|other| is_one_network(*address, *other));
+            let is_held = |address: &IpAddr| is_same_way && usable.contains(address) && is_alike(address);
+            let stated =
+                known.stated.filter(is_held).or(usable.first().copied().filter(|_| usable.len() == 1));
             is_new_rule |= known.stated != stated;
             let family = usize::from(v6);
-            changed.address[family] = known.stated.as_ref().is_some_and(is_gone);
+            let mut former = std::mem::take(&mut known.former);
+            former.extend(known.stated);
+            changed.address[family] = former.iter().any(is_gone);
             changed.one_of_several[family] = !changed.address[family] && known.all.iter().any(is_gone);
-            *known = Known { all, stated };
+            if changed.address[family] {
+                // All are opened again.
+                former.clear();
+            }
+            former.retain(|address| Some(*address) != stated);
+            *known = Known { all, stated, former };
         }
         (is_new_rule, changed)
     }

@@ -73,8 +73,8 @@ fn connections_keep_the_only_address_of_an_interface_that_goes_down() {
     let mut uplinks = uplinks(true);
     let mut learn = |route: Option<Route>, v4: &[u8]| {
         let reach = Reach { v4: route, v6: Some(Route::Direct), ..Reach::default() };
-        let v4 = v4.iter().map(|last| [192, 0, 2, *last].into()).collect();
-        let learnt = uplinks.learn_addresses(0, reach, [v4, vec!["2001:db8::7".parse().unwrap()]]);
+        let v4 = v4.iter().map(|last| ([192, 0, 2, *last].into(), true)).collect();
+        let learnt = uplinks.learn_addresses(0, reach, [v4, vec![("2001:db8::7".parse().unwrap(), true)]]);
         uplinks.reach.insert(0, reach);
         (learnt.0, learnt.1.address[0], learnt.1.one_of_several[0], uplinks.nftables())
     };
@@ -100,7 +100,7 @@ fn connections_keep_the_only_address_of_an_interface_that_goes_down() {
         (there, &[6, 7], true, false, false, None),
         (there, &[6, 7, 8], false, false, false, None),
         (there, &[6, 8], false, false, true, None),
-        (there, &[8], true, false, true, Some(8)),
+        (there, &[8], true, true, false, Some(8)),
         (None, &[8, 9], false, false, false, Some(8)),
         (there, &[9, 10], true, true, false, None),
     ] {
@@ -112,6 +112,37 @@ fn connections_keep_the_only_address_of_an_interface_that_goes_down() {
         }
         let v6 = "ip6 saddr fd72:6f70:6577::2 oifname \"wlan0\" meta l4proto tcp snat ip6 to 2001:db8::7\n";
         assert!(rules.contains(v6), "{rules}");
+    }
+}
+
+/// A router has a new prefix, and its own address stays: old addresses are deprecated, or not even that.
+#[test]
+fn connections_get_an_address_of_the_new_prefix() {
+    let mut uplinks = uplinks(true);
+    let mut learn = |now: &[(&str, bool)]| {
+        let reach = Reach { v6: Some(Route::Via("fe80::1".parse().unwrap())), ..Reach::default() };
+        let now =
+            now.iter().map(|(address, is_preferred)| (address.parse().unwrap(), *is_preferred)).collect();
+        let (_, changed) = uplinks.learn_addresses(0, reach, [vec![], now]);
+        uplinks.reach.insert(0, reach);
+        let rules = uplinks.nftables();
+        let stated = rules.lines().find_map(|line| line.split("snat ip6 to ").nth(1).map(str::to_string));
+        (stated, changed.address[1], changed.one_of_several[1])
+    };
+    let [old, new, temporary] = ["2001:db8:0:1::7", "2001:db8:0:2::7", "2001:db8:0:2::8"];
+    for (now, stated, is_gone, is_one_gone) in [
+        (&[(old, true)][..], Some(old), false, false),
+        // It isn't used before it is known to be nobody else's.
+        (&[(old, true), (new, false)], Some(old), false, false),
+        (&[(old, true), (new, true)], None, false, false),
+        (&[(old, false), (new, true)], Some(new), false, false),
+        (&[(old, false), (new, true), (temporary, true)], Some(new), false, false),
+        // Connections that had the old one are to be opened again.
+        (&[(new, true), (temporary, true)], Some(new), true, false),
+        (&[(new, true)], Some(new), false, true),
+        (&[(new, false)], Some(new), false, false),
+    ] {
+        assert_eq!(learn(now), (stated.map(str::to_string), is_gone, is_one_gone), "{now:?}");
     }
 }
 
