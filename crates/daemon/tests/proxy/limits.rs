@@ -7,7 +7,7 @@ use ropewalk_host::clock::Clock;
 
 use crate::pair::{Asker, LINKS, Pair, WORLD, WhoAsks};
 use crate::quic::download;
-use crate::stage::{PROXY, SERVER, wait_until};
+use crate::stage::{PROXY, SERVER, Stage, wait_until};
 use crate::tunnel::status;
 
 const MIB: usize = 1 << 20;
@@ -46,6 +46,27 @@ fn datagrams_count_towards_a_quota_and_end_with_it() {
     let kernels: f64 = ["rx", "tx"].iter().map(|way| of(way, "bytes") - 14.0 * of(way, "packets")).sum();
     let carried = status(&pair.stage)["links"][0]["quota"]["carried"].as_f64().unwrap();
     assert!((0.97..1.01).contains(&(carried / kernels)), "{carried} of {kernels}: {}", pair.logs());
+}
+
+/// A connection that can't go elsewhere ends with its link's quota: with a server of TCP alone.
+#[test]
+fn a_connection_of_one_link_ends_with_its_quota() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 48 * MIB);
+    let _server = stage.nginx(false);
+    let usage = stage.path().join("usage.json").display().to_string();
+    let proxy = stage.proxy_over(
+        ["up0,quota=2MB/daily", "up1"],
+        &["--policy", "active-standby", "--usage", &usage, "--json"],
+    );
+    let mut download = stage.download(&format!("http://{SERVER}/data"));
+    download.read_until(|_| false);
+    // 40 Mbit/s until it is counted and ended, within two seconds or three.
+    assert!(download.received.len() < data.len() / 2, "{} bytes: {}", download.received.len(), stage.log());
+    let mut download = stage.download(&format!("http://{SERVER}/data"));
+    download.read_until(|_| false);
+    assert!(download.received == data, "{} bytes by the other link", download.received.len());
+    assert!(proxy.terminate().success());
 }
 
 #[test]

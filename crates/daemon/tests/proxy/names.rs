@@ -126,6 +126,25 @@ fn names_are_found_over_whichever_uplink_works() {
     }
 }
 
+/// A name has addresses in both families, IPv6 first, and the uplink that works has IPv4 alone.
+#[test]
+fn a_name_is_reached_in_the_family_that_works() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", MIB);
+    let _server = stage.nginx(true);
+    resolver(&stage);
+    stage::ip(&stage.van, "-6 address flush dev up1 scope global").unwrap();
+    let running = proxy(&stage, "nameserver 10.9.9.9\n", &["--via", "up0", "--via", "up1"]);
+    assert!(download(&stage, &data) < 2.0);
+    stage.cut(0);
+    let seconds = download(&stage, &data);
+    assert!(seconds < 6.0, "it is cut: {seconds:.1} s: {}", stage.log());
+    stage.wait_for_state(0, "dead", 1);
+    let seconds = download(&stage, &data);
+    assert!(seconds < 2.0, "it is dead: {seconds:.1} s: {}", stage.log());
+    assert!(running.terminate().success());
+}
+
 #[test]
 fn the_name_of_a_captive_check_is_found_over_each_uplink() {
     let Some(stage) = Stage::new() else { return };

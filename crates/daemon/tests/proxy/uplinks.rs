@@ -125,6 +125,46 @@ fn a_connection_opened_while_the_only_uplink_is_dead_is_open_once_it_is_back() {
     assert!(late < 2.0, "{late:.2} s after it was back: {}", stage.log());
 }
 
+/// In a handover no uplink has a route for a moment, or only one that is silent: a connection that is opened
+/// then takes the next as soon as it is there.
+#[test]
+fn a_connection_opened_in_a_handover_takes_the_next_uplink() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", 1000);
+    let _server = stage.nginx(true);
+    let proxy = stage.proxy(&["--probe", "10.9.9.9:80", "--json"]);
+    wait_for(&stage, &data);
+    let flush = |link: usize| {
+        for family in ["-4", "-6"] {
+            stage::ip(&stage.van, &format!("{family} route flush default dev up{link}")).unwrap();
+        }
+    };
+    flush(1);
+    stage.wait_for_state(1, "without a route", 1);
+    for is_silent in [true, false] {
+        if is_silent {
+            stage.cut(0);
+        } else {
+            flush(0);
+            stage.wait_for_state(0, "without a route", 1);
+        }
+        let mut download = stage.download(&url("data"));
+        std::thread::sleep(Duration::from_millis(1500));
+        stage::add_route(&stage.van, 1).unwrap();
+        let there = download.now();
+        download.read_until(|_| false);
+        let late = (download.now() - there).as_secs_f64();
+        assert!(download.received == data && late < 1.5, "silent: {is_silent}: {late:.2} s: {}", stage.log());
+        if is_silent {
+            stage.mend(0);
+            flush(1);
+            stage.wait_for_state(1, "without a route", 2);
+            stage.wait_for_state(0, "up", 1);
+        }
+    }
+    assert!(proxy.terminate().success());
+}
+
 /// A plain TCP connection outlives an interface that is down for a moment, as a program's own does on this
 /// host, though the kernel forgets then what it masquerades. With another address it ends at once.
 #[test]

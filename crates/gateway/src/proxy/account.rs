@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::direct::Counted;
-use super::link::Link;
+use super::link::{Link, LinkState};
 use super::serve::Server;
 
 /// How often rates are taken and policies looked at.
@@ -69,6 +69,9 @@ pub(super) async fn account(server: Arc<Server>) {
             if charge(&server, link, up + down) {
                 server.on_link_change(link);
                 server.rates_changed.notify_one();
+            } else if link.state() == LinkState::QuotaSpent {
+                // They have had a second to go elsewhere.
+                server.flows.all().iter().for_each(|flow| flow.end_alone(link));
             }
         }
         server.recorder.note(&links);

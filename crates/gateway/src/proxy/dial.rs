@@ -6,6 +6,7 @@
 //! that are tried at once race: each attempt is a connection of its own, with its own key (RFC 8684 3.1). The
 //! first SYN/ACK wins; the other SYN/ACKs are answered with RST (RFC 9293 3.10.7.1), and their links joined.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -13,9 +14,12 @@ use std::time::Duration;
 
 use ropewalk_tokio::{ConnectOptions, ConnectionConfig, MptcpStream, Network};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, interval_at, sleep, sleep_until};
 
 use super::link::Link;
+
+/// The links that a connection may be opened on now, the best first, and how many of them are tried at once.
+pub(super) type Openings = (Vec<Arc<Link>>, usize);
 
 /// How long an attempt may be without an answer before the next begins (RFC 8305 5: the recommended delay).
 const PAUSE: Duration = Duration::from_millis(250);
@@ -47,15 +51,15 @@ pub(super) async fn comes_back(link: &Link, v6: bool) {
     }
 }
 
-/// Opens a connection to one of `addresses`. `links` are those that it may be opened on, the best first; the
-/// first `at_once` of them are tried without a pause between.
+/// Opens a connection to one of `addresses`. `openings` is asked again while no attempt has an answer: links
+/// come and go.
 ///
 /// # Errors
 /// The first attempt's, or that no link is there.
 pub(super) async fn dial(
     network: &Network,
     addresses: &[SocketAddr],
-    (links, at_once): (&[Arc<Link>], usize),
+    openings: &(dyn Fn() -> Openings + Sync),
     config: &ConnectionConfig,
     limit: Duration,
 ) -> io::Result<(MptcpStream, Arc<Link>)> {
@@ -67,8 +71,10 @@ pub(super) async fn dial(
         return Err(io::Error::new(io::ErrorKind::NetworkUnreachable, message));
     }
     let addresses = &*reachable;
-    let mut waiting = attempts(addresses, links).into_iter();
-    if waiting.len() == 0 {
+    let (links, at_once) = openings();
+    let mut waiting = VecDeque::from(attempts(addresses, &links));
+    let mut known: Vec<_> = waiting.iter().map(|(address, link)| (*address, link.index)).collect();
+    if waiting.is_empty() {
         let family = match addresses.first() {
             Some(address) if address.is_ipv6() => "IPv6",
             _ => "IPv4",
@@ -80,11 +86,12 @@ pub(super) async fn dial(
     let mut running: JoinSet<(io::Result<MptcpStream>, Arc<Link>)> = JoinSet::new();
     let mut first_error = None;
     let mut next = Instant::now();
+    let mut looks = interval_at(next + PAUSE, PAUSE);
     let mut at_once =
         links.iter().take(at_once).filter(|link| link.has_route(addresses[0].is_ipv6())).count();
     loop {
         while (at_once > 0 || next <= Instant::now())
-            && let Some((address, link)) = waiting.next()
+            && let Some((address, link)) = waiting.pop_front()
         {
             at_once = at_once.saturating_sub(1);
             let options = ConnectOptions::new()
@@ -102,7 +109,6 @@ pub(super) async fn dial(
             });
             next = Instant::now() + PAUSE;
         }
-        let more = waiting.len() > 0;
         tokio::select! {
             biased;
             Some(ended) = running.join_next() => match ended {
@@ -114,11 +120,18 @@ pub(super) async fn dial(
                 }
                 Err(_) => {}
             },
-            () = sleep_until(next), if more => {}
+            () = sleep_until(next), if !waiting.is_empty() => {}
+            _ = looks.tick() => {
+                for (address, link) in attempts(addresses, &openings().0) {
+                    if !known.contains(&(address, link.index)) {
+                        known.push((address, link.index));
+                        waiting.push_back((address, link));
+                    }
+                }
+            }
             () = sleep_until(deadline) => break,
-            else => break,
         }
-        if running.is_empty() && waiting.len() == 0 {
+        if running.is_empty() && waiting.is_empty() {
             break;
         }
     }

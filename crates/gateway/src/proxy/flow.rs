@@ -185,6 +185,16 @@ impl ProxiedConnection {
         info.is_some_and(|info| info.subflows.iter().any(|one| one.path == link.path()))
     }
 
+    /// Ends it if it has subflows on a link, and on no other.
+    pub(super) fn end_alone(&self, link: &Link) {
+        let info = self.stream.info();
+        let mut subflows = info.iter().flat_map(|info| &info.subflows).peekable();
+        if subflows.peek().is_some() && subflows.all(|one| one.path == link.path()) {
+            tracing::debug!(flow = self.id, link = link.name, "reset: it has no other link");
+            self.stream.reset();
+        }
+    }
+
     /// A link has another address: closes what is open on it, as [`ProxiedConnection::leave_link`] does. A plain
     /// TCP connection ends with its address.
     pub(super) fn lose_address(&self, link: &Link) {

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::client::Client;
 use super::config::OpeningLink;
-use super::dial::{comes_back, dial};
+use super::dial::{Openings, comes_back, dial};
 use super::flow::Entry;
 use super::link::{Link, find};
 use super::policy::{Plan, Role};
@@ -103,8 +103,9 @@ async fn comes_back_alone(stream: &MptcpStream, link: &Link, links: &[Arc<Link>]
     }
 }
 
-/// Ends when nothing of what was sent has been acknowledged for long enough; once something is, never.
-async fn nothing_acknowledged(stream: &MptcpStream) {
+/// Ends when nothing of what was sent has been acknowledged for long enough, and there is another link; once
+/// something is, never.
+async fn nothing_acknowledged(stream: &MptcpStream, has_another: impl Fn() -> bool) {
     let begin = Instant::now();
     loop {
         sleep(UNACKNOWLEDGED / 10).await;
@@ -112,7 +113,7 @@ async fn nothing_acknowledged(stream: &MptcpStream) {
             return pending().await;
         };
         let rtt = info.subflows.iter().map(|one| one.tcp.rtt.smoothed).max().unwrap_or_default();
-        if begin.elapsed() >= UNACKNOWLEDGED.max(Duration::from(3 * rtt)) {
+        if begin.elapsed() >= UNACKNOWLEDGED.max(Duration::from(3 * rtt)) && has_another() {
             return;
         }
     }
@@ -127,9 +128,6 @@ struct Wanted<'a> {
     addresses: &'a [SocketAddr],
     first: SocketAddr,
 }
-
-/// The links that a connection may be opened on, the best first, and how many of them are tried at once.
-type Openings = (Vec<Arc<Link>>, usize);
 
 impl Server {
     /// Opens a connection for a client.
@@ -170,20 +168,72 @@ impl Server {
         }
     }
 
-    /// The links for a connection, and its settings.
-    fn prepare(&self, wanted: Wanted<'_>, far: SocketAddr) -> io::Result<(Plan, ConnectionConfig, Openings)> {
+    /// A connection's plan and settings, when it is opened to an address.
+    fn prepare(&self, wanted: Wanted<'_>, far: SocketAddr) -> io::Result<(Plan, ConnectionConfig)> {
+        let plan = self.plan(wanted.target, wanted.first, far.is_ipv6(), wanted.client.dscp, 0, None);
+        let config = self.connection_config(&plan, wanted.client.dscp)?;
+        Ok((plan, config))
+    }
+
+    /// The addresses that a link leads to first, else in their order: where the links of one family don't
+    /// work, those of the other may.
+    fn usable_first(&self, wanted: Wanted<'_>, addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+        let links = self.links();
+        let works = [false, true].map(|v6| {
+            let plan = self.plan(wanted.target, wanted.first, v6, wanted.client.dscp, 0, None);
+            plan.roles.iter().any(|role| find(&links, role.link).is_some_and(|link| link.is_usable(v6)))
+        });
+        let mut addresses = addresses.to_vec();
+        addresses.sort_by_key(|address| !works[usize::from(address.is_ipv6())]);
+        addresses
+    }
+
+    /// The links on which a connection to these addresses may be opened now.
+    fn openings(&self, wanted: Wanted<'_>, addresses: &[SocketAddr]) -> Openings {
         let Wanted { client, target, first, .. } = wanted;
-        let plan = self.plan(target, first, far.is_ipv6(), client.dscp, 0, None);
-        let config = self.connection_config(&plan, client.dscp)?;
         let is_ordered = self.config().policies.policy(target, first.ip(), client.dscp, 0).mode.is_ordered();
-        let openings = self.openings(&plan, far, is_ordered);
-        Ok((plan, config, openings))
+        let mut all: Openings = (Vec::new(), 1);
+        for address in addresses {
+            let plan = self.plan(target, first, address.is_ipv6(), client.dscp, 0, None);
+            let (links, at_once) = self.openings_of(&plan, *address, is_ordered);
+            if all.0.is_empty() {
+                all.1 = at_once;
+            }
+            let is_new = |link: &Arc<Link>| all.0.iter().all(|known| known.index != link.index);
+            let new: Vec<_> = links.into_iter().filter(is_new).collect();
+            all.0.extend(new);
+        }
+        all
+    }
+
+    /// Waits a moment where no link has a route: in a handover the next has one soon.
+    async fn await_link(&self, limit: Duration) {
+        let is_any = || self.links().iter().any(|link| link.known().reach.any());
+        let awaiting = async {
+            while !is_any() {
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let _ = timeout(limit.min(PATIENCE), awaiting).await;
+    }
+
+    /// Notes that a gateway couldn't be reached, unless no link has a route to it.
+    fn blame(&self, gateway: &Gateway, far: &[SocketAddr]) {
+        let links = self.links();
+        let has_route = |address: &SocketAddr| links.iter().any(|link| link.has_route(address.is_ipv6()));
+        if far.iter().any(has_route) {
+            gateway.note(false);
+        }
     }
 
     async fn open_directly(&self, wanted: Wanted<'_>, deadline: Instant) -> io::Result<Entry> {
-        let (plan, config, (links, at_once)) = self.prepare(wanted, wanted.first)?;
+        self.await_link(deadline.saturating_duration_since(Instant::now())).await;
+        let addresses = &*self.usable_first(wanted, wanted.addresses);
+        let wanted = Wanted { addresses, first: addresses[0], ..wanted };
+        let (plan, config) = self.prepare(wanted, wanted.first)?;
         let left = deadline.saturating_duration_since(Instant::now());
-        let (stream, link) = dial(&self.network, wanted.addresses, (&links, at_once), &config, left).await?;
+        let openings = || self.openings(wanted, addresses);
+        let (stream, link) = dial(&self.network, addresses, &openings, &config, left).await?;
         let address = stream.peer_addr();
         Ok(self.opened(wanted, plan, ((Arc::new(stream), None), link, address), false, false))
     }
@@ -196,16 +246,17 @@ impl Server {
         limit: Instant,
         deadline: Instant,
     ) -> io::Result<Entry> {
+        self.await_link(limit.saturating_duration_since(Instant::now())).await;
         let far = gateway.addresses(self).await.inspect_err(|error| {
             gateway.note(false);
             self.warn_of_gateway(gateway, error);
         })?;
-        let (plan, config, (links, at_once)) = self.prepare(wanted, far[0])?;
+        let far = self.usable_first(wanted, &far);
+        let (plan, config) = self.prepare(wanted, far[0])?;
         if let Some(asked) = self.ask_ready(gateway, wanted, &plan).await {
             return Ok(self.opened(wanted, plan, asked, gateway.early, true));
         }
-        let (links, far) = ((&links[..], at_once), &far[..]);
-        let opened = self.open_through(gateway, far, wanted, links, &config, (limit, deadline)).await?;
+        let opened = self.open_through(gateway, &far, wanted, &config, (limit, deadline)).await?;
         Ok(self.opened(wanted, plan, opened, gateway.early, false))
     }
 
@@ -242,17 +293,16 @@ impl Server {
         gateway: &Gateway,
         far: &[SocketAddr],
         wanted: Wanted<'_>,
-        links: (&[Arc<Link>], usize),
         config: &ConnectionConfig,
         limits: (Instant, Instant),
     ) -> io::Result<(Opened, Arc<Link>, SocketAddr)> {
         let mut first_error = None;
         for address in wanted.addresses {
             let wish = Some(Wish::Connection(*address));
-            match self.reach(gateway, far, links, config, wish, limits).await {
+            match self.reach(gateway, far, wanted, config, wish, limits).await {
                 Ok((opened, link)) => return Ok((opened, link, *address)),
                 Err(Unreached::Gateway(error)) => {
-                    gateway.note(false);
+                    self.blame(gateway, far);
                     self.warn_of_gateway(gateway, &error);
                     return Err(error);
                 }
@@ -280,21 +330,27 @@ impl Server {
         &self,
         gateway: &Gateway,
         far: &[SocketAddr],
-        (links, at_once): (&[Arc<Link>], usize),
+        wanted: Wanted<'_>,
         config: &ConnectionConfig,
         wish: Option<Wish>,
         (mut limit, deadline): (Instant, Instant),
     ) -> Result<(Opened, Arc<Link>), Unreached> {
-        let (all, mut links) = (links, links.to_vec());
+        // Those that fell silent.
+        let mut left_out = Vec::new();
         let mut was_reset = false;
         loop {
             let left = limit.saturating_duration_since(Instant::now());
-            let dialled = dial(&self.network, far, (&links, at_once), config, left).await;
+            let openings = || {
+                let (mut links, at_once) = self.openings(wanted, far);
+                links.retain(|link| !left_out.contains(&link.index));
+                (links, at_once)
+            };
+            let dialled = dial(&self.network, far, &openings, config, left).await;
             let (stream, link) = dialled.map_err(Unreached::Gateway)?;
-            links.retain(|other| other.index != link.index);
             let is_v6 = stream.peer_addr().is_ipv6();
-            let has_another = links.iter().any(|other| other.is_usable(is_v6));
-            let stream = Arc::new(stream);
+            let has_another =
+                || openings().0.iter().any(|other| other.index != link.index && other.is_usable(is_v6));
+            let (stream, all) = (Arc::new(stream), self.links());
             let asking = async {
                 let prepared = timeout_at(limit, gateway.prepare(Arc::clone(&stream))).await;
                 let prepared = prepared.unwrap_or_else(|_| Err(late("TLS with the gateway isn't answered")));
@@ -313,7 +369,7 @@ impl Server {
                 done = asking => match done {
                     Err(Unreached::Gateway(error) | Unreached::Wish(error)) if is_reset(&error) && !was_reset => {
                         was_reset = true;
-                        links = all.to_vec();
+                        left_out.clear();
                         sleep(AFTER_RESET).await;
                         limit = limit.max(deadline.min(Instant::now() + PATIENCE));
                     }
@@ -322,15 +378,16 @@ impl Server {
                         return done.map(|opened| (opened, link));
                     }
                 },
-                () = nothing_acknowledged(&stream), if has_another => {
+                () = nothing_acknowledged(&stream, has_another) => {
                     tracing::debug!(link = link.name, "silent after the handshake: another link is tried");
                     stream.reset();
+                    left_out.push(link.index);
                 }
                 () = keep_asking(&stream) => {}
-                () = comes_back_alone(&stream, &link, all) => {
+                () = comes_back_alone(&stream, &link, &all) => {
                     tracing::debug!(link = link.name, "it was silent meanwhile: opened again");
                     stream.reset();
-                    links = all.to_vec();
+                    left_out.clear();
                     limit = limit.max(deadline.min(Instant::now() + PATIENCE));
                 }
             }
@@ -387,10 +444,10 @@ impl Server {
         let addresses = gateway.addresses(self).await?;
         let target = Target::Address(addresses[0]);
         let wanted = Wanted { client, target: &target, addresses: &addresses, first: addresses[0] };
-        let (plan, config, (links, at_once)) = self.prepare(wanted, addresses[0])?;
+        let far = self.usable_first(wanted, &addresses);
+        let (plan, config) = self.prepare(wanted, far[0])?;
         let limit = Instant::now() + self.config().connect_timeout;
-        let links = (&links[..], at_once);
-        let reached = self.reach(gateway, &addresses, links, &config, None, (limit, limit)).await;
+        let reached = self.reach(gateway, &far, wanted, &config, None, (limit, limit)).await;
         let (opened, link) = reached.map_err(Unreached::into_error)?;
         link.note_answer(opened.0.peer_addr(), opened.0.info().as_ref());
         Ok((opened, link, plan, target))
@@ -448,7 +505,7 @@ impl Server {
         Ok(config)
     }
 
-    fn openings(&self, plan: &Plan, address: SocketAddr, is_ordered: bool) -> Openings {
+    fn openings_of(&self, plan: &Plan, address: SocketAddr, is_ordered: bool) -> Openings {
         let all = self.links();
         let mut links: Vec<_> =
             plan.roles.iter().filter_map(|role| find(&all, role.link).map(Arc::clone)).collect();
