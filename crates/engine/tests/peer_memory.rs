@@ -67,13 +67,13 @@ fn what_the_peer_holds_out_of_order_leaves_room_for_its_memory() {
 }
 
 /// How many bytes beyond the first that the peer lacks were under way on another subflow than this byte, at
-/// most; the peer's receive buffer has `window` bytes.
-fn beside_the_first(window: u64, overhead: u32) -> u64 {
+/// most; the peer's receive buffer has `window` bytes. `delays`: the paths', ms.
+fn beside_the_first(window: u64, overhead: u32, delays: &[u64]) -> u64 {
     let adjust = |config: &mut ropewalk_engine::config::ConnectionConfig| {
         config.receive_buffer = BufferConfig::fixed(window);
         config.peer_segment_overhead = overhead;
     };
-    let paths = vec![PathScript::clean(5), PathScript::clean(8)];
+    let paths = delays.iter().map(|delay| PathScript::clean(*delay)).collect();
     let mut net = Net::with(adjust, "roundrobin", "cubic", paths);
     // Of each byte range that was sent: its DSN, its length, the subflow's port.
     let sent = Rc::new(std::cell::RefCell::new(Vec::new()));
@@ -88,6 +88,10 @@ fn beside_the_first(window: u64, overhead: u32) -> u64 {
     }));
     net.transfer_some(100_000);
     net.pass(1_000);
+    if delays[0] > 20 {
+        // Windows that take the whole of the peer's at once.
+        net.transfer_some(2_000_000);
+    }
     let first = sent.borrow()[0].0;
     let begin = net.received[1].len();
     net.send(bytes(3, 1 << 20));
@@ -116,8 +120,22 @@ fn beside_the_first(window: u64, overhead: u32) -> u64 {
 #[test]
 fn a_peer_with_a_small_window_gets_data_on_one_subflow_at_a_time() {
     for window in [14_000, 22_720] {
-        assert!(beside_the_first(window, 0) > 0);
-        assert_eq!(beside_the_first(window, LINUX_SEGMENT_OVERHEAD), 0, "{window}");
+        assert!(beside_the_first(window, 0, &[5, 8]) > 0);
+        assert_eq!(beside_the_first(window, LINUX_SEGMENT_OVERHEAD, &[5, 8]), 0, "{window}");
     }
-    assert!(beside_the_first(200_000, LINUX_SEGMENT_OVERHEAD) > 0, "a larger one on both");
+    assert!(beside_the_first(200_000, LINUX_SEGMENT_OVERHEAD, &[5, 8]) > 0, "a larger one on both");
+}
+
+/// The first byte that the peer lacks is on its way on the slow path, and nothing has arrived on the fast one
+/// yet: what is under way there leaves room for its memory, too.
+#[test]
+fn what_is_under_way_beside_the_first_byte_leaves_room_for_its_memory() {
+    let window = 80_896;
+    let full = beside_the_first(window, 0, &[40, 45, 160]);
+    let memory_of = |bytes: u64| bytes + bytes / 1_420 * u64::from(LINUX_SEGMENT_OVERHEAD);
+    assert!(memory_of(full) > window, "{full} of {window} bytes");
+    let spared = beside_the_first(window, LINUX_SEGMENT_OVERHEAD, &[40, 45, 160]);
+    println!("{full} {spared}");
+    assert!(memory_of(spared) <= window, "{spared} bytes take {} of {window}", memory_of(spared));
+    assert!(spared >= window * 4 / 10, "{spared} of {window}: it is used well");
 }

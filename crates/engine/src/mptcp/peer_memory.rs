@@ -32,10 +32,9 @@ impl<P: Payload> Sending<'_, P> {
         (self.send.largest_window() < FEW_SEGMENTS * u64::from(metrics.mss)).then_some(carrier)
     }
 
-    /// How many segments the peer holds beyond the first byte that it lacks, or will before that byte comes,
-    /// by estimate: those that were sent and aren't acknowledged at data level, but for what is under way on
-    /// the subflow that carries this byte. It is 0 until something beyond the byte has arrived. On a lone
-    /// subflow data out of order never reaches the connection.
+    /// How many segments the peer holds beyond the first byte that it lacks, or may before that byte comes:
+    /// those that were sent and aren't acknowledged at data level, but for what is under way on the subflow
+    /// that carries this byte. On a lone subflow data out of order never reaches the connection.
     fn held_out_of_order(&self) -> u64 {
         if self.subflows.iter().filter(|subflow| subflow.is_joined()).nth(1).is_none() {
             return 0;
@@ -43,18 +42,17 @@ impl<P: Payload> Sending<'_, P> {
         // Sent again, it comes behind what its new carrier has under way.
         let first_copy = |chunk: &Chunk| chunk.carriers.is_power_of_two();
         let head = self.send.chunk_at(self.send.una()).filter(first_copy).map(|chunk| chunk.last);
-        let (mut with_head, mut beside, mut mss) = (0, 0, u32::MAX);
+        let (mut with_head, mut mss) = (0, u32::MAX);
         for (subflow, metrics) in self.subflows.with_metrics() {
             mss = mss.min(metrics.mss.max(1));
             // After a timeout what went before is lost, or there: it isn't under way.
-            if subflow.timeouts == 0 {
-                let sum = if Some(metrics.id) == head { &mut with_head } else { &mut beside };
-                *sum += segments_under_way(metrics);
+            if Some(metrics.id) == head && subflow.timeouts == 0 {
+                with_head = segments_under_way(metrics);
             }
         }
         let bytes = self.send.assigned_end().saturating_sub(self.send.una());
         let sent = (self.send.chunk_count() as u64).max(bytes / u64::from(mss));
-        if sent > with_head + beside { sent - with_head } else { 0 }
+        sent.saturating_sub(with_head)
     }
 }
 
