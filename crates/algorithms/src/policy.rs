@@ -315,12 +315,7 @@ pub fn scheduler(
         name: "policy",
         summary: "a learned scheduler from a file",
         source: "yours",
-        parameters: &[],
-        presets: &[],
-        exceptions: &[],
-        kernels: &[],
-        compared_by_default: true,
-        build: |_| testing::build("minrtt"),
+        ..Entry::<dyn Scheduler>::of(|_| testing::build("minrtt"))
     };
     let factory = move |_: &_| -> Box<dyn Scheduler> {
         let policy = Arc::clone(&policy);

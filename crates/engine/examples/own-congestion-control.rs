@@ -25,11 +25,9 @@ const STEADY: Entry<dyn CongestionControl> = Entry {
     summary: "a window worth a fixed rate; half of it for a second after a loss",
     source: "this example",
     parameters: PARAMETERS,
-    presets: &[],
-    exceptions: &[],
-    kernels: &[],
-    compared_by_default: true,
-    build: |values| Box::new(Steady { rate: values.number("rate") * 1e6 / 8.0, careful_until: Time::ZERO }),
+    ..Entry::of(|values| {
+        Box::new(Steady { rate: values.number("rate") * 1e6 / 8.0, careful_until: Time::ZERO })
+    })
 };
 
 #[derive(Debug)]

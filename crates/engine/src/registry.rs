@@ -179,6 +179,9 @@ pub struct Entry<T: ?Sized> {
     pub kernels: &'static [Kernel],
     /// Whether comparisons take it without being told its name; of schedulers only.
     pub compared_by_default: bool,
+    /// Of congestion controls whose subflows know of each other: what it is with one subflow, by name. A preset is
+    /// the preset of that name there, if there is one.
+    pub single_path: Option<&'static str>,
     /// Builds it. The values are complete and in range.
     pub build: fn(&Values) -> Box<T>,
 }
@@ -220,6 +223,22 @@ impl Values {
 }
 
 impl<T: ?Sized> Entry<T> {
+    /// What most have: no parameters, no presets, no exceptions, in no kernel. The rest is for the entry to say.
+    pub const fn of(build: fn(&Values) -> Box<T>) -> Entry<T> {
+        Entry {
+            name: "",
+            summary: "",
+            source: "",
+            parameters: &[],
+            presets: &[],
+            exceptions: &[],
+            kernels: &[],
+            compared_by_default: true,
+            single_path: None,
+            build,
+        }
+    }
+
     /// The parameters that users are told of.
     pub fn shown_parameters(&self) -> impl Iterator<Item = &'static Parameter> {
         self.parameters.iter().filter(|parameter| !parameter.for_ablation)
@@ -446,13 +465,10 @@ mod tests {
             Parameter::choice("rule", 0, &["off", "paper", "linux"], "whose rule"),
         ],
         presets: &[Preset { name: "linux", summary: "as there", values: &[("rule", 2.0), ("beta", 1.0)] }],
-        exceptions: &[],
-        kernels: &[],
-        compared_by_default: true,
-        build: |values| {
+        ..Entry::of(|values| {
             let names = ["beta", "quota", "strict", "rule"];
             Box::new(Thing(names.map(|name| values.number(name)).to_vec()))
-        },
+        })
     };
 
     fn registry() -> Registry<Thing> {

@@ -17,17 +17,7 @@ fn entry(
     name: &'static str,
     build: fn(&ropewalk_engine::registry::Values) -> Box<dyn Scheduler>,
 ) -> Entry<dyn Scheduler> {
-    Entry {
-        name,
-        summary: "",
-        source: "",
-        parameters: &[],
-        presets: &[],
-        exceptions: &[],
-        kernels: &[],
-        compared_by_default: true,
-        build,
-    }
+    Entry { name, summary: "", source: "", ..Entry::of(build) }
 }
 
 /// Queues all on the first subflow; once another has joined, takes back what waits there, and goes on by

@@ -41,17 +41,7 @@ fn entry(
     name: &'static str,
     build: fn(&ropewalk_engine::registry::Values) -> Box<dyn Scheduler>,
 ) -> Entry<dyn Scheduler> {
-    Entry {
-        name,
-        summary: "",
-        source: "",
-        parameters: &[],
-        presets: &[],
-        exceptions: &[],
-        kernels: &[],
-        compared_by_default: true,
-        build,
-    }
+    Entry { name, summary: "", source: "", ..Entry::of(build) }
 }
 
 /// Bytes that were repeated on each path after the first of three has died, the second faster than the third.

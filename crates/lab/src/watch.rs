@@ -108,12 +108,7 @@ mod tests {
             name: "panics",
             summary: "panics after the first ACK",
             source: "this test",
-            parameters: &[],
-            presets: &[],
-            exceptions: &[],
-            kernels: &[],
-            compared_by_default: true,
-            build: |_| Box::new(Panics),
+            ..Entry::of(|_| Box::new(Panics))
         };
         registries.schedulers.register(entry).unwrap();
         let scenario = networks::two_equal(10_000_000, Span::from_millis(40));

@@ -167,12 +167,9 @@ fn a_scheduler_that_is_overruled_is_told_and_a_taken_name_is_an_error() {
         name: "astray",
         summary: "names a subflow that isn't there",
         source: "this test",
-        parameters: &[],
-        presets: &[],
-        exceptions: &[],
-        kernels: &[],
-        compared_by_default: true,
-        build: |_| Box::new(Astray),
+        ..ropewalk_engine::registry::Entry::<dyn ropewalk_engine::scheduler::Scheduler>::of(|_| {
+            Box::new(Astray)
+        })
     };
     registries.schedulers.register(entry).expect("a new name");
     let taken = registries.schedulers.register(entry).expect_err("taken").message;

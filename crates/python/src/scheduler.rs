@@ -299,12 +299,7 @@ pub(crate) fn registries(own: &Own) -> PyResult<Registries> {
             name,
             summary: "a scheduler in Python",
             source: "yours",
-            parameters: &[],
-            presets: &[],
-            exceptions: &[],
-            kernels: &[],
-            compared_by_default: true,
-            build: |_| testing::build("minrtt"),
+            ..Entry::<dyn Scheduler>::of(|_| testing::build("minrtt"))
         };
         let build = move |_: &ropewalk_engine::registry::Values| -> Box<dyn Scheduler> {
             let run = RUN

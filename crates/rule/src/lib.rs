@@ -58,12 +58,7 @@ pub fn register(registries: &mut Registries, text: &str) -> Result<(), InputErro
         name: NAME,
         summary: "a rule in Rhai",
         source: "yours",
-        parameters: &[],
-        presets: &[],
-        exceptions: &[],
-        kernels: &[],
-        compared_by_default: true,
-        build: |_| testing::build("minrtt"),
+        ..Entry::<dyn Scheduler>::of(|_| testing::build("minrtt"))
     };
     let build = move |_: &Values| scheduler::follow(&rule);
     let added = registries.schedulers.register_with(entry, Arc::new(build));

@@ -66,12 +66,7 @@ fn hesitant(inner: &'static str, pause: &Arc<AtomicBool>) -> Spec<dyn Scheduler>
         name: "hesitant",
         summary: "hesitates",
         source: "this test",
-        parameters: &[],
-        presets: &[],
-        exceptions: &[],
-        kernels: &[],
-        compared_by_default: true,
-        build: |_| unreachable!("the factory builds it"),
+        ..Entry::<dyn Scheduler>::of(|_| unreachable!("the factory builds it"))
     };
     let pause = Arc::clone(pause);
     let factory = move |_: &_| -> Box<dyn Scheduler> {

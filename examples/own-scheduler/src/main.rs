@@ -51,11 +51,7 @@ fn main() -> ExitCode {
         summary: "the available subflow with the largest congestion window",
         source: "this example",
         parameters: PARAMETERS,
-        presets: &[],
-        exceptions: &[],
-        kernels: &[],
-        compared_by_default: true,
-        build: |values| Box::new(LargestWindow { least: values.number("least") as u32 }),
+        ..Entry::of(|values| Box::new(LargestWindow { least: values.number("least") as u32 }))
     });
     if let Err(taken) = added {
         eprintln!("error: {}", taken.message);

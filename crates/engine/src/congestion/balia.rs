@@ -36,14 +36,15 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         (1.0, 2.0),
         "least slow start threshold with several subflows, segments",
     )],
-    presets: &[],
     exceptions: &[Exception {
         rule: "ssthresh",
         reason: "the draft's section 2 sets the least threshold to 1 segment when there are several subflows",
     }],
     kernels: &[Kernel::MultipathTcp],
-    compared_by_default: false,
-    build: |values| AdditiveControl::boxed(Balia { least_ssthresh: values.number("least-ssthresh") as u32 }),
+    single_path: Some("reno"),
+    ..ControlEntry::of(|values| {
+        AdditiveControl::boxed(Balia { least_ssthresh: values.number("least-ssthresh") as u32 })
+    })
 };
 
 #[derive(Debug)]

@@ -63,19 +63,16 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         Parameter::number("beta", 0.7, (0.1, 1.0), "what a round with loss leaves at least, a share"),
         Parameter::number("headroom", 0.15, (0.0, 0.9), "share of the long-term window left unused"),
     ],
-    presets: &[],
     exceptions: &[Exception {
         rule: "growth",
         reason: "the least window is four segments (section 5.6.4.3), and the model grows it where the \
                  window isn't the limit",
     }],
-    kernels: &[],
-    compared_by_default: false,
-    build: |values| {
+    ..ControlEntry::of(|values| {
         let (loss, beta, headroom) =
             (values.number("loss"), values.number("beta"), values.number("headroom"));
         Box::new(Bbr { design: Design { loss, beta, headroom }, paths: PerSubflow::default() })
-    },
+    })
 };
 
 /// Section 2.7.

@@ -18,29 +18,27 @@
 use proptest::prelude::*;
 
 use super::testing::{OnList, build, subflow, subflows};
-use super::{Ack, CongestionControl, LossCause, RateSample, builtin};
+use super::{Ack, CongestionControl, ControlEntry, LossCause, RateSample, builtin};
 use crate::congestion::AckCounting;
 use crate::departures::{Departures, check, is_exempt, variants};
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::{MILLISECOND, Span, Time};
 
-/// What `text` is with one subflow: itself where subflows are uncoupled, else the parent that its source
-/// names. One that isn't listed is held to Reno.
-fn parent(text: &str) -> &str {
-    match text {
-        "reno" | "cubic" | "bbr" | "cubic:linux" | "cubic:linux-3.14" | "cubic:linux-4.19" | "vegas"
-        | "vegas:linux" | "veno" | "veno:linux" => text,
-        "mveno" => "veno",
-        "mveno:linux" => "veno:linux",
-        // The draft: alpha is the whole of total-alpha; the draining of queues is its own.
-        "wvegas" => "wvegas",
-        _ => "reno",
-    }
+/// What `text` is with one subflow ([`ControlEntry::single_path`]): itself where subflows don't know of each other.
+fn parent(text: &str) -> String {
+    let (name, preset) = text.split_once(':').unwrap_or((text, ""));
+    let Some(parent) = entry(name).single_path else { return text.into() };
+    let has_preset = entry(parent).presets.iter().any(|one| one.name == preset);
+    if has_preset { format!("{parent}:{preset}") } else { parent.into() }
 }
 
 /// Whether subflows know of each other.
 fn coupled(text: &str) -> bool {
-    parent(text) != text || text == "wvegas"
+    entry(text.split(':').next().unwrap_or_default()).single_path.is_some()
+}
+
+fn entry(name: &str) -> ControlEntry {
+    *builtin().entries().iter().find(|entry| entry.name == name).expect("it is registered")
 }
 
 /// What a model-based control's link delivers in a round trip, segments.
@@ -247,13 +245,13 @@ fn departures(text: &str) -> Departures {
     for list in lists {
         found.extend(history(text, list).1);
     }
-    let (own, theirs) = (history(text, one()).0, history(parent(text), one()).0);
+    let (own, theirs) = (history(text, one()).0, history(&parent(text), one()).0);
     if own != theirs {
         found.push(("single-path", format!("{own:?}\nwhere {} has\n{theirs:?}", parent(text))));
     }
     if coupled(text) {
         let pair = growth(text, subflows(&[subflow(20, 40), subflow(20, 40)]), 40);
-        let single = growth(parent(text), one(), 40).max(1.0);
+        let single = growth(&parent(text), one(), 40).max(1.0);
         if pair > single * 1.05 {
             found.push(("harmless", format!("{pair} segments per round trip where one TCP adds {single}")));
         }

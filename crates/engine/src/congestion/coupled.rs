@@ -28,16 +28,13 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "coupled",
     summary: "fully coupled: all traffic to the least congested paths",
     source: "Wischik et al., NSDI 2011 section 2.2",
-    parameters: &[],
-    presets: &[],
     exceptions: &[Exception {
         rule: "ssthresh",
         reason: "section 2.2 subtracts half of all windows, and leaves 1 segment when there are several \
                  subflows",
     }],
-    kernels: &[],
-    compared_by_default: false,
-    build: |_| AdditiveControl::boxed(Coupled),
+    single_path: Some("reno"),
+    ..ControlEntry::of(|_| AdditiveControl::boxed(Coupled))
 };
 
 #[derive(Debug)]

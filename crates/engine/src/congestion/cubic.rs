@@ -103,10 +103,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
             ],
         },
     ],
-    exceptions: &[],
     kernels: &[Kernel::Linux],
-    compared_by_default: false,
-    build: |values| Box::new(Cubic { states: PerSubflow::default(), rule: Rule::new(values) }),
+    ..ControlEntry::of(|values| Box::new(Cubic { states: PerSubflow::default(), rule: Rule::new(values) }))
 };
 
 /// HyStart: least window.

@@ -37,11 +37,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         (0.0, 1.0),
         "increase per round trip, segments; 0: one over the square of the number of subflows",
     )],
-    presets: &[],
-    exceptions: &[],
-    kernels: &[],
-    compared_by_default: false,
-    build: |values| AdditiveControl::boxed(Ewtcp { a: values.number("a") }),
+    single_path: Some("reno"),
+    ..ControlEntry::of(|values| AdditiveControl::boxed(Ewtcp { a: values.number("a") }))
 };
 
 #[derive(Debug)]

@@ -30,12 +30,9 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "lia",
     summary: "linked increases: together no more aggressive than one TCP on the best path",
     source: "RFC 6356 section 3",
-    parameters: &[],
-    presets: &[],
-    exceptions: &[],
     kernels: &[Kernel::MultipathTcp],
-    compared_by_default: false,
-    build: |_| AdditiveControl::boxed(Lia),
+    single_path: Some("reno"),
+    ..ControlEntry::of(|_| AdditiveControl::boxed(Lia))
 };
 
 #[derive(Debug)]

@@ -36,10 +36,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     source: "Dong et al., IEEE Trans. Communications 64(8), 2016 (from its summary)",
     parameters: PARAMETERS,
     presets: PRESETS,
-    exceptions: &[],
-    kernels: &[],
-    compared_by_default: false,
-    build: |values| AdditiveControl::boxed(Veno::<Linked>::new(values)),
+    single_path: Some("veno"),
+    ..ControlEntry::of(|values| AdditiveControl::boxed(Veno::<Linked>::new(values)))
 };
 
 /// All subflows' windows bound the increase.

@@ -83,8 +83,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         },
     ],
     kernels: &[Kernel::MultipathTcp],
-    compared_by_default: false,
-    build: |values| AdditiveControl::boxed(Olia::new(values)),
+    single_path: Some("reno"),
+    ..ControlEntry::of(|values| AdditiveControl::boxed(Olia::new(values)))
 };
 
 /// Bytes between losses.

@@ -27,12 +27,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "reno",
     summary: "uncoupled: one segment per round trip, half on loss",
     source: "RFC 5681 section 3.1, RFC 6582",
-    parameters: &[],
-    presets: &[],
-    exceptions: &[],
     kernels: &[Kernel::Linux],
-    compared_by_default: false,
-    build: |_| Box::new(Reno::default()),
+    ..ControlEntry::of(|_| Box::new(Reno::default()))
 };
 
 #[derive(Debug, Default)]

@@ -31,12 +31,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "rtt-compensator",
     summary: "no set of subflows takes more than one TCP on its best path",
     source: "Wischik et al., NSDI 2011 section 2.5 Equation 1",
-    parameters: &[],
-    presets: &[],
-    exceptions: &[],
-    kernels: &[],
-    compared_by_default: false,
-    build: |_| AdditiveControl::boxed(RttCompensator),
+    single_path: Some("reno"),
+    ..ControlEntry::of(|_| AdditiveControl::boxed(RttCompensator))
 };
 
 #[derive(Debug)]

@@ -35,11 +35,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         (0.0, 1.0),
         "aggressiveness, segments; 0: one over the number of subflows",
     )],
-    presets: &[],
-    exceptions: &[],
-    kernels: &[],
-    compared_by_default: false,
-    build: |values| AdditiveControl::boxed(SemiCoupled { a: values.number("a") }),
+    single_path: Some("reno"),
+    ..ControlEntry::of(|values| AdditiveControl::boxed(SemiCoupled { a: values.number("a") }))
 };
 
 #[derive(Debug)]

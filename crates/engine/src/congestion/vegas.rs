@@ -51,10 +51,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         summary: "slow start grows in every round trip, as in Linux's tcp_vegas",
         values: &[("every-other", 0.0)],
     }],
-    exceptions: &[],
     kernels: &[Kernel::Linux],
-    compared_by_default: false,
-    build: |values| {
+    ..ControlEntry::of(|values| {
         Box::new(Vegas {
             states: PerSubflow::default(),
             alpha: values.number("alpha"),
@@ -62,7 +60,7 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
             gamma: values.number("gamma"),
             every_other: values.switch("every-other"),
         })
-    },
+    })
 };
 
 #[derive(Debug, Default)]

@@ -43,10 +43,8 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     source: "Fu and Liew, IEEE JSAC 21(2), 2003, section II",
     parameters: PARAMETERS,
     presets: PRESETS,
-    exceptions: &[],
     kernels: &[Kernel::Linux],
-    compared_by_default: false,
-    build: |values| AdditiveControl::boxed(Veno::<Uncoupled>::new(values)),
+    ..ControlEntry::of(|values| AdditiveControl::boxed(Veno::<Uncoupled>::new(values)))
 };
 
 pub(super) const PARAMETERS: &[Parameter] = &[

@@ -44,22 +44,22 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         Parameter::number("gamma", 1.0, (0.0, 1000.0), "end slow start above so many queued segments"),
         Parameter::switch("drain", true, "empty the queue when its delay has doubled"),
     ],
-    presets: &[],
     exceptions: &[Exception {
         rule: "harmless",
         reason: "the draft couples what is queued, not the increase: where nothing queues, each adds one \
                  per round trip",
     }],
     kernels: &[Kernel::MultipathTcp],
-    compared_by_default: false,
-    build: |values| {
+    // The draft: alpha is the whole of total-alpha; the draining of queues is its own.
+    single_path: Some("wvegas"),
+    ..ControlEntry::of(|values| {
         Box::new(WVegas {
             states: PerSubflow::default(),
             total_alpha: values.number("total-alpha"),
             gamma: values.number("gamma"),
             drain: values.switch("drain"),
         })
-    },
+    })
 };
 
 const LEAST_ALPHA: f64 = 2.0;

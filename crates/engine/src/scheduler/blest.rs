@@ -93,10 +93,8 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         summary: "the out-of-tree kernel's estimate; retransmission and penalisation stay on",
         values: &[("lambda", 1.2), ("estimate", 1.0), ("opportunistic", LINUX), ("penalise", LINUX)],
     }],
-    exceptions: &[],
     kernels: &[Kernel::MultipathTcp],
-    compared_by_default: true,
-    build: |values| {
+    ..Entry::of(|values| {
         let lambda = values.number("lambda");
         if values.number("estimate") == 0.0 {
             let (delta, rise) = (values.number("delta"), values.number("rise"));
@@ -114,7 +112,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         } else {
             with_mechanisms(values, linux::BlestLinux::new(lambda))
         }
-    },
+    })
 };
 
 /// What counts as head-of-line blocking.

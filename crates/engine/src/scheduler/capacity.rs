@@ -52,20 +52,17 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         opportunistic(OFF),
         penalise(OFF),
     ],
-    presets: &[],
     exceptions: &[Exception {
         rule: "single-path",
         reason: "after a loss it sends less than cwnd admits, on a lone path too (yang-2013 II-B)",
     }],
-    kernels: &[],
-    compared_by_default: true,
-    build: |values| {
+    ..Entry::of(|values| {
         let rules =
             Rules { round_up: u64::from(values.switch("round-up")), prose: values.number("max") == 1.0 };
         let (gamma, delta) = (values.number("gamma"), values.number("delta"));
         let unknown = Path::unknown(values.number("initial") as u32);
         with_mechanisms(values, Capacity { gamma, delta, rules, unknown, paths: [unknown; MAX_SUBFLOWS] })
-    },
+    })
 };
 
 /// How the estimate is computed.

@@ -27,11 +27,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     summary: "minrtt; at the end of the data, fast subflows repeat what slower ones carry",
     source: "cfs-2019 3.1",
     parameters: &[opportunistic(OFF), penalise(OFF)],
-    presets: &[],
-    exceptions: &[],
-    kernels: &[],
-    compared_by_default: true,
-    build: |values| with_mechanisms(values, Cfs { cursors: [0; MAX_SUBFLOWS] }),
+    ..Entry::of(|values| with_mechanisms(values, Cfs { cursors: [0; MAX_SUBFLOWS] }))
 };
 
 #[derive(Debug)]

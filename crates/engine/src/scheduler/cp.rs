@@ -33,16 +33,12 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         opportunistic(OFF),
         penalise(OFF),
     ],
-    presets: &[],
-    exceptions: &[],
-    kernels: &[],
-    compared_by_default: true,
-    build: |values| {
+    ..Entry::of(|values| {
         with_mechanisms(
             values,
             ConstraintProactive { delay: values.number("delay") * MILLISECOND.as_nanos() as f64 },
         )
-    },
+    })
 };
 
 #[derive(Debug)]

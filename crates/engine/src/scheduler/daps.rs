@@ -58,9 +58,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         reason: "preset `linux`: the kernel module puts a slot into the queue of a subflow whose window is \
                  full",
     }],
-    kernels: &[],
-    compared_by_default: true,
-    build: |values| {
+    ..Entry::of(|values| {
         let span = |name| Span::from_nanos((values.number(name) * 1e6) as u64);
         let quantum = span("quantum");
         let horizon = span("horizon");
@@ -69,7 +67,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         } else {
             with_mechanisms(values, linux::DapsLinux::new(quantum, horizon))
         }
-    },
+    })
 };
 
 /// One path's part of a plan, and its progress.

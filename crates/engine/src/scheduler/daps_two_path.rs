@@ -30,11 +30,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     summary: "floor(rtt_s / rtt_f) segments on the fast path, then a window on the slow one",
     source: "5g-2019 III.C, Algorithm 1",
     parameters: &[opportunistic(OFF), penalise(OFF)],
-    presets: &[],
-    exceptions: &[],
-    kernels: &[],
-    compared_by_default: true,
-    build: |values| with_mechanisms(values, DapsTwoPath { plan: Plan::default() }),
+    ..Entry::of(|values| with_mechanisms(values, DapsTwoPath { plan: Plan::default() }))
 };
 
 /// The rest of the schedule.

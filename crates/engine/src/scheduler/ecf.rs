@@ -78,8 +78,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         reason: "preset `linux`: products of 32 bits overflow, so that remainders are compared (mptcp_ecf.c)",
     }],
     kernels: &[Kernel::MultipathTcp],
-    compared_by_default: true,
-    build: |values| {
+    ..Entry::of(|values| {
         let least = if values.switch("at-least-one") { 1.0 } else { 0.0 };
         let arithmetic = values.number("arithmetic") as u32;
         if arithmetic > 0 {
@@ -89,7 +88,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
             return with_mechanisms(values, ecf);
         }
         with_mechanisms(values, Ecf { beta: values.number("beta"), least, waiting: false })
-    },
+    })
 };
 
 #[derive(Debug)]

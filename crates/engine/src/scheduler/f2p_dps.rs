@@ -31,11 +31,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     summary: "sends on the slow what the fast won't have reached when it arrives (from a summary)",
     source: "5g-2019 III.A (two sentences)",
     parameters: &[opportunistic(OFF), penalise(OFF)],
-    presets: &[],
-    exceptions: &[],
-    kernels: &[],
-    compared_by_default: true,
-    build: |values| with_mechanisms(values, ForwardPrediction),
+    ..Entry::of(|values| with_mechanisms(values, ForwardPrediction))
 };
 
 #[derive(Debug)]

@@ -26,14 +26,10 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         opportunistic(OFF),
         penalise(OFF),
     ],
-    presets: &[],
-    exceptions: &[],
-    kernels: &[],
-    compared_by_default: true,
-    build: |values| {
+    ..Entry::of(|values| {
         let threshold = Span::from_nanos((values.number("threshold") * 1e6) as u64);
         with_mechanisms(values, Freeze { threshold })
-    },
+    })
 };
 
 #[derive(Debug)]

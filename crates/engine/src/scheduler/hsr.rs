@@ -21,11 +21,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     summary: "highest sending rate, cwnd x MSS / latest RTT",
     source: "5g-2019 III.A",
     parameters: &[opportunistic(OFF), penalise(OFF)],
-    presets: &[],
-    exceptions: &[],
-    kernels: &[],
-    compared_by_default: true,
-    build: |values| with_mechanisms(values, HighestSendingRate),
+    ..Entry::of(|values| with_mechanisms(values, HighestSendingRate))
 };
 
 #[derive(Debug)]

@@ -56,17 +56,15 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         opportunistic(OFF),
         penalise(OFF),
     ],
-    presets: &[],
     exceptions: &[
         Exception { rule: "cwnd", reason: "fills send buffers beyond cwnd (mptcp_subflow_get_send)" },
         Exception { rule: "single-path", reason: "places bursts of 65,428 bytes, not single segments" },
     ],
     kernels: &[Kernel::Linux],
-    compared_by_default: true,
-    build: |values| {
+    ..Entry::of(|values| {
         let burst = values.number("burst") as u64;
         with_mechanisms(values, Linux { burst, average: [0; MAX_SUBFLOWS] })
-    },
+    })
 };
 
 #[derive(Debug)]

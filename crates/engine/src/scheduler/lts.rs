@@ -20,11 +20,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     summary: "lowest srtt over window space",
     source: "5g-2019 III.A",
     parameters: &[opportunistic(OFF), penalise(OFF)],
-    presets: &[],
-    exceptions: &[],
-    kernels: &[],
-    compared_by_default: true,
-    build: |values| with_mechanisms(values, LowestTimeSpace),
+    ..Entry::of(|values| with_mechanisms(values, LowestTimeSpace))
 };
 
 #[derive(Debug)]

@@ -21,11 +21,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     summary: "largest window space, cwnd less in flight",
     source: "5g-2019 III.A",
     parameters: &[opportunistic(OFF), penalise(OFF)],
-    presets: &[],
-    exceptions: &[],
-    kernels: &[],
-    compared_by_default: true,
-    build: |values| with_mechanisms(values, LargestWindowSpace),
+    ..Entry::of(|values| with_mechanisms(values, LargestWindowSpace))
 };
 
 #[derive(Debug)]

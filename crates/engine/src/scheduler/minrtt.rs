@@ -40,14 +40,13 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     ],
     exceptions: &[Exception { rule: "cwnd", reason: "`one-more` queues a segment beyond the window" }],
     kernels: &[Kernel::MultipathTcp],
-    compared_by_default: true,
-    build: |values| {
+    ..Entry::of(|values| {
         if values.switch("one-more") {
             with_mechanisms(values, OneMore)
         } else {
             with_mechanisms(values, MinRtt)
         }
-    },
+    })
 };
 
 #[derive(Debug)]

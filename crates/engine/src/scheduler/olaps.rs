@@ -45,11 +45,8 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         opportunistic(OFF),
         penalise(OFF),
     ],
-    presets: &[],
-    exceptions: &[],
-    kernels: &[],
     compared_by_default: false,
-    build: |values| with_mechanisms(values, Olaps::new(values.number("arms") as usize)),
+    ..Entry::of(|values| with_mechanisms(values, Olaps::new(values.number("arms") as usize)))
 };
 
 /// Segments of a quota.

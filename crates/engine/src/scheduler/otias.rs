@@ -52,12 +52,10 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         rule: "cwnd",
         reason: "segments join the queue of a subflow whose window is full (blest-2016 IV-B)",
     }],
-    kernels: &[],
-    compared_by_default: true,
-    build: |values| {
+    ..Entry::of(|values| {
         let wait = if values.number("wait") == 0.0 { rtts_to_wait } else { rtts_to_wait_up };
         with_mechanisms(values, Otias { wait })
-    },
+    })
 };
 
 #[derive(Debug)]

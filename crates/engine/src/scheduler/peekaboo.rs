@@ -53,18 +53,15 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         opportunistic(OFF),
         penalise(OFF),
     ],
-    presets: &[],
-    exceptions: &[],
-    kernels: &[],
     // It would cost every comparison time.
     compared_by_default: false,
-    build: |values| {
+    ..Entry::of(|values| {
         let (alpha, p) = (values.number("alpha"), values.number("p"));
         with_mechanisms(
             values,
             Peekaboo { alpha, p, random: values.number("seed") as u64, ..Peekaboo::default() },
         )
-    },
+    })
 };
 
 /// Dimension of the features.

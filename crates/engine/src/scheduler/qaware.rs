@@ -33,12 +33,9 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     summary: "lowest round-trip time plus the time that the local queue takes (from a summary)",
     source: "Shreedhar et al., arXiv 1808.04390 (abstract)",
     parameters: &[opportunistic(OFF), penalise(OFF)],
-    presets: &[],
-    exceptions: &[],
-    kernels: &[],
     // It would cost every comparison time.
     compared_by_default: false,
-    build: |values| with_mechanisms(values, QAware),
+    ..Entry::of(|values| with_mechanisms(values, QAware))
 };
 
 #[derive(Debug)]

@@ -43,19 +43,16 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         opportunistic(OFF),
         penalise(OFF),
     ],
-    presets: &[],
-    exceptions: &[],
-    kernels: &[],
     // It would cost every comparison time.
     compared_by_default: false,
-    build: |values| {
+    ..Entry::of(|values| {
         let lambda = values.number("lambda") * MILLISECOND.as_nanos() as f64;
         let (lower, upper) = (values.number("lower"), values.number("upper"));
         with_mechanisms(
             values,
             Raven { lambda, lower, upper, predictions: [Prediction::default(); MAX_SUBFLOWS], copies: None },
         )
-    },
+    })
 };
 
 /// A subflow's weighted samples.

@@ -23,11 +23,8 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     summary: "every subflow sends everything not yet acknowledged",
     source: "baseline",
     parameters: &[opportunistic(OFF), penalise(OFF)],
-    presets: &[],
-    exceptions: &[],
     kernels: &[Kernel::MultipathTcp],
-    compared_by_default: true,
-    build: |values| with_mechanisms(values, Redundant { cursors: [0; MAX_SUBFLOWS], last: 0 }),
+    ..Entry::of(|values| with_mechanisms(values, Redundant { cursors: [0; MAX_SUBFLOWS], last: 0 }))
 };
 
 #[derive(Debug)]

@@ -67,11 +67,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         opportunistic(OFF),
         penalise(OFF),
     ],
-    presets: &[],
-    exceptions: &[],
-    kernels: &[],
-    compared_by_default: true,
-    build: |values| {
+    ..Entry::of(|values| {
         let ropewalk = Ropewalk {
             paths: Vec::new(),
             repeat: values.number("repeat"),
@@ -92,7 +88,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
             tried: (Time::ZERO, 0, 0),
         };
         with_mechanisms(values, ropewalk)
-    },
+    })
 };
 
 /// The part of a lone subflow's window that one decision fills at most: another subflow may join later, and

@@ -50,12 +50,11 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         reason: "strict turns (5g-2019 III.A) queue segments on a subflow whose window is full",
     }],
     kernels: &[Kernel::MultipathTcp],
-    compared_by_default: true,
-    build: |values| {
+    ..Entry::of(|values| {
         let quota = values.number("quota") as u32;
         let (cwnd_limited, one_more) = (values.switch("cwnd-limited"), values.switch("one-more"));
         with_mechanisms(values, RoundRobin { quota, cwnd_limited, one_more, turn: SubflowId(0), given: 0 })
-    },
+    })
 };
 
 #[derive(Debug)]

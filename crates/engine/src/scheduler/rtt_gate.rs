@@ -51,14 +51,10 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         opportunistic(OFF),
         penalise(OFF),
     ],
-    presets: &[],
-    exceptions: &[],
-    kernels: &[],
-    compared_by_default: true,
-    build: |values| {
+    ..Entry::of(|values| {
         let (revisit, declared) = (values.switch("revisit"), values.number("remaining") == 0.0);
         with_mechanisms(values, RttGate { revisit, declared, decided: 0, admitted: 0 })
-    },
+    })
 };
 
 #[derive(Debug)]

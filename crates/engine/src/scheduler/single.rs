@@ -25,19 +25,17 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         opportunistic(OFF),
         penalise(OFF),
     ],
-    presets: &[],
     exceptions: &[
         Exception { rule: "even-split", reason: "one path is all it uses" },
         Exception { rule: "eligible", reason: "its path is used even as a backup: plain TCP knows no roles" },
         Exception { rule: "work-conserving", reason: "with its path gone it has nowhere to send" },
     ],
-    kernels: &[],
     // Comparisons show it as plain TCP, path by path.
     compared_by_default: false,
-    build: |values| {
+    ..Entry::of(|values| {
         let path = values.number("path");
         with_mechanisms(values, Single { path: (path >= 0.0).then_some(path as u16) })
-    },
+    })
 };
 
 #[derive(Debug)]

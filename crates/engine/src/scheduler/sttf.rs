@@ -54,10 +54,9 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         rule: "cwnd",
         reason: "segments join the queue of a subflow whose window is full (the module doesn't ask for room)",
     }],
-    kernels: &[],
     // It would cost every comparison time.
     compared_by_default: false,
-    build: |values| with_mechanisms(values, Sttf { smoothed: values.number("rtt") != 0.0 }),
+    ..Entry::of(|values| with_mechanisms(values, Sttf { smoothed: values.number("rtt") != 0.0 }))
 };
 
 #[derive(Debug)]

@@ -58,17 +58,14 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         opportunistic(OFF),
         penalise(OFF),
     ],
-    presets: &[],
-    exceptions: &[],
-    kernels: &[],
     // It would cost every comparison time.
     compared_by_default: false,
-    build: |values| {
+    ..Entry::of(|values| {
         let ns = |name| values.number(name) * MILLISECOND.as_nanos() as f64;
         let (low, high) = (Span::from_nanos(ns("low") as u64), Span::from_nanos(ns("high") as u64));
         let (factor, hard, least) = (values.number("factor"), ns("hard"), ns("least"));
         with_mechanisms(values, Xlink { factor, hard, least, low, high, cursor: 0 })
-    },
+    })
 };
 
 #[derive(Debug)]

@@ -104,12 +104,7 @@ impl Environment {
             name: "external",
             summary: "decides from outside",
             source: "an environment",
-            parameters: &[],
-            presets: &[],
-            exceptions: &[],
-            kernels: &[],
-            compared_by_default: true,
-            build: |_| testing::build("minrtt"),
+            ..Entry::<dyn Scheduler>::of(|_| testing::build("minrtt"))
         };
         let its = Arc::clone(&exchange);
         let factory = Arc::new(move |_: &_| Box::new(External::new(&its)) as Box<dyn Scheduler>);

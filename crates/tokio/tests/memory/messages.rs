@@ -44,12 +44,7 @@ async fn a_scheduler_sees_messages_and_their_deadlines() {
         name: "noting",
         summary: "minrtt that notes the messages it sees",
         source: "this test",
-        parameters: &[],
-        presets: &[],
-        exceptions: &[],
-        kernels: &[],
-        compared_by_default: true,
-        build: |_| Box::new(Noting),
+        ..Entry::<dyn Scheduler>::of(|_| Box::new(Noting))
     };
     let mut config = config();
     config.scheduler = entry.spec();
