@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use ropewalk_command_line::settings::{Given, Tables};
 use ropewalk_command_line::{Failure, output};
-use ropewalk_gateway::proxy::{self, Config};
+use ropewalk_gateway::proxy::{self, Settings};
 use ropewalk_gateway::{LevelFilter, config, log};
 use ropewalk_settings::diagnostic::{Diagnostic, Source};
 use ropewalk_settings::shape::Shape;
@@ -92,7 +92,7 @@ impl Tables for ProxyTables {
     const TABLES: &'static [(&'static str, &'static Shape)] = config::proxy::TABLES;
 }
 
-fn config(options: &Options) -> Result<Config, Failure> {
+fn config(options: &Options) -> Result<Settings, Failure> {
     let sources = |option: &str, texts: &[String]| -> Vec<_> {
         texts.iter().map(|text| Source::new(option, text.as_str())).collect()
     };

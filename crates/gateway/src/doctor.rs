@@ -11,7 +11,7 @@ use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 
 use crate::gateway::{Service, Settings};
-use crate::proxy::{Config, dry_run};
+use crate::proxy::{self, dry_run};
 use crate::setup::{Host, Preview, Step, run};
 
 /// How long a far end may take to answer.
@@ -271,7 +271,7 @@ fn mtu(interface: &str, mtu: u32) -> Finding {
 }
 
 /// What a proxy with this configuration lacks.
-pub fn proxy(config: &Config, path: &Path) -> Vec<Finding> {
+pub fn proxy(config: &proxy::Settings, path: &Path) -> Vec<Finding> {
     let mut findings = vec![clock(Some(path))];
     let host = match Host::read() {
         Ok(host) => host,

@@ -38,12 +38,12 @@ const AT_ONCE: usize = 128;
 /// A connection has stalled after so long without progress: longer than most retransmission timeouts; where
 /// three quarters of the limit are used; and where all of it is. The last two hold where the far end reads
 /// nothing.
-const STALLED: [Duration; 3] =
+const STALLED_WHEN_SHORT: [Duration; 3] =
     [Duration::from_secs(2), Duration::from_millis(500), Duration::from_millis(200)];
 /// No link's trouble lasts as long, where an address holds over a quarter of the limit.
 const LONG: Duration = Duration::from_secs(10);
 /// New connections are reset after so long beyond the limit, and memory is short for so long after each time.
-const PATIENCE: Duration = Duration::from_secs(1);
+const OVER_LIMIT: Duration = Duration::from_secs(1);
 /// How often it is told in the log.
 const TOLD: Duration = Duration::from_secs(60);
 /// What a connection takes without data: measured with two subflows, both ends' tasks included.
@@ -111,7 +111,7 @@ pub(crate) struct Pressure {
     /// What may yet be taken from servers until memory is short, since it was looked at last; bytes.
     room: AtomicI64,
     /// How long data may wait for a far end that takes none of it.
-    patience: Duration,
+    most_stalled: Duration,
     is_short: AtomicBool,
     refused: Mutex<Refused>,
     /// Connections so far.
@@ -146,11 +146,11 @@ impl Default for Pressure {
 }
 
 impl Pressure {
-    pub fn new(limit: u64, patience: Duration) -> Pressure {
+    pub fn new(limit: u64, most_stalled: Duration) -> Pressure {
         Pressure {
             limit,
             room: AtomicI64::new((limit / 2) as i64),
-            patience,
+            most_stalled,
             is_short: AtomicBool::default(),
             refused: Mutex::default(),
             accepted: AtomicUsize::default(),
@@ -307,7 +307,7 @@ fn victims(held: &[Held], limit: u64) -> Vec<usize> {
     if used <= limit / 2 {
         return victims;
     }
-    let soon = STALLED[usize::from(used > limit / 4 * 3) + usize::from(used > limit)];
+    let soon = STALLED_WHEN_SHORT[usize::from(used > limit / 4 * 3) + usize::from(used > limit)];
     let (busy, idle): (Vec<usize>, Vec<usize>) =
         left.iter().copied().partition(|at| held[*at].bytes > IDLE_CONNECTION || held[*at].is_asking);
     let all = by_client(left.iter().map(|at| &held[*at]));
@@ -316,7 +316,8 @@ fn victims(held: &[Held], limit: u64) -> Vec<usize> {
     let is_unread = |one: &Held| one.awaits_window || one.is_asking || is_greedy(one);
     let (unread, held_up): (Vec<usize>, Vec<usize>) = busy.into_iter().partition(|at| is_unread(&held[*at]));
     // Addresses that hold most of the memory with idle connections lose some of them.
-    let kinds = [(unread, soon, 0), (held_up, STALLED[0], 0), (idle, STALLED[0], limit / 2)];
+    let kinds =
+        [(unread, soon, 0), (held_up, STALLED_WHEN_SHORT[0], 0), (idle, STALLED_WHEN_SHORT[0], limit / 2)];
     for (all, long, least) in kinds {
         let all: Vec<usize> = all.into_iter().filter(|at| held[*at].stalled >= long).collect();
         // What else an address has may be many programs' that get on well.
@@ -389,11 +390,11 @@ fn look<O: Owner>(owner: &O) -> Vec<Victim<O::Connection>> {
         })
         .collect();
     for (one, held) in all.iter().zip(&held) {
-        if held.bytes > IDLE_CONNECTION && held.stalled >= pressure.patience {
+        if held.bytes > IDLE_CONNECTION && held.stalled >= pressure.most_stalled {
             one.stream().reset();
             owner.count_evicted(1);
-            let patience = format_args!("{:?}", pressure.patience);
-            log::note("took nothing of what waited for it: reset", held.client, patience);
+            let most_stalled = format_args!("{:?}", pressure.most_stalled);
+            log::note("took nothing of what waited for it: reset", held.client, most_stalled);
         }
     }
     let used: u64 = held.iter().map(|one| one.bytes).sum();
@@ -413,7 +414,7 @@ fn look<O: Owner>(owner: &O) -> Vec<Victim<O::Connection>> {
     let mut refused = refused(&left, most);
     let after: u64 = left.iter().map(|one| one.bytes).sum();
     seen.over_since = (after > most).then(|| seen.over_since.unwrap_or(now));
-    if seen.over_since.is_none_or(|since| now.duration_since(since) < PATIENCE) {
+    if seen.over_since.is_none_or(|since| now.duration_since(since) < OVER_LIMIT) {
         refused = Refused::Nobody;
     }
     if !matches!(refused, Refused::Nobody) {
@@ -424,7 +425,7 @@ fn look<O: Owner>(owner: &O) -> Vec<Victim<O::Connection>> {
     if used > limit / 2 {
         seen.short_since = Some(now);
     }
-    pressure.set_short(seen.short_since.is_some_and(|since| now.duration_since(since) < PATIENCE));
+    pressure.set_short(seen.short_since.is_some_and(|since| now.duration_since(since) < OVER_LIMIT));
     let room = (limit / 2).saturating_sub(after.min(used));
     pressure.room.store(i64::try_from(room).unwrap_or(i64::MAX), Ordering::Relaxed);
     seen.untold += victims.len() as u64;

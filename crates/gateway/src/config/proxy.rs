@@ -19,7 +19,7 @@ use super::{
 };
 use crate::convert::Cookie;
 use crate::proxy::policy::{Policies, Policy, PolicyError, Rule};
-use crate::proxy::{Access, Config, Gateway, IpNet, MOST_READY, OpeningLink, Rates, Via, captive, users};
+use crate::proxy::{Access, Gateway, IpNet, MOST_READY, OpeningLink, Rates, Settings, Via, captive, users};
 use crate::tls::Connector;
 
 /// Most rules.
@@ -263,7 +263,7 @@ pub fn schema() -> serde_json::Value {
 ///
 /// # Errors
 /// A file that can't be read, or mistakes in it: all of them.
-pub fn load(path: &Path) -> Result<Config, InputError> {
+pub fn load(path: &Path) -> Result<Settings, InputError> {
     parse(&open(path)?, path.parent().unwrap_or(Path::new("")))
 }
 
@@ -271,7 +271,7 @@ pub fn load(path: &Path) -> Result<Config, InputError> {
 ///
 /// # Errors
 /// All mistakes in it.
-pub fn parse(source: &Arc<Source>, folder: &Path) -> Result<Config, InputError> {
+pub fn parse(source: &Arc<Source>, folder: &Path) -> Result<Settings, InputError> {
     document(source, folder, config)
 }
 
@@ -284,7 +284,7 @@ pub fn of_options(
     mut options: Written,
     links: &[Arc<Source>],
     rules: &[Arc<Source>],
-) -> Result<Config, InputError> {
+) -> Result<Settings, InputError> {
     links.iter().for_each(|link| write_link(&mut options, link));
     rules.iter().for_each(|rule| write_rule(&mut options, rule));
     options.read(config)
@@ -335,9 +335,9 @@ impl FromStr for Rule {
     }
 }
 
-impl Default for Config {
+impl Default for Settings {
     /// That of a file which says nothing, not even a link.
-    fn default() -> Config {
+    fn default() -> Settings {
         Written::default()
             .read(|reader, document, _| table(reader, document, Vec::new()))
             .expect("defaults can be used")
@@ -345,13 +345,13 @@ impl Default for Config {
 }
 
 /// The table `[proxy]`.
-fn table(reader: &mut Reader, file: &DeTable<'_>, links: Vec<Via>) -> Config {
+fn table(reader: &mut Reader, file: &DeTable<'_>, links: Vec<Via>) -> Settings {
     let none = DeTable::new();
     let table = file.get("proxy").and_then(|value| reader.table(&PROXY, value));
     proxy(reader, &table.unwrap_or_else(|| Table::new(&PROXY, &none, 0..0)), links)
 }
 
-fn config(reader: &mut Reader, entries: &DeTable<'_>, first_line: Range<usize>) -> Config {
+fn config(reader: &mut Reader, entries: &DeTable<'_>, first_line: Range<usize>) -> Settings {
     let file = reader.check(&FILE, entries, first_line.clone(), None);
     let mut links: Vec<Via> = Vec::new();
     for value in reader.array(&file, "link") {
@@ -474,7 +474,7 @@ fn rule(reader: &mut Reader, table: &Table<'_>, links: Option<&[Via]>) -> Option
 }
 
 /// Without links nothing is asked of the policy.
-fn proxy(reader: &mut Reader, table: &Table<'_>, via: Vec<Via>) -> Config {
+fn proxy(reader: &mut Reader, table: &Table<'_>, via: Vec<Via>) -> Settings {
     const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
     let mut access = Access::default();
     for value in texts(reader, table, "allow") {
@@ -498,7 +498,7 @@ fn proxy(reader: &mut Reader, table: &Table<'_>, via: Vec<Via>) -> Config {
         transparent.extend(parsed(reader, value, interface));
     }
     let page_of = |text: &str| captive::check_target(text).map(|_| text.to_string());
-    Config {
+    Settings {
         listen: table.get("listen").and_then(|value| socket(reader, value)).unwrap_or(NOWHERE),
         access,
         policies: Policies { rules: Vec::new(), other: other.unwrap_or_default() },

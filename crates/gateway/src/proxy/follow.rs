@@ -13,11 +13,11 @@ use tokio::sync::watch as watch_channel;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
-use super::config::Config;
 use super::direct::Direct;
 use super::link::Link;
 use super::reach::{Reach, Uplink, inspect};
 use super::serve::Server;
+use super::settings::Settings;
 use super::uplinks::{self, MOST_LINKS, Uplinks};
 use super::via::Via;
 use super::{Reload, account, path, recorder, uplink, watch};
@@ -134,7 +134,7 @@ async fn change_links(
     server: &Arc<Server>,
     uplinks: &mut Uplinks,
     watches: &mut Watches,
-    new: &Config,
+    new: &Settings,
 ) -> io::Result<()> {
     let old = server.links();
     let same =

@@ -8,7 +8,6 @@ mod account;
 mod admission;
 pub(crate) mod captive;
 mod client;
-pub mod config;
 mod datagrams;
 mod dial;
 pub mod direct;
@@ -29,6 +28,7 @@ mod refill;
 mod remote;
 mod resolvers;
 mod serve;
+pub mod settings;
 mod snapshot;
 mod socks;
 mod transparent;
@@ -71,10 +71,10 @@ use crate::tunnel::{Device, NEAR_DEVICE};
 pub use ipnet::IpNet;
 
 pub use self::captive::CheckUrlError;
-pub use self::config::{Access, Config, ConfigError, OpeningLink};
 pub use self::policy::{Policies, Policy, Rule};
 pub use self::remote::{Gateway, MOST_READY};
 pub use self::serve::Server;
+pub use self::settings::{Access, ConfigError, OpeningLink, Settings};
 pub use self::via::{InterfaceError, Rates, Via};
 
 fn uplink(via: &Via, rate: Option<Rates>) -> Uplink {
@@ -82,7 +82,7 @@ fn uplink(via: &Via, rate: Option<Rates>) -> Uplink {
 }
 
 /// Plans the kernel's part, with what the uplinks are now.
-fn plan(config: &Config, host: &Host) -> (Uplinks, Vec<Reach>) {
+fn plan(config: &Settings, host: &Host) -> (Uplinks, Vec<Reach>) {
     let list: Vec<Uplink> = config.via.iter().map(|via| uplink(via, via.rate)).collect();
     let reach: Vec<_> = list.iter().map(|one| inspect(one, host)).collect();
     let v6 = reach.iter().any(|reach| reach.v6.is_some()) || host.may_have_v6();
@@ -97,7 +97,7 @@ fn plan(config: &Config, host: &Host) -> (Uplinks, Vec<Reach>) {
 }
 
 /// How the uplinks reach the rest of the world now.
-pub fn reaches(config: &Config, host: &Host) -> Vec<Reach> {
+pub fn reaches(config: &Settings, host: &Host) -> Vec<Reach> {
     plan(config, host).1
 }
 
@@ -105,7 +105,7 @@ pub fn reaches(config: &Config, host: &Host) -> Vec<Reach> {
 ///
 /// # Errors
 /// If the configuration can't be used, or the kernel can't be asked.
-pub fn dry_run(config: &Config) -> io::Result<Preview> {
+pub fn dry_run(config: &Settings) -> io::Result<Preview> {
     config.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
     let host = Host::read()?;
     let (mut uplinks, reach) = plan(config, &host);
@@ -117,7 +117,7 @@ pub fn dry_run(config: &Config) -> io::Result<Preview> {
 ///
 /// # Errors
 /// If the kernel can't be asked.
-pub fn lacks(config: &Config) -> io::Result<Vec<String>> {
+pub fn lacks(config: &Settings) -> io::Result<Vec<String>> {
     let host = Host::read()?;
     let interfaces = config.via.iter().map(|via| &via.interface);
     let interfaces = interfaces.chain(&config.transparent);
@@ -157,7 +157,7 @@ struct Tells {
 }
 
 impl Tells {
-    async fn open(config: &Config) -> io::Result<Tells> {
+    async fn open(config: &Settings) -> io::Result<Tells> {
         let status = config.status.bind()?;
         let metrics = match config.metrics {
             Some(address) => Some(crate::metrics::bind(address).await?),
@@ -202,7 +202,7 @@ impl Proxy {
     /// # Errors
     /// If the configuration can't be used, CAP_NET_ADMIN is missing, or the address is in use. What was done
     /// is undone.
-    pub async fn start(config: Config) -> io::Result<Proxy> {
+    pub async fn start(config: Settings) -> io::Result<Proxy> {
         config.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let start = Instant::now();
         let devices = (0..config.via.len()).map(uplinks::device);
@@ -319,10 +319,10 @@ impl Proxy {
 }
 
 /// Reads the configuration anew, for SIGHUP.
-pub type Reload<'a> = &'a dyn Fn() -> Result<Config, InputError>;
+pub type Reload<'a> = &'a dyn Fn() -> Result<Settings, InputError>;
 
 /// Where a proxy writes files.
-fn written_folders(config: &Config) -> Vec<PathBuf> {
+fn written_folders(config: &Settings) -> Vec<PathBuf> {
     let usage = folder_of(&config.usage);
     let usage = (config.has_quota() || usage.exists()).then_some(usage);
     config.status.path().map(folder_of).into_iter().chain(usage).collect()
@@ -332,7 +332,7 @@ fn written_folders(config: &Config) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// Those of [`Proxy::start`].
-pub fn run_until_stopped(config: Config, reload: Option<Reload<'_>>) -> io::Result<()> {
+pub fn run_until_stopped(config: Settings, reload: Option<Reload<'_>>) -> io::Result<()> {
     daemon::raise_open_files();
     crate::privileges::keep_net_admin();
     confine(&written_folders(&config), &config.reads);

@@ -14,13 +14,13 @@ use ropewalk_tokio::{
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::client::Client;
-use super::config::OpeningLink;
 use super::dial::{Openings, comes_back, dial};
 use super::flow::Entry;
 use super::link::{Link, find};
 use super::policy::{Plan, Role};
 use super::remote::{Gateway, Opened, Wish, in_order};
 use super::serve::Server;
+use super::settings::OpeningLink;
 use super::watch;
 use crate::target::Target;
 

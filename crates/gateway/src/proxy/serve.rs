@@ -13,7 +13,6 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, timeout};
 
-use super::config::Config;
 use super::flow::{Flows, ProxiedConnection};
 use super::link::Link;
 use super::policy::{self, Plan};
@@ -21,6 +20,7 @@ use super::ready::Ready;
 use super::recorder::Recorder;
 use super::remote::{in_order, until_answered};
 use super::resolvers::Resolvers;
+use super::settings::Settings;
 use super::usage::QuotaUsage;
 use crate::carry::{ByteCounters, Carried, Lost, carry, carry_encrypted, reset};
 use crate::guesses::Guesses;
@@ -41,7 +41,7 @@ const REOPEN: Duration = Duration::from_secs(10);
 /// The proxy, as clients' tasks see it.
 #[derive(Debug)]
 pub struct Server {
-    pub(super) config: Mutex<Arc<Config>>,
+    pub(super) config: Mutex<Arc<Settings>>,
     /// Places for clients: `connections` of the configuration, whichever way they come.
     pub(super) places: Arc<Semaphore>,
     /// Places by address.
@@ -85,7 +85,7 @@ pub struct Server {
 impl Server {
     /// A proxy with nothing to do yet.
     pub(super) fn new(
-        config: Config,
+        config: Settings,
         network: Network,
         links: Vec<Arc<Link>>,
         usage: Option<QuotaUsage>,
@@ -133,12 +133,12 @@ impl Server {
     }
 
     /// What it is told now.
-    pub fn config(&self) -> Arc<Config> {
+    pub fn config(&self) -> Arc<Settings> {
         Arc::clone(&self.config.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Follows another configuration, which needs no restart ([`Config::needs_restart`]).
-    pub(super) fn set_config(&self, config: Config) -> io::Result<()> {
+    /// Follows another configuration, which needs no restart ([`Settings::needs_restart`]).
+    pub(super) fn set_config(&self, config: Settings) -> io::Result<()> {
         {
             let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
             if usage.is_none() && config.has_quota() {

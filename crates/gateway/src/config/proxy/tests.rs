@@ -7,7 +7,7 @@ use crate::proxy::policy::Mode;
 use crate::status::Location;
 use crate::target::Target;
 
-fn read(text: &str) -> Result<Config, String> {
+fn read(text: &str) -> Result<Settings, String> {
     parse(&Source::new("p.toml", text), Path::new("")).map_err(|error| error.to_string())
 }
 

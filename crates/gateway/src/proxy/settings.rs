@@ -59,7 +59,7 @@ pub enum OpeningLink {
 
 /// What a proxy is told.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct Settings {
     /// Where clients connect.
     pub listen: SocketAddr,
     /// The uplinks.
@@ -188,7 +188,7 @@ impl ConfigError {
     }
 }
 
-impl Config {
+impl Settings {
     /// Whether some link has a quota.
     pub fn has_quota(&self) -> bool {
         self.via.iter().any(|via| via.quota.is_some())
@@ -201,7 +201,7 @@ impl Config {
     }
 
     /// What differs from another configuration and can't be changed while the proxy runs.
-    pub fn needs_restart(&self, other: &Config) -> Option<&'static str> {
+    pub fn needs_restart(&self, other: &Settings) -> Option<&'static str> {
         difference(&self.fixed, &other.fixed)
     }
 
@@ -255,7 +255,7 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
-    use super::{Access, Config, ConfigError, Via};
+    use super::{Access, ConfigError, Settings, Via};
 
     fn via(text: &str) -> Via {
         text.parse().unwrap()
@@ -264,13 +264,13 @@ mod tests {
     #[test]
     fn nobody_makes_an_open_proxy() {
         let mut config =
-            Config { listen: ([0, 0, 0, 0], 1080).into(), via: vec![via("wlan0")], ..Config::default() };
+            Settings { listen: ([0, 0, 0, 0], 1080).into(), via: vec![via("wlan0")], ..Settings::default() };
         assert_eq!(config.check(), Err(ConfigError::OpenProxy(config.listen)));
         config.access.allow = vec!["192.168.0.0/16".parse().unwrap()];
         assert_eq!(config.check(), Ok(()));
         config.access = Access { users: vec![("van".into(), "secret".into())], allow: Vec::new() };
         assert_eq!(config.check(), Ok(()));
-        let local = Config { via: vec![via("wlan0")], ..Config::default() };
+        let local = Settings { via: vec![via("wlan0")], ..Settings::default() };
         assert_eq!(local.check(), Ok(()));
     }
 
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        let config = |via: Vec<Via>| Config { via, ..Config::default() };
+        let config = |via: Vec<Via>| Settings { via, ..Settings::default() };
         assert_eq!(config(Vec::new()).check(), Err(ConfigError::NoLink));
         assert_eq!(config(vec![via("a"), via("a")]).check(), Err(ConfigError::Twice("a".into())));
         let two = |one, other| config(vec![via(one), via(other)]).check();
