@@ -38,6 +38,8 @@ pub enum Class {
 struct Flow {
     /// When its last packet came.
     last: u64,
+    /// The lane that the far end says of it.
+    lane: u8,
     /// Smoothed, bytes per second.
     rate: f64,
     link: Option<usize>,
@@ -56,21 +58,35 @@ pub(crate) struct Flows {
 }
 
 impl Flows {
-    /// Notes a packet, and returns its class.
-    pub fn note(&mut self, now: u64, summary: &Summary, len: usize) -> Class {
-        let key = summary.flow;
+    /// The flow, which is known from now on.
+    fn entry(&mut self, now: u64, key: FlowKey) -> &mut Flow {
         if self.all.len() >= MOST_FLOWS && !self.all.contains_key(&key) {
             let oldest = self.all.iter().min_by_key(|(_, flow)| flow.last).map(|(key, _)| *key);
             oldest.map(|key| self.all.remove(&key));
         }
-        let flow = self.all.entry(key).or_insert(Flow {
-            last: now,
-            rate: 0.0,
-            link: None,
-            is_quic: false,
-            bulk: None,
-            ordered: None,
-        });
+        let new =
+            Flow { last: now, lane: 0, rate: 0.0, link: None, is_quic: false, bulk: None, ordered: None };
+        self.all.entry(key).or_insert(new)
+    }
+
+    /// Notes what the far end says of a flow by what it sends of it: its lane, and the link that it keeps to.
+    pub fn learn(&mut self, now: u64, key: FlowKey, lane: u8, link: Option<usize>) {
+        let flow = self.entry(now, key);
+        flow.lane = lane;
+        if link.is_some() {
+            (flow.link, flow.last) = (link, now);
+        }
+    }
+
+    /// The lane that the far end says of a flow.
+    pub fn lane(&self, key: &FlowKey) -> u8 {
+        self.all.get(key).map_or(0, |flow| flow.lane)
+    }
+
+    /// Notes a packet, and returns its class.
+    pub fn note(&mut self, now: u64, summary: &Summary, len: usize) -> Class {
+        let next_ordered = self.next_ordered;
+        let flow = self.entry(now, summary.flow);
         let passed = (now - flow.last.min(now)) as f64 / SECOND as f64;
         // An exponential average, to first order.
         let kept = 1.0 / (1.0 + passed / AVERAGED);
@@ -91,8 +107,8 @@ impl Flows {
             Class::Small
         } else if is_bulk || flow.rate > BULK_RATE || flow.ordered.is_some() && flow.rate > BULK_RATE / 4.0 {
             if flow.ordered.is_none() {
-                flow.ordered = Some((self.next_ordered, 0));
-                self.next_ordered = self.next_ordered.wrapping_add(1);
+                flow.ordered = Some((next_ordered, 0));
+                self.next_ordered = next_ordered.wrapping_add(1);
             }
             Class::Bulk
         } else {

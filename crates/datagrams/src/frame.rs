@@ -2,10 +2,11 @@
 //!
 //! | bytes | of | what |
 //! |---|---|---|
-//! | 1 | all | bits 0-1: kind (0 data, 1 feedback, 2 probe, 3 parity); of data, bit 2: ordered, bits 3-4: parts less one, bits 5-6: which part |
+//! | 1 | all | bits 0-1: kind (0 data, 1 feedback, 2 probe, 3 parity); of data, bit 2: ordered, bits 3-4: parts less one, bits 5-6: which part, bit 7: a rule holds |
 //! | 4 | data, probe, parity | number on this link |
 //! | 4 | data, probe, parity | when it was sent, microseconds |
 //! | 4 | data | the packet's number: those that arrive twice are dropped |
+//! | 1 | data, of a rule | its lane, from 1 on |
 //! | 2, 4 | data, ordered | its flow, and its number in the flow |
 //! | the rest | data | the packet, or a part of it |
 //! | 4, 1, 2, the rest | parity | see [`Parity`] |
@@ -15,8 +16,10 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
+use crate::lane::MOST_LANES;
+
 /// Most bytes before a packet's.
-pub const MOST_OVERHEAD: usize = 19;
+pub const MOST_OVERHEAD: usize = 20;
 /// Most parts of a packet.
 pub const MOST_PARTS: u8 = 4;
 /// Numbers that a feedback tells of, the highest included.
@@ -40,6 +43,9 @@ pub enum FrameError {
         /// How many there are.
         parts: u8,
     },
+    /// A lane that can't be.
+    #[error("lane {0}")]
+    Lane(u8),
     /// A feedback that is longer.
     #[error("{0} bytes behind a frame")]
     Trailing(usize),
@@ -79,6 +85,8 @@ pub struct Data {
     pub number: u32,
     /// Which part.
     pub part: Part,
+    /// Its lane; 0: no rule holds.
+    pub lane: u8,
     /// Where it is in its flow.
     pub place: Option<Place>,
     /// Its bytes.
@@ -188,10 +196,14 @@ impl Frame {
         match self {
             Frame::Data(data) => {
                 let Part { index, count } = data.part;
-                bytes.put_u8((data.place.is_some() as u8) << 2 | (count - 1) << 3 | index << 5);
+                let (is_ordered, has_rule) = (u8::from(data.place.is_some()), u8::from(data.lane != 0));
+                bytes.put_u8(is_ordered << 2 | (count - 1) << 3 | index << 5 | has_rule << 7);
                 bytes.put_u32(data.link_number);
                 bytes.put_u32(data.sent);
                 bytes.put_u32(data.number);
+                if data.lane != 0 {
+                    bytes.put_u8(data.lane);
+                }
                 if let Some(Place { flow, number }) = data.place {
                     bytes.put_u16(flow);
                     bytes.put_u32(number);
@@ -233,7 +245,7 @@ impl Frame {
         let short = |_| FrameError::Short(len);
         let first = bytes.try_get_u8().map_err(short)?;
         match first & 3 {
-            0 if first & 0x80 == 0 => {
+            0 => {
                 let part = Part { index: first >> 5 & 3, count: (first >> 3 & 3) + 1 };
                 if part.index >= part.count {
                     return Err(FrameError::Part { part: part.index, parts: part.count });
@@ -241,6 +253,13 @@ impl Frame {
                 let link_number = bytes.try_get_u32().map_err(short)?;
                 let sent = bytes.try_get_u32().map_err(short)?;
                 let number = bytes.try_get_u32().map_err(short)?;
+                let lane = match first & 0x80 {
+                    0 => 0,
+                    _ => match bytes.try_get_u8().map_err(short)? {
+                        lane if (1..MOST_LANES).contains(&lane.into()) => lane,
+                        lane => return Err(FrameError::Lane(lane)),
+                    },
+                };
                 let place = match first & 4 {
                     0 => None,
                     _ => Some(Place {
@@ -248,7 +267,7 @@ impl Frame {
                         number: bytes.try_get_u32().map_err(short)?,
                     }),
                 };
-                Ok(Frame::Data(Data { link_number, sent, number, part, place, payload: bytes }))
+                Ok(Frame::Data(Data { link_number, sent, number, part, lane, place, payload: bytes }))
             }
             1 if first == 1 => {
                 let mut words = [0; 6];
@@ -313,10 +332,11 @@ mod tests {
             sent: 2,
             number: 3,
             part: Part { index: 1, count: 2 },
+            lane: 6,
             place: Some(Place { flow: 4, number: 5 }),
             payload: Bytes::from_static(b"hi"),
         };
-        let expected = [&[0x2c, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 4, 0, 0, 0, 5][..], b"hi"].concat();
+        let expected = [&[0xac, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 6, 0, 4, 0, 0, 0, 5][..], b"hi"].concat();
         assert_eq!(Frame::Data(data).encode(), expected);
         assert_eq!(expected.len(), MOST_OVERHEAD + 2);
         let probe = Frame::Probe { link_number: 7, sent: 8 };
@@ -324,7 +344,9 @@ mod tests {
         for (wrong, error) in [
             (&[][..], FrameError::Short(0)),
             (&[7], FrameError::Kind(7)),
-            (&[0x80], FrameError::Kind(0x80)),
+            (&[0x81], FrameError::Kind(0x81)),
+            (&[0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], FrameError::Lane(0)),
+            (&[0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16], FrameError::Lane(16)),
             (&[0x20; 13], FrameError::Part { part: 1, parts: 1 }),
             (&[0; 12], FrameError::Short(12)),
             (&[2, 0, 0, 0, 7, 0, 0, 0, 8, 0], FrameError::Trailing(1)),

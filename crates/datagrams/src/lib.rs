@@ -12,6 +12,7 @@ mod codel;
 pub mod flow;
 pub mod frame;
 mod handover;
+mod lane;
 pub mod packet;
 pub mod rate;
 mod receive;
@@ -20,6 +21,7 @@ mod send;
 pub mod stream;
 mod tunnel;
 
+pub use lane::{LinkUse, MOST_LANES};
 pub use scheduler::{Adaptive, Choice, DatagramScheduler, LinkView, PacketView, SCHEDULERS};
 pub use tunnel::{LinkSettings, LinkStats, Stats, Tunnel};
 

@@ -30,6 +30,19 @@ pub struct FlowKey {
     pub ports: Option<(u16, u16)>,
 }
 
+impl FlowKey {
+    /// The flow of the answers.
+    pub fn reversed(self) -> FlowKey {
+        let FlowKey { source, destination, protocol, ports } = self;
+        FlowKey {
+            source: destination,
+            destination: source,
+            protocol,
+            ports: ports.map(|(from, to)| (to, from)),
+        }
+    }
+}
+
 /// What a packet tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Summary {

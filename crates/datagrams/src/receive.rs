@@ -355,7 +355,7 @@ mod tests {
     fn data(link_number: u32, number: u32, place: Option<u32>, payload: &'static [u8]) -> Data {
         let place = place.map(|number| Place { flow: 7, number });
         let payload = Bytes::from_static(payload);
-        Data { link_number, sent: 0, number, part: Part::WHOLE, place, payload }
+        Data { link_number, sent: 0, number, part: Part::WHOLE, lane: 0, place, payload }
     }
 
     fn taken(arrivals: &mut Arrivals, now: u64, data: Data) -> Vec<Bytes> {

@@ -40,6 +40,7 @@ struct Group {
 pub(crate) struct Piece {
     pub number: u32,
     pub part: Part,
+    pub lane: u8,
     pub place: Option<Place>,
     pub payload: Bytes,
     /// When it is of no use any more.
@@ -142,6 +143,7 @@ impl Sending {
             sent: micros(now),
             number: piece.number,
             part: piece.part,
+            lane: piece.lane,
             place: piece.place,
             payload: piece.payload.clone(),
         };

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
-use crate::codel::CoDel;
 use crate::flow::{Class, Flows, patience};
 use crate::frame::{Data, Frame, FrameError, MOST_OVERHEAD, MOST_PARTS, Part};
 use crate::handover::Handover;
-use crate::packet::{FlowKey, Summary, mark_congestion};
+use crate::lane::{Lane, LinkUse, MOST_LANES, Queued};
+use crate::packet::{Summary, inspect, mark_congestion};
 use crate::receive::{Arrivals, Numbers, Receiving};
-use crate::scheduler::{Choice, DatagramScheduler, LinkView, PacketView, used};
+use crate::scheduler::{Adaptive, Choice, DatagramScheduler, LinkView, PacketView, used};
 use crate::send::{Piece, Sending};
 use crate::{MILLISECOND, SECOND};
 
@@ -56,16 +56,10 @@ pub struct LinkSettings {
 #[derive(Debug)]
 struct Link {
     settings: LinkSettings,
+    /// By rules; where nothing is said, as where none holds.
+    uses: [Option<LinkUse>; MOST_LANES],
     sending: Sending,
     receiving: Receiving,
-}
-
-/// A packet that waits.
-#[derive(Debug)]
-struct Queued {
-    packet: Bytes,
-    flow: FlowKey,
-    since: u64,
 }
 
 /// What a link does.
@@ -115,11 +109,12 @@ pub struct Stats {
 /// One end of the tunnel. Times are nanoseconds of one clock that never goes back.
 #[derive(Debug)]
 pub struct Tunnel {
-    scheduler: Box<dyn DatagramScheduler>,
     links: BTreeMap<usize, Link>,
     flows: Flows,
-    queues: [VecDeque<Queued>; 3],
-    queued_bytes: usize,
+    /// What waits: first where no rule holds.
+    lanes: Vec<Lane>,
+    /// Whose turn it is.
+    turn: usize,
     /// What is to be sent again, and the link that it was sent over: first of calls and the like, then of
     /// downloads.
     repairs: [VecDeque<(Piece, usize)>; 2],
@@ -129,7 +124,6 @@ pub struct Tunnel {
     settled: Numbers,
     arrivals: Arrivals,
     deliver: Handover,
-    codel: CoDel,
     copies: (f64, u64),
     last_traffic: u64,
     stats: Stats,
@@ -139,18 +133,16 @@ impl Tunnel {
     /// A tunnel without links.
     pub fn new(scheduler: Box<dyn DatagramScheduler>) -> Tunnel {
         Tunnel {
-            scheduler,
             links: BTreeMap::new(),
             flows: Flows::default(),
-            queues: Default::default(),
-            queued_bytes: 0,
+            lanes: vec![Lane::new(scheduler)],
+            turn: 0,
             repairs: Default::default(),
             outgoing: VecDeque::new(),
             next_number: 0,
             settled: Numbers::default(),
             arrivals: Arrivals::default(),
             deliver: Handover::default(),
-            codel: CoDel::default(),
             copies: (COPIES_BURST, 0),
             last_traffic: 0,
             stats: Stats::default(),
@@ -162,17 +154,35 @@ impl Tunnel {
         if let Some(known) = self.links.get_mut(&link) {
             known.settings = settings;
         } else if self.links.len() < MOST_LINKS {
-            let new = Link { settings, sending: Sending::new(now), receiving: Receiving::default() };
-            self.links.insert(link, new);
+            let (sending, receiving) = (Sending::new(now), Receiving::default());
+            self.links.insert(link, Link { settings, uses: [None; MOST_LANES], sending, receiving });
         }
         if let Some(known) = self.links.get_mut(&link) {
             known.sending.rate.most = settings.most.map_or(f64::INFINITY, |most| most.max(1) as f64);
         }
     }
 
-    /// Another one chooses from now on.
-    pub fn set_scheduler(&mut self, scheduler: Box<dyn DatagramScheduler>) {
-        self.scheduler = scheduler;
+    /// Another one chooses from now on in a lane: 0 is that of packets for which no rule holds. Beyond
+    /// [`MOST_LANES`] there are none.
+    pub fn set_scheduler(&mut self, lane: usize, scheduler: Box<dyn DatagramScheduler>) {
+        if lane < MOST_LANES {
+            while self.lanes.len() <= lane {
+                self.lanes.push(Lane::new(Box::new(Adaptive)));
+            }
+            self.lanes[lane].scheduler = scheduler;
+        }
+    }
+
+    /// How a lane's packets use a link that is connected.
+    pub fn set_use(&mut self, lane: usize, link: usize, how: LinkUse) {
+        let known = self.links.get_mut(&link).and_then(|known| known.uses.get_mut(lane));
+        known.into_iter().for_each(|known| *known = Some(how));
+    }
+
+    fn use_of(&self, lane: usize, link: usize) -> LinkUse {
+        let Some(Link { settings, uses, .. }) = self.links.get(&link) else { return LinkUse::default() };
+        let LinkSettings { is_backup, order, .. } = *settings;
+        uses.get(lane).copied().flatten().unwrap_or(LinkUse { is_backup, order, ..LinkUse::default() })
     }
 
     /// A link is connected no more. What was on it goes over the others.
@@ -184,15 +194,22 @@ impl Tunnel {
         }
     }
 
-    /// A packet for the far end.
+    /// A packet for the far end, for which no rule holds but what the far end says of its flow.
     pub fn on_packet(&mut self, now: u64, packet: Bytes, summary: &Summary) {
+        let lane = self.flows.lane(&summary.flow);
+        self.on_packet_in(lane.into(), now, packet, summary);
+    }
+
+    /// The same for a packet of a rule.
+    pub fn on_packet_in(&mut self, lane: usize, now: u64, packet: Bytes, summary: &Summary) {
+        let lane = if lane < self.lanes.len() { lane } else { 0 };
         self.stats.packets += 1;
         self.last_traffic = now;
         let class = self.flows.note(now, summary, packet.len());
-        let most = self.most_queued();
-        let is_over = class == Class::Bulk && self.queued_bytes + packet.len() > most;
-        let is_full =
-            self.queues[class as usize].len() >= MOST_QUEUED || is_over && self.queued_bytes > 2 * most;
+        let most = self.most_queued(lane);
+        let Lane { queues, queued_bytes, .. } = &self.lanes[lane];
+        let is_over = class == Class::Bulk && queued_bytes + packet.len() > most;
+        let is_full = queues[class as usize].len() >= MOST_QUEUED || is_over && *queued_bytes > 2 * most;
         // An ECN-capable sender reduces its window a round trip after the mark. What it sends until then is
         // queued, so that slow start ends without losses.
         let marked = if is_over && !is_full { self.marked(&packet) } else { None };
@@ -201,10 +218,7 @@ impl Tunnel {
             return;
         }
         let packet = marked.unwrap_or(packet);
-        if class == Class::Bulk {
-            self.queued_bytes += packet.len();
-        }
-        self.queues[class as usize].push_back(Queued { packet, flow: summary.flow, since: now });
+        self.lanes[lane].push(class, Queued { packet, flow: summary.flow, since: now });
     }
 
     fn marked(&mut self, packet: &Bytes) -> Option<Bytes> {
@@ -213,8 +227,10 @@ impl Tunnel {
         Some(marked)
     }
 
-    fn most_queued(&self) -> usize {
-        let used = || self.links.values().filter(|link| !link.sending.is_silent);
+    fn most_queued(&self, lane: usize) -> usize {
+        let is_used = |link: &usize| !self.use_of(lane, *link).is_shut;
+        let all = || self.links.iter().filter(|(link, _)| is_used(link)).map(|(_, known)| known);
+        let used = || all().filter(|link| !link.sending.is_silent);
         let rates: f64 = used().map(|link| link.sending.rate.rate()).sum();
         let is_starting = used().any(|link| link.sending.rate.is_starting());
         let least = if is_starting { STARTING_QUEUE } else { LEAST_QUEUE };
@@ -245,6 +261,7 @@ impl Tunnel {
                 known.receiving.note(now, data.link_number, data.sent, len);
                 known.receiving.keep(data.link_number, bytes);
                 self.last_traffic = now;
+                self.learn(now, link, &data);
                 self.take(now, data);
             }
             Frame::Feedback(feedback) => {
@@ -258,6 +275,17 @@ impl Tunnel {
             }
         }
         Ok(())
+    }
+
+    /// Answers to a packet of a rule are of the same: only one end knows the rules.
+    fn learn(&mut self, now: u64, link: usize, data: &Data) {
+        let lane = usize::from(data.lane);
+        if lane != 0
+            && let Some(summary) = inspect(&data.payload)
+        {
+            let kept = self.use_of(lane, link).keeps.then_some(link);
+            self.flows.learn(now, summary.flow.reversed(), data.lane, kept);
+        }
     }
 
     fn take(&mut self, now: u64, data: Data) {
@@ -316,7 +344,8 @@ impl Tunnel {
         if self.outgoing.is_empty() {
             self.schedule(now);
         }
-        if self.outgoing.is_empty() && self.queues[1].is_empty() && self.queues[2].is_empty() {
+        let is_empty = |lane: &Lane| lane.queues[1..].iter().all(VecDeque::is_empty);
+        if self.outgoing.is_empty() && self.lanes.iter().all(is_empty) {
             for link in self.links.values_mut() {
                 let rate = &mut link.sending.rate;
                 rate.was_idle |= rate.ready_at(now, MTU) == Some(now);
@@ -325,11 +354,11 @@ impl Tunnel {
         self.outgoing.pop_front()
     }
 
-    fn views(&self, now: u64, len: usize) -> Vec<LinkView> {
+    fn views(&self, now: u64, lane: usize, len: usize) -> Vec<LinkView> {
         let heard = || self.links.values().map(|link| &link.sending.rate).filter(|rate| rate.srtt.is_some());
         let least = heard().min_by_key(|rate| rate.delay);
         let view = |(link, known): (&usize, &Link)| {
-            let rate = &known.sending.rate;
+            let (how, rate) = (self.use_of(lane, *link), &known.sending.rate);
             let delay = match (least, rate.srtt) {
                 (Some(least), Some(_)) => {
                     let more = rate.delay.wrapping_sub(least.delay).max(0) as u64;
@@ -337,21 +366,22 @@ impl Tunnel {
                 }
                 _ => SECOND,
             };
-            LinkView {
+            let of_it = LinkView {
                 link: *link,
                 is_silent: known.sending.is_silent,
-                is_backup: known.settings.is_backup,
+                is_backup: how.is_backup,
                 delay,
                 wait: rate.ready_at(now, len).map(|at| at - now),
                 rate: (!rate.is_starting()).then(|| rate.rate() as u64),
-            }
+            };
+            (!how.is_shut).then_some(of_it)
         };
-        self.links.iter().map(view).collect()
+        self.links.iter().filter_map(view).collect()
     }
 
     /// Of these links those whose turn it is for a packet that has waited so long.
-    fn in_order(&self, mut views: Vec<LinkView>, waited: u64) -> Vec<LinkView> {
-        let order = |one: &LinkView| self.links.get(&one.link).map_or(0, |known| known.settings.order);
+    fn in_order(&self, lane: usize, mut views: Vec<LinkView>, waited: u64) -> Vec<LinkView> {
+        let order = |one: &LinkView| self.use_of(lane, one.link).order;
         let works = |one: &&LinkView| !one.is_silent && !one.is_backup;
         let first = views.iter().filter(works).map(order).min();
         let has_room = |one: &&LinkView| waited < FULL || one.wait == Some(0);
@@ -372,7 +402,8 @@ impl Tunnel {
                 if is_there || piece.deadline <= now {
                     continue;
                 }
-                let views = self.in_order(self.views(now, piece.payload.len()), 0);
+                let lane = usize::from(piece.lane);
+                let views = self.in_order(lane, self.views(now, lane, piece.payload.len()), 0);
                 let has_room = |one: &&LinkView| !is_download || one.wait == Some(0);
                 // Over the same link only if there is no other that is as fast.
                 let best = used(&views).filter(has_room).min_by_key(|one| (one.delay, one.link == from));
@@ -393,51 +424,62 @@ impl Tunnel {
         }
     }
 
-    /// Lets the scheduler choose for the packets that wait first.
+    /// Lets the schedulers choose for the packets that wait first. Lanes take turns.
     fn schedule(&mut self, now: u64) {
+        let count = self.lanes.len();
         for class in [Class::Small, Class::Media, Class::Bulk] {
-            while let Some(first) = self.queues[class as usize].front() {
-                let (len, flow, waited) = (first.packet.len(), first.flow, now.saturating_sub(first.since));
-                if class != Class::Bulk && waited > LONGEST_WAIT {
-                    self.queues[class as usize].pop_front();
-                    self.stats.dropped += 1;
-                    continue;
-                }
-                let views = self.in_order(self.views(now, len), waited);
-                if views.is_empty() {
-                    break;
-                }
-                let may_copy = self.may_copy(now, len);
-                let last_link = self.flows.link(&flow, now);
-                let packet = PacketView { class, len, last_link, waited, may_copy };
-                let choice = self.scheduler.choose(&views, &packet);
-                // A link without room could have carried more.
-                for view in views.iter().filter(|view| view.wait != Some(0) && class != Class::Small) {
-                    if let Some(known) = self.links.get_mut(&view.link) {
-                        known.sending.rate.is_backlogged = true;
-                    }
-                }
-                match choice {
-                    Choice::Wait => break,
-                    Choice::Send { link, copy } => {
-                        let Some(mut queued) = self.queues[class as usize].pop_front() else { break };
-                        if class == Class::Bulk {
-                            self.queued_bytes -= len;
-                            if self.codel.drops(now, waited) {
-                                let Some(marked) = self.marked(&queued.packet) else {
-                                    self.stats.dropped += 1;
-                                    continue;
-                                };
-                                queued.packet = marked;
-                            }
-                        }
-                        self.flows.set_link(&flow, link);
-                        self.send_packet(now, class, &queued, (link, copy));
-                        return;
-                    }
+            for lane in (self.turn..self.turn + count).map(|lane| lane % count) {
+                if self.schedule_lane(now, class, lane) {
+                    self.turn = (lane + 1) % count;
+                    return;
                 }
             }
         }
+    }
+
+    /// Returns whether something was sent.
+    fn schedule_lane(&mut self, now: u64, class: Class, lane: usize) -> bool {
+        while let Some(first) = self.lanes[lane].queues[class as usize].front() {
+            let (len, flow, waited) = (first.packet.len(), first.flow, now.saturating_sub(first.since));
+            if class != Class::Bulk && waited > LONGEST_WAIT {
+                self.lanes[lane].pop(class);
+                self.stats.dropped += 1;
+                continue;
+            }
+            let last_link = self.flows.link(&flow, now);
+            let mut views = self.in_order(lane, self.views(now, lane, len), waited);
+            let stays = |one: &LinkView| {
+                Some(one.link) == last_link && !one.is_silent && self.use_of(lane, one.link).keeps
+            };
+            if views.iter().any(stays) {
+                views.retain(stays);
+            }
+            if views.is_empty() {
+                break;
+            }
+            let may_copy = self.may_copy(now, len);
+            let packet = PacketView { class, len, last_link, waited, may_copy };
+            let choice = self.lanes[lane].scheduler.choose(&views, &packet);
+            // A link without room could have carried more.
+            for view in views.iter().filter(|view| view.wait != Some(0) && class != Class::Small) {
+                if let Some(known) = self.links.get_mut(&view.link) {
+                    known.sending.rate.is_backlogged = true;
+                }
+            }
+            let Choice::Send { link, copy } = choice else { break };
+            let Some(mut queued) = self.lanes[lane].pop(class) else { break };
+            if class == Class::Bulk && self.lanes[lane].codel.drops(now, waited) {
+                let Some(marked) = self.marked(&queued.packet) else {
+                    self.stats.dropped += 1;
+                    continue;
+                };
+                queued.packet = marked;
+            }
+            self.flows.set_link(&flow, link);
+            self.send_packet(now, (class, lane), &queued, (link, copy));
+            return true;
+        }
+        false
     }
 
     fn may_copy(&mut self, now: u64, len: usize) -> bool {
@@ -448,7 +490,13 @@ impl Tunnel {
         self.copies.0 >= len as f64
     }
 
-    fn send_packet(&mut self, now: u64, class: Class, queued: &Queued, (link, copy): (usize, Option<usize>)) {
+    fn send_packet(
+        &mut self,
+        now: u64,
+        (class, lane): (Class, usize),
+        queued: &Queued,
+        (link, copy): (usize, Option<usize>),
+    ) {
         let number = self.next_number;
         self.next_number = number.wrapping_add(1);
         let place = (class == Class::Bulk).then(|| self.flows.take_place(&queued.flow)).flatten();
@@ -462,7 +510,7 @@ impl Tunnel {
         let of = |link: &usize| self.links.get(link).map(|known| known.settings.largest);
         let largest = [Some(link), copy].iter().flatten().filter_map(of).min().unwrap_or(0);
         let len = queued.packet.len();
-        let room = largest.saturating_sub(MOST_OVERHEAD).max(1);
+        let room = largest.saturating_sub(MOST_OVERHEAD - usize::from(lane == 0)).max(1);
         let count = len.div_ceil(room).max(1);
         if count > usize::from(MOST_PARTS) {
             self.stats.dropped += 1;
@@ -473,7 +521,8 @@ impl Tunnel {
             for index in 0..count {
                 let payload = queued.packet.slice(index * each..len.min((index + 1) * each));
                 let part = Part { index: index as u8, count: count as u8 };
-                self.send(now, link, Piece { number, part, place, payload, deadline });
+                let lane = lane as u8;
+                self.send(now, link, Piece { number, part, lane, place, payload, deadline });
             }
         }
     }
@@ -489,7 +538,8 @@ impl Tunnel {
                 .flatten()
         });
         let repairs = self.repairs.iter().filter_map(VecDeque::front).map(|(piece, _)| piece.payload.len());
-        let waiting = self.queues.iter().filter_map(VecDeque::front).map(|first| first.packet.len());
+        let queues = || self.lanes.iter().flat_map(|lane| &lane.queues);
+        let waiting = queues().filter_map(VecDeque::front).map(|first| first.packet.len());
         let waiting = waiting.chain(repairs).max();
         let room = waiting
             .into_iter()
@@ -497,10 +547,12 @@ impl Tunnel {
         // Where there is room and the packet waits all the same, something else has to happen first.
         let room = room.filter(|at| *at > now);
         // Those that wait in vain are dropped.
-        let waiting =
-            self.queues[..2].iter().filter_map(VecDeque::front).map(|one| one.since + LONGEST_WAIT + 1);
-        let is_ordered = self.links.values().any(|link| link.settings.order > 0);
-        let full = self.queues.iter().filter(|_| is_ordered).filter_map(VecDeque::front);
+        let soon = self.lanes.iter().flat_map(|lane| &lane.queues[..2]);
+        let waiting = soon.filter_map(VecDeque::front).map(|one| one.since + LONGEST_WAIT + 1);
+        let has_order =
+            |link: &Link| link.settings.order > 0 || link.uses.iter().flatten().any(|how| how.order > 0);
+        let is_ordered = self.links.values().any(has_order);
+        let full = queues().filter(|_| is_ordered).filter_map(VecDeque::front);
         let full = full.map(|one| one.since + FULL).filter(|at| *at > now);
         let waiting = waiting.chain(full);
         let arrivals = [self.arrivals.next_timeout(), self.deliver.next_timeout()];
@@ -515,7 +567,7 @@ impl Tunnel {
 
     /// Packets that wait for a link.
     pub fn waiting(&self) -> usize {
-        self.queues.iter().map(VecDeque::len).sum()
+        self.lanes.iter().flat_map(|lane| &lane.queues).map(VecDeque::len).sum()
     }
 
     /// Flows that are known.

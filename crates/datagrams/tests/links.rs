@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use model::{Happened, MS, Way, Wire};
-use ropewalk_datagrams::SECOND;
 use ropewalk_datagrams::packet::inspect;
+use ropewalk_datagrams::{Adaptive, LinkUse, SECOND};
 
 /// A packet of a flow: its port tells the flow, its data its number and when it was sent.
 fn packet(port: u16, number: u64, now: u64, len: usize) -> Bytes {
@@ -361,4 +361,117 @@ fn jitter_is_no_queue() {
     world.run();
     world.report();
     assert!(world.mbit(2 * SECOND) > 30.0, "{:.1} Mbit/s", world.mbit(2 * SECOND));
+}
+
+/// The number of datagrams that each link has carried from a side by now.
+fn carried(wire: &Wire<Timer>, side: usize) -> [u64; 2] {
+    let stats = wire.tunnels[side].link_stats();
+    [0, 1].map(|link| stats[link].sent.0)
+}
+
+/// Sends packets of a lane from side 0, one each `every`, for as long; those that arrive are answered, with the
+/// same port, by packets as large. Returns how long each took that arrived at side 1, by ports.
+fn exchange(
+    wire: &mut Wire<Timer>,
+    flows: &[(usize, u16, usize, u64)],
+    time: u64,
+) -> BTreeMap<u16, Vec<u64>> {
+    let (start, until) = (wire.now, wire.now + time);
+    // Those of an earlier call may be left.
+    let timer = |at: u64| Timer::Frame(start * 16 + at);
+    let mut took: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
+    for (at, _) in flows.iter().enumerate() {
+        wire.at(start, timer(at as u64));
+    }
+    while let Some(happened) = wire.next(until) {
+        match happened {
+            Happened::Timer(Timer::Frame(id)) if id / 16 == start => {
+                let (lane, port, len, every) = flows[(id % 16) as usize];
+                let packet = packet(port, 0, wire.now, len);
+                let summary = inspect(&packet).unwrap();
+                wire.tunnels[0].on_packet_in(lane, wire.now, packet, &summary);
+                wire.drive(0);
+                wire.at(wire.now + every, Timer::Frame(id));
+            }
+            Happened::Packet(1, got) => {
+                let summary = inspect(&got).unwrap();
+                let (port, sent) =
+                    (summary.flow.ports.unwrap().0, u64::from_be_bytes(got[36..44].try_into().unwrap()));
+                took.entry(port).or_default().push(wire.now - sent);
+                let mut bytes = Vec::new();
+                let builder = etherparse::PacketBuilder::ipv4([198, 51, 100, 2], [192, 0, 2, 1], 64);
+                builder.udp(443, port).write(&mut bytes, &got[28..]).unwrap();
+                wire.put(1, bytes.into());
+            }
+            _ => {}
+        }
+    }
+    took
+}
+
+/// Lane 1 of both ends has the second link alone.
+fn with_lane(links: Vec<Way>, how: [LinkUse; 2]) -> Wire<Timer> {
+    let mut wire = Wire::new(links);
+    for side in 0..2 {
+        wire.tunnels[side].set_scheduler(1, Box::new(Adaptive));
+        (0..2).for_each(|link| wire.tunnels[side].set_use(1, link, how[link]));
+    }
+    exchange(&mut wire, &[], 500 * MS);
+    wire
+}
+
+#[test]
+fn packets_of_a_rule_use_its_links_and_so_do_answers() {
+    let shut = LinkUse { is_shut: true, ..LinkUse::default() };
+    let links = || vec![Way::new(40, 20, 0, 1), Way::new(40, 30, 0, 2)];
+    // Video, 4 Mbit/s. Where no rule holds it takes the nearer link.
+    for (lane, expected) in [(0, 0), (1, 1)] {
+        let mut wire = with_lane(links(), [shut, LinkUse::default()]);
+        let before = [0, 1].map(|side| carried(&wire, side));
+        let took = exchange(&mut wire, &[(lane, 7, 1000, 2 * MS)], 2 * SECOND);
+        assert!(took[&7].len() > 950, "{}", took[&7].len());
+        for (side, before) in before.iter().enumerate() {
+            let now = carried(&wire, side);
+            let [own, other] = [expected, 1 - expected].map(|link| now[link] - before[link]);
+            // The other one's are feedback and probes.
+            assert!(own > 950 && other < 500, "lane {lane}, side {side}: {own} and {other}");
+        }
+    }
+}
+
+#[test]
+fn packets_of_a_rule_that_wait_hold_up_no_others() {
+    let shut = LinkUse { is_shut: true, ..LinkUse::default() };
+    let mut wire = with_lane(vec![Way::new(40, 20, 0, 1), Way::new(2, 30, 0, 2)], [shut, LinkUse::default()]);
+    // 8 Mbit/s for a link of 2, and as much for which no rule holds.
+    let flows = [(1, 7, 1000, MS), (0, 8, 1000, MS)];
+    let took = exchange(&mut wire, &flows, 3 * SECOND);
+    let late = took[&8].iter().filter(|took| **took > 60 * MS).count();
+    assert!(took[&8].len() > 2900 && late < 30, "{} of {}", late, took[&8].len());
+    assert!((300..900).contains(&took[&7].len()), "{}", took[&7].len());
+}
+
+#[test]
+fn flows_stay_on_the_link_that_they_began_on() {
+    let keeps = LinkUse { keeps: true, ..LinkUse::default() };
+    let backup = LinkUse { is_backup: true, ..keeps };
+    let mut wire = with_lane(vec![Way::new(40, 20, 0, 1), Way::new(40, 30, 0, 2)], [backup, keeps]);
+    exchange(&mut wire, &[(1, 7, 1000, 4 * MS)], SECOND);
+    // New flows have the other one's turn.
+    for side in 0..2 {
+        (0..2).for_each(|link| wire.tunnels[side].set_use(1, link, [keeps, backup][link]));
+    }
+    let before = [0, 1].map(|side| carried(&wire, side));
+    let took = exchange(&mut wire, &[(1, 7, 1000, 4 * MS), (1, 8, 1000, 20 * MS)], 2 * SECOND);
+    assert!(took[&7].len() > 480 && took[&8].len() > 95);
+    for (side, before) in before.iter().enumerate() {
+        let now = carried(&wire, side);
+        let [one, other] = [0, 1].map(|link| now[link] - before[link]);
+        assert!(other > 480, "side {side}: {one} and {other}");
+    }
+    // Until it falls silent.
+    let end = wire.now + 10 * SECOND;
+    wire.cut(1, wire.now, end);
+    let took = exchange(&mut wire, &[(1, 7, 1000, 4 * MS)], SECOND);
+    assert!(took[&7].len() > 240, "{}", took[&7].len());
 }

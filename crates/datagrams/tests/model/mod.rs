@@ -148,7 +148,8 @@ impl<T> Wire<T> {
         self.drive(side);
     }
 
-    fn drive(&mut self, side: usize) {
+    /// Carries out what a side wants.
+    pub fn drive(&mut self, side: usize) {
         let now = self.now;
         self.tunnels[side].on_timeout(now);
         while let Some((link, bytes)) = self.tunnels[side].poll_transmit(now) {

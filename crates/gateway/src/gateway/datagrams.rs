@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use quinn::{Connection, Endpoint, Incoming, RecvStream};
-use ropewalk_datagrams::packet::{FlowKey, inspect, protocol};
+use ropewalk_datagrams::packet::{FlowKey, Summary, inspect, protocol};
 use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -20,8 +20,9 @@ use tokio::time::{Instant, timeout};
 use crate::carry::Carried;
 use crate::convert::{Current, Destinations};
 use crate::tls::{Acceptor, Secure};
-use crate::tunnel::drive::{Event, MOST_EVENTS, Word, drive, read};
+use crate::tunnel::drive::{self, Event, MOST_EVENTS, drive, read};
 use crate::tunnel::inbound::{Forward, Given, Identity, Ports};
+use crate::tunnel::word::Word;
 use crate::tunnel::{Device, FAR_DEVICE, Inner, MOST_LINKS, Seen, carrier, stream};
 use crate::udp::relay::Peers;
 
@@ -247,7 +248,7 @@ impl Far {
             let (events, heard) = mpsc::channel(MOST_EVENTS);
             let seen = Arc::<Seen>::default();
             let gate = Gate::new(number, list.clone(), Arc::clone(&self.given));
-            let task = tokio::spawn(drive(heard, Arc::clone(&self.device), Arc::clone(&seen), gate.admits()));
+            let task = tokio::spawn(drive(heard, Arc::clone(&self.device), Arc::clone(&seen), gate));
             let task = task.abort_handle();
             let connections = Arc::default();
             known.sessions.insert(number, Session { id, of, events, task, connections, seen });
@@ -317,20 +318,22 @@ impl Gate {
         let peer = SocketAddr::new(flow.destination, to);
         flow.protocol == protocol::TCP || self.peers.may_answer(peer, Instant::now())
     }
+}
 
-    fn admits(mut self) -> impl FnMut(&FlowKey, bool) -> bool {
-        move |flow, outward| match outward {
-            true => {
-                self.note(flow);
-                self.inner.receives(flow)
-            }
-            false => {
-                if self.asked.is_none_or(|asked| asked.elapsed() > OWN_AGE) {
-                    (self.own, self.asked) = (crate::setup::own_addresses(), Some(Instant::now()));
-                }
-                self.inner.sends(flow) && (allows(&self.list.get(), flow, &self.own) || self.is_answer(flow))
-            }
+impl drive::Gate for Gate {
+    fn admits(&mut self, flow: &FlowKey, is_outward: bool) -> bool {
+        if is_outward {
+            self.note(flow);
+            return self.inner.receives(flow);
         }
+        if self.asked.is_none_or(|asked| asked.elapsed() > OWN_AGE) {
+            (self.own, self.asked) = (crate::setup::own_addresses(), Some(Instant::now()));
+        }
+        self.inner.sends(flow) && (allows(&self.list.get(), flow, &self.own) || self.is_answer(flow))
+    }
+
+    fn lane(&mut self, _: &Summary) -> Option<usize> {
+        None
     }
 }
 
@@ -481,7 +484,8 @@ mod tests {
         assert_eq!(lead, [of(7), of(7), of(8)]);
         let all = BTreeMap::from([(1, ports(&["udp/5070", "tcp/8022"])), (2, ports(&["udp/5071"]))]);
         let list = Destinations(vec!["10.0.0.0/8".parse().unwrap()]);
-        let mut admits = Gate::new(1, list.into(), Arc::new(Mutex::new(all))).admits();
+        let mut gate = Gate::new(1, list.into(), Arc::new(Mutex::new(all)));
+        let mut admits = |flow: &FlowKey, is_outward| drive::Gate::admits(&mut gate, flow, is_outward);
         let client: IpAddr = "203.0.113.9".parse().unwrap();
         let from_client = |protocol, port| FlowKey {
             source: client,
@@ -544,7 +548,8 @@ mod tests {
             ports: None,
         };
         let list = Destinations(vec!["10.0.0.0/8".parse().unwrap()]);
-        let mut admits = Gate::new(1, list.into(), Arc::default()).admits();
+        let mut gate = Gate::new(1, list.into(), Arc::default());
+        let mut admits = |flow: &FlowKey, is_outward| drive::Gate::admits(&mut gate, flow, is_outward);
         assert!(admits(&packet(Inner::of(1).v4.into()), false));
         for other in [Inner::of(2).v4.into(), Inner::of(0).v4.into(), IpAddr::from([192, 168, 1, 2])] {
             assert!(!admits(&packet(other), false), "{other}");

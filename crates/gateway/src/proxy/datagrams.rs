@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::{Connection, SendStream};
+use ropewalk_datagrams::packet::{FlowKey, Summary};
 use ropewalk_os::entropy::random;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
@@ -15,14 +16,15 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::client::Client;
 use super::direct::{Direct, ways};
-use super::link::{Link, LinkState};
-use super::policy::{self, Mode};
+use super::lanes::Lanes;
+use super::link::Link;
 use super::remote::{Gateway, Wish, in_order};
 use super::serve::Server;
 use super::uplinks::kernel_address;
 use crate::carry::Carried;
 use crate::tls::{Connector, NAME};
-use crate::tunnel::drive::{Event, MOST_EVENTS, Use, Word, drive, read};
+use crate::tunnel::drive::{Event, Gate, MOST_EVENTS, drive, read};
+use crate::tunnel::word::{Use, Word};
 use crate::tunnel::{Device, Inner, MOST_LINKS, STREAM, carrier, stream};
 
 /// How long a gateway may take to be connected.
@@ -52,6 +54,32 @@ struct Shared {
     events: mpsc::Sender<Event>,
     /// The links that are connected, and the gateway that they are connected to.
     connected: watch::Sender<BTreeMap<usize, (String, Inner)>>,
+    /// The rules.
+    lanes: watch::Sender<Lanes>,
+}
+
+impl Shared {
+    /// How a link is used; `None`: not at all.
+    fn uses(&self, link: &Link) -> Option<Vec<Use>> {
+        self.lanes.borrow().uses(&self.server.links(), link)
+    }
+}
+
+/// The proxy's end: packets of its own addresses pass, by the rules that its file has.
+struct Near {
+    inner: watch::Receiver<Option<Inner>>,
+    lanes: watch::Receiver<Lanes>,
+}
+
+impl Gate for Near {
+    fn admits(&mut self, flow: &FlowKey, is_outward: bool) -> bool {
+        let inner = *self.inner.borrow();
+        inner.is_some_and(|inner| if is_outward { inner.sends(flow) } else { inner.receives(flow) })
+    }
+
+    fn lane(&mut self, packet: &Summary) -> Option<usize> {
+        Some(self.lanes.borrow().lane(packet))
+    }
 }
 
 /// Runs the proxy's end. `inner` is told the addresses that the gateway gives it, while there is a tunnel, and
@@ -67,20 +95,27 @@ pub(super) async fn run(
     session[..8].copy_from_slice(&random().to_be_bytes());
     session[8..].copy_from_slice(&random().to_be_bytes());
     let connected = watch::Sender::new(BTreeMap::new());
-    let shared = Arc::new(Shared { server: Arc::clone(&server), session, events: events.clone(), connected });
+    let lanes = watch::Sender::new(Lanes::default());
+    let (own, taken) = (Arc::clone(&server), events.clone());
+    let shared = Arc::new(Shared { server: own, session, events: taken, connected, lanes });
     let mut tasks = JoinSet::new();
-    let own = inner.subscribe();
-    let seen = Arc::clone(&server.datagrams);
-    let admits = move |flow: &_, outward: bool| {
-        let inner = *own.borrow();
-        inner.is_some_and(|inner| if outward { inner.sends(flow) } else { inner.receives(flow) })
-    };
-    tasks.spawn(drive(heard, Arc::clone(&device), seen, admits));
+    let gate = Near { inner: inner.subscribe(), lanes: shared.lanes.subscribe() };
+    tasks.spawn(drive(heard, Arc::clone(&device), Arc::clone(&server.datagrams), gate));
     tasks.spawn(take_packets(device, events));
     tasks.spawn(tell(shared.connected.subscribe(), inner));
     tasks.spawn(fall_back(Arc::clone(&shared)));
     let mut links: BTreeMap<usize, AbortHandle> = BTreeMap::new();
     loop {
+        let lanes = Lanes::of(&server.config().policies);
+        if *shared.lanes.borrow() != lanes {
+            if lanes.left_out > 0 {
+                tracing::warn!(
+                    rules = lanes.left_out,
+                    "too many policies: rules that don't hold for datagrams"
+                );
+            }
+            shared.lanes.send_replace(lanes);
+        }
         let all = server.links();
         for link in all.iter().filter(|link| link.index < usize::from(MOST_LINKS)) {
             let is_there = links.get(&link.index).is_some_and(|task| !task.is_finished());
@@ -129,42 +164,11 @@ async fn tell(
     }
 }
 
-/// How a link is used for datagrams, by its state and by the policy that holds where no rule does; `None`: not
-/// at all. One that seems dead is tried as well: probes of TCP say so.
-fn role(server: &Server, link: &Link) -> Option<Use> {
-    let (links, config) = (server.links(), server.config());
-    let is_listed = links.iter().any(|known| known.index == link.index && known.name == link.name);
-    if !is_listed || matches!(link.state(), LinkState::NoRoute | LinkState::Captive | LinkState::QuotaSpent) {
-        return None;
-    }
-    let policy = &config.policies.other;
-    if link.state() != LinkState::Up || matches!(policy.mode, Mode::LoadBalance(_)) {
-        return Some(Use { is_backup: link.stands_by(), ..Use::default() });
-    }
-    let plan = policy::plan(policy, &links, !link.has_route(false), None);
-    let is_backup = plan.backup(link.index)?;
-    if policy.mode != Mode::Priority || !is_backup {
-        return Some(Use { is_backup, ..Use::default() });
-    }
-    // Those that have their turn when others are full, in order.
-    let waiting = plan.roles.iter().filter(|role| role.backup).position(|role| role.link == link.index)?;
-    Some(Use { order: 1 + waiting as u8, ..Use::default() })
-}
-
-/// The scheduler of the policy that holds where no rule does.
-fn scheduler(server: &Server) -> &'static str {
-    match server.config().policies.other.mode {
-        Mode::Redundant => "redundant",
-        Mode::SmallestDelay => "smallest-delay",
-        _ => "adaptive",
-    }
-}
-
 /// Keeps a link connected for as long as there is one of its number and name.
 async fn follow(shared: Arc<Shared>, link: Arc<Link>) {
     let mut failures = 0;
     while shared.server.links().iter().any(|known| Arc::ptr_eq(known, &link)) {
-        if role(&shared.server, &link).is_none() {
+        if shared.uses(&link).is_none() {
             sleep(PAUSE).await;
             continue;
         }
@@ -201,18 +205,19 @@ async fn carry(shared: &Shared, link: &Link, connection: &Connection, mut words:
     };
     let mut counted = [0; 2];
     let watching = async {
-        let mut told = [Word::default(); 2];
-        while let Some(how) = role(&shared.server, link) {
+        let mut told = [Word::default(), Word::default()];
+        while let Some(lanes) = shared.uses(link) {
             let rates = link.rate();
             let of = |rate: Option<u64>| {
                 let most = rate.map_or(0, |rate| (rate as f64 / 8.0 * BESIDE_HEADERS) as u32);
-                Word::new(Use { most, ..how }, scheduler(&shared.server))
+                Word { most, lanes: lanes.clone() }
             };
-            let [word, far] = [of(rates.map(|rates| rates.up)), of(rates.map(|rates| rates.down))];
-            if [word, far] != told {
+            let now = [of(rates.map(|rates| rates.up)), of(rates.map(|rates| rates.down))];
+            if now != told {
                 // The gateway is told, too: it sends as the proxy does.
-                told = [word, far];
-                let _ = shared.events.send(Event::Word { link: link.index, word }).await;
+                told = now;
+                let [word, far] = &told;
+                let _ = shared.events.send(Event::Word { link: link.index, word: word.clone() }).await;
                 if words.write_all(&far.encode()).await.is_err() {
                     return;
                 }

@@ -16,6 +16,7 @@ pub mod flow;
 mod follow;
 mod http;
 mod inbound;
+mod lanes;
 pub mod link;
 mod metrics;
 mod names;

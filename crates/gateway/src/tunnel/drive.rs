@@ -1,19 +1,18 @@
 //! Runs one end of a tunnel: has it told what happens, and carries out what it wants.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use quinn::{Connection, SendDatagramError};
-use ropewalk_datagrams::packet::{FlowKey, inspect};
-use ropewalk_datagrams::{LinkSettings, LinkStats, SCHEDULERS, Stats, Tunnel, stream};
+use ropewalk_datagrams::packet::{FlowKey, Summary, inspect};
+use ropewalk_datagrams::{LinkSettings, LinkStats, LinkUse, SCHEDULERS, Stats, Tunnel, stream};
 use serde_json::{Value, json};
-use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::time::{Instant, sleep_until};
 
+use super::word::{Use, Word};
 use super::{Device, STREAM};
 
 /// What waits to be heard of; beyond, packets are lost, and links wait.
@@ -60,60 +59,6 @@ impl Carrier {
                 false
             }
         }
-    }
-}
-
-/// What tells the gateway how a link is used, and which scheduler the tunnel uses: a byte (bit 0: it is a
-/// backup; bits 1 to 3: the scheduler; bits 4 to 6: the link's order), and if its bit 7 is set, four bytes: the
-/// most bytes per second.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Word(u8, u32);
-
-/// How a link is used.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Use {
-    /// While no other works.
-    pub is_backup: bool,
-    /// While those of a lower order don't work or are full; 7 at most.
-    pub order: u8,
-    /// Most that is sent, bytes per second; 0: no limit.
-    pub most: u32,
-}
-
-impl Word {
-    /// `scheduler`: a name of [`SCHEDULERS`].
-    pub fn new(how: Use, scheduler: &str) -> Word {
-        let place = SCHEDULERS.iter().position(|(name, ..)| *name == scheduler).unwrap_or_default();
-        let is_limited = u8::from(how.most > 0);
-        let byte = is_limited << 7 | how.order.min(7) << 4 | (place as u8) << 1 | u8::from(how.is_backup);
-        Word(byte, how.most)
-    }
-
-    pub fn encode(self) -> Vec<u8> {
-        let mut bytes = vec![self.0];
-        if self.1 > 0 {
-            bytes.extend(self.1.to_be_bytes());
-        }
-        bytes
-    }
-
-    /// Reads one.
-    ///
-    /// # Errors
-    /// If there is none.
-    pub async fn read(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Word> {
-        let byte = from.read_u8().await?;
-        let most = if byte & 0x80 != 0 { from.read_u32().await? } else { 0 };
-        Ok(Word(byte, most))
-    }
-
-    fn how(self) -> Use {
-        Use { is_backup: self.0 & 1 != 0, order: self.0 >> 4 & 7, most: self.1 }
-    }
-
-    /// Its place in [`SCHEDULERS`].
-    fn scheduler(self) -> usize {
-        usize::from(self.0 >> 1 & 7)
     }
 }
 
@@ -200,9 +145,9 @@ pub(crate) async fn read(link: usize, connection: Connection, events: Sender<Eve
 
 struct Drive<'a> {
     tunnel: Tunnel,
-    connections: BTreeMap<usize, (Carrier, Use)>,
-    /// The scheduler's place in [`SCHEDULERS`].
-    scheduler: usize,
+    connections: BTreeMap<usize, (Carrier, Word)>,
+    /// The lanes' schedulers' places in [`SCHEDULERS`].
+    schedulers: Vec<u8>,
     device: &'a Device,
     start: Instant,
 }
@@ -212,14 +157,15 @@ impl Drive<'_> {
         self.start.elapsed().as_nanos() as u64
     }
 
-    fn take(&mut self, now: u64, event: Event, admits: &mut impl FnMut(&FlowKey, bool) -> bool) {
+    fn take(&mut self, now: u64, event: Event, gate: &mut impl Gate) {
         match event {
             Event::Up { link, carrier } => {
                 // What it was told belongs to another connection.
                 self.tunnel.remove_link(now, link);
                 // A stream waits for what is lost: it is for when nothing else works.
-                let how = Use { is_backup: matches!(carrier, Carrier::Stream(_)), ..Use::default() };
-                self.connections.insert(link, (carrier, how));
+                let is_backup = matches!(carrier, Carrier::Stream(_));
+                let how = Use { how: LinkUse { is_backup, ..LinkUse::default() }, ..Use::default() };
+                self.connections.insert(link, (carrier, Word { most: 0, lanes: vec![how] }));
                 self.look(now);
             }
             Event::Down { link, connection } => {
@@ -229,15 +175,19 @@ impl Drive<'_> {
                 }
             }
             Event::Word { link, word } => {
+                self.schedulers.resize(self.schedulers.len().max(word.lanes.len()), u8::MAX);
+                for (lane, Use { scheduler, .. }) in word.lanes.iter().enumerate() {
+                    if *scheduler != self.schedulers[lane]
+                        && let Some((.., make)) = SCHEDULERS.get(usize::from(*scheduler))
+                    {
+                        self.schedulers[lane] = *scheduler;
+                        self.tunnel.set_scheduler(lane, make());
+                    }
+                }
                 if let Some((_, known)) = self.connections.get_mut(&link) {
-                    *known = word.how();
+                    *known = word;
                 }
-                if word.scheduler() != self.scheduler
-                    && let Some((.., make)) = SCHEDULERS.get(word.scheduler())
-                {
-                    self.scheduler = word.scheduler();
-                    self.tunnel.set_scheduler(make());
-                }
+                self.look(now);
             }
             Event::Datagram { link, bytes } => {
                 if let Err(error) = self.tunnel.on_datagram(now, link, bytes) {
@@ -245,10 +195,12 @@ impl Drive<'_> {
                 }
             }
             Event::Packet(packet) => {
-                if let Some(summary) = inspect(&packet)
-                    && admits(&summary.flow, true)
-                {
-                    self.tunnel.on_packet(now, packet, &summary);
+                let Some(summary) = inspect(&packet).filter(|one| gate.admits(&one.flow, true)) else {
+                    return;
+                };
+                match gate.lane(&summary) {
+                    Some(lane) => self.tunnel.on_packet_in(lane, now, packet, &summary),
+                    None => self.tunnel.on_packet(now, packet, &summary),
                 }
             }
         }
@@ -264,18 +216,21 @@ impl Drive<'_> {
             }
             !has_ended
         });
-        for (link, (carrier, how)) in &self.connections {
+        for (link, (carrier, Word { most, lanes })) in &self.connections {
             if let Some(largest) = carrier.largest() {
-                let Use { is_backup, order, most } = *how;
-                let most = (most > 0).then_some(most.into());
+                let LinkUse { is_backup, order, .. } = lanes.first().copied().unwrap_or_default().how;
+                let most = (*most > 0).then_some((*most).into());
                 let settings = LinkSettings { largest, is_backup, order, most };
                 self.tunnel.set_link(now, *link, settings);
+                for (lane, Use { how, .. }) in lanes.iter().enumerate() {
+                    self.tunnel.set_use(lane, *link, *how);
+                }
             }
         }
     }
 
     /// Carries out what the tunnel wants now.
-    fn carry_out(&mut self, admits: &mut impl FnMut(&FlowKey, bool) -> bool) {
+    fn carry_out(&mut self, gate: &mut impl Gate) {
         let now = self.now();
         self.tunnel.on_timeout(now);
         while let Some((link, bytes)) = self.tunnel.poll_transmit(now) {
@@ -285,26 +240,34 @@ impl Drive<'_> {
             }
         }
         while let Some(packet) = self.tunnel.poll_deliver(now) {
-            if inspect(&packet).is_some_and(|summary| admits(&summary.flow, false)) {
+            if inspect(&packet).is_some_and(|summary| gate.admits(&summary.flow, false)) {
                 self.device.send(&packet);
             }
         }
     }
 }
 
-/// Runs a tunnel until nothing can happen to it any more. `admits`: whether a packet of the device's (true)
-/// or of the far end's (false) passes.
+/// What an end says of packets.
+pub(crate) trait Gate {
+    /// Whether one of the device's (`is_outward`) or of the far end's passes.
+    fn admits(&mut self, flow: &FlowKey, is_outward: bool) -> bool;
+
+    /// The lane of one of the device's; `None`: the far end says it.
+    fn lane(&mut self, packet: &Summary) -> Option<usize>;
+}
+
+/// Runs a tunnel until nothing can happen to it any more.
 pub(crate) async fn drive(
     mut events: Receiver<Event>,
     device: Arc<Device>,
     seen: Arc<Seen>,
-    mut admits: impl FnMut(&FlowKey, bool) -> bool,
+    mut gate: impl Gate,
 ) {
     let (.., make) = SCHEDULERS[0];
     let mut drive = Drive {
         tunnel: Tunnel::new(make()),
         connections: BTreeMap::new(),
-        scheduler: 0,
+        schedulers: vec![0],
         device: &device,
         start: Instant::now(),
     };
@@ -320,34 +283,16 @@ pub(crate) async fn drive(
                     return;
                 }
                 let now = drive.now();
-                batch.drain(..).for_each(|event| drive.take(now, event, &mut admits));
+                batch.drain(..).for_each(|event| drive.take(now, event, &mut gate));
             }
             () = sleep_until(due) => {}
         }
-        drive.carry_out(&mut admits);
+        drive.carry_out(&mut gate);
         if Instant::now() >= next_look {
             next_look = Instant::now() + LOOK;
             drive.look(drive.now());
             let told = (drive.tunnel.stats(), drive.tunnel.link_stats());
             *seen.0.lock().unwrap_or_else(PoisonError::into_inner) = told;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_word_says_what_it_was_made_of() {
-        for (place, (name, ..)) in SCHEDULERS.iter().enumerate() {
-            for (is_backup, order, most) in [(false, 0, 0), (true, 0, 125_000), (false, 7, 1)] {
-                let how = Use { is_backup, order, most };
-                let bytes = Word::new(how, name).encode();
-                let word = Word::read(&mut &bytes[..]).await.unwrap();
-                assert_eq!((word.how(), word.scheduler()), (how, place));
-            }
-        }
-        assert_eq!(Word::new(Use::default(), "adaptive"), Word::default());
     }
 }

@@ -12,6 +12,7 @@ mod device;
 pub(crate) mod drive;
 pub mod inbound;
 pub(crate) mod stream;
+pub(crate) mod word;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -37,7 +38,7 @@ pub(crate) const MOST_LINKS: u8 = 8;
 /// The number of the stream beside them.
 pub(crate) const STREAM: usize = MOST_LINKS as usize;
 /// What both say that they speak (ALPN).
-const PROTOCOL: &[u8] = b"ropewalk-datagrams/1";
+const PROTOCOL: &[u8] = b"ropewalk-datagrams/2";
 
 /// The source addresses of a proxy's packets inside the tunnel, which its gateway gives it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
