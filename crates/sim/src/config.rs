@@ -92,7 +92,7 @@ fn base(end: &EndSpec, spec: &RunSpec, multipath: bool) -> ConnectionConfig {
         congestion: end.host.congestion(&spec.congestion),
         path_manager: PathManagerConfig::default(),
         trace_decisions: false,
-        ..ConnectionConfig::default()
+        peer_segment_overhead: 0,
     }
 }
 
