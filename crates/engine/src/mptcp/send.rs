@@ -338,14 +338,6 @@ impl<P: Payload> SendSide<P> {
         if self.is_silly_window { left - self.silly_window() } else { left }
     }
 
-    /// Whether only the peer's window is waited for: what it had room for is acknowledged, but for a
-    /// segment at most, and more waits.
-    #[cold]
-    pub fn awaits_window(&self, mss: u32) -> bool {
-        let in_flight = self.assigned_end - self.una;
-        self.unsent > 0 && in_flight <= u64::from(mss) && self.window_left() == 0
-    }
-
     /// The peer's window as schedulers see it, bytes from the first that isn't acknowledged.
     #[inline]
     pub fn send_window(&self) -> u64 {

@@ -77,6 +77,14 @@ impl<P> SendSide<P> {
 }
 
 impl<P: Payload> SendSide<P> {
+    /// Whether only the peer's window is waited for: what it had room for is acknowledged, but for a
+    /// segment at most, and more waits.
+    #[cold]
+    pub fn awaits_window(&self, mss: u32) -> bool {
+        let in_flight = self.assigned_end - self.una;
+        self.unsent > 0 && in_flight <= u64::from(mss) && self.window_left() == 0
+    }
+
     //= RFC 8684 3.3.5-1 4-4 3.3.4-a relative to the DATA_ACK; the rightmost edge counts
     /// A window relative to the DATA_ACK `acked`. Whether it opens a window that was full.
     #[inline]
