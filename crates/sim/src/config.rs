@@ -146,10 +146,12 @@ pub(crate) fn background(spec: &RunSpec, source: usize, side: Side) -> Result<Co
     let end = EndSpec::of(spec.scenario.server.host.profile);
     let congestion = end.host.congestion(&congestion);
     let multipath = traffic.scheduler().is_some();
-    let mut config = ConnectionConfig { congestion, ..base(&end, spec, multipath) };
-    if let Some(name) = traffic.scheduler() {
-        config.scheduler =
-            scheduler::builtin().parse(name).map_err(|error| SpecError::Scheduler(error.message))?;
+    // Plain TCP isn't scheduled by what the workload is.
+    let scheduler = scheduler::builtin()
+        .parse(traffic.scheduler().unwrap_or("single"))
+        .map_err(|error| SpecError::Scheduler(error.message))?;
+    let mut config = ConnectionConfig { congestion, scheduler, ..base(&end, spec, multipath) };
+    if multipath {
         let all = background_paths(&spec.scenario).into_iter().enumerate();
         let own = all.filter(|(_, (owner, _))| side == Side::Client && *owner == source);
         let endpoints = own.zip(1..).map(|((index, (_, path)), id)| LocalEndpoint {
@@ -176,12 +178,12 @@ pub(crate) fn background(spec: &RunSpec, source: usize, side: Side) -> Result<Co
 
 #[cfg(test)]
 mod tests {
-    use ropewalk_engine::{congestion, scheduler};
+    use ropewalk_engine::{Span, Time, congestion, scheduler};
 
     use super::*;
     use crate::host::HostProfile;
     use crate::networks;
-    use crate::spec::RunSpec;
+    use crate::spec::{Background, Direction};
 
     /// Plain TCP has no DSS checksums, which make Linux 3.14 keep each segment in a linear buffer, and one
     /// round-trip time only.
@@ -203,5 +205,28 @@ mod tests {
         std::sync::Arc::make_mut(&mut spec.scenario).server.checksum = false;
         let linear = connection(&spec, Side::Server);
         assert_eq!((linear.send_segment_memory, linear.send_buffer.max), (4352, 4 << 20));
+    }
+
+    #[test]
+    fn plain_tcp_beside_the_workload_is_not_scheduled_as_it_is() {
+        let mut scenario = networks::wifi_lte();
+        let source = |traffic| Background {
+            path: 0,
+            direction: Direction::Download,
+            traffic,
+            extra_delay: Span::ZERO,
+            start: Time::ZERO,
+            stop: None,
+        };
+        let congestion = || "cubic".to_string();
+        scenario.background = vec![
+            source(Traffic::TcpSaturated { congestion: congestion() }),
+            source(Traffic::MptcpSaturated { scheduler: "blest".into(), congestion: congestion() }),
+        ];
+        let cubic = congestion::builtin().parse("cubic").unwrap();
+        let spec = RunSpec::new(scenario, scheduler::builtin().parse("linux").unwrap(), cubic);
+        for (number, name) in ["single", "blest"].into_iter().enumerate() {
+            assert_eq!(background(&spec, number, Side::Server).unwrap().scheduler.text, name);
+        }
     }
 }
