@@ -51,6 +51,14 @@ def test_a_built_in_scheduler_through_the_interface_is_itself() -> None:
             assert -total == pytest.approx(own.objective_s, rel=0.5)
 
 
+def test_a_window_with_hardly_any_room_does_not_stop_an_episode() -> None:
+    paths = [ropewalk.Path(name, rate="5 Mbit/s", rtt="50 ms") for name in "ab"]
+    ends = {"receive-buffer": "64 KiB", "autotune": False}
+    scenario = ropewalk.Scenario(paths, ropewalk.Workload.flow("512 KiB"), ends=ends)
+    _, total = episode(learn.SchedulingEnv(scenario, baselines=["minrtt"]), 1, lambda info: info["baseline_actions"][0])
+    assert -total == pytest.approx(ropewalk.simulate(scenario, "minrtt", seed=1).objective_s, abs=1e-9)
+
+
 def test_vectors_step_as_single_environments_do() -> None:
     vector = gymnasium.make_vec("ropewalk/Scheduling-v0", num_envs=5, scenario=SCENARIO, threads=3)
     assert vector.metadata["autoreset_mode"] == gymnasium.vector.AutoresetMode.NEXT_STEP

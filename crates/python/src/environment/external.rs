@@ -47,6 +47,8 @@ pub(super) struct External {
     undecided: bool,
     /// When it was asked first.
     begin: Option<Time>,
+    /// The last answer to send, and when and where in the stream it was given.
+    sent: Option<(Time, u64, Decision)>,
     exchange: Arc<Exchange>,
     baselines: Vec<Box<dyn Scheduler>>,
 }
@@ -59,6 +61,7 @@ impl External {
             id: shared.built,
             undecided: false,
             begin: None,
+            sent: None,
             exchange: Arc::clone(exchange),
             baselines: exchange.baselines.iter().map(Spec::build).collect(),
         }
@@ -95,6 +98,12 @@ impl Scheduler for External {
         if !view.sendable() || view.available().next().is_none() {
             return wait;
         }
+        // What couldn't be sent, as into a window that has hardly any room, isn't asked again at that moment.
+        if let Some((at, offset, decision)) = self.sent
+            && (at, offset) == (view.now, view.next_offset)
+        {
+            return decision;
+        }
         let exchange = Arc::clone(&self.exchange);
         let mut shared = lock(&exchange.shared);
         match (shared.asked, shared.answer) {
@@ -108,7 +117,10 @@ impl Scheduler for External {
                 }
                 match view.available().find(|flow| flow.path == path) {
                     Some(flow) => {
-                        Decision::Send { subflow: flow.id, bytes: flow.mss.saturating_mul(exchange.burst) }
+                        let bytes = flow.mss.saturating_mul(exchange.burst);
+                        let decision = Decision::Send { subflow: flow.id, bytes };
+                        self.sent = Some((view.now, view.next_offset, decision));
+                        decision
                     }
                     None => {
                         shared.invalid += 1;
