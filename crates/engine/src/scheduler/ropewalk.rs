@@ -126,24 +126,37 @@ struct Ropewalk {
 /// A subflow and the nanoseconds until a segment given to it would arrive.
 type Arrival<'a> = (&'a SubflowMetrics, f64);
 
+/// The subflow of least arrival, that among those with room, whether any is silent, and whether all have data
+/// in flight without a hole and without silence: then no head is late.
+struct Survey<'a> {
+    best: Option<&'a SubflowMetrics>,
+    open: Option<Arrival<'a>>,
+    silent: bool,
+    calm: bool,
+}
+
 impl Ropewalk {
     #[inline]
     fn path(&self, subflow: &SubflowMetrics) -> &Path {
         &self.paths[subflow.id.index()]
     }
 
-    /// Rules 1 and 2.
-    fn assign(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Option<Decision> {
+    /// One look at all subflows: which are silent, and when a segment given to each would arrive.
+    fn survey<'a>(&mut self, view: &View<'a>) -> Survey<'a> {
         let backups = view.backups_count();
-        let mut best: Option<Arrival<'_>> = None;
-        let mut open: Option<Arrival<'_>> = None;
-        for subflow in view.subflows {
+        let (mut best, mut open, mut silent, mut calm) = (None, None, false, true);
+        let (mut least, mut least_open) = (f64::INFINITY, f64::INFINITY);
+        for (path, subflow) in self.paths.iter_mut().zip(view.subflows) {
+            let (flying, silent_at) = (subflow.packets_out > 0, path.silent_at(subflow));
+            path.silent = flying && view.now > silent_at;
+            path.arrival = f64::INFINITY;
+            silent |= path.silent;
+            let holes = subflow.sacked_out > 0 || subflow.ca_state != CaState::Open;
+            calm &= flying && !holes && view.now < silent_at;
             if !subflow.usable() || (subflow.backup && !backups) {
                 continue;
             }
-            let path = &mut self.paths[subflow.id.index()];
             let available = subflow.available();
-            path.arrival = f64::INFINITY;
             if subflow.rtt.smoothed > Span::ZERO || available {
                 path.arrival = path.arrival(subflow, view.now);
             }
@@ -153,46 +166,55 @@ impl Ropewalk {
             {
                 continue;
             }
-            let arrival = path.arrival;
-            if available && open.is_none_or(|(_, least)| arrival < least) {
-                open = Some((subflow, arrival));
+            if available && path.arrival < least_open {
+                (open, least_open) = (Some(subflow), path.arrival);
             }
-            if best.is_none_or(|(_, least)| arrival < least) {
-                best = Some((subflow, arrival));
+            if path.arrival < least {
+                (best, least) = (Some(subflow), path.arrival);
             }
         }
+        Survey { best, open: open.map(|subflow| (subflow, least_open)), silent, calm }
+    }
+
+    /// Rules 1 and 2.
+    fn assign(
+        &mut self,
+        view: &View<'_>,
+        Survey { best, open, .. }: Survey<'_>,
+        rationale: &mut Rationale,
+    ) -> Decision {
         let Some((subflow, arrival)) = open else {
             let Some(silent) = view.fastest_available() else {
                 let _ = no_room(view, rationale);
-                return None;
+                return self.wait(view);
             };
             // Only silent ones have room, or those that were given their one probe.
-            if let Some((first, _)) = best {
+            if let Some(first) = best {
                 rationale.say(|| {
                     let (first, silent) = (Subflow(first.id), Subflow(silent.id));
                     format!("wait for {first}: {silent} has room, but isn't known to deliver")
                 });
-                return None;
+                return self.wait(view);
             }
             rationale.say(|| {
                 let since = view.now.saturating_sub(silent.last_progress);
                 format!("{} is silent for {}, but there is no other", Subflow(silent.id), Ms(since))
             });
-            return Some(self.send(view, silent, 0));
+            return self.send(view, silent, 0);
         };
-        let (first, _) = best.unwrap_or((subflow, arrival));
+        let first = best.unwrap_or(subflow);
         if first.id == subflow.id {
             rationale.say(|| {
                 format!("{} delivers first, in {}", Subflow(subflow.id), Ms(Span::from_nanos(arrival as u64)))
             });
-            return Some(self.send(view, subflow, 0));
+            return self.send(view, subflow, 0);
         }
         // What the others deliver until then.
         let mut before = 0.0;
-        for other in view.usable() {
-            let path = &self.paths[other.id.index()];
-            if other.id != subflow.id && other.rtt.smoothed > Span::ZERO && !(self.silent && path.silent) {
-                before += path.delivers(other, arrival);
+        for (path, other) in self.paths.iter().zip(view.subflows) {
+            let earlier = path.arrival <= arrival && other.id != subflow.id;
+            if earlier && other.rtt.smoothed > Span::ZERO && !(self.silent && path.silent) {
+                before += path.delivers(other, arrival - path.arrival);
             }
         }
         let end = self.end(view, subflow) as f64;
@@ -207,7 +229,7 @@ impl Ropewalk {
                     Kib(end as u64)
                 )
             });
-            return None;
+            return self.wait(view);
         }
         let mss = u64::from(subflow.mss);
         let ahead = if self.ahead {
@@ -219,7 +241,7 @@ impl Ropewalk {
         if ahead > 0 && std::mem::replace(&mut self.tried, tried) == tried {
             rationale
                 .say(|| format!("wait for {}: nothing from {} on can be sent", Subflow(first.id), tried.2));
-            return None;
+            return self.wait(view);
         }
         rationale.say(|| {
             format!(
@@ -230,7 +252,7 @@ impl Ropewalk {
                 Kib(before as u64)
             )
         });
-        Some(self.send(view, subflow, ahead))
+        self.send(view, subflow, ahead)
     }
 
     /// Bytes from the first unassigned one on that can be sent in the foreseeable future. A window that has
@@ -261,9 +283,8 @@ impl Ropewalk {
             if Some(subflow.id.index()) == not || subflow.rtt.smoothed == Span::ZERO || path.silent {
                 continue;
             }
-            let arrival = path.arrival(subflow, view.now);
-            if best.is_none_or(|(_, least)| arrival < least) {
-                best = Some((subflow, arrival));
+            if best.is_none_or(|(_, least)| path.arrival < least) {
+                best = Some((subflow, path.arrival));
             }
         }
         best
@@ -274,11 +295,10 @@ impl Ropewalk {
         chunk.sent_at + carrier.rtt.smoothed.max(carrier.rtt.latest) + ack_slack(carrier)
     }
 
-    /// Rule 3, first part: the head is late, or what a silent subflow carries. Also when the head will be
-    /// late.
-    fn overdue(&mut self, view: &View<'_>) -> (Option<Decision>, Option<Time>) {
-        let Some(head) = view.in_flight.chunk_after(view.una) else { return (None, None) };
-        let Some(carrier) = view.subflows.get(head.last.index()) else { return (None, None) };
+    /// The head, the subflow that carries it, when it will be late, and whether it is known to be lost.
+    fn head<'a>(&self, view: &View<'a>) -> Option<(Chunk, &'a SubflowMetrics, Time, bool)> {
+        let head = view.in_flight.chunk_after(view.una)?;
+        let carrier = view.subflows.get(head.last.index())?;
         let mut due = self.due(carrier, &head);
         let holes = !self.holes || carrier.sacked_out > 0 || carrier.ca_state != CaState::Open;
         let blocks = !self.blocks || blocks(view);
@@ -290,19 +310,29 @@ impl Ropewalk {
             && blocks
             && matches!(carrier.ca_state, CaState::Recovery | CaState::Loss)
             && head.sent_at + carrier.rtt.smoothed <= view.now;
+        Some((head, carrier, due, lost))
+    }
+
+    /// Waits, until the head is late.
+    fn wait(&self, view: &View<'_>) -> Decision {
+        let looks = self.late && view.subflows.len() > 1;
+        let due = self.head(view).filter(|_| looks).map(|(_, _, due, _)| due);
+        Decision::Wait { until: due.filter(|due| *due > view.now) }
+    }
+
+    /// Rule 3, first part: the head is late, or what a silent subflow carries.
+    fn overdue(&mut self, view: &View<'_>) -> Option<Decision> {
+        let (head, carrier, due, lost) = self.head(view)?;
         if due > view.now && !lost {
-            return (None, Some(due));
+            return None;
         }
-        let until = Some(due).filter(|due| *due > view.now);
-        let Some((subflow, own)) = self.helper(view, Some(carrier.id.index())) else { return (None, until) };
-        if until.is_some() && own > self.path(carrier).arrival(carrier, view.now) {
+        let (subflow, own) = self.helper(view, Some(carrier.id.index()))?;
+        if due > view.now && own > self.path(carrier).arrival(carrier, view.now) {
             // It repeats its loss earlier itself.
-            return (None, until);
+            return None;
         }
-        if !head.carried_by(subflow.id) {
-            return (Some(self.repeat(view, subflow, &head, Purpose::Opportunistic)), None);
-        }
-        (None, until)
+        let is_new = !head.carried_by(subflow.id);
+        is_new.then(|| self.repeat(view, subflow, &head, Purpose::Opportunistic))
     }
 
     /// Rule 5: what a silent subflow carries, the oldest first.
@@ -472,33 +502,22 @@ impl Scheduler for Ropewalk {
             self.window = view.send_window;
             self.grew_at = view.now;
         }
-        let mut silent = false;
-        for (path, subflow) in self.paths.iter_mut().zip(view.subflows) {
-            path.silent = path.is_silent(subflow, view.now);
-            silent |= path.silent;
-        }
-        let mut until = None;
-        if self.late && view.subflows.len() > 1 {
-            let (decision, due) = self.overdue(view);
-            if let Some(decision) = decision {
+        let survey = self.survey(view);
+        if self.late && view.subflows.len() > 1 && !(survey.calm && self.holes) {
+            if let Some(decision) = self.overdue(view) {
                 rationale.say(|| format!("data at {} and on is late: it is repeated", view.una));
                 return decision;
             }
-            until = due;
-            if silent && let Some(decision) = self.abandoned(view) {
+            if survey.silent
+                && let Some(decision) = self.abandoned(view)
+            {
                 let offset = if let Decision::Duplicate { offset, .. } = decision { offset } else { 0 };
                 rationale.say(|| format!("data at {offset} is on a silent subflow: it is repeated"));
                 return decision;
             }
         }
         if view.sendable() {
-            if let Some(decision) = self.assign(view, rationale) {
-                return decision;
-            }
-            if view.subflows.len() == 1 {
-                return no_room(view, rationale);
-            }
-            return Decision::Wait { until };
+            return self.assign(view, survey, rationale);
         }
         if self.steal
             && view.subflows.len() > 1
@@ -507,7 +526,7 @@ impl Scheduler for Ropewalk {
             return decision;
         }
         let _ = nothing_to_send(view, rationale);
-        Decision::Wait { until }
+        self.wait(view)
     }
 
     fn on_event(&mut self, view: &View<'_>, event: Event) {

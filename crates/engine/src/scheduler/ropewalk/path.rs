@@ -49,7 +49,7 @@ impl Path {
         }
         self.last_sent = now;
         let cost = f64::from(subflow.mss) * self.cost(subflow);
-        self.free_at = now.as_nanos() as f64 + self.queue(subflow, now) + cost;
+        self.free_at = float(now.as_nanos()) + self.queue(subflow, now) + cost;
     }
 
     /// Nanoseconds that the link takes for a byte.
@@ -58,16 +58,10 @@ impl Path {
         if subflow.rate.link_byte_time > 0.0 {
             return subflow.rate.link_byte_time;
         }
-        subflow.rtt.smoothed.as_nanos() as f64 / (ASSUMED_SEGMENTS * f64::from(subflow.mss.max(1)))
+        float(subflow.rtt.smoothed.as_nanos()) / (ASSUMED_SEGMENTS * f64::from(subflow.mss.max(1)))
     }
 
-    /// Whether nothing has come back from it for longer than an ACK should take.
-    #[inline]
-    pub fn is_silent(&self, subflow: &SubflowMetrics, now: Time) -> bool {
-        subflow.packets_out > 0 && now > self.silent_at(subflow)
-    }
-
-    /// When it will count as silent, if nothing comes back.
+    /// When it will count as silent, if nothing comes back until then: later than an ACK should take.
     #[inline]
     pub fn silent_at(&self, subflow: &SubflowMetrics) -> Time {
         subflow.last_progress.max(self.busy_since) + subflow.rtt.smoothed + ack_slack(subflow)
@@ -77,17 +71,18 @@ impl Path {
     /// in flight beyond a round trip's worth waits in the queue.
     #[inline]
     fn queue(&self, subflow: &SubflowMetrics, now: Time) -> f64 {
-        let flying = f64::from(subflow.in_flight()) * f64::from(subflow.mss) + subflow.queued_bytes as f64;
+        let flying = f64::from(subflow.in_flight()) * f64::from(subflow.mss) + float(subflow.queued_bytes);
         let all = flying * self.cost(subflow);
-        (self.free_at - now.as_nanos() as f64).max(all - subflow.rtt.min.as_nanos() as f64).clamp(0.0, all)
+        let left = max(self.free_at - float(now.as_nanos()), all - float(subflow.rtt.min.as_nanos()));
+        min(max(left, 0.0), all)
     }
 
     /// Nanoseconds until a segment arrives that is given to it as soon as its window has room: meanwhile the
     /// queue gets shorter. Half the least round trip is the way.
-    #[inline]
+    #[inline(always)]
     pub fn arrival(&self, subflow: &SubflowMetrics, now: Time) -> f64 {
-        let wait = self.queue(subflow, now).max(self.room_in(subflow, now));
-        subflow.rtt.min.as_nanos() as f64 / 2.0 + wait + f64::from(subflow.mss) * self.cost(subflow)
+        let wait = max(self.queue(subflow, now), self.room_in(subflow, now));
+        float(subflow.rtt.min.as_nanos()) / 2.0 + wait + f64::from(subflow.mss) * self.cost(subflow)
     }
 
     /// Nanoseconds until the last chunk arrives that it carries and that isn't repeated, which was sent at
@@ -100,12 +95,12 @@ impl Path {
         if doubt && subflow.rate.link_byte_time <= 0.0 {
             // New data counts on an unknown link. What it carries doesn't: a segment in a round trip.
             let flying =
-                f64::from(subflow.in_flight()) * f64::from(subflow.mss) + subflow.queued_bytes as f64;
-            return (flying - self.taken as f64) / f64::from(subflow.mss.max(1))
-                * subflow.rtt.smoothed.as_nanos() as f64;
+                f64::from(subflow.in_flight()) * f64::from(subflow.mss) + float(subflow.queued_bytes);
+            return (flying - float(self.taken)) / f64::from(subflow.mss.max(1))
+                * float(subflow.rtt.smoothed.as_nanos());
         }
-        let queue = self.queue(subflow, now) - self.taken as f64 * self.cost(subflow);
-        subflow.rtt.min.as_nanos() as f64 / 2.0 + queue.max(sent_at.as_nanos() as f64 - now.as_nanos() as f64)
+        let queue = self.queue(subflow, now) - float(self.taken) * self.cost(subflow);
+        float(subflow.rtt.min.as_nanos()) / 2.0 + queue.max(float(sent_at.as_nanos()) - float(now.as_nanos()))
     }
 
     /// Nanoseconds until its window has room again: the oldest segment of a full window left as long before
@@ -116,35 +111,47 @@ impl Path {
             return 0.0;
         }
         let flying = f64::from(subflow.in_flight()) * f64::from(subflow.mss);
-        let spread = (flying * self.cost(subflow)).min(subflow.rtt.smoothed.as_nanos() as f64);
-        (self.last_sent.as_nanos() as f64 + subflow.rtt.smoothed.as_nanos() as f64
-            - spread
-            - now.as_nanos() as f64)
-            .max(0.0)
+        let spread = min(flying * self.cost(subflow), float(subflow.rtt.smoothed.as_nanos()));
+        let room_at = float(self.last_sent.as_nanos()) + float(subflow.rtt.smoothed.as_nanos()) - spread;
+        max(room_at - float(now.as_nanos()), 0.0)
     }
 
-    /// Bytes that can arrive on it within `time`, of data that is given to it from now on: what its link
-    /// carries, and what its window admits round by round.
+    /// Bytes of data given to it from now on that can arrive until `left` nanoseconds after [`Path::arrival`]:
+    /// what its link carries, and what its window admits round by round.
     #[inline]
-    pub fn delivers(&self, subflow: &SubflowMetrics, time: f64) -> f64 {
+    pub fn delivers(&self, subflow: &SubflowMetrics, left: f64) -> f64 {
         let mss = f64::from(subflow.mss);
-        let left = time - self.arrival;
-        if left < 0.0 {
-            return 0.0;
-        }
-        let rounds = left / subflow.rtt.smoothed.max(Span::from_nanos(1)).as_nanos() as f64;
+        let rounds = left / float(subflow.rtt.smoothed.as_nanos());
         let window = f64::from(subflow.cwnd) * mss;
         // The rest of this window, then whole ones.
         let space = f64::from(subflow.window_space());
-        let first = if space > 0.0 { space * mss } else { window * rounds.min(1.0) };
+        let first = if space > 0.0 { space * mss } else { window * min(rounds, 1.0) };
         let grown = if subflow.in_slow_start() {
             // 2 + 4 + 8 ... windows, by whole rounds.
             window * 2.0 * (f64::from(1u32 << (rounds as u32).min(16)) - 1.0)
         } else {
             window * rounds
         };
-        (first + grown).min(mss + left / self.cost(subflow).max(1e-9))
+        min(first + grown, mss + left / max(self.cost(subflow), 1e-9))
     }
+}
+
+/// As `as f64`, which takes several instructions for a `u64` and one for an `i64`.
+#[inline]
+fn float(value: u64) -> f64 {
+    value as i64 as f64
+}
+
+/// As `f64::max`, which takes several instructions because of NaN.
+#[inline]
+fn max(a: f64, b: f64) -> f64 {
+    if a > b { a } else { b }
+}
+
+/// As `f64::min`.
+#[inline]
+fn min(a: f64, b: f64) -> f64 {
+    if a < b { a } else { b }
 }
 
 /// How much later than usual an ACK may come.
