@@ -45,7 +45,8 @@ fn a_policy_from_a_file_is_a_scheduler_of_the_arena() {
     let policy = concat!("policy:", env!("CARGO_MANIFEST_DIR"), "/../lab/tests/policies/least-srtt.json");
     let both = format!("{policy},minrtt");
     let here = tempfile::tempdir().unwrap();
-    let drawn = ["--cells", "drawn", "--draw", "2", "--runs", "2", "--state", "state", "--json"];
+    let drawn =
+        ["--cells", "drawn", "--draw", "3", "--paths", "2", "--runs", "2", "--state", "state", "--json"];
     let output = ropewalk(here.path(), &[&["arena", "--schedulers", &both][..], &drawn].concat());
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && told.contains(policy), "{told}");

@@ -41,6 +41,7 @@ Examples:
   ropewalk-papers arena --schedulers minrtt --against all.json --cells test
   ropewalk-papers arena --cells drawn --draw 300 --draw-seed 7 --runs 12
   ropewalk-papers arena --cells drawn --only video --files cells --json
+  ropewalk-papers arena --cells drawn --paths 2 --schedulers policy:my.json,cfs
   ropewalk-papers arena --schedulers cfs --quick --open-on remember --join late"
 )]
 pub(crate) struct Options {
@@ -56,6 +57,9 @@ pub(crate) struct Options {
     /// Only cells whose name contains this
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
+    /// Only cells with so many paths, for a policy that was learned for them
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(2..=8))]
+    paths: Option<u8>,
     /// How many cells are drawn
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     draw: u32,
@@ -135,6 +139,12 @@ fn cells(registries: &Registries, options: &Options) -> Result<Vec<Cell>, Failur
         Which::Dev => cells.retain(|cell| cell.half == Half::Dev),
         Which::Test => cells.retain(|cell| cell.half == Half::Test),
         Which::Grid | Which::Drawn => {}
+    }
+    if let Some(paths) = options.paths {
+        cells.retain(|cell| cell.scenario.paths.len() == usize::from(paths));
+        if cells.is_empty() {
+            return Err(Diagnostic::new(format!("no cell has {paths} paths")).into());
+        }
     }
     if let Some(text) = &options.only {
         cells.retain(|cell| cell.id.contains(text.as_str()));
