@@ -54,6 +54,7 @@ struct Flow {
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
     all: BTreeMap<FlowKey, Flow>,
+    has_lanes: bool,
     next_ordered: u16,
 }
 
@@ -71,11 +72,24 @@ impl Flows {
 
     /// Notes what the far end says of a flow by what it sends of it: its lane, and the link that it keeps to.
     pub fn learn(&mut self, now: u64, key: FlowKey, lane: u8, link: Option<usize>) {
+        // One that is in no lane needn't be known for that.
+        if lane == 0 {
+            if let Some(flow) = self.all.get_mut(&key) {
+                flow.lane = 0;
+            }
+            return;
+        }
+        self.has_lanes = true;
         let flow = self.entry(now, key);
         flow.lane = lane;
         if link.is_some() {
             (flow.link, flow.last) = (link, now);
         }
+    }
+
+    /// Whether the far end has said a lane of any flow.
+    pub fn has_lanes(&self) -> bool {
+        self.has_lanes
     }
 
     /// The lane that the far end says of a flow.
@@ -168,6 +182,19 @@ mod tests {
     fn classes(len: usize, every: u64, count: u64) -> Vec<Class> {
         let mut flows = Flows::default();
         (0..count).map(|at| flows.note(at * every, &summary(1), len)).collect()
+    }
+
+    #[test]
+    fn a_flow_whose_rule_is_gone_is_in_no_lane() {
+        let mut flows = Flows::default();
+        let key = |port| summary(port).flow;
+        flows.learn(0, key(1), 0, None);
+        assert!(!flows.has_lanes() && flows.all.is_empty());
+        flows.learn(0, key(1), 3, Some(1));
+        assert_eq!((flows.lane(&key(1)), flows.has_lanes()), (3, true));
+        flows.learn(0, key(1), 0, None);
+        flows.learn(0, key(2), 0, None);
+        assert_eq!((flows.lane(&key(1)), flows.all.len()), (0, 1));
     }
 
     #[test]

@@ -173,16 +173,19 @@ impl Tunnel {
         }
     }
 
-    /// How a lane's packets use a link that is connected.
-    pub fn set_use(&mut self, lane: usize, link: usize, how: LinkUse) {
-        let known = self.links.get_mut(&link).and_then(|known| known.uses.get_mut(lane));
-        known.into_iter().for_each(|known| *known = Some(how));
-    }
-
     fn use_of(&self, lane: usize, link: usize) -> LinkUse {
         let Some(Link { settings, uses, .. }) = self.links.get(&link) else { return LinkUse::default() };
         let LinkSettings { is_backup, order, .. } = *settings;
         uses.get(lane).copied().flatten().unwrap_or(LinkUse { is_backup, order, ..LinkUse::default() })
+    }
+
+    /// How the packets of all lanes use a link that is connected: those from the end of `lanes` on as its
+    /// settings say.
+    pub fn set_uses(&mut self, link: usize, lanes: impl Iterator<Item = LinkUse>) {
+        if let Some(known) = self.links.get_mut(&link) {
+            let mut lanes = lanes.fuse();
+            known.uses.iter_mut().for_each(|known| *known = lanes.next());
+        }
     }
 
     /// A link is connected no more. What was on it goes over the others.
@@ -280,7 +283,9 @@ impl Tunnel {
     /// Answers to a packet of a rule are of the same: only one end knows the rules.
     fn learn(&mut self, now: u64, link: usize, data: &Data) {
         let lane = usize::from(data.lane);
-        if lane != 0
+        // Further parts have no header.
+        if (lane != 0 || self.flows.has_lanes())
+            && data.part.index == 0
             && let Some(summary) = inspect(&data.payload)
         {
             let kept = self.use_of(lane, link).keeps.then_some(link);

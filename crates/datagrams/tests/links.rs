@@ -414,7 +414,8 @@ fn with_lane(links: Vec<Way>, how: [LinkUse; 2]) -> Wire<Timer> {
     let mut wire = Wire::new(links);
     for side in 0..2 {
         wire.tunnels[side].set_scheduler(1, Box::new(Adaptive));
-        (0..2).for_each(|link| wire.tunnels[side].set_use(1, link, how[link]));
+        (0..2)
+            .for_each(|link| wire.tunnels[side].set_uses(link, [LinkUse::default(), how[link]].into_iter()));
     }
     exchange(&mut wire, &[], 500 * MS);
     wire
@@ -459,7 +460,9 @@ fn flows_stay_on_the_link_that_they_began_on() {
     exchange(&mut wire, &[(1, 7, 1000, 4 * MS)], SECOND);
     // New flows have the other one's turn.
     for side in 0..2 {
-        (0..2).for_each(|link| wire.tunnels[side].set_use(1, link, [keeps, backup][link]));
+        (0..2).for_each(|link| {
+            wire.tunnels[side].set_uses(link, [LinkUse::default(), [keeps, backup][link]].into_iter())
+        });
     }
     let before = [0, 1].map(|side| carried(&wire, side));
     let took = exchange(&mut wire, &[(1, 7, 1000, 4 * MS), (1, 8, 1000, 20 * MS)], 2 * SECOND);

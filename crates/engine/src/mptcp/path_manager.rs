@@ -275,7 +275,8 @@ impl PathManager {
     pub fn set_backup(&mut self, path: PathId, backup: bool) {
         let Some(lists) = &mut self.lists else { return };
         let retries = lists.retries.iter_mut().map(|(_, join)| join);
-        let own = lists.joins.iter_mut().chain(retries).filter(|join| join.path == path);
+        let own =
+            lists.joins.iter_mut().chain(retries).chain(&mut lists.refused).filter(|join| join.path == path);
         own.for_each(|join| join.backup = backup);
     }
 

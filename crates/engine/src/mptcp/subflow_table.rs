@@ -311,6 +311,9 @@ impl<P: Payload> SubflowTable<P> {
                 && metrics.path == path
             {
                 subflow.backup_local = backup;
+                if let Some(request) = &mut subflow.request {
+                    request.backup = backup;
+                }
                 subflow.prio_pending = Some(backup);
                 metrics.backup = backup || subflow.backup_remote;
                 subflow.tcp.request_ack();

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::carry::Carried;
 use crate::convert::{Current, Destinations};
@@ -132,6 +132,19 @@ pub(super) fn forwards(given: &[Given], numbers: &mut BTreeMap<Identity, u16>) -
     forwards
 }
 
+/// An endpoint at an address, which one that was closed may hold for a moment.
+async fn bind(socket: SocketAddr, acceptor: &Acceptor) -> io::Result<quinn::Endpoint> {
+    let begin = Instant::now();
+    loop {
+        match carrier::endpoint(socket, Some(acceptor)) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && begin.elapsed() < CLOSING => {
+                sleep(CLOSING / 20).await;
+            }
+            done => return done,
+        }
+    }
+}
+
 impl Far {
     /// Makes the device.
     ///
@@ -183,7 +196,7 @@ impl Far {
             let done = match open.get(&socket) {
                 Some(known) => carrier::server_config(&part.acceptor)
                     .map(|config| known.endpoint.set_server_config(Some(config))),
-                None => carrier::endpoint(socket, Some(&part.acceptor)).map(|endpoint| {
+                None => bind(socket, &part.acceptor).await.map(|endpoint| {
                     let (far, listen) = (Arc::clone(self), part.listen);
                     let accepting = accept(far, endpoint.clone(), listen, part.list.clone());
                     let task = tokio::spawn(accepting).abort_handle();

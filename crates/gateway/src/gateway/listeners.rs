@@ -48,19 +48,27 @@ impl Listeners {
             }
         }
         self.running = kept;
+        let mut failure = None;
         for listener in wanted {
             if self.running.iter().any(|(known, _)| is_same(known, listener)) {
                 continue;
             }
-            let running = listener::start(state, listener, self.installed.plan())?;
+            let running = match listener::start(state, listener, self.installed.plan()) {
+                Ok(running) => running,
+                Err(error) => {
+                    failure.get_or_insert(error);
+                    continue;
+                }
+            };
             self.running.push((listener.clone(), running));
             let (listen, to) = (listener.listen, &listener.service);
             tracing::info!(target: "ropewalk::gateway", listener = listener.name, %listen, %to, "listening");
         }
+        // Whoever isn't listed any more is out, whatever else failed.
         if let Some(far) = &state.far {
             far.serve(&wanted.iter().filter_map(|one| tunnel_of(state, one)).collect::<Vec<_>>()).await;
         }
-        Ok(())
+        failure.map_or(Ok(()), Err)
     }
 
     pub async fn reload(&mut self, state: &Arc<State>, settings: &Settings) -> io::Result<()> {

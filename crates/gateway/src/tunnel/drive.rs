@@ -38,7 +38,10 @@ impl Carrier {
     }
 
     fn has_ended(&self) -> bool {
-        matches!(self, Carrier::Stream(queue) if queue.is_closed())
+        match self {
+            Carrier::Quic(connection) => connection.close_reason().is_some(),
+            Carrier::Stream(queue) => queue.is_closed(),
+        }
     }
 
     /// The largest datagram that it takes now.
@@ -222,9 +225,7 @@ impl Drive<'_> {
                 let most = (*most > 0).then_some((*most).into());
                 let settings = LinkSettings { largest, is_backup, order, most };
                 self.tunnel.set_link(now, *link, settings);
-                for (lane, Use { how, .. }) in lanes.iter().enumerate() {
-                    self.tunnel.set_use(lane, *link, *how);
-                }
+                self.tunnel.set_uses(*link, lanes.iter().map(|one| one.how));
             }
         }
     }

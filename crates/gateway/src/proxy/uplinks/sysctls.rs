@@ -52,8 +52,9 @@ impl Uplinks {
                 || key.ends_with("rp_filter") && old == "0" && !is_filtered();
             (old != needed && !ignores).then_some(Change { key, needed, old })
         };
-        // Two uplinks may have one interface.
-        needed.sort();
+        // Two uplinks may have one interface. Forwarding comes last: routes by router advertisements go with
+        // it where these aren't accepted yet.
+        needed.sort_by_key(|(key, needed)| (!key.ends_with("accept_ra"), key.clone(), *needed));
         needed.dedup();
         needed.into_iter().filter_map(change).collect()
     }
