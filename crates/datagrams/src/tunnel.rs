@@ -179,8 +179,7 @@ impl Tunnel {
         uses.get(lane).copied().flatten().unwrap_or(LinkUse { is_backup, order, ..LinkUse::default() })
     }
 
-    /// How the packets of all lanes use a link that is connected: those from the end of `lanes` on as its
-    /// settings say.
+    /// How the packets of lanes use a link: those from the end of `lanes` on as its settings say.
     pub fn set_uses(&mut self, link: usize, lanes: impl Iterator<Item = LinkUse>) {
         if let Some(known) = self.links.get_mut(&link) {
             let mut lanes = lanes.fuse();
@@ -453,9 +452,8 @@ impl Tunnel {
             }
             let last_link = self.flows.link(&flow, now);
             let mut views = self.in_order(lane, self.views(now, lane, len), waited);
-            let stays = |one: &LinkView| {
-                Some(one.link) == last_link && !one.is_silent && self.use_of(lane, one.link).keeps
-            };
+            let own = last_link.map(|last| self.use_of(lane, last)).unwrap_or_default();
+            let stays = |one: &LinkView| Some(one.link) == last_link && !one.is_silent && own.keeps;
             if views.iter().any(stays) {
                 views.retain(stays);
             }
@@ -480,7 +478,10 @@ impl Tunnel {
                 };
                 queued.packet = marked;
             }
-            self.flows.set_link(&flow, link);
+            // Silence may be a moment's: a flow that keeps to its link comes back to it.
+            if !own.keeps || own.is_shut {
+                self.flows.set_link(&flow, link);
+            }
             self.send_packet(now, (class, lane), &queued, (link, copy));
             return true;
         }

@@ -227,6 +227,33 @@ fn the_first_gateway_that_works_is_used_and_rules_lead_past_it() {
     assert_eq!(code, 97, "{}", stage.log());
 }
 
+/// The first gateway has IPv6 alone, and no uplink has.
+#[test]
+fn a_gateway_of_a_family_without_an_uplink_is_passed_over() {
+    let Some(stage) = Stage::new() else { return };
+    let data = stage.serve("data", MIB);
+    let _server = stage.nginx(false);
+    for device in ["up0", "up1"] {
+        crate::stage::ip(&stage.van, &format!("-6 address flush dev {device}")).unwrap();
+    }
+    let far = Far::start(&stage, &[&format!("{SERVER} 80")], &[]);
+    let cookie = ["--gateway-cookie", &far.cookie, "--json", "--verbose"];
+    let v6 = ["--gateway", "[fd09::77]:5124"];
+    for ways in [
+        &[&v6[..], &["--gateway", "10.1.0.1:5124"]].concat(),
+        &[&v6[..], &["--gateway-fallback", "direct"]].concat(),
+    ] {
+        let proxy = stage.proxy(&[&cookie[..], ways].concat());
+        for _ in 0..2 {
+            let url = format!("http://{SERVER}/data");
+            let (code, received) =
+                stage.curl(&["--max-time", "4", "--proxy", &format!("socks5h://{PROXY}"), &url]);
+            assert!(code == 0 && received == data, "{ways:?}: {code}: {}", stage.log());
+        }
+        assert!(proxy.terminate().success());
+    }
+}
+
 #[test]
 fn a_link_that_is_cut_right_after_the_handshake_is_left_for_another() {
     let Some(stage) = Stage::new() else { return };

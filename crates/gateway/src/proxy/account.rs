@@ -71,7 +71,7 @@ pub(super) async fn account(server: Arc<Server>) {
                 server.rates_changed.notify_one();
             } else if link.state() == LinkState::QuotaSpent {
                 // They have had a second to go elsewhere.
-                server.flows.all().iter().for_each(|flow| flow.end_alone(link));
+                server.flows.all().iter().for_each(|flow| flow.end_alone(link, &links));
             }
         }
         server.recorder.note(&links);

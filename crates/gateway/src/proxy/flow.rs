@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ropewalk_tokio::{MptcpStream, StreamInfo, SubflowInfo};
+use ropewalk_tokio::{MptcpStream, PathId, StreamInfo, SubflowInfo};
 use tokio::time::Instant;
 
 use super::client::Client;
@@ -49,6 +49,8 @@ pub struct ProxiedConnection {
     looked: Mutex<Looked>,
     /// Links on which a subflow was established; it is opened again once if it is lost.
     had: Mutex<BTreeSet<usize>>,
+    /// Links whose address is gone that its subflow there has.
+    lost: Mutex<BTreeSet<usize>>,
 }
 
 /// Subflows that were silent for so long are asked at once, others when they have been.
@@ -138,6 +140,7 @@ impl ProxiedConnection {
         let remote = self.stream.peer_addr();
         note_path_mtus(&info, links);
         let mut had = self.had.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         for link in links.iter().filter(|_| info.multipath) {
             let own = || info.subflows.iter().filter(|one| one.path == link.path());
             if own().any(|one| !one.tcp.rtt.smoothed.is_zero()) {
@@ -149,7 +152,8 @@ impl ProxiedConnection {
             let was_left = kept.backup(link.index).is_none();
             let works = |one: &SubflowInfo| Duration::from(one.tcp.last_recv) < watch::DEAD;
             let is_usable = link.is_usable(remote.is_ipv6());
-            let is_back = was_left && is_usable && (reopen || !own().any(works));
+            let is_gone = reopen || lost.contains(&link.index);
+            let is_back = was_left && is_usable && (is_gone || !own().any(works));
             match plan.backup(link.index) {
                 None if !is_missing => self.stream.remove_path(link.path()),
                 Some(backup) if is_back || is_missing && (reopen || was_left || was_lost) => {
@@ -157,6 +161,7 @@ impl ProxiedConnection {
                         self.stream.remove_path(link.path());
                     }
                     if is_back {
+                        lost.remove(&link.index);
                         // The peer may hear of the one that is gone after this one, and take it for this.
                         had.insert(link.index);
                     }
@@ -185,11 +190,12 @@ impl ProxiedConnection {
         info.is_some_and(|info| info.subflows.iter().any(|one| one.path == link.path()))
     }
 
-    /// Ends it if it has subflows on a link, and on no other.
-    pub(super) fn end_alone(&self, link: &Link) {
-        let info = self.stream.info();
-        let mut subflows = info.iter().flat_map(|info| &info.subflows).peekable();
-        if subflows.peek().is_some() && subflows.all(|one| one.path == link.path()) {
+    /// Ends it if it has subflows on a link, and on no other that works.
+    pub(super) fn end_alone(&self, link: &Link, links: &[Arc<Link>]) {
+        let (info, v6) = (self.stream.info(), self.stream.peer_addr().is_ipv6());
+        let is_usable = |path: PathId| find(links, path.0.into()).is_some_and(|link| link.is_usable(v6));
+        let mut subflows = info.iter().flat_map(|info| &info.subflows);
+        if self.is_on(link) && subflows.all(|one| one.path == link.path() || !is_usable(one.path)) {
             tracing::debug!(flow = self.id, link = link.name, "reset: it has no other link");
             self.stream.reset();
         }
@@ -202,6 +208,7 @@ impl ProxiedConnection {
             tracing::debug!(flow = self.id, "reset: a plain TCP connection whose address is gone");
             self.stream.reset();
         }
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).insert(link.index);
         self.leave_link(link);
     }
 
@@ -286,6 +293,7 @@ impl Flows {
             progress: Progress::default(),
             looked: Mutex::default(),
             had: Mutex::default(),
+            lost: Mutex::default(),
         });
         self.lock().insert(id, Arc::clone(&flow));
         Entry { flows: Arc::clone(self), flow }

@@ -140,6 +140,7 @@ impl Server {
     }
 
     async fn try_open(&self, client: Client, target: Target) -> io::Result<Entry> {
+        self.await_link().await;
         let addresses = self.resolve(&target).await?;
         let Some(first) = addresses.first() else {
             return Err(io::Error::new(io::ErrorKind::NotFound, "no address"));
@@ -156,10 +157,9 @@ impl Server {
             let is_last = at + 1 == gateways.len() && !all.direct_without_gateway;
             let limit = if is_last { deadline } else { deadline.min(Instant::now() + PATIENCE) };
             match self.open_by(gateway, wanted, limit, deadline).await {
-                // It is there, and has answered.
-                Err(error) if !gateway.has_failed() => return Err(error),
-                Err(error) => failure = Some(error),
-                opened => return opened,
+                Ok(entry) => return Ok(entry),
+                Err((error, true)) => return Err(error),
+                Err((error, false)) => failure = Some(error),
             }
         }
         match failure {
@@ -206,28 +206,29 @@ impl Server {
         all
     }
 
-    /// Waits a moment where no link has a route: in a handover the next has one soon.
-    async fn await_link(&self, limit: Duration) {
-        let is_any = || self.links().iter().any(|link| link.known().reach.any());
+    /// Waits a moment where no link has a route, or only one that is checked for a captive portal yet: in a
+    /// handover the next has one soon.
+    async fn await_link(&self) {
+        let is_coming = |link: &Arc<Link>| {
+            let known = link.known();
+            !known.reach.any() || known.captive && !known.checked && !known.doubted
+        };
         let awaiting = async {
-            while !is_any() {
+            while self.links().iter().all(is_coming) {
                 sleep(Duration::from_millis(50)).await;
             }
         };
-        let _ = timeout(limit.min(PATIENCE), awaiting).await;
+        let _ = timeout(self.config().connect_timeout.min(PATIENCE), awaiting).await;
     }
 
-    /// Notes that a gateway couldn't be reached, unless no link has a route to it.
-    fn blame(&self, gateway: &Gateway, far: &[SocketAddr]) {
-        let links = self.links();
-        let has_route = |address: &SocketAddr| links.iter().any(|link| link.has_route(address.is_ipv6()));
-        if far.iter().any(has_route) {
+    /// Notes that a gateway couldn't be reached, unless no link leads to it.
+    fn blame(&self, gateway: &Gateway, wanted: Wanted<'_>, far: &[SocketAddr]) {
+        if !self.openings(wanted, far).0.is_empty() {
             gateway.note(false);
         }
     }
 
     async fn open_directly(&self, wanted: Wanted<'_>, deadline: Instant) -> io::Result<Entry> {
-        self.await_link(deadline.saturating_duration_since(Instant::now())).await;
         let addresses = &*self.usable_first(wanted, wanted.addresses);
         let wanted = Wanted { addresses, first: addresses[0], ..wanted };
         let (plan, config) = self.prepare(wanted, wanted.first)?;
@@ -238,21 +239,22 @@ impl Server {
         Ok(self.opened(wanted, plan, ((Arc::new(stream), None), link, address), false, false))
     }
 
-    /// Opens a connection through a gateway. `limit`: when the gateway has to be there.
+    /// Opens a connection through a gateway. `limit`: when the gateway has to be there. An error comes with
+    /// whether the gateway is there, and has answered.
     async fn open_by(
         &self,
         gateway: &Gateway,
         wanted: Wanted<'_>,
         limit: Instant,
         deadline: Instant,
-    ) -> io::Result<Entry> {
-        self.await_link(limit.saturating_duration_since(Instant::now())).await;
-        let far = gateway.addresses(self).await.inspect_err(|error| {
+    ) -> Result<Entry, (io::Error, bool)> {
+        let far = gateway.addresses(self).await.map_err(|error| {
             gateway.note(false);
-            self.warn_of_gateway(gateway, error);
+            self.warn_of_gateway(gateway, &error);
+            (error, false)
         })?;
         let far = self.usable_first(wanted, &far);
-        let (plan, config) = self.prepare(wanted, far[0])?;
+        let (plan, config) = self.prepare(wanted, far[0]).map_err(|error| (error, true))?;
         if let Some(asked) = self.ask_ready(gateway, wanted, &plan).await {
             return Ok(self.opened(wanted, plan, asked, gateway.early, true));
         }
@@ -295,16 +297,16 @@ impl Server {
         wanted: Wanted<'_>,
         config: &ConnectionConfig,
         limits: (Instant, Instant),
-    ) -> io::Result<(Opened, Arc<Link>, SocketAddr)> {
+    ) -> Result<(Opened, Arc<Link>, SocketAddr), (io::Error, bool)> {
         let mut first_error = None;
         for address in wanted.addresses {
             let wish = Some(Wish::Connection(*address));
             match self.reach(gateway, far, wanted, config, wish, limits).await {
                 Ok((opened, link)) => return Ok((opened, link, *address)),
                 Err(Unreached::Gateway(error)) => {
-                    self.blame(gateway, far);
+                    self.blame(gateway, wanted, far);
                     self.warn_of_gateway(gateway, &error);
-                    return Err(error);
+                    return Err((error, false));
                 }
                 Err(Unreached::Wish(error)) => {
                     gateway.note(true);
@@ -319,7 +321,7 @@ impl Server {
                 }
             }
         }
-        Err(first_error.unwrap_or_else(|| late("the gateway doesn't answer the request")))
+        Err((first_error.unwrap_or_else(|| late("the gateway doesn't answer the request")), true))
     }
 
     /// Connects to a gateway: TCP, TLS, and the wish. Where a link falls silent right after TCP's handshake
@@ -341,9 +343,12 @@ impl Server {
         loop {
             let left = limit.saturating_duration_since(Instant::now());
             let openings = || {
-                let (mut links, at_once) = self.openings(wanted, far);
-                links.retain(|link| !left_out.contains(&link.index));
-                (links, at_once)
+                let (all, at_once) = self.openings(wanted, far);
+                let is_left = |link: &&Arc<Link>| !left_out.contains(&link.index);
+                let left: Vec<_> = all.iter().filter(is_left).cloned().collect();
+                // It may be back when no other works.
+                let works = |link: &Arc<Link>| far.iter().any(|address| link.is_usable(address.is_ipv6()));
+                (if left.iter().any(works) { left } else { all }, at_once)
             };
             let dialled = dial(&self.network, far, &openings, config, left).await;
             let (stream, link) = dialled.map_err(Unreached::Gateway)?;

@@ -35,9 +35,12 @@ impl Reach {
         self.v4.is_some() || self.v6.is_some()
     }
 
-    /// Whether its routes and its address are those of another moment.
+    /// Whether what it has in common with another moment is the same: a family may come or go.
     pub fn is_same_network(self, other: Reach) -> bool {
-        (self.v4, self.v6, self.address) == (other.v4, other.v6, other.address)
+        let families = [(self.v4, other.v4), (self.v6, other.v6)];
+        let mut both = families.into_iter().filter_map(|(one, other)| one.zip(other)).peekable();
+        let is_same_address = self.address.zip(other.address).is_none_or(|(one, other)| one == other);
+        both.peek().is_some() && both.all(|(one, other)| one == other) && is_same_address
     }
 
     /// The route in a family.

@@ -2,6 +2,9 @@
 //! connection's life, whether the interface has it or not.
 
 use std::net::IpAddr;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::{Changed, Uplinks};
 use crate::proxy::reach::{Addresses, Reach};
@@ -12,9 +15,13 @@ pub(super) struct Known {
     all: Vec<IpAddr>,
     /// The one that a rule states for connections: it was the only one when the route was new, or since.
     pub stated: Option<IpAddr>,
-    /// Those that were stated before: older connections have them yet.
-    former: Vec<IpAddr>,
+    /// Those that were stated before, until when: older connections have them yet.
+    former: Vec<(IpAddr, Instant)>,
 }
+
+/// So long after an address isn't stated any more few connections have it: for them the others aren't opened
+/// again.
+const FEW_HAVE_IT: Duration = Duration::from_secs(600);
 
 /// Whether two addresses are of one network, as far as they tell.
 fn is_one_network(a: IpAddr, b: IpAddr) -> bool {
@@ -53,14 +60,15 @@ impl Uplinks {
             is_new_rule |= known.stated != stated;
             let family = usize::from(v6);
             let mut former = std::mem::take(&mut known.former);
-            former.extend(known.stated);
-            changed.address[family] = former.iter().any(is_gone);
+            former.extend(known.stated.map(|stated| (stated, Instant::now())));
+            former.retain(|(_, until)| until.elapsed() < FEW_HAVE_IT);
+            changed.address[family] = former.iter().any(|(address, _)| is_gone(address));
             changed.one_of_several[family] = !changed.address[family] && known.all.iter().any(is_gone);
             if changed.address[family] {
                 // All are opened again.
                 former.clear();
             }
-            former.retain(|address| Some(*address) != stated);
+            former.retain(|(address, _)| Some(*address) != stated);
             *known = Known { all, stated, former };
         }
         (is_new_rule, changed)
