@@ -1,5 +1,7 @@
 //! One end of the tunnel.
 
+mod choosing;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
@@ -10,7 +12,7 @@ use crate::handover::Handover;
 use crate::lane::{Lane, LinkUse, MOST_LANES, Queued};
 use crate::packet::{Summary, inspect, mark_congestion};
 use crate::receive::{Arrivals, Numbers, Receiving};
-use crate::scheduler::{Adaptive, Choice, DatagramScheduler, LinkView, PacketView, used};
+use crate::scheduler::{Adaptive, DatagramScheduler};
 use crate::send::{Piece, Sending};
 use crate::{MILLISECOND, SECOND};
 
@@ -111,6 +113,8 @@ pub struct Stats {
 pub struct Tunnel {
     links: BTreeMap<usize, Link>,
     flows: Flows,
+    /// This end says which lanes packets have; the far end follows.
+    knows_rules: bool,
     /// What waits: first where no rule holds.
     lanes: Vec<Lane>,
     /// Whose turn it is.
@@ -135,6 +139,7 @@ impl Tunnel {
         Tunnel {
             links: BTreeMap::new(),
             flows: Flows::default(),
+            knows_rules: false,
             lanes: vec![Lane::new(scheduler)],
             turn: 0,
             repairs: Default::default(),
@@ -199,11 +204,16 @@ impl Tunnel {
     /// A packet for the far end, for which no rule holds but what the far end says of its flow.
     pub fn on_packet(&mut self, now: u64, packet: Bytes, summary: &Summary) {
         let lane = self.flows.lane(&summary.flow);
-        self.on_packet_in(lane.into(), now, packet, summary);
+        self.enqueue(lane.into(), now, packet, summary);
     }
 
-    /// The same for a packet of a rule.
+    /// The same at the end that knows the rules: a packet of this lane.
     pub fn on_packet_in(&mut self, lane: usize, now: u64, packet: Bytes, summary: &Summary) {
+        self.knows_rules = true;
+        self.enqueue(lane, now, packet, summary);
+    }
+
+    fn enqueue(&mut self, lane: usize, now: u64, packet: Bytes, summary: &Summary) {
         let lane = if lane < self.lanes.len() { lane } else { 0 };
         self.stats.packets += 1;
         self.last_traffic = now;
@@ -279,11 +289,13 @@ impl Tunnel {
         Ok(())
     }
 
-    /// Answers to a packet of a rule are of the same: only one end knows the rules.
+    /// Answers to a packet of a rule are of the same: only one end knows the rules. It learns nothing itself, or
+    /// each end would follow the other to a link that one of them has taken for a moment.
     fn learn(&mut self, now: u64, link: usize, data: &Data) {
         let lane = usize::from(data.lane);
         // Further parts have no header.
-        if (lane != 0 || self.flows.has_lanes())
+        if !self.knows_rules
+            && (lane != 0 || self.flows.has_lanes())
             && data.part.index == 0
             && let Some(summary) = inspect(&data.payload)
         {
@@ -358,142 +370,10 @@ impl Tunnel {
         self.outgoing.pop_front()
     }
 
-    fn views(&self, now: u64, lane: usize, len: usize) -> Vec<LinkView> {
-        let heard = || self.links.values().map(|link| &link.sending.rate).filter(|rate| rate.srtt.is_some());
-        let least = heard().min_by_key(|rate| rate.delay);
-        let view = |(link, known): (&usize, &Link)| {
-            let (how, rate) = (self.use_of(lane, *link), &known.sending.rate);
-            let delay = match (least, rate.srtt) {
-                (Some(least), Some(_)) => {
-                    let more = rate.delay.wrapping_sub(least.delay).max(0) as u64;
-                    more * 1000 + least.least_rtt().unwrap_or(0) / 2
-                }
-                _ => SECOND,
-            };
-            let of_it = LinkView {
-                link: *link,
-                is_silent: known.sending.is_silent,
-                is_backup: how.is_backup,
-                delay,
-                wait: rate.ready_at(now, len).map(|at| at - now),
-                rate: (!rate.is_starting()).then(|| rate.rate() as u64),
-            };
-            (!how.is_shut).then_some(of_it)
-        };
-        self.links.iter().filter_map(view).collect()
-    }
-
-    /// Of these links those whose turn it is for a packet that has waited so long.
-    fn in_order(&self, lane: usize, mut views: Vec<LinkView>, waited: u64) -> Vec<LinkView> {
-        let order = |one: &LinkView| self.use_of(lane, one.link).order;
-        let works = |one: &&LinkView| !one.is_silent && !one.is_backup;
-        let first = views.iter().filter(works).map(order).min();
-        let has_room = |one: &&LinkView| waited < FULL || one.wait == Some(0);
-        let turn = views.iter().filter(works).filter(has_room).map(order).min().max(first);
-        if let Some(turn) = turn {
-            views.retain(|one| order(one) <= turn || !works(&one));
-        }
-        views
-    }
-
-    /// Sends something again. A download's packets wait for the link's window: where a link was silent for a
-    /// moment only, its next feedback says that most have arrived, and all at once would fill the other
-    /// link's queue.
-    fn send_repair(&mut self, now: u64) {
-        for is_download in [false, true] {
-            while let Some((piece, from)) = self.repairs[usize::from(is_download)].pop_front() {
-                let is_there = piece.part.count == 1 && self.settled.has(piece.number);
-                if is_there || piece.deadline <= now {
-                    continue;
-                }
-                let lane = usize::from(piece.lane);
-                let views = self.in_order(lane, self.views(now, lane, piece.payload.len()), 0);
-                let has_room = |one: &&LinkView| !is_download || one.wait == Some(0);
-                // Over the same link only if there is no other that is as fast.
-                let best = used(&views).filter(has_room).min_by_key(|one| (one.delay, one.link == from));
-                if let Some(best) = best {
-                    self.stats.repaired += 1;
-                    self.send(now, best.link, piece);
-                    return;
-                }
-                self.repairs[usize::from(is_download)].push_front((piece, from));
-                break;
-            }
-        }
-    }
-
     fn send(&mut self, now: u64, link: usize, piece: Piece) {
         if let Some(known) = self.links.get_mut(&link) {
             self.outgoing.push_back((link, known.sending.send(now, piece)));
         }
-    }
-
-    /// Lets the schedulers choose for the packets that wait first. Lanes take turns.
-    fn schedule(&mut self, now: u64) {
-        let count = self.lanes.len();
-        for class in [Class::Small, Class::Media, Class::Bulk] {
-            for lane in (self.turn..self.turn + count).map(|lane| lane % count) {
-                if self.schedule_lane(now, class, lane) {
-                    self.turn = (lane + 1) % count;
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Returns whether something was sent.
-    fn schedule_lane(&mut self, now: u64, class: Class, lane: usize) -> bool {
-        while let Some(first) = self.lanes[lane].queues[class as usize].front() {
-            let (len, flow, waited) = (first.packet.len(), first.flow, now.saturating_sub(first.since));
-            if class != Class::Bulk && waited > LONGEST_WAIT {
-                self.lanes[lane].pop(class);
-                self.stats.dropped += 1;
-                continue;
-            }
-            let last_link = self.flows.link(&flow, now);
-            let mut views = self.in_order(lane, self.views(now, lane, len), waited);
-            let own = last_link.map(|last| self.use_of(lane, last)).unwrap_or_default();
-            let stays = |one: &LinkView| Some(one.link) == last_link && !one.is_silent && own.keeps;
-            if views.iter().any(stays) {
-                views.retain(stays);
-            }
-            if views.is_empty() {
-                break;
-            }
-            let may_copy = self.may_copy(now, len);
-            let packet = PacketView { class, len, last_link, waited, may_copy };
-            let choice = self.lanes[lane].scheduler.choose(&views, &packet);
-            // A link without room could have carried more.
-            for view in views.iter().filter(|view| view.wait != Some(0) && class != Class::Small) {
-                if let Some(known) = self.links.get_mut(&view.link) {
-                    known.sending.rate.is_backlogged = true;
-                }
-            }
-            let Choice::Send { link, copy } = choice else { break };
-            let Some(mut queued) = self.lanes[lane].pop(class) else { break };
-            if class == Class::Bulk && self.lanes[lane].codel.drops(now, waited) {
-                let Some(marked) = self.marked(&queued.packet) else {
-                    self.stats.dropped += 1;
-                    continue;
-                };
-                queued.packet = marked;
-            }
-            // Silence may be a moment's: a flow that keeps to its link comes back to it.
-            if !own.keeps || own.is_shut {
-                self.flows.set_link(&flow, link);
-            }
-            self.send_packet(now, (class, lane), &queued, (link, copy));
-            return true;
-        }
-        false
-    }
-
-    fn may_copy(&mut self, now: u64, len: usize) -> bool {
-        let rates: f64 = self.links.values().map(|link| link.sending.rate.rate()).sum();
-        let (left, since) = self.copies;
-        let earned = (rates * COPIES_SHARE).max(COPIES) * now.saturating_sub(since) as f64 / SECOND as f64;
-        self.copies = ((left + earned).min(COPIES_BURST), now);
-        self.copies.0 >= len as f64
     }
 
     fn send_packet(

@@ -472,9 +472,16 @@ fn flows_stay_on_the_link_that_they_began_on() {
         let [one, other] = [0, 1].map(|link| now[link] - before[link]);
         assert!(other > 480, "side {side}: {one} and {other}");
     }
-    // Until it falls silent.
-    let end = wire.now + 10 * SECOND;
+    // While it is silent they take another, and then come back, answers too.
+    let end = wire.now + 500 * MS;
     wire.cut(1, wire.now, end);
     let took = exchange(&mut wire, &[(1, 7, 1000, 4 * MS)], SECOND);
     assert!(took[&7].len() > 240, "{}", took[&7].len());
+    let before = [0, 1].map(|side| carried(&wire, side));
+    exchange(&mut wire, &[(1, 7, 1000, 4 * MS)], SECOND);
+    for (side, before) in before.iter().enumerate() {
+        let now = carried(&wire, side);
+        let [one, other] = [0, 1].map(|link| now[link] - before[link]);
+        assert!(other > 240 && one < 200, "side {side}: {one} and {other}");
+    }
 }

@@ -21,7 +21,8 @@ pub(crate) fn given(tables: &'static Tables, asked: &Asked) -> Given {
     Given::by_key(tables, asked.iter().map(|(key, values)| (key.as_str(), values.clone())))
 }
 
-/// The settings that `compare` or `advise` takes: names, and units of numbers; `text` and `whole` are none.
+/// The settings that `compare` or `advise` takes, each with its unit: `s`, `B`, `%`, `whole` (a number without
+/// one) or `text`.
 #[pyfunction]
 pub(crate) fn settings(command: &str) -> Vec<(String, &'static str)> {
     let tables = if command == "advise" { ask::ADVISE } else { ask::COMPARE };

@@ -48,7 +48,7 @@ fn datagrams_count_towards_a_quota_and_end_with_it() {
     assert!((0.97..1.01).contains(&(carried / kernels)), "{carried} of {kernels}: {}", pair.logs());
 }
 
-/// A connection that can't go elsewhere ends with its link's quota: with a server of TCP alone.
+/// A plain TCP connection is reset once the quota of its link is spent: it can't move to another.
 #[test]
 fn a_connection_of_one_link_ends_with_its_quota() {
     let Some(stage) = Stage::new() else { return };
@@ -166,9 +166,10 @@ fn a_link_goes_on_slower_beyond_its_quota() {
 fn rules_hold_for_datagrams_both_ways() {
     let file = format!(
         "{LINKS}[[rule]]\nport = [\"4434\"]\npolicy = \"fastest over up1\"\n\n\
-         [[rule]]\ndscp = [\"af41\"]\npolicy = \"active-standby over up0\"\n"
+         [[rule]]\ndscp = [\"af41\"]\npolicy = \"active-standby over up0\"\n\n\
+         [[rule]]\nport = [\"4435\"]\npolicy = \"load-balance 1:99\"\n"
     );
-    let Some(pair) = Pair::start_by_file(&format!("{WORLD} 4433-4434"), &[], &file) else { return };
+    let Some(pair) = Pair::start_by_file(&format!("{WORLD} 4433-4435"), &[], &file) else { return };
     sleep(Duration::from_millis(1500));
     let (_, share) = shares(&pair, 4433, 6 * MIB);
     assert!(share.iter().all(|share| *share > 0.15), "{share:?}: {}", pair.logs());
@@ -179,23 +180,13 @@ fn rules_hold_for_datagrams_both_ways() {
     assert!(pair.lan.check("ping", &line).is_ok(), "{}", pair.logs());
     let [own, other] = [0, 1].map(|link| pair.stage.received(link) - before[link]);
     assert!(own > 240_000 && other < 60_000, "{own} and {other}: {}", pair.logs());
+    // Flows begin where the share is largest, and stay there, but while that link seems silent: a queue that
+    // fills is enough for a moment.
+    let all = [(); 4].map(|()| shares(&pair, 4435, MIB).1[1]);
+    assert!(all.iter().sum::<f64>() > 2.8, "{all:?}: {}", pair.logs());
     // A rule that is changed by a reload, for a flow that is there.
     pair.reload(&file.replace("fastest over up1", "fastest over up0"));
     sleep(Duration::from_millis(1500));
     let (_, share) = shares(&pair, 4434, 4 * MIB);
     assert!(share[0] > 0.9 && share[1] < 0.1, "{share:?}: {}", pair.logs());
-}
-
-#[test]
-#[ignore = "in one run of five flows leave the link of the largest share: why isn't known"]
-fn load_balance_holds_for_datagrams() {
-    let file = format!("{LINKS}[[rule]]\nport = [\"4435\"]\npolicy = \"load-balance 1:99\"\n");
-    let Some(pair) = Pair::start_by_file(&format!("{WORLD} 4435"), &[], &file) else { return };
-    sleep(Duration::from_millis(1500));
-    // Flows begin where the share is largest. A link that is taken for silent just then is passed over.
-    let all: [f64; 8] = [(); 8].map(|()| {
-        sleep(Duration::from_millis(500));
-        shares(&pair, 4435, MIB / 2).1[1]
-    });
-    assert!(all.iter().filter(|share| **share > 0.8).count() >= 5, "{all:?}: {}", pair.logs());
 }

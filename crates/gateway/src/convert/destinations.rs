@@ -136,7 +136,8 @@ impl Destinations {
     }
 }
 
-/// A listener's list as it is now: another may take its place while it is used.
+/// Where a listener's clients may send, as the configuration says now: a reload replaces it, also for
+/// connections that are open.
 #[derive(Clone, Debug, Default)]
 pub struct Current(Arc<RwLock<Destinations>>);
 

@@ -1,5 +1,5 @@
 //! What a connection of two subflows keeps at both ends together when it has nothing to do: after it carried
-//! 64 KiB, with everything acknowledged. What the tables and queues of the endpoints grew to is in it.
+//! 64 KiB, with everything acknowledged. It includes what the endpoints' tables and queues have grown to.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

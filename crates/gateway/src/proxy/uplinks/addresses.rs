@@ -13,7 +13,7 @@ use crate::proxy::reach::{Addresses, Reach};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     all: Vec<IpAddr>,
-    /// The one that a rule states for connections: it was the only one when the route was new, or since.
+    /// The source address that a rule gives connections (snat): the only one when it was chosen.
     pub stated: Option<IpAddr>,
     /// Those that were stated before, until when: older connections have them yet.
     former: Vec<(IpAddr, Instant)>,

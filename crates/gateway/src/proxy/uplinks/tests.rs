@@ -115,7 +115,8 @@ fn connections_keep_the_only_address_of_an_interface_that_goes_down() {
     }
 }
 
-/// A router has a new prefix, and its own address stays: old addresses are deprecated, or not even that.
+/// A router announces a new prefix and keeps its link-local address: old addresses are deprecated, or stay
+/// preferred.
 #[test]
 fn connections_get_an_address_of_the_new_prefix() {
     let mut uplinks = uplinks(true);
