@@ -403,8 +403,8 @@ fn ranks(outcome: &Outcome) -> String {
     }
     if let Some(pairs) = all {
         return format!(
-            "\nAll {pairs} pairs of cells of the same row have the published order, as assumed and \
-             fitted.\n"
+            "\nAll {pairs} pairs of cells of the same row have the published order, with the \
+             assumed settings and with the fitted ones.\n"
         );
     }
     format!(
