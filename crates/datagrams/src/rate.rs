@@ -27,6 +27,8 @@ const BURST: f64 = 16_000.0;
 const LEAST_AGE: u64 = 10 * SECOND;
 /// Gains of the rate, a round trip each.
 const GAINS: [f64; 8] = [1.25, 0.8, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+/// Until the rate is known a link may carry so many times what has arrived: voice alone shows little of a link.
+const UNPROVEN: f64 = 8.0;
 /// The gain until the rate is known.
 const START_GAIN: f64 = 2.0;
 /// The same of what is in flight: at the end of it as much too much waits on the link.
@@ -160,6 +162,16 @@ impl Rate {
     /// Whether the rate is still being found out.
     pub fn is_starting(&self) -> bool {
         self.is_starting && self.rate() < self.most
+    }
+
+    /// How long the link takes for so many bytes; while its rate is being found out, by some times what has
+    /// arrived.
+    pub fn takes(&self, len: u64) -> u64 {
+        let rate = match self.is_starting() {
+            true => UNPROVEN * self.delivery.get(f64::max).unwrap_or(0.0).max(LOWEST),
+            false => self.rate(),
+        };
+        (len as f64 / rate * SECOND as f64) as u64
     }
 
     fn paced(&self) -> f64 {

@@ -33,8 +33,8 @@ const KEPT: usize = 64;
 pub(crate) struct Receiving {
     highest: Option<u32>,
     bits: [u8; TOLD as usize / 8],
-    /// The time of sending and of arrival of the last datagram.
-    last: (u32, u32),
+    /// When the last datagram was sent, by the far end's clock in microseconds, and when it arrived.
+    pub last: (u32, u64),
     least_delay: Option<i32>,
     bytes: u32,
     /// The last datagrams: their numbers, and what they were.
@@ -57,9 +57,8 @@ impl Receiving {
         } else {
             self.set(highest.wrapping_sub(number));
         }
-        let arrived = micros(now);
-        self.last = (sent, arrived);
-        let delay = arrived.wrapping_sub(sent) as i32;
+        self.last = (sent, now);
+        let delay = micros(now).wrapping_sub(sent) as i32;
         self.least_delay = Some(self.least_delay.map_or(delay, |least| least.min(delay)));
         self.bytes = self.bytes.wrapping_add(len as u32);
         self.unreported += 1;
@@ -121,7 +120,7 @@ impl Receiving {
         Some(Feedback {
             highest: self.highest?,
             echo,
-            arrived,
+            arrived: micros(arrived),
             now: micros(now),
             bytes: self.bytes,
             least_delay: self.least_delay.take()? as u32,

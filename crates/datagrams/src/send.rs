@@ -14,6 +14,14 @@ const MOST_SENT: usize = 8192;
 const KEPT: u64 = 1_000 * MILLISECOND;
 /// How long the receiver may keep a feedback back, and what timers are late by.
 const FEEDBACK_DELAY: u64 = 12 * MILLISECOND;
+/// Most that a datagram is taken to wait on its link for those before it.
+const MOST_WAIT: u64 = 150 * MILLISECOND;
+/// Datagrams of a far end that sends all it can are apart by less.
+const APART: u64 = 15 * MILLISECOND;
+/// Who looks at the clock later than this was kept from it, and from what has arrived meanwhile; the most that
+/// it gets to take that in.
+const LATE: u64 = 2 * MILLISECOND;
+const MOST_LATE: u64 = 20 * MILLISECOND;
 /// How long after the last datagram of several a probe asks whether they have arrived.
 const TAIL: u64 = 10 * MILLISECOND;
 
@@ -51,6 +59,8 @@ pub(crate) struct Piece {
 #[derive(Debug)]
 struct Sent {
     at: u64,
+    /// Bytes in flight then.
+    before: u64,
     len: usize,
     /// `None`: a probe, or what was already given up for lost.
     piece: Option<Piece>,
@@ -85,8 +95,15 @@ pub(crate) struct Sending {
     last_sent: u64,
     last_probe: u64,
     group: Option<Group>,
-    /// Since when nothing has been heard of what was sent.
-    unheard_since: Option<u64>,
+    /// The first datagram of which nothing has been heard: when it was sent, and the bytes in flight then.
+    unheard: Option<(u64, u64)>,
+    /// The bytes that were in flight before what has arrived, smoothed as its round-trip times are.
+    usual: u64,
+    /// By how much the far end's clock was ahead when the last datagram arrived there, the way included,
+    /// microseconds.
+    ahead: u32,
+    /// Before this nothing is called silent: the clock was looked at late.
+    not_before: u64,
     pub lost: u64,
     pub sent_datagrams: u64,
     pub sent_bytes: u64,
@@ -104,7 +121,10 @@ impl Sending {
             last_sent: now,
             last_probe: 0,
             group: None,
-            unheard_since: None,
+            unheard: None,
+            usual: 0,
+            ahead: 0,
+            not_before: 0,
             lost: 0,
             sent_datagrams: 0,
             sent_bytes: 0,
@@ -115,8 +135,9 @@ impl Sending {
         if self.sent.len() >= MOST_SENT {
             self.forget_first();
         }
-        self.sent.push_back(Sent { at: now, len, piece, is_settled: false });
-        self.unheard_since.get_or_insert(now);
+        let before = self.rate.in_flight;
+        self.sent.push_back(Sent { at: now, before, len, piece, is_settled: false });
+        self.unheard.get_or_insert((now, before));
         self.last_sent = now;
         self.sent_datagrams += 1;
         self.sent_bytes += len as u64;
@@ -211,13 +232,13 @@ impl Sending {
                 self.rate.in_flight = self.rate.in_flight.saturating_sub(sent.len as u64);
                 counts.0 += 1;
                 settled.arrived.extend(sent.piece.take().map(|piece| (piece.number, piece.part)));
-                newest = Some(sent.at);
+                newest = Some((sent.at, sent.before));
             }
         }
         let held = feedback.now.wrapping_sub(feedback.arrived);
         let rtt = micros(now).wrapping_sub(feedback.echo).wrapping_sub(held);
         // As RACK (RFC 8985): what was sent well before something that has arrived is lost.
-        if let Some(newest) = newest {
+        if let Some((newest, before)) = newest {
             let window = (self.rate.srtt.unwrap_or(0) / 8).clamp(4 * MILLISECOND, 20 * MILLISECOND);
             for sent in self.sent.iter_mut().take_while(|sent| sent.at + window < newest) {
                 if !sent.is_settled {
@@ -230,7 +251,9 @@ impl Sending {
             }
             self.is_silent = false;
             // A feedback tells of what was sent half a round trip ago.
-            self.unheard_since = self.sent.iter().find(|sent| sent.at > newest).map(|sent| sent.at);
+            self.unheard = self.sent.iter().find(|sent| sent.at > newest).map(|sent| (sent.at, sent.before));
+            self.usual = (7 * self.usual + before) / 8;
+            self.ahead = feedback.arrived.wrapping_sub(feedback.echo);
         }
         self.last_feedback = now;
         // More than ten seconds: the far end's clock jumped, or its feedback is false. It is ignored.
@@ -245,24 +268,42 @@ impl Sending {
         Some(settled)
     }
 
-    /// How long after a datagram something should have been heard.
-    fn patience(&self) -> u64 {
-        match self.rate.srtt {
-            None => 300 * MILLISECOND,
-            Some(srtt) => {
-                srtt + (4 * self.rate.variance).clamp(5 * MILLISECOND, 150 * MILLISECOND) + FEEDBACK_DELAY
-            }
+    /// When the link counts as silent, if nothing is heard. `last`: when the far end sent the last datagram
+    /// that came over the link, by its clock in microseconds, and when that came.
+    pub fn silent_at(&self, last: (u32, u64)) -> Option<u64> {
+        let (since, before) = self.unheard.filter(|_| !self.is_silent)?;
+        let Some(srtt) = self.rate.srtt else { return Some(since + 300 * MILLISECOND) };
+        // It waits for more than those did whose round-trip times are known.
+        let wait = self.rate.takes(before.saturating_sub(self.usual)).min(MOST_WAIT);
+        let variance = (4 * self.rate.variance).clamp(5 * MILLISECOND, 150 * MILLISECOND);
+        let mut due = (since + wait + srtt + variance + FEEDBACK_DELAY).max(self.not_before);
+        // Feedback comes after what the far end has sent before it, and all of that isn't here yet.
+        let answered = micros(since + wait + FEEDBACK_DELAY).wrapping_add(self.ahead);
+        let (sent, arrived) = last;
+        if answered.wrapping_sub(sent) < 1 << 31 {
+            due = due.max(arrived + APART);
         }
+        Some(due)
     }
 
     /// Looks at the clock: returns what was on a link that has fallen silent.
-    pub fn on_timeout(&mut self, now: u64) -> Vec<Piece> {
+    /// `last` as in [`Sending::silent_at`]; `late`: how much later than it was to be.
+    pub fn on_timeout(&mut self, now: u64, late: u64, last: (u32, u64)) -> Vec<Piece> {
         while self.sent.front().is_some_and(|sent| sent.is_settled || now.saturating_sub(sent.at) > KEPT) {
             self.forget_first();
         }
-        if self.is_silent || self.unheard_since.is_none_or(|since| now < since + self.patience()) {
+        if self.silent_at(last).is_none_or(|due| due > now) {
             return Vec::new();
         }
+        if late > LATE && self.unheard.is_some_and(|(since, _)| self.not_before <= since) {
+            self.not_before = now + late.min(MOST_LATE);
+            return Vec::new();
+        }
+        self.fall_silent(now)
+    }
+
+    /// The link is silent: returns what was on it.
+    pub fn fall_silent(&mut self, now: u64) -> Vec<Piece> {
         self.is_silent = true;
         self.silent_since = now;
         // They may have arrived: a later feedback says so.
@@ -281,16 +322,11 @@ impl Sending {
             };
             return self.last_probe + pause * MILLISECOND;
         }
-        match self.unheard_since {
+        match self.unheard {
             // What was sent last has no follower that would tell.
             Some(_) if self.last_probe < self.last_sent => last + TAIL,
             _ if is_active => last + 50 * MILLISECOND,
             _ => last + 2_000 * MILLISECOND,
         }
-    }
-
-    /// When the link counts as silent, if nothing is heard.
-    pub fn silent_at(&self) -> Option<u64> {
-        self.unheard_since.filter(|_| !self.is_silent).map(|since| since + self.patience())
     }
 }

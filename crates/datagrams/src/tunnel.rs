@@ -64,6 +64,12 @@ struct Link {
     receiving: Receiving,
 }
 
+impl Link {
+    fn silent_at(&self) -> Option<u64> {
+        self.sending.silent_at(self.receiving.last)
+    }
+}
+
 /// What a link does.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LinkStats {
@@ -194,9 +200,10 @@ impl Tunnel {
 
     /// A link is connected no more. What was on it goes over the others.
     pub fn remove_link(&mut self, now: u64, link: usize) {
-        if let Some(mut gone) = self.links.remove(&link) {
-            gone.sending.is_silent = false;
-            let lost = gone.sending.on_timeout(u64::MAX / 2);
+        if let Some(mut gone) = self.links.remove(&link)
+            && !gone.sending.is_silent
+        {
+            let lost = gone.sending.fall_silent(now);
             self.repair(now, link, lost);
         }
     }
@@ -329,8 +336,12 @@ impl Tunnel {
 
     /// What happens by itself.
     pub fn on_timeout(&mut self, now: u64) {
-        let silent: Vec<(usize, Vec<Piece>)> =
-            self.links.iter_mut().map(|(link, known)| (*link, known.sending.on_timeout(now))).collect();
+        let is_due = self.links.values().filter_map(Link::silent_at).any(|at| at <= now);
+        let late = if is_due { now.saturating_sub(self.next_timeout(now).unwrap_or(now)) } else { 0 };
+        let fall_silent = |(link, known): (&usize, &mut Link)| {
+            (*link, known.sending.on_timeout(now, late, known.receiving.last))
+        };
+        let silent: Vec<(usize, Vec<Piece>)> = self.links.iter_mut().map(fall_silent).collect();
         for (link, pieces) in silent {
             // With one link there is nowhere else to go.
             if self.links.values().any(|other| !other.sending.is_silent) {
@@ -419,9 +430,14 @@ impl Tunnel {
         let is_active = now.saturating_sub(self.last_traffic) < ACTIVE;
         let of_links = self.links.values().flat_map(|link| {
             let (sending, receiving) = (&link.sending, &link.receiving);
-            [receiving.due, Some(sending.probe_at(is_active)), sending.silent_at(), sending.parity_at()]
-                .into_iter()
-                .flatten()
+            [
+                receiving.due,
+                Some(sending.probe_at(is_active)),
+                sending.silent_at(receiving.last),
+                sending.parity_at(),
+            ]
+            .into_iter()
+            .flatten()
         });
         let repairs = self.repairs.iter().filter_map(VecDeque::front).map(|(piece, _)| piece.payload.len());
         let queues = || self.lanes.iter().flat_map(|lane| &lane.queues);

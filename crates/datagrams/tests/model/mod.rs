@@ -27,6 +27,9 @@ pub struct Way {
     free_at: u64,
     seed: u64,
     pub longest_queue: u64,
+    /// How long each datagram waited for those before it, and when.
+    #[allow(dead_code, reason = "not every test asks")]
+    pub waits: Vec<(u64, u64)>,
 }
 
 impl Way {
@@ -44,6 +47,7 @@ impl Way {
             free_at: 0,
             seed,
             longest_queue: 0,
+            waits: Vec::new(),
         }
     }
 
@@ -56,6 +60,7 @@ impl Way {
     fn send(&mut self, now: u64, len: usize) -> Option<u64> {
         let start = self.free_at.max(now);
         self.longest_queue = self.longest_queue.max(start - now);
+        self.waits.push((now, start - now));
         if (start - now) * self.rate / SECOND > self.queue {
             return None;
         }
@@ -81,6 +86,7 @@ enum Event<T> {
 #[derive(Debug)]
 pub enum Happened<T> {
     /// A packet leaves the tunnel at this side.
+    #[allow(dead_code, reason = "not every test looks at packets")]
     Packet(usize, Bytes),
     /// A time that was asked for.
     Timer(T),
@@ -97,6 +103,12 @@ pub struct Wire<T> {
     count: u64,
     wakes: [u64; 2],
     delivered: VecDeque<(usize, Bytes)>,
+    /// When a side found a link silent that had been heard: the side and the link.
+    #[allow(dead_code, reason = "not every test asks")]
+    pub silences: Vec<(u64, usize, usize)>,
+    heard: Vec<[bool; 2]>,
+    /// A side doesn't run for so long: what comes meanwhile is handed to it a little later than its timers.
+    pub stall: Option<(usize, u64, u64)>,
 }
 
 impl<T> Wire<T> {
@@ -111,7 +123,11 @@ impl<T> Wire<T> {
             count: 0,
             wakes: [u64::MAX; 2],
             delivered: VecDeque::new(),
+            silences: Vec::new(),
+            heard: Vec::new(),
+            stall: None,
         };
+        wire.heard = vec![[false; 2]; wire.links.len()];
         for link in 0..wire.links.len() {
             for side in 0..2 {
                 wire.tunnels[side].set_link(
@@ -152,6 +168,13 @@ impl<T> Wire<T> {
     pub fn drive(&mut self, side: usize) {
         let now = self.now;
         self.tunnels[side].on_timeout(now);
+        for one in self.tunnels[side].link_stats() {
+            let heard = &mut self.heard[one.link][side];
+            if *heard && one.is_silent {
+                self.silences.push((now, side, one.link));
+            }
+            *heard = !one.is_silent;
+        }
         while let Some((link, bytes)) = self.tunnels[side].poll_transmit(now) {
             if let Some(at) = self.links[link][side].send(now, bytes.len()) {
                 self.event(at, Event::Arrives { side: 1 - side, link, bytes });
@@ -180,7 +203,18 @@ impl<T> Wire<T> {
                 return None;
             }
             self.now = at;
+            let stalled =
+                |own: usize| self.stall.filter(|(side, from, to)| *side == own && (*from..*to).contains(&at));
             match event {
+                Event::Wake(side) if let Some((.., to)) = stalled(side) => {
+                    if self.wakes[side] == at {
+                        self.wakes[side] = to;
+                        self.event(to, event);
+                    }
+                }
+                Event::Arrives { side, .. } if let Some((.., to)) = stalled(side) => {
+                    self.event(to + MS, event)
+                }
                 // One that is late was replaced by an earlier one.
                 Event::Wake(side) if self.wakes[side] != at => {}
                 Event::Wake(side) => {
