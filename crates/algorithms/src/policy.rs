@@ -99,17 +99,17 @@ pub fn observe(view: &View<'_>, paths: usize, begin: Time, observation: &mut Vec
             seconds(flow.rtt.var),
             seconds(flow.rtt.min),
             seconds(flow.rtt.latest),
-            f64::from(flow.cwnd),
-            f64::from(flow.ssthresh),
+            f64::from(flow.cwnd()),
+            f64::from(flow.ssthresh()),
             f64::from(flow.in_flight()),
             f64::from(flow.window_space()),
             flow.queued_bytes as f64,
             f64::from(flow.mss),
-            f64::from(flow.lost_out),
-            f64::from(flow.retrans_out),
+            f64::from(flow.lost_out()),
+            f64::from(flow.retrans_out()),
             flow.rate.pacing as f64,
             flow.rate.delivery as f64,
-            flag(matches!(flow.ca_state, CaState::Recovery | CaState::Loss)),
+            flag(matches!(flow.ca_state(), CaState::Recovery | CaState::Loss)),
             flow.totals.lost as f64,
             seconds(view.now.saturating_sub(flow.last_progress)),
         ];
@@ -329,7 +329,7 @@ pub fn scheduler(
 
 #[cfg(test)]
 mod tests {
-    use ropewalk_engine::testing::{Scene, subflow};
+    use ropewalk_engine::testing::{Scene, WithoutSender as _, subflow};
 
     use super::*;
 
@@ -364,9 +364,9 @@ mod tests {
         let mut built = registries.scheduler(&name, 2).unwrap().build();
         let mut scene = Scene::new(vec![subflow(0, 10, 10, 0), subflow(1, 50, 10, 0)]);
         assert_eq!(scene.chosen(&mut *built), Some(1), "a space of 10 scores 5");
-        scene.subflows[1].packets_out = 10;
+        scene.subflows[1].set_packets_out(10);
         assert_eq!(scene.chosen(&mut *built), Some(0));
-        scene.subflows[0].packets_out = 10;
+        scene.subflows[0].set_packets_out(10);
         assert_eq!(scene.chosen(&mut *built), None);
         let wrong = registries.scheduler(&name, 3).unwrap_err();
         assert!(wrong.message.contains("is for 2 paths: there are 3"), "{wrong}");

@@ -7,6 +7,7 @@
 
 use ropewalk_engine::metrics::{SubflowMetrics, SubflowStatus};
 use ropewalk_engine::scheduler::{Chunk, Decision, Event, InFlight, Rationale, View, builtin};
+use ropewalk_engine::testing::WithoutSender as _;
 use ropewalk_engine::{MILLISECOND, PathId, Span, SubflowId, Time};
 
 const STATES: usize = 16;
@@ -42,17 +43,17 @@ fn steady_subflows(state: usize, subflows: usize) -> Vec<SubflowMetrics> {
         (subflow.rtt.smoothed, subflow.rtt.min, subflow.rtt.max, subflow.rtt.latest, subflow.rtt.var) =
             (rtt, rtt, rtt, rtt, rtt / 8);
         subflow.mss = MSS;
-        subflow.cwnd = 40;
-        subflow.ssthresh = 30;
+        subflow.set_cwnd(40);
+        subflow.set_ssthresh(30);
         // The faster ones are full most of the time.
-        subflow.packets_out = if (state + index) % 4 < 3 { 40 } else { 20 + (state + index) as u32 % 16 };
+        subflow.set_packets_out(if (state + index) % 4 < 3 { 40 } else { 20 + (state + index) as u32 % 16 });
         if index + 1 == subflows {
-            subflow.packets_out = subflow.packets_out.min(39);
+            subflow.set_packets_out(subflow.packets_out().min(39));
         }
         subflow.totals.delivered = 10_000;
         subflow.totals.lost = 20;
         subflow.totals.loss_events = 3;
-        subflow.rate.pacing = u64::from(subflow.cwnd) * u64::from(MSS) * 1_200 * MILLISECOND / rtt;
+        subflow.rate.pacing = u64::from(subflow.cwnd()) * u64::from(MSS) * 1_200 * MILLISECOND / rtt;
         subflow.rate.delivery = subflow.rate.pacing;
         subflow.rate.link_byte_time = 1e9 / subflow.rate.pacing as f64;
         subflow.rtt.samples = 1000;

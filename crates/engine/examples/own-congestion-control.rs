@@ -46,7 +46,7 @@ impl CongestionControl for Steady {
     fn on_ack(&mut self, subflow: &mut SubflowMetrics, _: Siblings<'_>, ack: &Ack) {
         let window = self.rate * subflow.rtt.min.as_secs_f64() / f64::from(subflow.mss);
         if ack.now >= self.careful_until {
-            subflow.cwnd = (window as u32).max(2);
+            subflow.set_cwnd((window as u32).max(2));
         }
     }
 

@@ -48,7 +48,7 @@ impl LinkRate {
     /// gaps: its window was full, or the segments left as a train.
     #[inline]
     pub fn on_acked(&mut self, subflow: &mut SubflowMetrics, now: Time, segments: u32) {
-        if subflow.packets_out == 0 {
+        if subflow.packets_out() == 0 {
             // A pause follows, which says nothing of the link.
             (self.began, self.segments) = (Time::ZERO, 0);
             return;
@@ -74,7 +74,7 @@ impl LinkRate {
         if took <= 0.0 {
             return;
         }
-        let full = subflow.in_flight() + segments >= subflow.cwnd;
+        let full = subflow.in_flight() + segments >= subflow.cwnd();
         let train = took > if whole { TRAIN } else { BURST } * leaving;
         let known = subflow.rate.link_byte_time;
         if self.sampled {
@@ -100,6 +100,7 @@ mod tests {
     use super::LinkRate;
     use crate::metrics::SubflowMetrics;
     use crate::scheduler::testing::{MSS, subflow};
+    use crate::testing::WithoutSender as _;
     use crate::{MILLISECOND, Time};
 
     /// ACKs of one segment each, so far apart, the segments having left at the same gaps. Returns nanoseconds
@@ -134,9 +135,9 @@ mod tests {
     fn a_pause_is_no_sample() {
         let (mut rate, mut subflow) = (LinkRate::default(), subflow(0, 20, 10, 10));
         let mut exchange = |from: u64| {
-            subflow.packets_out = 2;
+            subflow.set_packets_out(2);
             train(&mut rate, &mut subflow, from, 1, 2);
-            subflow.packets_out = 0;
+            subflow.set_packets_out(0);
             train(&mut rate, &mut subflow, from + 2, 1, 1)
         };
         exchange(100);
@@ -175,10 +176,10 @@ mod tests {
     fn gaps_of_a_sender_with_little_to_send_are_not_the_links() {
         let (mut rate, mut subflow) = (LinkRate::default(), subflow(0, 20, 10, 10));
         let known = train(&mut rate, &mut subflow, 100, 1, 9);
-        subflow.packets_out = 3;
+        subflow.set_packets_out(3);
         subflow.rtt.latest = 2 * subflow.rtt.min;
         assert_eq!(paced(&mut rate, &mut subflow, 150, 20, 30), known);
-        subflow.packets_out = 10;
+        subflow.set_packets_out(10);
         assert!(paced(&mut rate, &mut subflow, 2000, 20, 9) > known, "its window is full");
     }
 

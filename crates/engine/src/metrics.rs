@@ -1,8 +1,10 @@
 //! What schedulers and congestion controls see of one subflow.
 //!
-//! The TCP code keeps these numbers here and nowhere else, so that a scheduler reads the live values
-//! and a coupled congestion control sees its siblings, without a copy.
+//! A connection's [`SubflowMetrics`] lie side by side, so that a scheduler reads the live values and a coupled
+//! congestion control its subflow's siblings, without a copy. Who keeps which: the congestion state is the
+//! sender's own (`tcp/sender/congestion_state.rs`).
 
+use crate::tcp::CongestionState;
 use crate::{MILLISECOND, PathId, Span, SubflowId, Time};
 
 /// Memory that Linux counts for each send buffer beside its payload, bytes (the least `truesize`).
@@ -58,26 +60,14 @@ pub struct SubflowMetrics {
     pub state: SubflowStatus,
     /// MP_PRIO / MP_JOIN backup flag, as set by either side for our sending.
     pub backup: bool,
-    /// Loss recovery phase.
-    pub ca_state: CaState,
+    /// Congestion window, threshold, recovery phase and what is in flight; the sender's, read by methods
+    /// ([`cwnd`](Self::cwnd), [`in_flight`](Self::in_flight) and the like).
+    pub(crate) congestion: CongestionState,
 
     /// Round-trip times.
     pub rtt: RttMetrics,
     /// Retransmission timeout in force, without backoff.
     pub rto: Span,
-
-    /// Congestion window, segments.
-    pub cwnd: u32,
-    /// Slow start threshold, segments; `u32::MAX` before the first loss.
-    pub ssthresh: u32,
-    /// Segments sent and not cumulatively acknowledged (`packets_out`).
-    pub packets_out: u32,
-    /// Of these, selectively acknowledged (`sacked_out`).
-    pub sacked_out: u32,
-    /// Of these, judged lost (`lost_out`).
-    pub lost_out: u32,
-    /// Retransmissions in flight (`retrans_out`).
-    pub retrans_out: u32,
 
     /// Payload bytes per segment, after TCP and MPTCP options.
     pub mss: u32,
@@ -160,16 +150,9 @@ impl SubflowMetrics {
             path,
             state: SubflowStatus::Handshaking,
             backup: false,
-            ca_state: CaState::Open,
+            congestion: CongestionState::new(),
             rtt: RttMetrics::default(),
             rto: 1000 * MILLISECOND,
-            cwnd: 10,
-            //= RFC 5681 3.1-c
-            ssthresh: u32::MAX,
-            packets_out: 0,
-            sacked_out: 0,
-            lost_out: 0,
-            retrans_out: 0,
             mss: 536,
             queued_bytes: 0,
             queue_space: u64::MAX,
@@ -182,16 +165,10 @@ impl SubflowMetrics {
         }
     }
 
-    /// Segments in flight: Linux's `tcp_packets_in_flight`.
-    #[inline]
-    pub fn in_flight(&self) -> u32 {
-        (self.packets_out + self.retrans_out).saturating_sub(self.sacked_out + self.lost_out)
-    }
-
     /// Segments that the congestion window still admits, less what is queued for it already.
     #[inline]
     pub fn window_space(&self) -> u32 {
-        self.cwnd.saturating_sub(self.in_flight()).saturating_sub(self.queued_segments())
+        self.cwnd().saturating_sub(self.in_flight()).saturating_sub(self.queued_segments())
     }
 
     /// What is queued, in segments, rounded up.
@@ -207,7 +184,7 @@ impl SubflowMetrics {
     pub fn send_memory(&self) -> u64 {
         let mss = u64::from(self.mss.max(1));
         let at_once = self.tso_segments();
-        let sent = u64::from(self.packets_out);
+        let sent = u64::from(self.packets_out());
         let buffers = sent.div_ceil(at_once) + self.queued_bytes.div_ceil(BUFFER_SIZE);
         self.queued_bytes + sent * mss + buffers * BUFFER_OVERHEAD
     }
@@ -236,7 +213,7 @@ impl SubflowMetrics {
     #[inline]
     pub fn available(&self) -> bool {
         self.usable()
-            && self.ca_state != CaState::Loss
+            && self.ca_state() != CaState::Loss
             && self.window_space() > 0
             && self.queue_space >= u64::from(self.mss)
     }
@@ -244,28 +221,30 @@ impl SubflowMetrics {
     /// In slow start.
     #[inline]
     pub fn in_slow_start(&self) -> bool {
-        self.cwnd < self.ssthresh
+        self.cwnd() < self.ssthresh()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::WithoutSender as _;
 
     #[test]
     fn send_memory_counts_buffers_as_long_as_they_were_sent() {
         let mut subflow = SubflowMetrics::new(SubflowId(0), PathId(0));
         subflow.mss = 1000;
         assert_eq!(subflow.send_memory(), 0);
-        subflow.packets_out = 7;
+        subflow.set_packets_out(7);
         assert_eq!(subflow.send_memory(), 7000 + 4 * 1280, "two segments at least");
         subflow.rate.pacing = 3_000 << 10;
         assert_eq!(subflow.send_memory(), 7000 + 3 * 1280, "three in a millisecond");
         subflow.rate.pacing = u64::MAX;
         assert_eq!(subflow.send_memory(), 7000 + 1280);
-        subflow.packets_out = 66;
+        subflow.set_packets_out(66);
         assert_eq!(subflow.send_memory(), 66_000 + 2 * 1280, "65 in one");
-        (subflow.packets_out, subflow.queued_bytes) = (0, 65_216);
+        subflow.set_packets_out(0);
+        subflow.queued_bytes = 65_216;
         assert_eq!(subflow.send_memory(), 65_216 + 2 * 1280);
     }
 }

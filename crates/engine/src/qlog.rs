@@ -220,12 +220,12 @@ fn recovery(metrics: &SubflowMetrics) -> Value {
         "min_rtt": milliseconds(metrics.rtt.min),
         "latest_rtt": milliseconds(metrics.rtt.latest),
         "rtt_variance": milliseconds(metrics.rtt.var),
-        "congestion_window": u64::from(metrics.cwnd) * mss,
+        "congestion_window": u64::from(metrics.cwnd()) * mss,
         "bytes_in_flight": u64::from(metrics.in_flight()) * mss,
         "packets_in_flight": metrics.in_flight(),
     });
-    if metrics.ssthresh != u32::MAX {
-        data["ssthresh"] = json!(u64::from(metrics.ssthresh) * mss);
+    if metrics.ssthresh() != u32::MAX {
+        data["ssthresh"] = json!(u64::from(metrics.ssthresh()) * mss);
     }
     data
 }

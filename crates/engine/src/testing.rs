@@ -15,5 +15,6 @@ pub use crate::scheduler::testing::{
     Chunks, MSS, Model, Pipe, Placement, Scene, build, run, set_rtt, subflow, unmeasured,
 };
 pub use crate::scheduler::text::{Kib, Ms, Subflow, no_room, nothing_to_send};
+pub use crate::tcp::WithoutSender;
 #[doc(hidden)]
 pub use crate::tcp::keyed_isn;

@@ -271,7 +271,7 @@ fn data_is_kept_until_the_data_ack() {
     }
     assert_eq!(taken, 64_000);
     let flow = net.ends[0].connection(net.client).expect("open").subflow_metrics()[0].clone();
-    assert_eq!(flow.packets_out, 0, "the subflow itself has nothing left to wait for");
+    assert_eq!(flow.packets_out(), 0, "the subflow itself has nothing left to wait for");
     net.tamper = None;
     net.pass(5000);
     assert!(write(&mut net, 20_000) == 20_000);

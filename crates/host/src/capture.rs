@@ -313,7 +313,7 @@ impl<W: Write> Inner<W> {
         self.sample = now + SAMPLES_EVERY;
         for flow in connection.subflow_metrics() {
             let Some(tuple) = connection.tuple(flow.id) else { continue };
-            let (cwnd, ssthresh, in_flight) = (flow.cwnd, flow.ssthresh, flow.in_flight());
+            let (cwnd, ssthresh, in_flight) = (flow.cwnd(), flow.ssthresh(), flow.in_flight());
             let metrics = Metrics { cwnd, ssthresh, in_flight, srtt: flow.rtt.smoothed };
             self.push(now, Item::Sample(tuple, metrics));
         }

@@ -97,7 +97,7 @@ mod tests {
         fn select(&mut self, view: &View<'_>, _: &mut Rationale) -> Decision {
             // Not before the first ACK: the moment isn't the beginning.
             let Some(flow) = view.available().next() else { return Decision::Wait { until: None } };
-            assert!(flow.cwnd <= 10, "a scheduler of one's own");
+            assert!(flow.cwnd() <= 10, "a scheduler of one's own");
             Decision::Send { subflow: flow.id, bytes: flow.mss }
         }
     }

@@ -44,12 +44,10 @@ impl ToPython<u64> for Span {
 macro_rules! getters {
     (
         own { $($name:ident: $type:ty),* $(,)? }
+        methods { $($method:ident: $returned:ty),* $(,)? }
         $($group:ident: $kind:ident { $($getter:ident = $field:ident: $field_type:ty),* $(,)? })*
     ) => {
-        // A number of the engine's that isn't in the list doesn't compile.
-        const _: fn(SubflowMetrics) = |metrics| {
-            let SubflowMetrics { id: _, path: _, state: _, ca_state: _, $($name: _,)* $($group: _,)* } = metrics;
-        };
+        // A number of a group that isn't in the list doesn't compile.
         $(const _: fn($kind) = |group| {
             let $kind { $($field: _),* } = group;
         };)*
@@ -59,6 +57,11 @@ macro_rules! getters {
             $(#[getter]
             fn $name(&self) -> $type {
                 self.metrics.$name.to_python()
+            })*
+
+            $(#[getter]
+            fn $method(&self) -> $returned {
+                self.metrics.$method()
             })*
 
             $($(#[getter]
@@ -92,7 +95,7 @@ macro_rules! getters {
 
             #[getter]
             fn ca_state<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
-                let word = match self.metrics.ca_state {
+                let word = match self.metrics.ca_state() {
                     CaState::Open => "open",
                     CaState::Disorder => "disorder",
                     CaState::Cwr => "cwr",
@@ -138,7 +141,7 @@ macro_rules! getters {
                     metrics.id.0,
                     metrics.path.0,
                     metrics.rtt.smoothed.as_secs_f64() * 1e3,
-                    metrics.cwnd,
+                    metrics.cwnd(),
                     metrics.in_flight(),
                     metrics.state
                 )
@@ -153,12 +156,6 @@ getters! {
     own {
         backup: bool,
         rto: u64,
-        cwnd: u32,
-        ssthresh: u32,
-        packets_out: u32,
-        sacked_out: u32,
-        lost_out: u32,
-        retrans_out: u32,
         mss: u32,
         queued_bytes: u64,
         queue_space: u64,
@@ -166,6 +163,14 @@ getters! {
         last_progress: u64,
         last_sent: u64,
         busy_since: u64,
+    }
+    methods {
+        cwnd: u32,
+        ssthresh: u32,
+        packets_out: u32,
+        sacked_out: u32,
+        lost_out: u32,
+        retrans_out: u32,
     }
     rtt: RttMetrics {
         srtt = smoothed: u64,

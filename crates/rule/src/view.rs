@@ -93,11 +93,11 @@ const NUMBERS: &[Number<SubflowMetrics>] = &[
     ("max_rtt", |of| of.rtt.max.as_nanos()),
     ("last_rtt", |of| of.rtt.latest.as_nanos()),
     ("rto", |of| of.rto.as_nanos()),
-    ("cwnd", |of| u64::from(of.cwnd)),
-    ("ssthresh", |of| u64::from(of.ssthresh)),
-    ("packets_out", |of| u64::from(of.packets_out)),
-    ("lost_out", |of| u64::from(of.lost_out)),
-    ("retrans_out", |of| u64::from(of.retrans_out)),
+    ("cwnd", |of| u64::from(of.cwnd())),
+    ("ssthresh", |of| u64::from(of.ssthresh())),
+    ("packets_out", |of| u64::from(of.packets_out())),
+    ("lost_out", |of| u64::from(of.lost_out())),
+    ("retrans_out", |of| u64::from(of.retrans_out())),
     ("in_flight", |of| u64::from(of.in_flight())),
     ("window_space", |of| u64::from(of.window_space())),
     ("mss", |of| u64::from(of.mss)),
@@ -139,7 +139,7 @@ pub(crate) fn register(engine: &mut Engine) {
         .register_get("backup", |subflow: &mut Subflow| subflow.metrics().backup)
         .register_get("in_slow_start", |subflow: &mut Subflow| subflow.metrics().in_slow_start())
         .register_get("in_recovery", |subflow: &mut Subflow| {
-            matches!(subflow.metrics().ca_state, CaState::Recovery | CaState::Loss)
+            matches!(subflow.metrics().ca_state(), CaState::Recovery | CaState::Loss)
         })
         // The reason of a decision names the path instead.
         .register_fn("to_string", |subflow: &mut Subflow| format!("{{subflow {}}}", subflow.metrics().id.0))

@@ -29,13 +29,13 @@ impl Scheduler for LargestWindow {
     fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         // With nothing in flight nobody would wake a scheduler that waits: the engine would overrule it, and
         // count that.
-        let idle = view.subflows.iter().all(|flow| flow.packets_out == 0);
+        let idle = view.subflows.iter().all(|flow| flow.packets_out() == 0);
         let roomy = view.available().filter(|flow| idle || flow.window_space() >= self.least);
-        let widest = view.sendable().then(|| roomy.max_by_key(|flow| flow.cwnd)).flatten();
+        let widest = view.sendable().then(|| roomy.max_by_key(|flow| flow.cwnd())).flatten();
         match widest {
             Some(flow) => {
                 rationale.say(|| {
-                    format!("{{subflow {}}} has the largest window, {} segments", flow.id.0, flow.cwnd)
+                    format!("{{subflow {}}} has the largest window, {} segments", flow.id.0, flow.cwnd())
                 });
                 Decision::Send { subflow: flow.id, bytes: flow.mss }
             }

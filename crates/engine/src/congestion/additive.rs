@@ -196,9 +196,9 @@ impl AdditiveGrowth {
         if !ack.cwnd_limited {
             return;
         }
-        let before = subflow.cwnd;
+        let before = subflow.cwnd();
         let left = slow_start(subflow, ack);
-        if subflow.cwnd != before {
+        if subflow.cwnd() != before {
             self.epoch += 1;
         }
         if left > 0 {
@@ -220,9 +220,9 @@ impl AdditiveGrowth {
         let mut left = acked;
         let mut stale = round_start;
         loop {
-            if stale || credit.epoch != self.epoch || credit.cwnd != subflow.cwnd {
+            if stale || credit.epoch != self.epoch || credit.cwnd != subflow.cwnd() {
                 credit.increase = increase(subflow);
-                credit.cwnd = subflow.cwnd;
+                credit.cwnd = subflow.cwnd();
                 credit.epoch = self.epoch;
                 stale = false;
             }
@@ -239,10 +239,10 @@ impl AdditiveGrowth {
             credit.segments += credit.increase * f64::from(used) - whole;
             if whole > 0.0 {
                 credit.segments = credit.segments.max(0.0);
-                subflow.cwnd = subflow.cwnd.saturating_add(1);
+                subflow.set_cwnd(subflow.cwnd().saturating_add(1));
             } else {
                 credit.segments = credit.segments.min(0.0);
-                subflow.cwnd = subflow.cwnd.saturating_sub(1).max(1);
+                subflow.set_cwnd(subflow.cwnd().saturating_sub(1).max(1));
             }
             left -= used;
             self.epoch += 1;
@@ -280,7 +280,7 @@ mod tests {
             let computed = &mut self.computed;
             self.growth.grow(&mut self.subflows[i], &ack, |subflow| {
                 *computed += 1;
-                increase(subflow.cwnd)
+                increase(subflow.cwnd())
             });
             self.computed - before
         }
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!((pair.small(0), pair.small(0)), (1, 0));
         let start = Ack { round_start: true, ..ack(1) };
         assert_eq!((pair.ack(0, start, |_| 0.001), pair.small(0)), (1, 0), "a round trip began");
-        pair.subflows[0].cwnd = 20;
+        pair.subflows[0].set_cwnd(20);
         assert_eq!((pair.small(0), pair.small(0)), (1, 0), "another set its window");
         pair.growth.on_loss(SubflowId(1));
         assert_eq!((pair.small(0), pair.small(0)), (1, 0), "a sibling lost");
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!((pair.small(0), pair.small(0)), (1, 0), "a sibling came or went");
         pair.ack(1, ack(1), |_| 1.0);
         assert_eq!((pair.small(0), pair.small(0)), (1, 0), "a sibling grew");
-        pair.subflows[1].ssthresh = u32::MAX;
+        pair.subflows[1].set_ssthresh(u32::MAX);
         assert_eq!(pair.small(1), 0, "slow start uses the ACK up");
         assert_eq!((pair.small(0), pair.small(0)), (1, 0), "a sibling grew in slow start");
         let idle = Ack { cwnd_limited: false, ..ack(1) };
@@ -318,9 +318,9 @@ mod tests {
         for _ in 0..9 {
             pair.ack(0, Ack { counting: AckCounting::OneInAvoidance, ..ack(2) }, |_| 0.1);
         }
-        assert_eq!(pair.subflows[0].cwnd, 10);
+        assert_eq!(pair.subflows[0].cwnd(), 10);
         pair.ack(0, Ack { counting: AckCounting::OneInAvoidance, ..ack(2) }, |_| 0.1);
-        assert_eq!(pair.subflows[0].cwnd, 11);
+        assert_eq!(pair.subflows[0].cwnd(), 11);
     }
 
     #[test]
@@ -332,9 +332,9 @@ mod tests {
             pair.ack(0, ack(9), |_| 0.1);
             forget(&mut pair.growth);
             pair.ack(0, ack(9), |_| 0.1);
-            assert_eq!(pair.subflows[0].cwnd, 10);
+            assert_eq!(pair.subflows[0].cwnd(), 10);
             pair.ack(0, ack(1), |_| 0.1);
-            assert_eq!(pair.subflows[0].cwnd, 11);
+            assert_eq!(pair.subflows[0].cwnd(), 11);
         }
     }
 
@@ -343,29 +343,29 @@ mod tests {
         // Of 12 segments ten make a whole one, and each of the other two does.
         let mut pair = Pair::new();
         pair.ack(0, ack(12), |cwnd| if cwnd == 10 { 0.1 } else { 1.0 });
-        assert_eq!(pair.subflows[0].cwnd, 13);
+        assert_eq!(pair.subflows[0].cwnd(), 13);
         let mut pair = Pair::new();
         pair.ack(0, ack(12), |cwnd| if cwnd == 10 { -0.1 } else { -1.0 });
-        assert_eq!(pair.subflows[0].cwnd, 7);
+        assert_eq!(pair.subflows[0].cwnd(), 7);
         // With half of one sum before, of 10 segments five do; 4 of 0.3 make the next, and one is left.
         let mut pair = Pair::new();
         pair.ack(0, ack(5), |_| 0.1);
         pair.ack(0, ack(10), |cwnd| if cwnd == 10 { 0.1 } else { 0.3 });
-        assert_eq!(pair.subflows[0].cwnd, 12);
+        assert_eq!(pair.subflows[0].cwnd(), 12);
         pair.ack(0, ack(1), |_| 0.49);
-        assert_eq!(pair.subflows[0].cwnd, 12, "0.2 + 0.3 + 0.49");
+        assert_eq!(pair.subflows[0].cwnd(), 12, "0.2 + 0.3 + 0.49");
         pair.ack(0, ack(1), |_| 0.01);
-        assert_eq!(pair.subflows[0].cwnd, 13);
+        assert_eq!(pair.subflows[0].cwnd(), 13);
     }
 
     #[test]
     fn what_falls_short_of_a_segment_by_the_rounding_is_one() {
         let mut pair = Pair::new();
         pair.ack(0, ack(1), |_| 1.0 - ROUNDING);
-        assert_eq!(pair.subflows[0].cwnd, 11);
+        assert_eq!(pair.subflows[0].cwnd(), 11);
         pair.ack(0, ack(1), |_| ROUNDING - 1.0);
-        assert_eq!(pair.subflows[0].cwnd, 10);
+        assert_eq!(pair.subflows[0].cwnd(), 10);
         pair.ack(0, ack(1), |_| 1.0 - 2.0 * ROUNDING);
-        assert_eq!(pair.subflows[0].cwnd, 10);
+        assert_eq!(pair.subflows[0].cwnd(), 10);
     }
 }

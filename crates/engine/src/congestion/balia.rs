@@ -145,10 +145,10 @@ mod tests {
         assert_close(increase(&list, 0), 200.0 / 10_020.0 / 10_020.0 * 250.5 * 100.8);
         // Ten such acknowledged segments add one.
         let mut list = subflows(&[subflow(1, 1000), subflow(100, 10)]);
-        list[0].ssthresh = 1;
+        list[0].set_ssthresh(1);
         let mut balia = build("balia");
         balia.ack_on(&mut list, 0, &ack(10));
-        assert_eq!(list[0].cwnd, 2);
+        assert_eq!(list[0].cwnd(), 2);
     }
 
     #[test]

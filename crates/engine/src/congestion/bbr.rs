@@ -121,7 +121,7 @@ impl CongestionControl for Bbr {
             path.note_loss(subflow);
         }
         // No threshold: the model responds (section 5.5.10). Whoever asks is told of slow start's end.
-        subflow.ssthresh.clamp(2, subflow.cwnd.max(2))
+        subflow.ssthresh().clamp(2, subflow.cwnd().max(2))
     }
 
     fn on_undo(&mut self, subflow: &SubflowMetrics, _: Siblings<'_>) {

@@ -69,7 +69,7 @@ impl Bench {
         for i in 0..list.len() {
             control.added_on(&mut list, i, Time::ZERO);
         }
-        let before_loss = list.iter().map(|subflow| (subflow.cwnd, subflow.ssthresh)).collect();
+        let before_loss = list.iter().map(|subflow| (subflow.cwnd(), subflow.ssthresh())).collect();
         Bench { control, subflows: list, before_loss, now: Time::ZERO, found: Vec::new() }
     }
 
@@ -84,7 +84,7 @@ impl Bench {
                     (rtt, rtt, subflow.totals.delivered + u64::from(acked));
                 subflow.rtt.min = subflow.rtt.min.min(rtt);
                 subflow.totals.bytes_acked += u64::from(acked) * u64::from(subflow.mss);
-                let prior_in_flight = if limited { subflow.cwnd } else { subflow.cwnd / 4 };
+                let prior_in_flight = if limited { subflow.cwnd() } else { subflow.cwnd() / 4 };
                 let seen = self.subflows.clone();
                 let now = self.now;
                 let ack = Ack {
@@ -105,18 +105,21 @@ impl Bench {
             }
             Step::Loss(cause) => {
                 let ssthresh = self.control.ssthresh_on(&self.subflows, i, cause, self.now);
-                let most = before[i].cwnd.max(2);
+                let most = before[i].cwnd().max(2);
                 if !(2..=most).contains(&ssthresh) {
-                    self.found.push(("ssthresh", format!("{ssthresh} of {}", before[i].cwnd)));
+                    self.found.push(("ssthresh", format!("{ssthresh} of {}", before[i].cwnd())));
                 }
                 if self.subflows.len() > 1 && ssthresh == 0 {
                     self.found.push(("window", "a threshold of 0".into()));
                 }
-                self.before_loss[i] = (before[i].cwnd, before[i].ssthresh);
+                self.before_loss[i] = (before[i].cwnd(), before[i].ssthresh());
                 let subflow = &mut self.subflows[i];
-                subflow.ssthresh = ssthresh;
-                subflow.cwnd =
-                    if cause == LossCause::Timeout { 1 } else { ssthresh.min(subflow.cwnd).max(1) };
+                subflow.set_ssthresh(ssthresh);
+                subflow.set_cwnd(if cause == LossCause::Timeout {
+                    1
+                } else {
+                    ssthresh.min(subflow.cwnd()).max(1)
+                });
                 subflow.totals.bytes_acked_at_loss = subflow.totals.bytes_acked;
                 subflow.totals.loss_events += 1;
             }
@@ -124,12 +127,14 @@ impl Bench {
                 self.control.undo_on(&self.subflows, i);
                 let (cwnd, ssthresh) = self.before_loss[i];
                 let subflow = &mut self.subflows[i];
-                (subflow.cwnd, subflow.ssthresh) = (subflow.cwnd.max(cwnd), subflow.ssthresh.max(ssthresh));
+                subflow.set_cwnd(subflow.cwnd().max(cwnd));
+                subflow.set_ssthresh(subflow.ssthresh().max(ssthresh));
             }
             Step::Idle(idle) => {
                 self.now += idle;
                 self.control.idle_restart_on(&self.subflows, i, idle);
-                self.subflows[i].cwnd = self.subflows[i].cwnd.min(10);
+                let subflow = &mut self.subflows[i];
+                subflow.set_cwnd(subflow.cwnd().min(10));
             }
             Step::Rejoin => {
                 self.subflows[i].state = SubflowStatus::Closed;
@@ -137,13 +142,13 @@ impl Bench {
                 let fresh = subflows(&[subflow(10, 40)]).remove(0);
                 self.subflows[i] =
                     SubflowMetrics { id: self.subflows[i].id, path: self.subflows[i].path, ..fresh };
-                self.subflows[i].ssthresh = u32::MAX;
+                self.subflows[i].set_ssthresh(u32::MAX);
                 self.control.added_on(&mut self.subflows, i, self.now);
             }
         }
-        if self.subflows[i].cwnd == 0 {
-            self.found.push(("window", format!("{step:?} leaves nothing of {}", before[i].cwnd)));
-            self.subflows[i].cwnd = 1;
+        if self.subflows[i].cwnd() == 0 {
+            self.found.push(("window", format!("{step:?} leaves nothing of {}", before[i].cwnd())));
+            self.subflows[i].set_cwnd(1);
         }
     }
 
@@ -169,21 +174,22 @@ impl Bench {
 
     /// Segments that are acknowledged in a round trip: the window, where nothing but losses bounds it.
     fn per_round(&self, i: usize) -> u32 {
-        let window = self.subflows[i].cwnd.max(1);
+        let window = self.subflows[i].cwnd().max(1);
         if self.control.is_model_based() { window.min(LINK) } else { window }
     }
 
     fn check_ack(&mut self, seen: &[SubflowMetrics], i: usize, acked: u32, limited: bool) {
         let mut expected = seen.to_vec();
         let after = &self.subflows[i];
-        (expected[i].cwnd, expected[i].ssthresh) = (after.cwnd, after.ssthresh);
+        expected[i].set_cwnd(after.cwnd());
+        expected[i].set_ssthresh(after.ssthresh());
         expected[i].rate.pacing = after.rate.pacing;
         if expected != self.subflows {
             self.found.push(("own-window", format!("subflow {i}'s ACK changed something else")));
         }
-        let allowed = seen[i].cwnd + if limited { acked } else { 0 };
-        if after.cwnd > allowed {
-            let (from, to) = (seen[i].cwnd, after.cwnd);
+        let allowed = seen[i].cwnd() + if limited { acked } else { 0 };
+        if after.cwnd() > allowed {
+            let (from, to) = (seen[i].cwnd(), after.cwnd());
             self.found
                 .push(("growth", format!("{from} to {to} with {acked} acknowledged, limited: {limited}")));
         }
@@ -208,21 +214,21 @@ fn history(text: &str, list: Vec<SubflowMetrics>) -> (Vec<u32>, Departures) {
             for i in 0..bench.subflows.len() {
                 bench.round(i, 40 + lap + round / 4);
             }
-            windows.extend(bench.subflows.iter().map(|subflow| subflow.cwnd));
+            windows.extend(bench.subflows.iter().map(|subflow| subflow.cwnd()));
         }
         let cause = [LossCause::FastRetransmit, LossCause::Timeout, LossCause::Ecn][lap as usize % 3];
         bench.step(0, Step::Loss(cause));
         if lap == 3 {
             bench.step(0, Step::Undo);
         }
-        windows.push(bench.subflows[0].cwnd);
+        windows.push(bench.subflows[0].cwnd());
     }
     (windows, bench.found)
 }
 
 /// Segments that all windows together grow by in so many quiet round trips of congestion avoidance.
 fn growth(text: &str, list: Vec<SubflowMetrics>, rounds: u32) -> f64 {
-    let total = |subflows: &[SubflowMetrics]| subflows.iter().map(|subflow| subflow.cwnd).sum::<u32>();
+    let total = |subflows: &[SubflowMetrics]| subflows.iter().map(|subflow| subflow.cwnd()).sum::<u32>();
     let mut bench = Bench::new(text, list);
     let before = total(&bench.subflows);
     for _ in 0..rounds {
@@ -260,17 +266,17 @@ fn departures(text: &str) -> Departures {
         let mut bench = Bench::new(text, subflows(&[subflow(20, 40), subflow(20, 40)]));
         bench.round(0, 40);
         bench.step(0, Step::Loss(cause));
-        let low = bench.subflows[0].cwnd;
+        let low = bench.subflows[0].cwnd();
         for _ in 0..60 {
             bench.round(0, 40);
         }
-        if bench.subflows[0].cwnd <= low {
-            found.push(("recovers", format!("{low} after {cause:?}, {} later", bench.subflows[0].cwnd)));
+        if bench.subflows[0].cwnd() <= low {
+            found.push(("recovers", format!("{low} after {cause:?}, {} later", bench.subflows[0].cwnd())));
         }
     }
     let fresh = || {
         let mut list = subflows(&[subflow(10, 40), subflow(20, 40)]);
-        list[0].ssthresh = u32::MAX;
+        list[0].set_ssthresh(u32::MAX);
         list
     };
     let (mut used, mut new) = (Bench::new(text, fresh()), Bench::new(text, fresh()));
@@ -283,8 +289,8 @@ fn departures(text: &str) -> Departures {
         used.round(0, 60);
         new.round(0, 60);
     }
-    if used.subflows[0].cwnd != new.subflows[0].cwnd {
-        found.push(("forgets", format!("{} and {}", used.subflows[0].cwnd, new.subflows[0].cwnd)));
+    if used.subflows[0].cwnd() != new.subflows[0].cwnd() {
+        found.push(("forgets", format!("{} and {}", used.subflows[0].cwnd(), new.subflows[0].cwnd())));
     }
     found
 }
@@ -330,7 +336,7 @@ fn only_the_coupled_look_at_their_siblings() {
             for lap in 0..40 {
                 bench.round(0, 40 + lap / 8);
             }
-            bench.subflows[0].cwnd
+            bench.subflows[0].cwnd()
         };
         let (alone, beside) =
             (first(subflows(&[subflow(20, 40)])), first(subflows(&[subflow(20, 40), subflow(90, 40)])));
@@ -351,7 +357,7 @@ fn wvegas_alone_without_draining_is_vegas_with_its_alpha() {
         (0..60u64)
             .map(|lap| {
                 bench.round(0, 40 + (lap / 6) % 20);
-                bench.subflows[0].cwnd
+                bench.subflows[0].cwnd()
             })
             .collect::<Vec<_>>()
     };

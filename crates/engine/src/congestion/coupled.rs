@@ -55,10 +55,10 @@ impl AdditiveRule for Coupled {
     fn ssthresh(&mut self, r: &SubflowMetrics, siblings: Siblings<'_>, _cause: LossCause) -> u32 {
         let (mut total, mut n) = (0u64, 0);
         for p in counted(r, siblings) {
-            total += u64::from(p.cwnd);
+            total += u64::from(p.cwnd());
             n += 1;
         }
-        let left = u64::from(r.cwnd).saturating_sub(total.div_ceil(2));
+        let left = u64::from(r.cwnd()).saturating_sub(total.div_ceil(2));
         (left as u32).max(if n > 1 { 1 } else { 2 })
     }
 }
@@ -102,13 +102,13 @@ mod tests {
         let mut list = subflows(&[subflow(10, 100), subflow(30, 10)]);
         let mut coupled = build("coupled");
         coupled.ack_on(&mut list, 0, &ack(39));
-        assert_eq!(list[0].cwnd, 10);
+        assert_eq!(list[0].cwnd(), 10);
         coupled.ack_on(&mut list, 0, &ack(1));
-        assert_eq!(list[0].cwnd, 11);
+        assert_eq!(list[0].cwnd(), 11);
         coupled.ack_on(&mut list, 1, &ack(40));
-        assert_eq!(list[1].cwnd, 30);
+        assert_eq!(list[1].cwnd(), 30);
         coupled.ack_on(&mut list, 1, &ack(1));
-        assert_eq!(list[1].cwnd, 31);
+        assert_eq!(list[1].cwnd(), 31);
     }
 
     #[test]
@@ -118,11 +118,11 @@ mod tests {
         let mut coupled = build("coupled");
         coupled.ack_on(&mut list, 0, &ack(20));
         coupled.ack_on(&mut list, 0, &ack(20 + 40));
-        assert_eq!(list[0].cwnd, 11);
+        assert_eq!(list[0].cwnd(), 11);
         let mut list = subflows(&[subflow(10, 100), subflow(30, 10)]);
         let mut coupled = build("coupled");
         coupled.ack_on(&mut list, 0, &ack(20));
         coupled.ack_on(&mut list, 0, &ack(20 + 41));
-        assert_eq!(list[0].cwnd, 12);
+        assert_eq!(list[0].cwnd(), 12);
     }
 }

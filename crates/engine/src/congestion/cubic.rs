@@ -259,7 +259,7 @@ impl HyStart {
     fn begin_round_by_sequence(&mut self, now: Time, subflow: &SubflowMetrics) {
         if subflow.totals.delivered > self.round_end {
             self.new_round(now);
-            self.round_end = subflow.totals.delivered + u64::from(subflow.packets_out);
+            self.round_end = subflow.totals.delivered + u64::from(subflow.packets_out());
         }
     }
 
@@ -324,7 +324,7 @@ impl Rule {
         let now = ack.now;
         let counts_acks = ack.counting == AckCounting::OneInAvoidance;
         let acked = if counts_acks { state.stretch.0 } else { f64::from(left) };
-        let cwnd = f64::from(subflow.cwnd.max(1));
+        let cwnd = f64::from(subflow.cwnd().max(1));
         let curve = &mut state.curve;
         let mut epoch = curve.epoch.unwrap_or_else(|| self.begin(curve.w_max, cwnd, now));
         let rtt = if self.least_rtt_ahead {
@@ -360,7 +360,7 @@ impl Rule {
         }
         let whole = libm::floor(earned + ROUNDING);
         state.credit = (earned - whole).max(0.0);
-        subflow.cwnd = subflow.cwnd.saturating_add(whole as u32);
+        subflow.set_cwnd(subflow.cwnd().saturating_add(whole as u32));
         curve.epoch = Some(epoch);
     }
 }
@@ -383,7 +383,8 @@ impl CongestionControl for Cubic {
     fn on_ack(&mut self, subflow: &mut SubflowMetrics, _: Siblings<'_>, ack: &Ack) {
         let Cubic { states, rule } = self;
         let state = states.at(subflow.id);
-        if ack.counting == AckCounting::OneInAvoidance && subflow.ca_state == CaState::Open && ack.acked > 0 {
+        if ack.counting == AckCounting::OneInAvoidance && subflow.ca_state() == CaState::Open && ack.acked > 0
+        {
             state.stretch.on_ack(ack.acked);
         }
         let since_last = ack.now.saturating_sub(state.last_ack.unwrap_or(ack.now));
@@ -401,11 +402,11 @@ impl CongestionControl for Cubic {
             state.least_rtt = Some(state.least_rtt.map_or(rtt, |least| least.min(rtt)));
         }
         if rule.hystart && subflow.in_slow_start() && !state.hystart.found {
-            if subflow.cwnd >= LOW_WINDOW
+            if subflow.cwnd() >= LOW_WINDOW
                 && let Some(least) = state.least_rtt
             {
                 if state.hystart.on_ack(ack, least, subflow.rate.pacing, rule.hystart_rule) {
-                    subflow.ssthresh = subflow.cwnd;
+                    subflow.set_ssthresh(subflow.cwnd());
                 }
             } else if ack.round_start && !rule.hystart_rule.rounds_by_sequence {
                 state.hystart.new_round(rule.hystart_rule.clock(ack.now));
@@ -426,7 +427,7 @@ impl CongestionControl for Cubic {
     fn ssthresh(&mut self, subflow: &SubflowMetrics, _: Siblings<'_>, cause: LossCause, now: Time) -> u32 {
         let Cubic { states, rule } = self;
         let state = states.at(subflow.id);
-        let cwnd = f64::from(subflow.cwnd);
+        let cwnd = f64::from(subflow.cwnd());
         state.before_loss = Some(state.curve);
         let w_max = match cause {
             LossCause::Timeout => 0.0,

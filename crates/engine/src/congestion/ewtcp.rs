@@ -93,11 +93,11 @@ mod tests {
         let mut list = subflows(&[subflow(10, 100)]);
         let mut ewtcp = build("ewtcp(a=0.25)");
         ewtcp.ack_on(&mut list, 0, &ack(39));
-        assert_eq!(list[0].cwnd, 10);
+        assert_eq!(list[0].cwnd(), 10);
         ewtcp.ack_on(&mut list, 0, &ack(1));
-        assert_eq!(list[0].cwnd, 11);
+        assert_eq!(list[0].cwnd(), 11);
         assert_eq!(ewtcp.ssthresh_on(&list, 0, LossCause::FastRetransmit, Time::ZERO), 5);
-        list[0].cwnd = 3;
+        list[0].set_cwnd(3);
         assert_eq!(ewtcp.ssthresh_on(&list, 0, LossCause::FastRetransmit, Time::ZERO), 2);
     }
 }

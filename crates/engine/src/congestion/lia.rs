@@ -74,6 +74,7 @@ mod tests {
     use super::super::testing::{OnList, ack, assert_close, build, subflow, subflows};
     use super::*;
     use crate::metrics::SubflowStatus;
+    use crate::testing::WithoutSender as _;
     use crate::{Span, Time};
 
     fn increase(list: &[SubflowMetrics], i: usize) -> f64 {
@@ -119,7 +120,7 @@ mod tests {
         subflows[3].backup = true;
         assert_close(increase(&subflows, 0), 0.1);
         // A backup that carries data counts.
-        subflows[3].packets_out = 1;
+        subflows[3].set_packets_out(1);
         assert_close(increase(&subflows, 0), 0.025);
     }
 
@@ -131,10 +132,10 @@ mod tests {
         for _ in 0..39 {
             lia.ack_on(&mut subflows, 0, &ack(1));
         }
-        assert_eq!(subflows[0].cwnd, 10);
+        assert_eq!(subflows[0].cwnd(), 10);
         lia.ack_on(&mut subflows, 0, &ack(1));
-        assert_eq!(subflows[0].cwnd, 11);
-        assert_eq!(subflows[1].cwnd, 10);
+        assert_eq!(subflows[0].cwnd(), 11);
+        assert_eq!(subflows[1].cwnd(), 10);
     }
 
     #[test]
@@ -145,13 +146,13 @@ mod tests {
         lia.ack_on(&mut subflows, 0, &ack(1));
         let ssthresh = lia.ssthresh_on(&subflows, 1, LossCause::FastRetransmit, Time::ZERO);
         assert_eq!(ssthresh, 10);
-        subflows[1].cwnd = 2;
+        subflows[1].set_cwnd(2);
         // w 10 and 2, equal rtt: 10/12^2 = 0.0694: 15 segments (less the one above, 20/30^2 = 0.0222).
         for _ in 0..14 {
             lia.ack_on(&mut subflows, 0, &ack(1));
         }
-        assert_eq!(subflows[0].cwnd, 10);
+        assert_eq!(subflows[0].cwnd(), 10);
         lia.ack_on(&mut subflows, 0, &ack(1));
-        assert_eq!(subflows[0].cwnd, 11);
+        assert_eq!(subflows[0].cwnd(), 11);
     }
 }

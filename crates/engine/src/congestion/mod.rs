@@ -221,18 +221,18 @@ pub fn slow_start(subflow: &mut SubflowMetrics, ack: &Ack) -> u32 {
         return slow_start_past_threshold(subflow, ack.acked);
     }
     //= RFC 5681 3.1-d
-    let target = subflow.cwnd.saturating_add(ack.acked).min(subflow.ssthresh.max(subflow.cwnd));
-    let used = target - subflow.cwnd;
-    subflow.cwnd = target;
+    let target = subflow.cwnd().saturating_add(ack.acked).min(subflow.ssthresh().max(subflow.cwnd()));
+    let used = target - subflow.cwnd();
+    subflow.set_cwnd(target);
     ack.acked - used
 }
 
 /// Slow start of [`AckCounting::OneInAvoidance`].
 fn slow_start_past_threshold(subflow: &mut SubflowMetrics, acked: u32) -> u32 {
-    if subflow.cwnd > subflow.ssthresh {
+    if subflow.cwnd() > subflow.ssthresh() {
         return 1;
     }
-    subflow.cwnd = subflow.cwnd.saturating_add(acked).min(subflow.ssthresh.saturating_add(1));
+    subflow.set_cwnd(subflow.cwnd().saturating_add(acked).min(subflow.ssthresh().saturating_add(1)));
     0
 }
 
@@ -240,7 +240,7 @@ fn slow_start_past_threshold(subflow: &mut SubflowMetrics, acked: u32) -> u32 {
 /// flight size, as Linux does and RFC 9438 4.6 allows).
 pub fn half_window(subflow: &SubflowMetrics, floor: u32) -> u32 {
     //= RFC 5681 3.1-f
-    (subflow.cwnd / 2).max(floor)
+    (subflow.cwnd() / 2).max(floor)
 }
 
 /// What Linux uses unless told otherwise.

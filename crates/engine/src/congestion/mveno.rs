@@ -52,7 +52,7 @@ impl Growth for Linked {
     }
 
     fn metrics(r: &SubflowMetrics, siblings: Siblings<'_>) -> Option<(&'static str, f64)> {
-        Some(("weight", lia::increase(r, siblings) * f64::from(r.cwnd)))
+        Some(("weight", lia::increase(r, siblings) * f64::from(r.cwnd())))
     }
 }
 
@@ -84,9 +84,9 @@ mod tests {
             measure(&mut *control, &mut list, 0, ms);
             assert_close(control.metrics_on(&list, 0)[1].1, 0.25);
             control.ack_on(&mut list, 0, &ack(needed - 1));
-            assert_eq!(list[0].cwnd, 20, "{ms} ms");
+            assert_eq!(list[0].cwnd(), 20, "{ms} ms");
             control.ack_on(&mut list, 0, &ack(1));
-            assert_eq!(list[0].cwnd, 21, "{ms} ms");
+            assert_eq!(list[0].cwnd(), 21, "{ms} ms");
         }
     }
 

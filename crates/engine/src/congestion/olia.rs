@@ -166,12 +166,12 @@ fn rank(
     let (mut best, mut widest) = (0.0f64, 0);
     for p in counted(r, siblings) {
         best = best.max(quality(p));
-        widest = widest.max(p.cwnd);
+        widest = widest.max(p.cwnd());
     }
     let mut ranking = Ranking { n: 0, largest: 0, collected: 0, in_largest: false, in_collected: false };
     for p in counted(r, siblings) {
         ranking.n += 1;
-        if p.cwnd == widest {
+        if p.cwnd() == widest {
             ranking.largest += 1;
             ranking.in_largest |= p.id == r.id;
         } else if quality(p) == best {
@@ -275,7 +275,9 @@ mod tests {
         assert_close(per_segment(&olia("olia"), &subflows(&[subflow(1100, 100)]), 0), 1.0 / 1100.0);
         let mut pair = subflows(&[subflow(300, 100), subflow(300, 100)]);
         assert_close(per_segment(&linux, &pair, 0), 0.0);
-        (pair[0].cwnd, pair[1].cwnd, pair[1].rtt.smoothed) = (20, 10, pair[0].rtt.smoothed / 2);
+        pair[0].set_cwnd(20);
+        pair[1].set_cwnd(10);
+        pair[1].rtt.smoothed = pair[0].rtt.smoothed / 2;
         pair[1].totals.bytes_acked = 50_000;
         assert_close(per_segment(&linux, &pair, 0), -12.0 / 1024.0);
     }
@@ -326,7 +328,7 @@ mod tests {
             (0..4).map(|r| metrics(&olia, subflows, r)[0].1).collect::<Vec<_>>()
         };
         assert_eq!(alphas(&subflows), [0.125, 0.125, -0.125, -0.125]);
-        subflows[2].cwnd = 10;
+        subflows[2].set_cwnd(10);
         assert_eq!(alphas(&subflows), [0.125, 0.125, 0.0, -0.25]);
     }
 
@@ -339,7 +341,7 @@ mod tests {
         subflows[1].totals.bytes_acked = 40_000;
         assert_close(metrics(&olia("olia"), &subflows, 1)[0].1, 0.5);
         assert_close(metrics(&olia("olia:linux"), &subflows, 1)[0].1, 0.0);
-        subflows[0].cwnd = 4;
+        subflows[0].set_cwnd(4);
         assert_close(metrics(&olia("olia"), &subflows, 0)[0].1, 0.0);
         assert_close(metrics(&olia("olia:linux"), &subflows, 0)[0].1, 0.5);
         // 60000 bytes: l/rtt^2 = 6e6, still less. 15000: l^2/rtt = 2.25e9: the draft's best is 0.
@@ -381,9 +383,9 @@ mod tests {
         for _ in 0..359 {
             olia.ack_on(&mut subflows, 1, &ack(1));
         }
-        assert_eq!(subflows[1].cwnd, 20);
+        assert_eq!(subflows[1].cwnd(), 20);
         olia.ack_on(&mut subflows, 1, &ack(1));
-        assert_eq!(subflows[1].cwnd, 19);
+        assert_eq!(subflows[1].cwnd(), 19);
     }
 
     #[test]

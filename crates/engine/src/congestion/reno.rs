@@ -40,17 +40,17 @@ struct Reno {
 /// (Linux's `tcp_cong_avoid_ai`, following the window within one ACK).
 fn avoid(subflow: &mut SubflowMetrics, count: &mut u32, mut acked: u32, more: u32) {
     // What was counted towards a larger window is worth at most one segment of a smaller one.
-    *count = (*count).min(subflow.cwnd);
+    *count = (*count).min(subflow.cwnd());
     loop {
         //= RFC 5681 3.1-e
-        let missing = subflow.cwnd + more - *count;
+        let missing = subflow.cwnd() + more - *count;
         if acked < missing {
             *count += acked;
             return;
         }
         acked -= missing;
         *count = 0;
-        subflow.cwnd = subflow.cwnd.saturating_add(1);
+        subflow.set_cwnd(subflow.cwnd().saturating_add(1));
     }
 }
 
@@ -90,12 +90,12 @@ mod tests {
     fn slow_start_adds_one_per_acknowledged_segment_however_they_are_grouped() {
         for group in [1, 2, 5, 10] {
             let mut subflows = subflows(&[subflow(10, 50)]);
-            subflows[0].ssthresh = u32::MAX;
+            subflows[0].set_ssthresh(u32::MAX);
             let mut reno = Reno::default();
             for _ in 0..10 / group {
                 reno.ack_on(&mut subflows, 0, &ack(group));
             }
-            assert_eq!(subflows[0].cwnd, 20, "ACKs of {group}");
+            assert_eq!(subflows[0].cwnd(), 20, "ACKs of {group}");
         }
     }
 
@@ -104,23 +104,23 @@ mod tests {
     #[test]
     fn a_host_that_counts_acks_grows_by_one_in_one_ack_more_than_the_window_has_segments() {
         let mut subflows = subflows(&[subflow(10, 50)]);
-        subflows[0].ssthresh = 14;
+        subflows[0].set_ssthresh(14);
         let mut reno = Reno::default();
         let of = |acked| Ack { counting: AckCounting::OneInAvoidance, ..ack(acked) };
         reno.ack_on(&mut subflows, 0, &of(4));
-        assert_eq!(subflows[0].cwnd, 14, "at the threshold slow start goes on");
+        assert_eq!(subflows[0].cwnd(), 14, "at the threshold slow start goes on");
         reno.ack_on(&mut subflows, 0, &of(40));
-        assert_eq!(subflows[0].cwnd, 15, "to one above it, and the rest of the ACK counts for nothing");
+        assert_eq!(subflows[0].cwnd(), 15, "to one above it, and the rest of the ACK counts for nothing");
         for acks in 0..16 {
-            assert_eq!(subflows[0].cwnd, 15, "{acks} ACKs of two segments");
+            assert_eq!(subflows[0].cwnd(), 15, "{acks} ACKs of two segments");
             reno.ack_on(&mut subflows, 0, &of(2));
         }
-        assert_eq!(subflows[0].cwnd, 16);
+        assert_eq!(subflows[0].cwnd(), 16);
         for acks in 0..17 {
-            assert_eq!(subflows[0].cwnd, 16, "{acks} ACKs that only sack");
+            assert_eq!(subflows[0].cwnd(), 16, "{acks} ACKs that only sack");
             reno.ack_on(&mut subflows, 0, &of(0));
         }
-        assert_eq!(subflows[0].cwnd, 17);
+        assert_eq!(subflows[0].cwnd(), 17);
     }
 
     //= test RFC 5681 3.1-e
@@ -130,15 +130,15 @@ mod tests {
             let mut subflows = subflows(&[subflow(10, 50)]);
             let mut reno = Reno::default();
             for _ in 0..10 / group {
-                assert_eq!(subflows[0].cwnd, 10);
+                assert_eq!(subflows[0].cwnd(), 10);
                 reno.ack_on(&mut subflows, 0, &ack(group));
             }
-            assert_eq!(subflows[0].cwnd, 11, "ACKs of {group}");
+            assert_eq!(subflows[0].cwnd(), 11, "ACKs of {group}");
             // 11 more for the next.
             reno.ack_on(&mut subflows, 0, &ack(10));
-            assert_eq!(subflows[0].cwnd, 11);
+            assert_eq!(subflows[0].cwnd(), 11);
             reno.ack_on(&mut subflows, 0, &ack(1));
-            assert_eq!(subflows[0].cwnd, 12);
+            assert_eq!(subflows[0].cwnd(), 12);
         }
     }
 
@@ -148,16 +148,16 @@ mod tests {
         let mut subflows = subflows(&[subflow(10, 50)]);
         let mut reno = Reno::default();
         reno.ack_on(&mut subflows, 0, &ack(33));
-        assert_eq!(subflows[0].cwnd, 13);
+        assert_eq!(subflows[0].cwnd(), 13);
     }
 
     #[test]
     fn what_slow_start_leaves_over_counts_for_congestion_avoidance() {
         // From 10 to the threshold 12 takes 2 of 14; the other 12 make a full window: 13.
         let mut subflows = subflows(&[subflow(10, 50)]);
-        subflows[0].ssthresh = 12;
+        subflows[0].set_ssthresh(12);
         Reno::default().ack_on(&mut subflows, 0, &ack(14));
-        assert_eq!(subflows[0].cwnd, 13);
+        assert_eq!(subflows[0].cwnd(), 13);
     }
 
     #[test]
@@ -166,13 +166,13 @@ mod tests {
         let mut reno = Reno::default();
         reno.ack_on(&mut subflows, 0, &ack(10));
         assert_eq!(reno.ssthresh_on(&subflows, 0, LossCause::FastRetransmit, Time::ZERO), 5);
-        subflows[0].cwnd = 5;
-        subflows[0].ssthresh = 5;
+        subflows[0].set_cwnd(5);
+        subflows[0].set_ssthresh(5);
         reno.ack_on(&mut subflows, 0, &ack(4));
-        assert_eq!(subflows[0].cwnd, 5);
+        assert_eq!(subflows[0].cwnd(), 5);
         reno.ack_on(&mut subflows, 0, &ack(1));
-        assert_eq!(subflows[0].cwnd, 6);
-        subflows[0].cwnd = 1;
+        assert_eq!(subflows[0].cwnd(), 6);
+        subflows[0].set_cwnd(1);
         assert_eq!(reno.ssthresh_on(&subflows, 0, LossCause::Timeout, Time::ZERO), 2);
     }
 
@@ -181,8 +181,8 @@ mod tests {
         let mut subflows = subflows(&[subflow(100, 50)]);
         let mut reno = Reno::default();
         reno.ack_on(&mut subflows, 0, &ack(99));
-        subflows[0].cwnd = 10;
+        subflows[0].set_cwnd(10);
         reno.ack_on(&mut subflows, 0, &ack(1));
-        assert_eq!(subflows[0].cwnd, 11);
+        assert_eq!(subflows[0].cwnd(), 11);
     }
 }

@@ -126,11 +126,11 @@ mod tests {
         let mut list = subflows(&[subflow(10, 100), subflow(10, 100)]);
         let mut control = build("rtt-compensator");
         control.ack_on(&mut list, 0, &ack(39));
-        assert_eq!(list[0].cwnd, 10);
+        assert_eq!(list[0].cwnd(), 10);
         control.ack_on(&mut list, 0, &ack(1));
-        assert_eq!(list[0].cwnd, 11);
+        assert_eq!(list[0].cwnd(), 11);
         assert_eq!(control.ssthresh_on(&list, 0, LossCause::FastRetransmit, Time::ZERO), 5);
-        list[0].cwnd = 1;
+        list[0].set_cwnd(1);
         assert_eq!(control.ssthresh_on(&list, 0, LossCause::FastRetransmit, Time::ZERO), 2);
     }
 }

@@ -92,11 +92,11 @@ mod tests {
         let mut list = subflows(&[subflow(10, 100), subflow(30, 10)]);
         let mut control = build("semicoupled(a=0.4)");
         control.ack_on(&mut list, 0, &ack(99));
-        assert_eq!(list[0].cwnd, 10);
+        assert_eq!(list[0].cwnd(), 10);
         control.ack_on(&mut list, 0, &ack(1));
-        assert_eq!(list[0].cwnd, 11);
+        assert_eq!(list[0].cwnd(), 11);
         assert_eq!(control.ssthresh_on(&list, 1, LossCause::FastRetransmit, Time::ZERO), 15);
-        list[1].cwnd = 3;
+        list[1].set_cwnd(3);
         assert_eq!(control.ssthresh_on(&list, 1, LossCause::FastRetransmit, Time::ZERO), 2);
     }
 }

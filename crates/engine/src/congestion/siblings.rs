@@ -76,14 +76,14 @@ pub(super) fn counted<'a>(
     siblings: Siblings<'a>,
 ) -> impl Iterator<Item = &'a SubflowMetrics> {
     let counts =
-        |p: &SubflowMetrics| p.usable() && p.rtt.smoothed > Span::ZERO && (!p.backup || p.packets_out > 0);
+        |p: &SubflowMetrics| p.usable() && p.rtt.smoothed > Span::ZERO && (!p.backup || p.packets_out() > 0);
     siblings.with(r).filter(move |p| p.id == r.id || counts(p))
 }
 
 /// Congestion window of a subflow, segments; at least 1.
 #[inline]
 pub(super) fn window(subflow: &SubflowMetrics) -> f64 {
-    f64::from(subflow.cwnd.max(1))
+    f64::from(subflow.cwnd().max(1))
 }
 
 /// Smoothed round-trip time of a subflow, seconds; at least 1 ns, so that a subflow without a sample can
@@ -110,9 +110,9 @@ mod tests {
         for i in 0..3 {
             let (subflow, siblings) = Siblings::split_mut(&mut list, i);
             assert_eq!(subflow.id.index(), i);
-            assert!(siblings.with(subflow).map(|subflow| subflow.cwnd).eq([1, 2, 3]));
+            assert!(siblings.with(subflow).map(|subflow| subflow.cwnd()).eq([1, 2, 3]));
             let (subflow, siblings) = Siblings::split(&list, i);
-            assert!(siblings.with(subflow).map(|subflow| subflow.cwnd).eq([1, 2, 3]));
+            assert!(siblings.with(subflow).map(|subflow| subflow.cwnd()).eq([1, 2, 3]));
         }
         let alone = subflows(&[subflow(4, 10)]);
         assert_eq!(Siblings::default().with(&alone[0]).count(), 1);

@@ -16,8 +16,8 @@ pub(super) fn subflows(list: &[(u32, u64)]) -> Vec<SubflowMetrics> {
         .map(|(i, &(cwnd, rtt_ms))| {
             let mut subflow = SubflowMetrics::new(SubflowId(i as u8), PathId(i as u16));
             subflow.state = SubflowStatus::Usable;
-            subflow.cwnd = cwnd;
-            subflow.ssthresh = 2;
+            subflow.set_cwnd(cwnd);
+            subflow.set_ssthresh(2);
             subflow.mss = 1000;
             subflow.rtt.smoothed = rtt_ms * MILLISECOND;
             subflow.rtt.min = subflow.rtt.smoothed;

@@ -89,24 +89,24 @@ pub(super) fn queued(cwnd: u32, base: Span, rtt: Span) -> f64 {
 
 /// Ends slow start: sets the window to the path's capacity and the threshold to the window.
 pub(super) fn leave_slow_start(subflow: &mut SubflowMetrics, base: Span, rtt: Span) {
-    let held = (f64::from(subflow.cwnd) * base.as_nanos() as f64
+    let held = (f64::from(subflow.cwnd()) * base.as_nanos() as f64
         / rtt.max(Span::from_nanos(1)).as_nanos() as f64) as u32;
-    subflow.cwnd = subflow.cwnd.min(held.saturating_add(1)).max(2);
-    subflow.ssthresh = subflow.ssthresh.min(subflow.cwnd);
+    subflow.set_cwnd(subflow.cwnd().min(held.saturating_add(1)).max(2));
+    subflow.set_ssthresh(subflow.ssthresh().min(subflow.cwnd()));
 }
 
 /// Shrinks the window by one segment, to 2 at least; the threshold follows.
 pub(super) fn shrink(subflow: &mut SubflowMetrics) {
-    if subflow.cwnd > 2 {
-        subflow.cwnd -= 1;
+    if subflow.cwnd() > 2 {
+        subflow.set_cwnd(subflow.cwnd() - 1);
     }
-    subflow.ssthresh = subflow.ssthresh.min(subflow.cwnd);
+    subflow.set_ssthresh(subflow.ssthresh().min(subflow.cwnd()));
 }
 
 /// Grows the window by one segment, if it is the limit.
 pub(super) fn grow(subflow: &mut SubflowMetrics, ack: &Ack) {
     if ack.cwnd_limited {
-        subflow.cwnd = subflow.cwnd.saturating_add(1);
+        subflow.set_cwnd(subflow.cwnd().saturating_add(1));
     }
 }
 
@@ -123,7 +123,7 @@ impl CongestionControl for Vegas {
         let state = self.states.at(subflow.id);
         let round = state.delay.on_ack(ack);
         if let Round::Measured(RoundTrip { base, least, .. }) = round {
-            state.diff = queued(subflow.cwnd, base, least);
+            state.diff = queued(subflow.cwnd(), base, least);
         }
         if subflow.in_slow_start() {
             match round {
@@ -187,14 +187,14 @@ mod tests {
             let mut vegas = build("vegas");
             // The first round trip shows the base, and ends unmeasured before it began.
             round_trip(&mut *vegas, &mut list, 0, 20, 100);
-            list[0].cwnd = 20;
+            list[0].set_cwnd(20);
             round_trip(&mut *vegas, &mut list, 0, 20, ms);
-            list[0].cwnd = 20;
+            list[0].set_cwnd(20);
             vegas.ack_on(&mut list, 0, &Ack { round_start: true, ..ack(1) });
-            assert_eq!(list[0].cwnd, expected, "{ms} ms");
+            assert_eq!(list[0].cwnd(), expected, "{ms} ms");
             // Within the round trip nothing moves.
             vegas.ack_on(&mut list, 0, &ack(10));
-            assert_eq!(list[0].cwnd, expected, "{ms} ms");
+            assert_eq!(list[0].cwnd(), expected, "{ms} ms");
             assert_close(vegas.metrics_on(&list, 0)[0].1, 20.0 * (ms - 100) as f64 / ms as f64);
         }
     }
@@ -207,40 +207,40 @@ mod tests {
             let mut vegas = build(spec);
             round_trip(&mut *vegas, &mut list, 0, 20, 100);
             round_trip(&mut *vegas, &mut list, 0, 20, 125);
-            list[0].cwnd = 20;
+            list[0].set_cwnd(20);
             vegas.ack_on(&mut list, 0, &Ack { round_start: true, ..ack(1) });
-            assert_eq!(list[0].cwnd, 20, "{spec}");
+            assert_eq!(list[0].cwnd(), 20, "{spec}");
         }
     }
 
     #[test]
     fn slow_start_doubles_every_other_round_trip() {
         let mut list = subflows(&[subflow(10, 100)]);
-        list[0].ssthresh = u32::MAX;
+        list[0].set_ssthresh(u32::MAX);
         let mut vegas = build("vegas");
         let mut windows = Vec::new();
         for _ in 0..5 {
-            let window = list[0].cwnd;
+            let window = list[0].cwnd();
             round_trip(&mut *vegas, &mut list, 0, window, 100);
-            windows.push(list[0].cwnd);
+            windows.push(list[0].cwnd());
         }
         assert_eq!(windows, [10, 20, 20, 40, 40]);
         let mut list = subflows(&[subflow(10, 100)]);
-        list[0].ssthresh = u32::MAX;
+        list[0].set_ssthresh(u32::MAX);
         let mut vegas = build("vegas:linux");
         round_trip(&mut *vegas, &mut list, 0, 10, 100);
         round_trip(&mut *vegas, &mut list, 0, 20, 100);
-        assert_eq!(list[0].cwnd, 40);
+        assert_eq!(list[0].cwnd(), 40);
     }
 
     #[test]
     fn slow_start_ends_with_more_than_gamma_queued() {
         // w 20, base 100, rtt 110 ms: diff 1.82 > 1: the path holds 20 * 100/110 = 18.2 -> 18 + 1.
         let mut list = subflows(&[subflow(20, 100)]);
-        list[0].ssthresh = u32::MAX;
+        list[0].set_ssthresh(u32::MAX);
         let mut vegas = build("vegas");
         round_trip(&mut *vegas, &mut list, 0, 20, 100);
-        assert_eq!(list[0].cwnd, 20);
+        assert_eq!(list[0].cwnd(), 20);
         for ms in [110, 112, 115] {
             vegas.ack_on(&mut list, 0, &Ack { rtt: Some(ms * MILLISECOND), ..ack(0) });
         }
@@ -251,17 +251,17 @@ mod tests {
             vegas.ack_on(&mut list, 0, &Ack { rtt: Some(ms * MILLISECOND), ..ack(0) });
         }
         vegas.ack_on(&mut list, 0, &Ack { round_start: true, ..ack(1) });
-        assert_eq!((list[0].cwnd, list[0].ssthresh), (19, 19));
+        assert_eq!((list[0].cwnd(), list[0].ssthresh()), (19, 19));
         assert!(!list[0].in_slow_start());
     }
 
     #[test]
     fn gamma_itself_queued_leaves_slow_start_going() {
         let mut list = subflows(&[subflow(20, 100)]);
-        list[0].ssthresh = u32::MAX;
+        list[0].set_ssthresh(u32::MAX);
         let mut vegas = build("vegas(gamma=4)");
         round_trip(&mut *vegas, &mut list, 0, 20, 100);
-        list[0].cwnd = 20;
+        list[0].set_cwnd(20);
         for _ in 0..2 {
             // w 20, base 100, rtt 125 ms: exactly 4, at the end of the second.
             vegas.ack_on(&mut list, 0, &Ack { rtt: Some(125 * MILLISECOND), round_start: true, ..ack(0) });
@@ -278,15 +278,15 @@ mod tests {
     fn a_window_of_two_stays_and_is_no_slow_start() {
         let mut list = subflows(&[subflow(2, 100)]);
         shrink(&mut list[0]);
-        assert_eq!((list[0].cwnd, list[0].ssthresh), (2, 2));
-        list[0].cwnd = 3;
-        list[0].ssthresh = 3;
+        assert_eq!((list[0].cwnd(), list[0].ssthresh()), (2, 2));
+        list[0].set_cwnd(3);
+        list[0].set_ssthresh(3);
         shrink(&mut list[0]);
-        assert_eq!((list[0].cwnd, list[0].ssthresh), (2, 2));
+        assert_eq!((list[0].cwnd(), list[0].ssthresh()), (2, 2));
         // 4 segments, rtt ten times the base: the path holds less than 2.
-        list[0].cwnd = 4;
+        list[0].set_cwnd(4);
         leave_slow_start(&mut list[0], Span::from_nanos(1), Span::from_nanos(10));
-        assert_eq!(list[0].cwnd, 2);
+        assert_eq!(list[0].cwnd(), 2);
     }
 
     #[test]
@@ -295,10 +295,10 @@ mod tests {
         let mut vegas = build("vegas");
         for expected in [3, 4, 5] {
             vegas.ack_on(&mut list, 0, &Ack { round_start: true, ..ack(2) });
-            assert_eq!(list[0].cwnd, expected);
+            assert_eq!(list[0].cwnd(), expected);
         }
         vegas.ack_on(&mut list, 0, &Ack { round_start: true, cwnd_limited: false, ..ack(2) });
-        assert_eq!(list[0].cwnd, 5);
+        assert_eq!(list[0].cwnd(), 5);
     }
 
     #[test]
@@ -317,13 +317,13 @@ mod tests {
         let mut list = subflows(&[subflow(20, 100)]);
         let mut vegas = build("vegas");
         round_trip(&mut *vegas, &mut list, 0, 20, 100);
-        list[0].cwnd = 21;
+        list[0].set_cwnd(21);
         assert_eq!(vegas.ssthresh_on(&list, 0, LossCause::FastRetransmit, Time::ZERO), 10);
-        list[0].cwnd = 10;
+        list[0].set_cwnd(10);
         // Unmeasured: one segment, not a judgement on old samples.
         vegas.ack_on(&mut list, 0, &Ack { round_start: true, rtt: Some(900 * MILLISECOND), ..ack(1) });
-        assert_eq!(list[0].cwnd, 11);
-        list[0].cwnd = 3;
+        assert_eq!(list[0].cwnd(), 11);
+        list[0].set_cwnd(3);
         assert_eq!(vegas.ssthresh_on(&list, 0, LossCause::Timeout, Time::ZERO), 2);
     }
 }

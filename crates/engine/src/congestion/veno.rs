@@ -89,7 +89,7 @@ impl Backlog {
     fn on_ack(&mut self, subflow: &SubflowMetrics, ack: &Ack) {
         let state = self.states.at(subflow.id);
         if let Round::Measured(trip) = state.delay.on_ack(ack) {
-            state.n = queued(subflow.cwnd, trip.base, trip.least);
+            state.n = queued(subflow.cwnd(), trip.base, trip.least);
         }
     }
 
@@ -117,7 +117,7 @@ impl Backlog {
         } else {
             state.delay.forget_round();
         }
-        if random { ((u64::from(subflow.cwnd) * 4 / 5) as u32).max(2) } else { half_window(subflow, 2) }
+        if random { ((u64::from(subflow.cwnd()) * 4 / 5) as u32).max(2) } else { half_window(subflow, 2) }
     }
 }
 
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn the_least_threshold_is_two() {
         let (mut control, mut list) = veno("veno", 110);
-        list[0].cwnd = 2;
+        list[0].set_cwnd(2);
         assert_eq!(control.ssthresh_on(&list, 0, LossCause::FastRetransmit, Time::ZERO), 2);
     }
 
@@ -265,9 +265,9 @@ mod tests {
         for (ms, needed) in [(110, 20), (125, 40)] {
             let (mut control, mut list) = veno("veno", ms);
             control.ack_on(&mut list, 0, &ack(needed - 1));
-            assert_eq!(list[0].cwnd, 20, "{ms} ms");
+            assert_eq!(list[0].cwnd(), 20, "{ms} ms");
             control.ack_on(&mut list, 0, &ack(1));
-            assert_eq!(list[0].cwnd, 21, "{ms} ms");
+            assert_eq!(list[0].cwnd(), 21, "{ms} ms");
         }
     }
 
@@ -277,7 +277,7 @@ mod tests {
             let (mut control, mut list) = veno(spec, 110);
             control.ssthresh_on(&list, 0, LossCause::FastRetransmit, Time::ZERO);
             round_trip(&mut *control, &mut list, 0, 5, 200);
-            list[0].cwnd = 20;
+            list[0].set_cwnd(20);
             control.ack_on(&mut list, 0, &Ack { round_start: true, ..ack(0) });
             assert_close(control.metrics_on(&list, 0)[0].1, expected);
         }

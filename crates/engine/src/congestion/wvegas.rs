@@ -92,9 +92,9 @@ impl WVegas {
     /// Congestion avoidance at the end of a round trip.
     fn avoid(&mut self, subflow: &mut SubflowMetrics, siblings: Siblings<'_>, ack: &Ack, trip: RoundTrip) {
         let RoundTrip { base, mean: rtt, .. } = trip;
-        let diff = queued(subflow.cwnd, base, rtt);
+        let diff = queued(subflow.cwnd(), base, rtt);
         if diff >= self.states.at(subflow.id).alpha {
-            self.states.at(subflow.id).rate = f64::from(subflow.cwnd) * SECOND.as_nanos() as f64
+            self.states.at(subflow.id).rate = f64::from(subflow.cwnd()) * SECOND.as_nanos() as f64
                 / rtt.max(Span::from_nanos(1)).as_nanos() as f64;
             let rates =
                 counted(subflow, siblings).filter_map(|p| self.states.get(p.id)).map(|state| state.rate);
@@ -113,10 +113,12 @@ impl WVegas {
             let least = state.least_queue.map_or(queue, |least| least.min(queue));
             state.least_queue = Some(least);
             if queue >= least.saturating_mul(2) {
-                subflow.cwnd = ((f64::from(subflow.cwnd) * base.as_nanos() as f64
-                    / (2.0 * rtt.as_nanos() as f64)) as u32)
-                    .max(2);
-                subflow.ssthresh = subflow.ssthresh.min(subflow.cwnd);
+                subflow.set_cwnd(
+                    ((f64::from(subflow.cwnd()) * base.as_nanos() as f64 / (2.0 * rtt.as_nanos() as f64))
+                        as u32)
+                        .max(2),
+                );
+                subflow.set_ssthresh(subflow.ssthresh().min(subflow.cwnd()));
                 state.least_queue = None;
             }
         }
@@ -140,7 +142,7 @@ impl CongestionControl for WVegas {
         let round = self.states.at(subflow.id).delay.on_ack(ack);
         if subflow.in_slow_start() {
             match round {
-                Round::Measured(trip) if queued(subflow.cwnd, trip.base, trip.mean) > self.gamma => {
+                Round::Measured(trip) if queued(subflow.cwnd(), trip.base, trip.mean) > self.gamma => {
                     leave_slow_start(subflow, trip.base, trip.mean);
                 }
                 _ if ack.cwnd_limited => {
@@ -191,9 +193,9 @@ mod tests {
         ms.iter()
             .map(|ms| {
                 round_trip(control, list, i, 10, *ms);
-                list[i].cwnd = cwnd;
+                list[i].set_cwnd(cwnd);
                 control.ack_on(list, i, &Ack { round_start: true, ..ack(1) });
-                list[i].cwnd
+                list[i].cwnd()
             })
             .collect()
     }
@@ -266,30 +268,30 @@ mod tests {
     #[test]
     fn slow_start_ends_above_gamma() {
         let mut list = subflows(&[subflow(20, 100)]);
-        list[0].ssthresh = u32::MAX;
+        list[0].set_ssthresh(u32::MAX);
         let mut control = build("wvegas");
         round_trip(&mut *control, &mut list, 0, 10, 100);
-        assert_eq!(list[0].cwnd, 30);
+        assert_eq!(list[0].cwnd(), 30);
         // w 30 at 102 ms: diff 0.59; at 110 ms: 2.7, the path holds 27.27.
         round_trip(&mut *control, &mut list, 0, 10, 102);
-        list[0].cwnd = 30;
+        list[0].set_cwnd(30);
         control.ack_on(&mut list, 0, &Ack { round_start: true, ..ack(1) });
-        assert_eq!(list[0].cwnd, 31);
+        assert_eq!(list[0].cwnd(), 31);
         round_trip(&mut *control, &mut list, 0, 10, 110);
-        list[0].cwnd = 30;
+        list[0].set_cwnd(30);
         control.ack_on(&mut list, 0, &Ack { round_start: true, ..ack(1) });
-        assert_eq!((list[0].cwnd, list[0].ssthresh), (28, 28));
+        assert_eq!((list[0].cwnd(), list[0].ssthresh()), (28, 28));
     }
 
     #[test]
     fn gamma_itself_queued_leaves_slow_start_going() {
         let mut list = subflows(&[subflow(20, 100)]);
-        list[0].ssthresh = u32::MAX;
+        list[0].set_ssthresh(u32::MAX);
         let mut control = build("wvegas(gamma=4)");
         // w 20, base 100, rtt 125 ms: exactly 4.
         rounds(&mut *control, &mut list, 0, 20, &[125]);
         assert!(list[0].in_slow_start());
-        assert_eq!(list[0].cwnd, 21);
+        assert_eq!(list[0].cwnd(), 21);
     }
 
     #[test]
@@ -308,15 +310,15 @@ mod tests {
         let mut control = build("wvegas");
         rounds(&mut *control, &mut list, 0, 50, &[105]);
         assert_eq!(control.ssthresh_on(&list, 0, LossCause::FastRetransmit, Time::ZERO), 25);
-        list[0].cwnd = 2;
+        list[0].set_cwnd(2);
         assert_eq!(control.ssthresh_on(&list, 0, LossCause::FastRetransmit, Time::ZERO), 2);
         // The base is measured again: 300 ms of it are no queue.
         control.idle_restart_on(&list, 0, Span::from_nanos(1));
         round_trip(&mut *control, &mut list, 0, 10, 300);
         round_trip(&mut *control, &mut list, 0, 10, 300);
-        list[0].cwnd = 50;
+        list[0].set_cwnd(50);
         control.ack_on(&mut list, 0, &Ack { round_start: true, ..ack(1) });
-        assert_eq!(list[0].cwnd, 51);
+        assert_eq!(list[0].cwnd(), 51);
     }
 
     #[test]

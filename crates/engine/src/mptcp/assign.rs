@@ -216,7 +216,7 @@ impl<P: Payload> Sending<'_, P> {
     fn override_wait(&mut self, now: Time, max_segments: u32) -> Option<usize> {
         // A stale subflow's retransmissions don't count: they may never be acknowledged.
         let awaits_ack = |metrics: &SubflowMetrics| {
-            metrics.usable() && (metrics.packets_out > 0 || metrics.queued_bytes > 0)
+            metrics.usable() && (metrics.packets_out() > 0 || metrics.queued_bytes > 0)
         };
         let silent = !self.subflows.metrics().iter().any(awaits_ack);
         if !silent

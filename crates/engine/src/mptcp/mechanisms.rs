@@ -15,7 +15,7 @@ fn may_repeat(rule: Rule, srtt: Span, carrier: &SubflowMetrics, carries_it: bool
     match rule {
         Rule::Off => false,
         Rule::Paper => srtt < carrier.rtt.smoothed,
-        Rule::Linux => !carries_it && (carrier.cwnd <= 4 || 4 * srtt < carrier.rtt.smoothed),
+        Rule::Linux => !carries_it && (carrier.cwnd() <= 4 || 4 * srtt < carrier.rtt.smoothed),
     }
 }
 
@@ -34,7 +34,7 @@ fn is_penalised(
         Rule::Paper => metrics.id == head.last,
         // The kernel: every other carrier of it, in Open.
         Rule::Linux => {
-            metrics.id != selected && head.carried_by(metrics.id) && metrics.ca_state == CaState::Open
+            metrics.id != selected && head.carried_by(metrics.id) && metrics.ca_state() == CaState::Open
         }
     };
     concerned && metrics.rtt.smoothed > srtt && metrics.usable() && since.is_none_or(|since| since >= srtt)
@@ -42,10 +42,10 @@ fn is_penalised(
 
 /// Halves the window. The kernel halves the threshold as well, outside slow start.
 fn reduce(rule: Rule, metrics: &mut SubflowMetrics) {
-    if rule == Rule::Linux && metrics.cwnd >= metrics.ssthresh {
-        metrics.ssthresh = (metrics.ssthresh / 2).max(2);
+    if rule == Rule::Linux && metrics.cwnd() >= metrics.ssthresh() {
+        metrics.set_ssthresh((metrics.ssthresh() / 2).max(2));
     }
-    metrics.cwnd = (metrics.cwnd / 2).max(1);
+    metrics.set_cwnd((metrics.cwnd() / 2).max(1));
 }
 
 impl<P: Payload> Sending<'_, P> {
@@ -125,12 +125,15 @@ mod tests {
     use super::{is_penalised, may_repeat, reduce};
     use crate::metrics::{CaState, SubflowMetrics, SubflowStatus};
     use crate::scheduler::{Chunk, Rule};
+    use crate::testing::WithoutSender as _;
     use crate::{PathId, Span, SubflowId, Time};
 
     /// A subflow with a round-trip time of 40.
     fn carrier() -> SubflowMetrics {
         let mut metrics = SubflowMetrics::new(SubflowId(1), PathId(1));
-        (metrics.rtt.smoothed, metrics.cwnd, metrics.ssthresh) = (Span::from_nanos(40), 10, 8);
+        metrics.rtt.smoothed = Span::from_nanos(40);
+        metrics.set_cwnd(10);
+        metrics.set_ssthresh(8);
         metrics.state = SubflowStatus::Usable;
         metrics
     }
@@ -152,12 +155,12 @@ mod tests {
                 "{rule:?} {srtt}"
             );
         }
-        carrier.cwnd = 4;
+        carrier.set_cwnd(4);
         assert!(
             may_repeat(Rule::Linux, Span::from_nanos(50), &carrier, false),
             "a small window isn't worth waiting for"
         );
-        carrier.cwnd = 5;
+        carrier.set_cwnd(5);
         assert!(!may_repeat(Rule::Linux, Span::from_nanos(50), &carrier, false));
     }
 
@@ -189,7 +192,8 @@ mod tests {
             assert!(!is_penalised(rule, &metrics, head, best, Some(sooner)), "again too soon");
         }
         let time = Span::from_nanos(39);
-        let recovering = SubflowMetrics { ca_state: CaState::Recovery, ..carrier() };
+        let mut recovering = carrier();
+        recovering.set_ca_state(CaState::Recovery);
         assert!(is_penalised(Rule::Paper, &recovering, &only, (SubflowId(0), time), Some(time)));
         assert!(!is_penalised(Rule::Linux, &recovering, &only, (SubflowId(0), time), Some(time)));
         let closed = SubflowMetrics { state: SubflowStatus::Closed, ..carrier() };
@@ -205,9 +209,10 @@ mod tests {
             (Rule::Linux, 7, (3, 8)),
             (Rule::Paper, 1, (1, 8)),
         ] {
-            let mut metrics = SubflowMetrics { cwnd, ..carrier() };
+            let mut metrics = carrier();
+            metrics.set_cwnd(cwnd);
             reduce(rule, &mut metrics);
-            assert_eq!((metrics.cwnd, metrics.ssthresh), after, "{rule:?} {cwnd}");
+            assert_eq!((metrics.cwnd(), metrics.ssthresh()), after, "{rule:?} {cwnd}");
         }
     }
 }

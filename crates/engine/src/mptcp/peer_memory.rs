@@ -58,5 +58,5 @@ impl<P: Payload> Sending<'_, P> {
 
 /// Segments that were given to a subflow and aren't known to have arrived.
 fn segments_under_way(metrics: &SubflowMetrics) -> u64 {
-    u64::from(metrics.packets_out.saturating_sub(metrics.sacked_out) + metrics.queued_segments())
+    u64::from(metrics.packets_out().saturating_sub(metrics.sacked_out()) + metrics.queued_segments())
 }

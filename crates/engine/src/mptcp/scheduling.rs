@@ -42,7 +42,7 @@ fn reinjection_target(asked: Reinjection, view: &View<'_>, chunk: &Chunk) -> Opt
     let asked = match asked {
         Reinjection::Usual => None,
         Reinjection::On(id) => view.available().find(|metrics| metrics.id == id && !chunk.carried_by(id)),
-        Reinjection::Later if view.usable().any(|metrics| metrics.packets_out > 0) => return None,
+        Reinjection::Later if view.usable().any(|metrics| metrics.packets_out() > 0) => return None,
         Reinjection::Later => None,
     };
     let fresh = View::fastest(view.available().filter(|metrics| !chunk.carried_by(metrics.id)));

@@ -21,7 +21,7 @@ const SEND_BASE: u64 = 4096;
 /// Linux's size of one subflow's send buffer (`tcp_sndbuf_expand`): twice the window, ten segments at least,
 /// each counted with what a socket buffer of its own would take.
 fn own_window_buffer(metrics: &SubflowMetrics) -> u64 {
-    2 * u64::from(metrics.cwnd.max(10)) * SEGMENT_MEMORY
+    2 * u64::from(metrics.cwnd().max(10)) * SEGMENT_MEMORY
 }
 
 impl<P: Payload> Sending<'_, P> {
@@ -103,7 +103,7 @@ impl<P: Payload> Sending<'_, P> {
         let own = &self.subflows.metrics()[index];
         let usable = self.subflows.usable();
         let longest = usable.map(|metrics| metrics.rtt.smoothed).max().unwrap_or(Span::ZERO);
-        let in_longest = u128::from(own.cwnd) * u128::from(longest.max(own.rtt.smoothed).as_nanos());
+        let in_longest = u128::from(own.cwnd()) * u128::from(longest.max(own.rtt.smoothed).as_nanos());
         let segments = in_longest.checked_div(u128::from(own.rtt.smoothed.as_nanos())).unwrap_or(0) as u64;
         2 * segments.max(u64::from(DUP_THRESH) + 1) * SEGMENT_MEMORY
     }

@@ -111,7 +111,7 @@ impl<P: Payload> SubflowTable<P> {
     pub fn close(&mut self, index: usize) {
         let metrics = &mut self.metrics[index];
         metrics.state = SubflowStatus::Closed;
-        (metrics.packets_out, metrics.sacked_out, metrics.lost_out, metrics.retrans_out) = (0, 0, 0, 0);
+        metrics.clear_out();
         metrics.queued_bytes = 0;
     }
 
@@ -476,7 +476,7 @@ impl<P: Payload> SubflowTable<P> {
     /// Whether some usable subflow's window has room.
     #[inline]
     pub fn any_window(&self) -> bool {
-        let has_room = |metrics: &SubflowMetrics| metrics.usable() & (metrics.in_flight() < metrics.cwnd);
+        let has_room = |metrics: &SubflowMetrics| metrics.usable() & (metrics.in_flight() < metrics.cwnd());
         // Not `any`: which subflow has room is as good as random, and the branch would be mispredicted.
         self.metrics.iter().fold(false, |any, metrics| any | has_room(metrics))
     }
@@ -504,7 +504,7 @@ impl<P: Payload> SubflowTable<P> {
     #[inline]
     pub fn check_app_limited(&mut self) {
         for (subflow, metrics) in self.with_metrics_mut() {
-            if metrics.packets_out > 0 {
+            if metrics.packets_out() > 0 {
                 subflow.tcp.check_app_limited(metrics);
             }
         }

@@ -149,7 +149,7 @@ struct Blest {
 fn sent_meanwhile(fast: &SubflowMetrics, slow: &SubflowMetrics) -> f64 {
     let rtts =
         slow.rtt.smoothed.as_nanos() as f64 / fast.rtt.smoothed.max(Span::from_nanos(1)).as_nanos() as f64;
-    f64::from(fast.mss) * (f64::from(fast.cwnd) + (rtts - 1.0) / 2.0) * rtts
+    f64::from(fast.mss) * (f64::from(fast.cwnd()) + (rtts - 1.0) / 2.0) * rtts
 }
 
 /// |M|, the send window of the whole connection, bytes. With `buffer`, a full send buffer counts if it is smaller.

@@ -94,14 +94,17 @@ impl Path {
     #[inline]
     fn update(&mut self, subflow: &SubflowMetrics, rules: Rules) {
         let outstanding = subflow.in_flight();
-        let before = std::mem::replace(&mut self.cwnd, subflow.cwnd);
+        let before = std::mem::replace(&mut self.cwnd, subflow.cwnd());
         if subflow.totals.loss_events != self.losses {
             self.losses = subflow.totals.loss_events;
-            self.max =
-                if rules.prose { before.max(subflow.ssthresh) } else { subflow.ssthresh.saturating_mul(2) };
-            self.min = subflow.ssthresh;
+            self.max = if rules.prose {
+                before.max(subflow.ssthresh())
+            } else {
+                subflow.ssthresh().saturating_mul(2)
+            };
+            self.min = subflow.ssthresh();
         } else if outstanding >= self.max {
-            self.max = subflow.cwnd;
+            self.max = subflow.cwnd();
             self.min = outstanding;
         } else if outstanding >= self.estimate {
             self.min = outstanding;
@@ -205,6 +208,7 @@ impl Scheduler for Capacity {
 mod tests {
     use super::super::testing::{Pipe, Scene, build, run, subflow};
     use super::*;
+    use crate::testing::WithoutSender as _;
 
     /// Larger than any window.
     const VERY_LARGE: u32 = u32::MAX;
@@ -215,15 +219,17 @@ mod tests {
         let mut path = Path::unknown(VERY_LARGE);
         let mut subflow = subflow(0, 10, 40, 39);
         let mut step = |in_flight: u32, subflow: &mut SubflowMetrics| {
-            subflow.packets_out = in_flight;
+            subflow.set_packets_out(in_flight);
             path.update(subflow, FIGURE);
             (path.max, path.min, path.estimate)
         };
         assert_eq!(step(39, &mut subflow), (VERY_LARGE, 0, VERY_LARGE));
         // A loss at cwnd 40: ssthresh and cwnd 20.
-        (subflow.totals.loss_events, subflow.ssthresh, subflow.cwnd) = (1, 20, 20);
+        subflow.totals.loss_events = 1;
+        subflow.set_ssthresh(20);
+        subflow.set_cwnd(20);
         assert_eq!(step(39, &mut subflow), (40, 20, 30));
-        subflow.cwnd = 100;
+        subflow.set_cwnd(100);
         assert_eq!(step(29, &mut subflow), (40, 20, 30), "below the estimate nothing changes");
         assert_eq!(step(30, &mut subflow), (40, 30, 35));
         assert_eq!(step(36, &mut subflow), (40, 36, 38));
@@ -231,7 +237,8 @@ mod tests {
         assert_eq!(step(39, &mut subflow), (40, 39, 39), "79 / 2");
         assert_eq!(step(40, &mut subflow), (100, 40, 70), "at Max: cwnd is the new Max");
         assert_eq!(step(69, &mut subflow), (100, 40, 70));
-        (subflow.totals.loss_events, subflow.ssthresh) = (2, 8);
+        subflow.totals.loss_events = 2;
+        subflow.set_ssthresh(8);
         assert_eq!(step(69, &mut subflow), (16, 8, 12));
     }
 
@@ -241,7 +248,8 @@ mod tests {
         path.update(&subflow(0, 10, 50, 39), Rules { round_up: 1, prose: false });
         assert_eq!(path.estimate, 40, "so that Max can be reached");
         let mut after = subflow(0, 10, 25, 39);
-        (after.totals.loss_events, after.ssthresh) = (1, 25);
+        after.totals.loss_events = 1;
+        after.set_ssthresh(25);
         path.update(&after, Rules { round_up: 0, prose: true });
         assert_eq!((path.max, path.min, path.estimate), (50, 25, 37));
         assert_eq!(path.cwnd, 25);
@@ -251,12 +259,13 @@ mod tests {
     fn scene(in_flight: [u32; 2]) -> (Scene, Box<dyn Scheduler>) {
         let mut scene = Scene::new(vec![subflow(0, 10, 30, 0), subflow(1, 50, 30, 0)]);
         for subflow in &mut scene.subflows {
-            (subflow.ssthresh, subflow.totals.loss_events) = (10, 1);
+            subflow.set_ssthresh(10);
+            subflow.totals.loss_events = 1;
         }
         let mut capacity = build("capacity");
         scene.ask(&mut *capacity);
-        scene.subflows[0].packets_out = in_flight[0];
-        scene.subflows[1].packets_out = in_flight[1];
+        scene.subflows[0].set_packets_out(in_flight[0]);
+        scene.subflows[1].set_packets_out(in_flight[1]);
         (scene, capacity)
     }
 

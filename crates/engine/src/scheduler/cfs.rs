@@ -134,6 +134,7 @@ impl Scheduler for Cfs {
 mod tests {
     use super::super::testing::{Pipe, Scene, build, run, subflow};
     use super::*;
+    use crate::testing::WithoutSender as _;
     use crate::{MILLISECOND, SubflowId, Time};
 
     #[test]
@@ -182,9 +183,9 @@ mod tests {
         chunk.carriers |= 0b10;
         chunk.last = SubflowId(1);
         assert_eq!(scene.ask(cfs), repeats(1, 2000));
-        scene.subflows[1].packets_out = 10;
+        scene.subflows[1].set_packets_out(10);
         assert_eq!(scene.ask(cfs), repeats(2, 2000), "what the fastest carries is not for the second");
-        scene.subflows[2].packets_out = 10;
+        scene.subflows[2].set_packets_out(10);
         assert_eq!(scene.ask(cfs), Decision::Wait { until: None }, "the slowest repeats nothing");
         assert!(cfs.repeats());
     }
@@ -192,7 +193,7 @@ mod tests {
     #[test]
     fn an_equally_fast_subflow_repeats_nothing() {
         let mut scene = tail();
-        scene.subflows[1].packets_out = 10;
+        scene.subflows[1].set_packets_out(10);
         scene.subflows[0].rtt.smoothed = scene.subflows[2].rtt.smoothed;
         assert_eq!(scene.ask(&mut *build("cfs")), Decision::Wait { until: None });
     }
@@ -202,7 +203,7 @@ mod tests {
         let cfs = &mut *build("cfs");
         let mut scene = tail();
         scene.subflows[0].rtt.smoothed = 5 * MILLISECOND;
-        scene.subflows[0].packets_out = 10;
+        scene.subflows[0].set_packets_out(10);
         assert_eq!(scene.ask(cfs), repeats(1, 3000), "subflow 0 is the fastest now: only 2 is slower");
         scene.subflows[0].rtt.smoothed = 50 * MILLISECOND;
         assert_eq!(scene.ask(cfs), repeats(1, 3000), "what was passed over stays so");

@@ -52,7 +52,7 @@ struct ConstraintProactive {
 fn out_of_order(view: &View<'_>, slow: &SubflowMetrics) -> f64 {
     let packets = view.faster_than(slow).map(|subflow| {
         let rounds = slow.rtt.smoothed.as_nanos() as f64 / subflow.rtt.smoothed.as_nanos() as f64;
-        f64::from(subflow.cwnd) * rounds * f64::from(subflow.mss)
+        f64::from(subflow.cwnd()) * rounds * f64::from(subflow.mss)
     });
     packets.sum()
 }
@@ -104,6 +104,7 @@ mod tests {
     use super::super::testing::{Model, Pipe, Scene, build, subflow, unmeasured};
     use super::*;
     use crate::Time;
+    use crate::testing::WithoutSender as _;
 
     /// 10 ms with cwnd 10 and 20 ms with cwnd 5, both full; 40 ms free. Sent meanwhile: 10 4 + 5 2 = 50
     /// packets.
@@ -132,7 +133,7 @@ mod tests {
         assert_eq!(scene(1 << 30).chosen(&mut *build("cp(delay=20)")), Some(2));
         assert_eq!(scene(1 << 30).chosen(&mut *build("cp(delay=19.9)")), None);
         let mut scene = scene(1 << 30);
-        scene.subflows[0].packets_out = 9;
+        scene.subflows[0].set_packets_out(9);
         assert_eq!(scene.chosen(&mut *build("cp(delay=0)")), Some(0));
     }
 

@@ -114,7 +114,7 @@ fn gcd(mut a: u64, mut b: u64) -> u64 {
 impl Plan {
     /// Algorithm 1's planning loop, up to the first slot of each path.
     fn make(&mut self, view: &View<'_>, quantum: Span, horizon: Span) {
-        let planned = |subflow: &&SubflowMetrics| subflow.ca_state != CaState::Loss;
+        let planned = |subflow: &&SubflowMetrics| subflow.ca_state() != CaState::Loss;
         self.len = 0;
         self.unit = u32::MAX;
         let mut span = 1;
@@ -127,7 +127,7 @@ impl Plan {
             *leg = Leg {
                 subflow: subflow.id,
                 delay: quantum.saturating_mul(quanta),
-                capacity: u64::from(subflow.cwnd.max(1)),
+                capacity: u64::from(subflow.cwnd().max(1)),
                 slots: quanta,
                 ..Leg::default()
             };
@@ -265,6 +265,7 @@ mod tests {
     use super::super::testing::{MSS, Model, Pipe, Scene, build, run, subflow, unmeasured};
     use super::*;
     use crate::MILLISECOND;
+    use crate::testing::WithoutSender as _;
 
     /// The segments that each path's slots carry, in order of the paths.
     fn vectors(subflows: Vec<SubflowMetrics>, quantum_ms: u64, horizon_ms: u64) -> Vec<Vec<u64>> {
@@ -355,9 +356,11 @@ mod tests {
         (scene.now, scene.next_offset) = (Time::ZERO + MILLISECOND, 500);
         let at = |subflow, offset| Decision::SendAt { subflow: SubflowId(subflow), offset, bytes: MSS };
         assert_eq!(scene.ask(daps), at(0, 500));
-        (scene.next_offset, scene.subflows[0].packets_out) = (1500, 1);
+        scene.next_offset = 1500;
+        scene.subflows[0].set_packets_out(1);
         assert_eq!(scene.ask(daps), at(1, 3500), "the fourth to arrive");
-        (scene.subflows[0].packets_out, scene.subflows[1].packets_out) = (0, 1);
+        scene.subflows[0].set_packets_out(0);
+        scene.subflows[1].set_packets_out(1);
         assert_eq!(scene.ask(daps), Decision::Wait { until: Some(Time::ZERO + 6 * MILLISECOND) });
         scene.now = Time::ZERO + 6 * MILLISECOND;
         assert_eq!(scene.ask(daps), at(0, 1500));
@@ -399,9 +402,9 @@ mod tests {
     #[test]
     fn subflows_in_rto_recovery_are_not_planned_for() {
         let mut subflows = vec![subflow(0, 10, 1, 0), subflow(1, 100, 1, 0)];
-        subflows[1].ca_state = CaState::Loss;
+        subflows[1].set_ca_state(CaState::Loss);
         assert_eq!(vectors(subflows.clone(), 1, 1000), [vec![1]]);
-        subflows[0].ca_state = CaState::Loss;
+        subflows[0].set_ca_state(CaState::Loss);
         assert_eq!(Scene::new(subflows).ask(&mut *build("daps")), Decision::Wait { until: None });
     }
 

@@ -122,6 +122,7 @@ impl Scheduler for DapsTwoPath {
 mod tests {
     use super::super::testing::{MSS, Pipe, Scene, build, run, subflow, unmeasured};
     use super::*;
+    use crate::testing::WithoutSender as _;
 
     fn plan(subflows: Vec<SubflowMetrics>, packets: u32) -> (u32, u32) {
         let mut scene = Scene::new(subflows);
@@ -172,7 +173,8 @@ mod tests {
         let mut order = Vec::new();
         for _ in 0..6 {
             let chosen = scene.chosen(daps).unwrap();
-            scene.subflows[usize::from(chosen)].packets_out += 1;
+            let subflow = &mut scene.subflows[usize::from(chosen)];
+            subflow.set_packets_out(subflow.packets_out() + 1);
             order.push(chosen);
         }
         assert_eq!(order, [0, 0, 1, 1, 0, 0], "two on the fast, a window on the slow, and again");
@@ -183,11 +185,11 @@ mod tests {
         let daps = &mut *build("daps-two-path");
         let mut scene = Scene::new(vec![subflow(0, 10, 10, 0), subflow(1, 25, 2, 0)]);
         assert_eq!(scene.chosen(daps), Some(0));
-        scene.subflows[0].packets_out = 10;
+        scene.subflows[0].set_packets_out(10);
         assert_eq!(scene.chosen(daps), Some(1));
         scene.subflows[1].state = crate::metrics::SubflowStatus::Closed;
         assert_eq!(scene.chosen(daps), None);
-        scene.subflows[0].packets_out = 9;
+        scene.subflows[0].set_packets_out(9);
         assert_eq!(scene.chosen(daps), Some(0));
     }
 

@@ -122,7 +122,7 @@ impl Ecf {
         rationale: &mut Rationale,
     ) -> Decision {
         let windows = |subflow: &SubflowMetrics| {
-            let window = f64::from(subflow.cwnd.max(1)) * f64::from(fast.mss.max(1));
+            let window = f64::from(subflow.cwnd().max(1)) * f64::from(fast.mss.max(1));
             (view.unsent as f64 / window).max(self.least)
         };
         let rtt_f = fast.rtt.smoothed.as_nanos() as f64;
@@ -177,6 +177,7 @@ impl Ecf {
 mod tests {
     use super::super::testing::{MSS, Pipe, Scene, build, run, subflow};
     use super::*;
+    use crate::testing::WithoutSender as _;
     use crate::{MILLISECOND, Time};
 
     /// f: 10 ms, cwnd 10, full; s: 50 ms, cwnd 20, free; sigma 5 and 2 ms, so that delta = 5 ms; k segments.
@@ -265,7 +266,7 @@ mod tests {
     #[test]
     fn a_fast_subflow_with_room_is_not_weighed() {
         let mut scene = scene(1000);
-        scene.subflows[0].packets_out = 9;
+        scene.subflows[0].set_packets_out(9);
         assert_eq!(scene.chosen(&mut *build("ecf")), Some(0));
     }
 

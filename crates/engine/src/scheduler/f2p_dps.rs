@@ -59,8 +59,8 @@ fn delivered_within(subflow: &SubflowMetrics, time: Span) -> f64 {
     let mut rounds = time.as_nanos() as f64 / subflow.rtt.smoothed.max(Span::from_nanos(1)).as_nanos() as f64;
     let sent = subflow.totals.delivered + subflow.totals.lost;
     let delivery = if subflow.totals.lost == 0 { 1.0 } else { subflow.totals.delivered as f64 / sent as f64 };
-    let ssthresh = f64::from(subflow.ssthresh);
-    let mut window = f64::from(subflow.cwnd);
+    let ssthresh = f64::from(subflow.ssthresh());
+    let mut window = f64::from(subflow.cwnd());
     let mut packets = 0.0;
     for _ in 0..ROUNDS {
         if rounds <= 1.0 {
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn the_window_round_by_round() {
         let mut avoidance = subflow(0, 10, 10, 0);
-        avoidance.ssthresh = 10;
+        avoidance.set_ssthresh(10);
         assert_eq!(within(&avoidance, 5), 5.0, "half a round");
         assert_eq!(within(&avoidance, 10), 10.0);
         assert_eq!(within(&avoidance, 35), 10.0 + 11.0 + 12.0 + 6.5);
@@ -149,14 +149,14 @@ mod tests {
         assert_eq!(within(&avoidance, 120), 108.0 + 4.0 * 18.0);
         let mut start = subflow(0, 10, 10, 0);
         assert_eq!(within(&start, 30), 70.0, "10, 20, 40");
-        start.ssthresh = 25;
+        start.set_ssthresh(25);
         assert_eq!(within(&start, 40), 10.0 + 20.0 + 25.0 + 26.0);
     }
 
     #[test]
     fn losses_halve_the_window_by_their_probability() {
         let mut lossy = subflow(0, 10, 2, 0);
-        lossy.ssthresh = 2;
+        lossy.set_ssthresh(2);
         (lossy.totals.delivered, lossy.totals.lost) = (3, 1);
         // Clean with (3/4)^2 = 9/16: then 3, else 1: 34/16.
         assert_eq!(within(&lossy, 20), 2.0 + 34.0 / 16.0);
@@ -166,7 +166,7 @@ mod tests {
 
     fn scene(unsent: u64) -> Scene {
         let mut scene = Scene::new(vec![subflow(0, 10, 10, 10), subflow(1, 40, 10, 0)]);
-        scene.subflows[0].ssthresh = 10;
+        scene.subflows[0].set_ssthresh(10);
         scene.unsent = unsent;
         scene.next_offset = 7000;
         scene
@@ -191,7 +191,7 @@ mod tests {
     fn every_faster_subflow_counts_and_whole_segments() {
         let mut scene = scene(100_000);
         scene.subflows.push(subflow(2, 16, 2, 2));
-        scene.subflows[2].ssthresh = 2;
+        scene.subflows[2].set_ssthresh(2);
         // 20 ms are 1.25 rounds of 16: 2 + 3/4: 23.75 packets in all.
         let send = Decision::SendAt { subflow: SubflowId(1), offset: 30_000, bytes: 1000 };
         assert_eq!(scene.ask(&mut *build("f2p-dps")), send);

@@ -35,7 +35,7 @@ fn rate(subflow: &SubflowMetrics) -> f64 {
     } else {
         subflow.rtt.smoothed.max(Span::from_nanos(1))
     };
-    (u64::from(subflow.cwnd) * u64::from(subflow.mss)) as f64 / rtt.as_nanos() as f64
+    (u64::from(subflow.cwnd()) * u64::from(subflow.mss)) as f64 / rtt.as_nanos() as f64
 }
 
 impl Scheduler for HighestSendingRate {
@@ -60,6 +60,7 @@ impl Scheduler for HighestSendingRate {
 #[cfg(test)]
 mod tests {
     use super::super::testing::{Pipe, Scene, build, run, subflow};
+    use crate::testing::WithoutSender as _;
     use crate::{MILLISECOND, Span};
 
     #[test]
@@ -76,7 +77,7 @@ mod tests {
         assert_eq!(scene.chosen(hsr), Some(0), "a tie goes to the lower srtt");
         scene.subflows[0].rtt.smoothed = 41 * MILLISECOND;
         assert_eq!(scene.chosen(hsr), Some(1));
-        scene.subflows[1].packets_out = 50;
+        scene.subflows[1].set_packets_out(50);
         assert_eq!(scene.chosen(hsr), Some(0), "full");
     }
 
@@ -85,7 +86,7 @@ mod tests {
         let mut scene = Scene::new(vec![subflow(0, 10, 10, 0), subflow(1, 40, 39, 0)]);
         scene.subflows[1].rtt.latest = Span::ZERO;
         assert_eq!(scene.chosen(&mut *build("hsr")), Some(0));
-        scene.subflows[1].cwnd = 41;
+        scene.subflows[1].set_cwnd(41);
         assert_eq!(scene.chosen(&mut *build("hsr")), Some(1));
     }
 

@@ -158,6 +158,7 @@ impl Scheduler for Linux {
 mod tests {
     use super::super::testing::{Pipe, Scene, build, run, subflow};
     use super::*;
+    use crate::testing::WithoutSender as _;
 
     /// Two subflows of 1 and 4 MB/s with `in_flight` segments of 1000 bytes each.
     fn scene(in_flight: [u32; 2]) -> Scene {
@@ -208,7 +209,7 @@ mod tests {
         scene.subflows[1].rate.pacing = 1_000_000;
         assert_eq!(scene.chosen(linux), Some(1), "and is now (4 12.1 + 1 7) / 19.1 = 2.9 MB/s: 4.2 ms");
         assert_eq!(scene.chosen(linux), Some(0));
-        scene.subflows[0].packets_out = 3;
+        scene.subflows[0].set_packets_out(3);
         assert_eq!(scene.chosen(linux), Some(1), "4.2 ms is less than 5.6");
     }
 

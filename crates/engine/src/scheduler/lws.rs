@@ -41,7 +41,7 @@ impl Scheduler for LargestWindowSpace {
             return no_room(view, rationale);
         };
         rationale.say(|| {
-            format!("{} has the largest window space, {space} of {}", Subflow(subflow.id), subflow.cwnd)
+            format!("{} has the largest window space, {space} of {}", Subflow(subflow.id), subflow.cwnd())
         });
         Decision::Send { subflow: subflow.id, bytes: subflow.mss }
     }
@@ -51,18 +51,19 @@ impl Scheduler for LargestWindowSpace {
 mod tests {
     use super::super::testing::{Pipe, Scene, build, run, subflow};
     use crate::MILLISECOND;
+    use crate::testing::WithoutSender as _;
 
     #[test]
     fn the_largest_space_and_ties_by_rtt() {
         let lws = &mut *build("lws");
         let mut scene = Scene::new(vec![subflow(0, 10, 10, 5), subflow(1, 100, 20, 14)]);
         assert_eq!(scene.chosen(lws), Some(1));
-        scene.subflows[1].packets_out = 15;
+        scene.subflows[1].set_packets_out(15);
         assert_eq!(scene.chosen(lws), Some(0), "5 each: the lower RTT");
         scene.subflows[1].rtt.smoothed = 9 * MILLISECOND;
         assert_eq!(scene.chosen(lws), Some(1));
-        scene.subflows[0].packets_out = 12;
-        scene.subflows[1].packets_out = 20;
+        scene.subflows[0].set_packets_out(12);
+        scene.subflows[1].set_packets_out(20);
         assert_eq!(scene.chosen(lws), None, "less than nothing is no room");
     }
 

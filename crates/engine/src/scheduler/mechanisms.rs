@@ -71,15 +71,15 @@ pub(super) const fn one_more() -> Parameter {
 /// the window was filled at this moment if the last was sent at it.
 pub(super) fn has_room_for_one_more(subflow: &SubflowMetrics, now: Time) -> bool {
     if subflow.window_space() > 0 {
-        return subflow.usable() && subflow.ca_state != CaState::Loss;
+        return subflow.usable() && subflow.ca_state() != CaState::Loss;
     }
     let in_flight = subflow.in_flight();
-    let space = u64::from(subflow.cwnd.saturating_sub(in_flight)) * u64::from(subflow.mss);
+    let space = u64::from(subflow.cwnd().saturating_sub(in_flight)) * u64::from(subflow.mss);
     let is_just_filled =
-        in_flight == subflow.cwnd && subflow.last_sent == now && subflow.last_sent > Time::ZERO;
+        in_flight == subflow.cwnd() && subflow.last_sent == now && subflow.last_sent > Time::ZERO;
     subflow.usable()
-        && subflow.ca_state != CaState::Loss
-        && (in_flight < subflow.cwnd || is_just_filled)
+        && subflow.ca_state() != CaState::Loss
+        && (in_flight < subflow.cwnd() || is_just_filled)
         && subflow.queued_bytes <= space
         && subflow.queue_space >= u64::from(subflow.mss)
 }

@@ -146,6 +146,7 @@ mod tests {
     use super::super::testing::{Pipe, Scene, build, run, subflow};
     use super::*;
     use crate::metrics::CaState;
+    use crate::testing::WithoutSender as _;
     use crate::{MILLISECOND, Time};
 
     #[test]
@@ -170,9 +171,9 @@ mod tests {
         let minrtt = &mut *build("minrtt");
         let mut scene = Scene::new(vec![subflow(0, 30, 10, 9), subflow(1, 20, 10, 0), subflow(2, 20, 10, 0)]);
         assert_eq!(scene.chosen(minrtt), Some(1), "a tie goes to the lower id");
-        scene.subflows[1].packets_out = 10;
+        scene.subflows[1].set_packets_out(10);
         assert_eq!(scene.chosen(minrtt), Some(2));
-        scene.subflows[2].ca_state = CaState::Loss;
+        scene.subflows[2].set_ca_state(CaState::Loss);
         assert_eq!(scene.chosen(minrtt), Some(0));
         scene.subflows[0].queued_bytes = 1;
         assert_eq!(scene.ask(minrtt), Decision::Wait { until: None });

@@ -266,7 +266,7 @@ impl<'a> View<'a> {
     pub fn queueable(&self) -> impl Iterator<Item = &'a SubflowMetrics> + use<'a> {
         self.usable().filter(|subflow| {
             let known = subflow.rtt.smoothed > Span::ZERO || subflow.window_space() > 0;
-            known && subflow.ca_state != CaState::Loss && subflow.queue_space >= u64::from(subflow.mss)
+            known && subflow.ca_state() != CaState::Loss && subflow.queue_space >= u64::from(subflow.mss)
         })
     }
 

@@ -129,7 +129,7 @@ struct Olaps {
 
 /// Bytes that were sent on a subflow for the first time.
 fn position(subflow: &SubflowMetrics) -> u64 {
-    subflow.totals.bytes_acked + u64::from(subflow.packets_out) * u64::from(subflow.mss)
+    subflow.totals.bytes_acked + u64::from(subflow.packets_out()) * u64::from(subflow.mss)
 }
 
 impl Olaps {

@@ -68,16 +68,16 @@ struct Otias {
 #[inline]
 fn rtts_to_wait(subflow: &SubflowMetrics) -> u64 {
     let not_yet_sent = i64::from(subflow.queued_segments());
-    let can_send = i64::from(subflow.cwnd) - i64::from(subflow.in_flight());
+    let can_send = i64::from(subflow.cwnd()) - i64::from(subflow.in_flight());
     let excess = u64::try_from(not_yet_sent - can_send).unwrap_or(0);
-    excess / u64::from(subflow.cwnd.max(1))
+    excess / u64::from(subflow.cwnd().max(1))
 }
 
 /// rtts_to_wait_j of the kernel module.
 fn rtts_to_wait_up(subflow: &SubflowMetrics) -> u64 {
-    let can_send = subflow.cwnd.saturating_sub(subflow.in_flight());
+    let can_send = subflow.cwnd().saturating_sub(subflow.in_flight());
     match subflow.queued_segments().checked_sub(can_send) {
-        Some(excess) => u64::from(excess + 1).div_ceil(u64::from(subflow.cwnd.max(1))),
+        Some(excess) => u64::from(excess + 1).div_ceil(u64::from(subflow.cwnd().max(1))),
         None => 0,
     }
 }
@@ -116,6 +116,7 @@ mod tests {
     use super::*;
     use crate::MILLISECOND;
     use crate::metrics::CaState;
+    use crate::testing::WithoutSender as _;
 
     fn queued(in_flight: u32, queued: u32) -> SubflowMetrics {
         let mut subflow = subflow(0, 20, 10, in_flight);
@@ -174,7 +175,7 @@ mod tests {
         let mut scene = Scene::new(vec![subflow(0, 10, 10, 0), subflow(1, 50, 10, 0), subflow(2, 90, 10, 0)]);
         scene.subflows[0].queue_space = 999;
         assert_eq!(scene.chosen(otias), Some(1));
-        scene.subflows[1].ca_state = CaState::Loss;
+        scene.subflows[1].set_ca_state(CaState::Loss);
         assert_eq!(scene.chosen(otias), Some(2));
         scene.subflows[2].queue_space = 0;
         assert_eq!(scene.chosen(otias), None);

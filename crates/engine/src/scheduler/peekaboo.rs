@@ -147,7 +147,7 @@ struct Peekaboo {
 fn features(view: &View<'_>, subflow: &SubflowMetrics) -> [f64; 3] {
     let ms = subflow.rtt.smoothed.max(Span::from_nanos(1)).as_nanos() as f64 / MILLISECOND.as_nanos() as f64;
     let send_window = view.send_window.min(1 << 40) as f64 / f64::from(subflow.mss.max(1));
-    let volumes = [f64::from(subflow.cwnd), f64::from(subflow.in_flight()), send_window];
+    let volumes = [f64::from(subflow.cwnd()), f64::from(subflow.in_flight()), send_window];
     volumes.map(|segments| segments / ms / 100.0)
 }
 
@@ -247,6 +247,7 @@ impl Scheduler for Peekaboo {
 mod tests {
     use super::super::testing::{Pipe, Scene, build, run, subflow};
     use super::*;
+    use crate::testing::WithoutSender as _;
 
     #[test]
     fn the_inverse_is_that_of_the_sum_of_products() {
@@ -341,7 +342,7 @@ mod tests {
     #[test]
     fn a_fast_subflow_with_room_takes_the_segment() {
         let mut scene = scene();
-        scene.subflows[0].packets_out = 9;
+        scene.subflows[0].set_packets_out(9);
         assert_eq!(scene.chosen(&mut *build("peekaboo")), Some(0));
     }
 

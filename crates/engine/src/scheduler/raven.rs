@@ -208,6 +208,7 @@ impl Scheduler for Raven {
 mod tests {
     use super::super::testing::{Pipe, Scene, run, set_rtt, subflow};
     use super::*;
+    use crate::testing::WithoutSender as _;
 
     fn raven() -> Raven {
         Raven {
@@ -266,7 +267,7 @@ mod tests {
         let mut own = raven();
         assert_eq!(scene.chosen(&mut own), Some(0));
         assert_eq!(own.copies.unwrap().1, 0);
-        scene.subflows[0].packets_out = 10;
+        scene.subflows[0].set_packets_out(10);
         assert_eq!(scene.chosen(&mut raven()), Some(2));
     }
 

@@ -147,11 +147,11 @@ impl Ropewalk {
         let (mut best, mut open, mut silent, mut calm) = (None, None, false, true);
         let (mut least, mut least_open) = (f64::INFINITY, f64::INFINITY);
         for (path, subflow) in self.paths.iter_mut().zip(view.subflows) {
-            let (flying, silent_at) = (subflow.packets_out > 0, path.silent_at(subflow));
+            let (flying, silent_at) = (subflow.packets_out() > 0, path.silent_at(subflow));
             path.silent = flying && view.now > silent_at;
             path.arrival = f64::INFINITY;
             silent |= path.silent;
-            let holes = subflow.sacked_out > 0 || subflow.ca_state != CaState::Open;
+            let holes = subflow.sacked_out() > 0 || subflow.ca_state() != CaState::Open;
             calm &= flying && !holes && view.now < silent_at;
             if !subflow.usable() || (subflow.backup && !backups) {
                 continue;
@@ -160,7 +160,7 @@ impl Ropewalk {
             if subflow.rtt.smoothed > Span::ZERO || available {
                 path.arrival = path.arrival(subflow, view.now);
             }
-            if subflow.ca_state == CaState::Loss
+            if subflow.ca_state() == CaState::Loss
                 || (self.silent && path.silent)
                 || (subflow.rtt.smoothed == Span::ZERO && (!available || is_probed(view, subflow)))
             {
@@ -269,7 +269,7 @@ impl Ropewalk {
         self.paths[subflow.id.index()].on_new(subflow, view.now);
         if ahead == 0 {
             // Where there is no choice, one decision serves for many segments.
-            let segments = if view.subflows.len() == 1 { (subflow.cwnd / LONE_SHARE).max(1) } else { 1 };
+            let segments = if view.subflows.len() == 1 { (subflow.cwnd() / LONE_SHARE).max(1) } else { 1 };
             return Decision::Send { subflow: subflow.id, bytes: segments.saturating_mul(subflow.mss) };
         }
         Decision::SendAt { subflow: subflow.id, offset: view.next_offset + ahead, bytes: subflow.mss }
@@ -300,7 +300,7 @@ impl Ropewalk {
         let head = view.in_flight.chunk_after(view.una)?;
         let carrier = view.subflows.get(head.last.index())?;
         let mut due = self.due(carrier, &head);
-        let holes = !self.holes || carrier.sacked_out > 0 || carrier.ca_state != CaState::Open;
+        let holes = !self.holes || carrier.sacked_out() > 0 || carrier.ca_state() != CaState::Open;
         let blocks = !self.blocks || blocks(view);
         if !(holes && blocks) {
             // It waits in a queue, or new data is as useful: until the subflow is silent.
@@ -308,7 +308,7 @@ impl Ropewalk {
         }
         let lost = self.recover
             && blocks
-            && matches!(carrier.ca_state, CaState::Recovery | CaState::Loss)
+            && matches!(carrier.ca_state(), CaState::Recovery | CaState::Loss)
             && head.sent_at + carrier.rtt.smoothed <= view.now;
         Some((head, carrier, due, lost))
     }
@@ -369,7 +369,7 @@ impl Ropewalk {
         let (subflow, own) = self.helper(view, None)?;
         let mut worst: Option<(f64, Chunk)> = None;
         for carrier in view.subflows {
-            if carrier.id == subflow.id || carrier.packets_out == 0 || !carrier.usable() {
+            if carrier.id == subflow.id || carrier.packets_out() == 0 || !carrier.usable() {
                 continue;
             }
             let path = &mut self.paths[carrier.id.index()];
@@ -432,7 +432,7 @@ impl Ropewalk {
         rationale: &mut Rationale,
     ) -> Option<Decision> {
         let holes = |carrier: &&SubflowMetrics| {
-            carrier.id != subflow.id && carrier.packets_out > 0 && carrier.ca_state != CaState::Open
+            carrier.id != subflow.id && carrier.packets_out() > 0 && carrier.ca_state() != CaState::Open
         };
         if !self.recover {
             return None;
@@ -479,13 +479,13 @@ impl Ropewalk {
 /// subflow has a sample. It has none from its handshake because its SYN was repeated: the SYN was lost, or
 /// the round trip is longer than the first timeout.
 fn is_probed(view: &View<'_>, subflow: &SubflowMetrics) -> bool {
-    (subflow.packets_out > 0 || subflow.queued_bytes > 0)
+    (subflow.packets_out() > 0 || subflow.queued_bytes > 0)
         && view.usable().any(|other| other.rtt.smoothed > Span::ZERO)
 }
 
 /// Whether the head keeps others back: nothing new can be sent, or no more than the subflows' windows.
 fn blocks(view: &View<'_>) -> bool {
-    let window = |subflow: &SubflowMetrics| u64::from(subflow.cwnd) * u64::from(subflow.mss);
+    let window = |subflow: &SubflowMetrics| u64::from(subflow.cwnd()) * u64::from(subflow.mss);
     !view.sendable() || view.room() <= view.usable().map(window).sum()
 }
 

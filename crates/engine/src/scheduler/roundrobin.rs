@@ -118,14 +118,14 @@ impl Scheduler for RoundRobin {
             // Nothing is queued ahead, and the kernel's module leaves the subflow's own window out of
             // account.
             let has_room =
-                |subflow: &SubflowMetrics| subflow.ca_state != CaState::Loss && subflow.window_space() > 0;
+                |subflow: &SubflowMetrics| subflow.ca_state() != CaState::Loss && subflow.window_space() > 0;
             let Some(subflow) = self.next(view, has_room) else {
                 return no_room(view, rationale);
             };
             self.give(subflow, rationale);
             return Decision::Send { subflow: subflow.id, bytes: subflow.mss };
         }
-        let Some(subflow) = self.next(view, |subflow| subflow.ca_state != CaState::Loss) else {
+        let Some(subflow) = self.next(view, |subflow| subflow.ca_state() != CaState::Loss) else {
             return no_room(view, rationale);
         };
         if subflow.queue_space < u64::from(subflow.mss) {
@@ -148,6 +148,7 @@ impl Scheduler for RoundRobin {
 mod tests {
     use super::super::testing::{Pipe, Scene, build, run, subflow};
     use super::*;
+    use crate::testing::WithoutSender as _;
 
     #[test]
     fn in_turn_by_quota() {
@@ -166,9 +167,9 @@ mod tests {
         let scheduler = &mut *build("roundrobin(quota=2)");
         let mut scene = Scene::new(vec![subflow(0, 10, 10, 9), subflow(1, 10, 10, 0)]);
         assert_eq!(scene.chosen(scheduler), Some(0));
-        scene.subflows[0].packets_out = 10;
+        scene.subflows[0].set_packets_out(10);
         assert_eq!(scene.chosen(scheduler), Some(1));
-        scene.subflows[0].packets_out = 9;
+        scene.subflows[0].set_packets_out(9);
         assert_eq!(scene.chosen(scheduler), Some(1), "the second of its quota");
         assert_eq!(scene.chosen(scheduler), Some(0));
         assert_eq!(scene.chosen(scheduler), Some(0), "a fresh quota of two");
@@ -181,7 +182,7 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(scene.chosen(scheduler), Some(0));
         }
-        scene.subflows[1].packets_out = 0;
+        scene.subflows[1].set_packets_out(0);
         assert_eq!(scene.chosen(scheduler), Some(0), "the second of two");
         assert_eq!(scene.chosen(scheduler), Some(1));
     }

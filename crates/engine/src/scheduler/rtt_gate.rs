@@ -82,7 +82,7 @@ fn throughput(subflow: &SubflowMetrics) -> f64 {
     if subflow.rtt.smoothed == Span::ZERO {
         return 0.0;
     }
-    f64::from(subflow.cwnd) * f64::from(subflow.mss) * 1e9 / subflow.rtt.smoothed.as_nanos() as f64
+    f64::from(subflow.cwnd()) * f64::from(subflow.mss) * 1e9 / subflow.rtt.smoothed.as_nanos() as f64
 }
 
 /// Eq. (1): whether a subflow of `rtt` helps to deliver `remaining` bytes at `throughput` (bytes/s).
@@ -202,6 +202,7 @@ impl Scheduler for RttGate {
 mod tests {
     use super::super::testing::{Model, Pipe, Scene, build, run, subflow};
     use super::*;
+    use crate::testing::WithoutSender as _;
     use crate::{MILLISECOND, Time};
 
     #[test]
@@ -350,7 +351,7 @@ mod tests {
         scene.unsent = 1_000_000;
         scene.subflows.push(subflow(3, 60, 10, 10));
         gate.on_event(&scene.view(), Event::SubflowAdded(SubflowId(3)));
-        scene.subflows[2].packets_out = 10;
+        scene.subflows[2].set_packets_out(10);
         assert_eq!(scene.chosen(gate), None);
     }
 
@@ -380,7 +381,7 @@ mod tests {
         // 1 MB/s and 0.2 MB/s: 110 KB take 91 ms.
         let mut scene = scene(100_000);
         let gate = &mut *joined(&scene, "rtt-gate");
-        scene.subflows[1].packets_out = 10;
+        scene.subflows[1].set_packets_out(10);
         scene.subflows.push(subflow(2, 92, 10, 0));
         gate.on_event(&scene.view(), Event::SubflowAdded(SubflowId(2)));
         assert_eq!(scene.chosen(gate), None);

@@ -74,7 +74,7 @@ impl Scheduler for Single {
         if subflow.available() {
             rationale.say(|| {
                 let (id, space) = (Subflow(subflow.id), subflow.window_space());
-                format!("{id} is the one that may be used; room for {space} of {} segments", subflow.cwnd)
+                format!("{id} is the one that may be used; room for {space} of {} segments", subflow.cwnd())
             });
             Decision::Send { subflow: subflow.id, bytes: subflow.mss }
         } else {
@@ -82,7 +82,7 @@ impl Scheduler for Single {
                 format!(
                     "{} has no room in its {} segments and no other may be used",
                     Subflow(subflow.id),
-                    subflow.cwnd
+                    subflow.cwnd()
                 )
             });
             Decision::Wait { until: None }

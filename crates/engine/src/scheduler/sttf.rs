@@ -96,9 +96,9 @@ impl Sttf {
     fn twice_transfer_time(&self, subflow: &SubflowMetrics) -> (Span, u64) {
         let rtt = if self.smoothed { subflow.rtt.smoothed } else { subflow.rtt.latest };
         let queued = u64::from(subflow.queued_segments()) + 1;
-        let free = u64::from(subflow.cwnd.saturating_sub(subflow.in_flight()));
+        let free = u64::from(subflow.cwnd().saturating_sub(subflow.in_flight()));
         let waiting = queued.saturating_sub(free);
-        let rounds = rounds(u64::from(subflow.cwnd), u64::from(subflow.ssthresh), waiting);
+        let rounds = rounds(u64::from(subflow.cwnd()), u64::from(subflow.ssthresh()), waiting);
         (rtt.saturating_mul(2 * rounds + 1), rounds)
     }
 }
@@ -132,6 +132,7 @@ mod tests {
     use super::*;
     use crate::MILLISECOND;
     use crate::metrics::CaState;
+    use crate::testing::WithoutSender as _;
 
     fn queued(in_flight: u32, queued: u32) -> SubflowMetrics {
         let mut subflow = subflow(0, 20, 10, in_flight);
@@ -208,7 +209,7 @@ mod tests {
         assert_eq!(scene.chosen(sttf), Some(1));
         set_rtt(&mut scene.subflows[1], 140 * MILLISECOND);
         assert_eq!(scene.chosen(sttf), Some(0), "a tie goes to the lower id");
-        scene.subflows[0].ssthresh = 10;
+        scene.subflows[0].set_ssthresh(10);
         assert_eq!(scene.chosen(sttf), Some(1), "in congestion avoidance: 11, 12, 13, 14, 15 > 61, 110 ms");
     }
 
@@ -218,7 +219,7 @@ mod tests {
         let mut scene = Scene::new(vec![subflow(0, 10, 10, 0), subflow(1, 50, 10, 0)]);
         scene.subflows[0].queue_space = 999;
         assert_eq!(scene.chosen(sttf), Some(1));
-        scene.subflows[1].ca_state = CaState::Loss;
+        scene.subflows[1].set_ca_state(CaState::Loss);
         assert_eq!(scene.chosen(sttf), None);
     }
 

@@ -14,6 +14,7 @@ pub use placement::{Placement, run};
 
 use super::{Chunk, Decision, InFlight, Message, Rationale, Scheduler, View, builtin};
 use crate::metrics::{SubflowMetrics, SubflowStatus};
+use crate::tcp::WithoutSender as _;
 use crate::{MILLISECOND, PathId, Span, SubflowId, Time};
 
 /// Payload bytes per segment unless a test says otherwise.
@@ -58,8 +59,8 @@ pub fn subflow(id: u8, srtt_ms: u64, cwnd: u32, in_flight: u32) -> SubflowMetric
     let mut subflow = SubflowMetrics::new(SubflowId(id), PathId(u16::from(id)));
     subflow.state = SubflowStatus::Usable;
     subflow.mss = MSS;
-    subflow.cwnd = cwnd;
-    subflow.packets_out = in_flight;
+    subflow.set_cwnd(cwnd);
+    subflow.set_packets_out(in_flight);
     set_rtt(&mut subflow, srtt_ms * MILLISECOND);
     subflow.rate.pacing = u64::from(cwnd) * u64::from(MSS) * 1200 / srtt_ms;
     subflow

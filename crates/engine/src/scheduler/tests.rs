@@ -1,6 +1,7 @@
 use super::testing::{Chunks, Scene, subflow, unmeasured};
 use super::*;
 use crate::metrics::SubflowStatus;
+use crate::testing::WithoutSender as _;
 
 #[test]
 fn room_counts_from_the_first_unassigned_byte() {
@@ -51,7 +52,7 @@ fn a_subflow_without_a_sample_counts_only_while_it_has_room() {
         (front.usable.map(|subflow| subflow.id.0), front.available.map(|subflow| subflow.id.0))
     };
     assert_eq!(front(&scene), (Some(1), Some(1)));
-    scene.subflows[1].packets_out = 10;
+    scene.subflows[1].set_packets_out(10);
     assert_eq!(front(&scene), (Some(0), Some(2)));
     scene.subflows[0].rtt.smoothed = Span::ZERO;
     assert_eq!(front(&scene), (Some(2), Some(2)));

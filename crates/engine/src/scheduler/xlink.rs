@@ -101,7 +101,7 @@ impl Xlink {
 
     /// When a chunk of a message becomes urgent that has to be delivered by then.
     fn urgent_from(&self, view: &View<'_>, deadline: Time) -> Time {
-        let busy = view.usable().filter(|subflow| subflow.packets_out > 0);
+        let busy = view.usable().filter(|subflow| subflow.packets_out() > 0);
         let delivery = busy.map(|subflow| subflow.rtt.smoothed + subflow.rtt.var).max().unwrap_or(Span::ZERO);
         deadline.saturating_back(delivery.min(self.high).max(self.low))
     }
@@ -189,6 +189,7 @@ mod tests {
     use super::super::testing::{Chunks, Model, Pipe, Scene, build, run, subflow};
     use super::*;
     use crate::SubflowId;
+    use crate::testing::WithoutSender as _;
 
     /// f: 20 ms; s: 200 ms. Two chunks on s, of time 0 and 5 ms; 100 ms have passed.
     fn scene() -> Scene {
@@ -293,10 +294,10 @@ mod tests {
     #[test]
     fn never_where_it_was_sent_already() {
         let mut scene = scene();
-        scene.subflows[0].packets_out = 10;
+        scene.subflows[0].set_packets_out(10);
         assert_eq!(scene.chosen(&mut *build("xlink")), Some(1), "the fast one is full: new data on the slow");
         scene.subflows.pop();
-        scene.subflows[0].packets_out = 5;
+        scene.subflows[0].set_packets_out(5);
         assert_eq!(scene.chosen(&mut *build("xlink")), Some(0), "alone: minrtt");
     }
 

@@ -159,7 +159,7 @@ impl<P: Payload> Tcb<P> {
         if handshake.timeouts > 1 {
             // RFC 5681 3.1: after a lost SYN the window is one segment. As in Linux a single retransmission,
             // which may be due to a slow path, doesn't count.
-            cx.metrics.cwnd = 1;
+            cx.metrics.set_cwnd(1);
         }
     }
 

@@ -133,7 +133,7 @@ impl<P: Payload> Tcb<P> {
         let backoff = if is_opening { self.handshake.timeouts } else { self.sender.backoff() };
         TcpInfo {
             state: common.state,
-            ca_state: metrics.ca_state,
+            ca_state: metrics.ca_state(),
             options: TcpOptionsInfo {
                 timestamps: negotiated.timestamps,
                 sack: negotiated.sack,
@@ -151,13 +151,13 @@ impl<P: Payload> Tcb<P> {
             snd_mss: metrics.mss,
             advmss: common.own_mss(tcp),
             pmtu: self.sender.path_mtu(common),
-            snd_ssthresh: metrics.ssthresh,
-            snd_cwnd: metrics.cwnd,
+            snd_ssthresh: metrics.ssthresh(),
+            snd_cwnd: metrics.cwnd(),
             in_flight: InFlightInfo {
-                unacked: metrics.packets_out,
-                sacked: metrics.sacked_out,
-                lost: metrics.lost_out,
-                retrans: metrics.retrans_out,
+                unacked: metrics.packets_out(),
+                sacked: metrics.sacked_out(),
+                lost: metrics.lost_out(),
+                retrans: metrics.retrans_out(),
             },
             notsent_bytes: metrics.queued_bytes,
             pacing_rate: metrics.rate.pacing,

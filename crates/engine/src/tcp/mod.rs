@@ -37,6 +37,7 @@ pub use isn::keyed_isn;
 pub(crate) use isn::{keyed_digest, keyed_timestamp_offset};
 pub use mib::TcpCounters;
 pub(crate) use receiver::Mapping;
-pub(crate) use sender::DUP_THRESH;
+pub use sender::WithoutSender;
+pub(crate) use sender::{CongestionState, DUP_THRESH};
 pub use tcb::Tcb;
 pub use window::ReceiveBuffer;

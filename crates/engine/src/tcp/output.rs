@@ -44,7 +44,7 @@ impl<P: Payload> Tcb<P> {
             _ => {
                 self.update_nothing_to_send(metrics);
                 let urgent = self.receiver.is_ack_requested() || self.sender.has_urgent();
-                urgent || (!self.nothing_to_send && metrics.in_flight() < metrics.cwnd)
+                urgent || (!self.nothing_to_send && metrics.in_flight() < metrics.cwnd())
             }
         }
     }
@@ -101,7 +101,7 @@ impl<P: Payload> Tcb<P> {
         out: &mut Segment<P>,
     ) -> Option<Transmit> {
         let common = &mut self.common;
-        if cx.metrics.lost_out > 0
+        if cx.metrics.lost_out() > 0
             && let Some(data) = self.sender.next_lost(common, cx, max_segments)
         {
             return Some(self.transmit_other_data(cx, data, out));
@@ -113,7 +113,7 @@ impl<P: Payload> Tcb<P> {
         {
             return Some(self.transmit_data(cx, data, sack, out));
         }
-        if cx.metrics.ca_state == CaState::Recovery
+        if cx.metrics.ca_state() == CaState::Recovery
             && let Some(data) = self.sender.next_forward(common, cx)
         {
             return Some(self.transmit_other_data(cx, data, out));

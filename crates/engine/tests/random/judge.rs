@@ -224,14 +224,14 @@ impl Judges {
             known.resize(known.len().max(index + 1), 0);
             let probes = connection.tcp_counters(flow.id).map_or(0, |counters| counters.loss_probes);
             let probed = probes > known[index];
-            if flow.in_flight() <= was.max(flow.cwnd) {
+            if flow.in_flight() <= was.max(flow.cwnd()) {
                 continue;
             }
             known[index] = probes;
             // A tail loss probe may be one too many (RFC 8985 7.3), and FIN waits for no window.
-            if flow.in_flight() > was.max(flow.cwnd) + u32::from(probed || fin) {
+            if flow.in_flight() > was.max(flow.cwnd()) + u32::from(probed || fin) {
                 let detail =
-                    format!("in flight {} of {}, before {was}: {flow:?}", flow.in_flight(), flow.cwnd);
+                    format!("in flight {} of {}, before {was}: {flow:?}", flow.in_flight(), flow.cwnd());
                 return Err(verdict(Judge::CongestionWindowExceeded, detail));
             }
         }

@@ -463,7 +463,7 @@ impl<'a> World<'a> {
             );
             if let Some(connection) = self.ids[end].and_then(|id| self.ends[end].connection(id)) {
                 let flow = |flow: &ropewalk_engine::metrics::SubflowMetrics| {
-                    let (out, cwnd, queued) = (flow.in_flight(), flow.cwnd, flow.queued_bytes);
+                    let (out, cwnd, queued) = (flow.in_flight(), flow.cwnd(), flow.queued_bytes);
                     format!("[{} {:?} {out}/{cwnd} queued {queued}]", flow.path.0, flow.state)
                 };
                 let flows: Vec<_> = connection.subflow_metrics().iter().map(flow).collect();

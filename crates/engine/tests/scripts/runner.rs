@@ -494,11 +494,11 @@ impl Runner {
             "backups" => {
                 metrics.iter().filter(|metrics| open(metrics.state) && metrics.backup).count() as i64
             }
-            "cwnd" => metrics.first().map_or(0, |metrics| i64::from(metrics.cwnd)),
-            "ssthresh" => metrics.first().map_or(0, |metrics| i64::from(metrics.ssthresh)),
-            "in_flight" => metrics.first().map_or(0, |metrics| i64::from(metrics.packets_out)),
-            "sacked" => metrics.first().map_or(0, |metrics| i64::from(metrics.sacked_out)),
-            "lost" => metrics.first().map_or(0, |metrics| i64::from(metrics.lost_out)),
+            "cwnd" => metrics.first().map_or(0, |metrics| i64::from(metrics.cwnd())),
+            "ssthresh" => metrics.first().map_or(0, |metrics| i64::from(metrics.ssthresh())),
+            "in_flight" => metrics.first().map_or(0, |metrics| i64::from(metrics.packets_out())),
+            "sacked" => metrics.first().map_or(0, |metrics| i64::from(metrics.sacked_out())),
+            "lost" => metrics.first().map_or(0, |metrics| i64::from(metrics.lost_out())),
             "srtt_ms" => metrics.first().map_or(0, |metrics| (metrics.rtt.smoothed.as_millis()) as i64),
             "rto_ms" => metrics.first().map_or(0, |metrics| (metrics.rto.as_millis()) as i64),
             counter => {

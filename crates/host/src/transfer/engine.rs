@@ -350,9 +350,9 @@ impl App for Transfers {
                         "; subflow on path {} {:?}/{:?}, {} in flight of {}, {} timeouts",
                         flow.path.0,
                         flow.state,
-                        flow.ca_state,
+                        flow.ca_state(),
                         flow.in_flight(),
-                        flow.cwnd,
+                        flow.cwnd(),
                         flow.totals.timeouts
                     );
                 }

@@ -96,8 +96,8 @@ impl Hosts {
                     .iter()
                     .map(|flow| SubflowSample {
                         path: flow.path.0,
-                        cwnd: flow.cwnd,
-                        ssthresh: flow.ssthresh,
+                        cwnd: flow.cwnd(),
+                        ssthresh: flow.ssthresh(),
                         in_flight: flow.in_flight(),
                         srtt: flow.rtt.smoothed,
                     })

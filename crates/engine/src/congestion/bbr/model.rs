@@ -146,7 +146,7 @@ impl Path {
     pub fn new(design: Design, subflow: &SubflowMetrics, now: Time) -> Self {
         Path {
             design: Some(design),
-            initial_cwnd: u64::from(subflow.cwnd),
+            initial_cwnd: u64::from(subflow.cwnd()),
             bw_shortterm: UNBOUNDED,
             min_rtt: if subflow.rtt.smoothed > Span::ZERO { subflow.rtt.smoothed } else { Span::MAX },
             min_rtt_at: now,
@@ -167,7 +167,7 @@ impl Path {
     /// BBRUpdateOnACK (section 5.2.3). Returns whether samples of what is sent next are to count as
     /// application-limited.
     pub fn on_sample(&mut self, subflow: &mut SubflowMetrics, sample: &RateSample) -> bool {
-        let in_recovery = matches!(subflow.ca_state, CaState::Recovery | CaState::Loss);
+        let in_recovery = matches!(subflow.ca_state(), CaState::Recovery | CaState::Loss);
         if self.recovering && !in_recovery {
             self.restore_cwnd(subflow);
         }
@@ -194,7 +194,7 @@ impl Path {
         self.set_pacing_rate(subflow, self.state.pacing_gain());
         self.set_cwnd(subflow, sample);
         if self.full.reached {
-            subflow.ssthresh = self.max_inflight(subflow).min(u64::from(u32::MAX - 1)) as u32;
+            subflow.set_ssthresh(self.max_inflight(subflow).min(u64::from(u32::MAX - 1)) as u32);
         }
         holds_back
     }
@@ -259,7 +259,7 @@ impl Path {
             self.bw_shortterm = self.max_bw.get();
         }
         if self.inflight_shortterm == UNBOUNDED {
-            self.inflight_shortterm = u64::from(subflow.cwnd);
+            self.inflight_shortterm = u64::from(subflow.cwnd());
         }
         let beta = self.design().beta;
         self.bw_shortterm = self.latest.bw.max((beta * self.bw_shortterm as f64) as u64);
@@ -274,7 +274,7 @@ impl Path {
             (self.extra_acked.delivered, self.extra_acked.since, expected) = (0, sample.now, 0);
         }
         self.extra_acked.delivered += u64::from(sample.acked);
-        let extra = (self.extra_acked.delivered - expected).min(u64::from(subflow.cwnd));
+        let extra = (self.extra_acked.delivered - expected).min(u64::from(subflow.cwnd()));
         let slot = if self.full.reached { EXTRA_ACKED_SLOT } else { 1 };
         if self.round.start && self.round.count >= self.extra_acked.slot + slot {
             self.extra_acked.slot = self.round.count;
@@ -308,7 +308,7 @@ impl Path {
         }
         if !self.full.reached
             && self.loss.start
-            && subflow.ca_state == CaState::Recovery
+            && subflow.ca_state() == CaState::Recovery
             && self.loss.ranges >= STARTUP_LOST_RANGES
             && self.is_inflight_too_high(sample.lost, sample.tx_in_flight)
         {
@@ -378,7 +378,7 @@ impl Path {
 
     /// BBRTargetInflight (section 5.3.3.5.3).
     pub fn target_inflight(&self, subflow: &SubflowMetrics) -> u64 {
-        self.bdp(subflow, 1.0).min(u64::from(subflow.cwnd))
+        self.bdp(subflow, 1.0).min(u64::from(subflow.cwnd()))
     }
 
     /// BBRSaveStateUponLoss (section 5.5.11.1).
@@ -410,14 +410,14 @@ impl Path {
 
     /// BBRSaveCwnd (section 5.6.4.4). Called before the phase of recovery is entered.
     pub fn save_cwnd(&mut self, subflow: &SubflowMetrics) {
-        let recovering = matches!(subflow.ca_state, CaState::Recovery | CaState::Loss);
+        let recovering = matches!(subflow.ca_state(), CaState::Recovery | CaState::Loss);
         let modulated = recovering || self.state == State::ProbeRtt;
-        self.prior_cwnd = if modulated { self.prior_cwnd.max(subflow.cwnd) } else { subflow.cwnd };
+        self.prior_cwnd = if modulated { self.prior_cwnd.max(subflow.cwnd()) } else { subflow.cwnd() };
     }
 
     /// BBRRestoreCwnd (section 5.6.4.4).
     pub fn restore_cwnd(&self, subflow: &mut SubflowMetrics) {
-        subflow.cwnd = subflow.cwnd.max(self.prior_cwnd);
+        subflow.set_cwnd(subflow.cwnd().max(self.prior_cwnd));
     }
 
     /// Segments that `rate` bytes per second deliver in a time.
@@ -484,7 +484,7 @@ impl Path {
     /// BBRSetCwnd (section 5.6.4.6).
     fn set_cwnd(&mut self, subflow: &mut SubflowMetrics, sample: &RateSample) {
         let most = self.max_inflight(subflow);
-        let mut cwnd = u64::from(subflow.cwnd);
+        let mut cwnd = u64::from(subflow.cwnd());
         let grown = cwnd + u64::from(sample.acked);
         if self.full.reached {
             cwnd = grown.min(most);
@@ -495,7 +495,7 @@ impl Path {
         if self.state == State::ProbeRtt {
             cwnd = cwnd.min(self.probe_rtt_cwnd(subflow));
         }
-        subflow.cwnd = cwnd.min(self.cwnd_cap()).min(u64::from(u32::MAX)) as u32;
+        subflow.set_cwnd(cwnd.min(self.cwnd_cap()).min(u64::from(u32::MAX)) as u32);
     }
 
     /// BBRBoundCwndForModel (section 5.6.4.7).

@@ -3,6 +3,7 @@
 use super::super::testing::{OnList, build, subflow, subflows};
 use super::super::{CongestionControl, LossCause, LostSegments, RateSample};
 use crate::metrics::{CaState, SubflowMetrics};
+use crate::testing::WithoutSender as _;
 use crate::{MILLISECOND, SECOND, Span, Time};
 
 /// A connection of one subflow over a link that delivers this many segments per round trip of 40 ms.
@@ -28,7 +29,8 @@ const RTT: Span = Span::from_millis(40);
 impl Link {
     fn new(text: &str, bdp: u32) -> Link {
         let mut list = subflows(&[subflow(10, 40)]);
-        (list[0].ssthresh, list[0].totals.delivered) = (u32::MAX, 0);
+        list[0].set_ssthresh(u32::MAX);
+        list[0].totals.delivered = 0;
         let mut bbr = build(text);
         bbr.added_on(&mut list, 0, Time::ZERO);
         bbr.before_transmit_on(&mut list, 0, Time::ZERO, true);
@@ -62,7 +64,7 @@ impl Link {
     fn begin_round(&mut self) {
         let own = &self.subflows[0];
         let paced = own.rate.pacing as f64 * (RTT.as_secs_f64()) / f64::from(own.mss);
-        let most = (paced as u32).min(own.cwnd.saturating_sub(self.queue)).max(1);
+        let most = (paced as u32).min(own.cwnd().saturating_sub(self.queue)).max(1);
         let waiting = self.queue + most;
         self.delivered = waiting.min(self.bdp).max(1);
         self.left = self.delivered;
@@ -93,7 +95,7 @@ impl Link {
         }
         let own = &mut self.subflows[0];
         own.totals.delivered += 1;
-        own.packets_out = in_flight - n.min(in_flight);
+        own.set_packets_out(in_flight - n.min(in_flight));
         (own.rtt.latest, own.rtt.smoothed) = (rtt, rtt);
         let sample = RateSample {
             now: self.now,
@@ -164,7 +166,7 @@ fn drain_halves_the_rate_until_a_bandwidth_delay_product_is_in_flight() {
     // DOWN is left for CRUISE with the same ACK.
     link.until(3);
     assert!(link.subflows[0].in_flight() <= 161);
-    assert!(link.subflows[0].ssthresh < u32::MAX, "not in slow start any more");
+    assert!(link.subflows[0].ssthresh() < u32::MAX, "not in slow start any more");
 }
 
 #[test]
@@ -178,7 +180,7 @@ fn probe_bw_cycles_through_its_states_with_their_gains() {
     }
     // cwnd_gain 2 outside UP: two bandwidth-delay products and extra_acked.
     link.until(3);
-    let cwnd = link.subflows[0].cwnd;
+    let cwnd = link.subflows[0].cwnd();
     assert!((200..=240).contains(&cwnd), "{cwnd}");
 }
 
@@ -204,11 +206,11 @@ fn probe_rtt_halves_what_is_in_flight_for_200_ms_every_5_s() {
     assert!((5..6).contains(&(link.now.since_origin() / SECOND)), "{}", link.now);
     let since = link.now;
     link.round();
-    assert!(link.subflows[0].cwnd <= 51, "{}", link.subflows[0].cwnd);
+    assert!(link.subflows[0].cwnd() <= 51, "{}", link.subflows[0].cwnd());
     link.until(3);
     let lasted = (link.now - since) / MILLISECOND;
     assert!((200..=400).contains(&lasted), "{lasted} ms");
-    assert!(link.subflows[0].cwnd > 150, "restored: {}", link.subflows[0].cwnd);
+    assert!(link.subflows[0].cwnd() > 150, "restored: {}", link.subflows[0].cwnd());
     let before = link.now;
     link.until(6);
     assert!(link.now - before >= 4 * SECOND);
@@ -243,12 +245,12 @@ fn loss_above_two_percent_while_probing_bounds_what_is_in_flight() {
     assert!([2, 3].contains(&link.state()), "5 %: UP ends at once");
     let longterm = link.metric("inflight_longterm");
     assert!((60.0..=130.0).contains(&longterm), "{longterm}");
-    let cwnd = f64::from(link.subflows[0].cwnd);
+    let cwnd = f64::from(link.subflows[0].cwnd());
     assert!(cwnd <= longterm);
     link.lose = 0;
     link.until(3);
     link.round();
-    let headroom = f64::from(link.subflows[0].cwnd);
+    let headroom = f64::from(link.subflows[0].cwnd());
     assert!(headroom <= longterm * 0.85 + 1.0, "CRUISE leaves 15 %: {headroom} of {longterm}");
 }
 
@@ -268,7 +270,7 @@ fn startup_ends_with_a_round_of_heavy_loss_in_recovery() {
         link.round();
     }
     assert_eq!(link.state(), 0);
-    link.subflows[0].ca_state = CaState::Recovery;
+    link.subflows[0].set_ca_state(CaState::Recovery);
     link.lose = 20;
     for _ in 0..3 {
         link.round();
@@ -281,11 +283,11 @@ fn startup_ends_with_a_round_of_heavy_loss_in_recovery() {
 fn recovery_restores_the_window_that_it_found() {
     let mut link = Link::new("bbr", 100);
     link.until(3);
-    let cwnd = link.subflows[0].cwnd;
+    let cwnd = link.subflows[0].cwnd();
     let ssthresh = link.bbr.ssthresh_on(&link.subflows, 0, LossCause::Timeout, link.now);
     assert!(ssthresh >= cwnd, "a loss sets no threshold");
-    link.subflows[0].ca_state = CaState::Loss;
-    link.subflows[0].cwnd = 1;
+    link.subflows[0].set_ca_state(CaState::Loss);
+    link.subflows[0].set_cwnd(1);
     let one = RateSample {
         now: link.now + Span::from_nanos(1),
         acked: 1,
@@ -297,10 +299,10 @@ fn recovery_restores_the_window_that_it_found() {
         ..RateSample::default()
     };
     link.bbr.sample_on(&mut link.subflows, 0, &one);
-    assert_eq!(link.subflows[0].cwnd, 4, "MinPipeCwnd");
-    link.subflows[0].ca_state = CaState::Open;
+    assert_eq!(link.subflows[0].cwnd(), 4, "MinPipeCwnd");
+    link.subflows[0].set_ca_state(CaState::Open);
     link.bbr.sample_on(&mut link.subflows, 0, &one);
-    assert!(link.subflows[0].cwnd >= cwnd, "{} of {cwnd}", link.subflows[0].cwnd);
+    assert!(link.subflows[0].cwnd() >= cwnd, "{} of {cwnd}", link.subflows[0].cwnd());
 }
 
 #[test]

@@ -98,7 +98,7 @@ impl Path {
 
     /// BBRIsTimeToGoDown (section 5.3.3.6).
     fn is_time_to_go_down(&mut self, subflow: &SubflowMetrics, sample: &RateSample) -> bool {
-        if sample.cwnd_limited && u64::from(subflow.cwnd) >= self.inflight_longterm {
+        if sample.cwnd_limited && u64::from(subflow.cwnd()) >= self.inflight_longterm {
             self.full.reset(sample.rate);
             return false;
         }
@@ -140,12 +140,12 @@ impl Path {
     fn raise_slope(&mut self, subflow: &SubflowMetrics) {
         let growth = 1u64 << self.probe.up_rounds;
         self.probe.up_rounds = (self.probe.up_rounds + 1).min(30);
-        self.probe.up_count = (u64::from(subflow.cwnd) / growth).max(1);
+        self.probe.up_count = (u64::from(subflow.cwnd()) / growth).max(1);
     }
 
     /// BBRProbeInflightLongtermUpward (section 5.3.3.6).
     fn probe_longterm_upward(&mut self, subflow: &SubflowMetrics, sample: &RateSample) {
-        if !sample.cwnd_limited || u64::from(subflow.cwnd) < self.inflight_longterm {
+        if !sample.cwnd_limited || u64::from(subflow.cwnd()) < self.inflight_longterm {
             return;
         }
         self.probe.up_acks += u64::from(sample.acked);

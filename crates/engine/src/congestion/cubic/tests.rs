@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::congestion::testing::{OnList, ack, assert_close, build, subflow, subflows};
+use crate::testing::WithoutSender as _;
 
 fn metric(control: &dyn CongestionControl, subflows: &[SubflowMetrics], name: &str) -> f64 {
     let found = control.metrics_on(subflows, 0).into_iter().find(|(known, _)| *known == name);
@@ -19,10 +20,10 @@ fn lose(
     cwnd: u32,
     cause: LossCause,
 ) -> u32 {
-    subflows[0].cwnd = cwnd;
+    subflows[0].set_cwnd(cwnd);
     let ssthresh = control.ssthresh_on(subflows, 0, cause, Time::ZERO);
-    subflows[0].ssthresh = ssthresh;
-    subflows[0].cwnd = ssthresh;
+    subflows[0].set_ssthresh(ssthresh);
+    subflows[0].set_cwnd(ssthresh);
     ssthresh
 }
 
@@ -31,7 +32,7 @@ fn run(control: &mut dyn CongestionControl, subflows: &mut [SubflowMetrics], sta
     let mut now = start;
     while now < end {
         control.ack_on(subflows, 0, &at(now, 1));
-        now += subflows[0].rtt.smoothed / u64::from(subflows[0].cwnd);
+        now += subflows[0].rtt.smoothed / u64::from(subflows[0].cwnd());
     }
 }
 
@@ -82,16 +83,16 @@ fn one_step_of_the_equation() {
     let mut cubic = build("cubic(reno-friendly=false)");
     lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
     cubic.ack_on(&mut subflows, 0, &at(Time::ZERO + SECOND, 70));
-    assert_eq!(subflows[0].cwnd, 72);
+    assert_eq!(subflows[0].cwnd(), 72);
     // The fraction is kept: the window is at its target, and stays there while the time does.
     cubic.ack_on(&mut subflows, 0, &at(Time::ZERO + SECOND, 5000));
-    assert_eq!(subflows[0].cwnd, 72);
+    assert_eq!(subflows[0].cwnd(), 72);
     // 100 ms later: W(0.2) = 100 + 0.4 (0.2 - 4.217163)^3 = 74.0692; (74.0692 - 72.08384) / 72 per
     // segment: 0.91616 are missing for the next, 33.2 segments' worth.
     cubic.ack_on(&mut subflows, 0, &at(Time::ZERO + SECOND + 100 * MILLISECOND, 33));
-    assert_eq!(subflows[0].cwnd, 72);
+    assert_eq!(subflows[0].cwnd(), 72);
     cubic.ack_on(&mut subflows, 0, &at(Time::ZERO + SECOND + 100 * MILLISECOND, 1));
-    assert_eq!(subflows[0].cwnd, 73);
+    assert_eq!(subflows[0].cwnd(), 73);
 }
 
 #[test]
@@ -102,7 +103,7 @@ fn the_window_follows_the_curve_through_its_plateau() {
     // t = 1 s: 100 + 0.4 (-3.217163)^3 = 86.68; t = 4.217 s: 100; t = 6.217 s: 103.2.
     for (start, end, expected) in [(0, 1000, 86), (1000, 4217, 100), (4217, 6217, 103)] {
         run(&mut *cubic, &mut subflows, Time::ZERO + start * MILLISECOND, Time::ZERO + end * MILLISECOND);
-        assert!(subflows[0].cwnd.abs_diff(expected) <= 1, "at {end} ms: {}", subflows[0].cwnd);
+        assert!(subflows[0].cwnd().abs_diff(expected) <= 1, "at {end} ms: {}", subflows[0].cwnd());
     }
 }
 
@@ -113,9 +114,9 @@ fn the_window_grows_by_at_most_half_in_a_round_trip() {
     let mut cubic = build("cubic");
     lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
     cubic.ack_on(&mut subflows, 0, &at(Time::ZERO, 1));
-    let before = subflows[0].cwnd;
+    let before = subflows[0].cwnd();
     cubic.ack_on(&mut subflows, 0, &at(Time::ZERO + 3600 * SECOND, before));
-    assert_eq!(subflows[0].cwnd, before + before / 2);
+    assert_eq!(subflows[0].cwnd(), before + before / 2);
 }
 
 #[test]
@@ -126,19 +127,19 @@ fn reno_friendly_at_a_short_round_trip() {
     let mut cubic = build("cubic");
     lose(&mut *cubic, &mut list, 10, LossCause::FastRetransmit);
     run(&mut *cubic, &mut list, Time::ZERO, Time::ZERO + 200 * MILLISECOND);
-    assert!((22..=25).contains(&list[0].cwnd), "{}", list[0].cwnd);
+    assert!((22..=25).contains(&list[0].cwnd()), "{}", list[0].cwnd());
     // Linux's alpha stays: 7 + 20 * 0.529 = 17.6.
     let mut list = subflows(&[subflow(10, 10)]);
     let mut cubic = build("cubic(reno-alpha-one=false)");
     lose(&mut *cubic, &mut list, 10, LossCause::FastRetransmit);
     run(&mut *cubic, &mut list, Time::ZERO, Time::ZERO + 200 * MILLISECOND);
-    assert!((16..=18).contains(&list[0].cwnd), "{}", list[0].cwnd);
+    assert!((16..=18).contains(&list[0].cwnd()), "{}", list[0].cwnd());
     // Without it the curve alone: 10 + 0.4 (0.2 - 1.96)^3 = 7.8.
     let mut list = subflows(&[subflow(10, 10)]);
     let mut cubic = build("cubic(reno-friendly=false)");
     lose(&mut *cubic, &mut list, 10, LossCause::FastRetransmit);
     run(&mut *cubic, &mut list, Time::ZERO, Time::ZERO + 200 * MILLISECOND);
-    assert_eq!(list[0].cwnd, 7);
+    assert_eq!(list[0].cwnd(), 7);
 }
 
 #[test]
@@ -149,9 +150,9 @@ fn w_est_gains_alpha_per_window() {
     lose(&mut *cubic, &mut subflows, 10, LossCause::FastRetransmit);
     cubic.ack_on(&mut subflows, 0, &at(Time::ZERO, 7));
     assert_close(metric(&*cubic, &subflows, "w_est"), 7.0 + 0.9 / 1.7);
-    assert_eq!(subflows[0].cwnd, 7, "half a segment more");
+    assert_eq!(subflows[0].cwnd(), 7, "half a segment more");
     cubic.ack_on(&mut subflows, 0, &at(Time::ZERO, 7));
-    assert_eq!(subflows[0].cwnd, 8, "7 + 2 x 0.52941");
+    assert_eq!(subflows[0].cwnd(), 8, "7 + 2 x 0.52941");
 }
 
 #[test]
@@ -190,7 +191,7 @@ fn idle_and_application_limited_time_does_not_count() {
         run(&mut *cubic, &mut subflows, Time::ZERO, Time::ZERO + SECOND);
         pause(&mut *cubic, &mut subflows);
         run(&mut *cubic, &mut subflows, Time::ZERO + 11 * SECOND, Time::ZERO + 12 * SECOND);
-        subflows[0].cwnd
+        subflows[0].cwnd()
     };
     let idle = trace(|cubic, subflows| cubic.idle_restart_on(subflows, 0, 10 * SECOND));
     let limited = trace(|cubic, subflows| {
@@ -212,7 +213,7 @@ fn before_any_loss_linux_grows_by_five_percent() {
         let mut subflows = subflows(&[subflow(100, 100)]);
         let mut cubic = build(spec);
         cubic.ack_on(&mut subflows, 0, &at(Time::ZERO, 100));
-        assert_eq!(subflows[0].cwnd, expected, "{spec}");
+        assert_eq!(subflows[0].cwnd(), expected, "{spec}");
     }
 }
 
@@ -225,7 +226,7 @@ fn linux_looks_ahead_by_the_least_round_trip_time() {
         cubic.ack_on(&mut subflows, 0, &Ack { rtt: Some(100 * MILLISECOND), ..at(Time::ZERO, 0) });
         lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
         cubic.ack_on(&mut subflows, 0, &at(Time::ZERO, 70));
-        assert_eq!(subflows[0].cwnd, expected, "{spec}");
+        assert_eq!(subflows[0].cwnd(), expected, "{spec}");
     }
 }
 
@@ -239,7 +240,7 @@ fn for_a_second_after_a_stage_began_no_sample_counts_as_the_least() {
         cubic.ack_on(&mut subflows, 0, &at(Time::ZERO + SECOND, 1));
         cubic.ack_on(&mut subflows, 0, &Ack { rtt: Some(100 * MILLISECOND), ..at(Time::ZERO + sampled, 0) });
         cubic.ack_on(&mut subflows, 0, &at(Time::ZERO + 2 * SECOND, 70));
-        assert_eq!(subflows[0].cwnd, expected, "{sampled}");
+        assert_eq!(subflows[0].cwnd(), expected, "{sampled}");
     }
 }
 
@@ -248,9 +249,9 @@ fn slow_start_begins_no_stage() {
     let mut subflows = subflows(&[subflow(100, 100)]);
     let mut cubic = build("cubic");
     lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
-    subflows[0].cwnd = 60;
+    subflows[0].set_cwnd(60);
     cubic.ack_on(&mut subflows, 0, &at(Time::ZERO, 10));
-    assert_eq!((subflows[0].cwnd, metric(&*cubic, &subflows, "k")), (70, 0.0));
+    assert_eq!((subflows[0].cwnd(), metric(&*cubic, &subflows, "k")), (70, 0.0));
     cubic.ack_on(&mut subflows, 0, &at(Time::ZERO, 1));
     assert_close(metric(&*cubic, &subflows, "k"), 4.217163326508746);
 }
@@ -258,23 +259,24 @@ fn slow_start_begins_no_stage() {
 /// Slow start over a path of 100 ms, `gap` between ACKs and the sample of the j-th ACK in its round.
 fn slow_start_exit(spec: &str, first: u32, gap: Span, rtt: fn(u32, u32) -> Span) -> u32 {
     let mut subflows = subflows(&[subflow(first, 100)]);
-    subflows[0].ssthresh = u32::MAX;
+    subflows[0].set_ssthresh(u32::MAX);
     let mut cubic = build(spec);
     cubic.added_on(&mut subflows, 0, Time::ZERO);
     for round in 1..=5 {
         let start = u64::from(round) * 100 * MILLISECOND;
-        for j in 0..subflows[0].cwnd {
+        for j in 0..subflows[0].cwnd() {
             let now = start + u64::from(j) * gap;
             let round_start = j == 0;
             subflows[0].totals.delivered += 1;
-            subflows[0].packets_out = subflows[0].cwnd - 1;
+            let in_flight = subflows[0].cwnd() - 1;
+            subflows[0].set_packets_out(in_flight);
             cubic.ack_on(
                 &mut subflows,
                 0,
                 &Ack { rtt: Some(rtt(round, j)), round_start, ..at(Time::ZERO + now, 1) },
             );
-            if subflows[0].ssthresh != u32::MAX {
-                return subflows[0].ssthresh;
+            if subflows[0].ssthresh() != u32::MAX {
+                return subflows[0].ssthresh();
             }
         }
     }
@@ -373,11 +375,11 @@ fn hystart_of_2018_allows_twice_the_delay() {
 fn a_host_that_counts_acks_corrects_for_delayed_ones_and_takes_one_more() {
     for (counting, acks) in [(AckCounting::Segments, 10), (AckCounting::OneInAvoidance, 11)] {
         let mut subflows = subflows(&[subflow(100, 50)]);
-        subflows[0].ssthresh = 10;
+        subflows[0].set_ssthresh(10);
         let mut cubic = build("cubic:linux-3.14");
         let grown = (1..).find(|_| {
             cubic.ack_on(&mut subflows, 0, &Ack { counting, ..ack(2) });
-            subflows[0].cwnd == 101
+            subflows[0].cwnd() == 101
         });
         assert_eq!(grown, Some(acks));
     }
@@ -390,7 +392,7 @@ fn a_host_that_counts_acks_follows_reno_by_them() {
         let mut subflows = subflows(&[subflow(100, 50)]);
         let mut cubic = build("cubic:linux-3.14");
         lose(&mut *cubic, &mut subflows, 100, LossCause::FastRetransmit);
-        subflows[0].ssthresh = 10;
+        subflows[0].set_ssthresh(10);
         cubic.ack_on(&mut subflows, 0, &Ack { counting, ..ack(2) });
         metric(&*cubic, &subflows, "w_est") - 70.0
     };

@@ -37,7 +37,7 @@ pub(super) struct BlestLinux {
 /// How long a further segment stays on `slow`.
 pub(super) fn linger(slow: &SubflowMetrics, seen: Extremes) -> Span {
     let in_flight = u64::from(slow.in_flight()) + 1;
-    let cwnd = u64::from(slow.cwnd.max(1));
+    let cwnd = u64::from(slow.cwnd().max(1));
     let estimate =
         if in_flight >= cwnd { seen.max } else { seen.min + (seen.max - seen.min) / cwnd * in_flight };
     estimate.max(slow.rtt.smoothed)
@@ -47,10 +47,10 @@ pub(super) fn linger(slow: &SubflowMetrics, seen: Extremes) -> Span {
 pub(super) fn segments_during(fast: &SubflowMetrics, seen: Extremes, time: Span) -> u64 {
     let rtt = seen.min.midpoint(seen.max);
     let rounds = time.checked_div(rtt).unwrap_or(0) + 1;
-    if fast.ssthresh == u32::MAX {
-        return u64::from(fast.cwnd) * ((1 << rounds.min(16)) - 1);
+    if fast.ssthresh() == u32::MAX {
+        return u64::from(fast.cwnd()) * ((1 << rounds.min(16)) - 1);
     }
-    let cwnd = u64::from(fast.cwnd.max(fast.ssthresh.saturating_add(1)));
+    let cwnd = u64::from(fast.cwnd().max(fast.ssthresh().saturating_add(1)));
     (cwnd + (rounds - 1) / 2).saturating_mul(rounds)
 }
 

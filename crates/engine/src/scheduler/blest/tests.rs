@@ -3,6 +3,7 @@
 use super::linux::{Extremes, linger, segments_during};
 use super::*;
 use crate::scheduler::testing::{MSS, Model, Pipe, Scene, build, run, subflow, unmeasured};
+use crate::testing::WithoutSender as _;
 use crate::{MILLISECOND, SubflowId};
 
 /// F: 10 ms, cwnd 10, full; S: 40 ms with `in_flight` segments; a window of `window` bytes.
@@ -123,7 +124,7 @@ fn lambda_waits_for_the_fast_subflows_first_sample() {
             assert_eq!(scene.chosen(blest), Some(2), "{text}: so that it gets a sample");
         }
         assert_eq!(lambda(blest), lambda_0, "{text}: 500 ns are no round trips");
-        scene.subflows[2].packets_out = 10;
+        scene.subflows[2].set_packets_out(10);
         scene.now = Time::from_nanos(501);
         assert_eq!(scene.chosen(blest), Some(1), "{text}: full, and nothing to weigh it by");
     }
@@ -164,10 +165,11 @@ fn admitted(cwnd_f: u32, ratio: f64, window: u64, lambda: f64, held: u32) -> u32
     let mut scene = Scene::new(vec![subflow(0, 10, cwnd_f, cwnd_f), slow]);
     scene.send_window = window * u64::from(MSS);
     let blest = &mut *build(&format!("blest(lambda={lambda})"));
-    while scene.chosen(blest) == Some(1) && scene.subflows[1].packets_out < 64 {
-        scene.subflows[1].packets_out += 1;
+    while scene.chosen(blest) == Some(1) && scene.subflows[1].packets_out() < 64 {
+        let slow = &mut scene.subflows[1];
+        slow.set_packets_out(slow.packets_out() + 1);
     }
-    scene.subflows[1].packets_out - held
+    scene.subflows[1].packets_out() - held
 }
 
 /// Figure 6 of blest-2016: F takes segments 0..10, S gets 11 and 12, F advances with 13..20, S gets 21..23,
@@ -230,10 +232,10 @@ fn linux_rounds_of_the_mean_rtt() {
     assert_eq!(segments(&fast, 25), 70);
     assert_eq!(segments(&fast, 1000), 10 * 65_535, "16 rounds at most");
     // Later: (10 + (3 - 1)/2) 3, from ssthresh + 1 if that is more; halves are cut off.
-    fast.ssthresh = 5;
+    fast.set_ssthresh(5);
     assert_eq!(segments(&fast, 25), 33);
     assert_eq!(segments(&fast, 35), 44);
-    fast.ssthresh = 20;
+    fast.set_ssthresh(20);
     assert_eq!(segments(&fast, 25), 66);
     assert_eq!(segments_during(&fast, Extremes::default(), Span::from_nanos(1)), 21, "no sample: one round");
 }
@@ -242,7 +244,7 @@ fn linux_rounds_of_the_mean_rtt() {
 fn linux_both_sides_of_the_inequality() {
     // Linger 40 ms, F's RTT 10: 5 rounds of 10 + 2: 60 segments; with lambda 1.2 less 0.01 at once: 71,400.
     let mut scene = scene(3, 75_399);
-    scene.subflows[0].ssthresh = 5;
+    scene.subflows[0].set_ssthresh(5);
     scene.now = Time::ZERO + 40 * MILLISECOND;
     assert_eq!(scene.chosen(&mut *build("blest:linux")), None);
     scene.send_window = 75_400;
@@ -264,9 +266,9 @@ fn linux_lambda_moves_once_per_least_srtt_of_the_slow() {
         scene.now = Time::ZERO + ms * MILLISECOND;
         if blocked {
             // The fast subflow has room, and the window hasn't.
-            scene.subflows[0].packets_out = 9;
+            scene.subflows[0].set_packets_out(9);
             assert!(!blest.waits_while_blocked(&scene.view()));
-            scene.subflows[0].packets_out = 10;
+            scene.subflows[0].set_packets_out(10);
         }
         scene.ask(blest);
         (lambda(blest) * 1000.0) as i32

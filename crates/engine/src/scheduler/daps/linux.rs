@@ -88,7 +88,7 @@ fn lcm(a: i32, b: i32) -> i32 {
 
 /// Whether the plan may name a subflow: eligible, and not in RTO recovery. Its window may be full.
 fn takes_part(view: &View<'_>, subflow: &SubflowMetrics) -> bool {
-    view.eligible(subflow) && subflow.ca_state != CaState::Loss
+    view.eligible(subflow) && subflow.ca_state() != CaState::Loss
 }
 
 impl Plan {
@@ -149,7 +149,7 @@ impl DapsLinux {
             if !takes_part(view, subflow) || view.now < window.due {
                 continue;
             }
-            let sample = u64::from(subflow.cwnd);
+            let sample = u64::from(subflow.cwnd());
             window.eighths = match window.eighths {
                 0 => sample * 8,
                 old => (old - old / 8 + sample).max(1),
@@ -211,6 +211,7 @@ mod tests {
     use super::*;
     use crate::MILLISECOND;
     use crate::scheduler::testing::{MSS, Model, Pipe, Scene, build, run, subflow, unmeasured};
+    use crate::testing::WithoutSender as _;
 
     /// The subflows of the next packets.
     fn order(scene: &Scene, scheduler: &mut dyn Scheduler, packets: usize) -> Vec<u8> {
@@ -279,14 +280,14 @@ mod tests {
         let daps = &mut *build("daps:linux");
         let mut scene = Scene::new(vec![subflow(0, 24, 2, 0), subflow(1, 72, 2, 0)]);
         assert_eq!(order(&scene, daps, 1), [0]);
-        scene.subflows[0].ca_state = CaState::Loss;
+        scene.subflows[0].set_ca_state(CaState::Loss);
         assert_eq!(order(&scene, daps, 1), [1], "slots 1 to 3 of subflow 0 are gone");
-        scene.subflows[0].ca_state = CaState::Open;
+        scene.subflows[0].set_ca_state(CaState::Open);
         assert_eq!(order(&scene, daps, 1), [1]);
         assert_eq!(order(&scene, daps, 6), times(6, 0), "through: a new plan");
-        scene.subflows[1].ca_state = CaState::Loss;
+        scene.subflows[1].set_ca_state(CaState::Loss);
         assert_eq!(order(&scene, daps, 4), times(4, 0), "for the other alone");
-        scene.subflows[0].ca_state = CaState::Loss;
+        scene.subflows[0].set_ca_state(CaState::Loss);
         assert_eq!(scene.ask(daps), Decision::Wait { until: None });
     }
 
@@ -295,7 +296,7 @@ mod tests {
         let daps = &mut *build("daps:linux");
         let mut scene = Scene::new(vec![unmeasured(0, 10, 10), unmeasured(1, 10, 9)]);
         assert_eq!(scene.ask(daps), Decision::Send { subflow: SubflowId(1), bytes: MSS });
-        scene.subflows[1].packets_out = 10;
+        scene.subflows[1].set_packets_out(10);
         assert_eq!(scene.ask(daps), Decision::Wait { until: None });
         scene.subflows[0] = subflow(0, 24, 10, 10);
         assert_eq!(order(&scene, daps, 20), times(20, 0), "only measured ones are in a plan");
@@ -307,7 +308,7 @@ mod tests {
         let mut scene = Scene::new(vec![subflow(0, 24, 10, 0), subflow(1, 48, 1, 0)]);
         daps.observe(&scene.view());
         assert_eq!(daps.windows[0].eighths, 80);
-        scene.subflows[0].cwnd = 2;
+        scene.subflows[0].set_cwnd(2);
         scene.now = Time::ZERO + 24 * MILLISECOND - Span::from_nanos(1);
         daps.observe(&scene.view());
         assert_eq!(daps.windows[0].eighths, 80);

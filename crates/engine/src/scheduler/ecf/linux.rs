@@ -47,7 +47,7 @@ impl EcfLinux {
         let on_subflows: u64 = view
             .subflows
             .iter()
-            .map(|subflow| u64::from(subflow.packets_out) + u64::from(subflow.queued_segments()))
+            .map(|subflow| u64::from(subflow.packets_out()) + u64::from(subflow.queued_segments()))
             .sum();
         let held = (segments(view.unsent) + sent).saturating_mul(memory);
         held.saturating_sub(on_subflows * memory + sent.saturating_sub(on_subflows) * mss)
@@ -62,7 +62,7 @@ impl EcfLinux {
     ) -> Decision {
         let mss = u64::from(slow.mss.max(1));
         let unsent = self.unsent(view, mss);
-        let window = |subflow: &SubflowMetrics| u64::from(subflow.cwnd) * mss;
+        let window = |subflow: &SubflowMetrics| u64::from(subflow.cwnd()) * mss;
         let (window_f, window_s) = (window(fast), window(slow));
         let (srtt_f, srtt_s) = (fast.rtt.smoothed.as_micros(), slow.rtt.smoothed.as_micros());
         let delta = (2 * fast.rtt.var.max(slow.rtt.var)).as_micros();

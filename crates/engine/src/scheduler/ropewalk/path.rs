@@ -44,7 +44,7 @@ impl Path {
     /// A segment goes to it.
     #[inline]
     pub fn on_sent(&mut self, subflow: &SubflowMetrics, now: Time) {
-        if subflow.packets_out == 0 && subflow.queued_bytes == 0 {
+        if subflow.packets_out() == 0 && subflow.queued_bytes == 0 {
             self.busy_since = now;
         }
         self.last_sent = now;
@@ -122,7 +122,7 @@ impl Path {
     pub fn delivers(&self, subflow: &SubflowMetrics, left: f64) -> f64 {
         let mss = f64::from(subflow.mss);
         let rounds = left / float(subflow.rtt.smoothed.as_nanos());
-        let window = f64::from(subflow.cwnd) * mss;
+        let window = f64::from(subflow.cwnd()) * mss;
         // The rest of this window, then whole ones.
         let space = f64::from(subflow.window_space());
         let first = if space > 0.0 { space * mss } else { window * min(rounds, 1.0) };

@@ -1,5 +1,6 @@
 use super::super::testing::{MSS, Pipe, Scene, build, run, subflow, unmeasured};
 use super::*;
+use crate::testing::WithoutSender as _;
 use crate::{MILLISECOND, SubflowId};
 
 fn chunk(offset: u64, by: u8, sent_at: Time) -> (u64, Chunk) {
@@ -15,7 +16,7 @@ fn fast_full() -> Scene {
     let mut scene = Scene::new(vec![subflow(0, 10, 10, 10), subflow(1, 100, 10, 0)]);
     scene.now = Time::ZERO + 100 * MILLISECOND;
     scene.subflows[0].last_progress = Time::ZERO + 95 * MILLISECOND;
-    scene.subflows[0].ssthresh = 10;
+    scene.subflows[0].set_ssthresh(10);
     scene
 }
 
@@ -35,11 +36,11 @@ fn a_segment_waits_for_those_before_it() {
     let now = Time::ZERO + 200 * MILLISECOND;
     assert_eq!(path.arrival(&subflow, now), 11e6, "half a round trip, and its own time on the link");
     path.on_new(&subflow, now);
-    subflow.packets_out = 1;
+    subflow.set_packets_out(1);
     assert_eq!(path.arrival(&subflow, now), 12e6, "after the one before it");
     assert_eq!(path.arrival(&subflow, now + MILLISECOND), 11e6);
     // 39 in flight are 19 more than a round trip without a queue holds.
-    subflow.packets_out = 39;
+    subflow.set_packets_out(39);
     assert_eq!(path.arrival(&subflow, now + 5 * MILLISECOND), 30e6);
 }
 
@@ -141,7 +142,7 @@ fn a_late_head_is_repeated_and_before_that_awaited() {
     scene.subflows[1].last_progress = Time::ZERO + 100 * MILLISECOND;
     let silent = Time::ZERO + 220 * MILLISECOND;
     assert_eq!(scene.ask(scheduler), Decision::Wait { until: Some(silent) });
-    scene.subflows[1].sacked_out = 1;
+    scene.subflows[1].set_sacked_out(1);
     assert_eq!(scene.ask(scheduler), Decision::Wait { until: Some(due) });
     scene.now = due;
     scene.subflows[1].last_progress = due - MILLISECOND;
@@ -180,7 +181,7 @@ fn a_silent_subflow_gets_nothing_new() {
     scene.subflows[0].rtt.var = MILLISECOND;
     assert_eq!(scene.chosen(scheduler), Some(1));
     assert_eq!(scene.chosen(&mut *build("ropewalk(silent=false, late=false)")), Some(0));
-    scene.subflows[1].packets_out = 10;
+    scene.subflows[1].set_packets_out(10);
     scene.subflows[1].last_progress = Time::ZERO + 480 * MILLISECOND;
     assert_eq!(scene.chosen(scheduler), None, "the other is worth the wait");
 }
@@ -190,7 +191,7 @@ fn a_subflow_without_a_sample_gets_one() {
     let scheduler = &mut *build("ropewalk");
     let mut scene = Scene::new(vec![subflow(0, 10, 10, 0), unmeasured(1, 10, 0)]);
     assert_eq!(scene.chosen(scheduler), Some(1));
-    scene.subflows[1].packets_out = 1;
+    scene.subflows[1].set_packets_out(1);
     assert_eq!(scene.chosen(scheduler), Some(0));
     scene.subflows[0] = unmeasured(0, 10, 1);
     assert!(scene.chosen(scheduler).is_some(), "none has a sample");

@@ -10,6 +10,7 @@ use super::{Chunks, MSS, Pipe, Placement, set_rtt};
 use crate::link_rate::LinkRate;
 use crate::metrics::{CaState, SubflowMetrics, SubflowStatus};
 use crate::scheduler::{Chunk, Decision, Event, Message, Rationale, Scheduler, View};
+use crate::tcp::WithoutSender as _;
 use crate::{PathId, SECOND, Span, SubflowId, Time};
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -114,9 +115,9 @@ impl Model {
             let mut new = SubflowMetrics::new(SubflowId(id), PathId(u16::from(id)));
             new.mss = MSS;
             new.backup = pipe.backup;
-            new.cwnd = pipe.cwnd;
+            new.set_cwnd(pipe.cwnd);
             if !pipe.grows {
-                new.ssthresh = pipe.cwnd;
+                new.set_ssthresh(pipe.cwnd);
             }
             if !pipe.unmeasured {
                 set_rtt(&mut new, pipe.rtt);
@@ -161,9 +162,9 @@ impl Model {
         let queued = self.queues[index].iter().map(|(_, len)| u64::from(*len)).sum();
         let metrics = &mut self.subflows[index];
         metrics.queued_bytes = queued;
-        let held = queued + u64::from(metrics.packets_out) * u64::from(MSS);
+        let held = queued + u64::from(metrics.packets_out()) * u64::from(MSS);
         metrics.queue_space = self.pipes[index].queue.saturating_sub(held);
-        let rate = u64::from(metrics.cwnd) * u64::from(MSS) * SECOND
+        let rate = u64::from(metrics.cwnd()) * u64::from(MSS) * SECOND
             / metrics.rtt.smoothed.max(Span::from_nanos(125));
         metrics.rate.pacing = if metrics.in_slow_start() { rate * 2 } else { rate * 6 / 5 };
     }
@@ -234,7 +235,7 @@ impl Model {
             ModelEvent::Fail(subflow) => {
                 let index = usize::from(subflow);
                 self.subflows[index].state = SubflowStatus::Closed;
-                self.subflows[index].packets_out = 0;
+                self.subflows[index].set_packets_out(0);
                 self.queues[index].clear();
                 self.refresh(index);
                 let id = SubflowId(subflow);
@@ -282,12 +283,12 @@ impl Model {
                 }
                 metrics.totals.lost += 1;
                 metrics.totals.retransmitted += 1;
-                if metrics.ca_state == CaState::Open {
+                if metrics.ca_state() == CaState::Open {
                     metrics.totals.loss_events += 1;
-                    metrics.ca_state = CaState::Recovery;
+                    metrics.set_ca_state(CaState::Recovery);
                     if self.pipes[index].grows {
-                        metrics.ssthresh = (metrics.cwnd / 2).max(2);
-                        metrics.cwnd = metrics.ssthresh;
+                        metrics.set_ssthresh((metrics.cwnd() / 2).max(2));
+                        metrics.set_cwnd(metrics.ssthresh());
                     }
                 }
                 self.launch(subflow, offset, len);
@@ -305,20 +306,20 @@ impl Model {
             metrics.rtt.samples = 0;
         }
         metrics.rtt.samples += 1;
-        metrics.packets_out -= 1;
+        metrics.set_packets_out(metrics.packets_out() - 1);
         metrics.totals.delivered += 1;
         metrics.totals.bytes_acked += u64::from(len);
-        metrics.ca_state = CaState::Open;
+        metrics.set_ca_state(CaState::Open);
         metrics.last_progress = self.now;
-        metrics.rate.delivery = u64::from(metrics.cwnd) * u64::from(MSS) * SECOND / rtt;
+        metrics.rate.delivery = u64::from(metrics.cwnd()) * u64::from(MSS) * SECOND / rtt;
         if self.pipes[index].grows {
             if metrics.in_slow_start() {
-                metrics.cwnd += 1;
+                metrics.set_cwnd(metrics.cwnd() + 1);
             } else {
                 self.credit[index] += 1;
-                if self.credit[index] >= metrics.cwnd {
+                if self.credit[index] >= metrics.cwnd() {
                     self.credit[index] = 0;
-                    metrics.cwnd += 1;
+                    metrics.set_cwnd(metrics.cwnd() + 1);
                 }
             }
         }
@@ -352,11 +353,11 @@ impl Model {
     fn transmit(&mut self, subflow: u8, offset: u64, len: u32, repeat: bool) {
         let index = usize::from(subflow);
         let metrics = &mut self.subflows[index];
-        if metrics.packets_out == 0 {
+        if metrics.packets_out() == 0 {
             metrics.busy_since = self.now;
         }
         metrics.last_sent = self.now;
-        metrics.packets_out += 1;
+        metrics.set_packets_out(metrics.packets_out() + 1);
         self.placements.push(Placement { at: self.now, subflow, offset, len, repeat });
         self.launch(subflow, offset, len);
         self.refresh(index);
@@ -435,7 +436,8 @@ impl Model {
 
     /// Sends queued data as far as cwnd admits.
     fn flush(&mut self, index: usize) {
-        while self.subflows[index].usable() && self.subflows[index].in_flight() < self.subflows[index].cwnd {
+        while self.subflows[index].usable() && self.subflows[index].in_flight() < self.subflows[index].cwnd()
+        {
             let Some((offset, len)) = self.queues[index].pop_front() else { break };
             self.transmit(index as u8, offset, len, false);
         }
@@ -512,8 +514,8 @@ impl Model {
         }
         let metrics = &self.subflows[subflow.index()];
         // As the engine, it doesn't ask for room in the queue.
-        let available = metrics.ca_state != CaState::Loss && metrics.window_space() > 0;
-        let (in_flight, cwnd) = (metrics.in_flight(), metrics.cwnd);
+        let available = metrics.ca_state() != CaState::Loss && metrics.window_space() > 0;
+        let (in_flight, cwnd) = (metrics.in_flight(), metrics.cwnd());
         if !available {
             self.violate("cwnd", format!("{what} on {subflow:?}, which has {in_flight} of {cwnd} in flight"));
         }
@@ -564,7 +566,7 @@ impl Model {
     }
 
     fn wait(&mut self, until: Option<Time>) {
-        let idle = self.subflows.iter().all(|metrics| metrics.packets_out == 0);
+        let idle = self.subflows.iter().all(|metrics| metrics.packets_out() == 0);
         match until {
             Some(until) if until <= self.now => {
                 self.violate("wait", format!("until {until}, which is past"));
@@ -581,7 +583,7 @@ impl Model {
 
     /// Sends one segment by `minrtt`, as the engine does when a scheduler would stall.
     fn rescue(&mut self) {
-        if self.subflows.iter().any(|metrics| metrics.packets_out > 0) {
+        if self.subflows.iter().any(|metrics| metrics.packets_out() > 0) {
             return;
         }
         if let Some(metrics) = View::fastest(self.view().available()) {

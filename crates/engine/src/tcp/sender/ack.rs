@@ -147,9 +147,9 @@ impl<P: Payload> Sender<P> {
         if !common.negotiated.sack {
             // Duplicate ACKs have reported some of it already.
             let removed = summary.removed;
-            summary.segments = removed.saturating_sub(metrics.sacked_out).max(removed.min(1));
-            let left = metrics.sacked_out.saturating_sub(removed.saturating_sub(1));
-            metrics.sacked_out = left.min(metrics.packets_out - metrics.lost_out);
+            summary.segments = removed.saturating_sub(metrics.sacked_out()).max(removed.min(1));
+            let left = metrics.sacked_out().saturating_sub(removed.saturating_sub(1));
+            metrics.assume_sacked(left);
         }
         metrics.totals.bytes_acked += summary.bytes;
         self.snd_una = ack;
@@ -258,8 +258,8 @@ impl<P: Payload> Sender<P> {
             return;
         }
         let metrics = &mut *cx.metrics;
-        let percent: u64 = if metrics.cwnd < metrics.ssthresh / 2 { 200 } else { 120 };
-        let window = u64::from(metrics.cwnd.max(metrics.packets_out)) * u64::from(metrics.mss);
+        let percent: u64 = if metrics.cwnd() < metrics.ssthresh() / 2 { 200 } else { 120 };
+        let window = u64::from(metrics.cwnd().max(metrics.packets_out())) * u64::from(metrics.mss);
         let srtt = metrics.rtt.smoothed.max(Span::from_nanos(125));
         // 10 ms = 1 s / 100 %.
         metrics.rate.pacing = (percent * Span::from_millis(10)).saturating_mul(window) / srtt;

@@ -26,7 +26,7 @@ impl CwndValidation {
     /// Whether the window is the limit. In slow start half of it is enough, so that it may double.
     #[inline]
     pub fn is_cwnd_limited(&self, metrics: &SubflowMetrics) -> bool {
-        self.limited || (metrics.in_slow_start() && metrics.cwnd < 2 * self.max_packets_out)
+        self.limited || (metrics.in_slow_start() && metrics.cwnd() < 2 * self.max_packets_out)
     }
 
     /// Whether the window was full at some time in this window of data.
@@ -44,21 +44,21 @@ impl CwndValidation {
     #[inline(always)]
     pub fn on_data_sent(&mut self, cx: &mut Context<'_>, in_flight: u32, una: u64, next: u64) {
         let metrics = &*cx.metrics;
-        let full = in_flight >= metrics.cwnd;
-        if una >= self.end || full || (!self.limited && metrics.packets_out > self.max_packets_out) {
+        let full = in_flight >= metrics.cwnd();
+        if una >= self.end || full || (!self.limited && metrics.packets_out() > self.max_packets_out) {
             self.limited = full;
-            self.max_packets_out = metrics.packets_out;
+            self.max_packets_out = metrics.packets_out();
             self.end = next;
         }
         let limited = match cx.tcp.cwnd.window_limit {
             WindowLimit::PerWindow => self.is_cwnd_limited(metrics),
-            WindowLimit::PerAck => metrics.packets_out >= metrics.cwnd,
+            WindowLimit::PerAck => metrics.packets_out() >= metrics.cwnd(),
             WindowLimit::Always => true,
         };
         if limited {
             self.restart(cx.now);
         } else {
-            self.used = self.used.max(metrics.packets_out);
+            self.used = self.used.max(metrics.packets_out());
             if cx.tcp.cwnd.idle_restart && cx.now >= self.since + metrics.rto {
                 self.decay(cx);
             }
@@ -75,9 +75,9 @@ impl CwndValidation {
         self.restart(cx.now);
         let writer_waits = cx.shared.outgoing.writer_waits;
         let metrics = &mut *cx.metrics;
-        if metrics.ca_state == CaState::Open && !writer_waits && used < metrics.cwnd {
-            metrics.ssthresh = current_ssthresh(metrics);
-            metrics.cwnd = (metrics.cwnd + used) / 2;
+        if metrics.ca_state() == CaState::Open && !writer_waits && used < metrics.cwnd() {
+            metrics.set_ssthresh(current_ssthresh(metrics));
+            metrics.set_cwnd((metrics.cwnd() + used) / 2);
         }
     }
 
@@ -90,9 +90,9 @@ impl CwndValidation {
         let halvings = ((idle - Span::from_nanos(1)) / rto).min(31) as u32;
         let initial = cx.tcp.cwnd.initial_window;
         let metrics = &mut *cx.metrics;
-        metrics.ssthresh = current_ssthresh(metrics);
-        let floor = initial.min(metrics.cwnd);
-        metrics.cwnd = (metrics.cwnd >> halvings).max(floor);
+        metrics.set_ssthresh(current_ssthresh(metrics));
+        let floor = initial.min(metrics.cwnd());
+        metrics.set_cwnd((metrics.cwnd() >> halvings).max(floor));
         self.restart(cx.now);
         cx.congestion.on_idle_restart(cx.metrics, cx.siblings, idle);
     }
@@ -109,15 +109,15 @@ const MOST_BURST_BYTES: u64 = 65_536;
 /// Whether the window was full, or nearly so, with so many segments in flight when an ACK arrived: Linux's
 /// `tcp_is_cwnd_limited` until 3.15, with segmentation offload.
 pub(super) fn was_full(metrics: &SubflowMetrics, in_flight: u32) -> bool {
-    let left = metrics.cwnd.saturating_sub(in_flight);
-    let deferred = left.saturating_mul(DEFERRED_SHARE) < metrics.cwnd && u64::from(left) < burst(metrics);
+    let left = metrics.cwnd().saturating_sub(in_flight);
+    let deferred = left.saturating_mul(DEFERRED_SHARE) < metrics.cwnd() && u64::from(left) < burst(metrics);
     left <= MOST_DEFERRED || deferred
 }
 
 /// Segments of the largest burst: what half a millisecond takes at the pacing rate, which was always twice
 /// the window in a round trip (`tcp_xmit_size_goal`, `tcp_update_pacing_rate` of 3.14).
 fn burst(metrics: &SubflowMetrics) -> u64 {
-    let window = u64::from(metrics.cwnd.max(metrics.packets_out));
+    let window = u64::from(metrics.cwnd().max(metrics.packets_out()));
     let most = MOST_BURST_BYTES / u64::from(metrics.mss.max(1));
     (window * MILLISECOND)
         .checked_div(metrics.rtt.smoothed)
@@ -128,9 +128,9 @@ fn burst(metrics: &SubflowMetrics) -> u64 {
 /// The slow start threshold of a window that wasn't used: three quarters of it, outside recovery
 /// (`tcp_current_ssthresh`).
 pub(super) fn current_ssthresh(metrics: &SubflowMetrics) -> u32 {
-    match metrics.ca_state {
-        CaState::Cwr | CaState::Recovery => metrics.ssthresh,
-        _ => metrics.ssthresh.max((metrics.cwnd >> 1) + (metrics.cwnd >> 2)),
+    match metrics.ca_state() {
+        CaState::Cwr | CaState::Recovery => metrics.ssthresh(),
+        _ => metrics.ssthresh().max((metrics.cwnd() >> 1) + (metrics.cwnd() >> 2)),
     }
 }
 
@@ -160,7 +160,7 @@ mod tests {
             (20, 120, 115, true),
             (20, 120, 114, false),
         ] {
-            metrics.cwnd = cwnd;
+            metrics.set_cwnd(cwnd);
             metrics.rtt.smoothed = rtt * MILLISECOND;
             assert_eq!(was_full(&metrics, in_flight), full, "{in_flight} of {cwnd}, {rtt} ms");
         }
@@ -171,12 +171,14 @@ mod tests {
     #[test]
     fn the_threshold_remembers_three_quarters_of_the_window_outside_recovery() {
         let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
-        (metrics.cwnd, metrics.ssthresh) = (100, 10);
+        metrics.set_cwnd(100);
+        metrics.set_ssthresh(10);
         assert_eq!(current_ssthresh(&metrics), 75);
-        metrics.ssthresh = 80;
+        metrics.set_ssthresh(80);
         assert_eq!(current_ssthresh(&metrics), 80);
         for state in [CaState::Recovery, CaState::Cwr] {
-            (metrics.ca_state, metrics.ssthresh) = (state, 10);
+            metrics.set_ca_state(state);
+            metrics.set_ssthresh(10);
             assert_eq!(current_ssthresh(&metrics), 10);
         }
     }

@@ -59,7 +59,7 @@ impl DupAck {
 
     /// A timeout although much was sacked: the threshold is too high.
     pub fn on_timeout(&mut self, metrics: &SubflowMetrics) {
-        if metrics.sacked_out >= DUP_THRESH {
+        if metrics.sacked_out() >= DUP_THRESH {
             self.reordering = DUP_THRESH;
         }
     }
@@ -106,7 +106,7 @@ impl<P: Payload> Sender<P> {
 
     /// Segments from the first in flight to the highest sacked (`fackets_out`).
     fn fackets_out(&self, metrics: &SubflowMetrics) -> u32 {
-        if metrics.sacked_out == 0 {
+        if metrics.sacked_out() == 0 {
             return 0;
         }
         let below = self.scoreboard.iter().take_while(|entry| entry.position < self.dup_ack().highest);
@@ -122,7 +122,7 @@ impl<P: Payload> Sender<P> {
         summary: &AckSummary,
         outcome: &mut Outcome,
     ) {
-        let (phase, reordering) = (cx.metrics.ca_state, self.dup_ack().reordering);
+        let (phase, reordering) = (cx.metrics.ca_state(), self.dup_ack().reordering);
         let fackets_out = self.fackets_out(cx.metrics);
         common.timers.stop(Timer::Reorder);
         match phase {
@@ -141,7 +141,7 @@ impl<P: Payload> Sender<P> {
                 }
             }
         }
-        let sacked_out = cx.metrics.sacked_out;
+        let sacked_out = cx.metrics.sacked_out();
         if !self.dup_ack().counts_sacked {
             self.mark_head(common, cx, fackets_out.saturating_sub(reordering).max(1), outcome);
         } else if sacked_out >= reordering {
@@ -154,29 +154,29 @@ impl<P: Payload> Sender<P> {
     /// Whether enough has arrived above the first hole.
     fn is_time_to_recover(&mut self, common: &mut Common, cx: &Context<'_>, fackets_out: u32) -> bool {
         let (metrics, reordering) = (&*cx.metrics, self.dup_ack().reordering);
-        if metrics.lost_out > 0 {
+        if metrics.lost_out() > 0 {
             return true;
         }
-        let count = if self.dup_ack().counts_sacked { metrics.sacked_out + 1 } else { fackets_out };
+        let count = if self.dup_ack().counts_sacked { metrics.sacked_out() + 1 } else { fackets_out };
         if count > reordering {
             return true;
         }
         let has_data = !self.queue.is_empty() || cx.shared.outgoing.more;
-        if has_data && metrics.in_flight() < metrics.cwnd {
+        if has_data && metrics.in_flight() < metrics.cwnd() {
             return false;
         }
         // Nothing new can bring further duplicate ACKs: half of the window is enough.
-        if metrics.packets_out <= reordering
-            && metrics.sacked_out >= (metrics.packets_out / 2).max(DUP_THRESH)
+        if metrics.packets_out() <= reordering
+            && metrics.sacked_out() >= (metrics.packets_out() / 2).max(DUP_THRESH)
         {
             return true;
         }
         let early = cx.tcp.recovery.early_retransmit
             && !self.dup_ack().late
-            && metrics.retrans_out == 0
-            && metrics.sacked_out > 0
-            && metrics.packets_out > metrics.sacked_out
-            && metrics.packets_out < EARLY_BELOW;
+            && metrics.retrans_out() == 0
+            && metrics.sacked_out() > 0
+            && metrics.packets_out() > metrics.sacked_out()
+            && metrics.packets_out() < EARLY_BELOW;
         if early {
             let due = cx.now + (metrics.rtt.smoothed / 4).max(LEAST_WAIT);
             if common.timers.get(Timer::Retransmit).is_some_and(|timeout| timeout <= due) {
@@ -215,8 +215,8 @@ impl<P: Payload> Sender<P> {
     ) {
         let metrics = &*cx.metrics;
         if !self.dup_ack().late
-            && metrics.sacked_out > 0
-            && matches!(metrics.ca_state, CaState::Open | CaState::Disorder)
+            && metrics.sacked_out() > 0
+            && matches!(metrics.ca_state(), CaState::Open | CaState::Disorder)
         {
             self.mark_head(common, cx, 1, outcome);
         }
@@ -260,7 +260,7 @@ impl<P: Payload> Sender<P> {
                 entry.flags |= LOST;
                 let segments = entry.segments;
                 let metrics = &mut *cx.metrics;
-                metrics.lost_out += segments;
+                metrics.add_marked(LOST, segments);
                 metrics.totals.lost += u64::from(segments);
                 outcome.lost_segments += segments;
             }
@@ -277,7 +277,7 @@ impl<P: Payload> Sender<P> {
         cx: &mut Context<'_>,
         outcome: &mut Outcome,
     ) {
-        if self.dup_ack().counts_sacked || cx.metrics.retrans_out == 0 || cx.metrics.sacked_out == 0 {
+        if self.dup_ack().counts_sacked || cx.metrics.retrans_out() == 0 || cx.metrics.sacked_out() == 0 {
             return;
         }
         let highest = self.scoreboard.get(self.scoreboard.index_at(self.dup_ack().highest.saturating_sub(1)));
@@ -305,6 +305,7 @@ mod tests {
     use crate::config::LossDetection;
     use crate::metrics::SubflowMetrics;
     use crate::tcp::testing::{End, with_recovery};
+    use crate::testing::WithoutSender as _;
     use crate::{MILLISECOND, PathId, SubflowId, Time};
 
     #[test]
@@ -313,7 +314,7 @@ mod tests {
         for (sacked, threshold) in [(2, 8), (3, 3), (8, 3)] {
             let mut count = DupAck::default();
             count.on_reordering(8);
-            metrics.sacked_out = sacked;
+            metrics.set_sacked_out(sacked);
             count.on_timeout(&metrics);
             assert_eq!(count.reordering, threshold, "{sacked} sacked");
         }

@@ -63,9 +63,9 @@ impl<P: Payload> Sender<P> {
             // RFC 5681 3.2: the third duplicate. RFC 6582 3.2 step 3: a partial ACK says that the next is
             // lost as well.
             let metrics = &*cx.metrics;
-            let recovering = matches!(metrics.ca_state, CaState::Recovery | CaState::Loss);
-            if (!recovering && metrics.sacked_out >= DUP_THRESH)
-                || (metrics.ca_state == CaState::Recovery && summary.advanced)
+            let recovering = matches!(metrics.ca_state(), CaState::Recovery | CaState::Loss);
+            if (!recovering && metrics.sacked_out() >= DUP_THRESH)
+                || (metrics.ca_state() == CaState::Recovery && summary.advanced)
             {
                 self.mark_lost(common, cx, 0, outcome);
             }
@@ -77,8 +77,8 @@ impl<P: Payload> Sender<P> {
     /// another may be sent (RFC 3042).
     pub(super) fn add_reno_sack(&mut self, cx: &mut Context<'_>, summary: &mut AckSummary) {
         let metrics = &mut *cx.metrics;
-        if metrics.sacked_out + metrics.lost_out < metrics.packets_out {
-            metrics.sacked_out += 1;
+        if metrics.sacked_out() + metrics.lost_out() < metrics.packets_out() {
+            metrics.assume_sacked(metrics.sacked_out() + 1);
             metrics.totals.delivered += 1;
             summary.segments += 1;
         }
@@ -100,15 +100,15 @@ impl<P: Payload> Sender<P> {
         let metrics = &mut *cx.metrics;
         // Lost once more: the entry stays lost, and its retransmission leaves what is in flight.
         if entry.is(RETRANS) {
-            metrics.retrans_out -= entry.segments;
+            metrics.sub_marked(RETRANS, entry.segments);
             entry.flags &= !RETRANS;
             common.counters.lost_retransmit += u64::from(entry.segments);
         }
         if !entry.is(LOST) {
             entry.flags |= LOST;
-            metrics.lost_out += entry.segments;
+            metrics.add_marked(LOST, entry.segments);
             if !common.negotiated.sack {
-                metrics.sacked_out = metrics.sacked_out.min(metrics.packets_out - metrics.lost_out);
+                metrics.assume_sacked(metrics.sacked_out());
             }
         }
         metrics.totals.lost += u64::from(entry.segments);
@@ -143,9 +143,9 @@ impl<P: Payload> Sender<P> {
             common.counters.sack_reneging += 1;
             self.scoreboard.forget_sacks();
             self.losses_mut().sack_cache = Default::default();
-            cx.metrics.sacked_out = 0;
+            cx.metrics.assume_sacked(0);
         } else if !common.negotiated.sack {
-            cx.metrics.sacked_out = 0;
+            cx.metrics.assume_sacked(0);
         }
         let all = reneged || cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks;
         let mut index = 0;
@@ -169,7 +169,7 @@ impl<P: Payload> Sender<P> {
             self.rack.take_advanced();
             self.detect_losses(common, cx, outcome);
         }
-        if cx.metrics.in_flight() != before && cx.metrics.ca_state != CaState::Recovery {
+        if cx.metrics.in_flight() != before && cx.metrics.ca_state() != CaState::Recovery {
             self.enter_recovery(common, cx, false);
             if !self.is_paced() {
                 // No ACK has delivered anything, yet one segment may go, as in `tcp_rack_reo_timeout`.
@@ -181,7 +181,7 @@ impl<P: Payload> Sender<P> {
     /// Whether retransmissions are in flight, or ever were of the oldest segment.
     #[inline]
     pub(super) fn has_retransmissions(&self, cx: &Context<'_>) -> bool {
-        cx.metrics.retrans_out > 0 || self.scoreboard.get(0).is_some_and(|head| head.is(EVER_RETRANS))
+        cx.metrics.retrans_out() > 0 || self.scoreboard.get(0).is_some_and(|head| head.is(EVER_RETRANS))
     }
 
     /// Arms the tail loss probe, after the retransmission timer (RFC 8985 7.2).
@@ -193,7 +193,7 @@ impl<P: Payload> Sender<P> {
             || !common.negotiated.sack
             || self.scoreboard.is_empty()
             || self.tlp.is_in_flight()
-            || !matches!(metrics.ca_state, CaState::Open | CaState::Cwr)
+            || !matches!(metrics.ca_state(), CaState::Open | CaState::Cwr)
             || self.waits_for_sample(cx)
         {
             common.timers.stop(Timer::Probe);
@@ -234,7 +234,7 @@ impl<P: Payload> Sender<P> {
                 //= RFC 8985 7.4-a
                 common.counters.loss_probe_recovery += 1;
                 self.begin_reduction(common, cx, LossCause::FastRetransmit);
-                cx.metrics.ca_state = CaState::Cwr;
+                cx.metrics.set_ca_state(CaState::Cwr);
                 self.end_reduction(cx);
                 self.keep_open(common, cx);
             }

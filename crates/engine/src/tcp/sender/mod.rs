@@ -8,6 +8,7 @@
 mod ack;
 mod ack_summary;
 mod black_hole;
+mod congestion_state;
 mod cwnd_validation;
 mod data_segment;
 mod due;
@@ -40,6 +41,8 @@ use crate::metrics::{CaState, SubflowMetrics};
 use crate::scheduler::Fate;
 use crate::{Span, Time};
 use black_hole::BlackHole;
+pub(crate) use congestion_state::CongestionState;
+pub use congestion_state::WithoutSender;
 use cwnd_validation::CwndValidation;
 pub(super) use data_segment::DataSegment;
 use due::{Due, LOSS_PROBE, WINDOW_PROBE};
@@ -124,8 +127,8 @@ impl<P: Payload> Sender<P> {
         //= RFC 6298 2-a
         cx.metrics.rto = cx.tcp.rto.initial;
         //= RFC 5681 3.1-a
-        cx.metrics.cwnd = cx.tcp.cwnd.initial_window;
-        cx.metrics.ssthresh = cx.tcp.cwnd.initial_ssthresh;
+        cx.metrics.set_cwnd(cx.tcp.cwnd.initial_window);
+        cx.metrics.set_ssthresh(cx.tcp.cwnd.initial_ssthresh);
         Sender {
             queue: InlineQueue::new(),
             due: Due::default(),
@@ -344,8 +347,8 @@ impl<P: Payload> Sender<P> {
     pub fn has_nothing_to_send(&self, metrics: &SubflowMetrics) -> bool {
         self.queue.is_empty()
             && self.due.is_empty()
-            && metrics.lost_out == 0
-            && !(metrics.ca_state == CaState::Recovery && self.recovery.forward)
+            && metrics.lost_out() == 0
+            && !(metrics.ca_state() == CaState::Recovery && self.recovery.forward)
     }
 
     /// Whether something is due that the congestion window doesn't hold back.
@@ -377,8 +380,8 @@ impl<P: Payload> Sender<P> {
     #[inline]
     pub fn check_app_limited(&mut self, metrics: &SubflowMetrics) {
         if self.queue.is_empty()
-            && metrics.in_flight() < metrics.cwnd
-            && metrics.lost_out <= metrics.retrans_out
+            && metrics.in_flight() < metrics.cwnd()
+            && metrics.lost_out() <= metrics.retrans_out()
         {
             self.rate.on_app_limited(metrics);
         }

@@ -50,13 +50,13 @@ impl<P: Payload> Sender<P> {
             }
             index += 1;
         }
-        if outcome.lost_segments > 0 && cx.metrics.ca_state != CaState::Loss {
+        if outcome.lost_segments > 0 && cx.metrics.ca_state() != CaState::Loss {
             self.undo_mut().end();
             self.undo_mut().forbid();
             self.recovery.point = self.snd_nxt;
             let metrics = &mut *cx.metrics;
-            metrics.ssthresh = current_ssthresh(metrics);
-            metrics.ca_state = CaState::Loss;
+            metrics.set_ssthresh(current_ssthresh(metrics));
+            metrics.set_ca_state(CaState::Loss);
         }
     }
 
@@ -64,15 +64,11 @@ impl<P: Payload> Sender<P> {
         common.path_mtu = mtu;
         common.update_mss(cx);
         let metrics = &mut *cx.metrics;
-        let counts = self.scoreboard.recount(metrics.mss);
-        metrics.packets_out = counts.packets_out;
-        metrics.lost_out = counts.lost_out;
-        metrics.retrans_out = counts.retrans_out;
-        metrics.sacked_out = if common.negotiated.sack {
-            counts.sacked_out
-        } else {
-            metrics.sacked_out.min(counts.packets_out - counts.lost_out)
-        };
+        let sacked_out = metrics.sacked_out();
+        self.scoreboard.recount(metrics);
+        if !common.negotiated.sack {
+            metrics.assume_sacked(sacked_out);
+        }
     }
 
     #[inline]

@@ -36,22 +36,22 @@ impl Prr {
         }
         self.delivered += delivered;
         let in_flight = metrics.in_flight();
-        let mut sndcnt = if in_flight > metrics.ssthresh {
+        let mut sndcnt = if in_flight > metrics.ssthresh() {
             //= RFC 6937 3-a
-            let share = u64::from(metrics.ssthresh) * u64::from(self.delivered);
+            let share = u64::from(metrics.ssthresh()) * u64::from(self.delivered);
             let share = share.div_ceil(u64::from(self.prior_cwnd.max(1)));
             (share as u32).saturating_sub(self.out)
         } else {
             //= RFC 6937 3-b
             let safe = u32::from(advanced && newly_lost == 0);
             let limit = self.delivered.saturating_sub(self.out).max(delivered) + safe;
-            limit.min(metrics.ssthresh - in_flight)
+            limit.min(metrics.ssthresh() - in_flight)
         };
         // The first retransmission of an episode always goes.
         if self.out == 0 {
             sndcnt = sndcnt.max(1);
         }
-        metrics.cwnd = (in_flight + sndcnt).max(1);
+        metrics.set_cwnd((in_flight + sndcnt).max(1));
     }
 }
 
@@ -59,13 +59,17 @@ impl Prr {
 mod tests {
     use super::Prr;
     use crate::metrics::SubflowMetrics;
+    use crate::testing::WithoutSender as _;
     use crate::{PathId, SubflowId};
 
     /// A window of 20 segments, reduced to 10, `lost` of which are lost at once.
     fn metrics(ssthresh: u32, lost: u32) -> SubflowMetrics {
         let mut metrics = SubflowMetrics::new(SubflowId(0), PathId(0));
-        (metrics.packets_out, metrics.cwnd, metrics.ssthresh) = (20, 20, ssthresh);
-        (metrics.lost_out, metrics.sacked_out) = (lost, 1);
+        metrics.set_packets_out(20);
+        metrics.set_cwnd(20);
+        metrics.set_ssthresh(ssthresh);
+        metrics.set_lost_out(lost);
+        metrics.set_sacked_out(1);
         metrics
     }
 
@@ -73,11 +77,11 @@ mod tests {
     fn step(prr: &mut Prr, metrics: &mut SubflowMetrics, newly_lost: u32) -> u32 {
         prr.reduce(metrics, 1, newly_lost, false);
         let mut sent = 0;
-        while metrics.in_flight() < metrics.cwnd {
-            if metrics.lost_out > metrics.retrans_out {
-                metrics.retrans_out += 1;
+        while metrics.in_flight() < metrics.cwnd() {
+            if metrics.lost_out() > metrics.retrans_out() {
+                metrics.set_retrans_out(metrics.retrans_out() + 1);
             } else {
-                metrics.packets_out += 1;
+                metrics.set_packets_out(metrics.packets_out() + 1);
             }
             prr.on_sent(1);
             sent += 1;
@@ -94,7 +98,7 @@ mod tests {
         let sent: Vec<u32> = (0..19)
             .map(|n| {
                 if n > 0 {
-                    metrics.sacked_out += 1;
+                    metrics.set_sacked_out(metrics.sacked_out() + 1);
                 }
                 step(&mut prr, &mut metrics, u32::from(n == 0))
             })
@@ -112,7 +116,7 @@ mod tests {
         let sent: Vec<u32> = (0..5)
             .map(|n| {
                 if n > 0 {
-                    metrics.sacked_out += 1;
+                    metrics.set_sacked_out(metrics.sacked_out() + 1);
                 }
                 step(&mut prr, &mut metrics, if n == 0 { 15 } else { 0 })
             })
@@ -126,18 +130,18 @@ mod tests {
     fn progress_without_a_new_loss_is_slow_start() {
         let (mut prr, mut metrics) = (Prr::begin(20), metrics(10, 15));
         prr.on_sent(1);
-        metrics.retrans_out = 1;
+        metrics.set_retrans_out(1);
         let before = metrics.in_flight();
         prr.reduce(&mut metrics, 1, 0, true);
-        assert_eq!(metrics.cwnd, before + 2);
+        assert_eq!(metrics.cwnd(), before + 2);
         prr.reduce(&mut metrics, 1, 1, true);
-        assert_eq!(metrics.cwnd, before + 1, "a new loss: conservative");
+        assert_eq!(metrics.cwnd(), before + 1, "a new loss: conservative");
     }
 
     #[test]
     fn an_ack_that_delivers_nothing_changes_nothing() {
         let (mut prr, mut metrics) = (Prr::begin(20), metrics(10, 1));
         prr.reduce(&mut metrics, 0, 3, false);
-        assert_eq!((prr, metrics.cwnd), (Prr::begin(20), 20));
+        assert_eq!((prr, metrics.cwnd()), (Prr::begin(20), 20));
     }
 }

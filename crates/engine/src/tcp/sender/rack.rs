@@ -162,8 +162,8 @@ impl Rack {
     #[inline]
     pub fn window(&self, metrics: &SubflowMetrics) -> Span {
         //= RFC 8985 6.2-d
-        let eager =
-            matches!(metrics.ca_state, CaState::Recovery | CaState::Loss) || metrics.sacked_out >= DUP_THRESH;
+        let eager = matches!(metrics.ca_state(), CaState::Recovery | CaState::Loss)
+            || metrics.sacked_out() >= DUP_THRESH;
         if !self.reordering_seen && eager {
             return Span::ZERO;
         }
@@ -175,6 +175,7 @@ impl Rack {
 mod tests {
     use super::Rack;
     use crate::metrics::{CaState, SubflowMetrics};
+    use crate::testing::WithoutSender as _;
     use crate::{MILLISECOND, PathId, Span, SubflowId, Time};
 
     fn metrics() -> SubflowMetrics {
@@ -188,10 +189,10 @@ mod tests {
     fn the_window_is_zero_without_reordering_once_three_segments_are_sacked_or_in_recovery() {
         let (mut metrics, mut rack) = (metrics(), Rack::default());
         assert_eq!(rack.window(&metrics), 10 * MILLISECOND);
-        metrics.sacked_out = 3;
+        metrics.set_sacked_out(3);
         assert_eq!(rack.window(&metrics), Span::ZERO);
-        metrics.sacked_out = 0;
-        metrics.ca_state = CaState::Recovery;
+        metrics.set_sacked_out(0);
+        metrics.set_ca_state(CaState::Recovery);
         assert_eq!(rack.window(&metrics), Span::ZERO);
         rack.reordering_seen = true;
         assert_eq!(rack.window(&metrics), 10 * MILLISECOND);

@@ -142,6 +142,7 @@ impl RateState {
 mod tests {
     use super::{Flight, RateState, Sample};
     use crate::metrics::SubflowMetrics;
+    use crate::testing::WithoutSender as _;
     use crate::{MILLISECOND, PathId, SubflowId, Time};
 
     fn metrics() -> SubflowMetrics {
@@ -155,7 +156,7 @@ mod tests {
     fn the_segments_delivered_since_are_right_when_the_kept_count_wraps() {
         let mut metrics = metrics();
         metrics.totals.delivered = u64::from(u32::MAX) - 1;
-        metrics.packets_out = 7;
+        metrics.set_packets_out(7);
         let flight = Flight::of(&metrics);
         metrics.totals.delivered += 5;
         assert_eq!((flight.delivered_since(&metrics), flight.in_flight), (5, 7));

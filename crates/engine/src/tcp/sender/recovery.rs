@@ -36,15 +36,15 @@ impl<P: Payload> Sender<P> {
             self.on_probe_ack(common, cx, ack, summary);
         }
         let metrics = &*cx.metrics;
-        let plain = metrics.ca_state == CaState::Open
+        let plain = metrics.ca_state() == CaState::Open
             && summary.advanced
-            && metrics.sacked_out == 0
-            && metrics.lost_out == 0
+            && metrics.sacked_out() == 0
+            && metrics.lost_out() == 0
             && !summary.newly_sacked
             && summary.dsack.is_none()
             && !summary.ece;
         if !plain {
-            let disorder = metrics.ca_state == CaState::Disorder && common.negotiated.sack && !summary.ece;
+            let disorder = metrics.ca_state() == CaState::Disorder && common.negotiated.sack && !summary.ece;
             if disorder && !self.has_reneged(summary) {
                 // `alert` does nothing else in this phase.
                 self.open_or_recover(common, cx, summary, outcome);
@@ -56,7 +56,7 @@ impl<P: Payload> Sender<P> {
             if summary.segments > 0 {
                 self.update_model(cx, summary);
             }
-        } else if matches!(cx.metrics.ca_state, CaState::Recovery | CaState::Cwr) {
+        } else if matches!(cx.metrics.ca_state(), CaState::Recovery | CaState::Cwr) {
             let lost = if cx.tcp.recovery.prr_slow_start { 0 } else { outcome.lost_segments };
             let advanced = summary.advanced || cx.tcp.recovery.prr_slow_start;
             self.prr.reduce(cx.metrics, summary.segments, lost, advanced);
@@ -105,9 +105,9 @@ impl<P: Payload> Sender<P> {
             summary.reneged = true;
             return;
         }
-        let phase = cx.metrics.ca_state;
+        let phase = cx.metrics.ca_state();
         if phase == CaState::Open {
-            if cx.metrics.retrans_out == 0 {
+            if cx.metrics.retrans_out() == 0 {
                 self.undo_mut().clear_retransmission();
             }
         } else if self.snd_una >= self.recovery.point {
@@ -116,12 +116,12 @@ impl<P: Payload> Sender<P> {
                 // receiver.
                 CaState::Cwr if self.snd_una > self.recovery.point => {
                     self.end_reduction(cx);
-                    cx.metrics.ca_state = CaState::Open;
+                    cx.metrics.set_ca_state(CaState::Open);
                 }
                 CaState::Recovery => {
                     // The duplicate ACKs that it was counted from were of data acknowledged by now.
                     if !common.negotiated.sack {
-                        cx.metrics.sacked_out = 0;
+                        cx.metrics.assume_sacked(0);
                     }
                     if self.try_undo_recovery(common, cx, segment) {
                         return;
@@ -131,7 +131,7 @@ impl<P: Payload> Sender<P> {
                 _ => {}
             }
         }
-        match cx.metrics.ca_state {
+        match cx.metrics.ca_state() {
             CaState::Recovery => {
                 if !summary.advanced {
                     if !common.negotiated.sack && summary.duplicate {
@@ -147,7 +147,7 @@ impl<P: Payload> Sender<P> {
                     }
                 }
                 self.identify_losses(common, cx, summary, outcome);
-                if cx.metrics.ca_state != CaState::Recovery && cx.metrics.lost_out > 0 {
+                if cx.metrics.ca_state() != CaState::Recovery && cx.metrics.lost_out() > 0 {
                     self.enter_recovery(common, cx, summary.ece);
                 }
             }
@@ -156,10 +156,10 @@ impl<P: Payload> Sender<P> {
                 if !common.negotiated.sack && self.scoreboard.is_empty() {
                     // Schedulers give no data to a subflow in Loss, and without SACK the phase ends only when
                     // something beyond the recovery point is acknowledged.
-                    cx.metrics.ca_state = CaState::Open;
+                    cx.metrics.set_ca_state(CaState::Open);
                 }
                 self.identify_losses(common, cx, summary, outcome);
-                if cx.metrics.ca_state != CaState::Loss || summary.lost_retransmission {
+                if cx.metrics.ca_state() != CaState::Loss || summary.lost_retransmission {
                     self.open_or_recover(common, cx, summary, outcome);
                 }
             }
@@ -178,17 +178,17 @@ impl<P: Payload> Sender<P> {
     ) {
         if !common.negotiated.sack {
             if summary.advanced {
-                cx.metrics.sacked_out = 0;
+                cx.metrics.assume_sacked(0);
             }
             if summary.duplicate {
                 self.add_reno_sack(cx, summary);
             }
         }
-        if matches!(cx.metrics.ca_state, CaState::Open | CaState::Disorder) {
+        if matches!(cx.metrics.ca_state(), CaState::Open | CaState::Disorder) {
             self.try_undo_dsack(common, cx);
         }
         self.identify_losses(common, cx, summary, outcome);
-        if cx.metrics.lost_out > 0 {
+        if cx.metrics.lost_out() > 0 {
             self.enter_recovery(common, cx, summary.ece);
         } else {
             self.try_to_open(common, cx, summary);
@@ -199,13 +199,13 @@ impl<P: Payload> Sender<P> {
     #[inline]
     pub(super) fn keep_open(&mut self, common: &mut Common, cx: &mut Context<'_>) {
         let metrics = &*cx.metrics;
-        let disorder = metrics.sacked_out + metrics.lost_out > 0 || self.has_retransmissions(cx);
+        let disorder = metrics.sacked_out() + metrics.lost_out() > 0 || self.has_retransmissions(cx);
         let phase = if disorder { CaState::Disorder } else { CaState::Open };
-        if phase != metrics.ca_state {
+        if phase != metrics.ca_state() {
             if disorder {
                 common.timers.stop(Timer::Probe);
             }
-            cx.metrics.ca_state = phase;
+            cx.metrics.set_ca_state(phase);
             self.recovery.point = self.snd_nxt;
         }
     }
@@ -218,7 +218,7 @@ impl<P: Payload> Sender<P> {
         if summary.ece {
             self.enter_cwr(common, cx);
         }
-        if cx.metrics.ca_state != CaState::Cwr {
+        if cx.metrics.ca_state() != CaState::Cwr {
             self.keep_open(common, cx);
         }
     }
@@ -226,10 +226,10 @@ impl<P: Payload> Sender<P> {
     //= RFC 3168 6.1.2 the window is reduced once per window of data
     fn enter_cwr(&mut self, common: &mut Common, cx: &mut Context<'_>) {
         self.undo_mut().forbid();
-        if matches!(cx.metrics.ca_state, CaState::Open | CaState::Disorder) {
+        if matches!(cx.metrics.ca_state(), CaState::Open | CaState::Disorder) {
             self.undo_mut().end();
             self.begin_reduction(common, cx, LossCause::Ecn);
-            cx.metrics.ca_state = CaState::Cwr;
+            cx.metrics.set_ca_state(CaState::Cwr);
         }
     }
 
@@ -240,16 +240,16 @@ impl<P: Payload> Sender<P> {
         } else {
             common.counters.reno_recovery += 1;
         }
-        if cx.metrics.retrans_out == 0 {
+        if cx.metrics.retrans_out() == 0 {
             self.undo_mut().clear_retransmission();
         }
         let una = self.snd_una;
         let metrics = &mut *cx.metrics;
-        let (cwnd, ssthresh) = (metrics.cwnd, current_ssthresh(metrics));
+        let (cwnd, ssthresh) = (metrics.cwnd(), current_ssthresh(metrics));
         // Without a threshold an undo restores none: a congestion mark may be why it fell.
         self.undo_mut().remember(cwnd, None);
-        self.undo_mut().begin(una, metrics.retrans_out);
-        if !matches!(metrics.ca_state, CaState::Cwr | CaState::Recovery) {
+        self.undo_mut().begin(una, metrics.retrans_out());
+        if !matches!(metrics.ca_state(), CaState::Cwr | CaState::Recovery) {
             if !ece {
                 self.undo_mut().remember(cwnd, Some(ssthresh));
             }
@@ -257,7 +257,7 @@ impl<P: Payload> Sender<P> {
         }
         // No tail loss probe during recovery (RFC 8985 7.2).
         common.timers.stop(Timer::Probe);
-        cx.metrics.ca_state = CaState::Recovery;
+        cx.metrics.set_ca_state(CaState::Recovery);
     }
 
     /// Begins a reduction of the window, to what the congestion control says.
@@ -265,7 +265,7 @@ impl<P: Payload> Sender<P> {
         self.recovery.point = self.snd_nxt;
         // A probe of the old flight must not reduce the window once more.
         self.tlp = Tlp::default();
-        self.prr = Prr::begin(cx.metrics.cwnd);
+        self.prr = Prr::begin(cx.metrics.cwnd());
         self.lower_threshold(common, cx, cause);
     }
 
@@ -273,7 +273,7 @@ impl<P: Payload> Sender<P> {
         let now = cx.now;
         let new = cx.congestion.ssthresh(cx.metrics, cx.siblings, cause, now);
         let metrics = &mut *cx.metrics;
-        metrics.ssthresh = new.max(1);
+        metrics.set_ssthresh(new.max(1));
         metrics.totals.loss_events += 1;
         metrics.totals.bytes_acked_at_loss = metrics.totals.bytes_acked;
         self.cwr_pending = common.negotiated.ecn;
@@ -287,16 +287,16 @@ impl<P: Payload> Sender<P> {
         let stands = self.undo().is_possible();
         let now = cx.now;
         let metrics = &mut *cx.metrics;
-        if metrics.ssthresh < u32::MAX && (metrics.ca_state == CaState::Cwr || stands) {
+        if metrics.ssthresh() < u32::MAX && (metrics.ca_state() == CaState::Cwr || stands) {
             //= RFC 6937 3-c
-            metrics.cwnd = metrics.ssthresh.max(1);
+            metrics.set_cwnd(metrics.ssthresh().max(1));
             self.cwnd_validation.restart(now);
         }
     }
 
     /// Enters recovery from a timeout. The window is one segment, or what is in flight and one segment.
     pub(super) fn enter_loss(&mut self, common: &mut Common, cx: &mut Context<'_>, outcome: &mut Outcome) {
-        let phase = cx.metrics.ca_state;
+        let phase = cx.metrics.ca_state();
         let fresh = !matches!(phase, CaState::Recovery | CaState::Loss);
         self.mark_overdue_lost(common, cx, outcome);
         if matches!(phase, CaState::Open | CaState::Disorder) {
@@ -310,7 +310,7 @@ impl<P: Payload> Sender<P> {
         {
             let metrics = &mut *cx.metrics;
             let (cwnd, ssthresh, retrans_out) =
-                (metrics.cwnd, current_ssthresh(metrics), metrics.retrans_out);
+                (metrics.cwnd(), current_ssthresh(metrics), metrics.retrans_out());
             let una = self.snd_una;
             self.undo_mut().remember(cwnd, Some(ssthresh));
             self.lower_threshold(common, cx, LossCause::Timeout);
@@ -323,8 +323,8 @@ impl<P: Payload> Sender<P> {
         let (now, one) = (cx.now, cx.tcp.recovery.loss_window_one);
         let metrics = &mut *cx.metrics;
         //= RFC 5681 3.1-g
-        metrics.cwnd = if one { 1 } else { metrics.in_flight() + 1 };
-        metrics.ca_state = CaState::Loss;
+        metrics.set_cwnd(if one { 1 } else { metrics.in_flight() + 1 });
+        metrics.set_ca_state(CaState::Loss);
         self.cwnd_validation.restart(now);
         self.recovery.point = self.snd_nxt;
         self.recovery.new_data_first = false;

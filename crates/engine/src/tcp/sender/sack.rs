@@ -197,13 +197,8 @@ impl<P: Payload> Sender<P> {
         let entry = self.scoreboard.mark_sacked(index);
         let metrics = &mut *cx.metrics;
         //= RFC 5681 3.2-d only what is newly SACKed leaves the network
-        metrics.sacked_out += entry.segments;
-        if entry.is(LOST) {
-            metrics.lost_out -= entry.segments;
-        }
-        if entry.is(RETRANS) {
-            metrics.retrans_out -= entry.segments;
-        }
+        metrics.add_marked(SACKED, entry.segments);
+        metrics.sub_marked(entry.flags & (LOST | RETRANS), entry.segments);
         entry.flags &= !(LOST | RETRANS);
         summary.newly_sacked = true;
         let (now, min_rtt) = (cx.now, metrics.rtt.min);

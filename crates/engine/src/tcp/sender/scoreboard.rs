@@ -31,15 +31,6 @@ const LOGGED: u64 = u64::MAX;
 /// entries.
 const QUIET_WINDOWS: u64 = if cfg!(test) { 1 } else { 8 };
 
-/// Segments by their state, as in [`SubflowMetrics`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Counts {
-    pub packets_out: u32,
-    pub sacked_out: u32,
-    pub lost_out: u32,
-    pub retrans_out: u32,
-}
-
 /// Everything that was sent and isn't cumulatively acknowledged.
 #[derive(Debug)]
 pub(crate) struct Scoreboard<P> {
@@ -290,7 +281,7 @@ impl<P: Payload> Scoreboard<P> {
                 break;
             }
         }
-        metrics.packets_out -= summary.removed;
+        metrics.sub_packets_out(summary.removed);
         self.trim_log(una);
     }
 
@@ -309,15 +300,7 @@ impl<P: Payload> Scoreboard<P> {
         let Some(entry) = self.entries.front() else { return };
         summary.removed += entry.segments;
         summary.bytes += entry.payload.len() as u64;
-        for (flag, count) in [
-            (SACKED, &mut metrics.sacked_out),
-            (LOST, &mut metrics.lost_out),
-            (RETRANS, &mut metrics.retrans_out),
-        ] {
-            if entry.is(flag) {
-                *count -= entry.segments;
-            }
-        }
+        metrics.sub_marked(entry.flags, entry.segments);
         summary.over_retransmission |= entry.is(EVER_RETRANS);
         if !entry.is(SACKED) {
             if entry.is(EVER_RETRANS) {
@@ -382,16 +365,8 @@ impl<P: Payload> Scoreboard<P> {
         rest.segments = (entry.segments - before).max(1);
         let more = before + rest.segments - entry.segments;
         entry.segments = before;
-        metrics.packets_out += more;
-        for (flag, count) in [
-            (SACKED, &mut metrics.sacked_out),
-            (LOST, &mut metrics.lost_out),
-            (RETRANS, &mut metrics.retrans_out),
-        ] {
-            if entry.is(flag) {
-                *count += more;
-            }
-        }
+        metrics.add_packets_out(more);
+        metrics.add_marked(entry.flags, more);
         let logged = (rest.position, rest.sent_at);
         self.entries.insert(index + 1, rest);
         // Lengths and numbers are regular again from the next new entry on.
@@ -532,35 +507,20 @@ impl<P: Payload> Scoreboard<P> {
         if segments == before {
             return;
         }
-        metrics.packets_out = metrics.packets_out + segments - before;
-        for (flag, count) in [
-            (SACKED, &mut metrics.sacked_out),
-            (LOST, &mut metrics.lost_out),
-            (RETRANS, &mut metrics.retrans_out),
-        ] {
-            if entry.is(flag) {
-                *count = *count + segments - before;
-            }
-        }
+        metrics.sub_packets_out(before);
+        metrics.sub_marked(entry.flags, before);
+        metrics.add_packets_out(segments);
+        metrics.add_marked(entry.flags, segments);
     }
 
     /// Counts segments anew after the MSS changed.
-    pub fn recount(&mut self, mss: u32) -> Counts {
-        let mut counts = Counts::default();
+    pub fn recount(&mut self, metrics: &mut SubflowMetrics) {
+        metrics.clear_out();
         for entry in &mut self.entries {
-            entry.segments = (entry.payload.len() as u32).div_ceil(mss.max(1)).max(1);
-            counts.packets_out += entry.segments;
-            for (flag, count) in [
-                (SACKED, &mut counts.sacked_out),
-                (LOST, &mut counts.lost_out),
-                (RETRANS, &mut counts.retrans_out),
-            ] {
-                if entry.is(flag) {
-                    *count += entry.segments;
-                }
-            }
+            entry.segments = (entry.payload.len() as u32).div_ceil(metrics.mss.max(1)).max(1);
+            metrics.add_packets_out(entry.segments);
+            metrics.add_marked(entry.flags, entry.segments);
         }
-        counts
     }
 
     pub fn clear(&mut self) {

@@ -32,13 +32,13 @@ impl<P: Payload> Sender<P> {
     fn undo_reduction(&mut self, cx: &mut Context<'_>, unmark_lost: bool) {
         if unmark_lost {
             self.scoreboard.unmark_lost();
-            cx.metrics.lost_out = 0;
+            cx.metrics.clear_lost_out();
         }
         if let Some((cwnd, ssthresh)) = self.undo().prior() {
             let metrics = &mut *cx.metrics;
-            metrics.cwnd = metrics.cwnd.max(cwnd);
-            if ssthresh > metrics.ssthresh {
-                metrics.ssthresh = ssthresh;
+            metrics.set_cwnd(metrics.cwnd().max(cwnd));
+            if ssthresh > metrics.ssthresh() {
+                metrics.set_ssthresh(ssthresh);
                 self.cwr_pending = false;
             }
             cx.congestion.on_undo(cx.metrics, cx.siblings);
@@ -56,7 +56,7 @@ impl<P: Payload> Sender<P> {
         segment: &Segment<P>,
     ) -> bool {
         if cx.tcp.recovery.undo && self.may_undo(common, segment) {
-            if cx.metrics.ca_state == CaState::Loss {
+            if cx.metrics.ca_state() == CaState::Loss {
                 common.counters.loss_undo += 1;
             } else {
                 common.counters.full_undo += 1;
@@ -71,7 +71,7 @@ impl<P: Payload> Sender<P> {
             }
             return true;
         }
-        cx.metrics.ca_state = CaState::Open;
+        cx.metrics.set_ca_state(CaState::Open);
         false
     }
 
@@ -90,7 +90,7 @@ impl<P: Payload> Sender<P> {
         // A hole was filled by what was late, not lost.
         self.rack.on_late_arrival();
         self.note_late_arrival(cx, removed);
-        if cx.metrics.retrans_out > 0 {
+        if cx.metrics.retrans_out() > 0 {
             return true;
         }
         if !self.has_retransmissions(cx) {
@@ -132,7 +132,7 @@ impl<P: Payload> Sender<P> {
             return true;
         }
         if frto || common.negotiated.sack {
-            cx.metrics.ca_state = CaState::Open;
+            cx.metrics.set_ca_state(CaState::Open);
         }
         true
     }
@@ -181,7 +181,7 @@ impl<P: Payload> Sender<P> {
             if self.snd_nxt > self.recovery.point && summary.duplicate {
                 self.add_reno_sack(cx, summary);
             } else if summary.advanced {
-                cx.metrics.sacked_out = 0;
+                cx.metrics.assume_sacked(0);
             }
         }
     }

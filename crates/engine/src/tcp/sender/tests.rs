@@ -5,6 +5,7 @@ use super::undo::Undo;
 use crate::metrics::CaState;
 use crate::tcp::TcpConfig;
 use crate::tcp::testing::{End, MSS, plain_config, without_tlp};
+use crate::testing::WithoutSender as _;
 use crate::{MILLISECOND, Span, Time};
 
 /// An end with ten segments in flight and a round-trip time of 100 ms.
@@ -30,7 +31,7 @@ fn a_sender_is_limited_by_the_application_with_an_empty_queue_room_and_nothing_t
             end.push(unsent);
         }
         let mut metrics = end.metrics().clone();
-        metrics.lost_out = lost;
+        metrics.set_lost_out(lost);
         end.subflow.sender.check_app_limited(&metrics);
         is_app_limited(&end)
     };
@@ -54,10 +55,11 @@ fn a_fin_isnt_among_the_outstanding_ranges() {
 fn the_window_halves_for_each_whole_timeout_that_passed_before() {
     for (idle, cwnd) in [(199, 80), (200, 80), (201, 40), (400, 40), (401, 20), (4000, 10)] {
         let mut end = End::open(plain_config(), 100);
-        (end.metrics.rto, end.metrics.cwnd) = (Span::from_nanos(200), 80);
+        end.metrics.rto = Span::from_nanos(200);
+        end.metrics.set_cwnd(80);
         let mut validation = CwndValidation::default();
         validation.on_idle_restart(&mut end.split().0, Span::from_nanos(idle));
-        assert_eq!(end.metrics().cwnd, cwnd, "after {idle}");
+        assert_eq!(end.metrics().cwnd(), cwnd, "after {idle}");
     }
 }
 
@@ -94,10 +96,10 @@ fn a_recovery_that_sent_nothing_again_is_undone() {
     let mut end = ten_in_flight(plain_config());
     end.now = Time::ZERO + 200 * MILLISECOND;
     end.sack(1, &[(1001, 5001)]);
-    assert_eq!(end.metrics().ca_state, CaState::Recovery);
+    assert_eq!(end.metrics().ca_state(), CaState::Recovery);
     end.ack(1 + 10 * MSS);
     assert_eq!(end.subflow.counters().full_undo, 1);
-    assert!(end.metrics().cwnd >= 10, "{}", end.metrics().cwnd);
+    assert!(end.metrics().cwnd() >= 10, "{}", end.metrics().cwnd());
 }
 
 /// RFC 5682 3.1, step 2.b needs new data that the peer's window admits. Without it retransmissions go on.
@@ -129,9 +131,9 @@ fn duplicates_after_a_timeout_count_only_beyond_the_recovery_point() {
     end.wait(450);
     end.push(3 * MSS);
     end.wait(510);
-    assert_eq!((end.metrics().ca_state, end.metrics().lost_out), (CaState::Loss, 5));
+    assert_eq!((end.metrics().ca_state(), end.metrics().lost_out()), (CaState::Loss, 5));
     end.ack(1001);
-    assert_eq!(end.metrics().sacked_out, 0);
+    assert_eq!(end.metrics().sacked_out(), 0);
 }
 
 /// The pacing rate follows the window with each ACK that delivers something.

@@ -50,7 +50,7 @@ impl Tlp {
     #[inline]
     pub fn timeout(metrics: &SubflowMetrics, tcp: &TcpConfig) -> Span {
         //= RFC 8985 7.2-a
-        let allowance = if metrics.packets_out == 1 { tcp.rto.min } else { GRANULARITY };
+        let allowance = if metrics.packets_out() == 1 { tcp.rto.min } else { GRANULARITY };
         if metrics.rtt.smoothed == Span::ZERO {
             tcp.rto.initial
         } else {

@@ -45,7 +45,7 @@ impl<P: Payload> Sender<P> {
         max_segments: u32,
     ) -> Option<DataSegment<P>> {
         let metrics = &*cx.metrics;
-        if self.recovery.new_data_first || metrics.in_flight() >= metrics.cwnd {
+        if self.recovery.new_data_first || metrics.in_flight() >= metrics.cwnd() {
             return None;
         }
         let mut max_segments = max_segments;
@@ -67,7 +67,7 @@ impl<P: Payload> Sender<P> {
         }
         // A super-segment is cut to what may be sent, and to the MSS in force now.
         let metrics = &*cx.metrics;
-        let most = max_segments.min(metrics.cwnd - metrics.in_flight()).max(1) * metrics.mss;
+        let most = max_segments.min(metrics.cwnd() - metrics.in_flight()).max(1) * metrics.mss;
         if entry.payload.len() > most as usize {
             let at = entry.position + u64::from(most);
             self.scoreboard.split(index, at, cx.metrics);
@@ -84,9 +84,9 @@ impl<P: Payload> Sender<P> {
     pub fn next_forward(&mut self, common: &mut Common, cx: &mut Context<'_>) -> Option<DataSegment<P>> {
         let metrics = &*cx.metrics;
         if !self.recovery.forward
-            || metrics.ca_state != CaState::Recovery
-            || metrics.sacked_out == 0
-            || metrics.in_flight() >= metrics.cwnd
+            || metrics.ca_state() != CaState::Recovery
+            || metrics.sacked_out() == 0
+            || metrics.in_flight() >= metrics.cwnd()
         {
             return None;
         }
@@ -95,7 +95,7 @@ impl<P: Payload> Sender<P> {
         let index = below.into_iter().position(|entry| !entry.is(SACKED | LOST | RETRANS))?;
         let entry = self.scoreboard.get_mut(index);
         entry.flags |= RETRANS;
-        cx.metrics.retrans_out += entry.segments;
+        cx.metrics.add_marked(RETRANS, entry.segments);
         Some(self.retransmit_lost(common, cx, index))
     }
 
@@ -105,7 +105,7 @@ impl<P: Payload> Sender<P> {
         self.scoreboard.recount_entry(index, metrics);
         if !common.negotiated.sack {
             // Duplicate ACKs stand for no more than what may have left the network.
-            metrics.sacked_out = metrics.sacked_out.min(metrics.packets_out - metrics.lost_out);
+            metrics.assume_sacked(metrics.sacked_out());
         }
     }
 
@@ -115,13 +115,13 @@ impl<P: Payload> Sender<P> {
         let entry = self.scoreboard.get_mut(index);
         let segments = entry.segments;
         if !entry.is(RETRANS) && entry.is(LOST) {
-            cx.metrics.retrans_out += segments;
+            cx.metrics.add_marked(RETRANS, segments);
             entry.flags |= RETRANS;
         }
         entry.flags &= !PROBED;
         self.undo_mut().on_retransmission(segments, cx.timestamp());
         self.prr.on_sent(segments);
-        if cx.metrics.ca_state == CaState::Loss {
+        if cx.metrics.ca_state() == CaState::Loss {
             common.counters.slow_start_retrans += u64::from(segments);
         } else {
             common.counters.fast_retrans += u64::from(segments);
@@ -183,7 +183,7 @@ impl<P: Payload> Sender<P> {
         let in_flight = metrics.in_flight();
         //= RFC 8985 7.3-a
         // A tail loss probe is one segment, which may exceed the congestion window.
-        let room = if probe { 1 } else { metrics.cwnd.saturating_sub(in_flight) };
+        let room = if probe { 1 } else { metrics.cwnd().saturating_sub(in_flight) };
         if room == 0 {
             return None;
         }
@@ -224,13 +224,13 @@ impl<P: Payload> Sender<P> {
         let segments = if taken <= mss { 1 } else { taken.div_ceil(mss) as u32 };
         let metrics = &mut *cx.metrics;
         metrics.queued_bytes -= taken as u64;
-        if metrics.packets_out == 0 {
+        if metrics.packets_out() == 0 {
             metrics.busy_since = cx.now;
         }
         metrics.last_sent = cx.now;
-        metrics.packets_out += segments;
-        let rate = self.rate.on_sent(cx.now, metrics.packets_out == segments);
-        if matches!(metrics.ca_state, CaState::Recovery | CaState::Cwr) {
+        metrics.add_packets_out(segments);
+        let rate = self.rate.on_sent(cx.now, metrics.packets_out() == segments);
+        if matches!(metrics.ca_state(), CaState::Recovery | CaState::Cwr) {
             self.prr.on_sent(segments);
         }
         let position = self.snd_nxt;
@@ -332,8 +332,8 @@ impl<P: Payload> Sender<P> {
         let position = self.snd_nxt;
         self.snd_nxt += 1;
         let metrics = &mut *cx.metrics;
-        metrics.packets_out += 1;
-        let rate = self.rate.on_sent(cx.now, metrics.packets_out == 1);
+        metrics.add_packets_out(1);
+        let rate = self.rate.on_sent(cx.now, metrics.packets_out() == 1);
         self.last_sent_at = cx.now;
         let flight = Flight::of(metrics);
         self.scoreboard.push_fin(position, cx.now, rate, flight);
@@ -404,7 +404,7 @@ impl<P: Payload> Sender<P> {
     #[inline]
     fn restart_after_idle(&mut self, cx: &mut Context<'_>) {
         // Only then: ACKs of what is in flight still clock the sender.
-        if cx.metrics.packets_out == 0 {
+        if cx.metrics.packets_out() == 0 {
             self.on_idle(cx);
         }
     }

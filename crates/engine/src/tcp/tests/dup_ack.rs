@@ -38,11 +38,11 @@ fn ten_in_flight_of(tcp: TcpConfig, bytes: u64) -> End {
 fn a_hole_is_lost_once_it_is_more_than_the_threshold_behind() {
     let mut end = ten_in_flight(counting());
     end.sack(1, &[(3001, 4001)]);
-    let lost = |end: &End| end.metrics().lost_out;
-    assert_eq!((lost(&end), end.metrics().ca_state), (1, CaState::Recovery), "four up to the highest");
+    let lost = |end: &End| end.metrics().lost_out();
+    assert_eq!((lost(&end), end.metrics().ca_state()), (1, CaState::Recovery), "four up to the highest");
     let mut end = ten_in_flight(counting());
     end.sack(1, &[(2001, 3001)]);
-    assert_eq!((lost(&end), end.metrics().ca_state), (0, CaState::Disorder), "three");
+    assert_eq!((lost(&end), end.metrics().ca_state()), (0, CaState::Disorder), "three");
     assert_eq!(end.sent_data(), []);
     end.sack(1, &[(2001, 3001), (5001, 6001)]);
     assert_eq!(lost(&end), 2, "the first two of six are more than three behind; the third is sacked");
@@ -69,7 +69,7 @@ fn late(position: u32) -> End {
     assert_eq!(end.sent_data().len(), 30);
     end.now = Time::ZERO + 200 * MILLISECOND;
     end.sack(1, &[(8001, 9001)]);
-    assert_eq!(end.metrics().lost_out, 6);
+    assert_eq!(end.metrics().lost_out(), 6);
     end.sack(1, &[(position, position + 1000), (8001, 9001)]);
     end
 }
@@ -80,7 +80,7 @@ fn late(position: u32) -> End {
 fn a_segment_late_by_the_threshold_keeps_forward_acknowledgement() {
     let mut end = late(6001);
     end.sack(1, &[(19_001, 20_001), (6001, 7001), (8001, 9001)]);
-    assert_eq!(end.metrics().lost_out, 15);
+    assert_eq!(end.metrics().lost_out(), 15);
 }
 
 /// The fifth comes after the ninth: late by five, which is the threshold from now on, and sacked segments
@@ -89,16 +89,16 @@ fn a_segment_late_by_the_threshold_keeps_forward_acknowledgement() {
 fn a_segment_late_by_more_raises_the_threshold_and_then_sacked_segments_count() {
     let mut end = late(4001);
     end.sack(1, &[(19_001, 20_001), (4001, 5001), (8001, 9001)]);
-    assert_eq!(end.metrics().lost_out, 5, "the first four, and the sixth");
+    assert_eq!(end.metrics().lost_out(), 5, "the first four, and the sixth");
     end.sack(1, &[(19_001, 23_001), (4001, 5001), (8001, 9001)]);
     assert_eq!(
-        (end.metrics().sacked_out, end.metrics().lost_out),
+        (end.metrics().sacked_out(), end.metrics().lost_out()),
         (6, 7),
         "the eighth lies before five sacked ones"
     );
     end.sack(1, &[(19_001, 25_001), (4001, 5001), (8001, 9001)]);
     assert_eq!(
-        (end.metrics().sacked_out, end.metrics().lost_out),
+        (end.metrics().sacked_out(), end.metrics().lost_out()),
         (8, 17),
         "what lies before more than three sacked ones"
     );
@@ -110,7 +110,7 @@ fn late_by_nine() -> End {
     end.sack(1, &[(8001, 9001)]);
     end.ack(1001);
     end.ack(10_001);
-    assert_eq!((end.metrics().ca_state, end.metrics().packets_out), (CaState::Open, 0));
+    assert_eq!((end.metrics().ca_state(), end.metrics().packets_out()), (CaState::Open, 0));
     end
 }
 
@@ -118,14 +118,14 @@ fn late_by_nine() -> End {
 /// lost.
 fn sacked_until_recovery(mut end: End) -> Option<u32> {
     let (first, mss) = (end.subflow.snd_nxt() as u32, end.metrics().mss);
-    end.metrics.cwnd = 20;
+    end.metrics.set_cwnd(20);
     end.push(u64::from(20 * mss));
     assert_eq!(end.sent_data().len(), 20);
     end.now += 100 * MILLISECOND;
     (1..20).find(|sacked| {
         end.sack(first.into(), &[(first + mss, first + mss + sacked * mss)]);
-        assert!(end.metrics().lost_out <= 1);
-        end.metrics().ca_state == CaState::Recovery
+        assert!(end.metrics().lost_out() <= 1);
+        end.metrics().ca_state() == CaState::Recovery
     })
 }
 
@@ -151,7 +151,7 @@ fn an_original_that_comes_after_its_retransmission_is_late_too() {
     ack.timestamps.as_mut().unwrap().echo = 100;
     end.receive(ack);
     end.ack(9881);
-    assert_eq!((end.metrics().ca_state, end.metrics().packets_out), (CaState::Open, 0));
+    assert_eq!((end.metrics().ca_state(), end.metrics().packets_out()), (CaState::Open, 0));
     assert_eq!(sacked_until_recovery(end), Some(9));
 }
 
@@ -166,9 +166,10 @@ fn half_of_the_window_is_enough_if_nothing_new_can_be_sent() {
         end.push(8000);
         assert_eq!(end.sent_data().len(), 8);
         end.now += 100 * MILLISECOND;
-        (end.more, end.metrics.cwnd) = (more, cwnd);
+        end.more = more;
+        end.metrics.set_cwnd(cwnd);
         end.sack(10_001, &[(11_001, 11_001 + 1000 * sacked)]);
-        assert_eq!(end.metrics().lost_out, lost, "{sacked} {more} {cwnd}");
+        assert_eq!(end.metrics().lost_out(), lost, "{sacked} {more} {cwnd}");
     }
 }
 
@@ -179,22 +180,22 @@ fn in_recovery_any_news_beyond_the_threshold_marks() {
     let recovering = || {
         let mut end = ten_in_flight(counting());
         end.sack(1, &[(3001, 4001)]);
-        assert_eq!((end.metrics().lost_out, end.metrics().ca_state), (1, CaState::Recovery));
+        assert_eq!((end.metrics().lost_out(), end.metrics().ca_state()), (1, CaState::Recovery));
         end.sent_data();
         end
     };
     let mut end = recovering();
     end.ack(1001);
-    assert_eq!(end.metrics().lost_out, 0, "three up to the highest");
+    assert_eq!(end.metrics().lost_out(), 0, "three up to the highest");
     let mut end = recovering();
     end.sack(1001, &[(3001, 6001)]);
-    assert_eq!(end.metrics().lost_out, 2, "five");
+    assert_eq!(end.metrics().lost_out(), 2, "five");
     let mut end = recovering();
     let mut data = end.peer(Flags::default(), 1);
     data.payload = SyntheticPayload(100);
     data.sack.push(3001, 6001);
     end.receive(data);
-    assert_eq!(end.metrics().lost_out, 3, "six");
+    assert_eq!(end.metrics().lost_out(), 3, "six");
 }
 
 /// What was sent after a timeout isn't counted before recovery from it is over.
@@ -214,7 +215,7 @@ fn nothing_is_counted_in_recovery_from_a_timeout() {
     assert!(sent[0].0 == 9001 && sent.contains(&(14_001, 1000)), "{sent:?}");
     end.now += 100 * MILLISECOND;
     end.sack(9001, &[(14_001, 15_001)]);
-    assert_eq!((end.metrics().ca_state, end.metrics().lost_out), (CaState::Loss, 1));
+    assert_eq!((end.metrics().ca_state(), end.metrics().lost_out()), (CaState::Loss, 1));
 }
 
 /// A first entry of more segments than are lost is lost as a whole.
@@ -226,10 +227,10 @@ fn a_super_segment_at_the_head_is_lost_as_a_whole() {
         let (mut cx, subflow) = end.split();
         assert!(subflow.poll_transmit(&mut cx, 4, &mut Segment::blank()).is_some());
     }
-    assert_eq!((end.metrics().packets_out, end.sent_data().len()), (8, 0));
+    assert_eq!((end.metrics().packets_out(), end.sent_data().len()), (8, 0));
     end.now = Time::ZERO + 200 * MILLISECOND;
     end.sack(1, &[(4001, 5001)]);
-    assert_eq!((end.metrics().ca_state, end.metrics().lost_out), (CaState::Recovery, 4));
+    assert_eq!((end.metrics().ca_state(), end.metrics().lost_out()), (CaState::Recovery, 4));
 }
 
 /// Any late segment ends early retransmit.
@@ -264,7 +265,7 @@ fn early_retransmit_is_at_once_if_the_timeout_comes_before_it() {
     end.now = timeout - 20 * MILLISECOND;
     end.sack(1, &[(1001, 2001)]);
     assert_eq!(end.sent_data(), [(1, 1000)]);
-    assert_eq!((end.metrics().ca_state, end.subflow.counters().timeouts), (CaState::Recovery, 0));
+    assert_eq!((end.metrics().ca_state(), end.subflow.counters().timeouts), (CaState::Recovery, 0));
 }
 
 /// A timeout that turns out spurious is undone, unless something outstanding was retransmitted before. A tail
@@ -304,15 +305,15 @@ fn a_timeout_after_retransmissions_is_not_undone() {
 fn the_window_grows_out_of_order_once_the_threshold_is_raised() {
     let mut end = ten_in_flight(counting());
     end.sack(1, &[(2001, 3001)]);
-    assert_eq!(end.metrics().cwnd, 10);
+    assert_eq!(end.metrics().cwnd(), 10);
     end.sack(1, &[(8001, 9001), (2001, 3001)]);
-    assert_eq!(end.metrics().ca_state, CaState::Recovery);
+    assert_eq!(end.metrics().ca_state(), CaState::Recovery);
     // Nothing was retransmitted yet, so the first was late: by nine.
     end.ack(1001);
-    assert_eq!((end.metrics().ca_state, end.subflow.counters().partial_undo), (CaState::Disorder, 1));
-    let before = end.metrics().cwnd;
+    assert_eq!((end.metrics().ca_state(), end.subflow.counters().partial_undo), (CaState::Disorder, 1));
+    let before = end.metrics().cwnd();
     end.sack(1001, &[(9001, 10_001), (8001, 9001), (2001, 3001)]);
-    assert_eq!(end.metrics().cwnd, before + 1);
+    assert_eq!(end.metrics().cwnd(), before + 1);
 }
 
 /// A retransmission is lost if something is sacked that was first sent after it.
@@ -345,7 +346,7 @@ fn a_retransmission_is_lost_only_by_what_was_sent_later_and_without_a_raised_thr
             end.sack(first.into(), &[(first + 1000, first + to)]);
             end.sent_data()
         };
-        end.metrics.cwnd = 12;
+        end.metrics.set_cwnd(12);
         end.push(30_000);
         end.sent_data();
         let sent = sack(&mut end, 11_000);
@@ -448,12 +449,12 @@ fn a_timeout_marks_everything() {
     end.ack(3001);
     end.sent_data();
     end.sack(3001, &[(4001, 5001)]);
-    let outstanding = end.metrics().packets_out;
+    let outstanding = end.metrics().packets_out();
     end.now = end.subflow.poll_timeout().unwrap();
     let (mut cx, subflow) = end.split();
     subflow.on_timeout(&mut cx);
-    assert_eq!(end.metrics().ca_state, CaState::Loss);
-    assert_eq!(end.metrics().lost_out, outstanding - 1);
+    assert_eq!(end.metrics().ca_state(), CaState::Loss);
+    assert_eq!(end.metrics().lost_out(), outstanding - 1);
     assert_eq!(end.sent_data(), [(3001, 1000)]);
 }
 
@@ -475,8 +476,8 @@ fn a_timeout_leaves_one_segment_or_one_more_than_is_in_flight() {
         let (mut cx, subflow) = end.split();
         subflow.on_timeout(&mut cx);
         let in_flight = end.metrics().in_flight();
-        assert!(end.metrics().ca_state == CaState::Loss && in_flight > 0);
-        assert_eq!(end.metrics().cwnd, if one { 1 } else { in_flight + 1 });
+        assert!(end.metrics().ca_state() == CaState::Loss && in_flight > 0);
+        assert_eq!(end.metrics().cwnd(), if one { 1 } else { in_flight + 1 });
     }
 }
 
@@ -486,8 +487,8 @@ fn prr_grows_by_one_more_where_it_always_starts_slowly() {
     let window = |prr_slow_start| {
         let mut end = ten_in_flight(counting_with(|recovery| recovery.prr_slow_start = prr_slow_start));
         end.sack(1, &[(8001, 9001)]);
-        assert_eq!(end.metrics().lost_out, 6, "nine up to the highest, less three");
-        (end.metrics().in_flight(), end.metrics().cwnd)
+        assert_eq!(end.metrics().lost_out(), 6, "nine up to the highest, less three");
+        (end.metrics().in_flight(), end.metrics().cwnd())
     };
     assert_eq!(window(false), (3, 4));
     assert_eq!(window(true), (3, 5));
@@ -504,13 +505,13 @@ fn the_window_is_the_limit_by_ack_or_by_window() {
         end.sent_data();
         end.now = Time::ZERO + 200 * MILLISECOND;
         end.ack(1001);
-        assert_eq!(end.metrics().cwnd, 11, "ten of ten in flight");
+        assert_eq!(end.metrics().cwnd(), 11, "ten of ten in flight");
         // Seven are left when five more are acknowledged.
         end.ack(3001);
         end.ack(4001);
-        let before = end.metrics().cwnd;
+        let before = end.metrics().cwnd();
         end.ack(5001);
-        assert_eq!(end.metrics().cwnd - before + 11, grown, "{window_limit:?}");
+        assert_eq!(end.metrics().cwnd() - before + 11, grown, "{window_limit:?}");
     }
 }
 
@@ -525,7 +526,7 @@ fn an_unused_window_grows_only_where_that_is_chosen() {
         end.sent_data();
         end.now = Time::ZERO + 200 * MILLISECOND;
         end.ack(3001);
-        assert_eq!(end.metrics().cwnd, grown, "{window_limit:?}");
+        assert_eq!(end.metrics().cwnd(), grown, "{window_limit:?}");
     }
 }
 
@@ -533,12 +534,12 @@ fn an_unused_window_grows_only_where_that_is_chosen() {
 #[test]
 fn slow_start_ends_at_a_cached_threshold() {
     let mut end = End::open(with_cwnd(|cwnd| cwnd.initial_ssthresh = 12), 100);
-    assert_eq!(end.metrics().ssthresh, 12);
+    assert_eq!(end.metrics().ssthresh(), 12);
     end.push(40_000);
     end.sent_data();
     end.now = Time::ZERO + 200 * MILLISECOND;
     end.ack(8001);
-    assert!(end.metrics().cwnd <= 13, "{}", end.metrics().cwnd);
+    assert!(end.metrics().cwnd() <= 13, "{}", end.metrics().cwnd());
 }
 
 /// The ninth of ten segments is a hole that is not yet lost, one below the highest SACK.
@@ -547,12 +548,15 @@ fn a_hole_that_is_not_lost_is_retransmitted_once_nothing_else_is_left() {
     for forward in [false, true] {
         let mut end = ten_in_flight(counting_with(|recovery| recovery.forward_retransmit = forward));
         end.sack(1, &[(1001, 8001), (9001, 10_001)]);
-        assert_eq!((end.metrics().lost_out, end.metrics().ca_state), (1, CaState::Recovery));
+        assert_eq!((end.metrics().lost_out(), end.metrics().ca_state()), (1, CaState::Recovery));
         let expected: &[(u32, u32)] = if forward { &[(1, 1000), (8001, 1000)] } else { &[(1, 1000)] };
         assert_eq!(end.sent_data(), expected, "{forward}");
-        assert_eq!(end.metrics().retrans_out, expected.len() as u32);
+        assert_eq!(end.metrics().retrans_out(), expected.len() as u32);
         // Counted as lost later, it stays in flight.
         end.ack(10_001);
-        assert_eq!((end.metrics().retrans_out, end.metrics().lost_out, end.metrics().packets_out), (0, 0, 0));
+        assert_eq!(
+            (end.metrics().retrans_out(), end.metrics().lost_out(), end.metrics().packets_out()),
+            (0, 0, 0)
+        );
     }
 }

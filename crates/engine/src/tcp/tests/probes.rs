@@ -76,7 +76,7 @@ fn a_window_that_shrinks_is_survived() {
     let sent = end.wait(3000);
     assert!(!sent.is_empty() && sent.iter().all(|(_, t)| t.segment.seq == Seq(1)), "{sent:?}");
     end.ack(5001);
-    assert_eq!(end.metrics().packets_out, 0);
+    assert_eq!(end.metrics().packets_out(), 0);
 }
 
 //= test RFC 9293 MUST-24 MUST-26 MUST-27 MUST-28 MUST-29 SHLD-12
@@ -147,14 +147,17 @@ fn packet_too_big_needs_a_number_in_flight() {
     assert!(!too_big(&mut end, 1, 1500), "never larger");
     assert!(too_big(&mut end, 1, 740));
     assert_eq!(
-        (end.metrics().mss, end.metrics().packets_out, end.metrics().ca_state),
+        (end.metrics().mss, end.metrics().packets_out(), end.metrics().ca_state()),
         (700, 8, CaState::Loss)
     );
-    assert_eq!((end.metrics().cwnd, end.metrics().ssthresh), (10, u32::MAX));
+    assert_eq!((end.metrics().cwnd(), end.metrics().ssthresh()), (10, u32::MAX));
     let sent = end.sent_data();
     assert_eq!(sent[..4], [(1, 700), (701, 300), (1001, 700), (1701, 300)]);
     end.ack(4001);
-    assert_eq!((end.metrics().packets_out, end.metrics().lost_out, end.metrics().retrans_out), (0, 0, 0));
+    assert_eq!(
+        (end.metrics().packets_out(), end.metrics().lost_out(), end.metrics().retrans_out()),
+        (0, 0, 0)
+    );
     assert!(!too_big(&mut end, 4001, 100), "nothing is in flight");
     assert_eq!(end.metrics().mss, 700);
     // Less than every host takes isn't believed.
@@ -188,5 +191,5 @@ fn a_dead_path_is_no_black_hole() {
     end.wait(20_000);
     assert_eq!(end.metrics().mss, 1000);
     end.ack(3001);
-    assert_eq!(end.metrics().packets_out, 0);
+    assert_eq!(end.metrics().packets_out(), 0);
 }

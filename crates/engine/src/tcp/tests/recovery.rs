@@ -30,10 +30,10 @@ fn rack_finds_a_loss_by_time_with_fewer_than_three_sacks() {
     end.now = Time::ZERO + 200 * MILLISECOND;
     end.sack(1, &[(1001, 3001)]);
     assert_eq!(end.sent_data(), []);
-    assert_eq!(end.metrics().ca_state, CaState::Disorder);
+    assert_eq!(end.metrics().ca_state(), CaState::Disorder);
     let again = end.wait(400);
     assert_eq!((again.len(), again[0].0, again[0].1.segment.seq.0), (1, 225, 1));
-    assert_eq!((end.metrics().ca_state, end.subflow.counters().fast_retrans), (CaState::Recovery, 1));
+    assert_eq!((end.metrics().ca_state(), end.subflow.counters().fast_retrans), (CaState::Recovery, 1));
 }
 
 /// Three segments sacked above the hole: at once, as with three duplicate ACKs.
@@ -45,7 +45,7 @@ fn three_sacks_find_a_loss_at_once() {
     assert_eq!(end.sent_data(), [(10_001, 1000), (11_001, 1000)], "limited transmit (RFC 3042)");
     end.sack(1, &[(1001, 4001)]);
     assert_eq!(end.sent_data(), [(1, 1000)]);
-    assert_eq!(end.metrics().ssthresh, 5);
+    assert_eq!(end.metrics().ssthresh(), 5);
     assert_eq!(end.subflow.counters().sack_recovery, 1);
 }
 
@@ -100,17 +100,17 @@ fn newreno_without_sack() {
     assert_eq!(end.sent_data(), [(10_001, 1000), (11_001, 1000)]);
     end.ack(1);
     assert_eq!(end.sent_data(), [(1, 1000)]);
-    assert_eq!((end.metrics().ca_state, end.subflow.counters().reno_recovery), (CaState::Recovery, 1));
+    assert_eq!((end.metrics().ca_state(), end.subflow.counters().reno_recovery), (CaState::Recovery, 1));
     end.now = Time::ZERO + 300 * MILLISECOND;
     end.ack(5001);
     assert_eq!(end.sent_data()[0], (5001, 1000), "a partial ACK");
     end.now = Time::ZERO + 400 * MILLISECOND;
     end.ack(12_001);
-    assert_eq!(end.metrics().cwnd, 5);
-    assert_eq!(end.metrics().ca_state, CaState::Recovery, "held until something above is acknowledged");
+    assert_eq!(end.metrics().cwnd(), 5);
+    assert_eq!(end.metrics().ca_state(), CaState::Recovery, "held until something above is acknowledged");
     assert!(!end.sent_data().is_empty());
     end.ack(13_001);
-    assert_eq!(end.metrics().ca_state, CaState::Open);
+    assert_eq!(end.metrics().ca_state(), CaState::Open);
 }
 
 //= test RFC 9293 MUST-18 MUST-19
@@ -124,7 +124,7 @@ fn the_timeout_backs_off_and_recovers_with_a_sample() {
     let times: Vec<_> = sent.iter().map(|(at, _)| *at).collect();
     // rto = 100 + 4 x 50 = 300 ms.
     assert_eq!(times, [100, 400, 1000, 2200]);
-    assert_eq!((end.subflow.counters().timeouts, end.metrics().cwnd), (3, 1));
+    assert_eq!((end.subflow.counters().timeouts, end.metrics().cwnd()), (3, 1));
     end.ack(1001);
     end.push(1000);
     assert_eq!(end.sent_data().len(), 1);
@@ -141,11 +141,11 @@ fn a_timeout_marks_only_what_is_overdue() {
     end.now = Time::ZERO + 350 * MILLISECOND;
     end.ack(3001);
     let recent = end.sent_data().len() as u32;
-    let (lost, timer) = (end.metrics().lost_out, end.subflow.poll_timeout().unwrap());
+    let (lost, timer) = (end.metrics().lost_out(), end.subflow.poll_timeout().unwrap());
     assert_eq!(lost, 0);
     end.wait(timer.as_millis() + 1);
-    assert_eq!(end.metrics().ca_state, CaState::Loss);
-    assert!(recent > 0 && end.metrics().lost_out >= 7);
+    assert_eq!(end.metrics().ca_state(), CaState::Loss);
+    assert!(recent > 0 && end.metrics().lost_out() >= 7);
 }
 
 //= test RFC 8985 7.2-a 7.2-b 7.3-c
@@ -161,7 +161,7 @@ fn a_tail_loss_probe_leaves_after_two_round_trips() {
     // Two round trips would be 300 + 2; the timeout is due at 100 + 300, later.
     assert_eq!(probe, [(302, 3001)]);
     assert_eq!(end.subflow.counters().loss_probes, 1);
-    assert_eq!((end.metrics().ca_state, end.metrics().cwnd), (CaState::Open, 10));
+    assert_eq!((end.metrics().ca_state(), end.metrics().cwnd()), (CaState::Open, 10));
 }
 
 #[test]
@@ -193,10 +193,10 @@ fn a_probe_that_repaired_a_loss_costs_the_window_its_half() {
         assert_eq!(end.sent_data().len(), 2);
         end.now = Time::ZERO + 500 * MILLISECOND;
         end.ack(6001);
-        let halved = end.metrics().ssthresh < u32::MAX;
+        let halved = end.metrics().ssthresh() < u32::MAX;
         assert_eq!(halved, !spurious);
         assert_eq!(end.subflow.counters().loss_probe_recovery, u64::from(!spurious));
-        assert_eq!(end.metrics().ca_state, CaState::Open);
+        assert_eq!(end.metrics().ca_state(), CaState::Open);
     }
 }
 
@@ -226,7 +226,7 @@ fn a_sacked_probe_finds_what_was_lost_before_it_whatever_its_timestamp_echoes() 
     end.now = Time::ZERO + 502 * MILLISECOND;
     answer(&mut end, 1 + u64::from(mss), Some((last, 4001)));
     assert_eq!(end.sent_data().first(), Some(&(1 + mss, mss)));
-    assert_eq!((end.metrics().ca_state, end.subflow.counters().timeouts), (CaState::Recovery, 0));
+    assert_eq!((end.metrics().ca_state(), end.subflow.counters().timeouts), (CaState::Recovery, 0));
 }
 
 //= test RFC 2018 8-b
@@ -253,7 +253,7 @@ fn a_duplicate_ack_without_sack_counts_as_a_delivered_segment() {
     let before = end.metrics().totals.delivered;
     end.ack(1);
     end.ack(1);
-    assert_eq!((end.metrics().totals.delivered - before, end.metrics().sacked_out), (2, 2));
+    assert_eq!((end.metrics().totals.delivered - before, end.metrics().sacked_out()), (2, 2));
 }
 
 /// The same before any loss was found: everything is sent again after half a round-trip time, but not within
@@ -278,9 +278,9 @@ fn reneging_is_noticed_before_recovery_too() {
 fn an_old_acks_sack_blocks_count() {
     let mut end = ten_in_flight(plain_config());
     end.ack(3001);
-    let sacked = end.metrics().sacked_out;
+    let sacked = end.metrics().sacked_out();
     end.sack(2001, &[(5001, 6001)]);
-    assert_eq!((sacked, end.metrics().sacked_out), (0, 1));
+    assert_eq!((sacked, end.metrics().sacked_out()), (0, 1));
 }
 
 //= test RFC 9293 SHLD-8
@@ -293,7 +293,7 @@ fn an_ecn_echo_reduces_once_per_window() {
         let segment = end.peer(ropewalk_wire::Flags::ECE, ack);
         end.receive(segment);
     }
-    assert_eq!((end.metrics().ca_state, end.metrics().totals.loss_events), (CaState::Cwr, 1));
+    assert_eq!((end.metrics().ca_state(), end.metrics().totals.loss_events), (CaState::Cwr, 1));
     let sent = end.sent();
     assert!(sent[0].segment.flags.contains(ropewalk_wire::Flags::CWR));
     assert!(!sent[1..].iter().any(|t| t.segment.flags.contains(ropewalk_wire::Flags::CWR)));
@@ -301,17 +301,17 @@ fn an_ecn_echo_reduces_once_per_window() {
         end.ack(ack * 1000 + 1);
         end.sent();
     }
-    assert_eq!(end.metrics().ca_state, CaState::Cwr);
+    assert_eq!(end.metrics().ca_state(), CaState::Cwr);
     end.ack(11_001);
-    assert_eq!((end.metrics().ca_state, end.metrics().cwnd), (CaState::Open, 5));
+    assert_eq!((end.metrics().ca_state(), end.metrics().cwnd()), (CaState::Open, 5));
 }
 
 /// Nothing grows while the application, not the window, is the limit; and it decays after an RTO of that.
 #[test]
 fn an_unused_window_neither_grows_nor_stays() {
     let mut end = End::open(plain_config(), 100);
-    end.metrics.cwnd = 40;
-    end.metrics.ssthresh = 30;
+    end.metrics.set_cwnd(40);
+    end.metrics.set_ssthresh(30);
     for n in 0..20u64 {
         end.push(1000);
         assert_eq!(end.sent_data().len(), 1);
@@ -320,15 +320,15 @@ fn an_unused_window_neither_grows_nor_stays() {
     }
     // Two seconds are six or seven timeouts of about 300 ms: each takes half of the way to the initial
     // window.
-    assert!((10..=12).contains(&end.metrics().cwnd), "{}", end.metrics().cwnd);
-    assert_eq!(end.metrics().ssthresh, 30, "three quarters of forty");
+    assert!((10..=12).contains(&end.metrics().cwnd()), "{}", end.metrics().cwnd());
+    assert_eq!(end.metrics().ssthresh(), 30, "three quarters of forty");
 }
 
 /// An idle time halves the window for each RTO beyond the first.
 #[test]
 fn an_idle_time_restarts_the_window() {
     let mut end = End::open(plain_config(), 100);
-    end.metrics.cwnd = 80;
+    end.metrics.set_cwnd(80);
     end.push(1000);
     end.sent_data();
     end.now = Time::ZERO + 200 * MILLISECOND;
@@ -337,13 +337,13 @@ fn an_idle_time_restarts_the_window() {
     end.now = Time::ZERO + 100 * MILLISECOND + 2 * rto + Span::from_nanos(1);
     end.push(1000);
     end.sent_data();
-    assert_eq!(end.metrics().cwnd, 20);
+    assert_eq!(end.metrics().cwnd(), 20);
     end.now += 100 * MILLISECOND;
     end.ack(2001);
     end.now += 60 * SECOND;
     end.push(1000);
     end.sent_data();
-    assert_eq!(end.metrics().cwnd, 10, "never below the initial window");
+    assert_eq!(end.metrics().cwnd(), 10, "never below the initial window");
 }
 
 /// Two packets, since each left room for a SACK block, fit into one when they are retransmitted: then they
@@ -359,14 +359,17 @@ fn a_retransmission_counts_for_the_packets_that_it_takes() {
         let (mut cx, subflow) = end.split();
         assert!(subflow.poll_transmit(&mut cx, 2, &mut segment).is_some());
         assert_eq!((segment.payload.0, segment.gso_size), (995, 988));
-        assert_eq!(end.metrics().packets_out, 2);
+        assert_eq!(end.metrics().packets_out(), 2);
         let repeated = end.wait(1000);
         let first = &repeated.first().expect("a probe or a timeout").1.segment;
         assert_eq!((first.payload.0, first.gso_size), (995, 0));
-        assert_eq!((end.metrics().packets_out, end.metrics().cwnd >= end.metrics().in_flight()), (1, true));
+        assert_eq!(
+            (end.metrics().packets_out(), end.metrics().cwnd() >= end.metrics().in_flight()),
+            (1, true)
+        );
         end.ack(MSS - 4);
         let metrics = end.metrics();
-        assert_eq!((metrics.packets_out, metrics.lost_out, metrics.retrans_out), (0, 0, 0));
+        assert_eq!((metrics.packets_out(), metrics.lost_out(), metrics.retrans_out()), (0, 0, 0));
     }
 }
 

@@ -114,7 +114,7 @@ fn a_window_field_has_no_sign() {
     for (window, segments) in [(0x7fff, 32), (0x8000, 32), (0xffff, 65)] {
         assert_eq!(usize::from(window) / 1000, segments);
         let mut fresh = End::open(plain_config(), 100);
-        fresh.metrics.cwnd = 100;
+        fresh.metrics.set_cwnd(100);
         let mut ack = fresh.peer(Flags::default(), 1);
         ack.window = window;
         fresh.receive(ack);

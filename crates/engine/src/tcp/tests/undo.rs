@@ -18,7 +18,10 @@ fn after_a_timeout(timestamps: bool) -> End {
     let again = end.wait(410);
     let last = again.last().expect("a retransmission");
     assert_eq!((again.len(), last.0, last.1.segment.seq.0), (11, 400, 1));
-    assert_eq!((end.metrics().ca_state, end.metrics().cwnd, end.metrics().ssthresh), (CaState::Loss, 1, 5));
+    assert_eq!(
+        (end.metrics().ca_state(), end.metrics().cwnd(), end.metrics().ssthresh()),
+        (CaState::Loss, 1, 5)
+    );
     end
 }
 
@@ -30,8 +33,8 @@ fn f_rto_finds_a_spurious_timeout() {
     let mut end = after_a_timeout(false);
     let mss = end.metrics().mss;
     end.ack(1 + 2 * u64::from(mss));
-    assert_eq!((end.metrics().ca_state, end.metrics().cwnd >= 10), (CaState::Open, true));
-    assert_eq!(end.metrics().lost_out, 0);
+    assert_eq!((end.metrics().ca_state(), end.metrics().cwnd() >= 10), (CaState::Open, true));
+    assert_eq!(end.metrics().lost_out(), 0);
     assert_eq!(end.subflow.counters().spurious_rtos, 1);
     assert_eq!(end.sent_data(), [], "nothing is sent again");
 }
@@ -47,7 +50,7 @@ fn f_rto_sends_new_data_before_it_goes_on() {
     let sent = end.sent_data();
     assert!(!sent.is_empty() && sent.iter().all(|(seq, _)| *seq > 10_000), "{sent:?}");
     end.ack(2001);
-    assert_eq!((end.metrics().ca_state, end.subflow.counters().spurious_rtos), (CaState::Open, 1));
+    assert_eq!((end.metrics().ca_state(), end.subflow.counters().spurious_rtos), (CaState::Open, 1));
 }
 
 /// The same with a real loss: a duplicate ACK follows, and everything is sent again.
@@ -58,7 +61,7 @@ fn f_rto_goes_on_after_a_real_loss() {
     end.ack(1001);
     let new = end.sent_data();
     end.sack(1001, &[(10_001, 11_001)]);
-    assert_eq!((end.metrics().ca_state, new.len()), (CaState::Loss, 2));
+    assert_eq!((end.metrics().ca_state(), new.len()), (CaState::Loss, 2));
     assert_eq!(end.sent_data()[0], (1001, 1000));
     assert_eq!(end.subflow.counters().spurious_rtos, 0);
 }
@@ -75,12 +78,12 @@ fn eifel_finds_a_spurious_timeout_by_the_timestamp() {
         end.receive(segment);
         let original = echo == 100;
         assert_eq!(
-            end.metrics().ca_state,
+            end.metrics().ca_state(),
             if original { CaState::Open } else { CaState::Loss },
             "echo {echo}"
         );
         assert_eq!(end.subflow.counters().loss_undo, u64::from(original));
-        assert_eq!(end.metrics().cwnd >= 10, original);
+        assert_eq!(end.metrics().cwnd() >= 10, original);
     }
 }
 
@@ -94,15 +97,15 @@ fn a_dsack_for_every_retransmission_undoes_the_reduction() {
     end.now = Time::ZERO + 200 * MILLISECOND;
     end.sack(1, &[(1001, 4001)]);
     assert_eq!(end.sent_data(), [(1, 1000)]);
-    assert_eq!((end.metrics().ca_state, end.metrics().ssthresh), (CaState::Recovery, 5));
+    assert_eq!((end.metrics().ca_state(), end.metrics().ssthresh()), (CaState::Recovery, 5));
     // The original arrives, and everything else.
     end.now = Time::ZERO + 210 * MILLISECOND;
     end.ack(5001);
-    assert_eq!(end.metrics().ca_state, CaState::Recovery);
+    assert_eq!(end.metrics().ca_state(), CaState::Recovery);
     end.now = Time::ZERO + 300 * MILLISECOND;
     end.sack(10_001, &[(1, 1001)]);
-    assert_eq!((end.metrics().ca_state, end.metrics().ssthresh), (CaState::Open, u32::MAX));
-    assert!(end.metrics().cwnd >= 10);
+    assert_eq!((end.metrics().ca_state(), end.metrics().ssthresh()), (CaState::Open, u32::MAX));
+    assert!(end.metrics().cwnd() >= 10);
     let counters = end.subflow.counters();
     assert_eq!((counters.dsack_recv, counters.full_undo + counters.dsack_undo), (1, 1));
 }
@@ -137,8 +140,8 @@ fn a_partial_ack_of_an_original_undoes_fast_recovery() {
     let mut segment = end.peer(Flags::default(), u64::from(at(4)));
     segment.timestamps = Some(Timestamps { value: 600_001, echo: 100 });
     end.receive(segment);
-    assert_eq!((end.metrics().ca_state, end.metrics().ssthresh), (CaState::Open, u32::MAX));
-    assert!(end.metrics().cwnd >= 10);
+    assert_eq!((end.metrics().ca_state(), end.metrics().ssthresh()), (CaState::Open, u32::MAX));
+    assert!(end.metrics().cwnd() >= 10);
     assert_eq!(end.subflow.counters().partial_undo, 1);
     assert!(end.subflow.sender.reordering_seen());
 }

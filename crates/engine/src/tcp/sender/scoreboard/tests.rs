@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use ropewalk_wire::SyntheticPayload;
 
 use super::*;
+use crate::testing::WithoutSender as _;
 use crate::{PathId, Span, SubflowId};
 
 const LEN: u64 = 100;
@@ -73,9 +74,9 @@ fn apply(
 fn acknowledge(board: &mut Scoreboard<SyntheticPayload>, metrics: &mut SubflowMetrics, una: u64) {
     count(board, metrics);
     board.cumulative_ack(una, metrics, &mut AckSummary::default(), |_| true);
-    let counted = [metrics.packets_out, metrics.sacked_out, metrics.lost_out, metrics.retrans_out];
+    let counted = [metrics.packets_out(), metrics.sacked_out(), metrics.lost_out(), metrics.retrans_out()];
     count(board, metrics);
-    let left = [metrics.packets_out, metrics.sacked_out, metrics.lost_out, metrics.retrans_out];
+    let left = [metrics.packets_out(), metrics.sacked_out(), metrics.lost_out(), metrics.retrans_out()];
     assert_eq!(counted, left);
     assert!(board.entries.front().is_none_or(|first| first.position >= una));
 }
@@ -85,8 +86,10 @@ fn count(board: &Scoreboard<SyntheticPayload>, metrics: &mut SubflowMetrics) {
         let entries = board.iter().filter(|entry| flag == 0 || entry.is(flag));
         entries.map(|entry| entry.segments).sum::<u32>()
     };
-    (metrics.packets_out, metrics.sacked_out) = (count(0), count(SACKED));
-    (metrics.lost_out, metrics.retrans_out) = (count(LOST), count(RETRANS));
+    metrics.set_packets_out(count(0));
+    metrics.set_sacked_out(count(SACKED));
+    metrics.set_lost_out(count(LOST));
+    metrics.set_retrans_out(count(RETRANS));
 }
 
 /// Whether numbers and bits say what the entries do, where they say anything.
