@@ -1,5 +1,6 @@
 """Rows of benches/gateway.py about a proxy and a gateway as a pair: what ordinary programs get of them."""
 
+import contextlib
 import functools
 import hashlib
 import itertools
@@ -212,22 +213,60 @@ def measured(pids, work):
     return result, {name: cpu_seconds(pid) - before[name] for name, pid in pids.items()}
 
 
+def machine_seconds():
+    """Processor time of the whole machine, its kernel's included."""
+    with open("/proc/stat") as file:
+        user, nice, system, _, _, irq, softirq = map(int, file.readline().split()[1:8])
+    return (user + nice + system + irq + softirq) / TICKS
+
+
+@contextlib.contextmanager
+def haproxies(workdir):
+    """HAProxy on the kernel's Multipath TCP at both ends, nginx behind: the namespaces, and the processes by name."""
+    ends = {"gateway": ("10.0.0.1:9001", f"{SERVER}:80"), "proxy": ("127.0.0.1:9002", "10.0.0.1:9001")}
+    with Pair() as pair:
+        server, client = pair.names
+        pair.run(server, f"ip address add {SERVER}/32 dev lo")
+        children = [subprocess.Popen(pair.inside(server, workdir.nginx(f"{SERVER}:80")), start_new_session=True)]
+        for side, (name, (listen, to)) in zip(pair.names, ends.items(), strict=True):
+            with open(workdir.path(f"{name}.cfg"), "w") as file:
+                file.write(
+                    "global\n nbthread 1\ndefaults\n mode tcp\n timeout connect 5s\n timeout client 300s\n timeout server 300s\n"
+                    f" option splice-auto\nlisten all\n bind {listen}\n server to {to}\n"
+                )
+            command = f"mptcpize run haproxy -db -f {workdir.path(name)}.cfg"
+            children.append(subprocess.Popen(pair.inside(side, command), start_new_session=True))
+        try:
+            pair.run(client, f"sh -c {shlex.quote(ready('127.0.0.1:9002'))}")
+            yield pair, {name: child.pid for name, child in zip(ends, children[1:], strict=True)}
+        finally:
+            for child in reversed(children):
+                end(child)
+
+
 def throughput(workdir, options):
-    """One download without a limit, engine to engine over TUN with offload: through a pair, and by `ropewalk perf`."""
+    """One download without a limit: through a pair, through HAProxy at both ends, and by `ropewalk perf`."""
     size = 1 << 30
     # Not sparse, and in memory: nginx's kernel would zero its pages meanwhile.
     with open(workdir.path("files/huge"), "wb") as file:
         for _ in range(size // MIB):
             file.write(bytes(MIB))
-    pair_rates, pair_cpu, perf_rates, perf_cpu = [], [], [], []
+    pair_rates, pair_cpu, haproxy_rates, haproxy_cpu, perf_rates, perf_cpu = [], [], [], [], [], []
+
+    def download(pair, pids, url, rates, cpu):
+        curl = functools.partial(subprocess.run, pair.inside(pair.names[1], f"curl -sS -o /dev/null {url}"), check=True)
+        begin, before = time.monotonic(), machine_seconds()
+        _, spent = measured(pids, curl)
+        spent["machine"] = machine_seconds() - before
+        rates.append(8 * size / (time.monotonic() - begin))
+        cpu.append({name: value * 1e9 / size for name, value in spent.items()})
+
     for round in range(options.rounds):
         with Duo(workdir, options, links=1) as duo:
-            command = f"curl -sS -o /dev/null --max-time 120 --proxy socks5h://127.0.0.1:1080 http://{SERVER}/huge"
-            curl = functools.partial(subprocess.run, duo.inside(duo.names[1], command), check=True)
-            begin = time.monotonic()
-            _, spent = measured({"proxy": duo.proxy.pid, "gateway": duo.gateway.pid}, curl)
-            pair_rates.append(8 * size / (time.monotonic() - begin))
-            pair_cpu.append({name: value * 1e9 / size for name, value in spent.items()})
+            pids = {"proxy": duo.proxy.pid, "gateway": duo.gateway.pid}
+            download(duo, pids, f"--proxy socks5h://127.0.0.1:1080 http://{SERVER}/huge", pair_rates, pair_cpu)
+        with haproxies(workdir) as (pair, pids):
+            download(pair, pids, "http://127.0.0.1:9002/huge", haproxy_rates, haproxy_cpu)
         with Pair() as pair:
             # From one TUN device to the other.
             pair.run(pair.names[0], "sysctl -qw net.ipv4.ip_forward=1")
@@ -247,32 +286,37 @@ def throughput(workdir, options):
             finally:
                 server.kill()
                 server.wait()
-        say(f"throughput, round {round + 1}: pair {pair_rates[-1] / 1e9:.2f} Gbit/s, perf {perf_rates[-1] / 1e9:.2f} Gbit/s")
+        rates = {"pair": pair_rates, "HAProxy": haproxy_rates, "perf": perf_rates}
+        told = ", ".join(f"{name} {all[-1] / 1e9:.2f} Gbit/s" for name, all in rates.items())
+        say(f"throughput, round {round + 1}: {told}")
     middle = statistics.median
 
     def cost(all, name):
         return f"{middle(one[name] for one in all):.2f}"
 
     rows = [
-        [
-            "proxy and gateway",
-            f"{middle(pair_rates) / 1e9:.2f} Gbit/s",
-            f"{cost(pair_cpu, 'gateway')} (gateway)",
-            f"{cost(pair_cpu, 'proxy')} (proxy)",
-        ],
+        [name, f"{middle(rates) / 1e9:.2f} Gbit/s", cost(cpu, "gateway"), cost(cpu, "proxy"), cost(cpu, "machine")]
+        for name, rates, cpu in [
+            ("proxy and gateway", pair_rates, pair_cpu),
+            ("HAProxy at both ends, the kernel's Multipath TCP", haproxy_rates, haproxy_cpu),
+        ]
+    ] + [
         [
             "`ropewalk perf`, both ends the engine's",
             f"{middle(perf_rates) / 1e9:.2f} Gbit/s",
-            f"{cost(perf_cpu, 'server')} (server)",
+            cost(perf_cpu, "server"),
+            "",
             "",
         ],
     ]
-    table(["", "rate", "CPU seconds per GB, sender", "receiver"], rows)
+    table(["", "rate", "CPU seconds per GB, sender", "receiver", "the whole machine"], rows)
     ratio = middle(pair_rates) / middle(perf_rates)
     print(f"ratio: {ratio:.2f} (asked: 0.8)")
     return {
         "pair_bits_per_s": pair_rates,
         "perf_bits_per_s": perf_rates,
+        "haproxy_bits_per_s": haproxy_rates,
+        "haproxy_cpu": haproxy_cpu,
         "pair_cpu": pair_cpu,
         "perf_cpu": perf_cpu,
         "ratio": ratio,
