@@ -218,6 +218,12 @@ fn is_before(a: u32, b: u32) -> bool {
 }
 
 impl Arrivals {
+    /// What comes next is another far end's.
+    pub fn begin_anew(&mut self) {
+        let Arrivals { hold, repeated, skipped, .. } = *self;
+        *self = Arrivals { hold, repeated, skipped, ..Arrivals::default() };
+    }
+
     /// Takes what a datagram has; packets that are ready go to `deliver`.
     pub fn take(&mut self, now: u64, data: Data, deliver: &mut Handover) {
         let Data { number, part, place, payload, .. } = data;

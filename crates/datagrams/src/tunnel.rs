@@ -208,6 +208,14 @@ impl Tunnel {
         }
     }
 
+    /// The far end is another one: it knows nothing of what was sent, and its numbers begin anew. Links have to
+    /// be connected to it.
+    pub fn meet_far_end(&mut self) {
+        self.arrivals.begin_anew();
+        (self.links, self.settled) = Default::default();
+        (self.repairs, self.outgoing) = Default::default();
+    }
+
     /// A packet for the far end, for which no rule holds but what the far end says of its flow.
     pub fn on_packet(&mut self, now: u64, packet: Bytes, summary: &Summary) {
         let lane = self.flows.lane(&summary.flow);

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::{BufMut, Bytes, BytesMut};
 use model::{Happened, MS, Way, Wire};
 use ropewalk_datagrams::packet::inspect;
-use ropewalk_datagrams::{Adaptive, LinkUse, SECOND};
+use ropewalk_datagrams::{Adaptive, LinkSettings, LinkUse, SECOND, Tunnel};
 
 /// A packet of a flow: its port tells the flow, its data its number and when it was sent.
 fn packet(port: u16, number: u64, now: u64, len: usize) -> Bytes {
@@ -484,4 +484,34 @@ fn flows_stay_on_the_link_that_they_began_on() {
         let [one, other] = [0, 1].map(|link| now[link] - before[link]);
         assert!(other > 240 && one < 200, "side {side}: {one} and {other}");
     }
+}
+
+#[test]
+fn a_far_end_that_was_restarted_is_heard_at_once() {
+    let mut wire = with_lane(vec![Way::new(40, 20, 0, 1), Way::new(40, 30, 0, 2)], Default::default());
+    let flow = [(0, 7, 1000, 2 * MS)];
+    exchange(&mut wire, &flow, 2 * SECOND);
+    // Its numbers begin anew.
+    wire.tunnels[0] = Tunnel::new(Box::new(Adaptive));
+    wire.tunnels[1].meet_far_end();
+    let settings = LinkSettings { largest: 1414, is_backup: false, order: 0, most: None };
+    for (side, link) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        wire.tunnels[side].set_link(wire.now, link, settings);
+    }
+    let took = exchange(&mut wire, &flow, SECOND);
+    assert!(took[&7].len() > 480, "{}", took[&7].len());
+    assert_eq!(wire.tunnels[1].stats().repeated, 0);
+}
+
+#[test]
+fn what_was_on_a_link_that_is_removed_goes_over_the_others() {
+    let mut wire = with_lane(vec![Way::new(40, 20, 0, 1), Way::new(40, 30, 0, 2)], Default::default());
+    let flow = [(0, 7, 1000, 2 * MS)];
+    exchange(&mut wire, &flow, SECOND);
+    // Its connection ends before it counts as silent: what is on the way is gone.
+    wire.cut(0, wire.now, wire.now + 15 * MS);
+    let lost = exchange(&mut wire, &flow, 15 * MS)[&7].len();
+    (0..2).for_each(|side| wire.tunnels[side].remove_link(wire.now, 0));
+    let took = exchange(&mut wire, &flow, SECOND);
+    assert!(lost + took[&7].len() > 500, "{lost} and {}", took[&7].len());
 }

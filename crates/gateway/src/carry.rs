@@ -6,13 +6,16 @@
 //! window closes in turn.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes};
 use ropewalk_tokio::{MptcpStream, Pool};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 
@@ -112,6 +115,51 @@ pub(crate) async fn carry(
 /// Most bytes that are read at a time where they are encrypted: two records of TLS.
 const ENCRYPTED_PIECE: usize = 32 << 10;
 
+/// Most buffers that a thread keeps for what is read next.
+const MOST_KEPT: usize = 16;
+
+thread_local! {
+    /// Buffers of [`Room`]s.
+    static KEPT: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What was read of an encrypted side. The buffer is the thread's again afterwards: an idle connection has none.
+struct Room {
+    buffer: Box<[u8]>,
+    len: usize,
+}
+
+impl Room {
+    /// Reads what is there; empty at the end.
+    async fn read(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Room> {
+        poll_fn(|cx| {
+            let kept = KEPT.with_borrow_mut(Vec::pop);
+            let buffer = kept.unwrap_or_else(|| vec![0; ENCRYPTED_PIECE].into_boxed_slice());
+            let mut room = Room { buffer, len: 0 };
+            let mut free = ReadBuf::new(&mut room.buffer);
+            ready!(Pin::new(&mut *reader).poll_read(cx, &mut free))?;
+            room.len = free.filled().len();
+            Poll::Ready(Ok(room))
+        })
+        .await
+    }
+
+    fn data(&self) -> &[u8] {
+        &self.buffer[..self.len]
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let buffer = std::mem::take(&mut self.buffer);
+        KEPT.with_borrow_mut(|kept| {
+            if kept.len() < MOST_KEPT {
+                kept.push(buffer);
+            }
+        });
+    }
+}
+
 /// As [`carry`], encrypted: `secure` is TLS on `stream`.
 pub(crate) async fn carry_encrypted(
     secure: Secure,
@@ -124,31 +172,29 @@ pub(crate) async fn carry_encrypted(
         let (mut from_socket, mut to_socket) = socket.split();
         let (mut from_stream, mut to_stream) = tokio::io::split(secure);
         let outward = async {
-            let mut buffer = vec![0; ENCRYPTED_PIECE];
             loop {
                 // The end without TLS's own sign of it is an error: somebody may have cut the data.
-                let len = from_stream.read(&mut buffer).await.map_err(Lost::Stream)?;
-                if len == 0 {
+                let room = Room::read(&mut from_stream).await.map_err(Lost::Stream)?;
+                if room.data().is_empty() {
                     let _ = to_socket.shutdown().await;
                     return Ok(());
                 }
-                to_socket.write_all(&buffer[..len]).await.map_err(Lost::Socket)?;
-                counters.from_stream.fetch_add(len as u64, Ordering::Relaxed);
+                to_socket.write_all(room.data()).await.map_err(Lost::Socket)?;
+                counters.from_stream.fetch_add(room.len as u64, Ordering::Relaxed);
             }
         };
         let inward = async {
             to_stream.write_all(&first).await.map_err(Lost::Stream)?;
             counters.on_taken(first.len());
-            let mut buffer = vec![0; ENCRYPTED_PIECE];
             loop {
                 to_stream.flush().await.map_err(Lost::Stream)?;
                 spare_memory(stream, counters.pressure).await;
-                let len = from_socket.read(&mut buffer).await.map_err(Lost::Socket)?;
-                if len == 0 {
+                let room = Room::read(&mut from_socket).await.map_err(Lost::Socket)?;
+                if room.data().is_empty() {
                     return to_stream.shutdown().await.map_err(Lost::Stream);
                 }
-                to_stream.write_all(&buffer[..len]).await.map_err(Lost::Stream)?;
-                counters.on_taken(len);
+                to_stream.write_all(room.data()).await.map_err(Lost::Stream)?;
+                counters.on_taken(room.len);
             }
         };
         tokio::try_join!(outward, inward).map(drop)
@@ -192,11 +238,16 @@ async fn from_stream(
 async fn write_pieces(socket: &mut WriteHalf<'_>, pieces: &mut Vec<Bytes>) -> io::Result<()> {
     let mut first = 0;
     while first < pieces.len() {
-        let mut slices = [IoSlice::new(&[]); AT_ONCE];
-        for (slice, piece) in slices.iter_mut().zip(&pieces[first..]) {
-            *slice = IoSlice::new(piece);
-        }
-        let mut written = socket.write_vectored(&slices[..AT_ONCE.min(pieces.len() - first)]).await?;
+        // The slices are made at each poll: between two they would stay in each connection's task.
+        let writing = poll_fn(|cx| {
+            let mut slices = [IoSlice::new(&[]); AT_ONCE];
+            for (slice, piece) in slices.iter_mut().zip(&pieces[first..]) {
+                *slice = IoSlice::new(piece);
+            }
+            let slices = &slices[..AT_ONCE.min(pieces.len() - first)];
+            Pin::new(&mut *socket).poll_write_vectored(cx, slices)
+        });
+        let mut written = writing.await?;
         if written == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }
@@ -271,6 +322,8 @@ async fn write(mut data: Bytes, stream: &MptcpStream, counters: ByteCounters<'_>
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncReadExt;
+
     use ropewalk_tokio::{MemoryDevice, MptcpListener, Network, Path};
     use tokio::net::TcpListener;
 

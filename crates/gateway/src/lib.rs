@@ -17,6 +17,7 @@ mod memory;
 pub mod metrics;
 pub mod page;
 mod per_address;
+mod per_connection;
 pub mod privileges;
 pub mod proxy;
 mod secret;

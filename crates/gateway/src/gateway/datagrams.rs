@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use quinn::{Connection, Endpoint, Incoming, RecvStream};
 use ropewalk_datagrams::packet::{FlowKey, Summary, inspect, protocol};
+use ropewalk_os::entropy::random;
 use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -20,10 +21,10 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::carry::Carried;
 use crate::convert::{Current, Destinations};
 use crate::tls::{Acceptor, Secure};
-use crate::tunnel::drive::{self, Event, MOST_EVENTS, drive, read};
+use crate::tunnel::drive::{self, Event, MOST_EVENTS, connected, drive, read};
 use crate::tunnel::inbound::{Forward, Given, Identity, Ports};
 use crate::tunnel::word::Word;
-use crate::tunnel::{Device, FAR_DEVICE, Inner, MOST_LINKS, Seen, carrier, stream};
+use crate::tunnel::{Answer, Device, FAR_DEVICE, Inner, MOST_LINKS, Seen, carrier, stream};
 use crate::udp::relay::Peers;
 
 /// How long a proxy may take for its handshake and to say who it is.
@@ -48,6 +49,8 @@ const OWN_AGE: Duration = Duration::from_secs(5);
 struct Session {
     /// The proxy's number for this run.
     id: [u8; 16],
+    /// What it is known by to the proxy.
+    tunnel: u64,
     /// By which listener it began, and whose it is.
     of: (SocketAddr, Identity),
     events: mpsc::Sender<Event>,
@@ -250,7 +253,7 @@ impl Far {
         of: (SocketAddr, Identity),
         id: [u8; 16],
         list: &Current,
-    ) -> Option<(mpsc::Sender<Event>, Inner, Arc<()>)> {
+    ) -> Option<(mpsc::Sender<Event>, Answer, Arc<()>)> {
         let mut known = self.known();
         if !known.admitted.contains(&of) {
             return None;
@@ -264,11 +267,13 @@ impl Far {
             let task = tokio::spawn(drive(heard, Arc::clone(&self.device), Arc::clone(&seen), gate));
             let task = task.abort_handle();
             let connections = Arc::default();
-            known.sessions.insert(number, Session { id, of, events, task, connections, seen });
+            let tunnel = random();
+            known.sessions.insert(number, Session { id, tunnel, of, events, task, connections, seen });
         }
         let session = known.sessions.get(&number)?;
         let is_full = Arc::strong_count(&session.connections) > MOST_OF_PROXY;
-        (!is_full).then(|| (session.events.clone(), inner, Arc::clone(&session.connections)))
+        let answer = Answer { inner, tunnel: session.tunnel };
+        (!is_full).then(|| (session.events.clone(), answer, Arc::clone(&session.connections)))
     }
 }
 
@@ -382,6 +387,8 @@ async fn serve(far: Arc<Far>, incoming: Incoming, listen: SocketAddr, list: Curr
     match timeout(PATIENCE, greet(&far, incoming, listen, &list)).await {
         Ok(Ok((link, connection, words, events, _place))) => {
             tracing::info!(target: "ropewalk::gateway", %peer, link, "datagrams");
+            // A proxy is one for as long as its tunnel: a new one has a new session.
+            connected(link, &connection, 0, &events).await;
             let heeding = heed(link, words, events.clone());
             tokio::select! {
                 () = read(link, connection, events) => {}
@@ -415,9 +422,9 @@ pub(super) async fn serve_stream(
     let mut id = [0; 16];
     timeout(PATIENCE, secure.read_exact(&mut id)).await??;
     let session = far.session((listen, identity), id, list);
-    let (events, inner, _place) = session.ok_or_else(|| refused(NOT_NOW))?;
-    secure.write_all(&inner.encode()).await?;
-    stream::carry(secure, &events, carried).await
+    let (events, answer, _place) = session.ok_or_else(|| refused(NOT_NOW))?;
+    secure.write_all(&answer.encode()).await?;
+    stream::carry(secure, &events, 0, carried).await
 }
 
 fn identity(shown: Option<&[CertificateDer<'static>]>) -> Option<Identity> {
@@ -446,8 +453,8 @@ async fn greet(
         connection.peer_identity().and_then(|one| one.downcast::<Vec<CertificateDer<'static>>>().ok());
     let identity = identity(shown.as_deref().map(Vec::as_slice)).ok_or_else(|| refuse("no certificate"))?;
     let session = far.session((listen, identity), id, list);
-    let (events, inner, place) = session.ok_or_else(|| refuse(NOT_NOW))?;
-    send.write_all(&inner.encode()).await?;
+    let (events, answer, place) = session.ok_or_else(|| refuse(NOT_NOW))?;
+    send.write_all(&answer.encode()).await?;
     Ok((link.into(), connection, receive, events, place))
 }
 

@@ -21,6 +21,7 @@ use crate::convert::{Converter, Current};
 use crate::log;
 use crate::memory::{self, BEYOND_WINDOW, Progress};
 use crate::per_address::PerAddress;
+use crate::per_connection::small;
 use crate::setup::gateway::Plan;
 use crate::setup::own_addresses;
 use crate::target::Target;
@@ -108,7 +109,7 @@ async fn accept(
         state.counters.accepted.fetch_add(1, Ordering::Relaxed);
         let (state, listener, open) = (Arc::clone(&state), Arc::clone(&listener), Arc::clone(&open));
         let (errors, list) = (Arc::clone(&errors), list.clone());
-        tokio::spawn(async move {
+        tokio::spawn(small(async move {
             let _open = (Open(open), place);
             match &listener.service {
                 Service::Forward(to) => forward(&state, &listener, stream, to).await,
@@ -116,7 +117,7 @@ async fn accept(
                     convert(&state, &listener, (converter, &list), stream, &errors).await;
                 }
             }
-        });
+        }));
     }
 }
 
@@ -172,7 +173,7 @@ async fn forward(state: &Arc<State>, listener: &Listener, stream: MptcpStream, t
     let entry = state.add(flow(listener, Arc::new(stream)));
     let flow = &entry.flow;
     let _ = flow.to.set(Some(to.clone()));
-    match connect(listener, to, &flow.stream).await {
+    match Box::pin(connect(listener, to, &flow.stream)).await {
         Ok(backend) => relay(state, flow, None, backend).await,
         Err(error) => {
             state.counters.unreachable.fetch_add(1, Ordering::Relaxed);
@@ -198,14 +199,18 @@ async fn convert(
     let entry = state.add(flow(listener, Arc::clone(&stream)));
     let flow = &entry.flow;
     let own = own_addresses();
-    let (granted, secure) = match &converter.tls {
-        None => (converter.serve(&mut &*stream, &own, errors).await, None),
-        Some(acceptor) => match timeout(HANDSHAKE, acceptor.accept(Arc::clone(&stream))).await {
-            Ok(Ok(mut secure)) => (converter.serve(&mut secure, &own, errors).await, Some(secure)),
-            Ok(Err(error)) => (Err(Refusal::Lost(error)), None),
-            Err(_) => (Err(Refusal::Lost(io::ErrorKind::TimedOut.into())), None),
-        },
-    };
+    // Boxed, as all that only some connections need, or only at first: an idle one has a small task.
+    let asked = Box::pin(async {
+        match &converter.tls {
+            None => (converter.serve(&mut &*stream, &own, errors).await, None),
+            Some(acceptor) => match timeout(HANDSHAKE, acceptor.accept(Arc::clone(&stream))).await {
+                Ok(Ok(mut secure)) => (converter.serve(&mut secure, &own, errors).await, Some(secure)),
+                Ok(Err(error)) => (Err(Refusal::Lost(error)), None),
+                Err(_) => (Err(Refusal::Lost(io::ErrorKind::TimedOut.into())), None),
+            },
+        }
+    });
+    let (granted, secure) = asked.await;
     match granted {
         Ok(Granted::Connected(server, to)) => {
             let _ = flow.to.set(Some(Target::Address(to)));
@@ -216,10 +221,10 @@ async fn convert(
             let carried = Carried { from_stream: &flow.uploaded, to_stream: &flow.downloaded };
             let stream = &*flow.stream;
             let done = match secure {
-                None => udp::relay::relay(stream, stream, list, &own, carried).await,
+                None => Box::pin(udp::relay::relay(stream, stream, list, &own, carried)).await,
                 Some(secure) => {
                     let (reader, writer) = tokio::io::split(secure);
-                    udp::relay::relay(reader, writer, list, &own, carried).await
+                    Box::pin(udp::relay::relay(reader, writer, list, &own, carried)).await
                 }
             };
             if let Err(error) = &done {
@@ -239,7 +244,8 @@ async fn convert(
                 return flow.stream.reset();
             };
             let carried = Carried { from_stream: &flow.uploaded, to_stream: &flow.downloaded };
-            if let Err(error) = datagrams::serve_stream(far, secure, (listener.listen, list), carried).await {
+            let serving = Box::pin(datagrams::serve_stream(far, secure, (listener.listen, list), carried));
+            if let Err(error) = serving.await {
                 flow.stream.reset();
                 tracing::debug!(target: "ropewalk::gateway", %peer, %error, "a tunnel's stream ended");
             }
@@ -275,7 +281,9 @@ async fn relay(
     let counters = ByteCounters { from_stream, to_stream, pressure: &state.pressure };
     let carried = match secure {
         None => carry(&flow.stream, &mut backend, Bytes::new(), counters).await,
-        Some(secure) => carry_encrypted(secure, &flow.stream, &mut backend, Bytes::new(), counters).await,
+        Some(secure) => {
+            Box::pin(carry_encrypted(secure, &flow.stream, &mut backend, Bytes::new(), counters)).await
+        }
     };
     let end = match carried {
         Ok(()) => "closed".to_string(),

@@ -23,9 +23,9 @@ use super::serve::Server;
 use super::uplinks::kernel_address;
 use crate::carry::Carried;
 use crate::tls::{Connector, NAME};
-use crate::tunnel::drive::{Event, Gate, MOST_EVENTS, drive, read};
+use crate::tunnel::drive::{Event, Gate, MOST_EVENTS, connected, drive, read};
 use crate::tunnel::word::{Use, Word};
-use crate::tunnel::{Device, Inner, MOST_LINKS, STREAM, carrier, stream};
+use crate::tunnel::{Answer, Device, Inner, MOST_LINKS, STREAM, carrier, stream};
 
 /// How long a gateway may take to be connected.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -62,6 +62,12 @@ impl Shared {
     /// How a link is used; `None`: not at all.
     fn uses(&self, link: &Link) -> Option<Vec<Use>> {
         self.lanes.borrow().uses(&self.server.links(), link)
+    }
+
+    /// Whether a gateway of this name is configured for the tunnel.
+    fn is_listed(&self, gateway: &str) -> bool {
+        let config = self.server.config();
+        config.gateways.iter().any(|one| one.tls.is_some() && one.target.to_string() == gateway)
     }
 }
 
@@ -173,11 +179,13 @@ async fn follow(shared: Arc<Shared>, link: Arc<Link>) {
             continue;
         }
         match connect(&shared, &link).await {
-            Ok((connection, words, gateway, inner)) => {
+            Ok((connection, words, gateway, answer)) => {
                 failures = 0;
                 tracing::info!(link = link.name, gateway, "datagrams go over this link");
-                shared.connected.send_modify(|all| drop(all.insert(link.index, (gateway, inner))));
-                carry(&shared, &link, &connection, words).await;
+                let entry = (gateway.clone(), answer.inner);
+                shared.connected.send_modify(|all| drop(all.insert(link.index, entry)));
+                connected(link.index, &connection, answer.tunnel, &shared.events).await;
+                carry(&shared, &link, &connection, words, &gateway).await;
                 shared.connected.send_modify(|all| drop(all.remove(&link.index)));
                 tracing::info!(link = link.name, "datagrams go over this link no more");
             }
@@ -192,8 +200,14 @@ async fn follow(shared: Arc<Shared>, link: Arc<Link>) {
     }
 }
 
-/// Carries until the connection ends or the link isn't wanted any more.
-async fn carry(shared: &Shared, link: &Link, connection: &Connection, mut words: SendStream) {
+/// Carries until the connection ends, or the link or the gateway isn't wanted any more.
+async fn carry(
+    shared: &Shared,
+    link: &Link,
+    connection: &Connection,
+    mut words: SendStream,
+    gateway: &str,
+) {
     let reading = read(link.index, connection.clone(), shared.events.clone());
     // What isn't counted yet is counted.
     let headers = if connection.remote_address().is_ipv6() { 48 } else { 28 };
@@ -206,7 +220,7 @@ async fn carry(shared: &Shared, link: &Link, connection: &Connection, mut words:
     let mut counted = [0; 2];
     let watching = async {
         let mut told = [Word::default(), Word::default()];
-        while let Some(lanes) = shared.uses(link) {
+        while let Some(lanes) = shared.uses(link).filter(|_| shared.is_listed(gateway)) {
             let rates = link.rate();
             let of = |rate: Option<u64>| {
                 let most = rate.map_or(0, |rate| (rate as f64 / 8.0 * BESIDE_HEADERS) as u32);
@@ -254,16 +268,16 @@ async fn fall_back(shared: Arc<Shared>) {
             let mut secure = flow.take_secure().ok_or_else(none)?;
             secure.write_all(&shared.session).await?;
             secure.flush().await?;
-            let mut answer = [0; 20];
+            let mut answer = [0; Answer::LEN];
             timeout(PATIENCE, secure.read_exact(&mut answer)).await??;
-            let inner = Inner::decode(answer).ok_or_else(refused)?;
+            let Answer { inner, tunnel } = Answer::decode(answer).ok_or_else(refused)?;
             let gateway = flow.target.to_string();
             tracing::warn!(gateway, "nothing comes by UDP: datagrams go by a stream");
             failures = 0;
             shared.connected.send_modify(|all| drop(all.insert(STREAM, (gateway, inner))));
             let carried = Carried { from_stream: &flow.downloaded, to_stream: &flow.uploaded };
             let done = tokio::select! {
-                done = stream::carry(secure, &shared.events, carried) => done,
+                done = stream::carry(secure, &shared.events, tunnel, carried) => done,
                 () = lasts(WORKS, by_udp) => {
                     tracing::info!("datagrams go by UDP again");
                     Ok(())
@@ -301,7 +315,7 @@ fn refused() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the gateway gives addresses that can't be")
 }
 
-async fn connect(shared: &Shared, link: &Link) -> io::Result<(Connection, SendStream, String, Inner)> {
+async fn connect(shared: &Shared, link: &Link) -> io::Result<(Connection, SendStream, String, Answer)> {
     let config = shared.server.config();
     let none = || io::Error::new(io::ErrorKind::NotFound, "no gateway that has a key");
     let with_keys = in_order(&config.gateways).into_iter().filter(|gateway| gateway.tls.is_some());
@@ -313,13 +327,13 @@ async fn connect(shared: &Shared, link: &Link) -> io::Result<(Connection, SendSt
     let Some(tls) = &gateway.tls else { return Err(none()) };
     let address = address_for(&shared.server, link, &gateway).await?;
     let connecting = handshake(shared, link, tls, address);
-    let (connection, words, inner) = match timeout(PATIENCE, connecting).await {
+    let (connection, words, answer) = match timeout(PATIENCE, connecting).await {
         Ok(done) => done?,
         Err(_) => {
             return Err(io::Error::new(io::ErrorKind::TimedOut, format!("{address} doesn't answer by UDP")));
         }
     };
-    Ok((connection, words, gateway.target.to_string(), inner))
+    Ok((connection, words, gateway.target.to_string(), answer))
 }
 
 /// The gateway's address that this link has a route to.
@@ -334,7 +348,7 @@ async fn handshake(
     link: &Link,
     tls: &Connector,
     gateway: SocketAddr,
-) -> io::Result<(Connection, SendStream, Inner)> {
+) -> io::Result<(Connection, SendStream, Answer)> {
     let local = SocketAddr::new(kernel_address(link.index, gateway.is_ipv6()), 0);
     let endpoint = carrier::endpoint(local, None)?;
     let connecting = endpoint.connect_with(carrier::client(tls)?, gateway, NAME).map_err(io::Error::other)?;
@@ -342,7 +356,7 @@ async fn handshake(
     let (mut send, mut receive) = connection.open_bi().await?;
     send.write_all(&shared.session).await?;
     send.write_all(&[link.index as u8]).await?;
-    let mut answer = [0; 20];
+    let mut answer = [0; Answer::LEN];
     receive.read_exact(&mut answer).await.map_err(io::Error::other)?;
-    Ok((connection, send, Inner::decode(answer).ok_or_else(refused)?))
+    Ok((connection, send, Answer::decode(answer).ok_or_else(refused)?))
 }

@@ -39,6 +39,15 @@ pub struct Direct {
     pub closed: BTreeSet<usize>,
 }
 
+impl Direct {
+    /// Links whose flows go elsewhere as these ways become `new`. Flows that began while no link worked are
+    /// on one that doesn't: once another opens they leave it.
+    pub fn to_leave(&self, new: &Direct) -> Vec<usize> {
+        let opens = !self.closed.is_subset(&new.closed);
+        new.closed.iter().copied().filter(|link| opens || !self.closed.contains(link)).collect()
+    }
+}
+
 /// The ways as the rules and the links are now. `old`: as they were.
 pub(super) fn ways(server: &Server, old: &Direct) -> Direct {
     let (config, links) = (server.config(), server.links());
@@ -63,24 +72,34 @@ pub(super) fn ways(server: &Server, old: &Direct) -> Direct {
 
 /// What links have carried past the tunnel, as it was counted last.
 #[derive(Debug, Default)]
-pub(super) struct Counted(BTreeMap<usize, [u64; 2]>);
+pub(super) struct Counted(Option<BTreeMap<usize, [u64; 2]>>);
 
 impl Counted {
     /// Adds what they have carried since to the links' counters, where quotas need it.
     pub async fn note(&mut self, server: &Server) {
         let config = server.config();
         if !config.has_tunnel() || !config.has_quota() {
+            self.0 = None;
             return;
         }
         let Ok(Ok(now)) = tokio::task::spawn_blocking(direct_bytes).await else { return };
+        let more = self.since(now);
         for link in server.links().iter() {
-            let [sent, received] = now.get(&link.index).copied().unwrap_or_default();
-            let before = self.0.get(&link.index).copied().unwrap_or_default();
+            let [sent, received] = more.get(&link.index).copied().unwrap_or_default();
+            link.counters.count_datagrams(sent, received);
+        }
+    }
+
+    /// What has come since the last time. A quota that is new begins with what comes from now on.
+    fn since(&mut self, now: BTreeMap<usize, [u64; 2]>) -> BTreeMap<usize, [u64; 2]> {
+        let Some(before) = self.0.replace(now.clone()) else { return BTreeMap::new() };
+        let of_link = |(link, [sent, received]): (usize, [u64; 2])| {
+            let before = before.get(&link).copied().unwrap_or_default();
             // Rules that are set anew count from 0.
             let since = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
-            link.counters.count_datagrams(since(sent, before[0]), since(received, before[1]));
-        }
-        self.0 = now;
+            (link, [since(sent, before[0]), since(received, before[1])])
+        };
+        now.into_iter().map(of_link).collect()
     }
 }
 
@@ -98,4 +117,33 @@ fn way(policy: &Policy, links: &[Arc<Link>], old: Option<Way>) -> Way {
         let is_active = |link: &usize| roles.iter().any(|role| role.link == *link && !role.backup);
         old.filter(is_active).or(roles.first().map(|role| role.link))
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_quota_is_charged_what_comes_from_then_on() {
+        let mut counted = Counted::default();
+        let at = |bytes| BTreeMap::from([(0, [bytes, 0])]);
+        assert_eq!(counted.since(at(50_000)), BTreeMap::new());
+        assert_eq!(counted.since(at(50_300)), at(300));
+        // Set anew, and another link.
+        assert_eq!(
+            counted.since(BTreeMap::from([(0, [7, 0]), (1, [0, 5])])),
+            BTreeMap::from([(0, [7, 0]), (1, [0, 5])])
+        );
+    }
+
+    #[test]
+    fn flows_leave_a_link_that_closes_and_one_on_which_they_waited_for_any() {
+        let closed = |links: &[usize]| Direct { closed: links.iter().copied().collect(), ..Direct::default() };
+        let leaves = |old: &[usize], new: &[usize]| closed(old).to_leave(&closed(new));
+        assert_eq!(leaves(&[], &[0]), [0]);
+        assert_eq!(leaves(&[0], &[0]), []);
+        assert_eq!(leaves(&[0], &[0, 1]), [1]);
+        assert_eq!(leaves(&[0, 1], &[0]), [0]);
+        assert_eq!(leaves(&[0, 1], &[]), []);
+    }
 }

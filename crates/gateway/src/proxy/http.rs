@@ -28,6 +28,7 @@ use super::client::{Client, HANDSHAKE};
 use super::flow::ProxiedConnection;
 use super::serve::Server;
 use crate::convert;
+use crate::per_connection::small;
 use crate::target::Target;
 use crate::tls::Shared;
 
@@ -236,12 +237,12 @@ async fn respond(
             return Ok(answer(status(&error), error.to_string()));
         }
     };
-    tokio::spawn(async move {
+    tokio::spawn(small(async move {
         let Ok(upgraded) = hyper::upgrade::on(request).await else { return };
         let Ok(parts) = upgraded.downcast::<TokioIo<TcpStream>>() else { return };
         let done = server.relay(parts.io.into_inner(), parts.read_buf, &entry.flow).await;
         server.ended(&entry.flow, &done);
-    });
+    }));
     let mut accepted = Response::new(Either::Left(Full::default()));
     *accepted.status_mut() = StatusCode::OK;
     Ok(accepted)

@@ -10,6 +10,7 @@ use super::client::{Client, HANDSHAKE};
 use super::serve::Server;
 use super::{http, socks};
 use crate::log;
+use crate::per_connection::small;
 
 /// What a SOCKS5 request begins with (RFC 1928 3).
 const SOCKS5: u8 = 5;
@@ -33,12 +34,12 @@ pub(super) async fn accept(server: Arc<Server>, listener: TcpListener) {
         let Some(place) = server.place(&client, peer).await else { continue };
         let server = Arc::clone(&server);
         let peer = Client::of(&client, peer);
-        tokio::spawn(async move {
+        tokio::spawn(small(async move {
             if let Err(error) = serve(server, client, peer).await {
                 tracing::debug!(client = %peer, %error, "ended");
             }
             drop(place);
-        });
+        }));
     }
 }
 
@@ -48,6 +49,6 @@ async fn serve(server: Arc<Server>, client: TcpStream, peer: Client) -> io::Resu
     match read.map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the client said nothing"))?? {
         0 => Ok(()),
         _ if first[0] == SOCKS5 => socks::serve(&server, client, peer).await,
-        _ => http::serve(server, client, peer).await,
+        _ => Box::pin(http::serve(server, client, peer)).await,
     }
 }

@@ -86,7 +86,7 @@ fn use_of(policy: &Policy, links: &[Arc<Link>], link: &Link) -> Use {
     if link.state() != LinkState::Up {
         return used(link.stands_by(), 0);
     }
-    let plan = policy::plan(policy, links, !link.has_route(false), None);
+    let plan = policy::plan_over(policy, links, &[false, true], None);
     let Some(is_backup) = plan.backup(link.index) else { return shut };
     if policy.mode != Mode::Priority || !is_backup {
         return used(is_backup, 0);

@@ -42,6 +42,11 @@ fn is_about_server(answer: &io::Error) -> bool {
     matches!(answer.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable)
 }
 
+/// Until when a gateway that has been heard has to be there for the next try.
+fn again(limit: Instant, deadline: Instant) -> Instant {
+    limit.max(deadline.min(Instant::now() + PATIENCE))
+}
+
 fn late(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, what)
 }
@@ -132,7 +137,8 @@ struct Wanted<'a> {
 impl Server {
     /// Opens a connection for a client.
     pub(super) async fn open(&self, client: Client, target: Target) -> io::Result<Entry> {
-        let opened = self.try_open(client, target).await;
+        // Boxed: its state would stay in the client's task.
+        let opened = Box::pin(self.try_open(client, target)).await;
         if opened.is_err() {
             self.failed.fetch_add(1, Relaxed);
         }
@@ -255,10 +261,12 @@ impl Server {
         })?;
         let far = self.usable_first(wanted, &far);
         let (plan, config) = self.prepare(wanted, far[0]).map_err(|error| (error, true))?;
-        if let Some(asked) = self.ask_ready(gateway, wanted, &plan).await {
-            return Ok(self.opened(wanted, plan, asked, gateway.early, true));
-        }
-        let opened = self.open_through(gateway, &far, wanted, &config, (limit, deadline)).await?;
+        let has_answered = match self.ask_ready(gateway, wanted, &plan).await {
+            Ok(asked) => return Ok(self.opened(wanted, plan, asked, gateway.early, true)),
+            Err(has_answered) => has_answered,
+        };
+        let limits = (if has_answered { again(limit, deadline) } else { limit }, deadline);
+        let opened = self.open_through(gateway, &far, wanted, &config, limits).await?;
         Ok(self.opened(wanted, plan, opened, gateway.early, false))
     }
 
@@ -296,12 +304,12 @@ impl Server {
         far: &[SocketAddr],
         wanted: Wanted<'_>,
         config: &ConnectionConfig,
-        limits: (Instant, Instant),
+        (mut limit, deadline): (Instant, Instant),
     ) -> Result<(Opened, Arc<Link>, SocketAddr), (io::Error, bool)> {
         let mut first_error = None;
         for address in wanted.addresses {
             let wish = Some(Wish::Connection(*address));
-            match self.reach(gateway, far, wanted, config, wish, limits).await {
+            match self.reach(gateway, far, wanted, config, wish, (limit, deadline)).await {
                 Ok((opened, link)) => return Ok((opened, link, *address)),
                 Err(Unreached::Gateway(error)) => {
                     self.blame(gateway, wanted, far);
@@ -314,6 +322,10 @@ impl Server {
                         self.warn_of_gateway(gateway, &error);
                     }
                     first_error.get_or_insert(error);
+                    if Instant::now() >= deadline {
+                        break;
+                    }
+                    limit = again(limit, deadline);
                 }
                 Err(Unreached::Late) => {
                     gateway.note(true);
@@ -376,7 +388,7 @@ impl Server {
                         was_reset = true;
                         left_out.clear();
                         sleep(AFTER_RESET).await;
-                        limit = limit.max(deadline.min(Instant::now() + PATIENCE));
+                        limit = again(limit, deadline);
                     }
                     done => {
                         let _ = stream.set_keep_alive(None);
@@ -393,7 +405,7 @@ impl Server {
                     tracing::debug!(link = link.name, "it was silent meanwhile: opened again");
                     stream.reset();
                     left_out.clear();
-                    limit = limit.max(deadline.min(Instant::now() + PATIENCE));
+                    limit = again(limit, deadline);
                 }
             }
         }
@@ -409,35 +421,37 @@ impl Server {
         }
     }
 
-    /// Asks the gateway for a server over a connection that is ready; `None` if there is none, or it is of no
-    /// use.
+    /// Asks the gateway for a server over a connection that is ready. Where there is none, or it is of no use:
+    /// whether the gateway has answered.
     async fn ask_ready(
         &self,
         gateway: &Gateway,
         wanted: Wanted<'_>,
         plan: &Plan,
-    ) -> Option<(Opened, Arc<Link>, SocketAddr)> {
+    ) -> Result<(Opened, Arc<Link>, SocketAddr), bool> {
         // Segments of a connection that is ready have no code point.
         let is_plain = wanted.client.dscp == 0;
-        let (mut opened, link) =
-            if is_plain { self.ready.take(&gateway.target, plan)? } else { return None };
+        let ready = if is_plain { self.ready.take(&gateway.target, plan) } else { None };
+        let (mut opened, link) = ready.ok_or(false)?;
         // The other half is left for a connection of its own.
         let limit = self.config().connect_timeout / 2;
         let (stream, links) = (Arc::clone(&opened.0), self.links());
-        let is_done = tokio::select! {
+        let asked = tokio::select! {
             // The gateway may have been restarted; a refusal is heard again.
-            asked = timeout(limit, gateway.ask(&mut opened, Wish::Connection(wanted.first))) => {
-                matches!(asked, Ok(Ok(())))
-            }
-            () = keep_asking(&stream) => false,
-            () = comes_back_alone(&stream, &link, &links) => false,
+            asked = timeout(limit, gateway.ask(&mut opened, Wish::Connection(wanted.first))) => asked.ok(),
+            () = keep_asking(&stream) => None,
+            () = comes_back_alone(&stream, &link, &links) => None,
         };
-        if is_done {
-            let _ = stream.set_keep_alive(None);
-            return Some((opened, link, wanted.first));
+        match asked {
+            Some(Ok(())) => {
+                let _ = stream.set_keep_alive(None);
+                Ok((opened, link, wanted.first))
+            }
+            failed => {
+                stream.reset();
+                Err(failed.is_some_and(|failed| failed.is_err_and(|error| !is_reset(&error))))
+            }
         }
-        stream.reset();
-        None
     }
 
     /// Opens a connection to a gateway, with TLS. Rules see the gateway as its destination.

@@ -382,13 +382,19 @@ impl Policies {
 
 /// What a policy makes of the links as they are. `old`: the plan so far.
 pub fn plan(policy: &Policy, links: &[Arc<Link>], v6: bool, old: Option<&Plan>) -> Plan {
+    plan_over(policy, links, &[v6], old)
+}
+
+/// The same for what may go over either of these families: IPv6, if it is true.
+pub fn plan_over(policy: &Policy, links: &[Arc<Link>], families: &[bool], old: Option<&Plan>) -> Plan {
     let allowed = |link: &&Arc<Link>| policy.over.is_empty() || policy.over.contains(&link.name);
     // With none alive, those that have a route are tried: it may be the far end that is dead.
-    let none_works = links.iter().all(|link| !link.is_usable(v6));
+    let is_usable = |link: &Link| families.iter().any(|v6| link.is_usable(*v6));
+    let none_works = links.iter().all(|link| !is_usable(link));
     let is_silent = |link: &Link| matches!(link.state(), LinkState::Dead | LinkState::Unseen);
     let is_used = |link: &&Arc<Link>| match none_works {
-        false => link.is_usable(v6),
-        true => is_silent(link) && link.has_route(v6),
+        false => is_usable(link),
+        true => is_silent(link) && families.iter().any(|v6| link.has_route(*v6)),
     };
     let mut usable: Vec<&Arc<Link>> = links.iter().filter(allowed).filter(is_used).collect();
     // Otherwise in the configuration's order.

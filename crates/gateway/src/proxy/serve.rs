@@ -368,8 +368,8 @@ impl Server {
             if flow.is_early {
                 let (data, sent) = (std::mem::take(&mut first), &flow.uploaded);
                 let answered = match &mut secure {
-                    None => until_answered(&mut &*flow.stream, &mut client, data, sent).await,
-                    Some(secure) => until_answered(secure, &mut client, data, sent).await,
+                    None => Box::pin(until_answered(&mut &*flow.stream, &mut client, data, sent)).await,
+                    Some(secure) => Box::pin(until_answered(secure, &mut client, data, sent)).await,
                 };
                 answered.map_err(|error| {
                     reset(&client);
@@ -379,7 +379,9 @@ impl Server {
             }
             match secure {
                 None => carry(&flow.stream, &mut client, first, counters).await,
-                Some(secure) => carry_encrypted(secure, &flow.stream, &mut client, first, counters).await,
+                Some(secure) => {
+                    Box::pin(carry_encrypted(secure, &flow.stream, &mut client, first, counters)).await
+                }
             }
         };
         tokio::select! {

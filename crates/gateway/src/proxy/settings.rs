@@ -194,6 +194,11 @@ impl Settings {
         self.via.iter().any(|via| via.quota.is_some())
     }
 
+    /// Whether rules lead some of what isn't TCP past the tunnel.
+    pub fn goes_past_tunnel(&self) -> bool {
+        self.has_tunnel() && self.policies.all().any(|policy| policy.direct)
+    }
+
     /// Whether there may be a tunnel for what isn't TCP.
     pub fn has_tunnel(&self) -> bool {
         let has_keys = self.gateways.iter().any(|gateway| gateway.tls.is_some());

@@ -98,11 +98,13 @@ async fn associate(
 pub(super) async fn serve(server: &Server, client: TcpStream, peer: Client) -> io::Result<()> {
     let local = client.local_addr()?.ip();
     let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the client didn't complete its SOCKS request");
-    let asked = timeout(HANDSHAKE, request(server, client, peer)).await.map_err(late)?;
+    let asked = timeout(HANDSHAKE, Box::pin(request(server, client, peer))).await.map_err(late)?;
     let (protocol, command, target) = asked.map_err(other)?;
     match command {
         Socks5Command::TCPConnect => {}
-        Socks5Command::UDPAssociate => return associate(server, protocol, local, peer, target).await,
+        Socks5Command::UDPAssociate => {
+            return Box::pin(associate(server, protocol, local, peer, target)).await;
+        }
         Socks5Command::TCPBind => {
             protocol.reply_error(&ReplyError::CommandNotSupported).await.map_err(other)?;
             let message = "the SOCKS command BIND isn't supported";

@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::client::Client;
 use super::serve::Server;
+use crate::per_connection::small;
 use crate::target::Target;
 
 /// Listeners for both families.
@@ -62,12 +63,12 @@ pub(super) async fn accept(server: Arc<Server>, listener: TcpListener) {
         // The limit that clients of the SOCKS port count towards as well.
         let Some(place) = server.place(&client, peer).await else { continue };
         let server = Arc::clone(&server);
-        tokio::spawn(async move {
+        tokio::spawn(small(async move {
             if let Err(error) = serve(&server, client, peer).await {
                 tracing::debug!(client = %peer, %error, "ended");
             }
             drop(place);
-        });
+        }));
     }
 }
 

@@ -308,6 +308,7 @@ pub(super) async fn watch(server: Arc<Server>, link: Arc<Link>) {
             rtt: known.rtt,
             is_wanted: !known.seen && is_telling
                 || server.config().probe.is_some()
+                || server.config().goes_past_tunnel()
                 || !server.flows.is_empty(),
         };
         match watch.look(now, &look) {
@@ -344,8 +345,13 @@ fn captive_check(server: &Arc<Server>, link: &Arc<Link>, last: &mut Option<Insta
     *last = Some(now);
     let (server, link) = (Arc::clone(server), Arc::clone(link));
     tokio::spawn(async move {
-        let Some(url) = &server.config().captive_check else { return };
+        let (config, reach) = (server.config(), link.known().reach);
+        let Some(url) = &config.captive_check else { return };
         let result = captive::is_internet(&server, &link, url).await;
+        // It says nothing of another network, and nobody asks any more whose check was taken away.
+        if link.known().reach != reach || server.config().captive_check.as_ref() != Some(url) {
+            return;
+        }
         // The first result is always told: if the link stays as it is, unused, nothing else says why.
         let is_first = !link.known().checked;
         link.learn(|known| known.checked = true);

@@ -61,8 +61,8 @@ impl AsyncWrite for Shared {
     }
 }
 
-/// An encrypted stream.
-pub type Secure = TlsStream<Shared>;
+/// An encrypted stream. Boxed: most of what may hold one doesn't.
+pub type Secure = Box<TlsStream<Shared>>;
 
 /// The name that a client gives; nobody looks at it.
 pub(crate) const NAME: &str = "ropewalk.invalid";
@@ -164,7 +164,7 @@ impl Acceptor {
     /// If it is no proxy that is known, or the stream is lost.
     pub async fn accept(&self, stream: Arc<MptcpStream>) -> io::Result<Secure> {
         let accepted = TlsAcceptor::from(Arc::clone(&self.config)).accept(Shared(stream)).await?;
-        Ok(TlsStream::Server(accepted))
+        Ok(Box::new(TlsStream::Server(accepted)))
     }
 }
 
@@ -214,6 +214,6 @@ impl Connector {
     pub async fn connect(&self, stream: Arc<MptcpStream>) -> io::Result<Secure> {
         let name = ServerName::try_from(NAME).map_err(io::Error::other)?;
         let connector = TlsConnector::from(Arc::clone(&self.config));
-        Ok(TlsStream::Client(connector.connect(name, Shared(stream)).await?))
+        Ok(Box::new(TlsStream::Client(connector.connect(name, Shared(stream)).await?)))
     }
 }

@@ -68,8 +68,8 @@ impl Carrier {
 /// What happens to a tunnel.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A link is connected.
-    Up { link: usize, carrier: Carrier },
+    /// A link is connected to this tunnel of the far end's.
+    Up { link: usize, carrier: Carrier, far: u64 },
     /// A link's connection has ended.
     Down { link: usize, connection: usize },
     /// Something came over a link.
@@ -131,13 +131,16 @@ impl Seen {
     }
 }
 
+/// Says that a link is connected. What is said of it comes after this.
+pub(crate) async fn connected(link: usize, connection: &Connection, far: u64, events: &Sender<Event>) {
+    let carrier = Carrier::Quic(connection.clone());
+    // The tunnel has ended at worst.
+    let _ = events.send(Event::Up { link, carrier, far }).await;
+}
+
 /// Hands what comes over a link to its tunnel, until the connection ends.
 pub(crate) async fn read(link: usize, connection: Connection, events: Sender<Event>) {
     let id = connection.stable_id();
-    let carrier = Carrier::Quic(connection.clone());
-    if events.send(Event::Up { link, carrier }).await.is_err() {
-        return;
-    }
     while let Ok(bytes) = connection.read_datagram().await {
         if events.send(Event::Datagram { link, bytes }).await.is_err() {
             return;
@@ -149,6 +152,8 @@ pub(crate) async fn read(link: usize, connection: Connection, events: Sender<Eve
 struct Drive<'a> {
     tunnel: Tunnel,
     connections: BTreeMap<usize, (Carrier, Word)>,
+    /// The far end's tunnel.
+    far: Option<u64>,
     /// The lanes' schedulers' places in [`SCHEDULERS`].
     schedulers: Vec<u8>,
     device: &'a Device,
@@ -162,7 +167,11 @@ impl Drive<'_> {
 
     fn take(&mut self, now: u64, event: Event, gate: &mut impl Gate) {
         match event {
-            Event::Up { link, carrier } => {
+            Event::Up { link, carrier, far } => {
+                if self.far.replace(far).is_some_and(|known| known != far) {
+                    self.tunnel.meet_far_end();
+                    self.connections.clear();
+                }
                 // What it was told belongs to another connection.
                 self.tunnel.remove_link(now, link);
                 // A stream waits for what is lost: it is for when nothing else works.
@@ -268,6 +277,7 @@ pub(crate) async fn drive(
     let mut drive = Drive {
         tunnel: Tunnel::new(make()),
         connections: BTreeMap::new(),
+        far: None,
         schedulers: vec![0],
         device: &device,
         start: Instant::now(),

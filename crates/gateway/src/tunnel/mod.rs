@@ -38,7 +38,7 @@ pub(crate) const MOST_LINKS: u8 = 8;
 /// The number of the stream beside them.
 pub(crate) const STREAM: usize = MOST_LINKS as usize;
 /// What both say that they speak (ALPN).
-const PROTOCOL: &[u8] = b"ropewalk-datagrams/2";
+const PROTOCOL: &[u8] = b"ropewalk-datagrams/3";
 
 /// The source addresses of a proxy's packets inside the tunnel, which its gateway gives it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -92,6 +92,31 @@ impl Inner {
     }
 }
 
+/// What the gateway answers a proxy that connects a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Answer {
+    pub inner: Inner,
+    /// Another one after a restart: the tunnel's numbers begin anew.
+    pub tunnel: u64,
+}
+
+impl Answer {
+    pub const LEN: usize = 28;
+
+    pub fn encode(self) -> [u8; Answer::LEN] {
+        let mut bytes = [0; Answer::LEN];
+        bytes[..20].copy_from_slice(&self.inner.encode());
+        bytes[20..].copy_from_slice(&self.tunnel.to_be_bytes());
+        bytes
+    }
+
+    /// `None` with addresses that no gateway gives.
+    pub fn decode(bytes: [u8; Answer::LEN]) -> Option<Answer> {
+        let (inner, tunnel) = (bytes.first_chunk()?, bytes.last_chunk()?);
+        Some(Answer { inner: Inner::decode(*inner)?, tunnel: u64::from_be_bytes(*tunnel) })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,5 +131,7 @@ mod tests {
         let mut other = Inner::of(1).encode();
         other[0] = 10;
         assert_eq!(Inner::decode(other), None);
+        let answer = Answer { inner: Inner::of(7), tunnel: 0x0102_0304_0506_0708 };
+        assert_eq!(Answer::decode(answer.encode()), Some(answer));
     }
 }

@@ -18,11 +18,16 @@ const MOST_WAITING: usize = 256;
 const BATCH: usize = 32;
 
 /// Carries both ways, until the stream ends. A connection that carries nothing is reset after a while
-/// (`stalled`): what it carries is counted.
+/// (`stalled`): what it carries is counted. `far`: the far end's tunnel.
 ///
 /// # Errors
 /// If it is lost, or has what is no datagram.
-pub(crate) async fn carry<S>(stream: S, events: &Sender<Event>, carried: Carried<'_>) -> io::Result<()>
+pub(crate) async fn carry<S>(
+    stream: S,
+    events: &Sender<Event>,
+    far: u64,
+    carried: Carried<'_>,
+) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite,
 {
@@ -56,7 +61,7 @@ where
             carried.from_stream.fetch_add(read as u64, Ordering::Relaxed);
         }
     };
-    let _ = events.send(Event::Up { link: STREAM, carrier }).await;
+    let _ = events.send(Event::Up { link: STREAM, carrier, far }).await;
     tokio::select! {
         done = outward => done,
         done = inward => done,

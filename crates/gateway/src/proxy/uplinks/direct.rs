@@ -191,7 +191,7 @@ impl Uplinks {
     /// # Errors
     /// If a step fails.
     pub fn set_direct(&mut self, direct: Direct) -> io::Result<()> {
-        let closed: Vec<usize> = direct.closed.difference(&self.direct.closed).copied().collect();
+        let closed = self.direct.to_leave(&direct);
         if self.direct.choices != direct.choices {
             self.direct = direct;
             self.replace_rules()?;
