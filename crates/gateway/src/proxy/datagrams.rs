@@ -201,13 +201,7 @@ async fn follow(shared: Arc<Shared>, link: Arc<Link>) {
 }
 
 /// Carries until the connection ends, or the link or the gateway isn't wanted any more.
-async fn carry(
-    shared: &Shared,
-    link: &Link,
-    connection: &Connection,
-    mut words: SendStream,
-    gateway: &str,
-) {
+async fn carry(shared: &Shared, link: &Link, connection: &Connection, mut words: SendStream, gateway: &str) {
     let reading = read(link.index, connection.clone(), shared.events.clone());
     // What isn't counted yet is counted.
     let headers = if connection.remote_address().is_ipv6() { 48 } else { 28 };

@@ -138,7 +138,8 @@ mod tests {
 
     #[test]
     fn flows_leave_a_link_that_closes_and_one_on_which_they_waited_for_any() {
-        let closed = |links: &[usize]| Direct { closed: links.iter().copied().collect(), ..Direct::default() };
+        let closed =
+            |links: &[usize]| Direct { closed: links.iter().copied().collect(), ..Direct::default() };
         let leaves = |old: &[usize], new: &[usize]| closed(old).to_leave(&closed(new));
         assert_eq!(leaves(&[], &[0]), [0]);
         assert_eq!(leaves(&[0], &[0]), []);

@@ -218,8 +218,12 @@ async fn look_at_uplinks(server: &Server, uplinks: &mut Uplinks, change: Option<
     };
     let Ok(Ok((host, rules))) = tokio::task::spawn_blocking(look).await else { return Ok(()) };
     uplinks.check(&host)?;
-    if let Err(error) = uplinks.keep(&host, rules) {
-        tracing::warn!(%error, "the set-up can't be repaired");
+    let kept = rules.map_or(Ok(false), |rules| uplinks.keep_rules(&host, rules));
+    match kept.and_then(|were_gone| uplinks.keep(&host).map(|()| were_gone)) {
+        // Without them the kernel has answered what came for the engine with resets.
+        Ok(true) => server.ask_peers(),
+        Ok(false) => {}
+        Err(error) => tracing::warn!(%error, "the set-up can't be repaired"),
     }
     for (link, one) in links.iter().zip(list) {
         let reach = inspect(&one, &host);

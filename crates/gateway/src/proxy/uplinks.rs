@@ -28,6 +28,7 @@ use self::sysctls::Change;
 use super::direct::Direct;
 use super::reach::{Addresses, Reach, Uplink, addresses};
 use crate::setup::claim::{Claim, check_devices};
+use crate::setup::conntrack::forget_untranslated;
 use crate::setup::{
     Host, PROXY_TABLES, Preview, Route, Step, Undo, clean, has_force_forwarding, listing, read_sysctl,
     remove_notes, repaired,
@@ -376,18 +377,28 @@ impl Uplinks {
         Ok(())
     }
 
-    /// Sets what interfaces that have come since need, and repairs what another program undid. `rules`: what
-    /// nftables lists now, if it was asked.
+    /// Repairs nftables' rules, if they aren't what nftables lists now (`rules`). Returns whether they weren't.
     ///
     /// # Errors
     /// The first step that fails. The next call tries again.
-    pub fn keep(&mut self, host: &Host, rules: Option<Option<String>>) -> io::Result<()> {
+    pub fn keep_rules(&mut self, host: &Host, rules: Option<String>) -> io::Result<bool> {
         // They may have gone before they were listed first.
-        if rules.is_some_and(|rules| rules.is_none() || rules != self.listing) {
+        let are_gone = rules.is_none() || rules != self.listing;
+        if are_gone {
             repaired("nftables' rules");
             self.objects.clear();
             self.replace_rules()?;
+            let of = |link: &usize| [false, true].map(|v6| kernel_address(*link, v6));
+            forget_untranslated(host, &self.uplinks.keys().flat_map(of).collect::<Vec<_>>());
         }
+        Ok(are_gone)
+    }
+
+    /// Sets what interfaces that have come since need, and repairs what another program undid.
+    ///
+    /// # Errors
+    /// The first step that fails. The next call tries again.
+    pub fn keep(&mut self, host: &Host) -> io::Result<()> {
         self.uplinks.keys().try_for_each(|link| self.keep_link(*link, host))?;
         if self.taken.names {
             self.keep_names(host)?;

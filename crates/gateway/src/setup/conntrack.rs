@@ -1,11 +1,13 @@
 //! The kernel's connection tracking: flows that it is to forget.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket};
 
+use super::Host;
 use super::netlink::dump_tracked;
 
 /// `IPCTNL_MSG_CT_GET` and `IPCTNL_MSG_CT_DELETE` of `NFNL_SUBSYS_CTNETLINK`
@@ -135,6 +137,21 @@ pub(crate) fn forget(is_one: impl Fn(&Tracked) -> bool) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Has the kernel forget flows that nobody translates, but for those of the host's own addresses, without
+/// `inner` ones: they began while the rules were gone, and would go on with an address that gets no answer.
+/// Flows that are to stay as they are begin anew with their next packet.
+pub(crate) fn forget_untranslated(host: &Host, inner: &[IpAddr]) {
+    let all = host.addresses().iter().map(|known| known.address);
+    let own: BTreeSet<IpAddr> = all.filter(|address| !inner.contains(address)).collect();
+    let done = forget(|Tracked { original, reply }| {
+        let is_translated = original.source != reply.destination || original.destination != reply.source;
+        !is_translated && !own.contains(&original.source) && !own.contains(&original.destination)
+    });
+    if let Err(error) = done {
+        tracing::warn!(target: "ropewalk::setup", %error, "flows that began without rules go on without");
+    }
 }
 
 /// Sends a message, and waits until it is acknowledged.

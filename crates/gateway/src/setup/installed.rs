@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use ipnet::IpNet;
 
 use super::claim::{self, Claim};
-use super::conntrack::{Tracked, forget};
+use super::conntrack::{Tracked, forget, forget_untranslated};
 use super::gateway::{By, NEIGHBOURS, PROTOCOL, Plan, TABLE, Uplink};
 use super::{Host, Step, Undo, listing, read_sysctl, remove_notes, repaired};
 use crate::tunnel::inbound::Forward;
@@ -118,6 +118,10 @@ impl Installed {
         let old = self.plan.clone();
         if are_gone || plan.ruleset() != old.ruleset() {
             self.replace_rules(plan.clone())?;
+        }
+        if are_gone {
+            let inner: Vec<IpAddr> = plan.uplinks.iter().map(|uplink| uplink.kernel).collect();
+            forget_untranslated(host, &inner);
         }
         self.plan.clone_from(&plan);
         for (uplink, was) in plan.uplinks.iter().zip(&old.uplinks) {
