@@ -502,16 +502,3 @@ fn a_far_end_that_was_restarted_is_heard_at_once() {
     assert!(took[&7].len() > 480, "{}", took[&7].len());
     assert_eq!(wire.tunnels[1].stats().repeated, 0);
 }
-
-#[test]
-fn what_was_on_a_link_that_is_removed_goes_over_the_others() {
-    let mut wire = with_lane(vec![Way::new(40, 20, 0, 1), Way::new(40, 30, 0, 2)], Default::default());
-    let flow = [(0, 7, 1000, 2 * MS)];
-    exchange(&mut wire, &flow, SECOND);
-    // Its connection ends before it counts as silent: what is on the way is gone.
-    wire.cut(0, wire.now, wire.now + 15 * MS);
-    let lost = exchange(&mut wire, &flow, 15 * MS)[&7].len();
-    (0..2).for_each(|side| wire.tunnels[side].remove_link(wire.now, 0));
-    let took = exchange(&mut wire, &flow, SECOND);
-    assert!(lost + took[&7].len() > 500, "{lost} and {}", took[&7].len());
-}
