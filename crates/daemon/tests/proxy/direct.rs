@@ -57,6 +57,11 @@ fn what_rules_call_direct_leaves_by_a_link_and_past_the_tunnel() {
     assert_eq!(old.seen().as_deref(), Some("10.1.1.2"), "{}", pair.logs());
     assert!(ping().is_ok(), "{}", pair.logs());
     assert_eq!(seen(&format!("{WORLD}:4433")), through, "{}", pair.logs());
+    // A flow that begins while the rules are gone has no link's mark and no link's address. With the rules it has.
+    stage.van.check("nft", &["flush", "ruleset"]).unwrap();
+    let begun = Asker::new(lan, &server);
+    begun.seen();
+    within("it is translated with the rules", &|| begun.seen().as_deref() == Some("10.1.0.2"));
     // With the link down, its flows go on by the other one, from its address, as far as the rule allows.
     ip(&stage.van, "link set up1 down").unwrap();
     within("it goes by the link that is left", &|| old.seen().as_deref() == Some("10.1.0.2"));

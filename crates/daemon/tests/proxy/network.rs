@@ -192,8 +192,7 @@ fn what_other_programs_undo_is_repaired() {
     assert!(!stage.van.check("ip", &["rule"]).unwrap().contains("520"));
 }
 
-/// What begins while the rules are gone leaves with the engine's own addresses, which get no answer. The kernel
-/// would go on like that, with each retransmission.
+/// What begins while the rules are gone leaves with the engine's own addresses, which get no answer.
 #[test]
 fn downloads_that_begin_while_the_rules_are_gone_go_on() {
     let Some(stage) = Stage::new() else { return };
