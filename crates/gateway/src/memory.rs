@@ -3,8 +3,8 @@
 //! What connections hold is summed up several times a second, and with many new ones. Beyond half of the
 //! limit those that have made no progress for two seconds are reset, until two fifths are left: those whose
 //! far ends read nothing first (beyond three quarters of the limit after half a second, beyond all of it
-//! after a fifth of one), then those that losses or a dead link hold up, which may be a busy link's alone. Of
-//! either it is the address that holds most by such connections, and there the one that has stalled for
+//! after a fifth of one), then, unless it is for those others' memory alone, those that losses or a dead link
+//! hold up, which may be a busy link's alone. Of either it is the address that holds most by such connections, and there the one that has stalled for
 //! longest. Meanwhile, and where so much was taken from servers since, each connection takes 16 KiB from its
 //! server at a time. Idle connections stay, unless one address's take most of the limit. Those that haven't
 //! said yet what they want hold a quarter of the limit at most, however new they are. While too much is held
@@ -315,10 +315,15 @@ fn victims(held: &[Held], limit: u64) -> Vec<usize> {
     let is_greedy = |one: &Held| all[&one.client] > limit / 4 && one.stalled >= LONG;
     let is_unread = |one: &Held| one.awaits_window || one.is_asking || is_greedy(one);
     let (unread, held_up): (Vec<usize>, Vec<usize>) = busy.into_iter().partition(|at| is_unread(&held[*at]));
+    // What a link holds up stays while those that read nothing make the difference: their turn comes soon.
+    let mut unread_bytes: u64 = unread.iter().map(|at| held[*at].bytes).sum();
     // Addresses that hold most of the memory with idle connections lose some of them.
     let kinds =
         [(unread, soon, 0), (held_up, STALLED_WHEN_SHORT[0], 0), (idle, STALLED_WHEN_SHORT[0], limit / 2)];
-    for (all, long, least) in kinds {
+    for (kind, (all, long, least)) in kinds.into_iter().enumerate() {
+        if kind == 1 && used <= limit && used - unread_bytes <= limit / 5 * 2 {
+            continue;
+        }
         let all: Vec<usize> = all.into_iter().filter(|at| held[*at].stalled >= long).collect();
         // What else an address has may be many programs' that get on well.
         let mut counted = match least {
@@ -330,6 +335,7 @@ fn victims(held: &[Held], limit: u64) -> Vec<usize> {
             && let Some(victim) = candidates.next(&mut counted, least)
         {
             used -= held[victim].bytes;
+            unread_bytes -= if kind == 0 { held[victim].bytes } else { 0 };
             left.remove(&victim);
             victims.push(victim);
         }
@@ -465,6 +471,11 @@ mod tests {
         assert!(ended.len() == 14 && ended.iter().all(|victim| *victim >= 30), "{ended:?}");
         let ended = victims(&all, 40 * MIB);
         assert!(ended.len() == 34 && ended[20..].iter().all(|victim| *victim < 30), "{ended:?}");
+        // Those that have read nothing for a moment only: theirs is the next turn.
+        let mut new = all.clone();
+        new.iter_mut().skip(30).for_each(|one| one.stalled = Duration::from_millis(100));
+        assert!(victims(&new, 75 * MIB).is_empty());
+        assert_eq!(victims(&new, 74 * MIB).len(), 21, "it isn't only theirs");
         // Nobody is held up for so long who holds so much.
         all.iter_mut().take(30).for_each(|one| one.stalled = LONG);
         let ended = victims(&all, 90 * MIB);
