@@ -73,7 +73,13 @@ fn compare(file: &str, table: &str, cases: Vec<Case>) {
     }
     let known: Vec<&str> = table.lines().collect();
     let changed: Vec<&String> = fresh.iter().filter(|line| !known.contains(&line.as_str())).collect();
-    assert!(changed.is_empty(), "{file}: {} of {} lines are now\n{changed:#?}", changed.len(), fresh.len());
+    assert!(
+        changed.is_empty(),
+        "{file}: {} of {} lines are now\n{changed:#?}\nIf that is meant, as for a new algorithm: \
+         UPDATE_GOLDEN=1 cargo test -p ropewalk-sim --test golden",
+        changed.len(),
+        fresh.len()
+    );
     assert_eq!(known.len(), fresh.len(), "{file} has lines without a case");
 }
 

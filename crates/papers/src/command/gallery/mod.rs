@@ -312,6 +312,9 @@ mod tests {
 
     use super::*;
 
+    const RENEW: &str =
+        "cargo run --release -p ropewalk-papers -- gallery --runs 10 --output docs/schedulers.md";
+
     /// The page in the repository must have every registered algorithm, with its picture.
     #[test]
     fn the_page_has_every_algorithm_and_its_picture() {
@@ -323,12 +326,15 @@ mod tests {
         for (name, summary) in schedulers.chain(controls) {
             assert!(
                 page.contains(&format!("### {name}\n\n{}.", capital(summary))),
-                "{name} is not in the page"
+                "{name} is not in the page: {RENEW}"
             );
             let picture = format!("{PICTURES}/{name}.svg");
-            assert!(page.contains(&format!("({picture})")), "{picture} is not shown");
+            assert!(page.contains(&format!("({picture})")), "{picture} is not shown: {RENEW}");
             let svg = std::fs::read_to_string(docs.join(&picture)).unwrap_or_default();
-            assert!(svg.starts_with("<svg") && svg.contains("<path d=\"M"), "{picture} has nothing drawn");
+            assert!(
+                svg.starts_with("<svg") && svg.contains("<path d=\"M"),
+                "{picture} has nothing drawn: {RENEW}"
+            );
         }
         for undefined in ["MPVeno", "MPTCPPW"] {
             assert!(page.contains(undefined), "{undefined} is not listed");
