@@ -6,10 +6,11 @@ use std::time::Duration;
 use ropewalk_algorithms::Registries;
 use ropewalk_command_line::settings::Tables;
 use ropewalk_command_line::{Failure, output};
-use ropewalk_host::network::{PathConfig, Side};
+use ropewalk_host::network::Side;
 use ropewalk_host::programs::{Programs, ProgramsError, Setup};
 use ropewalk_host::reaper;
-use ropewalk_host::world::{End, PathLinks, World};
+use ropewalk_host::world::{End, World};
+use ropewalk_runner::emulated;
 use ropewalk_settings::diagnostic::Diagnostic;
 use ropewalk_settings::{given, units};
 use ropewalk_sim::Scenario;
@@ -135,22 +136,11 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     if left > 0 && !options.quiet {
         anstream::eprintln!("ended {left} processes that a killed run had left behind");
     }
+    let (paths, links, shared) = emulated::network_of(&scenario);
     let setup = Setup {
-        paths: scenario
-            .paths
-            .iter()
-            .map(|path| PathConfig { name: path.name.clone(), mtu: path.mtu, backup: path.backup })
-            .collect(),
-        links: scenario
-            .paths
-            .iter()
-            .map(|path| PathLinks {
-                up: path.up.clone(),
-                down: path.down.clone(),
-                bottleneck: path.bottleneck,
-            })
-            .collect(),
-        shared: scenario.bottlenecks.iter().map(|link| [link.up.clone(), link.down.clone()]).collect(),
+        paths,
+        links,
+        shared,
         seed: options.seed,
         command: options.command.clone(),
         prompt: format!("[{}] $ ", scenario.name),

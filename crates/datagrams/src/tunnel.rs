@@ -480,11 +480,6 @@ impl Tunnel {
         self.lanes.iter().flat_map(|lane| &lane.queues).map(VecDeque::len).sum()
     }
 
-    /// Flows that are known.
-    pub fn flow_count(&self) -> usize {
-        self.flows.len()
-    }
-
     /// What the links do.
     pub fn link_stats(&self) -> Vec<LinkStats> {
         let of = |(link, known): (&usize, &Link)| {

@@ -70,6 +70,18 @@ pub fn check(scenario: &Scenario, workloads: &[Workload]) -> Result<(), Emulated
     Ok(())
 }
 
+/// A scenario's network as an emulated world takes it: paths, their links, and the links that they share.
+pub fn network_of(scenario: &Scenario) -> (Vec<PathConfig>, Vec<PathLinks>, Vec<[LinkSpec; 2]>) {
+    let paths = scenario.paths.iter().map(|path| {
+        let config = PathConfig { name: path.name.clone(), mtu: path.mtu, backup: path.backup };
+        let (up, down) = (path.up.clone(), path.down.clone());
+        (config, PathLinks { up, down, bottleneck: path.bottleneck })
+    });
+    let (paths, links) = paths.unzip();
+    let shared = scenario.bottlenecks.iter().map(|link| [link.up.clone(), link.down.clone()]);
+    (paths, links, shared.collect())
+}
+
 /// The kernel's name of a congestion control that it has.
 pub fn kernel_congestion(text: &str) -> Result<String, EmulatedError> {
     let known =
@@ -135,24 +147,11 @@ fn experiment(spec: &RunSpec, ends: Ends) -> Result<Experiment, EmulatedError> {
             .position(|path| !is_down_at_start(&path.up) && !is_down_at_start(&path.down))
             .unwrap_or(0),
     };
+    let (paths, links, shared) = network_of(scenario);
     Ok(Experiment {
-        paths: scenario
-            .paths
-            .iter()
-            .map(|path| PathConfig { name: path.name.clone(), mtu: path.mtu, backup: path.backup })
-            .collect(),
-        links: Some(
-            scenario
-                .paths
-                .iter()
-                .map(|path| PathLinks {
-                    up: path.up.clone(),
-                    down: path.down.clone(),
-                    bottleneck: path.bottleneck,
-                })
-                .collect(),
-        ),
-        shared: scenario.bottlenecks.iter().map(|shared| [shared.up.clone(), shared.down.clone()]).collect(),
+        paths,
+        links: Some(links),
+        shared,
         seed: spec.seed,
         connections,
         first_path,

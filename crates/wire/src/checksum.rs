@@ -130,12 +130,6 @@ pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(u64::from(!checksum) + u64::from(!old) + u64::from(new))
 }
 
-/// The checksum after one 32-bit field under it, at an even offset, changed from `old` to `new`.
-#[inline]
-pub fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
-    !fold(u64::from(!checksum) + u64::from(!old) + u64::from(new))
-}
-
 /// The DSS checksum (RFC 8684 3.3.1) of a mapping whose data has the folded sum `data`.
 ///
 /// `dsn` is the whole 64-bit data sequence number, also where the option carries 32 bits of it; `len`

@@ -13,6 +13,3 @@ pub mod server;
 pub use self::cookie::{Cookie, CookieError};
 pub use self::destinations::{Current, Destination, DestinationError, Destinations};
 pub use self::server::Converter;
-
-/// The port that examples use; RFC 8803 has none assigned.
-pub const EXAMPLE_PORT: u16 = 5124;

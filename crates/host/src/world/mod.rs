@@ -222,11 +222,6 @@ impl World {
         }
     }
 
-    /// The ends, back.
-    pub fn into_ends(self) -> [End; 2] {
-        self.ends
-    }
-
     /// How late packets left links, in nanoseconds.
     pub fn lateness(&self) -> &Histogram {
         &self.lateness
