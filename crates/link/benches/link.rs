@@ -4,7 +4,7 @@
 use divan::{Bencher, black_box, counter::ItemsCount};
 use std::sync::Arc;
 
-use ropewalk_link::{Cellular, Jitter, JitterShape, Link, LinkSpec, Loss, Packet, Queue, Rate, RateTrace};
+use ropewalk_link::{Jitter, JitterShape, Link, LinkSpec, Loss, Packet, Queue, Rate, RateTrace};
 use ropewalk_time::{MILLISECOND, Span, Time};
 
 fn main() {
@@ -120,6 +120,10 @@ fn jitter_normal_wide(bencher: Bencher<'_, '_>) {
 
 #[divan::bench]
 fn trace(bencher: Bencher<'_, '_>) {
-    let trace = RateTrace::cellular(&Cellular::walking(100_000_000), 1, 60);
+    // 100 Mbit/s in bursts: 500,000 opportunities of 1500 bytes in a minute.
+    let mut opportunities: Vec<u32> = (0..499_999u64).map(|i| 1 + (i * i % 59_999) as u32).collect();
+    opportunities.sort_unstable();
+    opportunities.push(60_000);
+    let trace = RateTrace::new("bursts", opportunities);
     run(bencher, Link::new(LinkSpec { rate: Rate::Trace(Arc::new(trace)), ..clean() }, 1, 0));
 }

@@ -3,7 +3,7 @@
 
 use ropewalk_time::{NANOSECOND, Span, Time};
 
-use crate::serializer::{UNITS_PER_BYTE, saturating_span};
+use crate::serializer::UNITS_PER_BYTE;
 use crate::spec::{ChangeAction, LinkSpec, Rate, Schedule};
 use crate::trace::OPPORTUNITY_BYTES;
 
@@ -44,23 +44,6 @@ impl Stretch<'_> {
         }
         start.checked_sub(NANOSECOND).map_or(0, |before| trace.count_until(before))
     }
-
-    /// When `units`, more than 0 and no more than the capacity, have been sent.
-    fn time_of(&self, units: Units) -> Time {
-        match self.rate {
-            Some(Rate::Constant(rate)) if *rate > 0 && *rate < u64::MAX => {
-                self.from.saturating_add(saturating_span(units.div_ceil(Units::from(*rate))))
-            }
-            Some(Rate::Trace(trace)) if !trace.period().is_zero() => {
-                let needed = units.div_ceil(UNITS_PER_OPPORTUNITY);
-                let last = Units::from(self.opportunities_before(trace)) + needed - 1;
-                let per_cycle = trace.len() as Units;
-                let cycle = saturating_span(last / per_cycle * Units::from(trace.period().as_nanos()));
-                self.origin.saturating_add(cycle).saturating_add(trace.at((last % per_cycle) as usize))
-            }
-            _ => self.from,
-        }
-    }
 }
 
 impl LinkSpec {
@@ -69,31 +52,8 @@ impl LinkSpec {
     /// cuts across moves the true figure by less than that packet.
     pub fn capacity_integral(&self, from: Time, to: Time) -> u64 {
         let mut units: Units = 0;
-        self.stretches(from, to, |stretch| {
-            units = units.saturating_add(stretch.capacity());
-            true
-        });
+        self.stretches(from, to, |stretch| units = units.saturating_add(stretch.capacity()));
         u64::try_from(units / Units::from(UNITS_PER_BYTE)).unwrap_or(u64::MAX)
-    }
-
-    /// How long after `start` `bytes`, overhead included, can have been sent at the earliest: the inverse of
-    /// [`capacity_integral`](Self::capacity_integral). `None`: never.
-    pub fn time_to_send(&self, start: Time, bytes: u64) -> Option<Span> {
-        if bytes == 0 {
-            return Some(Span::ZERO);
-        }
-        let mut left = Units::from(bytes) * Units::from(UNITS_PER_BYTE);
-        let mut end = None;
-        self.stretches(start, Time::MAX, |stretch| {
-            let capacity = stretch.capacity();
-            if capacity >= left {
-                end = Some(stretch.time_of(left));
-                return false;
-            }
-            left -= capacity;
-            true
-        });
-        end.map(|end| end.saturating_sub(start))
     }
 
     /// The least one-way delay a packet can have, transmission not counted: over all changes of delay, and
@@ -107,8 +67,8 @@ impl LinkSpec {
         self.jitter.map_or(delay, |jitter| jitter.least(delay))
     }
 
-    /// Visits the stretches between `from` and `to` in order, until the visitor says false.
-    fn stretches(&self, from: Time, to: Time, mut visit: impl FnMut(&Stretch<'_>) -> bool) {
+    /// Visits the stretches between `from` and `to` in order.
+    fn stretches(&self, from: Time, to: Time, mut visit: impl FnMut(&Stretch<'_>)) {
         let mut changes = Schedule::new(&self.changes);
         let (mut rate, mut origin, mut down) = (self.rate.clone(), Time::ZERO, false);
         let mut now = from;
@@ -119,9 +79,7 @@ impl LinkSpec {
             }
             if change.at > now {
                 let rate = (!down).then_some(&rate);
-                if !visit(&Stretch { from: now, to: change.at, rate, origin, includes_start }) {
-                    return;
-                }
+                visit(&Stretch { from: now, to: change.at, rate, origin, includes_start });
                 now = change.at;
                 includes_start = false;
             }
@@ -170,20 +128,15 @@ mod tests {
     fn a_constant_rate() {
         let spec = changing(Rate::Constant(12_000_000), &[]);
         assert_eq!(spec.capacity_integral(at(5), at(15)), 15_000);
-        assert_eq!(spec.time_to_send(at(5), 15_000), Some(10 * MS));
-        assert_eq!(spec.time_to_send(at(5), 0), Some(Span::ZERO));
-        // 8/12 of a microsecond, rounded up.
-        assert_eq!(spec.time_to_send(Time::ZERO, 1), Some(Span::from_nanos(667)));
     }
 
     #[test]
     fn no_limit_and_no_rate() {
         let unlimited = changing(Rate::Constant(u64::MAX), &[]);
         assert_eq!(unlimited.capacity_integral(Time::from_nanos(1), Time::from_nanos(2)), u64::MAX);
-        assert_eq!(unlimited.time_to_send(Time::from_nanos(1), u64::MAX), Some(Span::ZERO));
         let stalled = changing(Rate::Constant(0), &[(7, ChangeAction::Rate(Rate::Constant(8_000_000)))]);
-        assert_eq!(stalled.time_to_send(at(5), 1000), Some(3 * MS));
-        assert_eq!(changing(Rate::Constant(0), &[]).time_to_send(Time::ZERO, 1), None);
+        assert_eq!(stalled.capacity_integral(at(5), at(8)), 1000);
+        assert_eq!(changing(Rate::Constant(0), &[]).capacity_integral(Time::ZERO, at(1000)), 0);
     }
 
     #[test]
@@ -200,11 +153,8 @@ mod tests {
         // 10 ms at 1 byte per microsecond, 10 ms of nothing, then 10 bytes per microsecond.
         assert_eq!(spec.capacity_integral(Time::ZERO, at(40)), 10_000 + 200_000);
         assert_eq!(spec.capacity_integral(at(12), at(18)), 0);
-        assert_eq!(spec.time_to_send(at(5), 5000), Some(5 * MS));
-        assert_eq!(spec.time_to_send(at(5), 5010), Some(15 * MS + Span::from_micros(1)));
-        assert_eq!(spec.time_to_send(at(12), 10_000), Some(9 * MS));
         let ends = changing(Rate::Constant(8_000_000), &[(10, ChangeAction::Down)]);
-        assert_eq!(ends.time_to_send(at(5), 5001), None);
+        assert_eq!(ends.capacity_integral(at(5), at(1000)), 5000);
     }
 
     #[test]
@@ -213,21 +163,13 @@ mod tests {
         // What is at 0 can't be used by a packet that comes at 0.
         assert_eq!(spec.capacity_integral(Time::ZERO, at(5)), 3 * 1500 + 1500);
         assert_eq!(spec.capacity_integral(Time::ZERO, at(5) - NANOSECOND), 2 * 1500);
-        assert_eq!(spec.time_to_send(Time::ZERO, 1), Some(2 * MS));
-        assert_eq!(spec.time_to_send(Time::ZERO, 3000), Some(2 * MS));
-        assert_eq!(spec.time_to_send(Time::ZERO, 3001), Some(5 * MS));
-        assert_eq!(spec.time_to_send(at(2), 3001), Some(5 * MS));
         // A thousand periods of four.
-        assert_eq!(spec.time_to_send(Time::ZERO, 4000 * 1500), Some(5000 * MS));
+        assert_eq!(spec.capacity_integral(Time::ZERO, at(5000)), 4000 * 1500);
     }
 
     #[test]
     fn a_trace_put_in_force_starts_then() {
         let spec = changing(Rate::Constant(0), &[(10, ChangeAction::Rate(trace("0\n3\n4")))]);
-        assert_eq!(spec.time_to_send(Time::ZERO, 1500), Some(10 * MS));
-        assert_eq!(spec.time_to_send(Time::ZERO, 3000), Some(13 * MS));
-        assert_eq!(spec.time_to_send(at(10), 1500), Some(Span::ZERO));
-        assert_eq!(spec.time_to_send(at(11), 1500), Some(2 * MS));
         assert_eq!(spec.capacity_integral(Time::ZERO, at(14)), 3 * 1500 + 1500);
     }
 

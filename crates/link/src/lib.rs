@@ -27,7 +27,6 @@
 #![forbid(unsafe_code)]
 
 mod capacity;
-mod cellular;
 mod codel;
 mod delay_line;
 mod impairments;
@@ -47,7 +46,6 @@ mod testing;
 mod trace;
 mod transit;
 
-pub use cellular::Cellular;
 pub use link::{Link, Packet};
 pub use spec::{Change, ChangeAction, Jitter, JitterShape, LinkSpec, Loss, Queue, Rate, RateTrace};
 pub use stats::LinkStats;

@@ -11,7 +11,6 @@ pub(crate) enum Purpose {
     Loss = 1,
     Jitter = 2,
     Duplicate = 3,
-    Trace = 4,
 }
 
 /// A seeded stream of draws.

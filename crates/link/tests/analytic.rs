@@ -207,7 +207,11 @@ fn a_trace_wastes_what_nobody_uses() {
 
 #[test]
 fn a_saturated_trace_carries_all_its_opportunities() {
-    let trace = RateTrace::cellular(&ropewalk_link::Cellular::driving(6_000_000), 4, 10);
+    // 6 Mbit/s in bursts: 5000 opportunities of 1500 bytes in 10 s.
+    let mut opportunities: Vec<u32> = (0..4999).map(|i| 1 + i * i % 9_999).collect();
+    opportunities.sort_unstable();
+    opportunities.push(10_000);
+    let trace = RateTrace::new("bursts", opportunities);
     let spec = LinkSpec {
         rate: Rate::Trace(Arc::new(trace)),
         delay: Span::ZERO,

@@ -183,19 +183,6 @@ proptest! {
         };
         prop_assert_eq!(run(), run());
     }
-
-    /// `time_to_send` is the first moment at which the integral has reached the bytes.
-    #[test]
-    fn the_integral_and_its_inverse_agree(rate in rate(), changes in changes(), start in times(300 * MS), bytes in 1u64..200_000) {
-        let spec = LinkSpec { rate, changes, ..LinkSpec::plain(1, Span::ZERO, 1) };
-        match spec.time_to_send(start, bytes) {
-            Some(span) => {
-                prop_assert!(spec.capacity_integral(start, start + span) >= bytes || span.is_zero());
-                prop_assert!(span.is_zero() || spec.capacity_integral(start, start + span - NANOSECOND) < bytes);
-            }
-            None => prop_assert!(spec.capacity_integral(start, start + 1000 * SECOND) < bytes),
-        }
-    }
 }
 
 proptest! {
