@@ -47,12 +47,10 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         None
     }
 
-    #[inline(never)]
     fn drop_stale_deadline(&mut self) {
         self.deadlines.pop();
     }
 
-    #[inline(never)]
     pub(super) fn push_deadline(&mut self, at: Time, index: u32) {
         self.deadlines.push(Reverse((at, index)));
     }

@@ -201,7 +201,6 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     /// A segment that isn't predicted, or not for the subflow that was guessed.
-    #[inline(never)]
     fn on_unpredicted_segment(&mut self, now: Time, path: PathId, segment: &mut Segment<P>) {
         let Some(handle) = self.find(&segment.tuple) else { return self.on_stray(now, path, segment) };
         let SubflowHandle { index, subflow } = handle;
@@ -419,7 +418,6 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
-    #[inline(never)]
     fn collect_all_events(&mut self, now: Time, index: u32) {
         let slot = &mut self.slots[index as usize];
         let generation = slot.generation;
@@ -473,7 +471,6 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         }
     }
 
-    #[inline(never)]
     fn after_events(&mut self, now: Time, index: u32) {
         self.collect_events(now, index);
         self.update_slot(index);

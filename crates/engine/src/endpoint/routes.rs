@@ -37,7 +37,6 @@ impl RouteCache {
     }
 
     // Not inlined: it would lie in the path of every segment over IPv4.
-    #[inline(never)]
     fn folded(address: &IpAddr) -> u32 {
         match address {
             IpAddr::V4(address) => address.to_bits(),
@@ -97,7 +96,6 @@ impl Routes {
     }
 
     /// Looks a route up in the table and caches it.
-    #[inline(never)]
     pub fn get_and_cache(&mut self, tuple: &FourTuple) -> Option<SubflowHandle> {
         let handle = self.get(tuple)?;
         self.cache.insert(tuple, handle, self.table.len());
