@@ -13,6 +13,7 @@ import threading
 import time
 
 from gateway_attack import ATTACKS, NETWORK
+from gateway_lan import WORLD, Lan, groups
 from gateway_stage import BACKEND, Pair, end, percentile, ready, resident, say, table
 
 SERVER, PROXY, METRICS = "10.9.9.9", 1080, {"gateway": 9100, "proxy": 9101}
@@ -152,8 +153,8 @@ class Daemon:
 class Chaos:
     """What happens to the pair, in three lanes that don't wait for one another."""
 
-    def __init__(self, pair, workdir, options):
-        self.pair, self.workdir, self.options = pair, workdir, options
+    def __init__(self, pair, lan, workdir, options):
+        self.pair, self.lan, self.workdir, self.options = pair, lan, workdir, options
         self.begin, self.over = time.time(), threading.Event()
         self.gateway, self.proxy = Daemon(self, "gateway", 0), Daemon(self, "proxy", 1)
         self.excused, self.wrong, self.events = [], [], 0
@@ -173,7 +174,7 @@ class Chaos:
             text = (
                 f"[gateway]\nmemory = '{MEMORY} MiB'\nstatus = 'none'\nmetrics = '127.0.0.1:{METRICS[name]}'\ndrain = '15 s'\n"
                 f"[[listener]]\nlisten = '10.0.0.1:80'\naddresses = ['10.0.1.1']\nto = '127.0.0.1:{BACKEND}'\n"
-                f"[[listener]]\nlisten = '10.0.0.1:5124'\naddresses = ['10.0.1.1']\nconvert = ['{SERVER} 80']\n"
+                f"[[listener]]\nlisten = '10.0.0.1:5124'\naddresses = ['10.0.1.1']\nconvert = ['{SERVER} 80']\nudp = ['{WORLD}']\n"
                 f"key = 'keys/gateway.key'\nproxies = ['keys/proxy.pub']\n{more}"
             )
         else:
@@ -183,7 +184,7 @@ class Chaos:
                 f"[proxy]\nlisten = '0.0.0.0:{PROXY}'\nusers = 'users'\nmemory = '{MEMORY} MiB'\nstatus = 'none'\n"
                 f"usage = '{self.workdir.path('usage.json')}'\nmetrics = '127.0.0.1:{METRICS[name]}'\npolicy = '{policy}'\n"
                 "gateway = ['10.0.0.1:5124']\ngateway-key = 'keys/proxy.key'\ngateway-certificate = ['keys/gateway.pub']\n"
-                f"drain = '15 s'\n[[link]]\ninterface = 'eth0'\n{second}"
+                f"transparent = ['lan0']\ndrain = '15 s'\n[[link]]\ninterface = 'eth0'\n{second}"
             )
         with open(self.workdir.path(f"{name}.toml"), "w") as file:
             file.write(text)
@@ -373,6 +374,7 @@ class Chaos:
             self.pair.inside(self.pair.names[1], shlex.join(map(str, line))), stdout=subprocess.PIPE, text=True
         )
         self.begin = time.time()
+        self.lan.load(seconds)
         links = [(self.cut, 4), (self.down, 2), (self.address, 2), (self.narrow, 1), (self.slow, 2)]
         daemons = [(self.reload, 4), (self.restart, 3), (self.flush, 1)]
         lanes = [
@@ -413,6 +415,10 @@ class Chaos:
         if lost and self.options.json:
             for daemon in (self.gateway, self.proxy):
                 shutil.copy(daemon.log, f"{self.options.json}.{daemon.name}.log")
+        of_lan, wrong, datagrams = self.lan.told(self.excused)
+        self.wrong += wrong
+        for kind, times in datagrams[0]["lost"].items():
+            say(f"{kind} lost without a reason: {', '.join(groups(times['unexcused'], self.begin))}")
         begin = time.monotonic()
         while any(left := [self.gateway.left(), self.proxy.left()]) and time.monotonic() - begin < 150:
             time.sleep(1)
@@ -441,11 +447,13 @@ class Chaos:
             f" the longest {max(last['times']):.1f} s; {len(excused)} failed by a restart or a flush, {len(lost)} without one;"
             f" {len(still)} stood still for over 20 s"
         )
+        print("\n".join(of_lan))
         print("\n".join(self.wrong) or "nothing lost, nothing left, memory flat")
         return {
             "right": last["right"],
             "excused": excused,
             "still": still,
+            "datagrams": datagrams,
             "wrong": self.wrong,
             "memory": rows,
             "seed": self.options.seed,
@@ -454,8 +462,8 @@ class Chaos:
 
 def chaos(workdir, options):
     """Honest clients, and everything else at random by a seed."""
-    with Pair(links=2) as pair:
-        one = Chaos(pair, workdir, options)
+    with Pair(links=2) as pair, Lan(pair, workdir, options) as lan:
+        one = Chaos(pair, lan, workdir, options)
         say(f"seed {options.seed}")
         try:
             one.set_up()
