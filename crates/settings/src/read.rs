@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ropewalk_time::Span;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
 use crate::diagnostic::{Diagnostic, InputError, Source, did_you_mean};
 use crate::shape::{Field, Kind, Shape};
@@ -71,17 +71,30 @@ impl<'t> Table<'t> {
 
     /// The keys that a running program can't take another value of, and their values.
     pub fn fixed(&self) -> Vec<(&'static str, String)> {
-        let text = |value: &Value<'_>| match value.get_ref() {
-            DeValue::String(text) => text.to_string(),
-            other => format!("{other:?}"),
-        };
         let fixed = self.shape.fields.iter().filter(|field| field.restart);
-        fixed.map(|field| (field.name, self.get(field.name).map(text).unwrap_or_default())).collect()
+        let text = |field: &Field| self.get(field.name).map(|value| plain(value.get_ref()));
+        fixed.map(|field| (field.name, text(field).unwrap_or_default())).collect()
     }
 
     /// The span of a key, or else of the table.
     pub fn place(&self, key: &str) -> Range<usize> {
         self.entries.get_key_value(key).map_or(self.span.clone(), |(key, _)| key.span())
+    }
+}
+
+/// A value without the place where it stands, to be compared.
+fn plain(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Array(all) => {
+            format!("{:?}", all.iter().map(|one| plain(one.get_ref())).collect::<Vec<_>>())
+        }
+        DeValue::Table(table) => {
+            let entry =
+                |(key, one): (&Spanned<DeString<'_>>, &Value<'_>)| (key.to_string(), plain(one.get_ref()));
+            format!("{:?}", table.iter().map(entry).collect::<Vec<_>>())
+        }
+        other => format!("{other:?}"),
     }
 }
 

@@ -27,6 +27,15 @@ fn ports_of_the_gateway_need_a_tunnel() {
 }
 
 #[test]
+fn a_key_that_stands_elsewhere_needs_no_restart() {
+    let text = |policy: &str| format!("[proxy]\npolicy = '{policy}'\ntransparent = ['br-lan']\n{LINKS}");
+    let (old, new) = (read(&text("fastest")).unwrap(), read(&text("redundant")).unwrap());
+    assert_eq!(old.needs_restart(&new), None);
+    let other = read(&text("fastest").replace("br-lan", "br-dmz")).unwrap();
+    assert_eq!(old.needs_restart(&other), Some("transparent"));
+}
+
+#[test]
 fn every_key_is_heard() {
     let folder = tempfile::tempdir().unwrap();
     crate::secret::write(&folder.path().join("users"), b"van:secret\n", 0o600).unwrap();
