@@ -8,6 +8,7 @@ use bytes::Bytes;
 use quinn::{Connection, SendDatagramError};
 use ropewalk_datagrams::packet::{FlowKey, Summary, inspect};
 use ropewalk_datagrams::{LinkSettings, LinkStats, LinkUse, SCHEDULERS, Stats, Tunnel, stream};
+use ropewalk_os::entropy::random;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::time::{Instant, sleep_until};
@@ -275,7 +276,7 @@ pub(crate) async fn drive(
 ) {
     let (.., make) = SCHEDULERS[0];
     let mut drive = Drive {
-        tunnel: Tunnel::new(make()),
+        tunnel: Tunnel::new(make()).numbered_from(random() as u32),
         connections: BTreeMap::new(),
         far: None,
         schedulers: vec![0],
