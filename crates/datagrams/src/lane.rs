@@ -1,6 +1,7 @@
 //! What waits, apart for each rule: packets of one don't wait for links that another keeps to.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use bytes::Bytes;
 
@@ -33,26 +34,20 @@ pub(crate) struct Queued {
     pub since: u64,
 }
 
-/// What waits where one rule holds.
-#[derive(Debug)]
-pub(crate) struct Lane {
-    /// Who chooses.
-    pub scheduler: Box<dyn DatagramScheduler>,
+/// What waits for the same links.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
     /// By their classes.
     pub queues: [VecDeque<Queued>; 3],
     /// Of downloads.
-    pub queued_bytes: usize,
+    pub bulk_bytes: usize,
     pub codel: CoDel,
 }
 
-impl Lane {
-    pub fn new(scheduler: Box<dyn DatagramScheduler>) -> Lane {
-        Lane { scheduler, queues: Default::default(), queued_bytes: 0, codel: CoDel::default() }
-    }
-
+impl Waiting {
     pub fn push(&mut self, class: Class, queued: Queued) {
         if class == Class::Bulk {
-            self.queued_bytes += queued.packet.len();
+            self.bulk_bytes += queued.packet.len();
         }
         self.queues[class as usize].push_back(queued);
     }
@@ -60,8 +55,32 @@ impl Lane {
     pub fn pop(&mut self, class: Class) -> Option<Queued> {
         let queued = self.queues[class as usize].pop_front()?;
         if class == Class::Bulk {
-            self.queued_bytes -= queued.packet.len();
+            self.bulk_bytes -= queued.packet.len();
         }
         Some(queued)
+    }
+}
+
+/// What waits where one rule holds.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    /// Who chooses.
+    pub scheduler: Box<dyn DatagramScheduler>,
+    /// By the link that a flow keeps to, if there is one: none waits for another one's link.
+    pub waiting: BTreeMap<Option<usize>, Waiting>,
+}
+
+impl Lane {
+    pub fn new(scheduler: Box<dyn DatagramScheduler>) -> Lane {
+        Lane { scheduler, waiting: BTreeMap::new() }
+    }
+
+    pub fn of(&mut self, kept: Option<usize>) -> &mut Waiting {
+        self.waiting.entry(kept).or_default()
+    }
+
+    /// All queues of some classes.
+    pub fn queues(&self, classes: Range<usize>) -> impl Iterator<Item = &VecDeque<Queued>> {
+        self.waiting.values().flat_map(move |waiting| &waiting.queues[classes.clone()])
     }
 }

@@ -10,7 +10,7 @@ use crate::flow::{Class, Flows, patience};
 use crate::frame::{Data, Frame, FrameError, MOST_OVERHEAD, MOST_PARTS, Part};
 use crate::handover::Handover;
 use crate::lane::{Lane, LinkUse, MOST_LANES, Queued};
-use crate::packet::{Summary, inspect, mark_congestion};
+use crate::packet::{FlowKey, Summary, inspect, mark_congestion};
 use crate::receive::{Arrivals, Numbers, Receiving};
 use crate::scheduler::{Adaptive, DatagramScheduler};
 use crate::send::{Piece, Sending};
@@ -239,10 +239,12 @@ impl Tunnel {
         self.stats.packets += 1;
         self.last_traffic = now;
         let class = self.flows.note(now, summary, packet.len());
-        let most = self.most_queued(lane);
-        let Lane { queues, queued_bytes, .. } = &self.lanes[lane];
-        let is_over = class == Class::Bulk && queued_bytes + packet.len() > most;
-        let is_full = queues[class as usize].len() >= MOST_QUEUED || is_over && *queued_bytes > 2 * most;
+        let kept = self.kept(now, lane, &summary.flow);
+        let most = self.most_queued(lane, kept);
+        let waiting = self.lanes[lane].of(kept);
+        let is_over = class == Class::Bulk && waiting.bulk_bytes + packet.len() > most;
+        let is_full =
+            waiting.queues[class as usize].len() >= MOST_QUEUED || is_over && waiting.bulk_bytes > 2 * most;
         // An ECN-capable sender reduces its window a round trip after the mark. What it sends until then is
         // queued, so that slow start ends without losses.
         let marked = if is_over && !is_full { self.marked(&packet) } else { None };
@@ -251,7 +253,7 @@ impl Tunnel {
             return;
         }
         let packet = marked.unwrap_or(packet);
-        self.lanes[lane].push(class, Queued { packet, flow: summary.flow, since: now });
+        self.lanes[lane].of(kept).push(class, Queued { packet, flow: summary.flow, since: now });
     }
 
     fn marked(&mut self, packet: &Bytes) -> Option<Bytes> {
@@ -260,8 +262,17 @@ impl Tunnel {
         Some(marked)
     }
 
-    fn most_queued(&self, lane: usize) -> usize {
-        let is_used = |link: &usize| !self.use_of(lane, *link).is_shut;
+    /// The link that a flow keeps to, while it works.
+    fn kept(&self, now: u64, lane: usize, flow: &FlowKey) -> Option<usize> {
+        let last = self.flows.link(flow, now)?;
+        let works = self.links.get(&last).is_some_and(|link| !link.sending.is_silent);
+        let LinkUse { is_shut, keeps, .. } = self.use_of(lane, last);
+        (works && keeps && !is_shut).then_some(last)
+    }
+
+    fn most_queued(&self, lane: usize, kept: Option<usize>) -> usize {
+        let is_kept = |link: usize| kept.is_none_or(|kept| kept == link);
+        let is_used = |link: &usize| is_kept(*link) && !self.use_of(lane, *link).is_shut;
         let all = || self.links.iter().filter(|(link, _)| is_used(link)).map(|(_, known)| known);
         let used = || all().filter(|link| !link.sending.is_silent);
         let rates: f64 = used().map(|link| link.sending.rate.rate()).sum();
@@ -385,7 +396,7 @@ impl Tunnel {
         if self.outgoing.is_empty() {
             self.schedule(now);
         }
-        let is_empty = |lane: &Lane| lane.queues[1..].iter().all(VecDeque::is_empty);
+        let is_empty = |lane: &Lane| lane.queues(1..3).all(VecDeque::is_empty);
         if self.outgoing.is_empty() && self.lanes.iter().all(is_empty) {
             for link in self.links.values_mut() {
                 let rate = &mut link.sending.rate;
@@ -454,7 +465,7 @@ impl Tunnel {
             .flatten()
         });
         let repairs = self.repairs.iter().filter_map(VecDeque::front).map(|(piece, _)| piece.payload.len());
-        let queues = || self.lanes.iter().flat_map(|lane| &lane.queues);
+        let queues = || self.lanes.iter().flat_map(|lane| lane.queues(0..3));
         let waiting = queues().filter_map(VecDeque::front).map(|first| first.packet.len());
         let waiting = waiting.chain(repairs).max();
         let room = waiting
@@ -463,7 +474,7 @@ impl Tunnel {
         // Where there is room and the packet waits all the same, something else has to happen first.
         let room = room.filter(|at| *at > now);
         // Those that wait in vain are dropped.
-        let soon = self.lanes.iter().flat_map(|lane| &lane.queues[..2]);
+        let soon = self.lanes.iter().flat_map(|lane| lane.queues(0..2));
         let waiting = soon.filter_map(VecDeque::front).map(|one| one.since + LONGEST_WAIT + 1);
         let has_order =
             |link: &Link| link.settings.order > 0 || link.uses.iter().flatten().any(|how| how.order > 0);
@@ -483,7 +494,7 @@ impl Tunnel {
 
     /// Packets that wait for a link.
     pub fn waiting(&self) -> usize {
-        self.lanes.iter().flat_map(|lane| &lane.queues).map(VecDeque::len).sum()
+        self.lanes.iter().flat_map(|lane| lane.queues(0..3)).map(VecDeque::len).sum()
     }
 
     /// What the links do.

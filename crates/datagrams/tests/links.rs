@@ -502,3 +502,22 @@ fn a_far_end_that_was_restarted_is_heard_at_once() {
     assert!(took[&7].len() > 480, "{}", took[&7].len());
     assert_eq!(wire.tunnels[1].stats().repeated, 0);
 }
+
+#[test]
+fn flows_that_keep_to_a_slow_link_hold_up_none_on_another() {
+    let keeps = LinkUse { keeps: true, ..LinkUse::default() };
+    let backup = LinkUse { is_backup: true, ..keeps };
+    let mut wire = with_lane(vec![Way::new(40, 20, 0, 1), Way::new(2, 30, 0, 2)], [backup, keeps]);
+    exchange(&mut wire, &[(1, 7, 1000, 40 * MS)], SECOND);
+    for side in 0..2 {
+        (0..2).for_each(|link| {
+            wire.tunnels[side].set_uses(link, [LinkUse::default(), [keeps, backup][link]].into_iter())
+        });
+    }
+    exchange(&mut wire, &[(1, 8, 1000, 40 * MS)], SECOND);
+    // 8 Mbit/s for the link of 2, and as much for the other.
+    let took = exchange(&mut wire, &[(1, 7, 1000, MS), (1, 8, 1000, MS)], 3 * SECOND);
+    let late = took[&8].iter().filter(|took| **took > 60 * MS).count();
+    assert!(took[&8].len() > 2900 && late < 30, "{} of {}", late, took[&8].len());
+    assert!((300..900).contains(&took[&7].len()), "{}", took[&7].len());
+}

@@ -1,5 +1,7 @@
 //! Which link the packets that wait take, and when.
 
+use std::ops::Bound::{Excluded, Unbounded};
+
 use super::{COPIES, COPIES_BURST, COPIES_SHARE, FULL, LONGEST_WAIT, Link, Tunnel};
 use crate::SECOND;
 use crate::flow::Class;
@@ -85,10 +87,23 @@ impl Tunnel {
 
     /// Returns whether something was sent.
     fn schedule_lane(&mut self, now: u64, class: Class, lane: usize) -> bool {
-        while let Some(first) = self.lanes[lane].queues[class as usize].front() {
+        let mut next = self.lanes[lane].waiting.keys().next().copied();
+        while let Some(kept) = next {
+            if self.schedule_waiting(now, class, lane, kept) {
+                return true;
+            }
+            let mut others = self.lanes[lane].waiting.range((Excluded(kept), Unbounded));
+            next = others.next().map(|(kept, _)| *kept);
+        }
+        false
+    }
+
+    /// The same for what waits for the links that flows keep to.
+    fn schedule_waiting(&mut self, now: u64, class: Class, lane: usize, kept: Option<usize>) -> bool {
+        while let Some(first) = self.lanes[lane].of(kept).queues[class as usize].front() {
             let (len, flow, waited) = (first.packet.len(), first.flow, now.saturating_sub(first.since));
             if class != Class::Bulk && waited > LONGEST_WAIT {
-                self.lanes[lane].pop(class);
+                self.lanes[lane].of(kept).pop(class);
                 self.stats.dropped += 1;
                 continue;
             }
@@ -112,8 +127,8 @@ impl Tunnel {
                 }
             }
             let Choice::Send { link, copy } = choice else { break };
-            let Some(mut queued) = self.lanes[lane].pop(class) else { break };
-            if class == Class::Bulk && self.lanes[lane].codel.drops(now, waited) {
+            let Some(mut queued) = self.lanes[lane].of(kept).pop(class) else { break };
+            if class == Class::Bulk && self.lanes[lane].of(kept).codel.drops(now, waited) {
                 let Some(marked) = self.marked(&queued.packet) else {
                     self.stats.dropped += 1;
                     continue;
