@@ -24,7 +24,8 @@ http3        HTTP/3 through SOCKS5's UDP ASSOCIATE (pip install aioquic)
 attack       strangers beside honest clients of gateway and proxy: SYN floods, joins, clients that read nothing, half TLS
              hellos, wrong passwords, nonsense; handshake times, failures, log and memory
 chaos        honest clients for `--minutes`, while attacks, link changes, reloads, restarts and flushed rules come at random by
-             `--seed`: what was lost, what was left, and whether memory stays flat
+             `--seed`: what was lost, what was left, and whether memory stays flat. A network behind the proxy calls, pings and
+             downloads by QUIC (cargo build --release -p ropewalk-gateway --example quic_transfer)
 cfs          the wget and curl experiments of the paper cfs-2019, with real curl through the gateway, every scheduler
 
 Without a row: completion, connections and latency.

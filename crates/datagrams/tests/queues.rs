@@ -96,6 +96,30 @@ fn a_link_that_only_queues_is_never_silent() {
     }
 }
 
+/// Milliseconds that datagrams of a side waited on the link, from 4 s on: the median and the 99th percentile.
+fn waited(wire: &Wire<usize>, side: usize) -> [f64; 2] {
+    let waits = wire.links[0][side].waits.iter().filter(|(at, _)| *at >= 4 * SECOND);
+    let mut waits: Vec<u64> = waits.map(|(_, wait)| *wait).collect();
+    waits.sort_unstable();
+    [50, 99].map(|share| waits[(waits.len() - 1) * share / 100] as f64 / 1e6)
+}
+
+#[test]
+fn a_download_waits_in_front_of_the_link_and_not_on_it() {
+    for rates in RATES {
+        for rtt in RTTS {
+            for (name, loads) in &loads(rates)[2..4] {
+                let mut wire = wire(rates, rtt);
+                run(&mut wire, loads, 8 * SECOND);
+                let [median, p99] = waited(&wire, 0);
+                println!("{rates:?} Mbit/s, {rtt} ms, {name}: {median:.1} and {p99:.1} ms");
+                let is_asked = rates.0 >= 5 && rtt < 150 && name.ends_with("a download");
+                assert!(p99 <= 20.0 || !is_asked, "{rates:?} Mbit/s, {rtt} ms, {name}: {p99:.1} ms");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_cut_is_noticed_within_a_round_trip_and_a_little() {
     for rates in [(5, 5), (40, 40), (50, 5)] {
