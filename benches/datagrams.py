@@ -5,6 +5,7 @@ the tunnel's QUIC (`pair`), by its stream where UDP is blocked (`blocked`), and 
     cargo build --release -p ropewalk -p ropewalkd && cargo build --release -p ropewalk-gateway --example quic_transfer
     benches/datagrams.py                    # all rows, 3 seeds
     benches/datagrams.py --seeds 10 voice download
+    benches/datagrams.py --seeds 10 --output FILE --minutes 7       # again until it is done: what FILE has isn't run again
 """
 
 import argparse
@@ -427,19 +428,28 @@ def main():
     parser.add_argument("rows", nargs="*", choices=[*ROWS, []], default=[])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--ways", default="pair,blocked,stream")
-    parser.add_argument("--output", help="a file for all results, a line of JSON each")
+    parser.add_argument("--output", help="a file for all results, a line of JSON each; what it has isn't run again")
+    parser.add_argument("--minutes", type=float, help="begins no run after so long")
     for name, path in [("ropewalk", "ropewalk"), ("ropewalkd", "ropewalkd"), ("transfer", "examples/quic_transfer")]:
         parser.add_argument(f"--{name}", default=os.path.join(ROOT, "target/release", path))
     options = parser.parse_args()
+    end, done = time.monotonic() + 60 * (options.minutes or float("inf")), {}
+    if options.output and os.path.exists(options.output):
+        with open(options.output) as file:
+            done = {(told["row"], told["way"], told["seed"]): told for told in map(json.loads, file)}
     for row in options.rows or ROWS:
         for title, load_of, cut in ROWS[row]:
             for seed in range(1, options.seeds + 1):
                 for way in options.ways.split(","):
                     if way == "stream" and row in ("download", "beside"):
                         continue
-                    told = once(options, way, load_of, cut, seed)
+                    told = done.get((title, way, seed))
+                    is_new = told is None
+                    if is_new and time.monotonic() > end:
+                        sys.exit("the time is over: run it again")
+                    told = told or once(options, way, load_of, cut, seed)
                     print(f"{title}, {way}, seed {seed}: {shown(way, told)}", flush=True)
-                    if options.output:
+                    if options.output and is_new:
                         with open(options.output, "a") as file:
                             print(json.dumps({"row": title, "way": way, "seed": seed} | told), file=file)
 
