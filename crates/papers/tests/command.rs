@@ -40,6 +40,20 @@ fn an_overview_of_the_other_world_stays() {
     }
 }
 
+/// Before anything runs.
+#[test]
+fn an_entrant_without_others_is_refused_at_once() {
+    let here = tempfile::tempdir().unwrap();
+    let files = |more: &[&'static str]| [&["arena", "--cells", "drawn", "--files", "cells"], more].concat();
+    refused(here.path(), &files(&["--schedulers", "cfs"]), &["name several schedulers"]);
+    refused(
+        here.path(),
+        &files(&["--schedulers", "cfs,minrtt", "--judge", "blest"]),
+        &["`blest` isn't among the schedulers that run"],
+    );
+    assert!(!here.path().join("cells").exists());
+}
+
 #[test]
 fn a_policy_from_a_file_is_a_scheduler_of_the_arena() {
     let policy = concat!("policy:", env!("CARGO_MANIFEST_DIR"), "/../lab/tests/policies/least-srtt.json");

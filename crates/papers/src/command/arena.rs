@@ -36,13 +36,13 @@ examples/own_scheduler.
 
 Examples:
   ropewalk-papers arena --quick
-  ropewalk-papers arena --schedulers cfs --quick --maps
+  ropewalk-papers arena --schedulers cfs,minrtt --quick --maps
   ropewalk-papers arena --save all.json --svg arena.svg
   ropewalk-papers arena --schedulers minrtt --against all.json --cells test
   ropewalk-papers arena --cells drawn --draw 300 --draw-seed 7 --runs 12
   ropewalk-papers arena --cells drawn --only video --files cells --json
   ropewalk-papers arena --cells drawn --paths 2 --schedulers policy:my.json,cfs
-  ropewalk-papers arena --schedulers cfs --quick --open-on remember --join late"
+  ropewalk-papers arena --schedulers cfs,minrtt --quick --open-on remember --join late"
 )]
 pub(crate) struct Options {
     /// Schedulers that run, separated by commas [default: all]
@@ -183,6 +183,18 @@ fn contest(registries: &Registries, options: &Options) -> Result<Contest, Failur
             entrants.push(Entrant { label: scheduler.text.clone(), scheduler });
         }
     }
+    let takes_part = |name: &String| entrants.iter().any(|entrant| entrant.label == *name);
+    if options.against.is_none() {
+        if entrants.len() == 1 {
+            let why = "an entrant is judged against others: name several schedulers, or give --against";
+            return Err(Diagnostic::new(why).into());
+        }
+        if let Some(name) = options.judge.as_ref().filter(|name| !takes_part(name)) {
+            return Err(
+                Diagnostic::new(format!("--judge: `{name}` isn't among the schedulers that run")).into()
+            );
+        }
+    }
     let runs = options.runs.unwrap_or(if options.quick { QUICK } else { FULL });
     let tcp = options.against.is_none();
     let single = algorithm(&registries.schedulers, "--schedulers", "single")?;
@@ -236,7 +248,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         None => scores.first(),
     };
     let Some(judged) = judged else {
-        let why = "an entrant is judged against others: name several schedulers, or give --against";
+        let why = "--judge: no such scheduler ran, and --against has none of its name";
         return Err(Diagnostic::new(why).into());
     };
     if let Some(path) = &options.svg {
