@@ -22,9 +22,6 @@ const MOST_PARTIAL: usize = 256;
 const MOST_FLOWS: usize = 256;
 const MOST_WAITING: usize = 4096;
 const MOST_BYTES: usize = 8 << 20;
-/// Two numbers that are further than the window behind the others, and apart by no more, are those of a far end
-/// that was started anew (as RFC 3550, A.1). One that is as far ahead is, too.
-const NEAR: u32 = 64;
 /// How long a flow is remembered that sends nothing.
 const FLOW_AGE: u64 = 30 * SECOND;
 
@@ -162,14 +159,6 @@ impl Numbers {
         highest.wrapping_sub(number) as usize >= WINDOW || self.bits[word] & bit != 0
     }
 
-    /// Whether a number is ahead of all that are known by more than the window, or behind them.
-    fn is_far(&self, number: u32) -> Option<bool> {
-        let ahead = number.wrapping_sub(self.highest?);
-        let is_ahead = ahead < 1 << 31;
-        let apart = if is_ahead { ahead } else { ahead.wrapping_neg() };
-        (apart as usize >= WINDOW).then_some(is_ahead)
-    }
-
     /// Notes a number; returns whether it is new.
     pub fn insert(&mut self, number: u32) -> bool {
         if self.has(number) {
@@ -217,8 +206,6 @@ pub(crate) struct Arrivals {
     partial: BTreeMap<u32, Partial>,
     flows: BTreeMap<u16, Ordered>,
     waiting_bytes: usize,
-    /// The last number that was far from the others.
-    far: Option<u32>,
     /// How long a packet waits for one before it.
     pub hold: u64,
     pub repeated: u64,
@@ -240,12 +227,6 @@ impl Arrivals {
     /// Takes what a datagram has; packets that are ready go to `deliver`.
     pub fn take(&mut self, now: u64, data: Data, deliver: &mut Handover) {
         let Data { number, part, place, payload, .. } = data;
-        if let Some(is_ahead) = self.numbers.is_far(number) {
-            let is_next = |far: u32| (1..=NEAR).contains(&number.wrapping_sub(far));
-            if is_ahead || self.far.replace(number).is_some_and(is_next) {
-                self.start_anew(now, deliver);
-            }
-        }
         if self.numbers.has(number) {
             self.repeated += 1;
             return;
@@ -285,15 +266,6 @@ impl Arrivals {
             None => deliver.push(packet),
             Some(place) => self.order(now, place, packet, deliver),
         }
-    }
-
-    /// The far end was: its numbers, flows and packets are others.
-    fn start_anew(&mut self, now: u64, deliver: &mut Handover) {
-        let flows: Vec<u16> = self.flows.keys().copied().collect();
-        flows.into_iter().for_each(|flow| self.release_all(now, flow, deliver));
-        self.flows.clear();
-        self.partial.clear();
-        (self.numbers, self.far) = (Numbers::default(), None);
     }
 
     fn order(&mut self, now: u64, place: Place, packet: Bytes, deliver: &mut Handover) {
@@ -427,28 +399,6 @@ mod tests {
         // Late is better than never; twice isn't.
         assert_eq!(taken(&mut arrivals, 90, data(4, 3, Some(3), b"3")), ["3"]);
         assert!(taken(&mut arrivals, 91, data(5, 3, Some(3), b"3")).is_empty());
-    }
-
-    #[test]
-    fn a_far_end_that_was_started_anew_is_heard() {
-        for begin in [0, 1 << 30, 3 << 30u32] {
-            let mut arrivals = Arrivals { hold: 50, ..Arrivals::default() };
-            let before = 200_000;
-            let came = (0..before).map(|at| data(at, at, Some(at), b"old"));
-            assert_eq!(came.map(|one| taken(&mut arrivals, 0, one).len()).sum::<usize>(), before as usize);
-            // Its flows begin anew, and are put in order. The first packet may be taken for one of before.
-            let order = [0, 1, 2, 4, 3, 6, 5, 7];
-            let take = |at: u32| taken(&mut arrivals, 1, data(at, begin + at, Some(at), b"new")).len();
-            let came = order.map(take).iter().sum::<usize>();
-            let mut handover = Handover::default();
-            arrivals.on_timeout(51, &mut handover);
-            let late = std::iter::from_fn(|| handover.pop(u64::MAX)).count();
-            assert!(came == 8 || came + late == 7, "{begin}: {came} and {late}");
-            // One alone that is as late is no new far end.
-            let late = (begin + 7u32).wrapping_sub(100_000);
-            assert!(taken(&mut arrivals, 52, data(9, late, None, b"old")).is_empty());
-            assert_eq!(taken(&mut arrivals, 53, data(10, begin + 8, Some(8), b"new")), ["new"]);
-        }
     }
 
     #[test]

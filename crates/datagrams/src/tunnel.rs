@@ -160,12 +160,6 @@ impl Tunnel {
         }
     }
 
-    /// Its packets' numbers begin here: the far end may still know those of an end before it, and must not take
-    /// its packets for the same.
-    pub fn numbered_from(self, number: u32) -> Tunnel {
-        Tunnel { next_number: number, ..self }
-    }
-
     /// A link is connected, or something else is to hold of it. Beyond 16 they aren't used.
     pub fn set_link(&mut self, now: u64, link: usize, settings: LinkSettings) {
         if let Some(known) = self.links.get_mut(&link) {

@@ -198,9 +198,10 @@ impl<T> Wire<T> {
             if let Some((side, packet)) = self.delivered.pop_front() {
                 return Some(Happened::Packet(side, packet));
             }
-            // What happens later is left for the next call.
-            let first = self.events.first_entry().filter(|first| first.key().0 < until)?;
-            let ((at, _), event) = first.remove_entry();
+            let ((at, _), event) = self.events.pop_first()?;
+            if at >= until {
+                return None;
+            }
             self.now = at;
             let stalled =
                 |own: usize| self.stall.filter(|(side, from, to)| *side == own && (*from..*to).contains(&at));

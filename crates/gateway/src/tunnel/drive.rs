@@ -8,7 +8,6 @@ use bytes::Bytes;
 use quinn::{Connection, SendDatagramError};
 use ropewalk_datagrams::packet::{FlowKey, Summary, inspect};
 use ropewalk_datagrams::{LinkSettings, LinkStats, LinkUse, SCHEDULERS, Stats, Tunnel, stream};
-use ropewalk_os::entropy::random;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::time::{Instant, sleep_until};
@@ -276,7 +275,7 @@ pub(crate) async fn drive(
 ) {
     let (.., make) = SCHEDULERS[0];
     let mut drive = Drive {
-        tunnel: Tunnel::new(make()).numbered_from(random() as u32),
+        tunnel: Tunnel::new(make()),
         connections: BTreeMap::new(),
         far: None,
         schedulers: vec![0],
