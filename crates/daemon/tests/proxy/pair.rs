@@ -23,7 +23,7 @@ pub struct Pair {
     pub world: Namespace,
     pub gateway: Vec<String>,
     pub far: Option<Running>,
-    proxy: Running,
+    proxy: Option<Running>,
 }
 
 impl Pair {
@@ -88,7 +88,7 @@ impl Pair {
             line.iter().chain(more).map(|word| word.replace("KEYS", &folder)).collect();
         let far = Pair::gateway(&stage, &far_line);
         let proxy = proxy(&stage, &folder);
-        let pair = Pair { stage, lan, world, gateway: far_line, far: Some(far), proxy };
+        let pair = Pair { stage, lan, world, gateway: far_line, far: Some(far), proxy: Some(proxy) };
         pair.wait_for_tunnel(links);
         Some(pair)
     }
@@ -119,8 +119,20 @@ impl Pair {
         let read = || self.stage.log().matches("configuration read again").count();
         let before = read();
         write_file(&self.stage, file);
-        self.proxy.signal("-HUP");
+        self.proxy.as_ref().unwrap().signal("-HUP");
         wait_until("the file is read", || read() > before);
+    }
+
+    /// Ends the proxy, which was started by a file, does something, and starts it again.
+    pub fn restart_proxy(&mut self, meanwhile: impl FnOnce(&Pair)) {
+        let ups = || self.stage.log().matches("datagrams go over this link\"").count();
+        let before = ups();
+        assert!(self.proxy.take().unwrap().terminate().success());
+        meanwhile(self);
+        let path = self.stage.path().join("proxy.toml").display().to_string();
+        self.proxy = Some(self.stage.start(&["--config", &path, "--json", "--verbose"]));
+        let ups = || self.stage.log().matches("datagrams go over this link\"").count();
+        wait_until("the tunnel is there again", || ups() >= before + 2);
     }
 
     /// What `--check` says of another file: its exit code and what it writes.

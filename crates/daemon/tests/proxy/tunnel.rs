@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::encrypted::keys;
 use crate::far::{Far, gateway};
-use crate::pair::{Pair, WORLD};
+use crate::pair::{Asker, LINKS, Pair, WORLD, WhoAsks};
 use crate::quic::download;
 use crate::stage::{SERVER, Stage, wait_until};
 
@@ -161,13 +161,30 @@ fn a_download_by_quic_uses_both_uplinks_and_goes_on_while_one_is_cut() {
 #[test]
 fn a_gateway_that_is_started_anew_serves_at_once() {
     let Some(mut pair) = Pair::start(&format!("{WORLD} 4433")) else { return };
-    assert!(pair.lan.check("ping", &["-c", "1", "-W", "2", WORLD]).is_ok(), "{}", pair.logs());
+    // Its packets' numbers begin anew, far behind those of before.
+    let many = ["-c", "100", "-i", "0.002", "-W", "2", WORLD];
+    assert!(pair.lan.check("ping", &many).is_ok(), "{}", pair.logs());
     pair.far = None;
     pair.far = Some(Pair::gateway(&pair.stage, &pair.gateway));
     let clock = Clock::start();
     while pair.lan.check("ping", &["-c", "1", "-W", "1", WORLD]).is_err() {
         assert!(clock.now() < Time::ZERO + Span::from_secs(8), "{}", pair.logs());
     }
+}
+
+#[test]
+fn a_call_that_goes_on_while_the_proxy_is_started_anew_enters_its_tunnel() {
+    let Some(mut pair) = Pair::start_by_file(&format!("{WORLD} 4433"), &[], LINKS) else { return };
+    let _server = WhoAsks::start(&pair.world, &format!("{WORLD}:4433"));
+    let call = Asker::new(&pair.lan, &format!("{WORLD}:4433"));
+    let through = Some("10.3.0.1");
+    assert_eq!(call.seen().as_deref(), through, "{}", pair.logs());
+    pair.restart_proxy(|pair| {
+        // Whoever's router it is: flows are forwarded all the same.
+        pair.stage.van.check("sysctl", &["-qw", "net.ipv4.ip_forward=1"]).unwrap();
+        assert_eq!(call.seen(), None);
+    });
+    wait_until("it is heard again", || call.seen().as_deref() == through);
 }
 
 #[test]

@@ -374,13 +374,10 @@ impl Uplinks {
         self.steps().into_iter().try_for_each(|(step, undo)| self.undo.run(&step, undo))?;
         self.listing = listing(TABLE);
         self.objects = self.objects();
-        if self.taken.datagrams {
-            // A call that began before the proxy, or went on while it was started anew, enters the tunnel.
-            self.forget_untranslated(&Host::read()?);
-        }
         Ok(())
     }
 
+    /// See [`forget_untranslated`].
     fn forget_untranslated(&self, host: &Host) {
         let of = |link: &usize| [false, true].map(|v6| kernel_address(*link, v6));
         forget_untranslated(host, &self.uplinks.keys().flat_map(of).collect::<Vec<_>>());

@@ -82,7 +82,12 @@ impl Uplinks {
             steps.try_for_each(|(step, undo)| self.undo.run(&step, undo))?;
         }
         self.inner = inner;
-        self.replace_rules()
+        self.replace_rules()?;
+        if inner.is_some() {
+            // Calls that began before it enter it.
+            self.forget_untranslated(&Host::read()?);
+        }
+        Ok(())
     }
 
     /// Repairs what leads into the tunnel.
