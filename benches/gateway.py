@@ -13,8 +13,8 @@ latency      what the program adds to a small request on an open connection
 soak         2,000 clients that connect, download a file, compare each byte, close and begin again, over two links of which one
              is cut every five seconds for two: memory, failures, connections left over, and the state of both ends of downloads
              that were silent for 20 s and for 70 s (in --json). `--schedulers haproxy`: with HAProxy in place of the gateway
-throughput   a download without a limit through proxy and gateway, through HAProxy on the kernel's Multipath TCP at both ends, and
-             `ropewalk perf` with the engine at both ends: rate, CPU per GB
+throughput   a download without a limit through proxy and gateway, through HAProxy on the kernel's Multipath TCP at both ends,
+             and `ropewalk perf` with the engine at both ends: rate, CPU per GB
 idle         10,000 idle connections: memory of each, processor time while nothing happens
 switch       links that die in silence under a download through proxy and gateway: how long nothing arrives
 cut          200 MB through proxy and gateway, a link cut for good: every byte, the longest stall

@@ -174,7 +174,8 @@ class Chaos:
             text = (
                 f"[gateway]\nmemory = '{MEMORY} MiB'\nstatus = 'none'\nmetrics = '127.0.0.1:{METRICS[name]}'\ndrain = '15 s'\n"
                 f"[[listener]]\nlisten = '10.0.0.1:80'\naddresses = ['10.0.1.1']\nto = '127.0.0.1:{BACKEND}'\n"
-                f"[[listener]]\nlisten = '10.0.0.1:5124'\naddresses = ['10.0.1.1']\nconvert = ['{SERVER} 80']\nudp = ['{WORLD}']\n"
+                f"[[listener]]\nlisten = '10.0.0.1:5124'\naddresses = ['10.0.1.1']\nconvert = ['{SERVER} 80']\n"
+                f"udp = ['{WORLD}']\n"
                 f"key = 'keys/gateway.key'\nproxies = ['keys/proxy.pub']\n{more}"
             )
         else:

@@ -24,8 +24,8 @@ while True:
     one.sendto(data, peer)
 """
 
-# A call of 50 packets a second, and 5 pings a second; each is answered. A new call, with another port, begins each minute. Prints
-# when each was sent that wasn't answered in time, and at last how long the others took.
+# A call of 50 packets a second, and 5 pings a second; each is answered. A new call, with another port, begins each minute.
+# Prints when each was sent that wasn't answered in time, and at last how long the others took.
 LOAD = """
 import json, os, select, socket, struct, sys, time
 seconds, world, port, late = float(sys.argv[1]), sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
@@ -136,9 +136,7 @@ class Lan:
 
     def start(self, side, command, **more):
         """Starts a command in the world or in the network behind the proxy."""
-        self.children.append(
-            subprocess.Popen(self.pair.inside(self.names[side], shlex.join(map(str, command))), **more)
-        )
+        self.children.append(subprocess.Popen(self.pair.inside(self.names[side], shlex.join(map(str, command))), **more))
         return self.children[-1]
 
     def load(self, seconds):
@@ -182,4 +180,3 @@ def groups(times, begin):
         else:
             found.append([at, at, 1])
     return [f"{first - begin:.1f} s: {count}" for first, _, count in found]
-

@@ -231,7 +231,8 @@ def haproxies(workdir):
         for side, (name, (listen, to)) in zip(pair.names, ends.items(), strict=True):
             with open(workdir.path(f"{name}.cfg"), "w") as file:
                 file.write(
-                    "global\n nbthread 1\ndefaults\n mode tcp\n timeout connect 5s\n timeout client 300s\n timeout server 300s\n"
+                    "global\n nbthread 1\ndefaults\n mode tcp\n"
+                    " timeout connect 5s\n timeout client 300s\n timeout server 300s\n"
                     f" option splice-auto\nlisten all\n bind {listen}\n server to {to}\n"
                 )
             command = f"mptcpize run haproxy -db -f {workdir.path(name)}.cfg"

@@ -29,8 +29,18 @@ options = parser.parse_args()
 
 def means(scenario, *more):
     """Mean completion time of each scheduler, seconds; None if the emulator can't run this."""
-    command = [options.ropewalk, "compare", "--scenario", scenario, "--runs", str(options.runs), "--schedulers",
-               options.schedulers, "--json", *more]
+    command = [
+        options.ropewalk,
+        "compare",
+        "--scenario",
+        scenario,
+        "--runs",
+        str(options.runs),
+        "--schedulers",
+        options.schedulers,
+        "--json",
+        *more,
+    ]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode == 2:
         return None
@@ -57,13 +67,21 @@ for scenario in sorted(options.folder.glob("*.toml")):
             ratio = emulated[slow] / emulated[fast]
             pairs["kept" if ratio > 1 else "equal" if ratio > 1 / APART else "reversed"].append((fast, slow, ratio))
     cells.append({"cell": scenario.stem, "simulated": simulated, "emulated": emulated, "pairs": pairs})
-    print(f"{scenario.stem}: {len(pairs['kept'])} kept, {len(pairs['equal'])} within 3 %, {len(pairs['reversed'])} reversed;",
-          ", ".join(f"{name} {simulated[name]:.3f}/{emulated[name]:.3f}" for name in sorted(simulated, key=simulated.get)
-                    if name in emulated), flush=True)
+    print(
+        f"{scenario.stem}: {len(pairs['kept'])} kept, {len(pairs['equal'])} within 3 %, {len(pairs['reversed'])} reversed;",
+        ", ".join(
+            f"{name} {simulated[name]:.3f}/{emulated[name]:.3f}"
+            for name in sorted(simulated, key=simulated.get)
+            if name in emulated
+        ),
+        flush=True,
+    )
     if options.json:
         options.json.write_text(json.dumps(cells, indent=1))
 
 count = {kind: sum(len(cell["pairs"][kind]) for cell in cells) for kind in ("kept", "equal", "reversed")}
 total = sum(count.values())
-print(f"{len(cells)} cells, {total} pairs: {count['kept']} kept ({count['kept'] / max(total, 1):.1%}),",
-      f"{count['equal']} the other way by less than 3 %, {count['reversed']} by more")
+print(
+    f"{len(cells)} cells, {total} pairs: {count['kept']} kept ({count['kept'] / max(total, 1):.1%}),",
+    f"{count['equal']} the other way by less than 3 %, {count['reversed']} by more",
+)
