@@ -233,7 +233,7 @@ def haproxies(workdir):
                 file.write(
                     "global\n nbthread 1\ndefaults\n mode tcp\n"
                     " timeout connect 5s\n timeout client 300s\n timeout server 300s\n"
-                    f" option splice-auto\nlisten all\n bind {listen}\n server to {to}\n"
+                    f"listen all\n bind {listen}\n server to {to}\n"
                 )
             command = f"mptcpize run haproxy -db -f {workdir.path(name)}.cfg"
             children.append(subprocess.Popen(pair.inside(side, command), start_new_session=True))
