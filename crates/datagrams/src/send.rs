@@ -18,8 +18,8 @@ const FEEDBACK_DELAY: u64 = 12 * MILLISECOND;
 const MOST_WAIT: u64 = 150 * MILLISECOND;
 /// Datagrams of a far end that sends all it can are apart by less.
 const APART: u64 = 15 * MILLISECOND;
-/// Who looks at the clock later than this was kept from it, and from what has arrived meanwhile; the most that
-/// it gets to take that in.
+/// A timer that is later than this says that the process didn't run, and hasn't read what has arrived
+/// meanwhile: silence is judged so much later, and no more than this later.
 const LATE: u64 = 2 * MILLISECOND;
 const MOST_LATE: u64 = 20 * MILLISECOND;
 /// How long after the last datagram of several a probe asks whether they have arrived.

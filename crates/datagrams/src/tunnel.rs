@@ -119,7 +119,7 @@ pub struct Stats {
 pub struct Tunnel {
     links: BTreeMap<usize, Link>,
     flows: Flows,
-    /// This end says which lanes packets have; the far end follows.
+    /// This end has the rules, and chooses each packet's lane; the far end puts answers into the same one.
     knows_rules: bool,
     /// What waits: first where no rule holds.
     lanes: Vec<Lane>,

@@ -409,14 +409,19 @@ fn exchange(
     took
 }
 
-/// Lane 1 of both ends has the second link alone.
+/// How lane 1 of both ends uses the links.
+fn set_lane(wire: &mut Wire<Timer>, how: [LinkUse; 2]) {
+    for tunnel in &mut wire.tunnels {
+        let uses = how.into_iter().enumerate();
+        uses.for_each(|(link, how)| tunnel.set_uses(link, [LinkUse::default(), how].into_iter()));
+    }
+}
+
+/// Two ends with a lane 1 that uses the links so.
 fn with_lane(links: Vec<Way>, how: [LinkUse; 2]) -> Wire<Timer> {
     let mut wire = Wire::new(links);
-    for side in 0..2 {
-        wire.tunnels[side].set_scheduler(1, Box::new(Adaptive));
-        (0..2)
-            .for_each(|link| wire.tunnels[side].set_uses(link, [LinkUse::default(), how[link]].into_iter()));
-    }
+    wire.tunnels.iter_mut().for_each(|tunnel| tunnel.set_scheduler(1, Box::new(Adaptive)));
+    set_lane(&mut wire, how);
     exchange(&mut wire, &[], 500 * MS);
     wire
 }
@@ -459,11 +464,7 @@ fn flows_stay_on_the_link_that_they_began_on() {
     let mut wire = with_lane(vec![Way::new(40, 20, 0, 1), Way::new(40, 30, 0, 2)], [backup, keeps]);
     exchange(&mut wire, &[(1, 7, 1000, 4 * MS)], SECOND);
     // New flows have the other one's turn.
-    for side in 0..2 {
-        (0..2).for_each(|link| {
-            wire.tunnels[side].set_uses(link, [LinkUse::default(), [keeps, backup][link]].into_iter())
-        });
-    }
+    set_lane(&mut wire, [keeps, backup]);
     let before = [0, 1].map(|side| carried(&wire, side));
     let took = exchange(&mut wire, &[(1, 7, 1000, 4 * MS), (1, 8, 1000, 20 * MS)], 2 * SECOND);
     assert!(took[&7].len() > 480 && took[&8].len() > 95);
@@ -509,11 +510,7 @@ fn flows_that_keep_to_a_slow_link_hold_up_none_on_another() {
     let backup = LinkUse { is_backup: true, ..keeps };
     let mut wire = with_lane(vec![Way::new(40, 20, 0, 1), Way::new(2, 30, 0, 2)], [backup, keeps]);
     exchange(&mut wire, &[(1, 7, 1000, 40 * MS)], SECOND);
-    for side in 0..2 {
-        (0..2).for_each(|link| {
-            wire.tunnels[side].set_uses(link, [LinkUse::default(), [keeps, backup][link]].into_iter())
-        });
-    }
+    set_lane(&mut wire, [keeps, backup]);
     exchange(&mut wire, &[(1, 8, 1000, 40 * MS)], SECOND);
     // 8 Mbit/s for the link of 2, and as much for the other.
     let took = exchange(&mut wire, &[(1, 7, 1000, MS), (1, 8, 1000, MS)], 3 * SECOND);

@@ -96,7 +96,8 @@ fn a_link_that_only_queues_is_never_silent() {
     }
 }
 
-/// Milliseconds that datagrams of a side waited on the link, from 4 s on: the median and the 99th percentile.
+/// How long a side's datagrams queued on the link, in milliseconds, without the first 4 s: the median and the
+/// 99th percentile.
 fn waited(wire: &Wire<usize>, side: usize) -> [f64; 2] {
     let waits = wire.links[0][side].waits.iter().filter(|(at, _)| *at >= 4 * SECOND);
     let mut waits: Vec<u64> = waits.map(|(_, wait)| *wait).collect();

@@ -119,18 +119,19 @@ const ENCRYPTED_PIECE: usize = 32 << 10;
 const MOST_KEPT: usize = 16;
 
 thread_local! {
-    /// Buffers of [`Room`]s.
+    /// Buffers that no [`Room`] has now.
     static KEPT: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What was read of an encrypted side. The buffer is the thread's again afterwards: an idle connection has none.
+/// Data read from the TLS stream or from the socket, in one of the thread's buffers, which is given back
+/// when this is dropped: an idle connection has none.
 struct Room {
     buffer: Box<[u8]>,
     len: usize,
 }
 
 impl Room {
-    /// Reads what is there; empty at the end.
+    /// Waits for data and reads it; empty at the end of the stream.
     async fn read(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Room> {
         poll_fn(|cx| {
             let kept = KEPT.with_borrow_mut(Vec::pop);
@@ -322,9 +323,8 @@ async fn write(mut data: Bytes, stream: &MptcpStream, counters: ByteCounters<'_>
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncReadExt;
-
     use ropewalk_tokio::{MemoryDevice, MptcpListener, Network, Path};
+    use tokio::io::AsyncReadExt;
     use tokio::net::TcpListener;
 
     use super::*;

@@ -192,32 +192,6 @@ fn what_other_programs_undo_is_repaired() {
     assert!(!stage.van.check("ip", &["rule"]).unwrap().contains("520"));
 }
 
-/// What begins while the rules are gone leaves with the engine's own addresses, which get no answer.
-#[test]
-fn downloads_that_begin_while_the_rules_are_gone_go_on() {
-    let Some(stage) = Stage::new() else { return };
-    let data = stage.serve("data", MIB / 8);
-    let _server = stage.nginx(true);
-    let _proxy = stage.proxy(&["--json"]);
-    let by = format!("socks5h://{PROXY}");
-    for round in 0..10 {
-        std::thread::scope(|scope| {
-            let (stage, data, by) = (&stage, &data, &by);
-            let fetch = move |at: u64| {
-                std::thread::sleep(Duration::from_millis(at));
-                let clock = Clock::start();
-                let (code, received) = stage.curl(&["--max-time", "20", "--proxy", by, &url("data")]);
-                assert!(code == 0 && received == *data, "{round}, {at} ms: {code}: {}", stage.log());
-                let took = clock.now() - Time::ZERO;
-                assert!(took < 5 * SECOND, "{round}, {at} ms: {took:?}: {}", stage.log());
-            };
-            (0..12).for_each(|at| drop(scope.spawn(move || fetch(40 * at))));
-            std::thread::sleep(Duration::from_millis(100));
-            stage.van.check("nft", &["flush", "ruleset"]).unwrap();
-        });
-    }
-}
-
 #[test]
 fn two_next_hops_on_one_interface_are_two_links() {
     let Some(stage) = Stage::new() else { return };

@@ -46,7 +46,7 @@ impl Tunnel {
         views
     }
 
-    /// Sends something again. A download's packets wait for the link's window: where a link was silent for a
+    /// Retransmits a packet. A download's wait for the link's window: where a link was silent for a
     /// moment only, its next feedback says that most have arrived, and all at once would fill the other
     /// link's queue.
     pub(super) fn send_repair(&mut self, now: u64) {
@@ -98,7 +98,7 @@ impl Tunnel {
         false
     }
 
-    /// The same for what waits for the links that flows keep to.
+    /// The same for the flows that keep to one link, or to none.
     fn schedule_waiting(&mut self, now: u64, class: Class, lane: usize, kept: Option<usize>) -> bool {
         while let Some(first) = self.lanes[lane].of(kept).queues[class as usize].front() {
             let (len, flow, waited) = (first.packet.len(), first.flow, now.saturating_sub(first.since));

@@ -212,8 +212,8 @@ impl Server {
         all
     }
 
-    /// Waits a moment where no link has a route, or only one that is checked for a captive portal yet: in a
-    /// handover the next has one soon.
+    /// Waits a moment where no link has a route, or each that has one is still being checked for a captive
+    /// portal: in a handover the next network is there soon.
     async fn await_link(&self) {
         let is_coming = |link: &Arc<Link>| {
             let known = link.known();

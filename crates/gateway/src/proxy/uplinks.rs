@@ -399,7 +399,7 @@ impl Uplinks {
         Ok(are_gone)
     }
 
-    /// Sets what interfaces that have come since need, and repairs what another program undid.
+    /// Sets up interfaces that are new, and repairs what another program undid.
     ///
     /// # Errors
     /// The first step that fails. The next call tries again.

@@ -349,7 +349,7 @@ fn captive_check(server: &Arc<Server>, link: &Arc<Link>, last: &mut Option<Insta
         let Some(url) = &config.captive_check else { return };
         let result = captive::is_internet(&server, &link, url).await;
         // It says nothing of another network, and nobody asks any more whose check was taken away.
-        if link.known().reach != reach || server.config().captive_check.as_ref() != Some(url) {
+        if !link.known().reach.is_same_network(reach) || server.config().captive_check.as_ref() != Some(url) {
             return;
         }
         // The first result is always told: if the link stays as it is, unused, nothing else says why.

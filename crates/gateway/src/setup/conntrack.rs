@@ -139,9 +139,10 @@ pub(crate) fn forget(is_one: impl Fn(&Tracked) -> bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the kernel forget flows that nobody translates, but for those of the host's own addresses, without
-/// `inner` ones: they began while the rules were gone, and would go on with an address that gets no answer.
-/// Flows that are to stay as they are begin anew with their next packet.
+/// Has the kernel forget flows without address translation: those that began while nftables' rules were gone
+/// would keep a source address that gets no answer. Flows of the host's own addresses stay, but for `inner`
+/// ones. Others that need no translation, as between two networks behind the proxy, are tracked again from
+/// their next packet on.
 pub(crate) fn forget_untranslated(host: &Host, inner: &[IpAddr]) {
     let all = host.addresses().iter().map(|known| known.address);
     let own: BTreeSet<IpAddr> = all.filter(|address| !inner.contains(address)).collect();
