@@ -62,6 +62,20 @@ impl Pair {
         })
     }
 
+    /// The same with a gateway that has names, `gateway.test` and `other.test`; the file has the first.
+    pub fn start_by_name(udp: &str) -> Option<Pair> {
+        Pair::start_by(udp, &[], 2, |stage, _| {
+            let hosts = stage.path().join("hosts").display().to_string();
+            std::fs::write(&hosts, "10.1.0.1 gateway.test other.test\n").unwrap();
+            let path = write_file(stage, LINKS);
+            let text = std::fs::read_to_string(&path).unwrap();
+            std::fs::write(&path, text.replace("10.1.0.1:5124", "gateway.test:5124")).unwrap();
+            let with_hosts = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
+            let by = ["unshare", "--mount", "sh", "-c", with_hosts, &hosts];
+            stage.start_by(&by, &["--config", &path, "--json", "--verbose"])
+        })
+    }
+
     fn start_by(
         udp: &str,
         more: &[&str],
@@ -116,9 +130,21 @@ impl Pair {
 
     /// Has the proxy read another file.
     pub fn reload(&self, file: &str) {
+        write_file(&self.stage, file);
+        self.read_again();
+    }
+
+    /// Has the proxy read its file with another text in the place of one.
+    pub fn reload_replaced(&self, from: &str, to: &str) {
+        let path = self.stage.path().join("proxy.toml");
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, text.replace(from, to)).unwrap();
+        self.read_again();
+    }
+
+    fn read_again(&self) {
         let read = || self.stage.log().matches("configuration read again").count();
         let before = read();
-        write_file(&self.stage, file);
         self.proxy.as_ref().unwrap().signal("-HUP");
         wait_until("the file is read", || read() > before);
     }

@@ -255,6 +255,24 @@ fn a_stream_carries_it_where_udp_is_blocked_and_udp_later() {
     assert_eq!(status(stage)["datagrams"]["carrier"], "quic", "{}", pair.logs());
 }
 
+/// The tunnel moves to what the file names now, and a stream's gateway is known by its name.
+#[test]
+fn a_tunnel_follows_the_gateways_name_by_udp_and_by_the_stream() {
+    let Some(pair) = Pair::start_by_name(&format!("{WORLD} 4433")) else { return };
+    let ping = || pair.lan.check("ping", &["-c", "1", "-W", "1", WORLD]).is_ok();
+    wait_until("it carries", ping);
+    block(&pair.stage, true);
+    let streams = || pair.stage.log().matches("datagrams go by a stream").count();
+    wait_until("a stream carries", || streams() == 1 && ping());
+    pair.reload_replaced("gateway.test", "other.test");
+    wait_until("a stream to the other carries", || streams() == 2 && ping());
+    block(&pair.stage, false);
+    let ups = || pair.stage.log().matches("\"gateway\":\"other.test:5124\"").count();
+    // The stream's line has the name, too.
+    wait_until("both links are connected to the other", || ups() >= 3);
+    wait_until("it carries on", ping);
+}
+
 #[test]
 fn a_gateway_without_udp_counts_streams_for_it_as_denied() {
     let Some(stage) = Stage::new() else { return };

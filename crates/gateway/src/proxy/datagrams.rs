@@ -256,7 +256,7 @@ async fn fall_back(shared: Arc<Shared>) {
             return;
         }
         let done = async {
-            let entry = shared.server.open_datagrams(Client::nobody(), Wish::Tunnel).await?;
+            let (entry, gateway) = shared.server.open_datagrams(Client::nobody(), Wish::Tunnel).await?;
             let flow = &entry.flow;
             let none = || io::Error::new(io::ErrorKind::NotFound, "no gateway that has a key");
             let mut secure = flow.take_secure().ok_or_else(none)?;
@@ -265,10 +265,10 @@ async fn fall_back(shared: Arc<Shared>) {
             let mut answer = [0; Answer::LEN];
             timeout(PATIENCE, secure.read_exact(&mut answer)).await??;
             let Answer { inner, tunnel } = Answer::decode(answer).ok_or_else(refused)?;
-            let gateway = flow.target.to_string();
+            let gateway = gateway.to_string();
             tracing::warn!(gateway, "nothing comes by UDP: datagrams go by a stream");
             failures = 0;
-            shared.connected.send_modify(|all| drop(all.insert(STREAM, (gateway, inner))));
+            shared.connected.send_modify(|all| drop(all.insert(STREAM, (gateway.clone(), inner))));
             let carried = Carried { from_stream: &flow.downloaded, to_stream: &flow.uploaded };
             let done = tokio::select! {
                 done = stream::carry(secure, &shared.events, tunnel, carried) => done,
@@ -276,7 +276,7 @@ async fn fall_back(shared: Arc<Shared>) {
                     tracing::info!("datagrams go by UDP again");
                     Ok(())
                 }
-                () = lasts(LOOK, || shared.server.is_draining()) => Ok(()),
+                () = lasts(LOOK, || shared.server.is_draining() || !shared.is_listed(&gateway)) => Ok(()),
                 () = lasts(LOST, || !seen.hears().1) => Err(io::ErrorKind::TimedOut.into()),
             };
             shared.connected.send_modify(|all| drop(all.remove(&STREAM)));

@@ -478,8 +478,8 @@ impl Server {
         Ok((opened, link))
     }
 
-    /// Opens a connection to the gateway for a client's datagrams, or for the tunnel.
-    pub(super) async fn open_datagrams(&self, client: Client, wish: Wish) -> io::Result<Entry> {
+    /// Opens a connection to a gateway for a client's datagrams, or for the tunnel. Returns the gateway too.
+    pub(super) async fn open_datagrams(&self, client: Client, wish: Wish) -> io::Result<(Entry, Target)> {
         let all = self.config();
         let message = "datagrams go through a gateway, and none is configured";
         let mut failure = io::Error::new(io::ErrorKind::Unsupported, message);
@@ -499,7 +499,7 @@ impl Server {
             let entry = self.flows.add(client, target, address, opened, false, link.index, plan);
             self.apply(&entry.flow, false);
             tracing::debug!(flow = entry.flow.id, %client, link = link.name, "open for datagrams");
-            return Ok(entry);
+            return Ok((entry, gateway.target.clone()));
         }
         Err(failure)
     }

@@ -72,7 +72,8 @@ async fn associate(
     target: Target,
 ) -> io::Result<()> {
     let opened = async {
-        Ok((server.open_datagrams(peer, Wish::Datagrams).await?, UdpSocket::bind((local, 0)).await?))
+        let (entry, _) = server.open_datagrams(peer, Wish::Datagrams).await?;
+        Ok((entry, UdpSocket::bind((local, 0)).await?))
     };
     let (entry, socket) = match opened.await {
         Ok(opened) => opened,
