@@ -321,7 +321,7 @@ fn victims(held: &[Held], limit: u64) -> Vec<usize> {
     let kinds =
         [(unread, soon, 0), (held_up, STALLED_WHEN_SHORT[0], 0), (idle, STALLED_WHEN_SHORT[0], limit / 2)];
     for (kind, (all, long, least)) in kinds.into_iter().enumerate() {
-        if kind == 1 && used <= limit && used - unread_bytes <= limit / 5 * 2 {
+        if kind == 1 && used - unread_bytes <= limit / 5 * 2 {
             continue;
         }
         let all: Vec<usize> = all.into_iter().filter(|at| held[*at].stalled >= long).collect();
@@ -476,6 +476,11 @@ mod tests {
         new.iter_mut().skip(30).for_each(|one| one.stalled = Duration::from_millis(100));
         assert!(victims(&new, 75 * MIB).is_empty());
         assert_eq!(victims(&new, 74 * MIB).len(), 21, "it isn't only theirs");
+        // So they are beyond the limit, where what is held up would fit by itself.
+        let mut many = vec![held(1, MIB, 9); 10];
+        many.extend((2..42).map(|client| Held { awaits_window: true, ..held(client, MIB, 0) }));
+        assert!(victims(&many, 40 * MIB).is_empty());
+        assert_eq!(victims(&many, 20 * MIB).len(), 10, "they alone are more than two fifths");
         // Nobody is held up for so long who holds so much.
         all.iter_mut().take(30).for_each(|one| one.stalled = LONG);
         let ended = victims(&all, 90 * MIB);
