@@ -243,6 +243,8 @@ async fn convert(
                 );
                 return flow.stream.reset();
             };
+            // It has said what it wants.
+            let _ = flow.to.set(None);
             let carried = Carried { from_stream: &flow.uploaded, to_stream: &flow.downloaded };
             let serving = Box::pin(datagrams::serve_stream(far, secure, (listener.listen, list), carried));
             if let Err(error) = serving.await {
