@@ -44,6 +44,12 @@ impl Carrier {
         }
     }
 
+    fn close(self) {
+        if let Carrier::Quic(connection) = self {
+            connection.close(0u8.into(), b"");
+        }
+    }
+
     /// The largest datagram that it takes now.
     fn largest(&self) -> Option<usize> {
         match self {
@@ -170,7 +176,8 @@ impl Drive<'_> {
             Event::Up { link, carrier, far } => {
                 if self.far.replace(far).is_some_and(|known| known != far) {
                     self.tunnel.meet_far_end();
-                    self.connections.clear();
+                    // Connections to the former one carry nothing any more: they are made anew at once.
+                    std::mem::take(&mut self.connections).into_values().for_each(|(old, _)| old.close());
                 }
                 // What it was told belongs to another connection.
                 self.tunnel.remove_link(now, link);
