@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hmac::{Hmac, KeyInit, Mac};
+use nix::sys::socket::{setsockopt, sockopt};
 use quinn::congestion::{Controller, ControllerFactory};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::crypto::{CryptoError, HmacKey};
@@ -166,9 +167,37 @@ pub(crate) fn endpoint(address: SocketAddr, server: Option<&Acceptor>) -> io::Re
         socket.set_only_v6(true)?;
     }
     socket.set_nonblocking(true)?;
-    // As far as the system allows.
-    let _ = (socket.set_recv_buffer_size(SOCKET_BUFFER), socket.set_send_buffer_size(SOCKET_BUFFER));
+    // Beyond the system's limit where this may, else up to it.
+    if setsockopt(&socket, sockopt::RcvBufForce, &SOCKET_BUFFER).is_err() {
+        let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
+    }
+    if setsockopt(&socket, sockopt::SndBufForce, &SOCKET_BUFFER).is_err() {
+        let _ = socket.set_send_buffer_size(SOCKET_BUFFER);
+    }
+    if server.is_some() {
+        // The gateway's address may be another host's for now (VRRP).
+        match address.is_ipv6() {
+            true => socket.set_freebind_v6(true)?,
+            false => socket.set_freebind_v4(true)?,
+        }
+    }
     socket.bind(&address.into())?;
     let socket: UdpSocket = socket.into();
     quinn::Endpoint::new(settings, server, socket, Arc::new(quinn::TokioRuntime))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_gateway_has_its_endpoint_while_its_address_is_another_hosts() {
+        // Of TEST-NET-1 (RFC 5737): nobody has it.
+        let address: SocketAddr = "192.0.2.1:0".parse().unwrap();
+        assert!(endpoint(address, None).is_err());
+        let folder = tempfile::tempdir().unwrap();
+        let [own, public] = crate::tls::keys::generate(folder.path(), "gateway").unwrap();
+        let acceptor = Acceptor::load(&own, &[public]).unwrap();
+        assert_eq!(endpoint(address, Some(&acceptor)).unwrap().local_addr().unwrap().ip(), address.ip());
+    }
 }
