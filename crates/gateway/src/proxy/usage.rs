@@ -1,7 +1,7 @@
 //! Quotas: what links have carried since their reset day, kept across restarts.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use chrono::{Datelike, Days, Months, NaiveDate, Weekday};
@@ -115,6 +115,11 @@ impl QuotaUsage {
     pub fn open(file: &Path) -> io::Result<QuotaUsage> {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", file.display()));
         let carried = match std::fs::read(file) {
+            // So a file is found whose data wasn't on the disk when the power failed.
+            Ok(bytes) if bytes.iter().all(|byte| *byte == 0) => {
+                tracing::error!(file = %file.display(), "what links have carried is lost: the file is empty");
+                BTreeMap::new()
+            }
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| named(error.into()))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(named(error)),
@@ -137,7 +142,7 @@ impl QuotaUsage {
         carried.bytes
     }
 
-    /// Writes the file; it is whole at any time.
+    /// Writes the file; it is whole at any time, a power failure included.
     ///
     /// # Errors
     /// If it can't be written.
@@ -146,7 +151,10 @@ impl QuotaUsage {
             std::fs::create_dir_all(folder)?;
         }
         let new = self.file.with_extension("new");
-        std::fs::write(&new, serde_json::to_vec_pretty(&self.carried)?)?;
+        let mut file = std::fs::File::create(&new)?;
+        file.write_all(&serde_json::to_vec_pretty(&self.carried)?)?;
+        // Else the name may be on the disk before the data.
+        file.sync_all()?;
         std::fs::rename(&new, &self.file)
     }
 }
@@ -206,6 +214,11 @@ mod tests {
         assert_eq!(usage.add("wwan0", 1, Period::Daily, day("2026-11-23")), 701);
         assert_eq!(usage.add("wwan0", 5, Period::Daily, day("2026-11-24")), 5);
         assert_eq!(usage.add("wwan0", 5, Period::Daily, day("2026-11-23")), 10);
+        for lost in [&b""[..], &[0; 64]] {
+            std::fs::write(&file, lost).unwrap();
+            let mut usage = QuotaUsage::open(&file).unwrap();
+            assert_eq!(usage.add("wwan0", 5, Period::Daily, day("2026-11-24")), 5);
+        }
         std::fs::write(&file, "{").unwrap();
         assert!(QuotaUsage::open(&file).unwrap_err().to_string().contains("usage.json"));
     }
