@@ -18,7 +18,7 @@ use super::claim::{self, Claim};
 use super::installed::Installed;
 use super::{
     GATEWAY_TABLES, Host, HostAddress, Interface, Preview, Route, Step, clean, guard, has_force_forwarding,
-    is_forwarding, is_own_device, note, read_sysctl, remember, remove_notes,
+    is_forwarding, is_own_device, new_devices_have_v6, note, read_sysctl, remember, remove_notes,
 };
 use crate::tunnel::inbound::{Forward, others};
 use crate::tunnel::{FAR_DEVICE, Inner, LARGEST_SEGMENT, MTU};
@@ -191,7 +191,8 @@ impl Plan {
 
     /// Whether packets of a family are forwarded, for listeners or for the tunnel.
     fn forwards(&self, v6: bool) -> bool {
-        self.has_family(v6) || self.tunnel && (!v6 || has_force_forwarding())
+        let may_tunnel = || !v6 || has_force_forwarding() && new_devices_have_v6();
+        self.has_family(v6) || self.tunnel && may_tunnel()
     }
 
     /// The plan for the host as it is now. Where this plan has switched forwarding on, it stays so, unless
@@ -438,7 +439,7 @@ impl Plan {
         steps.push(Step::ip(&format!("link set dev {FAR_DEVICE} mtu {MTU} up")));
         steps.push(Step::ip(&format!("address replace {}/16 dev {FAR_DEVICE}", own.v4)));
         steps.push(Step::sysctl(format!("net/ipv4/conf/{FAR_DEVICE}/forwarding"), "1"));
-        if has_v6 && self.forwards(true) {
+        if new_devices_have_v6() && self.forwards(true) {
             steps.push(Step::ip(&format!("address replace {}/64 dev {FAR_DEVICE} nodad", own.v6)));
             if has_force_forwarding() {
                 steps.push(Step::sysctl(format!("net/ipv6/conf/{FAR_DEVICE}/force_forwarding"), "1"));

@@ -119,6 +119,11 @@ pub struct Host {
     locals: Vec<(u32, bool)>,
 }
 
+/// Whether devices that are made now get IPv6.
+pub(crate) fn new_devices_have_v6() -> bool {
+    read_sysctl("net/ipv6/conf/default/disable_ipv6").is_some_and(|value| value == "0")
+}
+
 impl Host {
     /// Reads it, in the calling thread's network namespace.
     ///
@@ -201,8 +206,7 @@ impl Host {
 
     /// Whether interfaces may get IPv6, and the kernel has routing rules for it.
     pub fn may_have_v6(&self) -> bool {
-        let is_off = read_sysctl("net/ipv6/conf/default/disable_ipv6").is_none_or(|value| value != "0");
-        !is_off && self.rules.iter().any(|rule| rule.v6)
+        new_devices_have_v6() && self.rules.iter().any(|rule| rule.v6)
     }
 
     /// An interface's addresses of global scope.

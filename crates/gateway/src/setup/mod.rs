@@ -25,6 +25,7 @@ use std::process::{Command, Stdio};
 use crate::tunnel::DEVICES;
 
 pub(crate) use host::MAIN_TABLE;
+pub(crate) use host::new_devices_have_v6;
 pub use host::{Host, HostAddress, Interface, Route, has_force_forwarding, is_forwarding};
 pub use installed::Installed;
 pub use leftovers::{clean, note, remember, remove_notes};

@@ -4,7 +4,7 @@ use std::io;
 use std::net::IpAddr;
 
 use super::{PROTOCOL, Uplinks};
-use crate::setup::{Host, PROXY_TABLES, Route, Step, has_force_forwarding, repaired};
+use crate::setup::{Host, PROXY_TABLES, Route, Step, has_force_forwarding, new_devices_have_v6, repaired};
 use crate::tunnel::{Inner, MTU, NEAR_DEVICE};
 
 /// The mark of what goes through the tunnel, the table that leads there, and the priority of the rule by
@@ -58,7 +58,7 @@ impl Uplinks {
     /// Whether the tunnel takes IPv6: the networks behind the proxy may have it though no uplink has. Without
     /// `force_forwarding` the host would have to become a router of IPv6 altogether.
     pub(super) fn tunnel_v6(&self) -> bool {
-        self.has_had_v6 || has_force_forwarding()
+        (self.has_had_v6 || has_force_forwarding()) && new_devices_have_v6()
     }
 
     fn tunnel_families(&self) -> &'static [bool] {
@@ -68,7 +68,7 @@ impl Uplinks {
     /// Leads what isn't TCP into the tunnel, which has given these addresses; `None`: to the kernel's routes.
     ///
     /// # Errors
-    /// If a step fails.
+    /// If a step fails. What the other family needs is done all the same.
     pub fn set_tunnel(&mut self, inner: Option<Inner>) -> io::Result<()> {
         if self.inner == inner {
             return Ok(());
@@ -77,9 +77,10 @@ impl Uplinks {
             let steps = self.tunnel_families().iter().flat_map(|v6| route_steps(*v6, old));
             self.undo.undo_these(&steps.flat_map(|(_, undo)| undo).collect::<Vec<_>>());
         }
-        if let Some(new) = inner {
-            let mut steps = self.tunnel_families().iter().flat_map(|v6| route_steps(*v6, new));
-            steps.try_for_each(|(step, undo)| self.undo.run(&step, undo))?;
+        let mut led = Ok(());
+        for v6 in self.tunnel_families() {
+            let mut steps = inner.into_iter().flat_map(|new| route_steps(*v6, new));
+            led = led.and(steps.try_for_each(|(step, undo)| self.undo.run(&step, undo)));
         }
         self.inner = inner;
         self.replace_rules()?;
@@ -87,7 +88,7 @@ impl Uplinks {
             // Calls that began before it enter it.
             self.forget_untranslated(&Host::read()?);
         }
-        Ok(())
+        led
     }
 
     /// Repairs what leads into the tunnel.
