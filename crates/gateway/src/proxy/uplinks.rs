@@ -404,6 +404,10 @@ impl Uplinks {
     /// # Errors
     /// The first step that fails. The next call tries again.
     pub fn keep(&mut self, host: &Host) -> io::Result<()> {
+        if self.listing.is_none() {
+            // They couldn't be set, or not be listed, when they changed last.
+            self.replace_rules()?;
+        }
         self.uplinks.keys().try_for_each(|link| self.keep_link(*link, host))?;
         if self.taken.names {
             self.keep_names(host)?;
@@ -486,6 +490,7 @@ impl Uplinks {
     }
 
     fn replace_rules(&mut self) -> io::Result<()> {
+        self.listing = None;
         let changes = self.changes();
         let is_known = !std::mem::take(&mut self.objects).is_empty();
         if !(is_known && Step::ruleset(changes).run().is_ok()) {
@@ -501,7 +506,7 @@ impl Uplinks {
     /// devices. Devices of those that are new have to be there.
     ///
     /// # Errors
-    /// If a step fails.
+    /// The first step that fails. The others are done all the same, and [`Uplinks::keep`] repairs what isn't.
     pub fn change(&mut self, uplinks: BTreeMap<usize, Uplink>) -> io::Result<()> {
         if self.uplinks == uplinks {
             return Ok(());
@@ -527,10 +532,11 @@ impl Uplinks {
             self.forget(link);
         }
         self.uplinks = uplinks;
-        for link in new {
-            self.link_steps(link).into_iter().try_for_each(|(step, undo)| self.undo.run(&step, undo))?;
+        let mut done = Ok(());
+        for (step, undo) in new.into_iter().flat_map(|link| self.link_steps(link)).collect::<Vec<_>>() {
+            done = done.and(self.undo.run(&step, undo));
         }
-        self.replace_rules()
+        done.and(self.replace_rules())
     }
 
     /// Checks that the devices are there.
