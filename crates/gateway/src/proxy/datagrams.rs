@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use quinn::{Connection, SendStream};
+use quinn::{Connection, Endpoint, SendStream};
 use ropewalk_datagrams::packet::{FlowKey, Summary};
 use ropewalk_os::entropy::random;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -31,6 +32,13 @@ use crate::tunnel::{Answer, Device, Inner, MOST_LINKS, STREAM, carrier, stream};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long until a link is tried again, and how often it is looked whether links have come or gone.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The pause doubles with each try that fails, so often: a network that lets no UDP through may be metered.
+const DOUBLINGS: u32 = 6;
+/// The same for streams, which any network should let through.
+const STREAMS_DOUBLINGS: u32 = 2;
+/// What a try sends that nobody answers within [`PATIENCE`], bytes: datagrams of 1200 bytes, the first and two
+/// after 1 and 3 seconds each (RFC 9002, section 6.2.4), with headers of IPv4.
+const UNANSWERED: u64 = 5 * 1228;
 /// The share of a link's rate that datagrams may take: headers have the rest.
 const BESIDE_HEADERS: f64 = 0.92;
 /// How often it is looked what a link has carried, and how it is to be used.
@@ -56,6 +64,8 @@ struct Shared {
     connected: watch::Sender<BTreeMap<usize, (String, Inner)>>,
     /// The rules.
     lanes: watch::Sender<Lanes>,
+    /// How many streams have carried datagrams so far.
+    streams: AtomicU64,
 }
 
 impl Shared {
@@ -103,7 +113,8 @@ pub(super) async fn run(
     let connected = watch::Sender::new(BTreeMap::new());
     let lanes = watch::Sender::new(Lanes::default());
     let (own, taken) = (Arc::clone(&server), events.clone());
-    let shared = Arc::new(Shared { server: own, session, events: taken, connected, lanes });
+    let streams = AtomicU64::default();
+    let shared = Arc::new(Shared { server: own, session, events: taken, connected, lanes, streams });
     let mut tasks = JoinSet::new();
     let gate = Near { inner: inner.subscribe(), lanes: shared.lanes.subscribe() };
     tasks.spawn(drive(heard, Arc::clone(&device), Arc::clone(&server.datagrams), gate));
@@ -178,14 +189,20 @@ async fn follow(shared: Arc<Shared>, link: Arc<Link>) {
             sleep(PAUSE).await;
             continue;
         }
-        match connect(&shared, &link).await {
-            Ok((connection, words, gateway, answer)) => {
+        match connect(&shared, &link, failures).await {
+            Ok((Connected { endpoint, connection, words, answer }, gateway)) => {
                 failures = 0;
                 tracing::info!(link = link.name, gateway, "datagrams go over this link");
                 let entry = (gateway.clone(), answer.inner);
                 shared.connected.send_modify(|all| drop(all.insert(link.index, entry)));
                 connected(link.index, &connection, answer.tunnel, &shared.events).await;
-                carry(&shared, &link, &connection, words, &gateway).await;
+                let mut counted = Counted { link: Arc::clone(&link), connection, bytes: [0; 2] };
+                carry(&shared, &mut counted, words, &gateway).await;
+                // What comes late is carried, too.
+                tokio::spawn(async move {
+                    let _ = timeout(PATIENCE, endpoint.wait_idle()).await;
+                    counted.count();
+                });
                 shared.connected.send_modify(|all| drop(all.remove(&link.index)));
                 tracing::info!(link = link.name, "datagrams go over this link no more");
             }
@@ -193,28 +210,62 @@ async fn follow(shared: Arc<Shared>, link: Arc<Link>) {
                 if failures % TELL_EVERY == 0 {
                     tracing::warn!(link = link.name, %error, "no datagrams over this link");
                 }
-                failures += 1;
+                if is_in_vain(&shared, &link, PAUSE * 2u32.pow(failures.min(DOUBLINGS))).await {
+                    failures += 1;
+                } else {
+                    failures = 0;
+                }
+                continue;
             }
         }
         sleep(PAUSE).await;
     }
 }
 
-/// Carries until the connection ends, or the link or the gateway isn't wanted any more.
-async fn carry(shared: &Shared, link: &Link, connection: &Connection, mut words: SendStream, gateway: &str) {
-    let reading = read(link.index, connection.clone(), shared.events.clone());
-    // What isn't counted yet is counted.
-    let headers = if connection.remote_address().is_ipv6() { 48 } else { 28 };
-    let count = |counted: &mut [u64; 2]| {
-        let stats = connection.stats();
+/// Waits before a link is tried again, and returns whether nothing has changed meanwhile that gives it a
+/// chance.
+async fn is_in_vain(shared: &Shared, link: &Link, pause: Duration) -> bool {
+    let (known, config) = (link.known(), shared.server.config());
+    let streams = shared.streams.load(Ordering::Relaxed);
+    let deadline = Instant::now() + pause;
+    while Instant::now() < deadline {
+        sleep(LOOK).await;
+        let now = link.known();
+        let is_same = (now.reach, now.alive, now.seen) == (known.reach, known.alive, known.seen)
+            && streams == shared.streams.load(Ordering::Relaxed)
+            && Arc::ptr_eq(&config, &shared.server.config());
+        if !is_same {
+            return false;
+        }
+    }
+    true
+}
+
+/// A link's connection, and what was counted of it: bytes of IP packets that were sent and received.
+struct Counted {
+    link: Arc<Link>,
+    connection: Connection,
+    bytes: [u64; 2],
+}
+
+impl Counted {
+    /// Counts what isn't counted yet.
+    fn count(&mut self) {
+        let headers = if self.connection.remote_address().is_ipv6() { 48 } else { 28 };
+        let stats = self.connection.stats();
         let now = [stats.udp_tx, stats.udp_rx].map(|one| one.bytes + headers * one.datagrams);
-        link.counters.count_datagrams(now[0] - counted[0], now[1] - counted[1]);
-        *counted = now;
-    };
-    let mut counted = [0; 2];
+        self.link.counters.count_datagrams(now[0] - self.bytes[0], now[1] - self.bytes[1]);
+        self.bytes = now;
+    }
+}
+
+/// Carries until the connection ends, or the link or the gateway isn't wanted any more.
+async fn carry(shared: &Shared, counted: &mut Counted, mut words: SendStream, gateway: &str) {
+    let (link, connection) = (Arc::clone(&counted.link), counted.connection.clone());
+    let reading = read(link.index, connection.clone(), shared.events.clone());
     let watching = async {
         let mut told = [Word::default(), Word::default()];
-        while let Some(lanes) = shared.uses(link).filter(|_| shared.is_listed(gateway)) {
+        while let Some(lanes) = shared.uses(&link).filter(|_| shared.is_listed(gateway)) {
             let rates = link.rate();
             let of = |rate: Option<u64>| {
                 let most = rate.map_or(0, |rate| (rate as f64 / 8.0 * BESIDE_HEADERS) as u32);
@@ -231,14 +282,13 @@ async fn carry(shared: &Shared, link: &Link, connection: &Connection, mut words:
                 }
             }
             sleep(WATCH).await;
-            count(&mut counted);
+            counted.count();
         }
     };
     tokio::select! {
         () = reading => {}
         () = watching => {}
     }
-    count(&mut counted);
     connection.close(0u8.into(), b"");
     let down = Event::Down { link: link.index, connection: connection.stable_id() };
     let _ = shared.events.send(down).await;
@@ -255,6 +305,8 @@ async fn fall_back(shared: Arc<Shared>) {
         if shared.server.is_draining() {
             return;
         }
+        // Whether a gateway was asked that gave no answer, and ended the stream.
+        let mut is_refused = false;
         let done = async {
             let (entry, gateway) = shared.server.open_datagrams(Client::nobody(), Wish::Tunnel).await?;
             let flow = &entry.flow;
@@ -263,11 +315,14 @@ async fn fall_back(shared: Arc<Shared>) {
             secure.write_all(&shared.session).await?;
             secure.flush().await?;
             let mut answer = [0; Answer::LEN];
-            timeout(PATIENCE, secure.read_exact(&mut answer)).await??;
+            let read = timeout(PATIENCE, secure.read_exact(&mut answer)).await?;
+            is_refused = read.is_err();
+            read?;
             let Answer { inner, tunnel } = Answer::decode(answer).ok_or_else(refused)?;
             let gateway = gateway.to_string();
             tracing::warn!(gateway, "nothing comes by UDP: datagrams go by a stream");
             failures = 0;
+            shared.streams.fetch_add(1, Ordering::Relaxed);
             shared.connected.send_modify(|all| drop(all.insert(STREAM, (gateway.clone(), inner))));
             let carried = Carried { from_stream: &flow.downloaded, to_stream: &flow.uploaded };
             let done = tokio::select! {
@@ -288,7 +343,8 @@ async fn fall_back(shared: Arc<Shared>) {
                 tracing::warn!(%error, "no datagrams by a stream either");
             }
             // One that refuses isn't asked all the time.
-            sleep(PAUSE * 2u32.pow(failures.min(6))).await;
+            let most = if is_refused { DOUBLINGS } else { STREAMS_DOUBLINGS };
+            sleep(PAUSE * 2u32.pow(failures.min(most))).await;
             failures += 1;
         }
     }
@@ -309,7 +365,16 @@ fn refused() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the gateway gives addresses that can't be")
 }
 
-async fn connect(shared: &Shared, link: &Link) -> io::Result<(Connection, SendStream, String, Answer)> {
+/// What a handshake has led to.
+struct Connected {
+    endpoint: Endpoint,
+    connection: Connection,
+    words: SendStream,
+    answer: Answer,
+}
+
+/// Connects to the gateway, and tells its name. `tries`: those that were in vain.
+async fn connect(shared: &Shared, link: &Link, tries: u32) -> io::Result<(Connected, String)> {
     let config = shared.server.config();
     let none = || io::Error::new(io::ErrorKind::NotFound, "no gateway that has a key");
     let with_keys = in_order(&config.gateways).into_iter().filter(|gateway| gateway.tls.is_some());
@@ -319,21 +384,23 @@ async fn connect(shared: &Shared, link: &Link) -> io::Result<(Connection, SendSt
         with_keys.filter(|one| used.as_ref().is_none_or(|used| *used == one.target.to_string()));
     let gateway = gateways.next().ok_or_else(none)?;
     let Some(tls) = &gateway.tls else { return Err(none()) };
-    let address = address_for(&shared.server, link, &gateway).await?;
+    let address = address_for(&shared.server, link, &gateway, tries).await?;
     let connecting = handshake(shared, link, tls, address);
-    let (connection, words, answer) = match timeout(PATIENCE, connecting).await {
+    let connected = match timeout(PATIENCE, connecting).await {
         Ok(done) => done?,
         Err(_) => {
+            link.counters.count_datagrams(UNANSWERED, 0);
             return Err(io::Error::new(io::ErrorKind::TimedOut, format!("{address} doesn't answer by UDP")));
         }
     };
-    Ok((connection, words, gateway.target.to_string(), answer))
+    Ok((connected, gateway.target.to_string()))
 }
 
-/// The gateway's address that this link has a route to.
-async fn address_for(server: &Server, link: &Link, gateway: &Gateway) -> io::Result<SocketAddr> {
-    let all = gateway.addresses(server).await?;
-    let found = all.into_iter().find(|address| link.has_route(address.is_ipv6()));
+/// An address of the gateway's that this link has a route to: with each try another one.
+async fn address_for(server: &Server, link: &Link, gateway: &Gateway, tries: u32) -> io::Result<SocketAddr> {
+    let mut all = gateway.addresses(server).await?;
+    all.retain(|address| link.has_route(address.is_ipv6()));
+    let found = all.get(tries as usize % all.len().max(1)).copied();
     found.ok_or_else(|| io::Error::new(io::ErrorKind::NetworkUnreachable, "no route to the gateway"))
 }
 
@@ -342,15 +409,15 @@ async fn handshake(
     link: &Link,
     tls: &Connector,
     gateway: SocketAddr,
-) -> io::Result<(Connection, SendStream, Answer)> {
+) -> io::Result<Connected> {
     let local = SocketAddr::new(kernel_address(link.index, gateway.is_ipv6()), 0);
     let endpoint = carrier::endpoint(local, None)?;
     let connecting = endpoint.connect_with(carrier::client(tls)?, gateway, NAME).map_err(io::Error::other)?;
     let connection = connecting.await?;
-    let (mut send, mut receive) = connection.open_bi().await?;
-    send.write_all(&shared.session).await?;
-    send.write_all(&[link.index as u8]).await?;
+    let (mut words, mut receive) = connection.open_bi().await?;
+    words.write_all(&shared.session).await?;
+    words.write_all(&[link.index as u8]).await?;
     let mut answer = [0; Answer::LEN];
     receive.read_exact(&mut answer).await.map_err(io::Error::other)?;
-    Ok((connection, send, Answer::decode(answer).ok_or_else(refused)?))
+    Ok(Connected { endpoint, connection, words, answer: Answer::decode(answer).ok_or_else(refused)? })
 }
