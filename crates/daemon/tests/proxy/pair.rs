@@ -62,11 +62,11 @@ impl Pair {
         })
     }
 
-    /// The same with a gateway that has names, `gateway.test` and `other.test`; the file has the first.
-    pub fn start_by_name(udp: &str) -> Option<Pair> {
+    /// The same with a gateway that has names in the proxy's /etc/hosts; its file has `gateway.test`.
+    pub fn start_by_name(udp: &str, known: &str) -> Option<Pair> {
         Pair::start_by(udp, &[], 2, |stage, _| {
             let hosts = stage.path().join("hosts").display().to_string();
-            std::fs::write(&hosts, "10.1.0.1 gateway.test other.test\n").unwrap();
+            std::fs::write(&hosts, known).unwrap();
             let path = write_file(stage, LINKS);
             let text = std::fs::read_to_string(&path).unwrap();
             std::fs::write(&path, text.replace("10.1.0.1:5124", "gateway.test:5124")).unwrap();

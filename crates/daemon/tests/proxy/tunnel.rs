@@ -153,9 +153,8 @@ fn a_download_by_quic_uses_both_uplinks_and_goes_on_while_one_is_cut() {
     });
     println!("download with a cut: {got:?}");
     assert!(got.bytes == bytes && got.gap < 1.0, "{got:?}: {}", pair.logs());
-    // The gateway is told so.
-    let status = stage.van.check(env!("CARGO_BIN_EXE_ropewalkd"), &["status", "--json"]);
-    assert!(status.is_ok_and(|text| text.contains("packets_repaired")), "{}", pair.logs());
+    // Status tells of it.
+    assert!(status(stage)["datagrams"]["packets_repaired"].is_u64(), "{}", pair.logs());
 }
 
 #[test]
@@ -258,7 +257,8 @@ fn a_stream_carries_it_where_udp_is_blocked_and_udp_later() {
 /// The tunnel moves to what the file names now, and a stream's gateway is known by its name.
 #[test]
 fn a_tunnel_follows_the_gateways_name_by_udp_and_by_the_stream() {
-    let Some(pair) = Pair::start_by_name(&format!("{WORLD} 4433")) else { return };
+    let names = "10.1.0.1 gateway.test other.test\n";
+    let Some(pair) = Pair::start_by_name(&format!("{WORLD} 4433"), names) else { return };
     let ping = || pair.lan.check("ping", &["-c", "1", "-W", "1", WORLD]).is_ok();
     wait_until("it carries", ping);
     block(&pair.stage, true);
@@ -271,6 +271,30 @@ fn a_tunnel_follows_the_gateways_name_by_udp_and_by_the_stream() {
     // The stream's line has the name, too.
     wait_until("both links are connected to the other", || ups() >= 3);
     wait_until("it carries on", ping);
+}
+
+#[test]
+fn a_gateways_address_that_nobody_has_is_passed_over() {
+    let names = "fd01:0::99 gateway.test\n10.1.0.1 gateway.test\n";
+    let Some(pair) = Pair::start_by_name(&format!("{WORLD} 4433"), names) else { return };
+    let ping = || pair.lan.check("ping", &["-c", "1", "-W", "1", WORLD]).is_ok();
+    wait_until("it carries", ping);
+    assert_eq!(status(&pair.stage)["datagrams"]["carrier"], "quic", "{}", pair.logs());
+}
+
+/// Hosts on which IPv6 is switched off.
+#[test]
+fn a_tunnel_between_hosts_without_ipv6_carries_ipv4() {
+    let off = |namespace: &Namespace| namespace.sysctl("net.ipv6.conf.all.disable_ipv6", "1").unwrap();
+    let udp = format!("{WORLD} 4433");
+    let Some(mut pair) = Pair::start_by_file_after(|stage| off(&stage.van), &udp, &[], LINKS) else { return };
+    let ping = |pair: &Pair| pair.lan.check("ping", &["-c", "1", "-W", "1", WORLD]).is_ok();
+    wait_until("it carries", || ping(&pair));
+    off(&pair.stage.web);
+    pair.restart_by_file(&format!("addresses = [\"10.1.1.1\"]\nudp = [\"{udp}\"]\n"));
+    wait_until("it carries again", || ping(&pair));
+    let log = pair.logs();
+    assert!(!log.contains("can't be led") && !log.contains("can't be repaired"), "{log}");
 }
 
 #[test]
