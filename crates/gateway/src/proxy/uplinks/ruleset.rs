@@ -75,7 +75,8 @@ impl Uplinks {
         for (&link, uplink) in &self.uplinks {
             let Some(rate) = uplink.rate else { continue };
             for (side, rate) in [("up", rate.up), ("down", rate.down)] {
-                // A super-packet of 64 KiB has to fit several times.
+                // A super-packet of 64 KiB has to fit several times. Besides, a bucket in bytes holds what the
+                // rate gives in a second (nft_limit.c).
                 let (bytes, burst) = (rate / 8, (rate / 8 / 10).max(256 << 10));
                 let what = format!("{{ rate over {bytes} bytes/second burst {burst} bytes }}");
                 objects.insert(format!("limit {side}{link}"), what);
