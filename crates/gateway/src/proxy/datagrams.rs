@@ -1,7 +1,7 @@
 //! The proxy's end: a QUIC connection over each link, from the address by which TCP's subflows leave by it.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -310,7 +310,7 @@ async fn fall_back(shared: Arc<Shared>) {
         let done = async {
             let (entry, gateway) = shared.server.open_datagrams(Client::nobody(), Wish::Tunnel).await?;
             let flow = &entry.flow;
-            let none = || io::Error::new(io::ErrorKind::NotFound, "no gateway that has a key");
+            let none = || io::Error::new(ErrorKind::NotFound, "no gateway that has a key");
             let mut secure = flow.take_secure().ok_or_else(none)?;
             secure.write_all(&shared.session).await?;
             secure.flush().await?;
@@ -332,7 +332,7 @@ async fn fall_back(shared: Arc<Shared>) {
                     Ok(())
                 }
                 () = lasts(LOOK, || shared.server.is_draining() || !shared.is_listed(&gateway)) => Ok(()),
-                () = lasts(LOST, || !seen.hears().1) => Err(io::ErrorKind::TimedOut.into()),
+                () = lasts(LOST, || !seen.hears().1) => Err(ErrorKind::TimedOut.into()),
             };
             shared.connected.send_modify(|all| drop(all.remove(&STREAM)));
             flow.stream.reset();
@@ -343,7 +343,8 @@ async fn fall_back(shared: Arc<Shared>) {
                 tracing::warn!(%error, "no datagrams by a stream either");
             }
             // One that refuses isn't asked all the time.
-            let most = if is_refused { DOUBLINGS } else { STREAMS_DOUBLINGS };
+            let is_denied = matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported);
+            let most = if is_refused || is_denied { DOUBLINGS } else { STREAMS_DOUBLINGS };
             sleep(PAUSE * 2u32.pow(failures.min(most))).await;
             failures += 1;
         }
@@ -362,7 +363,7 @@ async fn lasts(time: Duration, mut is_so: impl FnMut() -> bool) {
 }
 
 fn refused() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the gateway gives addresses that can't be")
+    io::Error::new(ErrorKind::InvalidData, "the gateway gives addresses that can't be")
 }
 
 /// What a handshake has led to.
@@ -376,7 +377,7 @@ struct Connected {
 /// Connects to the gateway, and tells its name. `tries`: those that were in vain.
 async fn connect(shared: &Shared, link: &Link, tries: u32) -> io::Result<(Connected, String)> {
     let config = shared.server.config();
-    let none = || io::Error::new(io::ErrorKind::NotFound, "no gateway that has a key");
+    let none = || io::Error::new(ErrorKind::NotFound, "no gateway that has a key");
     let with_keys = in_order(&config.gateways).into_iter().filter(|gateway| gateway.tls.is_some());
     // All links lead to the same one.
     let used = shared.connected.borrow().values().next().map(|(name, _)| name.clone());
@@ -390,7 +391,7 @@ async fn connect(shared: &Shared, link: &Link, tries: u32) -> io::Result<(Connec
         Ok(done) => done?,
         Err(_) => {
             link.counters.count_datagrams(UNANSWERED, 0);
-            return Err(io::Error::new(io::ErrorKind::TimedOut, format!("{address} doesn't answer by UDP")));
+            return Err(io::Error::new(ErrorKind::TimedOut, format!("{address} doesn't answer by UDP")));
         }
     };
     Ok((connected, gateway.target.to_string()))
@@ -401,7 +402,7 @@ async fn address_for(server: &Server, link: &Link, gateway: &Gateway, tries: u32
     let mut all = gateway.addresses(server).await?;
     all.retain(|address| link.has_route(address.is_ipv6()));
     let found = all.get(tries as usize % all.len().max(1)).copied();
-    found.ok_or_else(|| io::Error::new(io::ErrorKind::NetworkUnreachable, "no route to the gateway"))
+    found.ok_or_else(|| io::Error::new(ErrorKind::NetworkUnreachable, "no route to the gateway"))
 }
 
 async fn handshake(
