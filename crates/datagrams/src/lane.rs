@@ -68,11 +68,13 @@ pub(crate) struct Lane {
     pub scheduler: Box<dyn DatagramScheduler>,
     /// By the link that a flow keeps to, if there is one: none waits for another one's link.
     pub waiting: BTreeMap<Option<usize>, Waiting>,
+    /// When a packet of it came last, either way.
+    pub last_traffic: u64,
 }
 
 impl Lane {
     pub fn new(scheduler: Box<dyn DatagramScheduler>) -> Lane {
-        Lane { scheduler, waiting: BTreeMap::new() }
+        Lane { scheduler, waiting: BTreeMap::new(), last_traffic: 0 }
     }
 
     pub fn of(&mut self, kept: Option<usize>) -> &mut Waiting {

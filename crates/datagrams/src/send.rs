@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use crate::MILLISECOND;
 use crate::frame::{Data, Feedback, Frame, Parity, Part, Place, add_body};
 use crate::rate::{Rate, Report};
+use crate::{MILLISECOND, SECOND};
 
 /// Most datagrams of a link that are remembered.
 const MOST_SENT: usize = 8192;
@@ -24,6 +24,29 @@ const LATE: u64 = 2 * MILLISECOND;
 const MOST_LATE: u64 = 20 * MILLISECOND;
 /// How long after the last datagram of several a probe asks whether they have arrived.
 const TAIL: u64 = 10 * MILLISECOND;
+
+/// How often a link is probed that isn't silent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pace {
+    /// It carries something, or is the next packet's.
+    Active,
+    /// Nothing flows.
+    Idle,
+    /// Others are used while they work.
+    Resting,
+}
+
+impl Pace {
+    /// How long a link may be quiet. Address translators forget what is quiet for 30 s, and QUIC's connections
+    /// end.
+    fn pause(self) -> u64 {
+        match self {
+            Pace::Active => 50 * MILLISECOND,
+            Pace::Idle => 2 * SECOND,
+            Pace::Resting => 15 * SECOND,
+        }
+    }
+}
 
 /// Datagrams that one parity is for, and how long it waits for so many.
 const GROUP: u8 = 12;
@@ -89,6 +112,7 @@ pub(crate) struct Sending {
     first: u32,
     sent: VecDeque<Sent>,
     pub is_silent: bool,
+    pub pace: Pace,
     /// When it fell silent.
     silent_since: u64,
     last_feedback: u64,
@@ -116,6 +140,7 @@ impl Sending {
             first: 0,
             sent: VecDeque::new(),
             is_silent: true,
+            pace: Pace::Active,
             silent_since: now,
             last_feedback: now,
             last_sent: now,
@@ -310,8 +335,8 @@ impl Sending {
         self.sent.iter().filter(|sent| !sent.is_settled).filter_map(|sent| sent.piece.clone()).collect()
     }
 
-    /// When a probe is due, if traffic flows or not.
-    pub fn probe_at(&self, is_active: bool) -> u64 {
+    /// When a probe is due.
+    pub fn probe_at(&self) -> u64 {
         let last = self.last_sent.max(self.last_probe);
         if self.is_silent {
             let silent = self.last_probe.saturating_sub(self.silent_since);
@@ -325,8 +350,7 @@ impl Sending {
         match self.unheard {
             // What was sent last has no follower that would tell.
             Some(_) if self.last_probe < self.last_sent => last + TAIL,
-            _ if is_active => last + 50 * MILLISECOND,
-            _ => last + 2_000 * MILLISECOND,
+            _ => last + self.pace.pause(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! One end of the tunnel.
 
 mod choosing;
+mod pace;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,7 +21,7 @@ use crate::{MILLISECOND, SECOND};
 const MTU: usize = 1400;
 /// Most links.
 pub const MOST_LINKS: usize = 16;
-/// How long traffic counts as flowing.
+/// How long traffic counts as flowing, of a lane or over a link.
 const ACTIVE: u64 = SECOND;
 /// How much of the links' rates may wait of downloads at most, as time, and bytes at least. For long no more
 /// waits than CoDel lets.
@@ -62,6 +63,8 @@ struct Link {
     uses: [Option<LinkUse>; MOST_LANES],
     sending: Sending,
     receiving: Receiving,
+    /// When it carried a packet last, either way, or was connected: what a new one is like is found out at once.
+    last_traffic: u64,
 }
 
 impl Link {
@@ -135,7 +138,6 @@ pub struct Tunnel {
     arrivals: Arrivals,
     deliver: Handover,
     copies: (f64, u64),
-    last_traffic: u64,
     stats: Stats,
 }
 
@@ -155,7 +157,6 @@ impl Tunnel {
             arrivals: Arrivals::default(),
             deliver: Handover::default(),
             copies: (COPIES_BURST, 0),
-            last_traffic: 0,
             stats: Stats::default(),
         }
     }
@@ -166,7 +167,8 @@ impl Tunnel {
             known.settings = settings;
         } else if self.links.len() < MOST_LINKS {
             let (sending, receiving) = (Sending::new(now), Receiving::default());
-            self.links.insert(link, Link { settings, uses: [None; MOST_LANES], sending, receiving });
+            let uses = [None; MOST_LANES];
+            self.links.insert(link, Link { settings, uses, sending, receiving, last_traffic: now });
         }
         if let Some(known) = self.links.get_mut(&link) {
             known.sending.rate.most = settings.most.map_or(f64::INFINITY, |most| most.max(1) as f64);
@@ -206,6 +208,7 @@ impl Tunnel {
             let lost = gone.sending.fall_silent(now);
             self.repair(now, link, lost);
         }
+        self.set_paces(now);
     }
 
     /// The far end is another one: it knows nothing of what was sent, and its numbers begin anew. Links have to
@@ -231,7 +234,7 @@ impl Tunnel {
     fn enqueue(&mut self, lane: usize, now: u64, packet: Bytes, summary: &Summary) {
         let lane = if lane < self.lanes.len() { lane } else { 0 };
         self.stats.packets += 1;
-        self.last_traffic = now;
+        self.note_traffic(now, lane, None);
         let class = self.flows.note(now, summary, packet.len());
         let kept = self.kept(now, lane, &summary.flow);
         let most = self.most_queued(lane, kept);
@@ -298,7 +301,7 @@ impl Tunnel {
             Frame::Data(data) => {
                 known.receiving.note(now, data.link_number, data.sent, len);
                 known.receiving.keep(data.link_number, bytes);
-                self.last_traffic = now;
+                self.note_traffic(now, data.lane.into(), Some(link));
                 self.learn(now, link, &data);
                 self.take(now, data);
             }
@@ -368,11 +371,11 @@ impl Tunnel {
             }
         }
         self.arrivals.on_timeout(now, &mut self.deliver);
+        self.set_paces(now);
     }
 
     /// The next datagram, and the link that it goes over.
     pub fn poll_transmit(&mut self, now: u64) -> Option<(usize, Bytes)> {
-        let is_active = now.saturating_sub(self.last_traffic) < ACTIVE;
         for (link, known) in &mut self.links {
             if let Some(feedback) = known.receiving.take_feedback(now) {
                 return Some((*link, Frame::Feedback(feedback).encode()));
@@ -380,7 +383,7 @@ impl Tunnel {
             if let Some(parity) = known.sending.take_parity(now) {
                 return Some((*link, parity));
             }
-            if known.sending.probe_at(is_active) <= now {
+            if known.sending.probe_at() <= now {
                 return Some((*link, known.sending.probe(now)));
             }
         }
@@ -401,8 +404,10 @@ impl Tunnel {
     }
 
     fn send(&mut self, now: u64, link: usize, piece: Piece) {
+        let lane = usize::from(piece.lane);
         if let Some(known) = self.links.get_mut(&link) {
             self.outgoing.push_back((link, known.sending.send(now, piece)));
+            self.note_traffic(now, lane, Some(link));
         }
     }
 
@@ -446,17 +451,11 @@ impl Tunnel {
     /// When [`Tunnel::on_timeout`], [`Tunnel::poll_transmit`] and [`Tunnel::poll_deliver`] are to be called
     /// next.
     pub fn next_timeout(&self, now: u64) -> Option<u64> {
-        let is_active = now.saturating_sub(self.last_traffic) < ACTIVE;
         let of_links = self.links.values().flat_map(|link| {
             let (sending, receiving) = (&link.sending, &link.receiving);
-            [
-                receiving.due,
-                Some(sending.probe_at(is_active)),
-                sending.silent_at(receiving.last),
-                sending.parity_at(),
-            ]
-            .into_iter()
-            .flatten()
+            [receiving.due, Some(sending.probe_at()), sending.silent_at(receiving.last), sending.parity_at()]
+                .into_iter()
+                .flatten()
         });
         let repairs = self.repairs.iter().filter_map(VecDeque::front).map(|(piece, _)| piece.payload.len());
         let queues = || self.lanes.iter().flat_map(|lane| lane.queues(0..3));
