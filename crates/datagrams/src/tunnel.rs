@@ -343,7 +343,7 @@ impl Tunnel {
 
     fn repair(&mut self, now: u64, link: usize, lost: Vec<Piece>) {
         for piece in lost {
-            let is_there = piece.part.count == 1 && self.settled.has(piece.number);
+            let is_there = self.settled.has(piece.number);
             let repairs = &mut self.repairs[usize::from(piece.place.is_some())];
             if !is_there && piece.deadline > now && repairs.len() < MOST_REPAIRS {
                 repairs.push_back((piece, link));
@@ -427,24 +427,34 @@ impl Tunnel {
             self.copies.0 -= queued.packet.len() as f64;
             self.stats.copied += 1;
         }
+        let whole = Part { index: 0, count: 1 };
+        let payload = queued.packet.clone();
+        let piece = Piece { number, part: whole, lane: lane as u8, place, payload, deadline };
         // Both have the same parts.
-        let of = |link: &usize| self.links.get(link).map(|known| known.settings.largest);
-        let largest = [Some(link), copy].iter().flatten().filter_map(of).min().unwrap_or(0);
-        let len = queued.packet.len();
-        let room = largest.saturating_sub(MOST_OVERHEAD - usize::from(lane == 0)).max(1);
-        let count = len.div_ceil(room).max(1);
+        let links = [Some(link), copy].into_iter().flatten();
+        let count = links.clone().map(|link| self.count_parts(link, &piece)).max().unwrap_or(1);
         if count > usize::from(MOST_PARTS) {
             self.stats.dropped += 1;
             return;
         }
+        links.for_each(|link| self.send_parts(now, link, &piece, count));
+    }
+
+    /// How many parts a piece has to be cut into for a link.
+    fn count_parts(&self, link: usize, piece: &Piece) -> usize {
+        let largest = self.links.get(&link).map_or(0, |known| known.settings.largest);
+        let room = largest.saturating_sub(MOST_OVERHEAD - usize::from(piece.lane == 0)).max(1);
+        piece.payload.len().div_ceil(room).max(1)
+    }
+
+    /// Sends a packet in so many parts.
+    fn send_parts(&mut self, now: u64, link: usize, whole: &Piece, count: usize) {
+        let len = whole.payload.len();
         let each = len.div_ceil(count);
-        for link in [Some(link), copy].into_iter().flatten() {
-            for index in 0..count {
-                let payload = queued.packet.slice(index * each..len.min((index + 1) * each));
-                let part = Part { index: index as u8, count: count as u8 };
-                let lane = lane as u8;
-                self.send(now, link, Piece { number, part, lane, place, payload, deadline });
-            }
+        for index in 0..count {
+            let payload = whole.payload.slice(index * each..len.min((index + 1) * each));
+            let part = Part { index: index as u8, count: count as u8 };
+            self.send(now, link, Piece { part, payload, ..whole.clone() });
         }
     }
 

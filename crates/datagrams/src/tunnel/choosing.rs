@@ -5,6 +5,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use super::{COPIES, COPIES_BURST, COPIES_SHARE, FULL, LONGEST_WAIT, Link, Tunnel};
 use crate::SECOND;
 use crate::flow::Class;
+use crate::frame::MOST_PARTS;
 use crate::scheduler::{Choice, LinkView, PacketView, used};
 
 impl Tunnel {
@@ -52,18 +53,30 @@ impl Tunnel {
     pub(super) fn send_repair(&mut self, now: u64) {
         for is_download in [false, true] {
             while let Some((piece, from)) = self.repairs[usize::from(is_download)].pop_front() {
-                let is_there = piece.part.count == 1 && self.settled.has(piece.number);
-                if is_there || piece.deadline <= now {
+                if self.settled.has(piece.number) || piece.deadline <= now {
                     continue;
                 }
                 let lane = usize::from(piece.lane);
-                let views = self.in_order(lane, self.views(now, lane, piece.payload.len()), 0);
+                let mut views = self.in_order(lane, self.views(now, lane, piece.payload.len()), 0);
+                // A whole packet is cut as the link needs it. A part can't be.
+                let is_whole = piece.part.count == 1;
+                let most = if is_whole { MOST_PARTS.into() } else { 1 };
+                if !views.is_empty() {
+                    views.retain(|one| self.count_parts(one.link, &piece) <= most);
+                    if views.is_empty() {
+                        continue;
+                    }
+                }
                 let has_room = |one: &&LinkView| !is_download || one.wait == Some(0);
                 // Over the same link only if there is no other that is as fast.
                 let best = used(&views).filter(has_room).min_by_key(|one| (one.delay, one.link == from));
                 if let Some(best) = best {
-                    self.stats.repaired += 1;
-                    self.send(now, best.link, piece);
+                    let count = if is_whole { self.count_parts(best.link, &piece) } else { 1 };
+                    self.stats.repaired += count as u64;
+                    match is_whole {
+                        true => self.send_parts(now, best.link, &piece, count),
+                        false => self.send(now, best.link, piece),
+                    }
                     return;
                 }
                 self.repairs[usize::from(is_download)].push_front((piece, from));

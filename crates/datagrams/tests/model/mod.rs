@@ -21,6 +21,8 @@ pub struct Way {
     loss: u64,
     /// Most that a datagram is late by.
     jitter: u64,
+    /// Larger datagrams are lost.
+    largest: usize,
     last: u64,
     queue: u64,
     cuts: Vec<(u64, u64)>,
@@ -41,6 +43,7 @@ impl Way {
             delay: rtt_ms * MS / 2,
             loss,
             jitter: 0,
+            largest: usize::MAX,
             last: 0,
             queue,
             cuts: Vec::new(),
@@ -56,12 +59,17 @@ impl Way {
         Way { jitter, ..self }
     }
 
+    #[allow(dead_code, reason = "not every test has links of this kind")]
+    pub fn largest(self, largest: usize) -> Way {
+        Way { largest, ..self }
+    }
+
     /// When a datagram arrives that is sent now.
     fn send(&mut self, now: u64, len: usize) -> Option<u64> {
         let start = self.free_at.max(now);
         self.longest_queue = self.longest_queue.max(start - now);
         self.waits.push((now, start - now));
-        if (start - now) * self.rate / SECOND > self.queue {
+        if (start - now) * self.rate / SECOND > self.queue || len > self.largest {
             return None;
         }
         self.free_at = start + (len + OVERHEAD) as u64 * SECOND / self.rate;
@@ -158,6 +166,7 @@ impl<T> Wire<T> {
     }
 
     /// A packet that enters the tunnel at this side.
+    #[allow(dead_code, reason = "not every test sends where no rule holds")]
     pub fn put(&mut self, side: usize, packet: Bytes) {
         let summary = inspect(&packet).unwrap();
         self.tunnels[side].on_packet(self.now, packet, &summary);
@@ -166,7 +175,6 @@ impl<T> Wire<T> {
 
     /// Carries out what a side wants.
     pub fn drive(&mut self, side: usize) {
-    #[allow(dead_code, reason = "not every test sends where no rule holds")]
         let now = self.now;
         self.tunnels[side].on_timeout(now);
         for one in self.tunnels[side].link_stats() {
