@@ -11,6 +11,7 @@ use bytes::Bytes;
 use ropewalk_engine::PathId;
 use ropewalk_engine::config::LocalEndpoint;
 use ropewalk_tokio::{Offload, PacketDevice, Pool, StreamInfo};
+use ropewalk_wire::virtio::VirtioNetHeader;
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -166,13 +167,28 @@ pub(super) struct CountedDevice<D> {
     pub counters: Arc<Counters>,
 }
 
-impl<D: PacketDevice> CountedDevice<D> {
-    fn header(&self) -> u64 {
-        match self.device.offload() {
-            Offload::Segmentation => ropewalk_os::tun::VNET_HEADER as u64,
-            Offload::None => 0,
-        }
+/// The bytes of IP packets that a frame of a device is on the wire: each segment of a super-packet has headers
+/// of its own there. `read` gives a byte of it.
+fn on_wire(offload: Offload, len: usize, read: impl Fn(usize) -> Option<u8>) -> u64 {
+    if offload == Offload::None {
+        return len as u64;
     }
+    let mut head = [0; VirtioNetHeader::LEN];
+    for (at, byte) in head.iter_mut().enumerate() {
+        *byte = read(at).unwrap_or_default();
+    }
+    let packet = len.saturating_sub(VirtioNetHeader::LEN);
+    let VirtioNetHeader { gso_type, gso_size, csum_start, .. } =
+        VirtioNetHeader::parse(&head).unwrap_or_default();
+    if gso_type == VirtioNetHeader::GSO_NONE || gso_size == 0 {
+        return packet as u64;
+    }
+    // What is checksummed is TCP's header and data; the header's length is in its thirteenth byte.
+    let tcp = usize::from(csum_start);
+    let words = read(VirtioNetHeader::LEN + tcp + 12).unwrap_or_default() >> 4;
+    let headers = tcp + 4 * usize::from(words);
+    let segments = packet.saturating_sub(headers).div_ceil(gso_size.into());
+    (packet + segments.saturating_sub(1) * headers) as u64
 }
 
 impl<D: PacketDevice> PacketDevice for CountedDevice<D> {
@@ -182,14 +198,21 @@ impl<D: PacketDevice> PacketDevice for CountedDevice<D> {
 
     fn poll_receive(&mut self, cx: &mut Context<'_>, pool: &mut Pool) -> Poll<io::Result<Bytes>> {
         let packet = ready!(self.device.poll_receive(cx, pool))?;
-        let bytes = (packet.len() as u64).saturating_sub(self.header());
+        let bytes = on_wire(self.offload(), packet.len(), |at| packet.get(at).copied());
         self.counters.count_received(bytes);
         Poll::Ready(Ok(packet))
     }
 
     fn send(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<()> {
-        let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
-        self.counters.on_sent((bytes as u64).saturating_sub(self.header()));
+        let read = |mut at: usize| {
+            pieces.iter().find_map(|piece| {
+                let byte = piece.get(at).copied();
+                at = at.saturating_sub(piece.len());
+                byte
+            })
+        };
+        let len = pieces.iter().map(|piece| piece.len()).sum();
+        self.counters.on_sent(on_wire(self.offload(), len, read));
         self.device.send(pieces)
     }
 }
@@ -410,5 +433,87 @@ impl Link {
     /// Whether it is used, in this family.
     pub fn is_usable(&self, v6: bool) -> bool {
         self.has_route(v6) && self.state() == LinkState::Up
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ropewalk_os::tun::VNET_HEADER;
+
+    use super::*;
+
+    /// A device that hands out one frame and takes any.
+    struct Frames(Offload, Bytes);
+
+    impl PacketDevice for Frames {
+        fn offload(&self) -> Offload {
+            self.0
+        }
+
+        fn poll_receive(&mut self, _: &mut Context<'_>, _: &mut Pool) -> Poll<io::Result<Bytes>> {
+            Poll::Ready(Ok(self.1.clone()))
+        }
+
+        fn send(&mut self, _: &[IoSlice<'_>]) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A frame with IP and TCP headers of this length and so many bytes of data, `gso_size` in a segment.
+    fn frame((ip, tcp): (usize, usize), data: usize, gso_size: u16) -> Bytes {
+        let types = [VirtioNetHeader::GSO_TCPV4, VirtioNetHeader::GSO_TCPV6];
+        let vnet = VirtioNetHeader {
+            flags: VirtioNetHeader::NEEDS_CSUM,
+            gso_type: if gso_size == 0 { VirtioNetHeader::GSO_NONE } else { types[usize::from(ip == 40)] },
+            hdr_len: 0,
+            gso_size,
+            csum_start: ip as u16,
+            csum_offset: 16,
+        };
+        let mut frame = vnet.encode().to_vec();
+        frame.resize(VNET_HEADER + ip + tcp + data, 0);
+        frame[VNET_HEADER] = if ip == 40 { 0x60 } else { 0x45 };
+        frame[VNET_HEADER + ip + 12] = (tcp as u8 / 4) << 4;
+        frame.into()
+    }
+
+    /// What a device's counters say of a frame: sent in pieces that are cut there, and received.
+    fn counted(offload: Offload, frame: &Bytes, cut: usize) -> (u64, u64) {
+        let counters = Arc::new(Counters::new(Instant::now()));
+        let mut device =
+            CountedDevice { device: Frames(offload, frame.clone()), counters: Arc::clone(&counters) };
+        let (first, rest) = frame.split_at(cut);
+        device.send(&[IoSlice::new(first), IoSlice::new(&[]), IoSlice::new(rest)]).unwrap();
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        assert!(device.poll_receive(&mut context, &mut Pool::new(1000)).is_ready());
+        counters.bytes()
+    }
+
+    #[tokio::test]
+    async fn each_segment_of_a_super_packet_is_counted_with_its_headers() {
+        let cases = [
+            ((20, 32), 0, 0, 52),
+            ((20, 32), 1000, 0, 1052),
+            // One segment, two, and as many as fit.
+            ((20, 32), 1448, 1448, 1500),
+            ((20, 32), 1449, 1448, 1501 + 52),
+            ((20, 40), 64_000, 1440, 64_000 + 45 * 60),
+            ((40, 20), 14_400, 1440, 10 * 1500),
+            ((40, 32), 2 * 1428, 1428, 2 * 1500),
+        ];
+        for (headers, data, gso_size, expected) in cases {
+            let frame = frame(headers, data, gso_size);
+            for cut in [0, 7, VNET_HEADER, VNET_HEADER + headers.0 + headers.1, frame.len()] {
+                let counted = counted(Offload::Segmentation, &frame, cut);
+                assert_eq!(counted, (expected, expected), "{headers:?} {data} {gso_size}, cut at {cut}");
+            }
+        }
+        // Without offload a packet is what it is; and what is cut short is no reason to panic.
+        let packet = Bytes::from_static(&[0x45; 60]);
+        assert_eq!(counted(Offload::None, &packet, 20), (60, 60));
+        let whole = frame((20, 32), 5000, 1448);
+        for len in 0..VNET_HEADER + 52 {
+            counted(Offload::Segmentation, &whole.slice(..len), len / 2);
+        }
     }
 }
