@@ -314,3 +314,6 @@ pub(crate) async fn drive(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
