@@ -150,6 +150,37 @@ class Daemon:
         return int(sum(float(word[-1]) for word in words))
 
 
+class Waits:
+    """When a daemon waited for a processor: what else this host does then is no fault of the daemon's."""
+
+    # Such a share of so many seconds counts.
+    SHARE, STEP = 0.5, 0.25
+
+    def __init__(self, *daemons):
+        self.daemons, self.last, self.times = daemons, {}, []
+
+    def look(self):
+        """Notes who has waited since the last look."""
+        now = time.time()
+        for daemon in self.daemons:
+            try:
+                folder = f"/proc/{daemon.child.pid}/task"
+                waits = {task: int(self.read(f"{folder}/{task}/schedstat").split()[1]) for task in os.listdir(folder)}
+            except (OSError, AttributeError):
+                continue
+            at, before = self.last.get(daemon, (now, {}))
+            longest = max((wait - before[task] for task, wait in waits.items() if task in before), default=0) / 1e9
+            if longest > self.SHARE * max(now - at, self.STEP):
+                self.times.append([at, now])
+            self.last[daemon] = now, waits
+
+    @staticmethod
+    def read(path):
+        """A file's text."""
+        with open(path) as file:
+            return file.read()
+
+
 class Chaos:
     """What happens to the pair, in three lanes that don't wait for one another."""
 
@@ -158,6 +189,7 @@ class Chaos:
         self.begin, self.over = time.time(), threading.Event()
         self.gateway, self.proxy = Daemon(self, "gateway", 0), Daemon(self, "proxy", 1)
         self.excused, self.wrong, self.events = [], [], 0
+        self.waits = Waits(self.gateway, self.proxy)
         # When the first link was gone, and when the proxy had no other.
         self.gone, self.lone = [], [[float("inf")]]
         self.variants = {"gateway": 0, "proxy": 0}
@@ -367,6 +399,11 @@ class Chaos:
                 sizes = [daemon.memory[-1][1] for daemon in (self.gateway, self.proxy)]
                 say(f"{self.at():7.1f} s: gateway {sizes[0]:.0f} MiB, proxy {sizes[1]:.0f} MiB")
 
+    def watch_waits(self):
+        """Notes when a daemon waits for a processor."""
+        while not self.over.wait(Waits.STEP):
+            self.waits.look()
+
     def run(self):
         """The clients, with everything that happens to them."""
         seconds = 60 * self.options.minutes
@@ -383,6 +420,7 @@ class Chaos:
             threading.Thread(target=self.lane, args=("links", links, (3, 25))),
             threading.Thread(target=self.lane, args=("daemons", daemons, (10, 50))),
             threading.Thread(target=self.watch),
+            threading.Thread(target=self.watch_waits),
         ]
         for lane in lanes:
             lane.start()
@@ -416,7 +454,7 @@ class Chaos:
         if lost and self.options.json:
             for daemon in (self.gateway, self.proxy):
                 shutil.copy(daemon.log, f"{self.options.json}.{daemon.name}.log")
-        of_lan, wrong, datagrams = self.lan.told(self.excused)
+        of_lan, wrong, datagrams = self.lan.told(self.excused, self.waits.times)
         self.wrong += wrong
         for kind, times in datagrams[0]["lost"].items():
             say(f"{kind} lost without a reason: {', '.join(groups(times['unexcused'], self.begin))}")

@@ -148,20 +148,25 @@ class Lan:
         self.loads = [self.start(1, command, stdout=subprocess.PIPE, text=True) for command in commands]
         self.children = self.children[: -len(commands)]
 
-    def told(self, excused):
-        """What was lost but for times that are excused: words for a person, what is wrong, and all of it."""
+    def told(self, excused, waits):
+        """What was lost but for times that are excused: words for a person, what is wrong, and all of it. `waits`: when
+        gateway or proxy waited for a processor."""
         told = [json.loads(one.communicate()[0]) for one in self.loads]
         words, wrong, call = [], [], told[0]
 
-        def outside(begin, end):
-            return not any(begin <= until and end >= since for since, until in excused)
+        def outside(begin, end, times=excused):
+            return not any(begin <= until and end >= since for since, until in times)
 
         for kind, took in call["took"].items():
             lost = call["lost"][kind]
             unexcused = [at for at in lost if outside(at, at + LATE)]
             times = f"p50 and p99 {1000 * percentile(took, 0.5):.1f} and {1000 * percentile(took, 0.99):.1f} ms"
-            words.append(f"{kind}: {len(took)} answered, {times}, {len(lost)} lost, {len(unexcused)} without a reason")
-            call["lost"][kind] = {"all": lost, "unexcused": unexcused}
+            waiting = [at for at in unexcused if not outside(at, at + LATE, waits)]
+            words.append(
+                f"{kind}: {len(took)} answered, {times}, {len(lost)} lost, {len(unexcused)} without a reason,"
+                f" {len(waiting)} of these while gateway or proxy waited for a processor"
+            )
+            call["lost"][kind] = {"all": lost, "unexcused": unexcused, "waiting": waiting}
             del took[:]
         for one in told[1:]:
             failed = [times for times in one["failed"] if outside(*times)]
