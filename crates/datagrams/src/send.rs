@@ -335,6 +335,11 @@ impl Sending {
         self.sent.iter().filter(|sent| !sent.is_settled).filter_map(|sent| sent.piece.clone()).collect()
     }
 
+    /// When the link fell silent that had been heard.
+    pub fn silent_since(&self) -> Option<u64> {
+        self.rate.srtt.filter(|_| self.is_silent).map(|_| self.silent_since)
+    }
+
     /// When a probe is due.
     pub fn probe_at(&self) -> u64 {
         let last = self.last_sent.max(self.last_probe);

@@ -117,3 +117,18 @@ fn a_link_that_is_wanted_is_probed_at_once() {
     call(&mut wire, &[0], 40 * SECOND + 250 * MS);
     assert!(wire.tunnels[0].link_stats().iter().all(|one| one.is_silent));
 }
+
+/// A far end that is busy for a moment doesn't answer: the link that carried until then carries on, not one that
+/// hasn't worked for long.
+#[test]
+fn a_busy_far_end_sends_nothing_to_a_dead_link() {
+    let mut wire = wire();
+    let_stand_by(&mut wire, true, 0);
+    wire.cut(0, 2 * SECOND, 100 * SECOND);
+    call(&mut wire, &[0], 10 * SECOND);
+    wire.stall = Some((1, 10 * SECOND, 10 * SECOND + 300 * MS));
+    let arrived = call(&mut wire, &[0], 11 * SECOND);
+    assert!(wire.silences.iter().any(|(at, side, link)| (*side, *link) == (0, 1) && *at > 10 * SECOND));
+    // Up to two are under way at the end.
+    assert!(arrived >= 48, "{arrived} of 50");
+}

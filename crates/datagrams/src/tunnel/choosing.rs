@@ -8,6 +8,9 @@ use crate::flow::Class;
 use crate::frame::MOST_PARTS;
 use crate::scheduler::{Choice, LinkView, PacketView, used};
 
+/// How long a link that fell silent may work all the same.
+const MOMENT: u64 = SECOND;
+
 impl Tunnel {
     fn views(&self, now: u64, lane: usize, len: usize) -> Vec<LinkView> {
         let heard = || self.links.values().map(|link| &link.sending.rate).filter(|rate| rate.srtt.is_some());
@@ -31,7 +34,15 @@ impl Tunnel {
             };
             (!how.is_shut).then_some(of_it)
         };
-        self.links.iter().filter_map(view).collect()
+        let mut views: Vec<LinkView> = self.links.iter().filter_map(view).collect();
+        if views.iter().all(|view| view.is_silent) {
+            // It may be the far end that is busy: what worked a moment ago comes before what hasn't for long.
+            for view in &mut views {
+                let since = self.links.get(&view.link).and_then(|known| known.sending.silent_since());
+                view.is_silent = since.is_none_or(|since| now.saturating_sub(since) >= MOMENT);
+            }
+        }
+        views
     }
 
     /// Of these links those whose turn it is for a packet that has waited so long.
