@@ -37,8 +37,7 @@ pub(crate) enum Pace {
 }
 
 impl Pace {
-    /// How long a link may be quiet. Address translators forget what is quiet for 30 s, and QUIC's connections
-    /// end.
+    /// How long a link may be quiet. After 30 s address translators forget it, and QUIC's connections end.
     fn pause(self) -> u64 {
         match self {
             Pace::Active => 50 * MILLISECOND,

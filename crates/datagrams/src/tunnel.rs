@@ -63,7 +63,7 @@ struct Link {
     uses: [Option<LinkUse>; MOST_LANES],
     sending: Sending,
     receiving: Receiving,
-    /// When it carried a packet last, either way, or was connected: what a new one is like is found out at once.
+    /// When it carried a packet last, either way, or was connected: a new one is measured at once.
     last_traffic: u64,
 }
 

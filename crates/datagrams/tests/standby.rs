@@ -59,8 +59,8 @@ fn a_link_that_stands_by_is_probed_every_15_s_while_another_carries() {
         let before = [0, 1].map(|side| sent(&wire, side, 1));
         let arrived = call(&mut wire, &[0], 61 * SECOND);
         assert!(arrived >= 2990, "{arrived}");
-        for side in 0..2 {
-            let (probes, carrying) = (sent(&wire, side, 1) - before[side], sent(&wire, side, 0));
+        for (side, before) in before.into_iter().enumerate() {
+            let (probes, carrying) = (sent(&wire, side, 1) - before, sent(&wire, side, 0));
             assert!((3..=10).contains(&probes), "side {side}: {probes} datagrams");
             // The one that carries is probed as ever, also by the end that sends nothing.
             assert!(carrying > 1100, "side {side}: {carrying} datagrams over the one that carries");
@@ -100,8 +100,8 @@ fn a_link_that_stands_by_for_some_is_probed_while_others_use_it() {
     assert!((25..=65).contains(&idle), "{idle} datagrams");
     let before = [0, 1].map(|side| sent(&wire, side, 1));
     call(&mut wire, &[1], 73 * SECOND);
-    for side in 0..2 {
-        let busy = sent(&wire, side, 1) - before[side];
+    for (side, before) in before.into_iter().enumerate() {
+        let busy = sent(&wire, side, 1) - before;
         assert!(busy > 190, "side {side}: {busy} datagrams");
     }
 }
