@@ -113,10 +113,9 @@ fn either_uplink_is_cut_under_a_download_from_a_gateway() {
     assert!(proxy.terminate().success() && far.gateway.terminate().success());
 }
 
-/// The only uplink falls silent while connections are opened through the gateway: in each state of their opening
-/// they wait for it, and go on once it is back.
-#[test]
-fn connections_that_are_being_opened_outlive_the_only_uplinks_silence() {
+/// The only uplink is away while connections are opened through the gateway: in each state of their opening they
+/// wait for it, and go on once it is back.
+fn opened_while_the_only_uplink_goes(away: impl Fn(&Stage), back: impl Fn(&Stage)) {
     let Some(stage) = Stage::new() else { return };
     stage.serve("data", 100_000);
     let _server = stage.nginx(false);
@@ -144,10 +143,10 @@ fn connections_that_are_being_opened_outlive_the_only_uplinks_silence() {
             curl()
         })
         .collect();
-    stage.cut(0);
+    away(&stage);
     let gone = std::time::Duration::from_secs(12);
     std::thread::sleep(gone);
-    stage.mend(0);
+    back(&stage);
     for download in downloads {
         let done = download.wait_with_output().unwrap();
         let took: f64 = String::from_utf8_lossy(&done.stdout).parse().unwrap_or(f64::NAN);
@@ -155,6 +154,21 @@ fn connections_that_are_being_opened_outlive_the_only_uplinks_silence() {
         assert!(done.status.success() && took < gone.as_secs_f64() + 4.0, "{took} s: {}", logs());
     }
     assert!(proxy.terminate().success() && far.gateway.terminate().success());
+}
+
+#[test]
+fn connections_that_are_being_opened_outlive_the_only_uplinks_silence() {
+    opened_while_the_only_uplink_goes(|stage| stage.cut(0), |stage| stage.mend(0));
+}
+
+#[test]
+fn connections_that_are_being_opened_outlive_an_uplink_that_is_down() {
+    let down = |stage: &Stage| stage::ip(&stage.van, "link set up0 down").unwrap();
+    opened_while_the_only_uplink_goes(down, |stage| {
+        stage::ip(&stage.van, "link set up0 up").unwrap();
+        stage::ip(&stage.van, "-6 address replace fd01:0::2/64 dev up0 nodad").unwrap();
+        stage::add_route(&stage.van, 0).unwrap();
+    });
 }
 
 /// A gateway that is killed while it connects to a server, and comes back, knows nothing of the request: it is asked
