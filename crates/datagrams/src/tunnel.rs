@@ -447,7 +447,7 @@ impl Tunnel {
         piece.payload.len().div_ceil(room).max(1)
     }
 
-    /// Sends a packet in so many parts.
+    /// Sends a packet over a link, in `count` parts of about the same size.
     fn send_parts(&mut self, now: u64, link: usize, whole: &Piece, count: usize) {
         let len = whole.payload.len();
         let each = len.div_ceil(count);

@@ -153,7 +153,7 @@ fn a_download_by_quic_uses_both_uplinks_and_goes_on_while_one_is_cut() {
     });
     println!("download with a cut: {got:?}");
     assert!(got.bytes == bytes && got.gap < 1.0, "{got:?}: {}", pair.logs());
-    // Status tells of it.
+    // The proxy's status counts repairs.
     assert!(status(stage)["datagrams"]["packets_repaired"].is_u64(), "{}", pair.logs());
 }
 

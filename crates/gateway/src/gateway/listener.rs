@@ -259,7 +259,7 @@ async fn convert(
                 // A probe of the proxy's, or a client that was lost.
                 Refusal::Lost(ref error) if error.kind() != io::ErrorKind::InvalidData => {
                     if error.kind() == io::ErrorKind::TimedOut {
-                        // Whose link was away meanwhile has to hear that nobody will answer.
+                        // A proxy whose link was away hears so, when it is back, that nobody will answer.
                         flow.stream.reset();
                     }
                     tracing::debug!(target: "ropewalk::gateway", listener = listener.name, %peer, %error, "ended");

@@ -36,9 +36,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 const DOUBLINGS: u32 = 6;
 /// The same for streams, which any network should let through.
 const STREAMS_DOUBLINGS: u32 = 2;
-/// What a try sends that nobody answers within [`PATIENCE`], bytes: datagrams of 1200 bytes, the first and two
-/// after 1 and 3 seconds each (RFC 9002, section 6.2.4), with headers of IPv4.
-const UNANSWERED: u64 = 5 * 1228;
+/// What a try sends that nobody answers within [`PATIENCE`], bytes: datagrams of 1200 bytes, the first, two after
+/// 1 and 3 seconds each (RFC 9002, section 6.2.4), and one that ends it, with headers of IPv4. Seen in a capture.
+const UNANSWERED: u64 = 6 * 1228;
 /// The share of a link's rate that datagrams may take: headers have the rest.
 const BESIDE_HEADERS: f64 = 0.92;
 /// How often it is looked what a link has carried, and how it is to be used.
@@ -222,8 +222,8 @@ async fn follow(shared: Arc<Shared>, link: Arc<Link>) {
     }
 }
 
-/// Waits before a link is tried again, and returns whether nothing has changed meanwhile that gives it a
-/// chance.
+/// Waits before a link is tried again; ends at once, and returns false, when something changes by which a try
+/// may succeed: the link's network, whether it answers, the configuration, or that a stream reached the gateway.
 async fn is_in_vain(shared: &Shared, link: &Link, pause: Duration) -> bool {
     let (known, config) = (link.known(), shared.server.config());
     let streams = shared.streams.load(Ordering::Relaxed);
@@ -241,10 +241,11 @@ async fn is_in_vain(shared: &Shared, link: &Link, pause: Duration) -> bool {
     true
 }
 
-/// A link's connection, and what was counted of it: bytes of IP packets that were sent and received.
+/// A link's connection, whose traffic counts as the link's.
 struct Counted {
     link: Arc<Link>,
     connection: Connection,
+    /// Bytes of IP packets, sent and received, that are counted already.
     bytes: [u64; 2],
 }
 

@@ -99,9 +99,12 @@ fn use_of(policy: &Policy, links: &[Arc<Link>], link: &Link) -> Use {
 #[cfg(test)]
 mod tests {
     use ropewalk_datagrams::packet::{FlowKey, protocol};
+    use tokio::time::Instant;
 
     use super::super::Rule;
+    use super::super::reach::Reach;
     use super::*;
+    use crate::setup::Route;
 
     fn rule(conditions: &[(&str, &str)], policy: &str) -> Rule {
         let mut rule = Rule::new(policy.parse().unwrap());
@@ -147,5 +150,32 @@ mod tests {
         let lanes = Lanes::of(&Policies { rules: rules.collect(), other: Policy::default() });
         assert_eq!((lanes.policies.len(), lanes.rules[14].1, lanes.rules[15].1), (MOST_LANES, 15, 0));
         assert_eq!(lanes.left_out, 5);
+    }
+    /// A link is used if it has a route in some family.
+    #[tokio::test]
+    async fn lanes_use_links_of_different_families() {
+        let families = [(true, false), (false, true), (true, true), (false, false)];
+        let link = |(index, (v4, v6)): (usize, (bool, bool))| {
+            let link = Link::new(index, format!("l{index}").parse().unwrap(), Instant::now(), false);
+            let [v4, v6] = [v4, v6].map(|is_there| is_there.then_some(Route::Direct));
+            link.learn(|known| known.reach = Reach { v4, v6, ..Reach::default() });
+            Arc::new(link)
+        };
+        let links: Vec<_> = families.into_iter().enumerate().map(link).collect();
+        let uses = |policy: &str| {
+            let policies = Policies { rules: Vec::new(), other: policy.parse::<Policy>().unwrap() };
+            let of = |link: &Arc<Link>| {
+                let uses = Lanes::of(&policies).uses(&links, link)?;
+                Some((uses[0].how.is_backup, uses[0].how.order, uses[0].how.is_shut))
+            };
+            links.iter().map(of).collect::<Vec<_>>()
+        };
+        let [first, backup, next] = [(false, 0), (true, 0), (false, 1)].map(|(a, b)| Some((a, b, false)));
+        assert_eq!(uses("fastest"), [first, first, first, None]);
+        assert_eq!(uses("active-standby"), [first, backup, backup, None]);
+        let last = Some((false, 2, false));
+        assert_eq!(uses("priority"), [first, next, last, None]);
+        // One that a policy doesn't name.
+        assert_eq!(uses("fastest over l1,l3"), [None, first, None, None]);
     }
 }
