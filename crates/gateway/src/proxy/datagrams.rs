@@ -18,9 +18,11 @@ use tokio::time::{Instant, sleep, timeout};
 use super::client::Client;
 use super::direct::{Direct, ways};
 use super::lanes::Lanes;
-use super::link::Link;
+use super::link::{Knowledge, Link};
+use super::reach::Reach;
 use super::remote::{Gateway, Wish, in_order};
 use super::serve::Server;
+use super::settings::Settings;
 use super::uplinks::kernel_address;
 use crate::carry::Carried;
 use crate::tls::{Connector, NAME};
@@ -183,13 +185,16 @@ async fn tell(
 
 /// Keeps a link connected for as long as there is one of its number and name.
 async fn follow(shared: Arc<Shared>, link: Arc<Link>) {
-    let mut failures = 0;
+    // Tries in vain: all of them, and those since something changed.
+    let (mut tries, mut failures) = (0, 0);
     while shared.server.links().iter().any(|known| Arc::ptr_eq(known, &link)) {
         if shared.uses(&link).is_none() {
             sleep(PAUSE).await;
             continue;
         }
-        match connect(&shared, &link, failures).await {
+        let now = || Outlook::of(&shared, &link);
+        let before = now();
+        match connect(&shared, &link, tries).await {
             Ok((Connected { endpoint, connection, words, answer }, gateway)) => {
                 failures = 0;
                 tracing::info!(link = link.name, gateway, "datagrams go over this link");
@@ -210,11 +215,9 @@ async fn follow(shared: Arc<Shared>, link: Arc<Link>) {
                 if failures % TELL_EVERY == 0 {
                     tracing::warn!(link = link.name, %error, "no datagrams over this link");
                 }
-                if is_in_vain(&shared, &link, PAUSE * 2u32.pow(failures.min(DOUBLINGS))).await {
-                    failures += 1;
-                } else {
-                    failures = 0;
-                }
+                tries += 1;
+                let is_in_vain = stays(before, now, PAUSE * 2u32.pow(failures.min(DOUBLINGS))).await;
+                failures = if is_in_vain { failures + 1 } else { 0 };
                 continue;
             }
         }
@@ -222,19 +225,38 @@ async fn follow(shared: Arc<Shared>, link: Arc<Link>) {
     }
 }
 
-/// Waits before a link is tried again; ends at once, and returns false, when something changes by which a try
-/// may succeed: the link's network, whether it answers, the configuration, or that a stream reached the gateway.
-async fn is_in_vain(shared: &Shared, link: &Link, pause: Duration) -> bool {
-    let (known, config) = (link.known(), shared.server.config());
-    let streams = shared.streams.load(Ordering::Relaxed);
+/// What decides whether a try may succeed, as far as it is known: the link's network, whether it answers, how
+/// many streams have reached the gateway, and the configuration.
+struct Outlook {
+    reach: Reach,
+    address_changes: [u32; 2],
+    works: [bool; 2],
+    streams: u64,
+    config: Arc<Settings>,
+}
+
+impl Outlook {
+    fn of(shared: &Shared, link: &Link) -> Outlook {
+        let Knowledge { reach, address_changes, alive, seen, .. } = link.known();
+        let (streams, config) = (shared.streams.load(Ordering::Relaxed), shared.server.config());
+        Outlook { reach, address_changes, works: [alive, seen], streams, config }
+    }
+}
+
+impl PartialEq for Outlook {
+    fn eq(&self, other: &Outlook) -> bool {
+        let of = |one: &Outlook| (one.reach, one.address_changes, one.works, one.streams);
+        of(self) == of(other) && Arc::ptr_eq(&self.config, &other.config)
+    }
+}
+
+/// Waits, and returns true; ends soon, and returns false, if something isn't as it was `before`. What changed
+/// during a try counts: it may have been too late for that.
+async fn stays<T: PartialEq>(before: T, now: impl Fn() -> T, pause: Duration) -> bool {
     let deadline = Instant::now() + pause;
     while Instant::now() < deadline {
         sleep(LOOK).await;
-        let now = link.known();
-        let is_same = (now.reach, now.alive, now.seen) == (known.reach, known.alive, known.seen)
-            && streams == shared.streams.load(Ordering::Relaxed)
-            && Arc::ptr_eq(&config, &shared.server.config());
-        if !is_same {
+        if now() != before {
             return false;
         }
     }
@@ -300,7 +322,8 @@ async fn carry(shared: &Shared, counted: &mut Counted, mut words: SendStream, ga
 async fn fall_back(shared: Arc<Shared>) {
     let seen = &shared.server.datagrams;
     let by_udp = || seen.hears().0;
-    let mut failures = 0;
+    // Refusals: those in a row at the end of the failures.
+    let (mut failures, mut refusals) = (0, 0);
     loop {
         lasts(CUT_OFF, || !by_udp()).await;
         if shared.server.is_draining() {
@@ -322,7 +345,7 @@ async fn fall_back(shared: Arc<Shared>) {
             let Answer { inner, tunnel } = Answer::decode(answer).ok_or_else(refused)?;
             let gateway = gateway.to_string();
             tracing::warn!(gateway, "nothing comes by UDP: datagrams go by a stream");
-            failures = 0;
+            (failures, refusals) = (0, 0);
             shared.streams.fetch_add(1, Ordering::Relaxed);
             shared.connected.send_modify(|all| drop(all.insert(STREAM, (gateway.clone(), inner))));
             let carried = Carried { from_stream: &flow.downloaded, to_stream: &flow.uploaded };
@@ -345,8 +368,12 @@ async fn fall_back(shared: Arc<Shared>) {
             }
             // One that refuses isn't asked all the time.
             let is_denied = matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported);
-            let most = if is_refused || is_denied { DOUBLINGS } else { STREAMS_DOUBLINGS };
-            sleep(PAUSE * 2u32.pow(failures.min(most))).await;
+            refusals = if is_refused || is_denied { refusals + 1 } else { 0 };
+            let doublings = match refusals {
+                0 => failures.min(STREAMS_DOUBLINGS),
+                count => (count - 1).min(DOUBLINGS),
+            };
+            sleep(PAUSE * 2u32.pow(doublings)).await;
             failures += 1;
         }
     }
@@ -398,7 +425,8 @@ async fn connect(shared: &Shared, link: &Link, tries: u32) -> io::Result<(Connec
     Ok((connected, gateway.target.to_string()))
 }
 
-/// An address of the gateway's that this link has a route to: with each try another one.
+/// An address of the gateway's that this link has a route to: another one after each try in vain, else the
+/// one that worked last.
 async fn address_for(server: &Server, link: &Link, gateway: &Gateway, tries: u32) -> io::Result<SocketAddr> {
     let mut all = gateway.addresses(server).await?;
     all.retain(|address| link.has_route(address.is_ipv6()));
@@ -422,4 +450,30 @@ async fn handshake(
     let mut answer = [0; Answer::LEN];
     receive.read_exact(&mut answer).await.map_err(io::Error::other)?;
     Ok(Connected { endpoint, connection, words, answer: Answer::decode(answer).ok_or_else(refused)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_ends_with_what_has_changed_since_before_the_try() {
+        let (state, begin) = (AtomicU32::new(0), Instant::now());
+        let (now, pause) = (|| state.load(Ordering::Relaxed), PAUSE * 2u32.pow(DOUBLINGS));
+        let before = now();
+        assert!(stays(before, now, pause).await && begin.elapsed() >= pause);
+        // During the try.
+        state.store(1, Ordering::Relaxed);
+        let begin = Instant::now();
+        assert!(!stays(before, now, pause).await && begin.elapsed() <= 2 * LOOK);
+        // During the pause.
+        let change = async {
+            sleep(PAUSE).await;
+            state.store(2, Ordering::Relaxed);
+        };
+        let begin = Instant::now();
+        assert!(!tokio::join!(stays(now(), now, pause), change).0 && begin.elapsed() <= PAUSE + 2 * LOOK);
+    }
 }
