@@ -1,9 +1,10 @@
 //! Once a second: what links carry (rates, quotas), and what that means for open connections.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::direct::Counted;
@@ -36,10 +37,13 @@ fn charge(server: &Server, link: &Link, bytes: u64) -> bool {
     changed
 }
 
-/// Writes the file of quotas.
+/// Writes the file of quotas, and waits for the disk.
 pub(super) fn save(server: &Server) {
-    let usage = server.usage.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(usage) = usage.as_ref()
+    static WRITING: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+    // A copy: what is charged meanwhile doesn't wait.
+    let usage = server.usage.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if let Some(usage) = usage
         && let Err(error) = usage.save()
     {
         tracing::warn!(%error, "keeping what the links have carried");
@@ -53,6 +57,7 @@ pub(super) async fn account(server: Arc<Server>) {
     let mut before: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
     let mut last = Instant::now();
     let mut counted = Counted::default();
+    let mut saving: Option<JoinHandle<()>> = None;
     for round in 0u32.. {
         ticks.tick().await;
         let seconds = last.elapsed().as_secs_f64().max(1e-3);
@@ -78,8 +83,10 @@ pub(super) async fn account(server: Arc<Server>) {
         server.flows.all().iter().for_each(|flow| flow.look());
         server.apply_policies(round % 10 == 9);
         server.apply_mtus();
-        if round % SAVE == SAVE - 1 {
-            save(&server);
+        // A disk may take long. What waits for it is no packet.
+        if round % SAVE == SAVE - 1 && saving.as_ref().is_none_or(JoinHandle::is_finished) {
+            let server = Arc::clone(&server);
+            saving = Some(spawn_blocking(move || save(&server)));
         }
     }
 }

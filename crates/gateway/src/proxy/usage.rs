@@ -101,7 +101,7 @@ struct Carried {
 }
 
 /// What links have carried, by interface, and the file in which it is kept.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct QuotaUsage {
     file: PathBuf,
     carried: BTreeMap<String, Carried>,
