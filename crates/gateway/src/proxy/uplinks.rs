@@ -402,31 +402,40 @@ impl Uplinks {
     /// Sets up interfaces that are new, and repairs what another program undid.
     ///
     /// # Errors
-    /// The first step that fails. The next call tries again.
+    /// The first step that fails. The others are done all the same, and the next call tries again.
     pub fn keep(&mut self, host: &Host) -> io::Result<()> {
-        if self.listing.is_none() {
-            // They couldn't be set, or not be listed, when they changed last.
-            self.replace_rules()?;
+        // They couldn't be set, or not be listed, when they changed last.
+        let ruled = if self.listing.is_none() { self.replace_rules() } else { Ok(()) };
+        let has_rules = ruled.is_ok();
+        let mut kept = ruled;
+        for link in self.uplinks.keys().copied().collect::<Vec<_>>() {
+            kept = kept.and(self.keep_link(link, host));
         }
-        self.uplinks.keys().try_for_each(|link| self.keep_link(*link, host))?;
         if self.taken.names {
-            self.keep_names(host)?;
+            kept = kept.and(self.keep_names(host));
         }
-        self.keep_tunnel(host)?;
-        self.keep_direct(host)?;
-        for change in self.needed_changes() {
-            let step = Step::sysctl(change.key.clone(), change.needed);
-            if self.changed.iter().any(|known| known.key == change.key) {
-                repaired(&format!("sysctl {}", change.key));
-                step.run()?;
-                continue;
-            }
-            let old = Step::sysctl(change.key.clone(), change.old.clone());
+        kept = kept.and(self.keep_tunnel(host)).and(self.keep_direct(host));
+        // The rules guard what is forwarded, and remember the sysctls.
+        for change in self.needed_changes().into_iter().filter(|_| has_rules) {
+            kept = kept.and(self.keep_sysctl(change));
+        }
+        kept
+    }
+
+    fn keep_sysctl(&mut self, change: Change) -> io::Result<()> {
+        let step = Step::sysctl(change.key.clone(), change.needed);
+        let known = self.changed.iter().find(|known| known.key == change.key);
+        let old = Step::sysctl(change.key.clone(), known.unwrap_or(&change).old.clone());
+        if known.is_some() {
+            repaired(&format!("sysctl {}", change.key));
+        } else {
             self.changed.push(change);
-            self.replace_rules()?;
-            self.undo.run(&step, [old])?;
+            if let Err(error) = self.replace_rules() {
+                self.changed.pop();
+                return Err(error);
+            }
         }
-        Ok(())
+        self.undo.repair((step, vec![old]))
     }
 
     /// A kernel may not have what queries are handed over with (nft_tproxy).
@@ -445,22 +454,22 @@ impl Uplinks {
         }
     }
 
-    fn keep_names(&self, host: &Host) -> io::Result<()> {
+    fn keep_names(&mut self, host: &Host) -> io::Result<()> {
         for v6 in self.families() {
             let [route, rule] = name_steps(*v6);
             if !host.has_local_default(NAMES, *v6) {
                 repaired(&format!("the routing table {NAMES}"));
-                route.0.run()?;
+                self.undo.repair(route)?;
             }
             if !host.has_rule(NAMES, NAMES, *v6, None) {
                 repaired("the routing rule for queries of the DNS");
-                rule.0.run()?;
+                self.undo.repair(rule)?;
             }
         }
         Ok(())
     }
 
-    fn keep_link(&self, link: usize, host: &Host) -> io::Result<()> {
+    fn keep_link(&mut self, link: usize, host: &Host) -> io::Result<()> {
         let (name, table) = (device(link), table(link));
         let has_pair = |v6: &bool| {
             let pair = pair(link, *v6);
@@ -479,11 +488,11 @@ impl Uplinks {
         for v6 in self.families() {
             if !host.has_blackhole(table, *v6) {
                 repaired(&format!("the routing table {table}"));
-                blackhole_step(link, *v6).0.run()?;
+                self.undo.repair(blackhole_step(link, *v6))?;
             }
             if !host.has_rule(table, table, *v6, None) {
                 repaired(&format!("the routing rule of {name}"));
-                rule_step(link, *v6).0.run()?;
+                self.undo.repair(rule_step(link, *v6))?;
             }
         }
         Ok(())

@@ -245,6 +245,16 @@ impl Undo {
         self.steps.extend(new);
     }
 
+    /// Does a step again, and remembers how to undo it, unless that is remembered: it may have failed before.
+    ///
+    /// # Errors
+    /// As [`Step::run`].
+    pub fn repair(&mut self, (step, undo): (Step, Vec<Step>)) -> io::Result<()> {
+        step.run()?;
+        self.remember_once(undo);
+        Ok(())
+    }
+
     /// Undoes what these steps undo, the last first, and remembers them no more. What fails is logged.
     pub fn undo_these(&mut self, steps: &[Step]) {
         let mut these = Vec::new();

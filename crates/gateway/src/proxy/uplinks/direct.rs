@@ -202,19 +202,19 @@ impl Uplinks {
     }
 
     /// Repairs the rules by which marks lead to tables.
-    pub(super) fn keep_direct(&self, host: &Host) -> io::Result<()> {
+    pub(super) fn keep_direct(&mut self, host: &Host) -> io::Result<()> {
         if !self.taken.datagrams {
             return Ok(());
         }
         for v6 in self.families() {
             if !host.has_rule(NEIGHBOURS, MAIN_TABLE, *v6, None) {
                 repaired("the routing rule for neighbours past the tunnel");
-                neighbours_rule(*v6).0.run()?;
+                self.undo.repair(neighbours_rule(*v6))?;
             }
             for &link in self.uplinks.keys() {
                 if !host.has_rule(PRIORITIES + link as u32, table(link), *v6, None) {
                     repaired("a routing rule past the tunnel");
-                    link_rule(link, *v6).0.run()?;
+                    self.undo.repair(link_rule(link, *v6))?;
                 }
             }
         }

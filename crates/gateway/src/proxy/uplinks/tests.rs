@@ -1,7 +1,13 @@
+use std::collections::BTreeMap;
+
+use ropewalk_host::netns::Namespace;
+use ropewalk_host::skip::skipped;
+
 use super::super::reach::{Reach, Uplink};
 use super::super::via::Rates;
-use super::{Change, Taken, Uplinks};
-use crate::setup::Route;
+use super::{Change, Taken, Uplinks, rule_step};
+use crate::setup::{Host, Route};
+use crate::tunnel::Inner;
 
 fn uplinks(v6: bool) -> Uplinks {
     let uplink = |name: &str| Uplink {
@@ -156,4 +162,76 @@ fn routes_are_by_the_next_hop_or_by_the_device() {
     let v4 = "ip -4 route replace default via 192.0.2.1 dev wlan0 onlink metric 1 table 5200 proto 212";
     assert_eq!(lines(false), [v4]);
     assert_eq!(lines(true), [v4, "ip -6 route replace default dev wlan0 metric 1 table 5200 proto 212"]);
+}
+
+/// In a namespace where a proxy has the device of its first link; `None` where there can be none.
+fn in_namespace(test: impl FnOnce(&Namespace) + Send) {
+    let made = Namespace::new("uplinks").and_then(|namespace| {
+        namespace.check("ip", &["tuntap", "add", "ropeproxy0", "mode", "tun"])?;
+        namespace.check("nft", &["list", "ruleset"])?;
+        Ok(namespace)
+    });
+    match made {
+        Ok(namespace) => {
+            let run = || {
+                test(&namespace);
+                Ok(())
+            };
+            namespace.run(run).unwrap();
+        }
+        Err(error) => skipped(error),
+    }
+}
+
+fn one_uplink(interface: &str) -> BTreeMap<usize, Uplink> {
+    BTreeMap::from([(0, Uplink { interface: interface.into(), gateway: None, rate: None })])
+}
+
+#[test]
+fn what_is_repaired_after_it_failed_is_removed_at_the_end() {
+    in_namespace(|namespace| {
+        let rules = || namespace.check("ip", &["-4", "rule", "list"]).unwrap();
+        let (rule, _) = rule_step(0, false);
+        rule.run().unwrap();
+        let mut uplinks = Uplinks::new(Vec::new(), false, Taken::default());
+        let error = uplinks.change(one_uplink("up0")).unwrap_err();
+        assert!(error.to_string().contains("rule add"), "{error}");
+        namespace.check("ip", &["-4", "rule", "del", "priority", "5200"]).unwrap();
+        uplinks.keep(&Host::read().unwrap()).unwrap();
+        assert!(rules().contains("5200:"), "{}", rules());
+        uplinks.remove();
+        assert!(!rules().contains("5200:"), "{}", rules());
+    });
+}
+
+#[test]
+fn what_fails_keeps_nothing_else_from_being_repaired() {
+    in_namespace(|namespace| {
+        let rules = || namespace.check("ip", &["-4", "rule", "list"]).unwrap();
+        let mut uplinks = Uplinks::new(Vec::new(), false, Taken::default());
+        // nftables takes no such name.
+        uplinks.change(one_uplink("up\"0")).unwrap_err();
+        namespace.check("ip", &["-4", "rule", "del", "priority", "5200"]).unwrap();
+        namespace.sysctl("net.ipv4.conf.ropeproxy0.forwarding", "0").unwrap();
+        uplinks.keep(&Host::read().unwrap()).unwrap_err();
+        assert!(rules().contains("5200:"), "{}", rules());
+        assert_eq!(namespace.read_sysctl("net.ipv4.conf.ropeproxy0.forwarding").unwrap(), "1");
+    });
+}
+
+#[test]
+fn nothing_of_a_tunnel_is_left_when_ipv6_was_switched_off_meanwhile() {
+    in_namespace(|namespace| {
+        namespace.check("ip", &["tuntap", "add", "rope-dg-proxy", "mode", "tun"]).unwrap();
+        let rules = || namespace.check("ip", &["-6", "rule", "list"]).unwrap();
+        let taken = Taken { datagrams: true, ..Taken::default() };
+        let mut uplinks = Uplinks::new(Vec::new(), false, taken);
+        uplinks.has_had_v6 = true;
+        namespace.check("ip", &["link", "set", "rope-dg-proxy", "up"]).unwrap();
+        uplinks.set_tunnel(Some(Inner::of(1))).unwrap();
+        assert!(rules().contains("5262:"), "{}", rules());
+        namespace.sysctl("net.ipv6.conf.default.disable_ipv6", "1").unwrap();
+        uplinks.set_tunnel(None).unwrap();
+        assert!(!rules().contains("5262:"), "{}", rules());
+    });
 }

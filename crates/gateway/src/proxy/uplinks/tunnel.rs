@@ -74,7 +74,8 @@ impl Uplinks {
             return Ok(());
         }
         if let Some(old) = self.inner.take() {
-            let steps = self.tunnel_families().iter().flat_map(|v6| route_steps(*v6, old));
+            // IPv6 may have been switched off since.
+            let steps = [false, true].into_iter().flat_map(|v6| route_steps(v6, old));
             self.undo.undo_these(&steps.flat_map(|(_, undo)| undo).collect::<Vec<_>>());
         }
         let mut led = Ok(());
@@ -104,11 +105,8 @@ impl Uplinks {
             repaired("what leads into the tunnel");
             let steps = route_steps(*v6, inner);
             steps.iter().rev().flat_map(|(_, undo)| undo).for_each(|step| drop(step.run()));
-            for (step, undo) in steps {
-                step.run()?;
-                // IPv6 may be new.
-                self.undo.remember_once(undo);
-            }
+            // IPv6 may be new.
+            steps.into_iter().try_for_each(|step| self.undo.repair(step))?;
         }
         Ok(())
     }
