@@ -1,4 +1,5 @@
 use ropewalk_host::netns::Namespace;
+use ropewalk_host::skip::skipped;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::channel;
 
@@ -19,13 +20,13 @@ impl Gate for Open {
 
 /// A device in a namespace of its own, which goes with it; `None` where none may be made.
 fn device() -> Option<(Namespace, Device)> {
-    let namespace = Namespace::new("drive").ok()?;
+    let namespace = Namespace::new("drive").inspect_err(|error| skipped(error)).ok()?;
     let runtime = Handle::current();
     let made = namespace.run(|| {
         let _entered = runtime.enter();
         Device::create("drive0")
     });
-    made.ok().map(|device| (namespace, device))
+    made.inspect_err(|error| skipped(error)).ok().map(|device| (namespace, device))
 }
 
 fn word(how: LinkUse, scheduler: u8) -> Word {
