@@ -32,14 +32,9 @@ fn what_rules_call_direct_leaves_by_a_link_and_past_the_tunnel() {
     let server = format!("{SERVER}:4433");
     let through = Some("10.3.0.1".to_string());
     assert_eq!(seen(&format!("{WORLD}:4433")), through, "{}", pair.logs());
-    // The rules come with the links, which may be a moment after the tunnel.
-    // What has begun before them stays in the tunnel.
-    let mut old = Asker::new(lan, &server);
-    wait_until("a flow leaves by its link", || {
-        old = Asker::new(lan, &server);
-        old.seen().as_deref() == Some("10.1.1.2")
-    });
-    wait_until("so by IPv6", || seen("[fd09::9]:4434").as_deref() == Some("fd01:1::2"));
+    let old = Asker::new(lan, &server);
+    assert_eq!(old.seen().as_deref(), Some("10.1.1.2"), "{}", pair.logs());
+    assert_eq!(seen("[fd09::9]:4434").as_deref(), Some("fd01:1::2"), "{}", pair.logs());
     // Datagrams that go in parts.
     let _echo = Echo::start(&stage.web, &format!("{SERVER}:4434"));
     let large = Asker::new(lan, &format!("{SERVER}:4434"));
@@ -58,7 +53,7 @@ fn what_rules_call_direct_leaves_by_a_link_and_past_the_tunnel() {
             sleep(Duration::from_millis(100));
         }
     };
-    within("new flows leave by the other link", &|| seen(&server).as_deref() == Some("10.1.0.2"));
+    assert_eq!(seen(&server).as_deref(), Some("10.1.0.2"), "{}", pair.logs());
     assert_eq!(old.seen().as_deref(), Some("10.1.1.2"), "{}", pair.logs());
     assert!(ping().is_ok(), "{}", pair.logs());
     assert_eq!(seen(&format!("{WORLD}:4433")), through, "{}", pair.logs());
@@ -77,6 +72,28 @@ fn what_rules_call_direct_leaves_by_a_link_and_past_the_tunnel() {
     // A mistake is told before anything is used, by `--check` too.
     let (code, said) = pair.check(&rules("direct over wlan9"));
     assert!(code == 2 && said.contains("a policy names `wlan9`, which is no uplink"), "{code}: {said}");
+}
+
+#[test]
+fn flows_that_begin_with_the_tunnel_heed_its_rules() {
+    let file = format!("{LINKS}[[rule]]\nto = [\"{SERVER}\"]\npolicy = \"direct over up1\"\n");
+    let Some(mut pair) = Pair::start_by_file(&format!("{WORLD} 4433"), &[], &file) else { return };
+    let _server = WhoAsks::start(&pair.stage.web, &format!("{SERVER}:4433"));
+    let flows: Vec<_> = (0..400).map(|_| Asker::new(&pair.lan, &format!("{SERVER}:4433"))).collect();
+    let mut begun = None;
+    pair.restart_proxy(|_| {
+        begun = Some(std::thread::spawn(|| {
+            flows.iter().for_each(|flow| {
+                flow.send();
+                sleep(Duration::from_millis(5));
+            });
+            flows
+        }));
+    });
+    // Those in the tunnel get no answer: the gateway doesn't let them out.
+    let flows = begun.unwrap().join().unwrap();
+    let others = flows.iter().filter(|flow| flow.seen().as_deref() != Some("10.1.1.2")).count();
+    assert_eq!(others, 0, "{}", pair.logs());
 }
 
 #[test]

@@ -270,6 +270,11 @@ impl Asker {
         Asker(socket)
     }
 
+    /// Asks, and waits for no answer.
+    pub fn send(&self) {
+        let _ = self.0.send(b"who am I?");
+    }
+
     /// The address that the server sees; `None` if it doesn't answer, asked twice: datagrams may be lost.
     pub fn seen(&self) -> Option<String> {
         self.answer(b"who am I?").map(|text| String::from_utf8_lossy(&text).into_owned())

@@ -16,7 +16,6 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::client::Client;
-use super::direct::{Direct, ways};
 use super::lanes::Lanes;
 use super::link::{Knowledge, Link};
 use super::reach::Reach;
@@ -100,14 +99,8 @@ impl Gate for Near {
     }
 }
 
-/// Runs the proxy's end. `inner` is told the addresses that the gateway gives it, while there is a tunnel, and
-/// `direct` what goes past it.
-pub(super) async fn run(
-    server: Arc<Server>,
-    device: Arc<Device>,
-    inner: watch::Sender<Option<Inner>>,
-    direct: watch::Sender<Direct>,
-) {
+/// Runs the proxy's end. `inner` is told the addresses that the gateway gives it, while there is a tunnel.
+pub(super) async fn run(server: Arc<Server>, device: Arc<Device>, inner: watch::Sender<Option<Inner>>) {
     let (events, heard) = mpsc::channel(MOST_EVENTS);
     let mut session = [0; 16];
     session[..8].copy_from_slice(&random().to_be_bytes());
@@ -143,12 +136,6 @@ pub(super) async fn run(
             }
         }
         while tasks.try_join_next().is_some() {}
-        let now = ways(&server, &direct.borrow());
-        direct.send_if_modified(|told| {
-            let is_new = *told != now;
-            *told = now;
-            is_new
-        });
         sleep(PAUSE).await;
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::watch as watch_channel;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
-use super::direct::Direct;
+use super::direct::ways;
 use super::link::Link;
 use super::reach::{Reach, Uplink, inspect};
 use super::serve::Server;
@@ -28,6 +28,8 @@ use crate::tunnel::Inner;
 const LEAVING: Duration = Duration::from_secs(1);
 /// How often it is looked whether they have.
 const PAUSE: Duration = Duration::from_millis(20);
+/// How often it is looked whether datagrams are to take other links past the tunnel.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The tasks that watch links.
 #[derive(Debug, Default)]
@@ -57,7 +59,7 @@ pub(super) async fn follow(
     server: &Arc<Server>,
     uplinks: &mut Uplinks,
     mut changes: Receiver<Option<Change>>,
-    (mut tunnel, mut direct): (watch_channel::Receiver<Option<Inner>>, watch_channel::Receiver<Direct>),
+    mut tunnel: watch_channel::Receiver<Option<Inner>>,
     hung_up: &mut Signal,
     reload: Option<Reload<'_>>,
 ) -> io::Error {
@@ -68,6 +70,8 @@ pub(super) async fn follow(
     watches.tasks.spawn(account::account(Arc::clone(server)));
     watches.tasks.spawn(recorder::watch(Arc::clone(server)));
     loop {
+        // Before anything leads into the tunnel: a flow keeps the way of its first packet.
+        lead_past(server, uplinks);
         let change = tokio::select! {
             Some(change) = changes.recv() => change,
             Ok(()) = tunnel.changed() => {
@@ -79,13 +83,7 @@ pub(super) async fn follow(
                 }
                 continue;
             }
-            Ok(()) = direct.changed() => {
-                let now = direct.borrow_and_update().clone();
-                if let Err(error) = uplinks.set_direct(now) {
-                    tracing::error!(%error, "datagrams can't be led past the tunnel");
-                }
-                continue;
-            }
+            () = tokio::time::sleep(LOOK) => continue,
             () = server.rates_changed.notified() => {
                 if let Err(error) = uplinks.change(server.links().iter().map(|link| of(link, &link.via())).collect()) {
                     tracing::error!(%error, "links' rates can't be set");
@@ -103,6 +101,13 @@ pub(super) async fn follow(
         if let Err(error) = look_at_uplinks(server, uplinks, change).await {
             return error;
         }
+    }
+}
+
+/// Leads flows past the tunnel by the rules and the links as they are now.
+fn lead_past(server: &Server, uplinks: &mut Uplinks) {
+    if let Err(error) = uplinks.set_direct(|old| ways(server, old)) {
+        tracing::error!(%error, "datagrams can't be led past the tunnel");
     }
 }
 
@@ -126,7 +131,9 @@ async fn read_again(
     }
     change_links(server, uplinks, watches, &new).await?;
     uplinks.set_inbound(new.inbound.clone())?;
-    server.set_config(new)
+    server.set_config(new)?;
+    lead_past(server, uplinks);
+    Ok(())
 }
 
 /// Adds links that are new, and takes away those that are gone. A link is the same if interface and name are.

@@ -56,7 +56,6 @@ use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use self::direct::Direct;
 use self::link::{CountedDevice, Link};
 use self::reach::{Reach, Uplink, addresses, inspect};
 use self::snapshot::snapshot;
@@ -277,9 +276,8 @@ impl Proxy {
             helpers.spawn(names::answer(Arc::clone(&server), socket));
         }
         let (inner, through) = tokio::sync::watch::channel(None);
-        let (direct, past) = tokio::sync::watch::channel(Direct::default());
         if let Some(device) = tunnel {
-            helpers.spawn(datagrams::run(Arc::clone(&server), Arc::new(device), inner, direct));
+            helpers.spawn(datagrams::run(Arc::clone(&server), Arc::new(device), inner));
         }
         let mut accepting = JoinSet::new();
         for listener in transparent {
@@ -289,7 +287,7 @@ impl Proxy {
         daemon::ready();
         let gone = {
             let mut following =
-                pin!(follow::follow(&server, &mut uplinks, changes, (through, past), hung_up, reload));
+                pin!(follow::follow(&server, &mut uplinks, changes, through, hung_up, reload));
             let gone = tokio::select! {
                 error = &mut following => Some(error),
                 () = end.wait() => None,

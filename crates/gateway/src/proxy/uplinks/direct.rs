@@ -185,12 +185,16 @@ impl Uplinks {
         rules
     }
 
-    /// Leads flows past the tunnel. Those that are there stay where they are, but for those of links that
-    /// can't be used any more.
+    /// Leads flows past the tunnel as `ways` says, which is told how they are led now. Those that are there stay
+    /// where they are, but for those of links that can't be used any more.
     ///
     /// # Errors
     /// If a step fails.
-    pub fn set_direct(&mut self, direct: Direct) -> io::Result<()> {
+    pub fn set_direct(&mut self, ways: impl FnOnce(&Direct) -> Direct) -> io::Result<()> {
+        if !self.taken.datagrams {
+            return Ok(());
+        }
+        let direct = ways(&self.direct);
         let closed = self.direct.to_leave(&direct);
         if self.direct.choices != direct.choices {
             self.direct = direct;
