@@ -139,3 +139,64 @@ fn what_is_under_way_beside_the_first_byte_leaves_room_for_its_memory() {
     assert!(memory_of(spared) <= window, "{spared} bytes take {} of {window}", memory_of(spared));
     assert!(spared >= window * 4 / 10, "{spared} of {window}: it is used well");
 }
+
+/// A lone subflow has filled the peer's window over a slow path, and a fast one is joined. How many bytes
+/// beyond the first that the peer lacks are repeated on the fast one, which may bring them before, at most.
+fn repeated_on_a_new_subflow(window: u64, overhead: u32) -> u64 {
+    let adjust = |config: &mut ropewalk_engine::config::ConnectionConfig| {
+        config.receive_buffer = BufferConfig::fixed(window);
+        config.send_buffer = BufferConfig::fixed(4 << 20);
+        config.tcp.cwnd.initial_window = 80;
+        config.peer_segment_overhead = overhead;
+    };
+    let slow = PathScript { rate: Some(1_000_000), queue: 300 * MILLISECOND, ..PathScript::clean(5) };
+    let mut net = Net::with(adjust, "ropewalk", "cubic", vec![slow, PathScript::clean(1)]);
+    net.paths[1].dead_from = Some(net.now);
+    let sent = Rc::new(std::cell::RefCell::new(Vec::new()));
+    let seen = Rc::clone(&sent);
+    net.tamper = Some(Box::new(move |from, segment| {
+        if let (0, Some(mapping)) = (from, segment.dss.and_then(|dss| dss.mapping))
+            && !segment.payload.is_empty()
+        {
+            seen.borrow_mut().push((mapping.dsn as u32, u32::from(mapping.len), segment.tuple.src_port));
+        }
+        true
+    }));
+    net.send(bytes(3, 4 << 20));
+    let start = net.now;
+    net.run(start + 800 * MILLISECOND, |_| false);
+    // The next SYN of the join arrives.
+    net.paths[1].dead_from = None;
+    let (first, _, slow_port) = sent.borrow()[0];
+    let (mut most, start) = (0, net.now);
+    for at in 0..1_500 {
+        net.run(start + at * MILLISECOND, |_| false);
+        let (lacking, sent) = (net.received[1].len() as u32, sent.borrow());
+        let place = |dsn: u32| dsn.wrapping_sub(first);
+        let holds = |(dsn, len, port): &&(u32, u32, u16)| {
+            *port == slow_port && place(*dsn) <= lacking && lacking < place(*dsn) + len
+        };
+        if sent.iter().any(|piece| holds(&piece)) {
+            let repeats = sent.iter().filter(|(dsn, _, port)| place(*dsn) > lacking && *port != slow_port);
+            let repeats: std::collections::BTreeMap<u32, u32> =
+                repeats.map(|(dsn, len, _)| (*dsn, *len)).collect();
+            let sum = repeats.values().map(|len| u64::from(*len)).sum();
+            most = most.max(sum);
+        }
+    }
+    net.run(start + 60_000 * MILLISECOND, |net| net.received[1].len() == 4 << 20);
+    assert_eq!(net.received[1].len(), 4 << 20, "it ends");
+    most
+}
+
+/// Linux 6.18 never moves what fills a gap once the rest, repeated on other subflows, has filled its memory.
+#[test]
+fn repeats_leave_room_for_the_memory_of_the_first_byte() {
+    let window = 101_376;
+    let memory_of = |bytes: u64| bytes + bytes / 1_420 * u64::from(LINUX_SEGMENT_OVERHEAD);
+    let full = repeated_on_a_new_subflow(window, 0);
+    assert!(memory_of(full) > window * 5 / 4, "{full} of {window} bytes");
+    let spared = repeated_on_a_new_subflow(window, LINUX_SEGMENT_OVERHEAD);
+    assert!(memory_of(spared) <= window, "{spared} bytes take {} of {window}", memory_of(spared));
+    assert!(spared >= window * 4 / 10, "{spared} of {window}: it is used well");
+}

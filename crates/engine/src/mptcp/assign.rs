@@ -455,6 +455,7 @@ impl<P: Payload> Sending<'_, P> {
             || chunk.carried_by(subflow)
             || !metrics.usable()
             || metrics.window_space() == 0
+            || !self.may_repeat(&chunk)
         {
             return nothing;
         }
@@ -486,6 +487,9 @@ impl<P: Payload> Sending<'_, P> {
     #[inline(never)]
     fn schedule_reinjection(&mut self, now: Time) -> Option<usize> {
         let chunk = self.send.next_reinjection()?;
+        if !self.may_repeat(&chunk) {
+            return None;
+        }
         if self.scheduling.limits_queues() {
             // Nothing else looks at the buffers when there is no new data.
             self.measure_queues();

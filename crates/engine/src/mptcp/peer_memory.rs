@@ -15,7 +15,7 @@ const FEW_SEGMENTS: u64 = 32;
 
 impl<P: Payload> Sending<'_, P> {
     /// Leaves room in the peer's window for the segments that it holds out of order, before new data is
-    /// scheduled. Reinjections aren't held back. Returns the only subflow that may get new data, if the
+    /// scheduled. Returns the only subflow that may get new data, if the
     /// peer's window was never more than a few segments: the one that carries the first byte that it lacks.
     /// Data of others would be out of order, and a few segments of it can fill the peer's memory; then the
     /// byte itself isn't taken any more.
@@ -47,12 +47,41 @@ impl<P: Payload> Sending<'_, P> {
             mss = mss.min(metrics.mss.max(1));
             // After a timeout what went before is lost, or there: it isn't under way.
             if Some(metrics.id) == head && subflow.timeouts == 0 {
-                with_head = segments_under_way(metrics);
+                with_head = segments_under_way(metrics).saturating_sub(self.repeated_segments(metrics.mss));
             }
         }
         let bytes = self.send.assigned_end().saturating_sub(self.send.una());
         let sent = (self.send.chunk_count() as u64).max(bytes / u64::from(mss));
         sent.saturating_sub(with_head)
+    }
+
+    /// Segments of what several subflows carry: a copy may come before the first byte that the peer lacks.
+    fn repeated_segments(&self, mss: u32) -> u64 {
+        if self.send.una() >= self.send.repeated_end() {
+            return 0;
+        }
+        let repeated = self.send.chunks().filter(|chunk| !chunk.carriers.is_power_of_two());
+        repeated.map(|chunk| u64::from(chunk.len.div_ceil(mss.max(1)))).sum()
+    }
+
+    /// Whether the peer has room for the first byte that it lacks, if a copy of the chunk comes before that
+    /// byte. The byte's own chunk is always repeated.
+    #[cold]
+    pub fn may_repeat(&self, chunk: &Chunk) -> bool {
+        let overhead = u64::from(self.config.peer_segment_overhead);
+        let Some(head) = self.send.chunk_at(self.send.una()).filter(|_| overhead > 0) else { return true };
+        let mss = self.subflows.usable().map(|metrics| metrics.mss.max(1)).min().unwrap_or(1);
+        let memory = |len: u32| u64::from(len) + u64::from(len.div_ceil(mss)) * overhead;
+        // What the subflow carries that had the byte first comes behind it.
+        let others = match head.carriers & !(1 << head.last.0) {
+            0 => !head.carriers,
+            earlier => !(1 << earlier.trailing_zeros()),
+        };
+        let may_come_before = |other: &Chunk| {
+            other.offset > head.offset && other.offset != chunk.offset && other.carriers & others != 0
+        };
+        let held: u64 = self.send.chunks().filter(may_come_before).map(|other| memory(other.len)).sum();
+        chunk.offset <= head.offset || held + memory(chunk.len) <= self.send.window()
     }
 }
 

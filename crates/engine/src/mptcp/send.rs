@@ -59,6 +59,8 @@ pub(crate) struct SendSide<P> {
     chunks: Chunks,
     /// Offsets of chunks that wait for reinjection, in order of offset.
     reinjections: VecDeque<u64>,
+    /// End of the last chunk that was given to a subflow again.
+    repeated_end: u64,
     /// Bytes that may be written and unacknowledged.
     limit: u64,
     /// A write was cut short, and the application waits for space.
@@ -106,6 +108,7 @@ impl<P: Payload> SendSide<P> {
             least_room: u64::MAX,
             chunks: Chunks::default(),
             reinjections: VecDeque::new(),
+            repeated_end: 0,
             limit,
             writer_waits: false,
             spaced: false,
@@ -408,6 +411,7 @@ impl<P: Payload> SendSide<P> {
             sent.last = subflow;
             sent.sent_at = now;
             sent.reinject = false;
+            self.repeated_end = self.repeated_end.max(sent.end());
         }
     }
 

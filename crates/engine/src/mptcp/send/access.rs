@@ -176,6 +176,21 @@ impl<P: Payload> SendSide<P> {
         self.chunks.find(offset).map(Sent::chunk)
     }
 
+    /// The ranges in flight, by offset.
+    pub fn chunks(&self) -> impl Iterator<Item = Chunk> {
+        self.chunks.0.iter().map(Sent::chunk)
+    }
+
+    /// End of the last range that was given to a subflow again.
+    pub fn repeated_end(&self) -> u64 {
+        self.repeated_end
+    }
+
+    /// The peer's window, bytes from the first that isn't acknowledged.
+    pub fn window(&self) -> u64 {
+        self.window_end.saturating_sub(self.una)
+    }
+
     /// How many ranges are in flight.
     pub fn chunk_count(&self) -> usize {
         self.chunks.len()
