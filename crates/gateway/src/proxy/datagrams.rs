@@ -37,9 +37,13 @@ const PAUSE: Duration = Duration::from_secs(1);
 const DOUBLINGS: u32 = 6;
 /// The same for streams, which any network should let through.
 const STREAMS_DOUBLINGS: u32 = 2;
-/// What a try sends that nobody answers within [`PATIENCE`], bytes: datagrams of 1200 bytes, the first, two after
-/// 1 and 3 seconds each (RFC 9002, section 6.2.4), and one that ends it, with headers of IPv4. Seen in a capture.
-const UNANSWERED: u64 = 6 * 1228;
+/// How long a try goes on that nobody answers, and what it sends, bytes: datagrams of 1200 bytes, the first, two
+/// after 0.3, 0.9 and 2.1 seconds each (RFC 9002, section 6.2.4), and one that ends it, with headers of IPv4. Seen
+/// in a capture.
+const UNANSWERED: (Duration, u64) = (Duration::from_secs(3), 8 * 1228);
+/// The same once a few tries were in vain, and how many.
+const STILL_UNANSWERED: (Duration, u64) = (Duration::from_secs(2), 6 * 1228);
+const FEW: u32 = 4;
 /// The share of a link's rate that datagrams may take: headers have the rest.
 const BESIDE_HEADERS: f64 = 0.92;
 /// How often it is looked what a link has carried, and how it is to be used.
@@ -181,7 +185,8 @@ async fn follow(shared: Arc<Shared>, link: Arc<Link>) {
         }
         let now = || Outlook::of(&shared, &link);
         let before = now();
-        match connect(&shared, &link, tries).await {
+        let unanswered = if failures < FEW { UNANSWERED } else { STILL_UNANSWERED };
+        match connect(&shared, &link, tries, unanswered).await {
             Ok((Connected { endpoint, connection, words, answer }, gateway)) => {
                 failures = 0;
                 tracing::info!(link = link.name, gateway, "datagrams go over this link");
@@ -389,8 +394,14 @@ struct Connected {
     answer: Answer,
 }
 
-/// Connects to the gateway, and tells its name. `tries`: those that were in vain.
-async fn connect(shared: &Shared, link: &Link, tries: u32) -> io::Result<(Connected, String)> {
+/// Connects to the gateway, and tells its name. `tries`: those that were in vain; `silence`, `sent`: what a try
+/// that isn't answered takes.
+async fn connect(
+    shared: &Shared,
+    link: &Link,
+    tries: u32,
+    (silence, sent): (Duration, u64),
+) -> io::Result<(Connected, String)> {
     let config = shared.server.config();
     let none = || io::Error::new(ErrorKind::NotFound, "no gateway that has a key");
     let with_keys = in_order(&config.gateways).into_iter().filter(|gateway| gateway.tls.is_some());
@@ -401,15 +412,15 @@ async fn connect(shared: &Shared, link: &Link, tries: u32) -> io::Result<(Connec
     let gateway = gateways.next().ok_or_else(none)?;
     let Some(tls) = &gateway.tls else { return Err(none()) };
     let address = address_for(&shared.server, link, &gateway, tries).await?;
-    let connecting = handshake(shared, link, tls, address);
-    let connected = match timeout(PATIENCE, connecting).await {
-        Ok(done) => done?,
-        Err(_) => {
-            link.counters.count_datagrams(UNANSWERED, 0);
-            return Err(io::Error::new(ErrorKind::TimedOut, format!("{address} doesn't answer by UDP")));
+    let connecting = handshake(shared, link, tls, address, silence);
+    match timeout(PATIENCE, connecting).await.map_err(io::Error::from).and_then(|done| done) {
+        Ok(connected) => Ok((connected, gateway.target.to_string())),
+        Err(error) if error.kind() == ErrorKind::TimedOut => {
+            link.counters.count_datagrams(sent, 0);
+            Err(io::Error::new(ErrorKind::TimedOut, format!("{address} doesn't answer by UDP")))
         }
-    };
-    Ok((connected, gateway.target.to_string()))
+        Err(error) => Err(error),
+    }
 }
 
 /// An address of the gateway's that this link has a route to: another one after each try in vain, else the
@@ -421,15 +432,19 @@ async fn address_for(server: &Server, link: &Link, gateway: &Gateway, tries: u32
     found.ok_or_else(|| io::Error::new(ErrorKind::NetworkUnreachable, "no route to the gateway"))
 }
 
+/// `silence`: how long nothing may come of the gateway.
 async fn handshake(
     shared: &Shared,
     link: &Link,
     tls: &Connector,
     gateway: SocketAddr,
+    silence: Duration,
 ) -> io::Result<Connected> {
     let local = SocketAddr::new(kernel_address(link.index, gateway.is_ipv6()), 0);
     let endpoint = carrier::endpoint(local, None)?;
-    let connecting = endpoint.connect_with(carrier::client(tls)?, gateway, NAME).map_err(io::Error::other)?;
+    let mut connecting =
+        endpoint.connect_with(carrier::client(tls)?, gateway, NAME).map_err(io::Error::other)?;
+    timeout(silence, connecting.handshake_data()).await??;
     let connection = connecting.await?;
     let (mut words, mut receive) = connection.open_bi().await?;
     words.write_all(&shared.session).await?;
