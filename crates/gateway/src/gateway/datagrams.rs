@@ -14,6 +14,7 @@ use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
@@ -23,6 +24,7 @@ use crate::convert::{Current, Destinations};
 use crate::tls::{Acceptor, Secure};
 use crate::tunnel::drive::{self, Event, MOST_EVENTS, connected, drive, read};
 use crate::tunnel::inbound::{Forward, Given, Identity, Ports};
+use crate::tunnel::thread::Thread;
 use crate::tunnel::word::Word;
 use crate::tunnel::{Answer, Device, FAR_DEVICE, Inner, MOST_LINKS, Seen, carrier, stream};
 use crate::udp::relay::Peers;
@@ -100,6 +102,8 @@ struct Open {
 /// What all listeners share: the device, and the tunnels.
 #[derive(Debug)]
 pub struct Far {
+    /// Where all of it runs.
+    thread: Thread,
     device: Arc<Device>,
     known: Mutex<Known>,
     open: tokio::sync::Mutex<BTreeMap<SocketAddr, Open>>,
@@ -136,10 +140,14 @@ pub(super) fn forwards(given: &[Given], numbers: &mut BTreeMap<Identity, u16>) -
 }
 
 /// An endpoint at an address, which one that was closed may hold for a moment.
-async fn bind(socket: SocketAddr, acceptor: &Acceptor) -> io::Result<quinn::Endpoint> {
+async fn bind(handle: &Handle, socket: SocketAddr, acceptor: &Acceptor) -> io::Result<quinn::Endpoint> {
     let begin = Instant::now();
     loop {
-        match carrier::endpoint(socket, Some(acceptor)) {
+        let made = {
+            let _entered = handle.enter();
+            carrier::endpoint(socket, Some(acceptor))
+        };
+        match made {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && begin.elapsed() < CLOSING => {
                 sleep(CLOSING / 20).await;
             }
@@ -149,13 +157,22 @@ async fn bind(socket: SocketAddr, acceptor: &Acceptor) -> io::Result<quinn::Endp
 }
 
 impl Far {
-    /// Makes the device.
+    /// Makes the device. `apart`: it is served by a thread of its own.
     ///
     /// # Errors
     /// If there can't be one.
-    pub fn new() -> io::Result<Far> {
-        let device = Arc::new(Device::create(FAR_DEVICE)?);
-        Ok(Far { device, known: Mutex::default(), open: Default::default(), given: Arc::default() })
+    pub fn new(apart: bool) -> io::Result<Far> {
+        let thread = Thread::start(apart)?;
+        let device = {
+            let _entered = thread.handle().enter();
+            Arc::new(Device::create(FAR_DEVICE)?)
+        };
+        Ok(Far { thread, device, known: Mutex::default(), open: Default::default(), given: Arc::default() })
+    }
+
+    /// Where all of it runs.
+    pub fn handle(&self) -> &Handle {
+        self.thread.handle()
     }
 
     /// Gives proxies these ports, and no others. Returns where they lead to.
@@ -199,10 +216,10 @@ impl Far {
             let done = match open.get(&socket) {
                 Some(known) => carrier::server_config(&part.acceptor)
                     .map(|config| known.endpoint.set_server_config(Some(config))),
-                None => bind(socket, &part.acceptor).await.map(|endpoint| {
+                None => bind(self.handle(), socket, &part.acceptor).await.map(|endpoint| {
                     let (far, listen) = (Arc::clone(self), part.listen);
                     let accepting = accept(far, endpoint.clone(), listen, part.list.clone());
-                    let task = tokio::spawn(accepting).abort_handle();
+                    let task = self.handle().spawn(accepting).abort_handle();
                     open.insert(socket, Open { listen, endpoint, task });
                 }),
             };
@@ -264,8 +281,8 @@ impl Far {
             let (events, heard) = mpsc::channel(MOST_EVENTS);
             let seen = Arc::<Seen>::default();
             let gate = Gate::new(number, list.clone(), Arc::clone(&self.given));
-            let task = tokio::spawn(drive(heard, Arc::clone(&self.device), Arc::clone(&seen), gate));
-            let task = task.abort_handle();
+            let driving = drive(heard, Arc::clone(&self.device), Arc::clone(&seen), gate);
+            let task = self.handle().spawn(driving).abort_handle();
             let connections = Arc::default();
             let tunnel = random();
             known.sessions.insert(number, Session { id, tunnel, of, events, task, connections, seen });

@@ -357,7 +357,7 @@ pub fn run(settings: &Settings, reload: Option<Reload<'_>>) -> io::Result<()> {
         // What another program undoes while it is set up is noticed, too.
         let changes = settled_changes();
         let (installed, paths, far) = tokio::select! {
-            applied = set_up(&plan, &settings.inbound) => applied?,
+            applied = set_up(&plan, settings) => applied?,
             // It waited for an earlier one: nothing is set up.
             () = signals.0.wait() => return Ok(()),
         };
@@ -368,12 +368,13 @@ pub fn run(settings: &Settings, reload: Option<Reload<'_>>) -> io::Result<()> {
 }
 
 /// Makes the devices and everything else.
-async fn set_up(plan: &Plan, inbound: &[Given]) -> io::Result<(Installed, Vec<Path>, Option<Far>)> {
+async fn set_up(plan: &Plan, settings: &Settings) -> io::Result<(Installed, Vec<Path>, Option<Far>)> {
     // The steps set it up; nobody else has it if nobody has the others.
     let (devices, claim) = plan.take_devices().await?;
-    let far = if plan.tunnel { Some(Far::new()?) } else { None };
+    // One thread would have calls wait for busy connections.
+    let far = if plan.tunnel { Some(Far::new(settings.cores == 1)?) } else { None };
     if let Some(far) = &far {
-        far.give(inbound);
+        far.give(&settings.inbound);
     }
     let (installed, paths) = plan.apply(devices, claim)?;
     Ok((installed, paths, far))
@@ -393,7 +394,7 @@ async fn serve(
     helpers.spawn(memory::watch(Arc::clone(&state)));
     helpers.spawn(crate::log::tell_noted());
     if let Some(far) = &state.far {
-        helpers.spawn(Arc::clone(far).take_packets());
+        helpers.spawn_on(Arc::clone(far).take_packets(), far.handle());
     }
     if let Some(socket) = settings.status.bind()? {
         let state = Arc::clone(&state);

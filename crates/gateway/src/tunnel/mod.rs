@@ -12,6 +12,7 @@ mod device;
 pub(crate) mod drive;
 pub mod inbound;
 pub(crate) mod stream;
+pub(crate) mod thread;
 pub(crate) mod word;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
