@@ -189,6 +189,7 @@ async fn follow(shared: Arc<Shared>, link: Arc<Link>) {
         match connect(&shared, &link, tries, unanswered).await {
             Ok((Connected { endpoint, connection, words, answer }, gateway)) => {
                 failures = 0;
+                let since = Instant::now();
                 tracing::info!(link = link.name, gateway, "datagrams go over this link");
                 let entry = (gateway.clone(), answer.inner);
                 shared.connected.send_modify(|all| drop(all.insert(link.index, entry)));
@@ -202,6 +203,10 @@ async fn follow(shared: Arc<Shared>, link: Arc<Link>) {
                 });
                 shared.connected.send_modify(|all| drop(all.remove(&link.index)));
                 tracing::info!(link = link.name, "datagrams go over this link no more");
+                if since.elapsed() > PAUSE {
+                    // The gateway may be there again.
+                    continue;
+                }
             }
             Err(error) => {
                 if failures % TELL_EVERY == 0 {
