@@ -10,6 +10,7 @@ mod limits;
 mod names;
 mod network;
 mod operation;
+mod outage;
 mod pair;
 mod programs;
 mod quic;

@@ -49,14 +49,19 @@ pub struct ProxiedConnection {
     looked: Mutex<Looked>,
     /// Links on which a subflow was established; it is opened again once if it is lost.
     had: Mutex<BTreeSet<usize>>,
-    /// Links whose address is gone that its subflow there has.
+    /// Links on which its subflow is to be replaced when they are back: their address is gone, or it was
+    /// silent while they had no route.
     lost: Mutex<BTreeSet<usize>>,
+    /// Links that were back a moment ago, by when, where something came by the subflow.
+    returned: Mutex<BTreeMap<usize, Instant>>,
 }
 
 /// Subflows that were silent for so long are asked at once, others when they have been.
 const ASK_AFTER: Duration = Duration::from_secs(1);
 /// The same where data has stopped on a link that works.
 const ASK_SOON: Duration = Duration::from_millis(300);
+/// For so long after a link is back its subflow is replaced if it falls silent.
+const RETURN: Duration = Duration::from_secs(3);
 /// For how many looks a far end is asked: it has answered by then, or is lost.
 const ASKING: u32 = 3;
 
@@ -130,6 +135,8 @@ impl ProxiedConnection {
     ///
     /// The last subflow stays open though its link is dead. When that is back another one takes its place at
     /// once: its retransmission timer has doubled, and where the kernel masquerades, its NAT state is gone.
+    /// What comes by the old one just then may have waited for an ARP answer on the way, and says nothing of
+    /// either end's timers: it stays only if more follows.
     pub(super) fn apply(&self, plan: Plan, links: &[Arc<Link>], reopen: bool) {
         let mut kept = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(info) = self.stream.info() else { return };
@@ -141,6 +148,7 @@ impl ProxiedConnection {
         note_path_mtus(&info, links);
         let mut had = self.had.lock().unwrap_or_else(PoisonError::into_inner);
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut returned = self.returned.lock().unwrap_or_else(PoisonError::into_inner);
         for link in links.iter().filter(|_| info.multipath) {
             let own = || info.subflows.iter().filter(|one| one.path == link.path());
             if own().any(|one| !one.tcp.rtt.smoothed.is_zero()) {
@@ -149,11 +157,21 @@ impl ProxiedConnection {
             }
             let is_missing = own().next().is_none();
             let was_lost = is_missing && had.remove(&link.index);
-            let was_left = kept.backup(link.index).is_none();
-            let works = |one: &SubflowInfo| Duration::from(one.tcp.last_recv) < watch::DEAD;
+            let since = returned.get(&link.index).copied();
+            let was_left = kept.backup(link.index).is_none() || since.is_some();
+            let most = if since.is_some() { watch::DEAD / 2 } else { watch::DEAD };
+            let works = |one: &SubflowInfo| Duration::from(one.tcp.last_recv) < most;
             let is_usable = link.is_usable(remote.is_ipv6());
+            if !link.has_route(remote.is_ipv6()) && !is_missing && !own().any(works) {
+                lost.insert(link.index);
+            }
             let is_gone = reopen || lost.contains(&link.index);
             let is_back = was_left && is_usable && (is_gone || !own().any(works));
+            returned.remove(&link.index);
+            if was_left && is_usable && !is_missing && !is_back {
+                let since = since.unwrap_or_else(Instant::now);
+                (since.elapsed() < RETURN).then(|| returned.insert(link.index, since));
+            }
             match plan.backup(link.index) {
                 None if !is_missing => self.stream.remove_path(link.path()),
                 Some(backup) if is_back || is_missing && (reopen || was_left || was_lost) => {
@@ -294,6 +312,7 @@ impl Flows {
             looked: Mutex::default(),
             had: Mutex::default(),
             lost: Mutex::default(),
+            returned: Mutex::default(),
         });
         self.lock().insert(id, Arc::clone(&flow));
         Entry { flows: Arc::clone(self), flow }
