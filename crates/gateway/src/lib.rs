@@ -28,5 +28,6 @@ mod target;
 pub mod tls;
 pub mod tunnel;
 pub mod udp;
+mod windows;
 
 pub use tracing_subscriber::filter::LevelFilter;

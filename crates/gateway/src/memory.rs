@@ -1,20 +1,22 @@
 //! Memory is shared fairly: a few clients that read nothing keep nobody out. For gateway and proxy.
 //!
 //! What connections hold is summed up several times a second, and with many new ones. Beyond half of the
-//! limit those that have made no progress for two seconds are reset, until two fifths are left: those whose
-//! far ends read nothing first (beyond three quarters of the limit after half a second, beyond all of it
-//! after a fifth of one), then, unless it is for those others' memory alone, those that losses or a dead link
-//! hold up, which may be a busy link's alone. Of either it is the address that holds most by such connections, and there the one that has stalled for
-//! longest. Meanwhile, and where so much was taken from servers since, each connection takes 16 KiB from its
-//! server at a time. Idle connections stay, unless one address's take most of the limit. Those that haven't
-//! said yet what they want hold a quarter of the limit at most, however new they are. While too much is held
-//! all the same, new connections of addresses that hold more than their share are reset; beyond five quarters
-//! of the limit all new ones.
+//! limit those that have made no progress for two seconds are reset, until two fifths are left: those
+//! whose far ends read nothing first (beyond three quarters of the limit after half a second, beyond all
+//! of it after a fifth of one), then, unless it is for those others' memory alone, those that losses or a
+//! dead link hold up, which may be a busy link's alone. Of either it is the address that holds most by
+//! such connections, and there the one that has stalled for longest. Meanwhile, and where so much was
+//! taken from servers since, each connection takes 16 KiB from its server at a time. What may be sent
+//! ahead to those who read nothing: `windows.rs`. Idle connections stay, unless one address's take most
+//! of the limit. Those that haven't said yet what they want hold a quarter of the limit at most, however
+//! new they are. While too much is held all the same, new connections of addresses that hold more than
+//! their share are reset; beyond five quarters of the limit all new ones.
 //!
 //! What the program takes beside what is counted is part of the limit: its code, handshakes under way,
 //! buffers of TLS, TIME-WAIT. It is resident memory, measured each time.
 //!
-//! Memory or not, a connection ends whose far end takes none of what waits for it for a quarter of an hour.
+//! Memory or not, a connection ends whose far end takes none of what waits for it for a quarter of an
+//! hour.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::net::IpAddr;
@@ -26,6 +28,7 @@ use ropewalk_tokio::MptcpStream;
 use tokio::time::Instant;
 
 use crate::log;
+use crate::windows::{Window, Windows};
 
 /// What a stalled connection holds beyond what its client has asked for with its window: most that is taken
 /// from servers ahead of it, bytes.
@@ -88,6 +91,8 @@ pub(crate) trait Holder {
     fn stalled(&self, now: Instant) -> Duration;
     /// Whether its client hasn't said yet what it wants.
     fn is_asking(&self) -> bool;
+    /// What its receive buffer may grow to.
+    fn window(&self) -> &Window;
 }
 
 /// Whose memory it is.
@@ -116,6 +121,8 @@ pub(crate) struct Pressure {
     refused: Mutex<Refused>,
     /// Connections so far.
     accepted: AtomicUsize,
+    /// What far ends may send ahead of who reads it.
+    pub windows: Windows,
     seen: Mutex<Seen>,
 }
 
@@ -154,6 +161,7 @@ impl Pressure {
             is_short: AtomicBool::default(),
             refused: Mutex::default(),
             accepted: AtomicUsize::default(),
+            windows: Windows::new(limit),
             seen: Mutex::default(),
         }
     }
@@ -432,6 +440,10 @@ fn look<O: Owner>(owner: &O) -> Vec<Victim<O::Connection>> {
         seen.short_since = Some(now);
     }
     pressure.set_short(seen.short_since.is_some_and(|since| now.duration_since(since) < OVER_LIMIT));
+    pressure.windows.look(limit.saturating_sub(after));
+    for (one, held) in all.iter().zip(&left) {
+        pressure.windows.limit(one.stream(), one.window(), held.bytes > IDLE_CONNECTION);
+    }
     let room = (limit / 2).saturating_sub(after.min(used));
     pressure.room.store(i64::try_from(room).unwrap_or(i64::MAX), Ordering::Relaxed);
     seen.untold += victims.len() as u64;

@@ -221,7 +221,7 @@ fn memory_is_what_connections_hold() {
     let Some(stage) = Stage::new() else { return };
     let backend = stage.backend();
     let settings = "[gateway]\nmemory = '1 MiB'\n".to_string() + &listener(PORT, "subflows = 0");
-    let gateway = stage.start(&["gateway", "--config", &file(&stage, &settings), "--log", "debug"]);
+    let gateway = stage.start(&["gateway", "--config", &file(&stage, &settings), "--log", "debug", "--json"]);
     // Far more buffers than a mebibyte may grow to, and all empty.
     let connect = || {
         let client = stage.connect();
@@ -244,6 +244,11 @@ fn memory_is_what_connections_hold() {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
+    // Until then their windows have let in little beyond the limit.
+    let log = gateway.log();
+    let told = log.split("\"used\":").nth(1).unwrap();
+    let used: u64 = told.split(|one: char| !one.is_ascii_digit()).next().unwrap().parse().unwrap();
+    assert!(used < 6 << 20, "{used} bytes: {log}");
     // Some made progress a moment later than others.
     backend.set_nonblocking(true).unwrap();
     let is_served = || {

@@ -71,6 +71,7 @@ pub(super) fn start(state: &Arc<State>, listener: &Listener, plan: &Plan) -> io:
     let mut tasks = Vec::new();
     for socket in listener.sockets() {
         let mut connection = listener.connection.clone();
+        connection.receive_buffer = state.pressure.windows.within(connection.receive_buffer);
         connection.path_manager.endpoints = endpoints(&listener, plan, socket);
         let options = ListenOptions::new().config(connection).backlog(listener.backlog);
         let bound = MptcpListener::bind_with(&state.network, socket, &options)?;
@@ -155,7 +156,7 @@ async fn connect(listener: &Listener, to: &Target, client: &MptcpStream) -> io::
     }
 }
 
-fn flow(listener: &Listener, stream: Arc<MptcpStream>) -> ForwardedConnection {
+fn flow(state: &State, listener: &Listener, stream: Arc<MptcpStream>) -> ForwardedConnection {
     ForwardedConnection {
         listener: listener.name.clone(),
         stream,
@@ -164,13 +165,14 @@ fn flow(listener: &Listener, stream: Arc<MptcpStream>) -> ForwardedConnection {
         downloaded: AtomicU64::new(0),
         since: Instant::now(),
         progress: Progress::default(),
+        window: state.pressure.windows.of(listener.connection.receive_buffer),
     }
 }
 
 /// Forwards to the listener's server.
 async fn forward(state: &Arc<State>, listener: &Listener, stream: MptcpStream, to: &Target) {
     let peer = stream.peer_addr();
-    let entry = state.add(flow(listener, Arc::new(stream)));
+    let entry = state.add(flow(state, listener, Arc::new(stream)));
     let flow = &entry.flow;
     let _ = flow.to.set(Some(to.clone()));
     match Box::pin(connect(listener, to, &flow.stream)).await {
@@ -196,7 +198,7 @@ async fn convert(
     errors: &ErrorBudget,
 ) {
     let (peer, stream) = (stream.peer_addr(), Arc::new(stream));
-    let entry = state.add(flow(listener, Arc::clone(&stream)));
+    let entry = state.add(flow(state, listener, Arc::clone(&stream)));
     let flow = &entry.flow;
     let own = own_addresses();
     // Boxed, as all that only some connections need, or only at first: an idle one has a small task.

@@ -32,6 +32,7 @@ use crate::setup::{Change, Installed, settled_changes};
 use crate::status::Location;
 use crate::target::Target;
 use crate::tunnel::inbound::Given;
+use crate::windows::Window;
 use datagrams::{Far, forwards};
 use listeners::Listeners;
 use snapshot::snapshot;
@@ -193,6 +194,7 @@ pub struct ForwardedConnection {
     /// When it was accepted.
     pub since: Instant,
     progress: Progress,
+    window: Window,
 }
 
 impl Holder for ForwardedConnection {
@@ -211,6 +213,10 @@ impl Holder for ForwardedConnection {
 
     fn is_asking(&self) -> bool {
         self.to.get().is_none()
+    }
+
+    fn window(&self) -> &Window {
+        &self.window
     }
 }
 

@@ -17,6 +17,7 @@ use super::watch;
 use crate::memory::{BEYOND_WINDOW, Holder, Progress};
 use crate::target::Target;
 use crate::tls::Secure;
+use crate::windows::Window;
 
 /// One connection through the proxy: a client's, that of a client's datagrams (UDP ASSOCIATE), or the stream
 /// of the tunnel.
@@ -46,6 +47,7 @@ pub struct ProxiedConnection {
     pub downloaded: AtomicU64,
     plan: Mutex<Plan>,
     progress: Progress,
+    window: Window,
     looked: Mutex<Looked>,
     /// Links on which a subflow was established; it is opened again once if it is lost.
     had: Mutex<BTreeSet<usize>>,
@@ -257,6 +259,10 @@ impl Holder for ProxiedConnection {
     fn is_asking(&self) -> bool {
         false
     }
+
+    fn window(&self) -> &Window {
+        &self.window
+    }
 }
 
 /// Tells links the path MTU that subflows have found.
@@ -291,6 +297,7 @@ impl Flows {
         is_early: bool,
         opened_on: usize,
         plan: Plan,
+        window: Window,
     ) -> Entry {
         let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         // It is gone at worst.
@@ -309,6 +316,7 @@ impl Flows {
             downloaded: AtomicU64::new(0),
             plan: Mutex::new(plan),
             progress: Progress::default(),
+            window,
             looked: Mutex::default(),
             had: Mutex::default(),
             lost: Mutex::default(),

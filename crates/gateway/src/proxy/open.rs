@@ -23,6 +23,7 @@ use super::serve::Server;
 use super::settings::OpeningLink;
 use super::watch;
 use crate::target::Target;
+use crate::windows::Window;
 
 /// The least time between two warnings that the gateway can't be used.
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
@@ -288,7 +289,8 @@ impl Server {
         link.note_answer(stream.0.peer_addr(), info.as_ref());
         let multipath = info.is_some_and(|info| info.multipath);
         let (client, target) = (wanted.client, wanted.target.clone());
-        let entry = self.flows.add(client, target, address, stream, is_early, link.index, plan);
+        let entry =
+            self.flows.add(client, target, address, stream, is_early, link.index, plan, self.window());
         // Links may have changed meanwhile.
         self.apply(&entry.flow, false);
         tracing::debug!(
@@ -496,12 +498,17 @@ impl Server {
             let asking = timeout(all.connect_timeout, gateway.ask(&mut opened, wish));
             asking.await.map_err(|_| late("the gateway doesn't answer the request"))??;
             let address = opened.0.peer_addr();
-            let entry = self.flows.add(client, target, address, opened, false, link.index, plan);
+            let entry =
+                self.flows.add(client, target, address, opened, false, link.index, plan, self.window());
             self.apply(&entry.flow, false);
             tracing::debug!(flow = entry.flow.id, %client, link = link.name, "open for datagrams");
             return Ok((entry, gateway.target.clone()));
         }
         Err(failure)
+    }
+
+    fn window(&self) -> Window {
+        self.pressure.windows.of(default_config().receive_buffer)
     }
 
     /// Settings of a connection that is opened now.
@@ -512,6 +519,7 @@ impl Server {
         let told = self.config();
         config.congestion = congestion::builtin().parse(&told.congestion).map_err(wrong)?;
         config.path_manager.early_join = told.early_join;
+        config.receive_buffer = self.pressure.windows.within(config.receive_buffer);
         config.tcp.dscp = dscp;
         config.tcp.black_hole_detection = true;
         let links = self.links();
