@@ -7,13 +7,13 @@ use ropewalk_host::skip::skipped;
 
 use crate::recording::{Emulated, parsed};
 
+// So slow that the host's own delays are no queue: less than TCP's initial window is in flight for the 70 ms
+// that a busy host may hold a program up, of what is sent below the link's rate.
 const LINKS: &str = "name = 'links'\n\
-    [[path]]\nname = 'first'\nrate = '8 Mbit/s'\nrtt = '20 ms'\nqueue = '100 ms'\n\
+    [[path]]\nname = 'first'\nrate = '4 Mbit/s'\nrtt = '20 ms'\nqueue = '200 ms'\n\
     [[path]]\nname = 'second'\nrate = '40 Mbit/s'\nrtt = '40 ms'\nqueue = '100 ms'\n";
 
-/// `cargo test -p ropewalkd --test proxy -- --ignored priority`.
 #[test]
-#[ignore = "it needs a quiet host: delays of the host's own look like queues"]
 fn priority_goes_on_to_the_next_link_while_the_first_is_full() {
     // By a gateway, and by plain TCP, which can't move: its next connection opens on a link with room.
     for server in ["10.127.255.1:80", "10.127.255.1:8081"] {
@@ -28,12 +28,12 @@ fn priority_goes_on_to_the_next_link_while_the_first_is_full() {
         let more = ["--status", "none", "--usage", &usage];
         let _proxy = emulated.daemon(&emulated.client, &[&line[..], &more].concat());
         let received = || ["first", "second"].map(|link| emulated.received(link));
-        // Less than the first carries: 3.2 Mbit/s for three seconds.
+        // Less than the first carries: 1.2 Mbit/s for three seconds.
         let paced = || {
             let before = received();
             assert!(emulated.download(server, "paced-3").wait().success(), "{}", emulated.log());
             let carried = [0, 1].map(|link| received()[link] - before[link]);
-            assert!(carried[0] > 700_000 && carried[1] < 60_000, "{carried:?}: {}", emulated.log());
+            assert!(carried[0] > 350_000 && carried[1] < 60_000, "{carried:?}: {}", emulated.log());
         };
         paced();
         let clock = Clock::start();
@@ -43,10 +43,10 @@ fn priority_goes_on_to_the_next_link_while_the_first_is_full() {
         let second = emulated.download(server, "8000000");
         assert!(second.wait().success(), "{}", emulated.log());
         assert!(received()[1] - before[1] > 5_000_000, "{}", emulated.log());
-        // The first link alone takes 16 s for both.
+        // The first link alone takes 32 s for both.
         assert!(first.wait().success(), "{}", emulated.log());
         let took = clock.now().as_secs_f64();
-        assert!(took < 11.0, "{server}: {took:.1} s: {}", emulated.log());
+        assert!(took < 20.0, "{server}: {took:.1} s: {}", emulated.log());
         // Once it has room again, the next one stands by.
         std::thread::sleep(Duration::from_millis(4500));
         paced();

@@ -42,12 +42,12 @@ pub struct Emulated {
     pub folder: tempfile::TempDir,
 }
 
-/// 3.2 Mbit/s.
+/// 1.2 Mbit/s.
 fn send_slowly(mut client: TcpStream, seconds: usize) -> std::io::Result<()> {
     client.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")?;
     for _ in 0..seconds * 100 {
         std::thread::sleep(Duration::from_millis(10));
-        client.write_all(&[7; 4000])?;
+        client.write_all(&[7; 1500])?;
     }
     Ok(())
 }
@@ -105,7 +105,7 @@ impl Emulated {
         running
     }
 
-    /// A server that sends as many bytes as a request's path says, or 4 kB each 10 ms for so many seconds:
+    /// A server that sends as many bytes as a request's path says, or 1.5 kB each 10 ms for so many seconds:
     /// `/paced-3`.
     pub fn serve(&self, at: &str) {
         let listener = self.server.run(|| TcpListener::bind(at)).unwrap();
