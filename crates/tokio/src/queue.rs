@@ -45,8 +45,10 @@ impl PathFlag {
         }
     }
 
+    /// A path that was removed stays so: another shard may just have sent on its device.
     pub fn set(&self, state: PathState) {
-        self.0.store(state as u8, Ordering::Relaxed);
+        let is_there = |old| (old != PathState::Removed as u8).then_some(state as u8);
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_there);
     }
 }
 
@@ -164,4 +166,24 @@ impl Queue {
 pub(crate) struct Packets {
     bytes: BytesMut,
     ends: Vec<usize>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A shard that has just sent on a device tells that it takes packets, while another thread takes the
+    /// path away. Its place is free for another device all the same.
+    #[test]
+    fn a_path_that_was_removed_stays_so() {
+        let flag = Arc::new(PathFlag::default());
+        let mut queue = Queue::new(Box::new(Absent), None, Arc::clone(&flag));
+        queue.on_result(Err(io::Error::from_raw_os_error(100))); // ENETDOWN
+        assert_eq!(flag.get(), PathState::Down);
+        queue.on_result(Ok(()));
+        assert_eq!(flag.get(), PathState::Up);
+        flag.set(PathState::Removed);
+        queue.on_result(Ok(()));
+        assert_eq!(flag.get(), PathState::Removed);
+    }
 }

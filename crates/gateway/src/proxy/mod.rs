@@ -310,6 +310,10 @@ impl Proxy {
             }
         };
         server.end_flows().await;
+        // While its device is there.
+        if let Err(error) = uplinks.set_tunnel(None) {
+            tracing::warn!(%error, "what leads into the tunnel couldn't be undone");
+        }
         helpers.shutdown().await;
         account::save(&server);
         uplinks.remove();
