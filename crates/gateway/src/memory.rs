@@ -3,9 +3,9 @@
 //! What connections hold is summed up several times a second, and with many new ones. Beyond half of the
 //! limit those that have made no progress for two seconds are reset, until two fifths are left: those
 //! whose far ends read nothing first (beyond three quarters of the limit after half a second, beyond all
-//! of it after a fifth of one), then, unless it is for those others' memory alone, those that losses or a
-//! dead link hold up, which may be a busy link's alone. Of either it is the address that holds most by
-//! such connections, and there the one that has stalled for longest. Meanwhile, and where so much was
+//! of it after a fifth of one), then, after five seconds (two beyond the limit) and unless it is for those
+//! others' memory alone, those that losses, a dead or a busy link hold up. Of either it is the address that
+//! holds most by such connections, and there the one that has stalled for longest. Meanwhile, and where so much was
 //! taken from servers since, each connection takes 16 KiB from its server at a time. What may be sent
 //! ahead to those who read nothing: `windows.rs`. Idle connections stay, unless one address's take most
 //! of the limit. Those that haven't said yet what they want hold a quarter of the limit at most, however
@@ -43,6 +43,8 @@ const AT_ONCE: usize = 128;
 /// nothing.
 const STALLED_WHEN_SHORT: [Duration; 3] =
     [Duration::from_secs(2), Duration::from_millis(500), Duration::from_millis(200)];
+/// A busy link may hold up so long, while there is room: a lost window's second retransmission is on its way.
+const HELD_UP: Duration = Duration::from_secs(5);
 /// No link's trouble lasts as long, where an address holds over a quarter of the limit.
 const LONG: Duration = Duration::from_secs(10);
 /// New connections are reset after so long beyond the limit, and memory is short for so long after each time.
@@ -325,9 +327,9 @@ fn victims(held: &[Held], limit: u64) -> Vec<usize> {
     let (unread, held_up): (Vec<usize>, Vec<usize>) = busy.into_iter().partition(|at| is_unread(&held[*at]));
     // What a link holds up stays while those that read nothing make the difference: their turn comes soon.
     let mut unread_bytes: u64 = unread.iter().map(|at| held[*at].bytes).sum();
+    let patience = if used > limit { STALLED_WHEN_SHORT[0] } else { HELD_UP };
     // Addresses that hold most of the memory with idle connections lose some of them.
-    let kinds =
-        [(unread, soon, 0), (held_up, STALLED_WHEN_SHORT[0], 0), (idle, STALLED_WHEN_SHORT[0], limit / 2)];
+    let kinds = [(unread, soon, 0), (held_up, patience, 0), (idle, STALLED_WHEN_SHORT[0], limit / 2)];
     for (kind, (all, long, least)) in kinds.into_iter().enumerate() {
         if kind == 1 && used - unread_bytes <= limit / 5 * 2 {
             continue;
@@ -512,7 +514,8 @@ mod tests {
         // 25 MiB of the first address and what moves, 20 of the second, 5 of the third.
         assert!(victims(&all, 160 * MIB).is_empty(), "no more than half");
         assert_eq!(victims(&all, 159 * MIB), [2, 1], "until two fifths are left");
-        assert_eq!(victims(&all, 106 * MIB), [2, 1, 0]);
+        assert_eq!(victims(&all, 106 * MIB), [2, 1], "three seconds are short for a busy link");
+        assert_eq!(victims(&all, 79 * MIB), [2, 1, 0, 4], "but not beyond the limit");
         assert_eq!(victims(&all, 20 * MIB), [1, 2, 0, 4], "those that move stay");
         let mut half = [held(1, 40 * MIB, 1), held(2, 30 * MIB, 1)];
         assert!(victims(&half, 60 * MIB).is_empty(), "a second is short for a link");
