@@ -138,9 +138,12 @@ fn the_next_link_carries_what_the_first_has_no_room_for() {
     };
     // Where the machine pauses, the first link seems silent for a moment.
     assert!((0..3).any(|_| over_second() < 20_000), "{}", pair.logs());
-    // A download hasn't.
-    let (_, share) = shares(&pair, 4433, 16 * MIB);
-    assert!(share[0] > 0.45 && share[1] > 0.1, "{share:?}: {}", pair.logs());
+    // A download hasn't, but where the machine has no time for more than the first link carries.
+    let both_carry = || {
+        let (_, share) = shares(&pair, 4433, 16 * MIB);
+        share[0] > 0.45 && share[1] > 0.1
+    };
+    assert!((0..3).any(|_| both_carry()), "{}", pair.logs());
 }
 
 #[test]
