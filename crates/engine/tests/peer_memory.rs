@@ -1,7 +1,8 @@
 //! A path dies with data under way, and the other goes on: what the peer then holds out of order leaves room
 //! in its window for the memory that this takes beside its bytes, if the settings say so.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::common;
@@ -66,17 +67,9 @@ fn what_the_peer_holds_out_of_order_leaves_room_for_its_memory() {
     assert!(memory >= WINDOW * 9 / 10, "{spared} bytes take {memory} of {WINDOW}: it is used well");
 }
 
-/// How many bytes beyond the first that the peer lacks were under way on another subflow than this byte, at
-/// most; the peer's receive buffer has `window` bytes. `delays`: the paths', ms.
-fn beside_the_first(window: u64, overhead: u32, delays: &[u64]) -> u64 {
-    let adjust = |config: &mut ropewalk_engine::config::ConnectionConfig| {
-        config.receive_buffer = BufferConfig::fixed(window);
-        config.peer_segment_overhead = overhead;
-    };
-    let paths = delays.iter().map(|delay| PathScript::clean(*delay)).collect();
-    let mut net = Net::with(adjust, "roundrobin", "cubic", paths);
-    // Of each byte range that was sent: its DSN, its length, the subflow's port.
-    let sent = Rc::new(std::cell::RefCell::new(Vec::new()));
+/// Of each byte range that the client sends from now on: its DSN, its length, the subflow's port.
+fn note_sent(net: &mut Net) -> Rc<RefCell<Vec<(u32, u32, u16)>>> {
+    let sent = Rc::new(RefCell::new(Vec::new()));
     let seen = Rc::clone(&sent);
     net.tamper = Some(Box::new(move |from, segment| {
         if let (0, Some(mapping)) = (from, segment.dss.and_then(|dss| dss.mapping))
@@ -86,6 +79,19 @@ fn beside_the_first(window: u64, overhead: u32, delays: &[u64]) -> u64 {
         }
         true
     }));
+    sent
+}
+
+/// How many bytes beyond the first that the peer lacks were under way on another subflow than this byte, at
+/// most; the peer's receive buffer has `window` bytes. `delays`: the paths', ms.
+fn beside_the_first(window: u64, overhead: u32, delays: &[u64]) -> u64 {
+    let adjust = |config: &mut ropewalk_engine::config::ConnectionConfig| {
+        config.receive_buffer = BufferConfig::fixed(window);
+        config.peer_segment_overhead = overhead;
+    };
+    let paths = delays.iter().map(|delay| PathScript::clean(*delay)).collect();
+    let mut net = Net::with(adjust, "roundrobin", "cubic", paths);
+    let sent = note_sent(&mut net);
     net.transfer_some(100_000);
     net.pass(1_000);
     if delays[0] > 20 {
@@ -152,16 +158,7 @@ fn repeated_on_a_new_subflow(window: u64, overhead: u32) -> u64 {
     let slow = PathScript { rate: Some(1_000_000), queue: 300 * MILLISECOND, ..PathScript::clean(5) };
     let mut net = Net::with(adjust, "ropewalk", "cubic", vec![slow, PathScript::clean(1)]);
     net.paths[1].dead_from = Some(net.now);
-    let sent = Rc::new(std::cell::RefCell::new(Vec::new()));
-    let seen = Rc::clone(&sent);
-    net.tamper = Some(Box::new(move |from, segment| {
-        if let (0, Some(mapping)) = (from, segment.dss.and_then(|dss| dss.mapping))
-            && !segment.payload.is_empty()
-        {
-            seen.borrow_mut().push((mapping.dsn as u32, u32::from(mapping.len), segment.tuple.src_port));
-        }
-        true
-    }));
+    let sent = note_sent(&mut net);
     net.send(bytes(3, 4 << 20));
     let start = net.now;
     net.run(start + 800 * MILLISECOND, |_| false);
@@ -178,8 +175,7 @@ fn repeated_on_a_new_subflow(window: u64, overhead: u32) -> u64 {
         };
         if sent.iter().any(|piece| holds(&piece)) {
             let repeats = sent.iter().filter(|(dsn, _, port)| place(*dsn) > lacking && *port != slow_port);
-            let repeats: std::collections::BTreeMap<u32, u32> =
-                repeats.map(|(dsn, len, _)| (*dsn, *len)).collect();
+            let repeats: BTreeMap<u32, u32> = repeats.map(|(dsn, len, _)| (*dsn, *len)).collect();
             let sum = repeats.values().map(|len| u64::from(*len)).sum();
             most = most.max(sum);
         }

@@ -1,16 +1,16 @@
 //! Memory is shared fairly: a few clients that read nothing keep nobody out. For gateway and proxy.
 //!
 //! What connections hold is summed up several times a second, and with many new ones. Beyond half of the
-//! limit those that have made no progress for two seconds are reset, until two fifths are left: those
-//! whose far ends read nothing first (beyond three quarters of the limit after half a second, beyond all
-//! of it after a fifth of one), then, after five seconds (two beyond the limit) and unless it is for those
-//! others' memory alone, those that losses, a dead or a busy link hold up. Of either it is the address that
-//! holds most by such connections, and there the one that has stalled for longest. Meanwhile, and where so much was
-//! taken from servers since, each connection takes 16 KiB from its server at a time. What may be sent
-//! ahead to those who read nothing: `windows.rs`. Idle connections stay, unless one address's take most
-//! of the limit. Those that haven't said yet what they want hold a quarter of the limit at most, however
-//! new they are. While too much is held all the same, new connections of addresses that hold more than
-//! their share are reset; beyond five quarters of the limit all new ones.
+//! limit those that have made no progress for two seconds are reset, until two fifths are left: those whose
+//! far ends read nothing first (beyond three quarters of the limit after half a second, beyond all of it
+//! after a fifth of one), then, after five seconds (two beyond the limit) and unless it is for those others'
+//! memory alone, those that losses, a dead or a busy link hold up. Of either it is the address that holds
+//! most by such connections, and there the one that has stalled for longest. Meanwhile, and where so much was
+//! taken from servers since, each connection takes 16 KiB from its server at a time. What may be sent ahead
+//! to those who read nothing: `windows.rs`. Idle connections stay, unless one address's take most of the
+//! limit. Those that haven't said yet what they want hold a quarter of the limit at most, however new they
+//! are. While too much is held all the same, new connections of addresses that hold more than their share are
+//! reset; beyond five quarters of the limit all new ones.
 //!
 //! What the program takes beside what is counted is part of the limit: its code, handshakes under way,
 //! buffers of TLS, TIME-WAIT. It is resident memory, measured each time.

@@ -15,10 +15,9 @@ const FEW_SEGMENTS: u64 = 32;
 
 impl<P: Payload> Sending<'_, P> {
     /// Leaves room in the peer's window for the segments that it holds out of order, before new data is
-    /// scheduled. Returns the only subflow that may get new data, if the
-    /// peer's window was never more than a few segments: the one that carries the first byte that it lacks.
-    /// Data of others would be out of order, and a few segments of it can fill the peer's memory; then the
-    /// byte itself isn't taken any more.
+    /// scheduled. Returns the only subflow that may get new data, if the peer's window was never more than a
+    /// few segments: the one that carries the first byte that it lacks. Data of others would be out of order,
+    /// and a few segments of it can fill the peer's memory; then the byte itself isn't taken any more.
     #[inline(never)]
     pub fn reserve_window(&mut self) -> Option<SubflowId> {
         if !self.handshake.is_multipath() {

@@ -102,7 +102,7 @@ struct Open {
 /// What all listeners share: the device, and the tunnels.
 #[derive(Debug)]
 pub struct Far {
-    /// Where all of it runs.
+    /// The threads that its tasks run on.
     thread: Thread,
     device: Arc<Device>,
     known: Mutex<Known>,
@@ -170,7 +170,7 @@ impl Far {
         Ok(Far { thread, device, known: Mutex::default(), open: Default::default(), given: Arc::default() })
     }
 
-    /// Where all of it runs.
+    /// The threads that its tasks run on.
     pub fn handle(&self) -> &Handle {
         self.thread.handle()
     }

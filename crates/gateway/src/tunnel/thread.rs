@@ -17,7 +17,7 @@ impl Thread {
     /// Starts one if it is to be `apart`.
     ///
     /// # Errors
-    /// If the system gives none.
+    /// If no thread can be started.
     pub fn start(apart: bool) -> io::Result<Thread> {
         if !apart {
             return Ok(Thread { handle: Handle::current(), end: None });
