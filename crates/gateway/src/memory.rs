@@ -514,7 +514,7 @@ mod tests {
         // 25 MiB of the first address and what moves, 20 of the second, 5 of the third.
         assert!(victims(&all, 160 * MIB).is_empty(), "no more than half");
         assert_eq!(victims(&all, 159 * MIB), [2, 1], "until two fifths are left");
-        assert_eq!(victims(&all, 106 * MIB), [2, 1], "three seconds are short for a busy link");
+        assert_eq!(victims(&all, 106 * MIB), [2, 1, 4], "three seconds are short for a busy link");
         assert_eq!(victims(&all, 79 * MIB), [2, 1, 0, 4], "but not beyond the limit");
         assert_eq!(victims(&all, 20 * MIB), [1, 2, 0, 4], "those that move stay");
         let mut half = [held(1, 40 * MIB, 1), held(2, 30 * MIB, 1)];
