@@ -123,7 +123,7 @@ pub fn schema() -> serde_json::Value {
 /// # Errors
 /// A file that can't be read, or mistakes in it: all of them.
 pub fn load(path: &Path, registries: &Registries) -> Result<Settings, InputError> {
-    parse(&open(path)?, path.parent().unwrap_or(Path::new("")), registries)
+    parse(&open(path)?, &folder_of(path), registries)
 }
 
 /// Reads a file.

@@ -17,6 +17,7 @@ use super::{
     DRAIN, MEMORY, METRICS, PAGE, PAGE_TOKEN, STALLED, duration, folders_read, inbound, loopback, open, page,
     per_address, socket, status,
 };
+use crate::confine::folder_of;
 use crate::convert::Cookie;
 use crate::proxy::policy::{Policies, Policy, PolicyError, Rule};
 use crate::proxy::{Access, Gateway, IpNet, MOST_READY, OpeningLink, Rates, Settings, Via, captive, users};
@@ -264,7 +265,7 @@ pub fn schema() -> serde_json::Value {
 /// # Errors
 /// A file that can't be read, or mistakes in it: all of them.
 pub fn load(path: &Path) -> Result<Settings, InputError> {
-    parse(&open(path)?, path.parent().unwrap_or(Path::new("")))
+    parse(&open(path)?, &folder_of(path))
 }
 
 /// Parses a configuration. Relative names of files are relative to `folder`.
