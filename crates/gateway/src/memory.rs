@@ -515,7 +515,7 @@ mod tests {
         assert!(victims(&all, 160 * MIB).is_empty(), "no more than half");
         assert_eq!(victims(&all, 159 * MIB), [2, 1], "until two fifths are left");
         assert_eq!(victims(&all, 106 * MIB), [2, 1, 4], "three seconds are short for a busy link");
-        assert_eq!(victims(&all, 79 * MIB), [2, 1, 0, 4], "but not beyond the limit");
+        assert_eq!(victims(&all, 79 * MIB), [1, 2, 0, 4], "but not beyond the limit");
         assert_eq!(victims(&all, 20 * MIB), [1, 2, 0, 4], "those that move stay");
         let mut half = [held(1, 40 * MIB, 1), held(2, 30 * MIB, 1)];
         assert!(victims(&half, 60 * MIB).is_empty(), "a second is short for a link");
