@@ -122,6 +122,9 @@ pub struct TcpTotals {
     pub bytes_received: u64,
     /// Retransmission timeouts.
     pub total_rto: u64,
+    /// Segments that filled a gap in what was received half a round trip or more after it came about: about
+    /// as many were lost on their way here. Not in the kernel's `tcp_info`.
+    pub late_gaps_filled: u64,
 }
 
 impl<P: Payload> Tcb<P> {
@@ -177,6 +180,7 @@ impl<P: Payload> Tcb<P> {
                 bytes_acked: metrics.totals.bytes_acked,
                 bytes_received: self.receiver.next().saturating_sub(1),
                 total_rto: counters.timeouts,
+                late_gaps_filled: counters.late_gaps_filled,
             },
         }
     }

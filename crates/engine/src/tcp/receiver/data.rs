@@ -104,11 +104,27 @@ impl<P: Payload> Receiver<P> {
                 self.enter_quick_ack(cx, cx.tcp.quick_acks);
             }
             //= RFC 9293 SHLD-31
-            Placement::OutOfOrder => common.counters.ofo_queue += 1,
+            Placement::OutOfOrder => {
+                common.counters.ofo_queue += 1;
+                self.reassembly.get_or_insert_default().gap_since.get_or_insert(cx.now);
+            }
             Placement::Refused => common.counters.ofo_drop += 1,
-            Placement::InOrder | Placement::FillsGap | Placement::Duplicate => {}
+            Placement::FillsGap => self.on_filled_gap(common, cx),
+            Placement::InOrder | Placement::Duplicate => {}
         }
         outcome.data = matches!(placement, Placement::Overlapping | Placement::FillsGap);
+    }
+
+    /// What another path of the network held up comes soon; what was lost and sent again, after a round trip.
+    fn on_filled_gap(&mut self, common: &mut Common, cx: &Context<'_>) {
+        let half = self.rtt.rtt() / 2;
+        let Some(queue) = &mut self.reassembly else { return };
+        if queue.gap_since.is_some_and(|since| cx.now.saturating_sub(since) >= half) {
+            common.counters.late_gaps_filled += 1;
+        }
+        if queue.is_empty() {
+            queue.gap_since = None;
+        }
     }
 
     /// Data of an unacceptable segment that was received before: the ACK for it was lost or late, or the

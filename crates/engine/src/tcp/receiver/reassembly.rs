@@ -9,6 +9,7 @@ use ropewalk_wire::{Payload, SackBlocks};
 
 use super::mapping::Mapping;
 use super::segment_ring::SegmentRing;
+use crate::Time;
 use crate::chunked_list::ChunkedList;
 use crate::inline_queue::InlineQueue;
 use crate::segment_list::{self, Note, SegmentList, budget};
@@ -71,6 +72,8 @@ pub(crate) struct ReassemblyQueue<P> {
     latest: (u64, u64),
     /// Segments added since `recent` was pruned.
     unpruned: u32,
+    /// Since when something is missing before what waits.
+    pub gap_since: Option<Time>,
 }
 
 impl<P: Payload> Default for ReassemblyQueue<P> {
@@ -86,6 +89,7 @@ impl<P: Payload> Default for ReassemblyQueue<P> {
             latest: (0, 0),
             unpruned: 0,
             dsack: None,
+            gap_since: None,
         }
     }
 }

@@ -340,3 +340,35 @@ fn a_delayed_ack_that_waits_already_is_not_put_off() {
         assert_eq!(end.subflow.common.timers.get(Timer::DelayedAck), Some(at(then)), "due in {due}");
     }
 }
+
+/// A gap that fills soon was reordering; after half a round trip what fills it was sent again. Two segments are
+/// missing, and another later.
+#[test]
+fn gaps_that_fill_late_are_counted() {
+    let (mut end, seq) = open_past_quick_acks(TcpConfig { window_scaling: false, ..TcpConfig::default() });
+    let late = |end: &End| end.subflow.counters().late_gaps_filled;
+    let at = |n: u64| seq + n * MSS;
+    end.now = Time::ZERO + 1000 * MILLISECOND;
+    // A round-trip time of 40 ms, as a receiver of data sees it.
+    let mut segment = end.peer(Flags::default(), 1);
+    (segment.seq, segment.payload) = (Seq(seq as u32), ropewalk_wire::SyntheticPayload(MSS as u32));
+    let clock = end.tcp.timestamp_offset.unwrap_or(0).wrapping_add(1000);
+    segment.timestamps = Some(Timestamps { value: 501_000, echo: clock - 40 });
+    end.receive(segment);
+    assert_eq!(end.subflow.receive_rtt() / MILLISECOND, 40);
+    end.data(at(2), MSS as u32);
+    end.now += 19 * MILLISECOND;
+    end.data(at(1), MSS as u32);
+    assert_eq!(late(&end), 0);
+    for n in [5, 7] {
+        end.data(at(n), MSS as u32);
+    }
+    end.now += 40 * MILLISECOND;
+    for (n, counted) in [(3, 1), (4, 2), (6, 3)] {
+        end.data(at(n), MSS as u32);
+        assert_eq!(late(&end), counted, "{n}");
+    }
+    end.data(at(9), MSS as u32);
+    end.data(at(8), MSS as u32);
+    assert_eq!(late(&end), 3, "a new gap");
+}
