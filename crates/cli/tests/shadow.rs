@@ -7,21 +7,22 @@ use ropewalk_algorithms::Registries;
 use ropewalk_engine::Span;
 use ropewalk_lab::scenario;
 use ropewalk_settings::diagnostic::Source;
-use ropewalk_status::record::{Pause, RecordedDirection, RecordedFlow, RecordedLink, Recording, Told};
+use ropewalk_status::record::{Period, RecordedDirection, RecordedFlow, RecordedLink, Recording, Told};
 
 fn full(bits_per_s: Vec<u64>) -> RecordedDirection {
-    RecordedDirection { full_bits_per_s: bits_per_s.iter().copied().map(Some).collect(), bits_per_s }
+    let full_bits_per_s = bits_per_s.iter().copied().map(Some).collect();
+    RecordedDirection { full_bits_per_s, bits_per_s, packets: Vec::new() }
 }
 
 fn link(interface: &str, down: Vec<u64>) -> RecordedLink {
     let seconds = down.len();
     RecordedLink {
         interface: interface.into(),
-        up: RecordedDirection { bits_per_s: vec![1000; seconds], full_bits_per_s: vec![None; seconds] },
+        up: RecordedDirection { full_bits_per_s: vec![None; seconds], ..full(vec![1000; seconds]) },
         rtt_s: vec![Some(0.02); seconds],
         loaded_rtt_s: vec![Some(0.02); seconds],
         probes: vec![(1, 0); seconds],
-        usable: vec![true; seconds],
+
         down: full(down),
         ..RecordedLink::default()
     }
@@ -32,13 +33,13 @@ fn a_recording_is_a_scenario_that_repeats() {
     let mut carried = vec![20_000_000; 60];
     carried[30..].fill(5_000_000);
     let mut one = link("wlan0", carried);
-    one.usable[40..45].fill(false);
+    one.outages.push(Period { start_s: 40.0, seconds: 5.0 });
     one.rtt_s[..10].fill(None);
     // Whoever sends there doesn't fill it.
     one.down.full_bits_per_s[50..].fill(None);
     one.rtt_s[50..].fill(Some(0.1));
     one.probes[20..].fill((3, 1));
-    one.pauses.push(Pause { start_s: 33.0, seconds: 0.3 });
+    one.pauses.push(Period { start_s: 33.0, seconds: 0.3 });
     let idle = RecordedLink { down: RecordedDirection::default(), ..link("sat0", vec![0; 60]) };
     let recording = Recording { seconds: 60, links: vec![one, idle], flows: Vec::new() };
     let Told { text, left_out, at_least } = recording.to_scenario("van").unwrap();

@@ -4,7 +4,7 @@
 //! seconds in which the link was full (its queue had grown); in others the last such rate holds, or what was
 //! carried, if that is more. A link that was never full has carried at least what is said, and that is said.
 //! The delay is the least round-trip time without a queue, halved: queues are the simulator's to fill. The
-//! loss is that of probes that were sent while the link worked.
+//! loss is that of data that passed while the link worked and had no queue, or that of probes.
 
 use std::fmt::Write as _;
 
@@ -28,6 +28,8 @@ const ALIKE: f64 = 0.15;
 const ALIKE_RTT: f64 = 0.002;
 /// Fewer lost probes than this may be chance: no loss is told.
 const LEAST_LOST: u32 = 3;
+/// From so many packets of data the loss is known.
+const ENOUGH_PACKETS: u64 = 1000;
 /// A pause shorter than this isn't told, seconds.
 const LEAST_PAUSE: f64 = 0.1;
 /// How much more a queue holds than was ever seen in it.
@@ -40,12 +42,23 @@ pub struct RecordedDirection {
     pub bits_per_s: Vec<u64>,
     /// The same while the link was full; none where it wasn't, or not for long enough.
     pub full_bits_per_s: Vec<Option<u64>>,
+    /// Full packets of data that passed while the link wasn't full, those lost included, and those.
+    pub packets: Vec<(u64, u64)>,
 }
 
 impl RecordedDirection {
     fn cut(&mut self, begin: usize) {
         cut(&mut self.bits_per_s, begin);
         cut(&mut self.full_bits_per_s, begin);
+        cut(&mut self.packets, begin);
+    }
+
+    /// The share of packets that the link lost by itself, if enough passed to tell.
+    fn loss(&self) -> Option<f64> {
+        let add = |(all, lost), one: &(u64, u64)| (all + one.0, lost + one.1);
+        let (all, lost) = self.packets.iter().fold((0, 0), add);
+        let known = if lost < LEAST_LOST.into() { 0.0 } else { lost as f64 / all as f64 };
+        (all >= ENOUGH_PACKETS).then_some(known)
     }
 
     fn was_full(&self, second: usize) -> bool {
@@ -58,13 +71,29 @@ fn cut<T>(values: &mut Vec<T>, begin: usize) {
     values.drain(..begin.min(values.len()));
 }
 
-/// A time in which a link carried nothing and lost nothing, as in a handover.
+/// A time.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Pause {
+pub struct Period {
     /// When it began, from the recording's begin.
     pub start_s: f64,
     /// How long it lasted.
     pub seconds: f64,
+}
+
+impl Period {
+    /// When it ended.
+    #[must_use]
+    pub fn end_s(&self) -> f64 {
+        self.start_s + self.seconds
+    }
+
+    /// What of it comes after a moment, told from there.
+    #[must_use]
+    pub fn after(&self, begin_s: f64) -> Option<Period> {
+        let start_s = self.start_s.max(begin_s);
+        let seconds = self.end_s() - start_s;
+        (seconds > 0.0).then_some(Period { start_s: start_s - begin_s, seconds })
+    }
 }
 
 /// What a link did, second by second.
@@ -88,10 +117,10 @@ pub struct RecordedLink {
     pub loaded_rtt_s: Vec<Option<f32>>,
     /// Probes in each second that had an answer, and those that had none though the link worked.
     pub probes: Vec<(u16, u16)>,
-    /// Whether it worked.
-    pub usable: Vec<bool>,
-    /// Its pauses.
-    pub pauses: Vec<Pause>,
+    /// When it carried nothing and lost nothing, as in a handover.
+    pub pauses: Vec<Period>,
+    /// When it didn't work.
+    pub outages: Vec<Period>,
 }
 
 /// A flow that has ended.
@@ -233,13 +262,14 @@ impl RecordedLink {
         rtts.iter().enumerate().filter_map(wait).fold(0.0, f64::max)
     }
 
-    /// The share of probes that was lost, of both ways together.
-    fn loss(&self) -> f64 {
+    /// The share of probes that was lost on one way: each loses half of it.
+    fn probe_loss(&self) -> f64 {
         let (answered, lost) = self
             .probes
             .iter()
             .fold((0, 0), |(answered, lost), one| (answered + u32::from(one.0), lost + u32::from(one.1)));
-        if lost < LEAST_LOST { 0.0 } else { f64::from(lost) / f64::from(answered + lost) }
+        let both = if lost < LEAST_LOST { 0.0 } else { f64::from(lost) / f64::from(answered + lost) };
+        1.0 - (1.0 - both).sqrt()
     }
 
     /// One direction, as a TOML table.
@@ -270,11 +300,10 @@ impl RecordedLink {
             |rtt: f64| write_duration(Span::from_micros((rtt / 2.0 * 1e4).round().max(1.0) as u64 * 100));
         let told = runs(&rtts, |one, other| is_close(one, other) || (one - other).abs() < ALIKE_RTT);
         // Without jitter packets overtake each other where a delay ends.
-        let pauses: Vec<&Pause> = self.pauses.iter().filter(|pause| pause.seconds >= LEAST_PAUSE).collect();
+        let pauses: Vec<&Period> = self.pauses.iter().filter(|pause| pause.seconds >= LEAST_PAUSE).collect();
         let jitter = if pauses.is_empty() { "" } else { " +-10 us" };
         tell(&mut first, "delay", jitter, told.into_iter().map(|(at, rtt)| (at, half(rtt))).collect());
-        // Each way loses half of it.
-        let loss = (1.0 - (1.0 - self.loss()).sqrt()) * 1e4;
+        let loss = direction.loss().unwrap_or_else(|| self.probe_loss()) * 1e4;
         if loss >= 1.0 {
             tell(&mut first, "loss", "", vec![(0, write_probability(loss.round() / 1e4))]);
         }
@@ -286,7 +315,7 @@ impl RecordedLink {
                 write_duration(Span::from_millis((wait * 1e3).ceil() as u64))
             );
         }
-        for Pause { start_s, seconds } in pauses {
+        for Period { start_s, seconds } in pauses {
             // What is sent in it arrives after it, in order: the later, the sooner.
             let base = rtts.get(*start_s as usize).copied().unwrap_or(UNKNOWN_RTT);
             for (after, more) in [(0.0, 1.0), (0.5, 0.5), (1.0, 0.0)] {
@@ -294,15 +323,14 @@ impl RecordedLink {
                 changes.push((start_s + after * seconds, format!("delay = \"{delay}\"")));
             }
         }
-        let state = |(at, is_up): (usize, &bool)| {
-            let before = at.checked_sub(1).is_none_or(|before| self.usable[before]);
-            let key = if *is_up { "up" } else { "down" };
-            (before != *is_up).then(|| (at as f64, format!("link = \"{key}\"")))
-        };
-        changes.extend(self.usable.iter().enumerate().filter_map(state));
-        // What the end leaves isn't what the begin finds.
-        if self.usable.first() == Some(&true) && self.usable.last() == Some(&false) {
-            changes.push((0.0, "link = \"up\"".into()));
+        for outage in self.outages.iter().filter(|outage| outage.start_s < seconds as f64) {
+            changes.push((outage.start_s, "link = \"down\"".into()));
+            // What the end leaves isn't what the begin finds.
+            let end_s = if outage.end_s() < seconds as f64 { outage.end_s() } else { 0.0 };
+            let goes_on = self.outages.first().is_some_and(|first| first.start_s <= end_s);
+            if end_s > 0.0 || !goes_on {
+                changes.push((end_s, "link = \"up\"".into()));
+            }
         }
         changes.sort_by(|one, other| one.0.total_cmp(&other.0));
         let _ = writeln!(text, "[path.{key}]");
@@ -334,9 +362,9 @@ impl Recording {
             cut(&mut link.rtt_s, begin);
             cut(&mut link.loaded_rtt_s, begin);
             cut(&mut link.probes, begin);
-            cut(&mut link.usable, begin);
-            link.pauses.retain(|pause| pause.start_s >= begin as f64);
-            link.pauses.iter_mut().for_each(|pause| pause.start_s -= begin as f64);
+            for periods in [&mut link.pauses, &mut link.outages] {
+                *periods = periods.iter().filter_map(|period| period.after(begin as f64)).collect();
+            }
         }
         self.flows.retain(|flow| flow.start_s >= begin as f64);
         self.flows.iter_mut().for_each(|flow| flow.start_s -= begin as f64);
@@ -353,7 +381,7 @@ impl Recording {
         }
         let mut text = format!(
             "# {} s of a proxy's links. Rates are what the links carried when they were full, or at least;\n\
-             # delays are half of the least round-trip times; losses are those of probes.\n\
+             # delays are half of the least round-trip times; losses are those without a queue.\n\
              name = \"{name}\"\nsummary = \"recorded by ropewalkd proxy\"\n",
             self.seconds
         );
@@ -400,7 +428,7 @@ mod tests {
 
     fn direction(bits_per_s: Vec<u64>, is_full: impl Fn(usize) -> bool) -> RecordedDirection {
         let full = bits_per_s.iter().enumerate().map(|(at, rate)| is_full(at).then_some(*rate));
-        RecordedDirection { full_bits_per_s: full.collect(), bits_per_s }
+        RecordedDirection { full_bits_per_s: full.collect(), bits_per_s, packets: Vec::new() }
     }
 
     fn link(down: RecordedDirection) -> RecordedLink {
@@ -411,14 +439,13 @@ mod tests {
             rtt_s: vec![Some(0.02); seconds],
             loaded_rtt_s: vec![None; seconds],
             probes: vec![(1, 0); seconds],
-            usable: vec![true; seconds],
             down,
             ..RecordedLink::default()
         }
     }
 
     fn told(link: RecordedLink) -> Told {
-        let seconds = link.usable.len();
+        let seconds = link.down.bits_per_s.len();
         Recording { seconds, links: vec![link], flows: Vec::new() }.to_scenario("x").unwrap()
     }
 
@@ -469,13 +496,13 @@ mod tests {
         assert!(!text.contains("75 ms") && text.contains("delay = \"30 ms\" }"), "{text}");
         // 220 ms and a tenth more, in the direction that was full.
         let (up, down) = text.split_once("[path.down]").unwrap();
-        assert!(down.contains("queue = \"220 ms\"") && !up.contains("queue"), "{text}");
+        assert!(down.contains("queue = \"220 ms\"") && !up.contains("queue = "), "{text}");
     }
 
     #[test]
     fn a_pause_is_a_change_over_time_and_no_jitter() {
         let mut one = link(direction(vec![8_000_000; 20], |_| true));
-        one.pauses = vec![Pause { start_s: 7.25, seconds: 0.4 }, Pause { start_s: 9.0, seconds: 0.05 }];
+        one.pauses = vec![Period { start_s: 7.25, seconds: 0.4 }, Period { start_s: 9.0, seconds: 0.05 }];
         let text = told(one).text;
         for needed in [
             "delay = \"10 ms +-10 us\"",
@@ -501,6 +528,53 @@ mod tests {
     }
 
     #[test]
+    fn losses_are_those_of_data_each_way_and_else_of_probes() {
+        let mut one = link(direction(vec![8_000_000; 50], |_| true));
+        one.down.packets = vec![(100, 1); 50];
+        one.up.packets = vec![(10, 1); 50];
+        one.probes = vec![(2, 0); 50];
+        let text = told(one.clone()).text;
+        let (up, down) = text.split_once("[path.down]").unwrap();
+        assert!(down.contains("loss = \"1 %\"") && !up.contains("loss = "), "{text}");
+        // Two of very many may be chance.
+        one.down.packets = vec![(1000, 0); 50];
+        one.down.packets[3].1 = 2;
+        assert!(!told(one).text.contains("loss = "));
+    }
+
+    #[test]
+    fn an_outage_begins_and_ends_when_it_did() {
+        let changes = |outages: &[(f64, f64)]| {
+            let mut one = link(direction(vec![8_000_000; 20], |_| true));
+            one.outages = outages
+                .iter()
+                .map(|(start_s, seconds)| Period { start_s: *start_s, seconds: *seconds })
+                .collect();
+            let text = told(one).text;
+            let lines =
+                text.split("[path.down]").nth(1).unwrap().lines().filter(|line| line.contains("link ="));
+            lines.map(|line| line.trim().replace(", every = \"20 s\"", "")).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            changes(&[(3.25, 2.5)]),
+            ["{ at = \"3.25 s\", link = \"down\" },", "{ at = \"5.75 s\", link = \"up\" },"]
+        );
+        // One that lasts until the end ends with it, unless the recording begins with another.
+        assert_eq!(
+            changes(&[(17.0, 3.5)]),
+            ["{ at = \"0 ms\", link = \"up\" },", "{ at = \"17 s\", link = \"down\" },"]
+        );
+        assert_eq!(
+            changes(&[(0.0, 1.0), (17.0, 3.0)]),
+            [
+                "{ at = \"0 ms\", link = \"down\" },",
+                "{ at = \"1 s\", link = \"up\" },",
+                "{ at = \"17 s\", link = \"down\" },"
+            ]
+        );
+    }
+
+    #[test]
     fn the_last_seconds_are_cut_out() {
         let flow = |start_s| RecordedFlow {
             start_s,
@@ -510,7 +584,7 @@ mod tests {
             scheduler: "linux".into(),
         };
         let mut one = link(direction((0..10).collect(), |at| at == 9));
-        let pause = |start_s| Pause { start_s, seconds: 0.2 };
+        let pause = |start_s| Period { start_s, seconds: 0.25 };
         one.pauses = vec![pause(3.0), pause(8.5)];
         let recording = Recording { seconds: 10, links: vec![one], flows: vec![flow(2.0), flow(8.0)] };
         let last = recording.last(3);

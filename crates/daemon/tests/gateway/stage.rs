@@ -153,7 +153,8 @@ impl Stage {
 pub fn start(namespace: &Namespace, folder: &tempfile::TempDir, line: &[&str]) -> Gateway {
     let log = folder.path().join("gateway.log");
     let file = fs::File::create(&log).unwrap();
-    let child = namespace.command(ROPEWALK).args(line).current_dir(folder.path()).stderr(file).spawn().unwrap();
+    let child =
+        namespace.command(ROPEWALK).args(line).current_dir(folder.path()).stderr(file).spawn().unwrap();
     let mut gateway = Gateway { child: Ended(child), log };
     gateway.wait_for("listening");
     gateway

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ropewalk_engine::Span;
-use ropewalk_status::record::{Pause, RecordedDirection, RecordedFlow, RecordedLink, Recording};
+use ropewalk_engine::{Span, SubflowId, TcpInfo};
+use ropewalk_status::record::{Period, RecordedDirection, RecordedFlow, RecordedLink, Recording};
 use ropewalk_tokio::StreamInfo;
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -18,17 +18,18 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::flow::ProxiedConnection;
 use super::link::{Link, LinkState};
 use super::serve::Server;
+use super::watch::SILENT;
 
 mod gauge;
 
-use gauge::{Fullness, Gauge};
+use gauge::{Fullness, Gauge, Heard};
 
 /// Most seconds that are kept of a link.
 const MOST_SECONDS: usize = 3600;
 /// Most flows that are kept.
 const MOST_FLOWS: usize = 4096;
-/// Most pauses that are kept of a link.
-const MOST_PAUSES: usize = 1024;
+/// Most pauses that are kept of a link, and most outages.
+const MOST_PERIODS: usize = 1024;
 /// Fewest bytes of a flow that is kept.
 const SMALLEST: u64 = 1000;
 /// How often links are looked at.
@@ -48,19 +49,24 @@ struct Sample {
     up: u64,
     full_down: Option<u64>,
     full_up: Option<u64>,
+    /// Full packets that passed down and up while the link wasn't full, and those that were lost.
+    packets_down: (u64, u64),
+    packets_up: (u64, u64),
     /// The least round-trip time that was seen, of probes or subflows, and the greatest of data, seconds.
     rtt: Option<f32>,
     loaded_rtt: Option<f32>,
     /// Probes with an answer, and without.
     probes: (u16, u16),
-    worked: bool,
 }
 
 /// A link's past.
 #[derive(Debug, Default)]
 struct Past {
     samples: VecDeque<Sample>,
-    pauses: VecDeque<Pause>,
+    pauses: VecDeque<Period>,
+    outages: VecDeque<Period>,
+    /// Since when it doesn't work, in seconds since the begin.
+    down_since: Option<f64>,
     gauge: Gauge,
     fullness: Fullness,
 }
@@ -73,6 +79,31 @@ struct Seen {
     moved: Instant,
 }
 
+/// Full packets that a subflow received, of which it lost some, and those that it sent; so far.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    down: (u64, u64),
+    up: (u64, u64),
+}
+
+impl Counted {
+    fn of(tcp: &TcpInfo) -> Counted {
+        let totals = &tcp.totals;
+        let received = totals.bytes_received / u64::from(tcp.advmss.max(1));
+        Counted {
+            down: (received + totals.late_gaps_filled, totals.late_gaps_filled),
+            up: (totals.data_segs_out + totals.total_retrans, totals.total_retrans),
+        }
+    }
+
+    /// What came since, down and up.
+    fn since(&self, before: &Counted) -> [(u64, u64); 2] {
+        let grown =
+            |now: (u64, u64), then: (u64, u64)| (now.0.saturating_sub(then.0), now.1.saturating_sub(then.1));
+        [grown(self.down, before.down), grown(self.up, before.up)]
+    }
+}
+
 /// The last hour.
 #[derive(Debug, Default)]
 struct History {
@@ -81,6 +112,8 @@ struct History {
     flows: VecDeque<RecordedFlow>,
     /// By the flows' numbers.
     open: BTreeMap<u64, Seen>,
+    /// What the subflows that were looked at had counted, by their flows' numbers and theirs.
+    counted: BTreeMap<(u64, SubflowId), Counted>,
     /// Seconds that have passed, those that are forgotten included, and when the last one ended.
     seconds: u64,
     noted: Option<Instant>,
@@ -93,12 +126,41 @@ impl History {
         (self.seconds as f64 + ago).max(0.0)
     }
 
+    /// Notes when a link stopped working, and when it worked again.
+    fn note_state(&mut self, link: &Link) {
+        let state = link.state();
+        // One whose quota is used up works.
+        let works = matches!(state, LinkState::Up | LinkState::QuotaSpent);
+        let now = self.place(Instant::now());
+        // It was dead before that was known.
+        let silence = if state == LinkState::Dead { link.counters.silence().as_secs_f64() } else { 0.0 };
+        let past = self.link(link);
+        match past.down_since {
+            None if !works => past.down_since = Some((now - silence).max(0.0)),
+            Some(start_s) if works => {
+                past.down_since = None;
+                keep(&mut past.outages, Period { start_s, seconds: now - start_s });
+            }
+            _ => {}
+        }
+    }
+
     fn link(&mut self, link: &Link) -> &mut Past {
         let before = self.seconds.min(MOST_SECONDS as u64) as usize;
         // One that came later was of no use before.
-        let absent = || Past { samples: vec![Sample::default(); before].into(), ..Past::default() };
+        let down_since = (before > 0).then_some(0.0);
+        let samples = || vec![Sample::default(); before].into();
+        let absent = || Past { samples: samples(), down_since, ..Past::default() };
         self.links.entry(link.index).or_insert_with(absent)
     }
+}
+
+/// The oldest of very many is forgotten.
+fn keep(periods: &mut VecDeque<Period>, new: Period) {
+    if periods.len() == MOST_PERIODS {
+        periods.pop_front();
+    }
+    periods.push_back(new);
 }
 
 /// What happened in the last hour.
@@ -130,49 +192,60 @@ impl Recorder {
         history.open = open;
         moved.sort_by_key(|(down, up, _)| std::cmp::Reverse(down + up));
         moved.truncate(LOOKED_AT);
-        let infos: Vec<(u64, u64, StreamInfo)> =
-            moved.into_iter().filter_map(|(down, up, flow)| Some((down, up, flow.stream.info()?))).collect();
+        let info = |(down, up, flow): (u64, u64, &Arc<ProxiedConnection>)| {
+            Some((flow.id, (down > 0, up > 0), flow.stream.info()?))
+        };
+        let infos: Vec<(u64, (bool, bool), StreamInfo)> = moved.into_iter().filter_map(info).collect();
+        let mut counted = BTreeMap::new();
         for link in links {
-            let (mut down, mut up) = (Vec::new(), Vec::new());
-            for (moved_down, moved_up, info) in &infos {
+            let (mut down, mut up) = (Heard::default(), Heard::default());
+            for (flow, (went_down, went_up), info) in &infos {
                 let fresh = |age: Span| Duration::from(age) < FRESH;
-                for tcp in info.subflows.iter().filter(|one| one.path == link.path()).map(|one| &one.tcp) {
-                    if *moved_down > 0 && !tcp.rcv_rtt.is_zero() && fresh(tcp.last_recv) {
-                        down.push(tcp.rcv_rtt.as_secs_f64() as f32);
+                for subflow in info.subflows.iter().filter(|one| one.path == link.path()) {
+                    let (tcp, key) = (&subflow.tcp, (*flow, subflow.id));
+                    if *went_down && !tcp.rcv_rtt.is_zero() && fresh(tcp.last_recv) {
+                        down.rtts.push(tcp.rcv_rtt.as_secs_f64() as f32);
                     }
-                    if *moved_up > 0 && !tcp.rtt.latest.is_zero() && fresh(tcp.last_data_sent) {
-                        up.push(tcp.rtt.latest.as_secs_f64() as f32);
+                    if *went_up && !tcp.rtt.latest.is_zero() && fresh(tcp.last_data_sent) {
+                        up.rtts.push(tcp.rtt.latest.as_secs_f64() as f32);
                     }
+                    let now = Counted::of(tcp);
+                    let grown = history.counted.get(&key).map_or([(0, 0); 2], |before| now.since(before));
+                    for (heard, grown) in [&mut down, &mut up].into_iter().zip(grown) {
+                        heard.packets = (heard.packets.0 + grown.0, heard.packets.1 + grown.1);
+                    }
+                    counted.insert(key, now);
                 }
             }
             let rate = link.rate();
             let gauge = &mut history.link(link).gauge;
             let gaps = link.counters.take_gaps(gauge.long_gap());
             gauge.look(now, link.counters.bytes(), gaps, (&down, &up), rate);
+            history.note_state(link);
         }
+        history.counted = counted;
     }
 
-    /// Notes how a probe ended: when it was sent and for how long data had stopped then, the answer's
-    /// round-trip time, if there was one, and whether packets of it were lost though the link worked.
+    /// Notes how a probe ended: when it was sent, and for how long data had stopped then (`None`: none came
+    /// before); the answer's round-trip time, if there was one, and whether packets of it were lost though
+    /// the link worked.
     pub(super) fn note_probe(
         &self,
         link: &Link,
-        (sent, stopped): (Instant, Duration),
+        (sent, stopped): (Instant, Option<Duration>),
         rtt: Option<Duration>,
         lost: bool,
     ) {
         let mut history = self.lock();
-        let stopped = stopped.as_secs_f64();
+        let busy = stopped.is_some_and(|stopped| stopped < SILENT);
+        let stopped = stopped.unwrap_or_default().as_secs_f64();
         let start_s = (history.place(sent) - stopped).max(0.0);
         let past = history.link(link);
-        let Some(seconds) = past.gauge.note_probe(rtt.map(|rtt| rtt.as_secs_f32()), lost) else { return };
-        let end = |pause: &Pause| pause.start_s + pause.seconds;
+        let rtt = rtt.map(|rtt| rtt.as_secs_f32());
+        let Some(seconds) = past.gauge.note_probe(rtt, lost, busy) else { return };
         // Each probe of a pause tells of it.
-        if past.pauses.back().is_none_or(|last| start_s > end(last)) {
-            if past.pauses.len() == MOST_PAUSES {
-                past.pauses.pop_front();
-            }
-            past.pauses.push_back(Pause { start_s, seconds: f64::from(seconds) + stopped });
+        if past.pauses.back().is_none_or(|last| start_s > last.end_s()) {
+            keep(&mut past.pauses, Period { start_s, seconds: f64::from(seconds) + stopped });
         }
     }
 
@@ -183,20 +256,11 @@ impl Recorder {
         let all = rates.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
         for link in links {
             let known = link.known();
-            let state = link.state();
             let past = history.link(link);
             let (mut sample, was_full) = past.gauge.second();
             (sample.down, sample.up) = (known.rate_down, known.rate_up);
             let is_full = past.fullness.second((&sample, was_full), all);
             link.learn(|known| known.full = is_full);
-            // One whose quota is used up works.
-            sample.worked = matches!(state, LinkState::Up | LinkState::QuotaSpent);
-            if state == LinkState::Dead {
-                // It was before that was known.
-                let silent = link.counters.silence().as_secs() as usize;
-                let known = past.samples.iter_mut().rev().take(silent.saturating_sub(1));
-                known.for_each(|sample| sample.worked = false);
-            }
             if past.samples.len() == MOST_SECONDS {
                 past.samples.pop_front();
             }
@@ -252,9 +316,13 @@ impl Recorder {
         let seconds = history.seconds.min(MOST_SECONDS as u64) as usize;
         let begin = (history.seconds - seconds as u64) as f64;
         let known = links.iter().filter_map(|link| Some((link, history.links.get(&link.index)?)));
-        let told = known.map(|(link, Past { samples, pauses, .. })| {
+        let end = history.place(Instant::now());
+        let kept = |periods: &mut dyn Iterator<Item = Period>| {
+            periods.filter_map(|period| period.after(begin)).collect::<Vec<Period>>()
+        };
+        let told = known.map(|(link, Past { samples, pauses, outages, down_since, .. })| {
             let via = link.via();
-            let pauses = pauses.iter().filter(|pause| pause.start_s >= begin);
+            let goes_on = down_since.map(|start_s| Period { start_s, seconds: end - start_s });
             RecordedLink {
                 interface: link.name.clone(),
                 metered: via.metered,
@@ -263,16 +331,18 @@ impl Recorder {
                 down: RecordedDirection {
                     bits_per_s: samples.iter().map(|one| one.down).collect(),
                     full_bits_per_s: samples.iter().map(|one| one.full_down).collect(),
+                    packets: samples.iter().map(|one| one.packets_down).collect(),
                 },
                 up: RecordedDirection {
                     bits_per_s: samples.iter().map(|one| one.up).collect(),
                     full_bits_per_s: samples.iter().map(|one| one.full_up).collect(),
+                    packets: samples.iter().map(|one| one.packets_up).collect(),
                 },
                 rtt_s: samples.iter().map(|one| one.rtt).collect(),
                 loaded_rtt_s: samples.iter().map(|one| one.loaded_rtt).collect(),
                 probes: samples.iter().map(|one| one.probes).collect(),
-                usable: samples.iter().map(|one| one.worked).collect(),
-                pauses: pauses.map(|pause| Pause { start_s: pause.start_s - begin, ..*pause }).collect(),
+                pauses: kept(&mut pauses.iter().copied()),
+                outages: kept(&mut outages.iter().copied().chain(goes_on)),
             }
         });
         let flows = history.flows.iter().filter(|flow| flow.start_s >= begin);
@@ -326,12 +396,19 @@ mod tests {
         let recorder = Recorder::default();
         let note = |change: &dyn Fn(&mut super::super::link::Knowledge)| {
             link.learn(change);
+            recorder.look(&[Arc::clone(&link)], &[]);
             recorder.note(&[Arc::clone(&link)]);
+            recorder.recording(&[Arc::clone(&link)]).links.remove(0).outages
         };
-        note(&|_| ());
-        note(&|known| known.spent = true);
-        note(&|known| (known.spent, known.captive) = (false, true));
-        assert_eq!(recorder.recording(&[link]).links[0].usable, [true, true, false]);
+        assert_eq!(note(&|_| ()), []);
+        assert_eq!(note(&|known| known.spent = true), []);
+        let outages = note(&|known| (known.spent, known.captive) = (false, true));
+        assert!(outages.len() == 1 && (2.0..2.1).contains(&outages[0].start_s), "{outages:?}");
+        let over = note(&|known| known.captive = false);
+        assert!(
+            over.len() == 1 && (over[0].start_s, true) == (outages[0].start_s, over[0].seconds > 0.9),
+            "{over:?}"
+        );
     }
 
     #[test]
@@ -343,7 +420,7 @@ mod tests {
         let probe = |after: u64, rtt: u64| {
             recorder.note_probe(
                 &link,
-                (sent + ms(after), ms(if after > 0 { 200 } else { 0 })),
+                (sent + ms(after), (after > 0).then_some(ms(200))),
                 Some(ms(rtt)),
                 false,
             );
@@ -351,7 +428,7 @@ mod tests {
         probe(0, 40);
         probe(200, 640);
         probe(400, 440);
-        recorder.note_probe(&link, (sent + ms(900), Duration::ZERO), Some(ms(41)), false);
+        recorder.note_probe(&link, (sent + ms(900), None), Some(ms(41)), false);
         recorder.note(&[Arc::clone(&link)]);
         let one = recorder.recording(&[link]).links.remove(0);
         assert_eq!((one.pauses.len(), one.probes[0]), (1, (4, 0)));

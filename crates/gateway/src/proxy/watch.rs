@@ -32,7 +32,7 @@ use super::serve::Server;
 /// How often a link is looked at.
 const TICK: Duration = Duration::from_millis(50);
 /// A link is silent after so long, and so often it is probed then.
-const SILENT: Duration = Duration::from_millis(200);
+pub(super) const SILENT: Duration = Duration::from_millis(200);
 /// How long after its last data a link counts as one that has fallen silent.
 const ACTIVE: Duration = Duration::from_millis(1500);
 /// Time between probes of an idle link.
@@ -92,8 +92,8 @@ impl Budget {
 /// How a probe ended.
 struct Answer {
     sent: Instant,
-    /// How long data had stopped by then, if there was any.
-    stopped: Duration,
+    /// How long data had stopped by then, if there was any shortly before.
+    stopped: Option<Duration>,
     /// The handshake's time; `None`: no answer in time.
     rtt: Option<Duration>,
     /// Whether packets of it were lost while others came over the link: `None` where none came either, which
@@ -202,8 +202,7 @@ fn measured(stream: &MptcpStream, elapsed: Duration) -> (Duration, bool) {
 /// A TCP handshake over a link.
 async fn probe(server: Arc<Server>, link: Arc<Link>, target: SocketAddr) -> Answer {
     let sent = Instant::now();
-    let stopped = link.counters.since_data();
-    let stopped = if stopped < ACTIVE { stopped } else { Duration::ZERO };
+    let stopped = Some(link.counters.since_data()).filter(|stopped| *stopped < ACTIVE);
     let options = ConnectOptions::new()
         .multipath(false)
         .local(SocketAddr::new(link.address(target.is_ipv6()), 0))

@@ -32,8 +32,28 @@ const ACKS: u64 = 10;
 const NEARLY: f64 = 0.7;
 /// How a direction's most is forgotten, each second.
 const FORGOTTEN: f64 = 0.99;
+/// A queue that is this share of its usual most may overflow.
+const NEARLY_FULL: f32 = 0.7;
+/// Looks with data and without such a queue after which losses are the link's own: those of a queue that
+/// overflowed, and those of an outage, are repaired by then.
+const CALM: u32 = 5;
 /// An answer that comes later than this share and this time, seconds, tells of a pause.
 const PAUSED: (f32, f32) = (1.0, 0.15);
+
+/// What the data of one direction tells in a look.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Heard {
+    /// Its round-trip times, seconds.
+    pub rtts: Vec<f32>,
+    /// Full packets that passed, and those that were lost.
+    pub packets: (u64, u64),
+}
+
+impl Heard {
+    fn longest(&self) -> Option<f32> {
+        self.rtts.iter().copied().reduce(f32::max)
+    }
+}
 
 /// One direction.
 #[derive(Debug, Default)]
@@ -46,6 +66,9 @@ struct Flowing {
     last: (u64, Duration),
     /// Bytes, and time, of those that had full ones before and after.
     full: (u64, Duration),
+    /// Looks with data in which its queue couldn't overflow, and what passed and was lost after some of them.
+    calm: u32,
+    packets: (u64, u64),
     /// What it carried in the last look, and the most that it carried, bits per second.
     rate: f64,
     most: f64,
@@ -64,6 +87,14 @@ impl Flowing {
         self.run += 1;
         self.looks += 1;
         self.last = (bytes, time);
+    }
+
+    /// Takes in losses of a look.
+    fn hear(&mut self, packets: (u64, u64), is_calm: bool) {
+        self.calm = if is_calm { self.calm + 1 } else { 0 };
+        if self.calm > CALM {
+            self.packets = (self.packets.0 + packets.0, self.packets.1 + packets.1);
+        }
     }
 
     /// The rate while it was full.
@@ -126,6 +157,8 @@ pub(super) struct Gauge {
     /// The least round-trip times of the seconds before, and of this one.
     least: VecDeque<f32>,
     now: Option<f32>,
+    /// The greatest ones of data in those seconds.
+    longest: VecDeque<f32>,
     /// The same without those that had a queue.
     rtt: Option<f32>,
     loaded_rtt: Option<f32>,
@@ -149,38 +182,49 @@ impl Gauge {
         self.base().map_or(QUEUED.1, |base| (base * QUEUED.0).max(QUEUED.1))
     }
 
+    /// The round-trip time beyond which the queue before the link may overflow. Single ones are long for other
+    /// reasons: the least of the longest quarter of the seconds counts.
+    fn nearly_full(&self) -> f32 {
+        let mut longest: Vec<f32> = self.longest.iter().copied().chain(self.loaded_rtt).collect();
+        longest.sort_by(f32::total_cmp);
+        let usual = longest.get(longest.len() * 3 / 4).copied();
+        let base = self.base().unwrap_or_default();
+        base + usual.map_or(0.0, |usual| (usual - base) * NEARLY_FULL).max(self.queue())
+    }
+
     /// How long nothing has to come to count as a gap: what is shorter is no queue in round-trip times either.
     pub(super) fn long_gap(&self) -> Duration {
         let packets = (GAP_PACKETS / self.down.rate.max(1.0)).min(1.0);
         Duration::from_secs_f64(f64::from(self.queue()).max(packets))
     }
 
-    /// Takes in what has passed in all, how long there were gaps in what was received, and the round-trip times
-    /// of data each way.
+    /// Takes in what has passed in all, how long there were gaps in what was received, and what data tells
+    /// each way.
     pub(super) fn look(
         &mut self,
         now: Instant,
         (sent, received): (u64, u64),
         gaps: Duration,
-        (down, up): (&[f32], &[f32]),
+        (down, up): (&Heard, &Heard),
         limit: Option<Rates>,
     ) {
         let Some((before, at)) = self.counted.replace(((sent, received), now)) else { return };
         let time = now.duration_since(at);
         let passed = (received.saturating_sub(before.1), sent.saturating_sub(before.0));
-        let shortest = least(down.iter().chain(up).copied());
+        let shortest = least(down.rtts.iter().chain(&up.rtts).copied());
         self.now = least(shortest.into_iter().chain(self.now));
-        let most = down.iter().chain(up).copied().reduce(f32::max);
-        self.loaded_rtt = most.into_iter().chain(self.loaded_rtt).reduce(f32::max);
+        let most = down.longest().into_iter().chain(up.longest());
+        self.loaded_rtt = most.chain(self.loaded_rtt).reduce(f32::max);
         let is_long = |rtt: f32| rtt > self.base().map_or(f32::INFINITY, |base| base + self.queue());
         let rates = (bits_per_s(passed.0, time), bits_per_s(passed.1, time));
-        let is_queued = |rtts: &[f32], rate: f64| {
-            let longest = rtts.iter().copied().reduce(f32::max);
+        let is_queued = |heard: &Heard, rate: f64| {
             let in_flight = |longest: f32| f64::from(longest) * rate / 8.0;
-            longest.is_some_and(|longest| is_long(longest) && in_flight(longest) >= LEAST_IN_FLIGHT)
+            heard.longest().is_some_and(|longest| is_long(longest) && in_flight(longest) >= LEAST_IN_FLIGHT)
         };
         let is_steady = gaps.as_secs_f64() < time.as_secs_f64() * GAPS;
         let queued = (is_queued(down, rates.0) && is_steady, is_queued(up, rates.1));
+        let high = self.nearly_full();
+        let calm = [down, up].map(|heard| heard.longest().is_some_and(|longest| longest <= high));
         self.rtt = least(shortest.filter(|rtt| !is_long(*rtt)).into_iter().chain(self.rtt));
         let share = (rates.0 / self.down.most.max(1.0), rates.1 / self.up.most.max(1.0));
         // A round-trip time tells of both queues: which it is, is a guess where much goes both ways.
@@ -195,23 +239,29 @@ impl Gauge {
         let full_up = is_queued && is_up || is_at(rates.1, limit.map(|limit| limit.up));
         self.down.look(passed.0, time, full_down && passed.0 > 0);
         self.up.look(passed.1, time, full_up && passed.1 > 0);
+        self.down.hear(down.packets, calm[0] && passed.0 > 0);
+        self.up.hear(up.packets, calm[1] && passed.1 > 0);
         for (direction, rate) in [(&mut self.down, rates.0), (&mut self.up, rates.1)] {
             direction.rate = rate;
             direction.most = direction.most.max(rate);
         }
     }
 
-    /// Takes in how a probe ended; the time that it was held up, in seconds, if it was.
-    pub(super) fn note_probe(&mut self, rtt: Option<f32>, lost: bool) -> Option<f32> {
+    /// Takes in how a probe ended; the time that it was held up, in seconds, if it was. `busy`: it was sent
+    /// while data came, and may have waited in their queue.
+    pub(super) fn note_probe(&mut self, rtt: Option<f32>, lost: bool, busy: bool) -> Option<f32> {
         let base = self.base();
         self.probes.1 += u16::from(lost);
         let rtt = rtt?;
         self.probes.0 += 1;
+        if busy && base.is_none_or(|base| rtt > base) {
+            return None;
+        }
         let held = base.map_or(0.0, |base| rtt - base);
         if base.is_some_and(|base| held > PAUSED.1 && held > base * PAUSED.0) {
             return Some(held);
         }
-        // Probes meet no queue: packets take another way now.
+        // Where no data come there is no queue: packets take another way now.
         if held > self.queue() {
             self.least.clear();
             self.now = None;
@@ -231,9 +281,17 @@ impl Gauge {
             }
             self.least.push_back(rtt);
         }
+        if let Some(longest) = self.loaded_rtt {
+            if self.longest.len() == REMEMBERED {
+                self.longest.pop_front();
+            }
+            self.longest.push_back(longest);
+        }
         let sample = Sample {
             full_down: self.down.second(),
             full_up: self.up.second(),
+            packets_down: std::mem::take(&mut self.down.packets),
+            packets_up: std::mem::take(&mut self.up.packets),
             rtt: self.rtt.take(),
             loaded_rtt: self.loaded_rtt.take(),
             probes: std::mem::take(&mut self.probes),
@@ -246,6 +304,10 @@ impl Gauge {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn heard(rtt: f32) -> Heard {
+        Heard { rtts: vec![rtt], ..Heard::default() }
+    }
 
     /// A second in which a link carries so many Mbit/s down and up, with data's round-trip times in ms.
     fn second(gauge: &mut Gauge, start: Instant, at: u64, rates: (u64, u64), rtt: f32) -> Sample {
@@ -264,7 +326,7 @@ mod tests {
         for look in 1..=10 {
             let bytes = (looks.0 + rates.1 * 12_500 * look, looks.1 + rates.0 * 12_500 * look);
             let now = start + Duration::from_millis(at * 1000 + look * 100);
-            gauge.look(now, bytes, gaps, (&[rtt / 1e3], &[]), None);
+            gauge.look(now, bytes, gaps, (&heard(rtt / 1e3), &Heard::default()), None);
         }
         gauge.second().0
     }
@@ -272,7 +334,7 @@ mod tests {
     #[test]
     fn a_link_is_full_where_a_queue_grows() {
         let (mut gauge, start) = (Gauge::default(), Instant::now());
-        gauge.look(start, (0, 0), Duration::ZERO, (&[], &[]), None);
+        gauge.look(start, (0, 0), Duration::ZERO, (&Heard::default(), &Heard::default()), None);
         // Paced by whoever sends.
         let paced = second(&mut gauge, start, 0, (5, 0), 40.0);
         assert_eq!((paced.full_down, paced.rtt), (None, Some(0.04)));
@@ -283,7 +345,7 @@ mod tests {
         let after = second(&mut gauge, start, 3, (5, 0), 41.0);
         assert_eq!(after.full_down, None);
         // A probe, which meets no queue, takes longer now: so do data, without a queue.
-        assert_eq!(gauge.note_probe(Some(0.08), false), None);
+        assert_eq!(gauge.note_probe(Some(0.08), false, false), None);
         let other_way = second(&mut gauge, start, 4, (5, 0), 82.0);
         assert_eq!((other_way.full_down, other_way.rtt), (None, Some(0.08)));
     }
@@ -291,7 +353,7 @@ mod tests {
     #[test]
     fn a_program_that_sends_now_and_then_fills_no_link() {
         let (mut gauge, start) = (Gauge::default(), Instant::now());
-        gauge.look(start, (0, 0), Duration::ZERO, (&[], &[]), None);
+        gauge.look(start, (0, 0), Duration::ZERO, (&Heard::default(), &Heard::default()), None);
         second(&mut gauge, start, 0, (1, 0), 30.0);
         // Frames of 33 kB each 33 ms: what the receiver measures has the pause in it.
         let frames = second_with_gaps(&mut gauge, start, 1, (8, 0), 60.0, Duration::from_millis(84));
@@ -308,7 +370,7 @@ mod tests {
     fn a_part_of_a_second_tells_the_rate_too() {
         let (mut gauge, start) = (Gauge::default(), Instant::now());
         let ms = Duration::from_millis;
-        gauge.look(start, (0, 0), Duration::ZERO, (&[0.04], &[]), None);
+        gauge.look(start, (0, 0), Duration::ZERO, (&heard(0.04), &Heard::default()), None);
         let mut received = 0;
         for look in 1..=10u64 {
             // 16 Mbit/s for 600 ms, and less in the looks at both ends.
@@ -318,9 +380,59 @@ mod tests {
                 _ => 0,
             };
             let rtt = if (3..=8).contains(&look) { 0.08 } else { 0.04 };
-            gauge.look(start + ms(100 * look), (0, received), Duration::ZERO, (&[rtt], &[]), None);
+            gauge.look(
+                start + ms(100 * look),
+                (0, received),
+                Duration::ZERO,
+                (&heard(rtt), &Heard::default()),
+                None,
+            );
         }
         assert_eq!(gauge.second().0.full_down, Some(16_000_000));
+    }
+
+    #[test]
+    fn a_probe_beside_data_tells_of_their_queue() {
+        let (mut gauge, start) = (Gauge::default(), Instant::now());
+        assert_eq!((gauge.note_probe(Some(0.5), false, true), gauge.base()), (None, None));
+        gauge.look(start, (0, 0), Duration::ZERO, (&Heard::default(), &Heard::default()), None);
+        second(&mut gauge, start, 0, (8, 0), 40.0);
+        // Neither another way nor a pause.
+        for rtt in [0.16, 0.5] {
+            assert_eq!(gauge.note_probe(Some(rtt), false, true), None);
+        }
+        assert_eq!((gauge.base(), gauge.second().0.probes), (Some(0.04), (2, 0)));
+        assert_eq!(gauge.note_probe(Some(0.5), false, false), Some(0.46));
+        assert_eq!(gauge.note_probe(Some(0.03), false, true), None);
+        assert_eq!(gauge.base(), Some(0.03));
+    }
+
+    #[test]
+    fn losses_are_the_link_s_where_no_queue_may_have_overflowed_just_before_nor_an_outage_was() {
+        let (mut gauge, start) = (Gauge::default(), Instant::now());
+        gauge.look(start, (0, 0), Duration::ZERO, (&heard(0.04), &Heard::default()), None);
+        let mut at = 0;
+        let mut look = |bytes: u64, rtt: f32, lost: u64| {
+            at += 1;
+            let received = gauge.counted.map_or(0, |(counted, _)| counted.1) + bytes;
+            let down = Heard { packets: (100, lost), ..heard(rtt) };
+            let now = start + Duration::from_millis(100 * at);
+            gauge.look(now, (0, received), Duration::ZERO, (&down, &Heard::default()), None);
+            let found = gauge.down.packets;
+            if at % 10 == 0 {
+                let sample = gauge.second().0;
+                assert_eq!((sample.packets_down, sample.packets_up), (found, (0, 0)));
+            }
+            found
+        };
+        // A queue that grows to 160 ms and overflows, and is half as long then.
+        for (rtt, lost) in [0.04, 0.08, 0.12, 0.16, 0.2, 0.2, 0.12, 0.12, 0.12, 0.12].map(|rtt| (rtt, 9)) {
+            assert_eq!(look(150_000, rtt, lost), (0, 0));
+        }
+        let found: Vec<_> = (0..10).map(|_| look(150_000, 0.12, 1)).collect();
+        assert_eq!((found[0], found[1], found[9]), ((0, 0), (100, 1), (900, 9)));
+        // Nothing comes.
+        assert_eq!((look(0, 0.12, 0), look(150_000, 0.12, 50)), ((0, 0), (0, 0)));
     }
 
     #[test]
@@ -341,7 +453,7 @@ mod tests {
         let limit = Some(Rates { down: 20_000_000, up: 1_000_000 });
         for look in 0..=12 {
             let now = start + Duration::from_millis(100 * look);
-            gauge.look(now, (0, look * 245_000), Duration::ZERO, (&[0.02], &[]), limit);
+            gauge.look(now, (0, look * 245_000), Duration::ZERO, (&heard(0.02), &Heard::default()), limit);
         }
         assert_eq!(gauge.second().0.full_down, Some(19_600_000));
     }
