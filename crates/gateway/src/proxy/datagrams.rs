@@ -37,12 +37,14 @@ const PAUSE: Duration = Duration::from_secs(1);
 const DOUBLINGS: u32 = 6;
 /// The same for streams, which any network should let through.
 const STREAMS_DOUBLINGS: u32 = 2;
-/// How long a try goes on that nobody answers, and what it sends, bytes: datagrams of 1200 bytes, the first, two
-/// after 0.3, 0.9 and 2.1 seconds each (RFC 9002, section 6.2.4), and one that ends it, with headers of IPv4. Seen
-/// in a capture.
-const UNANSWERED: (Duration, u64) = (Duration::from_secs(3), 8 * 1228);
+/// How long a try goes on that nobody answers, and how many datagrams it sends: the first, two after 0.3, 0.9 and
+/// 2.1 seconds each (RFC 9002, section 6.2.4), and one that ends it. Seen in a capture.
+const UNANSWERED: (Duration, u64) = (Duration::from_secs(3), 8);
 /// The same once a few tries were in vain, and how many.
-const STILL_UNANSWERED: (Duration, u64) = (Duration::from_secs(2), 6 * 1228);
+const STILL_UNANSWERED: (Duration, u64) = (Duration::from_secs(2), 6);
+/// Such a datagram (RFC 9000, section 14.1), and its headers over IPv4 and over IPv6, bytes.
+const INITIAL: u64 = 1200;
+const HEADERS: (u64, u64) = (28, 48);
 const FEW: u32 = 4;
 /// The share of a link's rate that datagrams may take: headers have the rest.
 const BESIDE_HEADERS: f64 = 0.92;
@@ -399,8 +401,8 @@ struct Connected {
     answer: Answer,
 }
 
-/// Connects to the gateway, and tells its name. `tries`: those that were in vain; `silence`, `sent`: what a try
-/// that isn't answered takes.
+/// Connects to the gateway, and tells its name. `tries`: those that were in vain; `silence`, `sent`: how
+/// long a try goes on that isn't answered, and how many datagrams it sends.
 async fn connect(
     shared: &Shared,
     link: &Link,
@@ -421,7 +423,8 @@ async fn connect(
     match timeout(PATIENCE, connecting).await.map_err(io::Error::from).and_then(|done| done) {
         Ok(connected) => Ok((connected, gateway.target.to_string())),
         Err(error) if error.kind() == ErrorKind::TimedOut => {
-            link.counters.count_datagrams(sent, 0);
+            let headers = if address.is_ipv6() { HEADERS.1 } else { HEADERS.0 };
+            link.counters.count_datagrams(sent * (INITIAL + headers), 0);
             Err(io::Error::new(ErrorKind::TimedOut, format!("{address} doesn't answer by UDP")))
         }
         Err(error) => Err(error),
