@@ -173,6 +173,10 @@ class Server:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 30))
 
 
+# OpenSSL's SSL_OP_ENABLE_KTLS, which Python has a name for since 3.12: where the kernel has it and the socket takes it.
+KERNEL_TLS = 1 << 3
+
+
 class Client:
     """Opens connections to the server, each for a side of it."""
 
@@ -193,6 +197,7 @@ class Client:
         """The same by TLS."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.options |= KERNEL_TLS
         context.minimum_version = context.maximum_version = version
         one = context.wrap_socket(socket.create_connection((self.host, self.port + 1), PATIENCE))
         one.sendall(f"{way}\n".encode())
@@ -549,6 +554,7 @@ def serve(port, certificate, key):
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
+    context.options |= KERNEL_TLS
     server = Server()
 
     def one_connection(one, by_tls):

@@ -15,13 +15,15 @@ import time
 # Debian's, not a virtual environment's: its libraries are found by ldd.
 PYTHON = "/usr/bin/python3"
 PROGRAMS = ["busybox", "ip", "mptcpize", "nstat"]
-# What virtio's network needs, in order; what is built in, or isn't there, needs nothing.
-MODULES = ["ipv6", "failover", "net_failover", "virtio_net"]
+# What virtio's network and kernel TLS need, in order; what is built in, or isn't there, needs nothing.
+MODULES = ["ipv6", "failover", "net_failover", "virtio_net", "gf128mul", "aesni-intel", "ctr", "gcm", "tls"]
 READY, ENDED = "the machine is ready", "the command has ended:"
 INIT = """#!/bin/busybox sh
 /bin/busybox --install -s /bin
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev; mkdir -p /tmp /run; mount -t tmpfs tmp /tmp
 export PATH=/usr/sbin:/sbin:/usr/bin:/bin
+# Debian's busybox-static takes its own `ip` before that of the path.
+ip() { IP "$@"; }
 for module in /modules/*; do insmod $module; done
 ip link set lo up
 . /settings
@@ -29,7 +31,7 @@ echo "READY: $(uname -r)"
 sh /command
 echo "ENDED: $?"
 poweroff -f
-""".replace("READY", READY).replace("ENDED", ENDED)
+""".replace("READY", READY).replace("ENDED", ENDED).replace("IP", shutil.which("ip") or "")
 
 
 def missing(folder):
