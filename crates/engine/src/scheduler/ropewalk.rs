@@ -21,13 +21,12 @@
 //! window, if it has grown lately, and the send buffer, if the application waits for its space, are taken to
 //! be twice as large: autotuning goes on. In loss recovery all is repeated that should have been
 //! acknowledged: what has arrived behind a hole waits for the subflow's own repetition. A head is late only
-//! where its subflow has a hole or is silent, since a queue delays it as well, and only where it blocks:
-//! while there is other data to send, that is worth as much.
+//! where its subflow has a hole or is silent, since a queue delays it as well.
 //!
 //! Parameters: `repeat` (most repetitions of slow data, a share of the written bytes: default 0.33; 0 to 4).
 //! Switches for ablations, one for each part of the rule: `steal` (true), `doubt` (true), `late` (true),
-//! `holes` (true), `blocks` (true), `rate` (true), `silent` (true), `ahead` (true), `wait` (true), `grow`
-//! (true), `recover` (true). `opportunistic` and `penalise` (default `off`).
+//! `holes` (true), `rate` (true), `silent` (true), `ahead` (true), `wait` (true), `grow` (true), `recover`
+//! (true). `opportunistic` and `penalise` (default `off`).
 
 mod path;
 #[cfg(test)]
@@ -57,7 +56,6 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         Parameter::ablation("doubt", "repeat what a link of unknown rate carries, as if it were slow"),
         Parameter::ablation("late", "repeat a head that is late, and what a silent subflow carries"),
         Parameter::ablation("holes", "a head is late only where its subflow has a hole, or is silent"),
-        Parameter::ablation("blocks", "a head is late only where it blocks, or its subflow is silent"),
         Parameter::ablation("rate", "the link's rate from the spacing of ACKs"),
         Parameter::ablation("silent", "nothing new for a silent subflow"),
         Parameter::ablation("ahead", "the slow subflow's data from where it will be needed"),
@@ -78,7 +76,6 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
             doubt: values.switch("doubt"),
             late: values.switch("late"),
             holes: values.switch("holes"),
-            blocks: values.switch("blocks"),
             rate: values.switch("rate"),
             silent: values.switch("silent"),
             ahead: values.switch("ahead"),
@@ -111,7 +108,6 @@ struct Ropewalk {
     doubt: bool,
     late: bool,
     holes: bool,
-    blocks: bool,
     rate: bool,
     silent: bool,
     ahead: bool,
@@ -301,13 +297,11 @@ impl Ropewalk {
         let carrier = view.subflows.get(head.last.index())?;
         let mut due = self.due(carrier, &head);
         let holes = !self.holes || carrier.sacked_out() > 0 || carrier.ca_state() != CaState::Open;
-        let blocks = !self.blocks || blocks(view);
-        if !(holes && blocks) {
-            // It waits in a queue, or new data is as useful: until the subflow is silent.
+        if !holes {
+            // It waits in a queue, until the subflow is silent.
             due = due.max(self.path(carrier).silent_at(carrier));
         }
         let lost = self.recover
-            && blocks
             && matches!(carrier.ca_state(), CaState::Recovery | CaState::Loss)
             && head.sent_at + carrier.rtt.smoothed <= view.now;
         Some((head, carrier, due, lost))
@@ -481,12 +475,6 @@ impl Ropewalk {
 fn is_probed(view: &View<'_>, subflow: &SubflowMetrics) -> bool {
     (subflow.packets_out() > 0 || subflow.queued_bytes > 0)
         && view.usable().any(|other| other.rtt.smoothed > Span::ZERO)
-}
-
-/// Whether the head keeps others back: nothing new can be sent, or no more than the subflows' windows.
-fn blocks(view: &View<'_>) -> bool {
-    let window = |subflow: &SubflowMetrics| u64::from(subflow.cwnd()) * u64::from(subflow.mss);
-    !view.sendable() || view.room() <= view.usable().map(window).sum()
 }
 
 impl Scheduler for Ropewalk {

@@ -146,10 +146,6 @@ fn a_late_head_is_repeated_and_before_that_awaited() {
     assert_eq!(scene.ask(scheduler), Decision::Wait { until: Some(due) });
     scene.now = due;
     scene.subflows[1].last_progress = due - MILLISECOND;
-    // It blocks nothing.
-    (scene.unsent, scene.next_offset) = (500_000, 30_000);
-    assert!(matches!(scene.ask(scheduler), Decision::Send { .. }));
-    scene.unsent = 0;
     assert_eq!(scene.ask(scheduler), repeats(0, 10_000, Purpose::Opportunistic));
     // As the engine notes it: the copy's subflow is then the last that carries the head.
     let head = scene.chunks.0.get_mut(&10_000).unwrap();
