@@ -241,6 +241,12 @@ fn runs(values: &[f64], is_alike: impl Fn(f64, f64) -> bool) -> Vec<(usize, f64)
     found.into_iter().map(|(at, sum, count)| (at, sum / count)).collect()
 }
 
+/// A rate to three digits: more isn't known.
+fn rounded(rate: u64) -> u64 {
+    let unit = 10u64.pow(rate.max(1).ilog10().saturating_sub(2));
+    rate / unit * unit
+}
+
 fn is_close(one: f64, other: f64) -> bool {
     (one - other).abs() <= ALIKE * one.max(other)
 }
@@ -286,14 +292,9 @@ impl RecordedLink {
             let told = found.iter().filter(|_| found.len() > 1);
             changes.extend(told.map(|(at, value)| (*at as f64, format!("{key} = \"{value}\""))));
         };
-        // To three digits: more isn't known.
-        let round = |rate: f64| {
-            let rate = rate as u64;
-            let unit = 10u64.pow(rate.max(1).ilog10().saturating_sub(2));
-            rate / unit * unit
-        };
         let values: Vec<f64> = rates.bits_per_s.iter().map(|rate| *rate as f64).collect();
-        let told = runs(&values, is_close).into_iter().map(|(at, rate)| (at, write_rate(round(rate))));
+        let told =
+            runs(&values, is_close).into_iter().map(|(at, rate)| (at, write_rate(rounded(rate as u64))));
         tell(&mut first, "rate", "", told.collect());
         let rtts = self.rtts(seconds);
         let half =
@@ -401,7 +402,7 @@ impl Recording {
             };
             let (down, up) = (or_either(down), or_either(up));
             if down.full == 0 && up.full == 0 {
-                at_least.push((link.interface.clone(), write_rate(either.most())));
+                at_least.push((link.interface.clone(), write_rate(rounded(either.most()))));
             }
             let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
             let name: String = link.interface.chars().map(|c| if allowed(c) { c } else { '-' }).collect();

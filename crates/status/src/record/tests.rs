@@ -45,13 +45,13 @@ fn a_rate_is_what_a_full_link_carried() {
 #[test]
 fn the_rate_of_a_link_that_was_never_full_is_at_least_what_it_carried() {
     let mut carried = vec![0; 20];
-    carried.extend([10_000_000; 20]);
+    carried.extend([10_008_530; 20]);
     carried.extend([50_000; 30]);
     carried.extend([4_000_000; 20]);
     let never = |carried: Vec<u64>| direction(carried, |_| false);
     let rates = Rates::of(&never(carried.clone())).unwrap();
     let at = |at: usize| rates.bits_per_s[at];
-    assert_eq!((at(0), at(60), at(89), rates.full), (10_000_000, 10_000_000, 4_000_000, 0));
+    assert_eq!((at(0), at(60), at(89), rates.full), (10_008_530, 10_008_530, 4_000_000, 0));
     let told = told(link(never(carried)));
     assert_eq!(told.at_least, [("wlan0".to_string(), "10 Mbit/s".to_string())]);
     assert!(told.text.contains("# At least this rate"), "{}", told.text);
