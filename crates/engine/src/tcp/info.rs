@@ -122,8 +122,9 @@ pub struct TcpTotals {
     pub bytes_received: u64,
     /// Retransmission timeouts.
     pub total_rto: u64,
-    /// Segments that filled a gap in what was received half a round trip or more after it came about: about
-    /// as many were lost on their way here. Not in the kernel's `tcp_info`.
+    /// Segments that filled a gap in what was received half a round trip or more after it came about, and
+    /// aren't older than what came meanwhile: about as many were lost on their way here. Not in the kernel's
+    /// `tcp_info`.
     pub late_gaps_filled: u64,
 }
 

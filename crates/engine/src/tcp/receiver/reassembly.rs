@@ -47,6 +47,13 @@ pub(crate) enum Placement {
     Duplicate,
 }
 
+/// Since when data waits for what is missing before it, and the latest timestamp on such data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Missing {
+    pub since: Time,
+    pub stamp: u32,
+}
+
 /// In-order data, with its position and mapping.
 pub(crate) type InOrder<P> = InlineQueue<(u64, P, Mapping)>;
 
@@ -73,7 +80,7 @@ pub(crate) struct ReassemblyQueue<P> {
     /// Segments added since `recent` was pruned.
     unpruned: u32,
     /// Since when something is missing before what waits.
-    pub gap_since: Option<Time>,
+    pub missing: Option<Missing>,
 }
 
 impl<P: Payload> Default for ReassemblyQueue<P> {
@@ -89,7 +96,7 @@ impl<P: Payload> Default for ReassemblyQueue<P> {
             latest: (0, 0),
             unpruned: 0,
             dsack: None,
-            gap_since: None,
+            missing: None,
         }
     }
 }

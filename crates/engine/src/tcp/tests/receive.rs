@@ -341,34 +341,36 @@ fn a_delayed_ack_that_waits_already_is_not_put_off() {
     }
 }
 
-/// A gap that fills soon was reordering; after half a round trip what fills it was sent again. Two segments are
-/// missing, and another later.
+/// A gap that fills soon was reordering, and what is older than the data that overtook it wasn't sent again. Two
+/// segments are missing, and another later.
 #[test]
 fn gaps_that_fill_late_are_counted() {
     let (mut end, seq) = open_past_quick_acks(TcpConfig { window_scaling: false, ..TcpConfig::default() });
-    let late = |end: &End| end.subflow.counters().late_gaps_filled;
-    let at = |n: u64| seq + n * MSS;
     end.now = Time::ZERO + 1000 * MILLISECOND;
-    // A round-trip time of 40 ms, as a receiver of data sees it.
-    let mut segment = end.peer(Flags::default(), 1);
-    (segment.seq, segment.payload) = (Seq(seq as u32), ropewalk_wire::SyntheticPayload(MSS as u32));
     let clock = end.tcp.timestamp_offset.unwrap_or(0).wrapping_add(1000);
-    segment.timestamps = Some(Timestamps { value: 501_000, echo: clock - 40 });
-    end.receive(segment);
+    // A segment that was sent at this time of the peer's clock, in milliseconds; how many have filled late.
+    let arrives = |end: &mut End, n: u64, sent: u32, echo: u32| {
+        let mut segment = end.peer(Flags::default(), 1);
+        segment.seq = Seq((seq + n * MSS) as u32);
+        segment.payload = ropewalk_wire::SyntheticPayload(MSS as u32);
+        segment.timestamps = Some(Timestamps { value: 501_000 + sent, echo });
+        end.receive(segment);
+        end.subflow.counters().late_gaps_filled
+    };
+    // A round-trip time of 40 ms, as a receiver of data sees it.
+    arrives(&mut end, 0, 0, clock - 40);
     assert_eq!(end.subflow.receive_rtt() / MILLISECOND, 40);
-    end.data(at(2), MSS as u32);
+    arrives(&mut end, 2, 2, clock);
     end.now += 19 * MILLISECOND;
-    end.data(at(1), MSS as u32);
-    assert_eq!(late(&end), 0);
+    assert_eq!(arrives(&mut end, 1, 50, clock), 0, "too soon");
     for n in [5, 7] {
-        end.data(at(n), MSS as u32);
+        arrives(&mut end, n, 50 + n as u32, clock);
     }
     end.now += 40 * MILLISECOND;
-    for (n, counted) in [(3, 1), (4, 2), (6, 3)] {
-        end.data(at(n), MSS as u32);
-        assert_eq!(late(&end), counted, "{n}");
+    assert_eq!(arrives(&mut end, 3, 56, clock), 0, "what the network held up is older");
+    for (n, counted) in [(4, 1), (6, 2)] {
+        assert_eq!(arrives(&mut end, n, 100, clock), counted, "{n}");
     }
-    end.data(at(9), MSS as u32);
-    end.data(at(8), MSS as u32);
-    assert_eq!(late(&end), 3, "a new gap");
+    arrives(&mut end, 9, 101, clock);
+    assert_eq!(arrives(&mut end, 8, 101, clock), 2, "a new gap");
 }
