@@ -2,7 +2,8 @@
 //!
 //! They are ping, traceroute, dig (Debian's bind9-dnsutils), wg (wireguard-tools) and wireguard-go, which `go
 //! install golang.zx2c4.com/wireguard@latest` makes under the name `wireguard`; and Chromium, with a server
-//! of HTTP/3 (`http3`, made by `go build`, with quic-go).
+//! of HTTP/3 (`http3`, made by `go build`, with quic-go). For the call aiortc (PyPI); PYTHON names the Python
+//! that has it.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -193,4 +194,33 @@ fn chromium_goes_on_by_http3_while_a_link_is_cut() {
     };
     let (bytes, gap): (usize, u32) = (value("bytes").parse().unwrap(), value("gap").parse().unwrap());
     assert!(bytes > 8 * MIB && gap < 2000 && value("by") == "h3", "{done}: {}", pair.logs());
+}
+
+#[test]
+#[ignore = "needs aiortc: see the head"]
+fn a_call_by_webrtc_goes_on_while_a_link_is_cut() {
+    let Some(pair) = Pair::start_by_file(&format!("{WORLD} 1024-65535"), &[], LINKS) else { return };
+    let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".into());
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/proxy/call.py");
+    let folder = pair.stage.path().display().to_string();
+    let end = |namespace: &Namespace, role: &str| {
+        let mut command = namespace.command(&python);
+        command.args([script, role, &folder, "8"]).stdout(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let answering = end(&pair.world, "answer");
+    let offering = end(&pair.lan, "offer");
+    let told = with_cut(&pair, || {
+        [offering, answering].map(|one| {
+            let output = one.wait_with_output().unwrap();
+            assert!(output.status.success(), "aiortc is needed");
+            String::from_utf8_lossy(&output.stdout).trim().to_string()
+        })
+    });
+    println!("aiortc: {told:?}");
+    for heard in told {
+        let numbers: Vec<u32> = heard.split(' ').filter_map(|word| word.parse().ok()).collect();
+        let [came, sent, gap] = numbers[..] else { panic!("{heard}") };
+        assert!(came + 2 >= sent && sent > 350 && gap < 200, "{heard}: {}", pair.logs());
+    }
 }
