@@ -1,6 +1,7 @@
 //! What isn't TCP, of a network behind the proxy: by the tunnel to the gateway, over both uplinks.
 
 use std::net::UdpSocket;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, sleep};
@@ -110,7 +111,10 @@ fn a_whole_network_is_heard_over_both_uplinks_while_one_is_cut() {
     let text =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("mtu = 1380") || text.contains("mtu=1380"), "{text}");
-    // A call of 16 s, with a cut of 8 s in silence.
+    // A call of 16 s beside a ping by IPv6, with a cut of 8 s in silence.
+    let mut ping = lan.command("ping");
+    ping.args(["-6", "-q", "-c", "400", "-i", "0.04", "-W", "1", "fd03::2"]).stdout(Stdio::piped());
+    let ping = ping.spawn().unwrap();
     let (times, gap) = voice(lan, 800, |number| match number {
         200 => stage.cut(0),
         600 => stage.mend(0),
@@ -119,6 +123,10 @@ fn a_whole_network_is_heard_over_both_uplinks_while_one_is_cut() {
     let late = times.iter().filter(|time| time.is_none_or(|time| time > 150.0)).count();
     println!("voice: {late} of 800 lost or late, longest gap {gap:.1} ms");
     assert!(late == 0 && gap < 500.0, "{late} lost or late, gap {gap} ms: {}", pair.logs());
+    let told = String::from_utf8_lossy(&ping.wait_with_output().unwrap().stdout).into_owned();
+    let received = told.split(", ").find_map(|part| part.strip_suffix(" received")?.parse::<u32>().ok());
+    println!("ping by IPv6: {received:?} of 400");
+    assert!(received >= Some(396), "{told}: {}", pair.logs());
     // The server has seen the gateway alone.
     assert_eq!(echo.peers(), ["10.3.0.1"], "{}", pair.logs());
     // What the gateway doesn't let out isn't heard: another port, another server.
