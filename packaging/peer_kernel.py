@@ -18,7 +18,8 @@ PROGRAMS = ["busybox", "ip", "mptcpize", "nstat"]
 # What virtio's network and kernel TLS need, in order; what is built in, or isn't there, needs nothing.
 MODULES = ["ipv6", "failover", "net_failover", "virtio_net", "gf128mul", "aesni-intel", "ctr", "gcm", "tls"]
 READY, ENDED = "the machine is ready", "the command has ended:"
-INIT = """#!/bin/busybox sh
+INIT = (
+    """#!/bin/busybox sh
 /bin/busybox --install -s /bin
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev; mkdir -p /tmp /run; mount -t tmpfs tmp /tmp
 export PATH=/usr/sbin:/sbin:/usr/bin:/bin
@@ -31,7 +32,10 @@ echo "READY: $(uname -r)"
 sh /command
 echo "ENDED: $?"
 poweroff -f
-""".replace("READY", READY).replace("ENDED", ENDED).replace("IP", shutil.which("ip") or "")
+""".replace("READY", READY)
+    .replace("ENDED", ENDED)
+    .replace("IP", shutil.which("ip") or "")
+)
 
 
 def missing(folder):
