@@ -15,7 +15,7 @@ import time
 # Debian's, not a virtual environment's: its libraries are found by ldd.
 PYTHON = "/usr/bin/python3"
 PROGRAMS = ["busybox", "ip", "mptcpize", "nstat"]
-# What virtio's network and kernel TLS need, in order; what is built in, or isn't there, needs nothing.
+# Modules for virtio's network cards and kernel TLS, in the order of loading; those that the kernel has built in are skipped.
 MODULES = ["ipv6", "failover", "net_failover", "virtio_net", "gf128mul", "aesni-intel", "ctr", "gcm", "tls"]
 READY, ENDED = "the machine is ready", "the command has ended:"
 INIT = (

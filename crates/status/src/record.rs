@@ -42,7 +42,7 @@ pub struct RecordedDirection {
     pub bits_per_s: Vec<u64>,
     /// The same while the link was full; none where it wasn't, or not for long enough.
     pub full_bits_per_s: Vec<Option<u64>>,
-    /// Full packets of data that passed while the link wasn't full, those lost included, and those.
+    /// Full-sized packets sent while the link's queue couldn't overflow, and how many of them were lost.
     pub packets: Vec<(u64, u64)>,
 }
 
@@ -71,7 +71,7 @@ fn cut<T>(values: &mut Vec<T>, begin: usize) {
     values.drain(..begin.min(values.len()));
 }
 
-/// A time.
+/// A stretch of time.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Period {
     /// When it began, from the recording's begin.
@@ -81,7 +81,7 @@ pub struct Period {
 }
 
 impl Period {
-    /// When it ended.
+    /// When it ended, from the recording's begin.
     #[must_use]
     pub fn end_s(&self) -> f64 {
         self.start_s + self.seconds

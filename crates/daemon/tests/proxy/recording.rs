@@ -154,7 +154,7 @@ impl Emulated {
     }
 }
 
-/// Runs whose mean is told.
+/// Simulated runs, whose mean is compared.
 const RUNS: u64 = 10;
 
 /// The flows again over the recorded links: their mean times, seconds.
@@ -194,7 +194,7 @@ const APART: &[(usize, usize)] = &[(0, 1), (1, 4), (4, 5)];
 /// Where packets are lost at random, chance decides for each.
 const TOGETHER: &[(usize, usize)] = &[(0, 5)];
 
-/// Links, and the flows whose times are summed up to be compared.
+/// Links to record and replay, and which flows' times are compared as one sum.
 struct Kind {
     what: &'static str,
     sums: &'static [(usize, usize)],

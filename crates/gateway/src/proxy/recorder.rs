@@ -49,7 +49,7 @@ struct Sample {
     up: u64,
     full_down: Option<u64>,
     full_up: Option<u64>,
-    /// Full packets that passed down and up while the link wasn't full, and those that were lost.
+    /// Full-sized packets sent down and up while the queue couldn't overflow, and how many of them were lost.
     packets_down: (u64, u64),
     packets_up: (u64, u64),
     /// The least round-trip time that was seen, of probes or subflows, and the greatest of data, seconds.
@@ -79,7 +79,7 @@ struct Seen {
     moved: Instant,
 }
 
-/// Full packets that a subflow received, of which it lost some, and those that it sent; so far.
+/// Full-sized packets sent to us and by us on a subflow so far, and how many of them were lost.
 #[derive(Clone, Copy, Debug)]
 struct Counted {
     down: (u64, u64),

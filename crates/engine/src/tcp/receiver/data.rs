@@ -4,15 +4,10 @@ use ropewalk_wire::{Flags, Payload, Segment};
 
 use super::Receiver;
 use super::mapping::Mapping;
-use super::reassembly::{Missing, Placement};
+use super::reassembly::Placement;
 use crate::Span;
 use crate::tcp::common::Common;
 use crate::tcp::context::{Context, Outcome, State};
-
-/// Whether a timestamp is as new as another, or newer (RFC 7323 4.1).
-fn is_no_older(stamp: u32, other: u32) -> bool {
-    stamp.wrapping_sub(other) < 1 << 31
-}
 
 impl<P: Payload> Receiver<P> {
     /// The round-trip time as a receiver of data sees it, queues in the data's direction included; 0 before
@@ -113,38 +108,18 @@ impl<P: Payload> Receiver<P> {
             //= RFC 9293 SHLD-31
             Placement::OutOfOrder => {
                 common.counters.ofo_queue += 1;
-                self.note_missing(cx, stamp);
+                self.reassembly.get_or_insert_default().note_missing(cx.now, stamp);
             }
             Placement::Refused => common.counters.ofo_drop += 1,
-            Placement::FillsGap => self.on_filled_gap(common, cx, stamp),
+            Placement::FillsGap => {
+                let least = self.rtt.rtt() / 2;
+                let queue = self.reassembly.as_mut();
+                let again = queue.is_some_and(|queue| queue.was_sent_again(cx.now, stamp, least));
+                common.counters.late_gaps_filled += u64::from(again);
+            }
             Placement::InOrder | Placement::Duplicate => {}
         }
         outcome.data = matches!(placement, Placement::Overlapping | Placement::FillsGap);
-    }
-
-    /// Data waits for what is missing before it.
-    fn note_missing(&mut self, cx: &Context<'_>, stamp: Option<u32>) {
-        let stamp = stamp.unwrap_or_default();
-        let missing = &mut self.reassembly.get_or_insert_default().missing;
-        let missing = missing.get_or_insert(Missing { since: cx.now, stamp });
-        if is_no_older(stamp, missing.stamp) {
-            missing.stamp = stamp;
-        }
-    }
-
-    /// What the network held up comes soon, or its timestamp is older than that of what overtook it. What was
-    /// lost and sent again comes after a round trip, with a new one.
-    fn on_filled_gap(&mut self, common: &mut Common, cx: &Context<'_>, stamp: Option<u32>) {
-        let half = self.rtt.rtt() / 2;
-        let Some(queue) = &mut self.reassembly else { return };
-        let Some(missing) = queue.missing else { return };
-        let is_new = stamp.is_none_or(|stamp| is_no_older(stamp, missing.stamp));
-        if is_new && cx.now.saturating_sub(missing.since) >= half {
-            common.counters.late_gaps_filled += 1;
-        }
-        if queue.is_empty() {
-            queue.missing = None;
-        }
     }
 
     /// Data of an unacceptable segment that was received before: the ACK for it was lost or late, or the

@@ -9,10 +9,10 @@ use ropewalk_wire::{Payload, SackBlocks};
 
 use super::mapping::Mapping;
 use super::segment_ring::SegmentRing;
-use crate::Time;
 use crate::chunked_list::ChunkedList;
 use crate::inline_queue::InlineQueue;
 use crate::segment_list::{self, Note, SegmentList, budget};
+use crate::{Span, Time};
 
 /// Number of recently changed blocks that are remembered.
 const RECENT: usize = 6;
@@ -47,11 +47,13 @@ pub(crate) enum Placement {
     Duplicate,
 }
 
-/// Since when data waits for what is missing before it, and the latest timestamp on such data.
+/// A gap before the data in the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Missing {
-    pub since: Time,
-    pub stamp: u32,
+struct Missing {
+    /// When data first arrived beyond it.
+    since: Time,
+    /// The latest timestamp of such data.
+    stamp: u32,
 }
 
 /// In-order data, with its position and mapping.
@@ -79,8 +81,7 @@ pub(crate) struct ReassemblyQueue<P> {
     latest: (u64, u64),
     /// Segments added since `recent` was pruned.
     unpruned: u32,
-    /// Since when something is missing before what waits.
-    pub missing: Option<Missing>,
+    missing: Option<Missing>,
 }
 
 impl<P: Payload> Default for ReassemblyQueue<P> {
@@ -114,6 +115,26 @@ impl<P: Payload> ReassemblyQueue<P> {
         }
         self.queue.shrink();
         self.blocks.shrink();
+    }
+
+    /// Data with this timestamp arrived beyond a gap.
+    pub fn note_missing(&mut self, now: Time, stamp: Option<u32>) {
+        let stamp = stamp.unwrap_or_default();
+        let missing = self.missing.get_or_insert(Missing { since: now, stamp });
+        if stamp.wrapping_sub(missing.stamp) as i32 > 0 {
+            missing.stamp = stamp;
+        }
+    }
+
+    /// Data with this timestamp filled a gap: whether it was lost and sent again. Reordered data comes
+    /// sooner than after `least`, or its timestamp is older than that of the data that overtook it.
+    pub fn was_sent_again(&mut self, now: Time, stamp: Option<u32>, least: Span) -> bool {
+        let Some(missing) = self.missing else { return false };
+        if self.is_empty() {
+            self.missing = None;
+        }
+        let is_new = stamp.is_none_or(|stamp| stamp.wrapping_sub(missing.stamp) as i32 >= 0);
+        is_new && now.saturating_sub(missing.since) >= least
     }
 
     /// Whether there is something to report with SACK blocks.

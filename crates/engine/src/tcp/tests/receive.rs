@@ -341,8 +341,8 @@ fn a_delayed_ack_that_waits_already_is_not_put_off() {
     }
 }
 
-/// A gap that fills soon was reordering, and what is older than the data that overtook it wasn't sent again. Two
-/// segments are missing, and another later.
+/// Reordered segments fill a gap within half a round-trip time, or have an older timestamp than those that
+/// overtook them. Here two segments are lost, and one further on.
 #[test]
 fn gaps_that_fill_late_are_counted() {
     let (mut end, seq) = open_past_quick_acks(TcpConfig { window_scaling: false, ..TcpConfig::default() });

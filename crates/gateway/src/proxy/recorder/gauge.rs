@@ -45,7 +45,7 @@ const PAUSED: (f32, f32) = (1.0, 0.15);
 pub(super) struct Heard {
     /// Its round-trip times, seconds.
     pub rtts: Vec<f32>,
-    /// Full packets that passed, and those that were lost.
+    /// Full-sized packets that were sent, and how many of them were lost.
     pub packets: (u64, u64),
 }
 
@@ -66,8 +66,9 @@ struct Flowing {
     last: (u64, Duration),
     /// Bytes, and time, of those that had full ones before and after.
     full: (u64, Duration),
-    /// Looks with data in which its queue couldn't overflow, and what passed and was lost after some of them.
+    /// Looks in a row with data and without a queue that might overflow.
     calm: u32,
+    /// Packets sent and lost while there were enough of these.
     packets: (u64, u64),
     /// What it carried in the last look, and the most that it carried, bits per second.
     rate: f64,
@@ -89,7 +90,7 @@ impl Flowing {
         self.last = (bytes, time);
     }
 
-    /// Takes in losses of a look.
+    /// Takes in the packets sent and lost in a look.
     fn hear(&mut self, packets: (u64, u64), is_calm: bool) {
         self.calm = if is_calm { self.calm + 1 } else { 0 };
         if self.calm > CALM {
@@ -157,7 +158,7 @@ pub(super) struct Gauge {
     /// The least round-trip times of the seconds before, and of this one.
     least: VecDeque<f32>,
     now: Option<f32>,
-    /// The greatest ones of data in those seconds.
+    /// The longest round-trip times of data in those seconds.
     longest: VecDeque<f32>,
     /// The same without those that had a queue.
     rtt: Option<f32>,
@@ -182,8 +183,8 @@ impl Gauge {
         self.base().map_or(QUEUED.1, |base| (base * QUEUED.0).max(QUEUED.1))
     }
 
-    /// The round-trip time beyond which the queue before the link may overflow. Single ones are long for other
-    /// reasons: the least of the longest quarter of the seconds counts.
+    /// The round-trip time beyond which the queue before the link may overflow, by the upper quartile of the
+    /// seconds' longest ones: a single one may be long for another reason.
     fn nearly_full(&self) -> f32 {
         let mut longest: Vec<f32> = self.longest.iter().copied().chain(self.loaded_rtt).collect();
         longest.sort_by(f32::total_cmp);
@@ -431,7 +432,7 @@ mod tests {
         }
         let found: Vec<_> = (0..10).map(|_| look(150_000, 0.12, 1)).collect();
         assert_eq!((found[0], found[1], found[9]), ((0, 0), (100, 1), (900, 9)));
-        // Nothing comes.
+        // No data arrives: an outage.
         assert_eq!((look(0, 0.12, 0), look(150_000, 0.12, 50)), ((0, 0), (0, 0)));
     }
 
