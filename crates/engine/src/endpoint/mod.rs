@@ -201,6 +201,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     }
 
     /// A segment that isn't predicted, or not for the subflow that was guessed.
+    #[inline(never)]
     fn on_unpredicted_segment(&mut self, now: Time, path: PathId, segment: &mut Segment<P>) {
         let Some(handle) = self.find(&segment.tuple) else { return self.on_stray(now, path, segment) };
         let SubflowHandle { index, subflow } = handle;

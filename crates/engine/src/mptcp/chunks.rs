@@ -68,17 +68,16 @@ impl Chunks {
 
     #[inline]
     pub fn insert(&mut self, chunk: Chunk) {
-        let sent = Sent::new(chunk);
         match self.0.back() {
-            Some(last) if last.offset > chunk.offset => self.insert_among(sent),
-            _ => self.0.push_back(sent),
+            Some(last) if last.offset > chunk.offset => self.insert_among(chunk),
+            _ => self.0.push_back(Sent::new(chunk)),
         }
     }
 
     #[inline(never)]
-    fn insert_among(&mut self, sent: Sent) {
-        let index = self.index_after(sent.offset);
-        self.0.insert(index, sent);
+    fn insert_among(&mut self, chunk: Chunk) {
+        let index = self.index_after(chunk.offset);
+        self.0.insert(index, Sent::new(chunk));
     }
 
     /// Forgets what lies before `una`; a chunk across it is cut.

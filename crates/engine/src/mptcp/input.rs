@@ -10,7 +10,7 @@ use super::stats::FallbackCause;
 use super::subflow::Subflow;
 use crate::metrics::SubflowStatus;
 use crate::scheduler;
-use crate::tcp::{Mapping, Outcome, Outgoing, State};
+use crate::tcp::{Outcome, Outgoing, State};
 use crate::{SubflowId, Time};
 
 impl<P: Payload> Connection<P> {
@@ -24,17 +24,14 @@ impl<P: Payload> Connection<P> {
         if !self.handshake.is_multipath() || !subflow.is_predicted(segment) {
             return false;
         }
-        let mapping = self.handshake.mapping_of(segment, subflow.tcp.peer_isn(), self.receive.next());
-        self.process_segment::<true>(now, index, segment, mapping);
+        self.process_segment::<true>(now, index, segment);
         true
     }
 
     /// A segment for subflow `index` arrived that isn't predicted; its payload is taken out.
     #[inline(never)]
     pub(crate) fn on_segment(&mut self, now: Time, index: usize, segment: &mut Segment<P>) {
-        let Some(subflow) = self.subflows.get(index) else { return };
-        let mapping = self.handshake.mapping_of(segment, subflow.tcp.peer_isn(), self.receive.next());
-        self.process_segment::<false>(now, index, segment, mapping);
+        self.process_segment::<false>(now, index, segment);
         if self.handshake.has_early_data() {
             for mut segment in self.handshake.take_early_data() {
                 self.on_segment(now, index, &mut segment);
@@ -45,13 +42,7 @@ impl<P: Payload> Connection<P> {
     /// The way of every segment. `PREDICTED` answers questions, which are left out; it changes no rule.
     // A function of its own: what its callers keep in registers would be spilled again and again.
     #[inline(never)]
-    fn process_segment<const PREDICTED: bool>(
-        &mut self,
-        now: Time,
-        index: usize,
-        segment: &mut Segment<P>,
-        mapping: Mapping,
-    ) {
+    fn process_segment<const PREDICTED: bool>(&mut self, now: Time, index: usize, segment: &mut Segment<P>) {
         let had_data = !segment.payload.is_empty();
         if !PREDICTED && self.keep_early_data(now, index, segment) {
             return;
@@ -59,6 +50,8 @@ impl<P: Payload> Connection<P> {
         if self.config.data_ack_first {
             self.on_early_data_ack::<PREDICTED>(now, index, segment);
         }
+        let Some(isn) = self.subflows.get(index).map(|subflow| subflow.tcp.peer_isn()) else { return };
+        let mapping = self.handshake.mapping_of(segment, isn, self.receive.next());
         let Some((mut cx, subflow)) = self.split(now, index, Outgoing::default()) else { return };
         let (state, rcv_nxt) = (subflow.tcp.state(), subflow.tcp.rcv_nxt());
         // Filled in where it stays: a copy of what was just written stalls.
