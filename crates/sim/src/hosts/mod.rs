@@ -43,8 +43,6 @@ const WRITE: u64 = 1 << 30;
 pub(crate) enum AppEvent {
     /// The connection is established at this side.
     Connected(Conn),
-    /// This side has received so many bytes in all.
-    Delivered(Conn, u64),
     /// The connection failed; the reason.
     Failed(Conn, String),
     /// Nothing that concerns applications.
@@ -381,9 +379,15 @@ impl Hosts {
         self.ends[end].has_event()
     }
 
-    /// Handles an endpoint's next event as a socket library would, and returns what it means for an
-    /// application.
+    /// An endpoint's next event, if it is [`Event::Readable`]: which connection's.
     #[inline]
+    pub(crate) fn poll_readable(&mut self, end: usize) -> Option<ConnectionId> {
+        self.ends[end].poll_readable()
+    }
+
+    /// Handles an endpoint's next event, which isn't [`Event::Readable`], as a socket library would, and returns
+    /// what it means for an application.
+    #[inline(never)]
     pub(crate) fn poll_app_event(
         &mut self,
         end: usize,
@@ -391,23 +395,6 @@ impl Hosts {
         recorder: Option<&mut Recorder>,
     ) -> Option<AppEvent> {
         let (group, side) = (end >> 1, side_of(end));
-        if let Some(id) = self.ends[end].poll_readable() {
-            let Some(conn) = self.lookup(group, side, id) else { return Some(AppEvent::Nothing) };
-            return Some(self.read(group, now, conn, side, id));
-        }
-        self.poll_rarer_event(end, group, side, now, recorder)
-    }
-
-    /// Any event but [`Event::Readable`].
-    #[inline(never)]
-    fn poll_rarer_event(
-        &mut self,
-        end: usize,
-        group: usize,
-        side: Side,
-        now: Time,
-        recorder: Option<&mut Recorder>,
-    ) -> Option<AppEvent> {
         let (id, event) = self.ends[end].poll_event()?;
         if let Event::Accepted { tuple, .. } = event {
             return Some(self.accepted(group, id, tuple.src_port, tuple.dst_port));
@@ -471,15 +458,15 @@ impl Hosts {
     }
 
     #[inline]
-    fn read(&mut self, group: usize, now: Time, conn: Conn, side: Side, id: ConnectionId) -> AppEvent {
-        let end = &mut self.ends[2 * group + side as usize];
+    pub(crate) fn read(&mut self, end: usize, now: Time, id: ConnectionId) -> Option<(Conn, u64)> {
+        let (group, side) = (end >> 1, side_of(end));
+        let conn = self.lookup(group, side, id)?;
         let received = &mut self.groups[group].conns[conn as usize].received[side as usize];
         let before = *received;
-        // Everything is read at once.
-        if let Ok(Some(piece)) = end.read(now, id, usize::MAX) {
+        if let Ok(Some(piece)) = self.ends[end].read(now, id, usize::MAX) {
             *received += u64::from(piece.0);
             self.most_received = self.most_received.max(*received);
         }
-        if *received > before { AppEvent::Delivered(conn, *received) } else { AppEvent::Nothing }
+        (*received > before).then_some((conn, *received))
     }
 }

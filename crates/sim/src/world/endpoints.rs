@@ -74,25 +74,25 @@ impl World {
 
     #[inline(never)]
     fn dispatch_all_events(&mut self, end: usize) {
-        while self.hosts.has_event(end)
-            && let Some(what) = self.hosts.poll_app_event(end, self.now, self.recorder.as_deref_mut())
-        {
-            self.on_app_event(end, what);
+        while self.hosts.has_event(end) {
+            if let Some(id) = self.hosts.poll_readable(end) {
+                if let Some((conn, total)) = self.hosts.read(end, self.now, id) {
+                    let app = self.hosts.app(end >> 1, conn);
+                    self.with_app(app, |app, cx| app.delivered(cx, conn, side_of(end), total));
+                }
+            } else if let Some(what) = self.hosts.poll_app_event(end, self.now, self.recorder.as_deref_mut())
+            {
+                self.on_app_event(end, what);
+            }
         }
     }
 
-    // Runs once per read. With two callers the compiler would no longer inline it.
-    #[inline(always)]
     fn on_app_event(&mut self, end: usize, what: AppEvent) {
         let group = end >> 1;
         match what {
             AppEvent::Connected(conn) => {
                 let app = self.hosts.app(group, conn);
                 self.with_app(app, |app, cx| app.connected(cx, conn, side_of(end)));
-            }
-            AppEvent::Delivered(conn, total) => {
-                let app = self.hosts.app(group, conn);
-                self.with_app(app, |app, cx| app.delivered(cx, conn, side_of(end), total));
             }
             AppEvent::Nothing => {}
             AppEvent::Failed(conn, reason) => {

@@ -427,11 +427,8 @@ impl World {
         if !segment {
             return;
         }
-        if let Some(recorder) = &mut self.recorder
-            && end < 2
-        {
-            recorder.arrived(self.now, side, trace, &self.received);
-            recorder.notify_arrived(self.now, side, path, &self.received);
+        if end < 2 && self.recorder.is_some() {
+            self.record_arrival(side, path, trace);
         }
         let batches = self.lookahead.is_some() && workload && self.is_unwatched();
         let tuple = batches.then_some(self.received.tuple);
@@ -441,5 +438,12 @@ impl World {
         if let Some(tuple) = tuple {
             self.update_routes(side, path.0, &tuple);
         }
+    }
+
+    #[inline(never)]
+    fn record_arrival(&mut self, side: Side, path: PathId, trace: u32) {
+        let Some(recorder) = &mut self.recorder else { return };
+        recorder.arrived(self.now, side, trace, &self.received);
+        recorder.notify_arrived(self.now, side, path, &self.received);
     }
 }
