@@ -344,7 +344,7 @@ impl World {
     }
 
     /// Handles the event of a source that is due.
-    #[inline(always)]
+    #[inline(never)]
     fn step(&mut self, at: Time, source: usize) {
         if at != self.now {
             self.events_at_instant = 0;
@@ -407,7 +407,7 @@ impl World {
     }
 
     /// A packet leaves a link for an endpoint.
-    #[inline]
+    #[inline(always)]
     fn deliver(&mut self, link: usize, side: Side) {
         let link = &mut self.network.links[link];
         let Some(packet) = link.due(self.now) else { return };
