@@ -27,6 +27,7 @@ pub(super) fn find(
         workloads: request.workloads.len(),
         candidates: SIZES.len(),
         controls: Vec::new(),
+        apart: false,
         rest: false,
         design,
         random: true,
@@ -44,10 +45,7 @@ pub(super) fn find(
     if raced.ended == compare::Ended::Interrupted {
         return None;
     }
-    let scores = raced.scores(limit);
-    let most = scores.iter().map(Vec::len).max().unwrap_or(0);
-    let out: Vec<bool> = scores.iter().map(|series| series.len() < most).collect();
-    let stands = compare::standings(&scores, &raced.unfinished(), &out, design.looks(), true);
+    let stands = raced.standings(design, true, limit);
     let good = stands.iter().position(compare::Stand::is_as_good)?;
     let least = stands.iter().position(|stand| stand.standing != Standing::Slower).unwrap_or(good);
     Some(Buffer {

@@ -136,6 +136,7 @@ pub(super) fn share(
             workloads: request.workloads.len(),
             candidates: compared.len(),
             controls: Vec::new(),
+            apart: false,
             rest: false,
             design: Design::Fixed((look - from) * runs),
             random: true,

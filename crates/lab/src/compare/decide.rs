@@ -2,9 +2,9 @@
 //! Then one of those that aren't slower is named, by a rule that chance has no part in.
 //!
 //! Each candidate is held against the one with the least mean, on the logarithms of runs with the same seed.
-//! Intervals are t-intervals whose level is shared among all pairs of candidates and all looks (Bonferroni):
-//! with 95 % certainty none of the statements is wrong, whichever the fastest is.
+//! With 95 % certainty none of the statements is wrong, whichever the fastest is (`bounds`).
 
+use super::bounds::{Gap, Levels, Quantiles, Strata};
 use super::system::{Merit, System, is_tcp};
 use super::versus::FEW;
 use super::{Candidate, Comparison};
@@ -35,15 +35,9 @@ pub enum Ended {
     Interrupted,
 }
 
-/// Looks at most.
-pub(super) const LOOKS: u32 = 16;
-
 /// What is known to within this needs no more runs: they would tell on which side of the margin it lies, by
 /// less than the margin itself.
 const PRECISE: f64 = MARGIN / 2.0;
-
-/// Of all statements together.
-const ERROR: f64 = 0.05;
 
 /// Repeated bytes that don't count, as a share of what was delivered.
 const NOTHING_REPEATED: f64 = 0.01;
@@ -66,20 +60,16 @@ pub struct Stand {
     pub standing: Standing,
     /// Its time over the fastest's: the geometric mean over seeds and workloads.
     pub ratio: f64,
-    /// The interval of that, simultaneous with all others; none without randomness or with too few runs.
+    /// Its bounds, simultaneous with all others; none without randomness or with too few runs.
     pub interval: Option<(f64, f64)>,
+    /// Whether more runs would say little: it is shown to be equal or slower, or its bound on the margin's side
+    /// is within half of the margin.
+    pub known: bool,
     /// Standard error of the ratio's logarithm; 0 without randomness or with fewer than two runs.
     pub error: f64,
 }
 
 impl Stand {
-    /// Whether more runs would say little: it is shown to be equal or slower, or how it stands is known to
-    /// within half of the margin.
-    pub(super) fn is_known(&self) -> bool {
-        let precise = |(low, high): (f64, f64)| high <= low * (1.0 + PRECISE) * (1.0 + PRECISE);
-        self.standing != Standing::Open || self.interval.is_some_and(precise)
-    }
-
     /// Whether what is said of it as a control (`10 % faster than linux`) is right to within the margin, with
     /// 95 %.
     pub(super) fn is_measured(&self) -> bool {
@@ -97,77 +87,72 @@ impl Stand {
     }
 }
 
-/// The level of each interval, so that all statements about so many candidates hold together.
-fn level(candidates: usize, looks: u32) -> f64 {
-    let pairs = (candidates * candidates.saturating_sub(1) / 2).max(1) as f64;
-    1.0 - ERROR / pairs / f64::from(looks) / 2.0
-}
-
 /// Whether `slow` is shown to be slower than `fast`, by however little, with the certainty of all other
 /// statements.
-pub(crate) fn shown_slower(scores: &[Vec<f64>], slow: usize, fast: usize, looks: u32, random: bool) -> bool {
-    let gaps: Vec<f64> = scores[slow].iter().zip(&scores[fast]).map(|(a, b)| a - b).collect();
-    let mean = stats::mean(&gaps);
-    if gaps.len() < FEW || !random {
-        return gaps.len() >= FEW && mean > 0.0;
+pub(crate) fn shown_slower(strata: &Strata, slow: usize, fast: usize, levels: Levels, random: bool) -> bool {
+    let gap = Gap::between(strata, slow, fast, levels.event);
+    if gap.pairs < FEW || !random {
+        return gap.pairs >= FEW && gap.mean > 0.0;
     }
-    let quantile = stats::t_quantile(level(scores.len(), looks), (gaps.len() - 1) as f64);
-    mean > quantile * stats::standard_deviation(&gaps) / libm::sqrt(gaps.len() as f64)
+    gap.mean > Quantiles::default().reach(levels.lower, &gap)
 }
 
 /// Everyone against the one with the least mean among those that aren't `out` and have the most runs.
-/// `scores`: logarithms by candidate and seed.
+/// `at_end`: who runs no more, for another reason than its mean: its upper bound is the one at the end.
 pub(crate) fn standings(
-    scores: &[Vec<f64>],
+    strata: &Strata,
     unfinished: &[bool],
     out: &[bool],
-    looks: u32,
+    at_end: &[bool],
+    levels: Levels,
     random: bool,
 ) -> Vec<Stand> {
-    let Some(first) = fastest(scores, unfinished, out) else { return Vec::new() };
-    let level = level(scores.len(), looks);
+    let Some(first) = fastest(strata, unfinished, out) else { return Vec::new() };
     let margin = libm::log(1.0 + MARGIN);
-    // The quantile takes long to find, and most candidates have the same number of runs.
-    let mut quantile = (0, 0.0);
-    (0..scores.len())
+    let precise = libm::log(1.0 + PRECISE);
+    let mut quantiles = Quantiles::default();
+    (0..unfinished.len())
         .map(|who| {
-            let gaps: Vec<f64> = scores[who].iter().zip(&scores[first]).map(|(a, b)| a - b).collect();
-            let (n, mean) = (gaps.len(), stats::mean(&gaps));
-            let sd = stats::standard_deviation(&gaps);
-            let (mut interval, mut error) = (None, 0.0);
-            let (low, high) = if n < FEW {
-                (f64::NEG_INFINITY, f64::INFINITY)
-            } else if !random {
-                (mean, mean)
-            } else {
-                if quantile.0 != n {
-                    quantile = (n, stats::t_quantile(level, (n - 1) as f64));
-                }
-                error = sd / libm::sqrt(n as f64);
-                let half = quantile.1 * error;
-                interval = (who != first).then(|| (libm::exp(mean - half), libm::exp(mean + half)));
-                (mean - half, mean + half)
-            };
+            let gap = Gap::between(strata, who, first, levels.event);
             let hidden = unfinished[who] || unfinished[first];
-            let standing = if who == first {
-                Standing::Equal
-            } else if out[who] || low > margin || (unfinished[who] && !unfinished[first] && !random) {
-                Standing::Slower
-            } else if high < margin && low > -margin && !hidden {
-                Standing::Equal
-            } else {
-                Standing::Open
+            let standing = |(low, high): (f64, f64)| {
+                if who == first {
+                    Standing::Equal
+                } else if out[who] || low > margin || (unfinished[who] && !unfinished[first] && !random) {
+                    Standing::Slower
+                } else if high < margin && low > -margin && !hidden {
+                    Standing::Equal
+                } else {
+                    Standing::Open
+                }
             };
-            Stand { standing, ratio: libm::exp(mean), interval, error }
+            let ratio = libm::exp(gap.mean);
+            if gap.pairs < FEW || !random {
+                let bounds = if random || gap.pairs < FEW { f64::INFINITY } else { 0.0 };
+                let standing = standing((gap.mean - bounds, gap.mean + bounds));
+                return Stand { standing, ratio, interval: None, known: false, error: 0.0 };
+            }
+            let mut reach = |level: f64| quantiles.reach(level, &gap);
+            let (below, above, last) = (reach(levels.lower), reach(levels.upper), reach(levels.last));
+            let mut bounds = (gap.mean - below, gap.mean + above);
+            if at_end[who] && standing(bounds) == Standing::Open {
+                bounds.1 = gap.mean + last;
+            }
+            let standing = standing(bounds);
+            let tight = if gap.mean <= margin { last } else { below } <= precise;
+            let interval = (who != first).then(|| (libm::exp(bounds.0), libm::exp(bounds.1)));
+            Stand { standing, ratio, interval, known: standing != Standing::Open || tight, error: gap.error }
         })
         .collect()
 }
 
 /// The one with the least mean; one with runs that didn't finish only if none finished all.
-pub(crate) fn fastest(scores: &[Vec<f64>], unfinished: &[bool], out: &[bool]) -> Option<usize> {
-    let most = scores.iter().map(Vec::len).max().filter(|most| *most > 0)?;
-    let fit = (0..scores.len()).filter(|who| scores[*who].len() == most && !out[*who]);
-    fit.map(|who| (unfinished[who], stats::mean(&scores[who]), who))
+pub(crate) fn fastest(strata: &Strata, unfinished: &[bool], out: &[bool]) -> Option<usize> {
+    let most = |of: &Vec<Vec<f64>>| of.iter().map(Vec::len).max().unwrap_or(0);
+    let has_most = |who: usize| strata.iter().all(|of| !of[who].is_empty() && of[who].len() == most(of));
+    let mean = |who: usize| strata.iter().map(|of| stats::mean(&of[who])).sum::<f64>();
+    let fit = (0..unfinished.len()).filter(|who| has_most(*who) && !out[*who]);
+    fit.map(|who| (unfinished[who], mean(who), who))
         .min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)))
         .map(|(_, _, who)| who)
 }
@@ -185,8 +170,8 @@ pub struct Decision {
     pub ended: Ended,
     /// Segments that were simulated.
     pub used: u64,
-    /// Runs of the candidate with the most, over all workloads one.
-    pub runs: u32,
+    /// Runs of the candidate with the most, by workload.
+    pub runs: Vec<u32>,
 }
 
 /// What the rule for naming looks at besides the system.
@@ -280,11 +265,27 @@ impl Decision {
         self.stands.iter().find(|(name, _)| name == label).map(|(_, stand)| *stand)
     }
 
+    /// Runs of the candidate with the most, in the workload with the most.
+    pub fn most_runs(&self) -> u32 {
+        self.runs.iter().copied().max().unwrap_or(0)
+    }
+
+    /// `90`, or `90 to 400` where workloads have different numbers.
+    fn runs_text(&self) -> String {
+        match (self.runs.iter().min(), self.most_runs()) {
+            (Some(fewest), most) if *fewest < most => format!("{fewest} to {most}"),
+            (_, most) => most.to_string(),
+        }
+    }
+
     /// Why it ended, in words.
     pub fn ended_text(&self, comparison: &Comparison) -> String {
         let used = |tail: &str| {
             let seconds = self.used as f64 / PER_SECOND as f64;
-            format!("{tail} after {} runs of each candidate left ({seconds:.1} s of budget)", self.runs)
+            format!(
+                "{tail} after {} runs of each candidate left ({seconds:.1} s of budget)",
+                self.runs_text()
+            )
         };
         match self.ended {
             Ended::Runs if comparison.runs == 1 => "1 run of each, as asked".to_string(),
@@ -294,7 +295,7 @@ impl Decision {
             Ended::Known => used("ended when each was shown to be equal or known to within 1 %,"),
             Ended::Budget => used("ended when the budget (`--budget`) was used up,"),
             Ended::Still => format!("{} runs of each, at different start times", comparison.runs),
-            Ended::Interrupted => format!("interrupted after {} runs of each", self.runs),
+            Ended::Interrupted => format!("interrupted after {} runs of each", self.runs_text()),
         }
     }
 }
@@ -304,9 +305,19 @@ mod tests {
     use ropewalk_sim::Mode;
 
     use super::*;
+    use crate::compare::Design;
 
     fn around(center: f64, spread: f64, n: usize, step: usize) -> Vec<f64> {
         (0..n).map(|i| center + spread * ((i * step % 7) as f64 - 3.0) / 3.0).collect()
+    }
+
+    fn one_look(candidates: usize) -> Levels {
+        Levels::of(Design::Fixed(1), candidates)
+    }
+
+    fn stands_of(scores: &[Vec<f64>], unfinished: &[bool], out: &[bool]) -> Vec<Stand> {
+        let at_end = vec![false; scores.len()];
+        standings(&[scores.to_vec()], unfinished, out, &at_end, one_look(scores.len()), true)
     }
 
     #[test]
@@ -317,19 +328,19 @@ mod tests {
             around(0.015, 0.1, 70, 5),
             around(0.2, 0.05, 70, 3),
         ];
-        let found = standings(&scores, &[false; 4], &[false; 4], 1, true);
+        let found = stands_of(&scores, &[false; 4], &[false; 4]);
         let standing: Vec<Standing> = found.iter().map(|stand| stand.standing).collect();
         assert_eq!(standing, [Standing::Equal, Standing::Equal, Standing::Open, Standing::Slower]);
         // Fewer runs say less, and very few nothing.
         let short: Vec<Vec<f64>> = scores.iter().map(|series| series[..4].to_vec()).collect();
-        let found = standings(&short, &[false; 4], &[false; 4], 1, true);
+        let found = stands_of(&short, &[false; 4], &[false; 4]);
         assert!(found.iter().skip(1).all(|stand| stand.standing == Standing::Open || stand.ratio == 1.0));
     }
 
     #[test]
     fn who_did_not_finish_is_never_equal() {
         let scores = [around(0.0, 0.01, 70, 2), around(0.0, 0.01, 70, 2)];
-        let found = standings(&scores, &[false, true], &[false; 2], 1, true);
+        let found = stands_of(&scores, &[false, true], &[false; 2]);
         assert_eq!(found[1].standing, Standing::Open);
     }
 
@@ -346,9 +357,10 @@ mod tests {
 
     fn named(labels: &[&str], scores: &[Vec<f64>], incumbent: Option<usize>) -> String {
         let count = labels.len();
-        let stands = standings(scores, &vec![false; count], &vec![false; count], 1, true);
+        let stands = stands_of(scores, &vec![false; count], &vec![false; count]);
         let costs = vec![Cost { repeated: 0.0 }; count];
-        let is_slower = |slow, fast| shown_slower(scores, slow, fast, 1, true);
+        let strata = [scores.to_vec()];
+        let is_slower = |slow, fast| shown_slower(&strata, slow, fast, one_look(count), true);
         let candidates = candidates(labels);
         let incumbent = incumbent.map(|who| labels[who]);
         let known = Known { incumbent, ..Known::default() };
@@ -363,7 +375,7 @@ mod tests {
         let fast = around(0.0, 0.01, 70, 2);
         let scores =
             [around(0.1, 0.5, 70, 5), fast.clone(), around(0.005, 0.01, 70, 3), around(0.4, 0.01, 70, 3)];
-        let stands = standings(&scores, &[false; 4], &[false; 4], 1, true);
+        let stands = stands_of(&scores, &[false; 4], &[false; 4]);
         assert_eq!((stands[0].standing, stands[0].is_as_good()), (Standing::Open, false));
         assert_eq!(named(&labels, &scores, None), "roundrobin");
         // Plain TCP that isn't shown to be slower is named all the same.
@@ -390,7 +402,7 @@ mod tests {
     #[test]
     fn whoever_is_out_stays_out() {
         let scores = [around(0.0, 0.01, 70, 2), around(0.0, 0.01, 20, 2)];
-        let found = standings(&scores, &[false; 2], &[false, true], 1, true);
+        let found = stands_of(&scores, &[false; 2], &[false, true]);
         assert_eq!(found[1].standing, Standing::Slower);
     }
 }

@@ -1,8 +1,12 @@
 //! `compare`: every candidate on the same paths with the same seeds, ranked by what its workload is judged
 //! by.
 
+mod allocate;
 mod ask;
+mod bounds;
 mod decide;
+#[cfg(test)]
+mod drawn;
 pub mod live;
 mod race;
 mod rank;
@@ -27,8 +31,8 @@ use crate::real_time::RealTime;
 use crate::{bound, scenario};
 
 pub use ask::request;
+use bounds::Levels;
 pub(crate) use decide::Known;
-pub(crate) use decide::standings;
 use decide::{Cost, name, shown_slower};
 pub use decide::{Decision, Ended, MARGIN, PER_SECOND, Stand, Standing};
 pub use live::Live;
@@ -67,7 +71,7 @@ pub struct Request {
     pub design: Design,
     /// What bytes cost.
     pub worth: Worth,
-    /// The first run's seed; the next have the next numbers.
+    /// The first run's seed; the next have the next numbers. In a race the workloads take turns at them.
     pub seed: u64,
     /// Threads.
     pub jobs: Workers,
@@ -78,16 +82,27 @@ impl Request {
         Arc::new(Scenario { workload: workload.clone(), ..self.scenario.clone() })
     }
 
+    /// Whether each workload has seeds of its own: what is learnt of one is then independent of the others.
+    fn is_apart(&self) -> bool {
+        matches!(self.design, Design::Race { .. })
+            && self.workloads.len() > 1
+            && scenario::is_random(&self.scenario)
+    }
+
     /// One run of one candidate in a scenario that has its workload.
-    fn run_of(&self, scenario: Arc<Scenario>, number: u32, who: usize) -> RunSpec {
+    fn run_of(&self, scenario: Arc<Scenario>, workload: usize, number: u32, who: usize) -> RunSpec {
         let candidate = &self.candidates[who];
+        let later = match self.is_apart() {
+            true => u64::from(number) * self.workloads.len() as u64 + workload as u64,
+            false => u64::from(number),
+        };
         let start_phase = start_phase(&scenario, number, self.design.phases());
         RunSpec {
             scenario,
             scheduler: candidate.scheduler.clone(),
             congestion: self.congestion.clone(),
             mode: candidate.mode,
-            seed: self.seed.wrapping_add(u64::from(number)),
+            seed: self.seed.wrapping_add(later),
             start_phase,
             recording: Recording::default(),
         }
@@ -99,7 +114,7 @@ impl Request {
     /// # Panics
     /// If there is no such workload or candidate.
     pub fn run_spec(&self, workload: usize, number: u32, who: usize) -> RunSpec {
-        self.run_of(self.scenario_with(&self.workloads[workload]), number, who)
+        self.run_of(self.scenario_with(&self.workloads[workload]), workload, number, who)
     }
 
     /// A limit within which every healthy run ends: the scenario's, and ten times the least that the links of
@@ -144,7 +159,7 @@ pub struct Comparison {
     pub congestion: String,
     /// How many runs each was to get.
     pub design: Design,
-    /// Runs of the one with the most.
+    /// Runs of the one with the most, in the workload with the most.
     pub runs: u32,
     /// First seed.
     pub seed: u64,
@@ -248,7 +263,7 @@ pub fn compare(
     let scenarios: Vec<Arc<Scenario>> =
         request.workloads.iter().map(|workload| request.scenario_with(workload)).collect();
     let one = |workload: usize, number: u32, who: usize| {
-        let spec = request.run_of(scenarios[workload].clone(), number, who);
+        let spec = request.run_of(scenarios[workload].clone(), workload, number, who);
         let label = &request.candidates[who].label;
         let _told = OnPanic(format!(
             "run {number} of `{label}`, seed {}, {}",
@@ -272,6 +287,7 @@ fn plan(request: &Request) -> Plan {
         workloads: request.workloads.len(),
         candidates: request.candidates.len(),
         controls: vec![all(is_tcp), all(is_linux)],
+        apart: request.is_apart(),
         rest: true,
         design: request.design,
         random: scenario::is_random(&request.scenario),
@@ -285,7 +301,7 @@ fn comparison(request: &Request, raced: &Raced) -> Comparison {
     let times = raced.runs.iter().flatten().flatten().map(|run| run.seconds.unwrap_or(limit));
     let longest = times.fold(0.0, f64::max);
     let decision = conclude(request, raced, random, limit, &Known::default());
-    let runs = decision.as_ref().map_or(0, |decision| decision.runs);
+    let runs = decision.as_ref().map_or(0, Decision::most_runs);
     let rankings = request
         .workloads
         .iter()
@@ -356,14 +372,10 @@ pub(crate) fn conclude(
     limit: f64,
     known: &Known<'_>,
 ) -> Option<Decision> {
-    let scores = raced.scores(limit);
-    let runs = scores.iter().map(Vec::len).max().filter(|runs| *runs > 0)? as u32;
-    let out: Vec<bool> = scores
-        .iter()
-        .zip(&raced.rested)
-        .map(|(series, rested)| (series.len() as u32) < runs && !rested)
-        .collect();
-    let stands = standings(&scores, &raced.unfinished(), &out, request.design.looks(), random);
+    let counts = raced.counts();
+    let runs = counts.iter().copied().min().filter(|runs| *runs > 0)?;
+    let stands = raced.standings(request.design, random, limit);
+    let (strata, levels) = (raced.strata(limit), Levels::of(request.design, request.candidates.len()));
     let labels = request.candidates.iter().map(|candidate| candidate.label.clone());
     let delivered = |workload: &Workload| rank::describe_with_size(workload).1;
     let costs: Vec<Cost> = (0..request.candidates.len())
@@ -384,7 +396,7 @@ pub(crate) fn conclude(
         .collect();
     let enough = runs as usize >= FEW || !random;
     let finished = |who: &usize| raced.runs.iter().any(|of| of[*who].iter().any(|run| run.seconds.is_some()));
-    let is_slower = |slow, fast| shown_slower(&scores, slow, fast, request.design.looks(), random);
+    let is_slower = |slow, fast| shown_slower(&strata, slow, fast, levels, random);
     let named = name(&request.candidates, &stands, &costs, known, is_slower);
     let named = named.filter(|who| enough && finished(who));
     let fastest = stands.iter().position(|stand| stand.ratio == 1.0 && stand.interval.is_none());
@@ -395,7 +407,7 @@ pub(crate) fn conclude(
         stands: labels.zip(stands).collect(),
         ended: raced.ended,
         used: raced.used,
-        runs,
+        runs: counts,
     })
 }
 

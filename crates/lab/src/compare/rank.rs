@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use ropewalk_sim::{Mode, Outcome, RunResult, RunSpec, Workload};
 
+use super::bounds::Levels;
 use super::decide::{self, Standing};
 use super::versus::{self, FEW, Versus};
 use super::{Request, Worth};
@@ -355,12 +356,13 @@ pub(super) fn rank(request: &Request, workload: &Workload, runs: &[Vec<Run>]) ->
     let logs: Vec<Vec<f64>> =
         rows.iter().map(|row| row.each.iter().map(|run| run.log(limit)).collect()).collect();
     let missing: Vec<bool> = rows.iter().map(|row| row.unfinished() > 0).collect();
-    let none_out = vec![false; rows.len()];
-    let stands = decide::standings(&logs, &missing, &none_out, request.design.looks(), random);
+    let none = vec![false; rows.len()];
+    let (strata, levels) = ([logs], Levels::of(request.design, rows.len()));
+    let stands = decide::standings(&strata, &missing, &none, &none, levels, random);
     for (row, stand) in rows.iter_mut().zip(&stands) {
         row.standing = if row.finished > 0 { stand.standing } else { Standing::Slower };
     }
-    if let Some(first) = decide::fastest(&logs, &missing, &none_out) {
+    if let Some(first) = decide::fastest(&strata, &missing, &none) {
         let of_first = imputed(&rows[first].each, limit);
         for row in &mut rows {
             let shared = row.each.len();
