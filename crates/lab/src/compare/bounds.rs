@@ -18,8 +18,10 @@
 //! - The end has no share for looks: a candidate ends when its bound is tight, which depends on how much runs
 //!   vary and not on their mean (Chow and Robbins 1965, intervals of fixed width).
 //!
-//! What happens in one run of twenty (a timeout) isn't in the first runs, which then seem to vary less than they
-//! do. In a race a stratum counts as varying at least as if one of its runs had been half as long again.
+//! What happens in one run of twenty (a timeout), and makes it half as long again, moves a mean by 2 %. It may
+//! not be in the first runs, which then seem to vary less than they do. In a race bounds are wider by that much
+//! for a stratum that has few runs: fewer than 90 over the root of the number of strata, each of which counts
+//! for less where there are several.
 
 use std::collections::BTreeMap;
 
@@ -34,6 +36,12 @@ const SHARES: [f64; 3] = [0.02, 0.01, 0.02];
 
 /// What may happen in a run that hasn't been seen yet: it takes half as long again.
 const EVENT: f64 = 1.5;
+
+/// In how many of all runs.
+const SHARE: f64 = 0.05;
+
+/// Runs in which it has shown itself.
+const SHOWN: f64 = 90.0;
 
 /// Scores by stratum, candidate and number.
 pub(crate) type Strata = [Vec<Vec<f64>>];
@@ -79,7 +87,9 @@ impl Levels {
 pub(crate) struct Gap {
     pub mean: f64,
     /// Standard error.
-    pub error: f64,
+    error: f64,
+    /// By how much what wasn't seen yet may move it.
+    unseen: f64,
     /// Degrees of freedom, rounded down.
     degrees: u32,
     /// Pairs in the stratum with the fewest.
@@ -90,15 +100,20 @@ impl Gap {
     /// `event`: as in [`Levels`].
     pub(crate) fn between(strata: &Strata, who: usize, other: usize, event: f64) -> Self {
         let weight = 1.0 / strata.len() as f64;
-        let (mut mean, mut variance, mut squares) = (0.0, 0.0, 0.0);
+        let (mut mean, mut variance, mut squares, mut unseen) = (0.0, 0.0, 0.0, 0.0);
+        let shown = SHOWN / libm::sqrt(strata.len() as f64);
         let mut pairs = usize::MAX;
         for of in strata {
             let gaps = gaps(of, who, other);
             let n = gaps.len();
             pairs = pairs.min(n);
             mean += weight * stats::mean(&gaps);
+            if (n as f64) < shown {
+                unseen += weight * SHARE * event;
+            }
             if n > 1 {
-                let part = weight * weight * variance_of(&gaps, event) / n as f64;
+                let sd = weight * stats::standard_deviation(&gaps);
+                let part = sd * sd / n as f64;
                 variance += part;
                 squares += part * part / (n - 1) as f64;
             }
@@ -108,7 +123,7 @@ impl Gap {
             2.. if squares > 0.0 => ((variance * variance / squares) as u32).max(least as u32),
             _ => least as u32,
         };
-        Gap { mean, error: libm::sqrt(variance), degrees, pairs }
+        Gap { mean, error: libm::sqrt(variance), unseen, degrees, pairs }
     }
 }
 
@@ -116,9 +131,16 @@ fn gaps(of: &[Vec<f64>], who: usize, other: usize) -> Vec<f64> {
     of[who].iter().zip(&of[other]).map(|(a, b)| a - b).collect()
 }
 
+/// At least as if the event had been in one of the runs: with few runs alike it isn't known how much they vary.
 fn variance_of(gaps: &[f64], event: f64) -> f64 {
     let sd = stats::standard_deviation(gaps);
     f64::max(sd * sd, event * event / gaps.len().max(1) as f64)
+}
+
+/// The variance of the mean difference in a stratum.
+pub(crate) fn variance_of_mean(of: &[Vec<f64>], who: usize, other: usize, event: f64) -> f64 {
+    let gaps = gaps(of, who, other);
+    variance_of(&gaps, event) / gaps.len().max(1) as f64
 }
 
 /// By stratum, the mean variance of these candidates' differences from `other`.
@@ -138,7 +160,7 @@ impl Quantiles {
     /// How far a bound at this level lies from the mean.
     pub(crate) fn reach(&mut self, level: f64, gap: &Gap) -> f64 {
         let find = || stats::t_quantile(level, f64::from(gap.degrees));
-        *self.0.entry((level.to_bits(), gap.degrees)).or_insert_with(find) * gap.error
+        *self.0.entry((level.to_bits(), gap.degrees)).or_insert_with(find) * gap.error + gap.unseen
     }
 }
 
@@ -162,10 +184,16 @@ mod tests {
 
     #[test]
     fn runs_that_are_alike_may_have_missed_an_event() {
-        let alike = [vec![vec![1.0; 20], vec![0.0; 20]]];
-        let gap = Gap::between(&alike, 0, 1, 0.4);
-        assert!((gap.error - 0.4 / 20.0).abs() < 1e-12 && gap.mean == 1.0);
-        assert!((variances(&alike, &[0], 1, 0.4)[0] - 0.16 / 20.0).abs() < 1e-12);
+        let alike = |n: usize| vec![vec![1.0; n], vec![0.0; n]];
+        let reach = |strata: &Strata| {
+            let gap = Gap::between(strata, 0, 1, 0.4);
+            assert_eq!((gap.mean, gap.error), (1.0, 0.0));
+            Quantiles::default().reach(0.99, &gap)
+        };
+        assert!((reach(&[alike(89)]) - 0.02).abs() < 1e-12 && reach(&[alike(90)]) == 0.0);
+        // With two workloads 64 runs of each.
+        assert!((reach(&[alike(63), alike(64)]) - 0.01).abs() < 1e-12);
+        assert!((variances(&[alike(20)], &[0], 1, 0.4)[0] - 0.16 / 20.0).abs() < 1e-12);
     }
 
     #[test]

@@ -65,17 +65,9 @@ pub struct Stand {
     /// Whether more runs would say little: it is shown to be equal or slower, or its bound on the margin's side
     /// is within half of the margin.
     pub known: bool,
-    /// Standard error of the ratio's logarithm; 0 without randomness or with fewer than two runs.
-    pub error: f64,
 }
 
 impl Stand {
-    /// Whether what is said of it as a control (`10 % faster than linux`) is right to within the margin, with
-    /// 95 %.
-    pub(super) fn is_measured(&self) -> bool {
-        2.0 * self.error <= MARGIN
-    }
-
     /// Whether it counts as equal: shown to be, or likely, with a mean within the margin. One that isn't
     /// shown to be slower because its runs vary too much doesn't.
     pub fn is_as_good(&self) -> bool {
@@ -130,7 +122,7 @@ pub(crate) fn standings(
             if gap.pairs < FEW || !random {
                 let bounds = if random || gap.pairs < FEW { f64::INFINITY } else { 0.0 };
                 let standing = standing((gap.mean - bounds, gap.mean + bounds));
-                return Stand { standing, ratio, interval: None, known: false, error: 0.0 };
+                return Stand { standing, ratio, interval: None, known: false };
             }
             let mut reach = |level: f64| quantiles.reach(level, &gap);
             let (below, above, last) = (reach(levels.lower), reach(levels.upper), reach(levels.last));
@@ -141,7 +133,7 @@ pub(crate) fn standings(
             let standing = standing(bounds);
             let tight = if gap.mean <= margin { last } else { below } <= precise;
             let interval = (who != first).then(|| (libm::exp(bounds.0), libm::exp(bounds.1)));
-            Stand { standing, ratio, interval, known: standing != Standing::Open || tight, error: gap.error }
+            Stand { standing, ratio, interval, known: standing != Standing::Open || tight }
         })
         .collect()
 }

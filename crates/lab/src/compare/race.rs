@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ropewalk_engine::Span;
 
 use super::allocate::{Stratum, allocate};
-use super::bounds::{self, Levels};
-use super::decide::{self, Ended, PER_SECOND, Stand, Standing};
+use super::bounds::{self, Levels, Strata};
+use super::decide::{self, Ended, MARGIN, PER_SECOND, Stand, Standing};
 use super::rank::Run;
 use crate::parallel::{Workers, run_jobs};
+use crate::stats;
 
 /// Payload of a segment, for counting.
 pub(super) const SEGMENT: f64 = 1448.0;
@@ -23,6 +24,9 @@ const SETUP: u64 = 100;
 
 /// Runs after which candidates are looked at for the first time.
 const FIRST_LOOK: u32 = 8;
+
+/// Runs after which it is seen which plain TCP is the fastest.
+const CONTROL: u32 = 30;
 
 /// By how much the cost grows from look to look.
 const GROWTH: f64 = 1.2;
@@ -75,8 +79,7 @@ impl Design {
 pub(crate) struct Plan {
     pub workloads: usize,
     pub candidates: usize,
-    /// Those that the others are measured against, alternatives in a list: all run to the end, or, where
-    /// candidates rest, the fastest of each list until it is measured.
+    /// Those that the others are measured against, alternatives in a list: see `Race::controls`.
     pub controls: Vec<Vec<usize>>,
     /// Whether each workload runs seeds of its own. Otherwise a number means the same for all workloads (a
     /// variant of the paths, a seed), and they run it together.
@@ -330,21 +333,27 @@ impl Race {
         allocate(&strata, spent + left.min(wanted))
     }
 
-    /// The controls that run on.
-    fn controls(&self, standings: &[Stand]) -> impl Iterator<Item = usize> {
-        let rest = self.plan.rest;
-        let ratio = |who: &usize| standings[*who].ratio;
-        let of_list = move |list: &Vec<usize>| match rest {
-            false => list.clone(),
-            true => {
-                let first = list.iter().copied().min_by(|a, b| ratio(a).total_cmp(&ratio(b)));
-                first
-                    .filter(|who| self.active.contains(who) && !standings[*who].is_measured())
-                    .into_iter()
-                    .collect()
-            }
-        };
-        self.plan.controls.iter().flat_map(of_list)
+    /// The controls that run on: at first all. Where candidates rest, later the fastest of a list in each
+    /// stratum, until what is said of it there (`10 % faster than linux`) is right to within the margin, with
+    /// 95 %.
+    fn controls(&self, strata: &Strata, first: usize, levels: Levels) -> Vec<usize> {
+        if !self.plan.rest || self.from.iter().any(|runs| *runs < CONTROL) {
+            return self.plan.controls.concat();
+        }
+        let mean = |of: &[Vec<f64>], who: usize| stats::mean(&of[who]);
+        let mut found = Vec::new();
+        for list in &self.plan.controls {
+            let is_best =
+                |of: &[Vec<f64>], who: usize| list.iter().all(|other| mean(of, who) <= mean(of, *other));
+            let error = |who: usize| {
+                let of = strata.iter().filter(|of| is_best(of, who));
+                let variance = |of: &Vec<Vec<f64>>| bounds::variance_of_mean(of, who, first, levels.event);
+                libm::sqrt(of.map(variance).sum::<f64>()) / strata.len() as f64
+            };
+            found.extend(list.iter().copied().filter(|who| 2.0 * error(*who) > MARGIN));
+        }
+        found.retain(|who| self.active.contains(who));
+        found
     }
 
     /// Takes the round's runs, in their order. Where some are missing the race is interrupted, and only
@@ -388,12 +397,11 @@ impl Race {
             };
             return;
         }
-        let controls: Vec<usize> = self.controls(&standings).collect();
         let runs_on = |who: &usize| !self.out[*who] && self.raced.rested[*who].is_none();
-        let first = standings.iter().position(|stand| stand.interval.is_none());
-        let open: Vec<usize> = candidates.clone().filter(|who| runs_on(who) && Some(*who) != first).collect();
-        self.variances =
-            first.map_or_else(Vec::new, |first| bounds::variances(&strata, &open, first, levels.event));
+        let Some(first) = standings.iter().position(|stand| stand.interval.is_none()) else { return };
+        let open: Vec<usize> = candidates.clone().filter(|who| runs_on(who) && *who != first).collect();
+        self.variances = bounds::variances(&strata, &open, first, levels.event);
+        let controls = self.controls(&strata, first, levels);
         self.active = candidates.filter(|who| runs_on(who) || controls.contains(who)).collect();
         if self.looks >= LOOKS {
             self.raced.ended = Ended::Budget;
