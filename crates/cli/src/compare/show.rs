@@ -314,7 +314,8 @@ fn legend(comparison: &Comparison) -> String {
             ),
         );
     }
-    if rows().any(|row| row.runs < comparison.runs) {
+    let differ = |ranking: &Ranking| ranking.rows.iter().any(|row| row.runs != ranking.rows[0].runs);
+    if comparison.rankings.iter().any(differ) {
         lines.push(
             "runs: no more of who is shown to be slower over all; its mean is scaled to the others' seeds"
                 .into(),

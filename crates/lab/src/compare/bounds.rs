@@ -18,10 +18,10 @@
 //! - The end has no share for looks: a candidate ends when its bound is tight, which depends on how much runs
 //!   vary and not on their mean (Chow and Robbins 1965, intervals of fixed width).
 //!
-//! What happens in one run of twenty (a timeout), and makes it half as long again, moves a mean by 2 %. It may
-//! not be in the first runs, which then seem to vary less than they do. In a race bounds are wider by that much
-//! for a stratum that has few runs: fewer than 90 over the root of the number of strata, each of which counts
-//! for less where there are several.
+//! What happens in one run of twenty (a timeout), and makes it half as long again, moves a mean by 2 %. It
+//! may not be in the first runs, which then seem to vary less than they do. In a race bounds are wider by
+//! that much for a stratum that has few runs: fewer than 90 over the root of the number of strata, each of
+//! which counts for less where there are several.
 
 use std::collections::BTreeMap;
 
@@ -131,7 +131,8 @@ fn gaps(of: &[Vec<f64>], who: usize, other: usize) -> Vec<f64> {
     of[who].iter().zip(&of[other]).map(|(a, b)| a - b).collect()
 }
 
-/// At least as if the event had been in one of the runs: with few runs alike it isn't known how much they vary.
+/// At least as if the event had been in one of the runs: of a few that are alike it isn't known how much they
+/// vary.
 fn variance_of(gaps: &[f64], event: f64) -> f64 {
     let sd = stats::standard_deviation(gaps);
     f64::max(sd * sd, event * event / gaps.len().max(1) as f64)

@@ -62,8 +62,8 @@ pub struct Stand {
     pub ratio: f64,
     /// Its bounds, simultaneous with all others; none without randomness or with too few runs.
     pub interval: Option<(f64, f64)>,
-    /// Whether more runs would say little: it is shown to be equal or slower, or its bound on the margin's side
-    /// is within half of the margin.
+    /// Whether more runs would say little: it is shown to be equal or slower, or its bound on the margin's
+    /// side is within half of the margin.
     pub known: bool,
 }
 

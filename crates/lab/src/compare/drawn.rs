@@ -91,7 +91,8 @@ struct Case {
 
 /// A question with a known answer.
 struct Question {
-    /// How much slower than the first each candidate is over all workloads, timeouts included (its logarithm).
+    /// How much slower than the first each candidate is over all workloads, timeouts included (its
+    /// logarithm).
     gaps: Vec<f64>,
     /// By workload and candidate.
     cases: Vec<Vec<Case>>,

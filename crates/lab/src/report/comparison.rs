@@ -89,7 +89,8 @@ pub fn decision(of: &Decision) -> Value {
             Ended::Still => "nothing-random",
             Ended::Interrupted => "interrupted",
         },
-        "runs": of.runs,
+        "runs": of.most_runs(),
+        "runs_by_workload": of.runs,
         "segments": of.used,
         "budget_s": of.used as f64 / PER_SECOND as f64,
         "candidates": of.stands.iter().map(|(label, stand)| json!({
