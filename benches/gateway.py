@@ -26,6 +26,8 @@ attack       strangers beside honest clients of gateway and proxy: SYN floods, j
 chaos        honest clients for `--minutes`, while attacks, link changes, reloads, restarts and flushed rules come at random by
              `--seed`: what was lost, what was left, and whether memory stays flat. A network behind the proxy calls, pings and
              downloads by QUIC (cargo build --release -p ropewalk-gateway --example quic_transfer)
+frames       video and games by TCP through proxy and gateway, in pieces as another network brings them: when each frame is
+             whole; `--before PROGRAM` measures an earlier ropewalkd in turn
 cfs          the wget and curl experiments of the paper cfs-2019, with real curl through the gateway, every scheduler
 
 Without a row: completion, connections and latency.
@@ -53,6 +55,7 @@ import time
 import gateway_attack
 import gateway_cfs
 import gateway_chaos
+import gateway_frames
 import gateway_pair
 import gateway_soak
 from gateway_stage import BACKEND, KERNEL, OR_END, PAIR, ROOT, SIZES, Allowed, Pair, Workdir, end, percentile, ready, say, table
@@ -221,7 +224,7 @@ def main():
 
     all_rows = {"completion": completion, "connections": connections, "latency": latency, "soak": gateway_soak.soak}
     all_rows |= gateway_pair.ROWS | {"cfs": gateway_cfs.cfs, "attack": gateway_attack.attack}
-    all_rows |= {"chaos": gateway_chaos.chaos}
+    all_rows |= {"chaos": gateway_chaos.chaos} | gateway_frames.ROWS
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", choices=[*all_rows, []], default=[])
     parser.add_argument(
@@ -244,6 +247,7 @@ def main():
     parser.add_argument("--idle", type=int, default=10_000, help="idle connections")
     parser.add_argument("--seconds", type=float, default=20, help="how long each attack of `attack` lasts")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="what happens in `chaos` [default: the time]")
+    parser.add_argument("--before", metavar="PROGRAM", help="an earlier ropewalkd, which `frames` measures in turn")
     parser.add_argument("--keys", type=int, default=200, help="keystrokes of each round of `ssh`")
     parser.add_argument("--json", metavar="FILE", help="also write what was measured to a file")
     options = parser.parse_args()

@@ -397,6 +397,10 @@ pub struct ConnectionConfig {
     pub whole_segments: bool,
     /// When the receive buffer may grow.
     pub receive_tuning: ReceiveTuning,
+    /// While writes follow each other within 2 ms, what fills no segment waits for the next one, for twice as
+    /// long as the last two were apart, if data is in flight: for data that comes in pieces from another
+    /// network. Nagle's algorithm ([`TcpConfig::nagle`]) would wait for an ACK.
+    pub gather_writes: bool,
     /// The packet scheduler.
     pub scheduler: Spec<dyn Scheduler>,
     /// The congestion control.
@@ -442,6 +446,7 @@ impl Default for ConnectionConfig {
             whole_segments: false,
             receive_tuning: ReceiveTuning::default(),
             send_tuning: SendTuning::default(),
+            gather_writes: false,
             scheduler: crate::scheduler::DEFAULT.spec(),
             congestion: crate::congestion::DEFAULT.spec(),
             path_manager: PathManagerConfig::default(),

@@ -163,6 +163,35 @@ fn nagle_holds_back_what_fills_no_segment() {
 }
 
 #[test]
+fn what_fills_no_segment_waits_for_a_write_that_is_likely_to_follow() {
+    for multipath in [true, false] {
+        let mut net = open(|config| (config.multipath, config.gather_writes) = (multipath, true));
+        let log = net.log();
+        let client = net.client;
+        let write = |net: &mut Net, len: usize| {
+            assert_eq!(net.ends[0].write(net.now, client, bytes(1, len)), Ok(len));
+            net.pass(1);
+        };
+        net.pass(10);
+        write(&mut net, 2000);
+        let whole = lengths(&log, 0)[0];
+        assert_eq!(lengths(&log, 0), [whole, 2000 - whole], "nothing is known to follow");
+        write(&mut net, 2000);
+        assert_eq!(lengths(&log, 0)[2..], [whole], "a write came after 1 ms, so one more may");
+        write(&mut net, 2000);
+        assert_eq!(lengths(&log, 0)[3..], [whole]);
+        net.pass(2);
+        assert_eq!(lengths(&log, 0).iter().sum::<usize>(), 6000, "none came: the rest goes after 2 ms");
+        // Long after, and with nothing in flight, it goes at once.
+        net.pass(500);
+        let before = lengths(&log, 0).len();
+        write(&mut net, 100);
+        write(&mut net, 100);
+        assert_eq!(lengths(&log, 0)[before], 100);
+    }
+}
+
+#[test]
 fn a_cork_holds_the_end_of_the_data_back() {
     for multipath in [true, false] {
         let mut net = open(|config| config.multipath = multipath);

@@ -93,6 +93,7 @@ fn base(end: &EndSpec, spec: &RunSpec, multipath: bool) -> ConnectionConfig {
         path_manager: PathManagerConfig::default(),
         trace_decisions: false,
         peer_segment_overhead: 0,
+        gather_writes: false,
     }
 }
 

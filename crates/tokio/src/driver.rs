@@ -4,8 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use ropewalk_engine::Time;
-
+use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::entries::register;
 use crate::shard::Shard;
@@ -15,15 +14,13 @@ pub(crate) struct Driver {
     shards: Vec<Arc<Shard>>,
     index: usize,
     clock: Clock,
-    sleep: Pin<Box<tokio::time::Sleep>>,
-    armed: Time,
+    alarm: Alarm,
 }
 
 impl Driver {
     /// The driver of shard `index`. It has to be made in the runtime that runs it.
     pub fn new(shards: Vec<Arc<Shard>>, index: usize, clock: Clock) -> Driver {
-        let sleep = Box::pin(tokio::time::sleep_until(clock.instant(Time::ZERO)));
-        Driver { shards, index, clock, sleep, armed: Time::MAX }
+        Driver { shards, index, clock, alarm: Alarm::new(clock) }
     }
 
     fn run(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -45,13 +42,8 @@ impl Driver {
             state.endpoint.on_timeout(now);
         }
         more |= state.transmit_and_notify(now);
-        let deadline = state.next_deadline();
-        // A timer that is set too early is cheaper than one that is set anew with each segment.
-        if deadline < self.armed {
-            self.armed = deadline;
-            self.sleep.as_mut().reset(self.clock.instant(deadline));
-        }
-        state.armed = self.armed;
+        self.alarm.set_no_later(now, state.next_deadline());
+        state.armed = self.alarm.at();
         let is_over = state.is_closing && state.endpoint.is_empty();
         let wakers = std::mem::take(&mut state.wakers);
         let handovers = std::mem::take(&mut state.handovers);
@@ -64,10 +56,7 @@ impl Driver {
         if is_over {
             return Poll::Ready(());
         }
-        if more {
-            cx.waker().wake_by_ref();
-        } else if self.armed != Time::MAX && self.sleep.as_mut().poll(cx).is_ready() {
-            self.armed = Time::MAX;
+        if more || self.alarm.poll(cx).is_ready() {
             cx.waker().wake_by_ref();
         }
         Poll::Pending

@@ -37,6 +37,7 @@
 //! calls and due timers no driver runs. Timers are tokio's, which fire up to a millisecond late.
 #![forbid(unsafe_code)]
 
+mod alarm;
 mod backlog;
 mod clock;
 mod device;

@@ -30,6 +30,7 @@ pub fn default_config() -> ConnectionConfig {
         subflow_windows: false,
         short_dsn: false,
         whole_segments: false,
+        gather_writes: false,
         receive_tuning: ReceiveTuning::Prompt,
         send_tuning: SendTuning::OwnWindow,
         scheduler: scheduler::builtin().parse("linux").expect("it is built in"),

@@ -48,7 +48,7 @@ impl<P: Payload> Sending<'_, P> {
                 self.scheduling.set_needs_schedule(index.is_some());
                 return index;
             }
-            if self.send.is_cork_on() && self.is_corked(now) {
+            if self.send.cork().may_hold() && self.is_held_back(now) {
                 self.scheduling.set_needs_schedule(false);
                 return None;
             }
@@ -323,7 +323,7 @@ impl<P: Payload> Sending<'_, P> {
         }
         // Whole segments but for the end of the data, so that windows counted in segments are used in full.
         let mss = u64::from(metrics.mss);
-        let is_partial = len < free.end - free.start || self.send.holds_back();
+        let is_partial = len < free.end - free.start || self.send.cork().is_holding();
         if len > mss && is_partial {
             len -= len % mss;
         } else if len < mss && len == left && self.handshake.is_plain() {
@@ -351,7 +351,7 @@ impl<P: Payload> Sending<'_, P> {
         }
         if self.send.unsent() == 0 {
             self.scheduling.unblock(now);
-            self.send.set_cork_overdue(false);
+            self.send.cork_mut().set_overdue(false);
         }
         if self.send.has_unsent_mark() {
             self.wake_writer();

@@ -162,6 +162,9 @@ impl<P: Payload> Connection<P> {
                 self.sending().start_user_timeout(now, was_waiting);
             }
             self.send.set_spaced(self.config.data_ack_first);
+            if self.config.gather_writes {
+                self.send.cork_mut().on_written(now);
+            }
             self.sending().notify(now, scheduler::Event::Written(len as u64));
             self.wake();
         }

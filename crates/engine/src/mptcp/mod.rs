@@ -16,6 +16,7 @@ mod close;
 mod close_reason;
 mod closing;
 mod connection;
+mod cork;
 mod crypto;
 mod deadlines;
 mod delivery;

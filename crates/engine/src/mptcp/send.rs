@@ -12,18 +12,11 @@ use std::ops::Range;
 use ropewalk_wire::Payload;
 
 use super::chunks::Chunks;
+use super::cork::Cork;
 use super::messages::Messages;
 use crate::inline_queue::InlineQueue;
 use crate::scheduler::{Chunk, InFlight, Message};
 use crate::{SubflowId, Time};
-
-/// Holds back the end of the data where it doesn't fill a segment.
-#[derive(Clone, Copy, Debug, Default)]
-struct Cork {
-    on: bool,
-    /// It has held data for its time: what is written by now goes.
-    overdue: bool,
-}
 
 /// The send side.
 #[derive(Debug)]

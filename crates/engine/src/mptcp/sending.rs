@@ -17,12 +17,9 @@ use super::scheduling::{Scheduling, view};
 use super::send::SendSide;
 use super::stats::Counting;
 use super::subflow_table::SubflowTable;
+use crate::Time;
 use crate::config::ConnectionConfig;
 use crate::scheduler::{self, View};
-use crate::{Span, Time};
-
-/// How long a cork holds less than a segment back, as in Linux.
-const CORK_TIME: Span = Span::from_millis(200);
 
 /// See the module.
 pub(super) struct Sending<'a, P> {
@@ -63,17 +60,23 @@ impl<P: Payload> Sending<'_, P> {
         self.notify(now, scheduler::Event::Acked { subflow, segments });
     }
 
-    /// Whether the cork holds back what is unsent: less than a segment of every subflow that may carry it.
+    /// Whether what is unsent is held back: less than a segment of every subflow that may carry it.
     #[cold]
-    pub fn is_corked(&mut self, now: Time) -> bool {
+    pub fn is_held_back(&mut self, now: Time) -> bool {
         let Some(mss) = self.subflows.usable().map(|metrics| u64::from(metrics.mss)).min() else {
             return false;
         };
-        if self.send.is_cork_overdue() || self.send.closed() || self.send.unsent() >= mss {
+        if self.send.closed() || self.send.unsent() >= mss {
             return false;
         }
+        let is_first = self.send.una() == self.send.assigned_end();
+        let Some(until) = self.send.cork().holds_until(now, is_first) else { return false };
         if self.send.unsent() > 0 {
-            self.deadlines.set_if_none(Deadline::Cork, now + CORK_TIME);
+            // A cork's time counts from its first byte, the next write's from the last.
+            match self.send.cork().is_holding() {
+                true => self.deadlines.set_if_none(Deadline::Cork, until),
+                false => self.deadlines.set(Deadline::Cork, until),
+            }
         }
         true
     }

@@ -39,14 +39,14 @@ impl<P: Payload> Connection<P> {
                 Arc::make_mut(&mut self.config).tcp.nagle = on;
                 // As in Linux, what a cork holds goes at once.
                 if !on && self.send.unsent() > 0 {
-                    self.send.set_cork_overdue(true);
+                    self.send.cork_mut().set_overdue(true);
                     self.deadlines.stop(Deadline::Cork);
                 }
                 self.subflows.recheck_output();
                 self.wake();
             }
             SocketOption::Cork(on) => {
-                self.send.set_cork(on);
+                self.send.cork_mut().set(on);
                 if !on {
                     self.deadlines.stop(Deadline::Cork);
                 }

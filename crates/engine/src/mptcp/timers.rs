@@ -63,7 +63,7 @@ impl<P: Payload> Connection<P> {
             self.repeat_control(now);
         }
         if self.deadlines.take_due(now, Deadline::Cork) {
-            self.send.set_cork_overdue(true);
+            self.send.cork_mut().set_overdue(true);
             self.wake();
         }
         if self.deadlines.take_due(now, Deadline::User) && self.sending().user_timeout_passed(now) {

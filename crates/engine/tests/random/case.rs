@@ -81,6 +81,7 @@ pub struct Side {
     pub timestamps: bool,
     pub window_scaling: bool,
     pub nagle: bool,
+    pub gather: bool,
     pub ecn: bool,
     pub timestamp_offset: u32,
     pub reading: Reading,
@@ -399,6 +400,7 @@ impl Case {
         for end in 0..2 {
             vary(&|case| case.sides[end].checksum = false);
             vary(&|case| case.sides[end].nagle = false);
+            vary(&|case| case.sides[end].gather = false);
             vary(&|case| case.sides[end].ecn = false);
             vary(&|case| case.sides[end].signal = false);
             vary(&|case| case.sides[end].backup_path = None);
@@ -439,7 +441,7 @@ fn buffer(dice: &mut SplitMix64) -> (u64, u64) {
 }
 
 fn side(dice: &mut SplitMix64, paths: usize) -> Side {
-    Side {
+    let mut side = Side {
         scheduler: dice.pick(&algorithms().0),
         congestion: dice.pick(&algorithms().1),
         multipath: true,
@@ -450,6 +452,7 @@ fn side(dice: &mut SplitMix64, paths: usize) -> Side {
         timestamps: dice.chance(0.85),
         window_scaling: dice.chance(0.9),
         nagle: dice.chance(0.2),
+        gather: false,
         ecn: dice.chance(0.3),
         timestamp_offset: dice.next() as u32,
         reading: match dice.range(0, 10) {
@@ -465,7 +468,10 @@ fn side(dice: &mut SplitMix64, paths: usize) -> Side {
         burst: dice.pick(&[1, 1, 2, 8, 40]),
         signal: dice.chance(0.15),
         backup_path: (paths > 1 && dice.chance(0.2)).then(|| dice.range(1, paths as u64) as usize),
-    }
+    };
+    // Without a draw of its own, so that the others stay what they are.
+    side.gather = side.timestamp_offset.is_multiple_of(8);
+    side
 }
 
 /// Middleboxes, in a share of the cases.

@@ -137,6 +137,7 @@ fn config(case: &Case, end: usize) -> ConnectionConfig {
             ..TcpConfig::default()
         },
         multipath: side.multipath,
+        gather_writes: side.gather,
         checksum: side.checksum,
         send_buffer: BufferConfig { initial: side.send_buffer.0, max: side.send_buffer.1 },
         receive_buffer: BufferConfig { initial: side.receive_buffer.0, max: side.receive_buffer.1 },

@@ -184,6 +184,7 @@ pub(super) fn read(reader: &mut Reader, table: &Table<'_>, registries: &Registri
 fn connection(reader: &mut Reader, table: &Table<'_>, registries: &Registries) -> ConnectionConfig {
     let mut connection = default_config();
     connection.tcp.black_hole_detection = true;
+    connection.gather_writes = true;
     if let Some(value) = table.get("scheduler") {
         let found = algorithm(reader, value, |text| registries.scheduler(text, 1));
         connection.scheduler = found.unwrap_or_else(|| connection.scheduler.clone());

@@ -522,6 +522,7 @@ impl Server {
         config.receive_buffer = self.pressure.windows.within(config.receive_buffer);
         config.tcp.dscp = dscp;
         config.tcp.black_hole_detection = true;
+        config.gather_writes = true;
         let links = self.links();
         for role in &plan.roles {
             let Some(link) = find(&links, role.link) else { continue };

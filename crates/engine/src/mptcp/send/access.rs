@@ -223,32 +223,16 @@ impl<P: Payload> SendSide<P> {
         self.messages().end(written, deadline);
     }
 
-    /// Whether the application corks the stream.
+    /// What holds back less than a segment.
     #[inline]
-    pub fn is_cork_on(&self) -> bool {
-        self.cork.on
+    pub fn cork(&self) -> &Cork {
+        &self.cork
     }
 
-    /// Corks the stream or uncorks it.
-    pub fn set_cork(&mut self, on: bool) {
-        self.cork = Cork { on, overdue: false };
-    }
-
-    /// Whether the cork has held data for its time: what is written by now goes.
-    pub fn is_cork_overdue(&self) -> bool {
-        self.cork.overdue
-    }
-
-    /// Says whether it has.
+    /// As [`cork`](Self::cork).
     #[inline]
-    pub fn set_cork_overdue(&mut self, overdue: bool) {
-        self.cork.overdue = overdue;
-    }
-
-    /// Whether less than a segment is held back.
-    #[inline]
-    pub fn holds_back(&self) -> bool {
-        self.cork.on && !self.cork.overdue
+    pub fn cork_mut(&mut self) -> &mut Cork {
+        &mut self.cork
     }
 
     /// The connection-level timer fired. Returns how often in a row.
