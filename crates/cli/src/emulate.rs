@@ -134,7 +134,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     output::can_write(&options.evidence.files())?;
     let left = reaper::clean();
     if left > 0 && !options.quiet {
-        anstream::eprintln!("ended {left} processes that a killed run had left behind");
+        eprintln!("ended {left} processes that a killed run had left behind");
     }
     let (paths, links, shared) = emulated::network_of(&scenario);
     let setup = Setup {
@@ -209,12 +209,12 @@ fn summary(scenario: &Scenario, world: &World, took: Duration, as_json: bool) {
             "client_counters": counters.first(),
             "server_counters": counters.get(1),
         });
-        anstream::eprintln!("{line}");
+        eprintln!("{line}");
         return;
     }
-    anstream::eprintln!();
+    eprintln!();
     for (path, [up, down]) in scenario.paths.iter().zip(&links) {
-        anstream::eprintln!(
+        eprintln!(
             "{:>10}: up {} ({} packets lost), down {} ({} packets lost)",
             path.name,
             units::short_bytes(up.bytes_delivered as f64),
@@ -224,7 +224,7 @@ fn summary(scenario: &Scenario, world: &World, took: Duration, as_json: bool) {
         );
     }
     if lost.device_losses > 0 {
-        anstream::eprintln!(
+        eprintln!(
             "{:>10}: interfaces were found down {} times, {} packets lost",
             "devices",
             lost.device_losses,
@@ -236,7 +236,7 @@ fn summary(scenario: &Scenario, world: &World, took: Duration, as_json: bool) {
     } else {
         ""
     };
-    anstream::eprintln!(
+    eprintln!(
         "{:>10}: packets left their links {p50:.0} us late at the median, {p99:.0} us at p99{worth}",
         "clock"
     );

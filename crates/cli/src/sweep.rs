@@ -129,7 +129,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
             bar.resume(total, found.runs);
             if found.damaged > 0 {
                 let what = "of the journal are damaged; their runs are repeated";
-                anstream::eprintln!("warning: {} bytes {what}", found.damaged);
+                eprintln!("warning: {} bytes {what}", found.damaged);
             }
         }
         Progress::Recorded(runs) => bar.inc(runs),

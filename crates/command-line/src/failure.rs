@@ -1,6 +1,7 @@
 //! Why a command failed, and its exit code.
 
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -43,7 +44,7 @@ pub enum Failure {
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Failure::Input(error) => f.write_str(&error.render(true)),
+            Failure::Input(error) => f.write_str(&error.render(is_colored())),
             Failure::Output { path, reason } => write!(f, "error: {}: {reason}", path.display()),
             Failure::Interrupted(reason) => write!(f, "error: interrupted: {reason}"),
             Failure::Other(reason) => write!(f, "error: {reason}"),
@@ -82,6 +83,14 @@ impl From<Diagnostic> for Failure {
 /// Parses a command line by `command`, a type's or what was made of it; the program's name first.
 ///
 /// # Errors
+/// Whether errors are printed in colour: to a terminal that isn't told otherwise (<https://no-color.org>).
+/// Consoles of Windows may show the colours' codes.
+fn is_colored() -> bool {
+    let says_no = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_none_or(|value| value == "dumb");
+    std::io::stderr().is_terminal() && !says_no && !is_dumb && !cfg!(windows)
+}
+
 /// The program's exit code, when what there is to say has been printed: an error, or the answer to `--help`
 /// or `--version`.
 pub fn parse<T: clap::Parser>(
@@ -117,7 +126,7 @@ pub fn end(done: Result<(), Failure>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            anstream::eprintln!("{failure}");
+            eprintln!("{failure}");
             failure.exit_code()
         }
     }

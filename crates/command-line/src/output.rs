@@ -15,7 +15,7 @@ use crate::Failure;
 
 /// Prints to standard output. A closed pipe (`| head`) is not an error.
 pub fn print(text: &str) -> Result<(), Failure> {
-    let mut out = anstream::stdout().lock();
+    let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(Failure::Output { path: "standard output".into(), reason: system_reason(&error) })

@@ -107,7 +107,7 @@ impl ProgressLine {
 }
 
 fn draw(line: &str) {
-    let mut out = anstream::stderr().lock();
+    let mut out = std::io::stderr().lock();
     let _ = write!(out, "{CLEAR}{line}");
     let _ = out.flush();
 }

@@ -41,10 +41,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         let name = name.filter(|name| bad_name(name).is_none()).unwrap_or("recorded");
         let told = recording.to_scenario(name).map_err(Failure::other)?;
         for link in told.left_out {
-            anstream::eprintln!("`{link}` is left out: it carried next to nothing, so its rate isn't known");
+            eprintln!("`{link}` is left out: it carried next to nothing, so its rate isn't known");
         }
         for (link, rate) in told.at_least {
-            anstream::eprintln!("`{link}` was never full: its rate is at least what it carried, {rate}");
+            eprintln!("`{link}` was never full: its rate is at least what it carried, {rate}");
         }
         told.text
     };

@@ -70,6 +70,6 @@ fn watch(request: &Request, ends: Ends, options: &evidence::Options) -> Result<(
     let Some(evidence) = options.begin(side, &paths, &title)? else { return Ok(()) };
     emulated::run_recorded(&spec, ends, evidence.tap()).map_err(Failure::other)?;
     evidence.finish()?;
-    anstream::eprintln!("one more run was watched: {title}");
+    eprintln!("one more run was watched: {title}");
     Ok(())
 }

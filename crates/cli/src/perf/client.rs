@@ -266,7 +266,7 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
             // A TUN device delivers nothing to loopback addresses; the kernel's address on the device works.
             let kernel = device.paths[0].kernel;
             if verbose {
-                anstream::eprintln!(
+                eprintln!(
                     "the engine can't reach {}; using {kernel}, which is the same host",
                     plan.remote.ip()
                 );
@@ -325,7 +325,7 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     };
     output::print(&if options.json { format!("{}\n", result.json()) } else { result.text() })?;
     for error in result.errors() {
-        anstream::eprintln!("error: {error}");
+        eprintln!("error: {error}");
     }
     recorded?;
     Ok(match (interrupted, result.errors().is_empty()) {

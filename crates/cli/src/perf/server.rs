@@ -68,7 +68,7 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     let ready = |address: SocketAddr| {
         let engine = options.stack.is_engine();
         let name = if options.stack.tcp { "TCP" } else { "Multipath TCP" };
-        anstream::eprintln!("listening on {address} ({}, {name})", text::stack(engine));
+        eprintln!("listening on {address} ({}, {name})", text::stack(engine));
     };
     let mut recorded = Ok(());
     let counters = if options.stack.is_engine() {
