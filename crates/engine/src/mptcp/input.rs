@@ -21,7 +21,9 @@ impl<P: Payload> Connection<P> {
     #[inline(always)]
     pub(crate) fn on_predicted_segment(&mut self, now: Time, index: usize, segment: &mut Segment<P>) -> bool {
         let Some(subflow) = self.subflows.get(index) else { return false };
-        if !self.handshake.is_multipath() || !subflow.is_predicted(segment) {
+        // What waits to be reinjected may be sent after any segment, whatever it acknowledges.
+        let reinjects = self.send.has_reinjections();
+        if !self.handshake.is_multipath() || reinjects || !subflow.is_predicted(segment) {
             return false;
         }
         self.process_segment::<true>(now, index, segment);
