@@ -226,9 +226,7 @@ fn summary(scenario: &Scenario, world: &World, took: Duration, as_json: bool) {
     if lost.device_losses > 0 {
         eprintln!(
             "{:>10}: interfaces were found down {} times, {} packets lost",
-            "devices",
-            lost.device_losses,
-            lost.undeliverable,
+            "devices", lost.device_losses, lost.undeliverable,
         );
     }
     let worth = if p99 * 1e3 > ropewalk_lab::real_time::LATENESS_LIMIT as f64 {

@@ -188,9 +188,7 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
     // Traces are of simulated runs: beside runs with real packets they would show something else.
     let simulated = comparison.real_time.is_none();
     if !simulated && (options.plot || options.trace || options.report.is_some()) {
-        eprintln!(
-            "runs in real time aren't traced: no picture of a run; --pcap and --qlog show one"
-        );
+        eprintln!("runs in real time aren't traced: no picture of a run; --pcap and --qlog show one");
     }
     let origin = Origin { asked: asked(registries, options)?, ..origin.clone() };
     let document = |ropes| comparison::document(&origin, &request.scenario, &comparison, ropes);
