@@ -85,12 +85,17 @@ impl Alarm {
         Poll::Ready(())
     }
 
-    /// The same, of the kernel's timer, which may have been set for an earlier time: that is no harm.
-    fn poll_exact(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// The same, of the kernel's timer. It goes on where the runtime's clock is paused: then the time hasn't
+    /// come, and tokio's timer wakes.
+    fn poll_exact(&self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(timer) = &self.exact else { return Poll::Pending };
-        let Ok(mut guard) = ready!(timer.poll_read_ready(cx)) else { return Poll::Pending };
-        let _ = timer.get_ref().0.wait();
-        guard.clear_ready();
-        Poll::Ready(())
+        loop {
+            let Ok(mut guard) = ready!(timer.poll_read_ready(cx)) else { return Poll::Pending };
+            let _ = timer.get_ref().0.wait();
+            guard.clear_ready();
+            if self.clock.now() >= self.at {
+                return Poll::Ready(());
+            }
+        }
     }
 }
