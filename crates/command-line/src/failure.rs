@@ -80,10 +80,7 @@ impl From<Diagnostic> for Failure {
     }
 }
 
-/// Parses a command line by `command`, a type's or what was made of it; the program's name first.
-///
-/// # Errors
-/// Whether errors are printed in colour: to a terminal that isn't told otherwise (<https://no-color.org>).
+/// Whether errors are printed in colour: to a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
 /// Consoles of Windows may show the colours' codes.
 fn is_colored() -> bool {
     let says_no = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -91,6 +88,9 @@ fn is_colored() -> bool {
     std::io::stderr().is_terminal() && !says_no && !is_dumb && !cfg!(windows)
 }
 
+/// Parses a command line by `command`, a type's or what was made of it; the program's name first.
+///
+/// # Errors
 /// The program's exit code, when what there is to say has been printed: an error, or the answer to `--help`
 /// or `--version`.
 pub fn parse<T: clap::Parser>(

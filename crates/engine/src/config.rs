@@ -397,9 +397,9 @@ pub struct ConnectionConfig {
     pub whole_segments: bool,
     /// When the receive buffer may grow.
     pub receive_tuning: ReceiveTuning,
-    /// While writes follow each other within 2 ms, what fills no segment waits for the next one, for twice as
-    /// long as the last two were apart, if data is in flight: for data that comes in pieces from another
-    /// network. Nagle's algorithm ([`TcpConfig::nagle`]) would wait for an ACK.
+    /// Data that doesn't fill a segment waits for the next write, while data is in flight and writes are at most
+    /// 2 ms apart: for twice the time between the last two. For data that comes in pieces from another network;
+    /// Nagle's algorithm ([`TcpConfig::nagle`]) would wait for an ACK.
     pub gather_writes: bool,
     /// The packet scheduler.
     pub scheduler: Spec<dyn Scheduler>,

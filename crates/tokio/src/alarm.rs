@@ -1,5 +1,5 @@
-//! What wakes a driver at a time: tokio's timer, which is late by a millisecond, and for what is due sooner
-//! than that matters a timer of the kernel's.
+//! What wakes a driver at a given time: tokio's timer, which may be a millisecond late, and a timer of the
+//! kernel's (timerfd) for deadlines within 2 ms.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::clock::Clock;
 
-/// What is due later than this isn't waited for by the kernel's timer.
+/// Deadlines further away than this are left to tokio's timer.
 const SOON: Span = Span::from_millis(2);
 
 /// The kernel's timer, as tokio registers it.
@@ -30,13 +30,13 @@ impl AsRawFd for Exact {
 pub(crate) struct Alarm {
     clock: Clock,
     sleep: Pin<Box<tokio::time::Sleep>>,
-    /// None where the kernel gives none: then tokio's alone wakes.
+    /// `None` if the kernel refused one: then only tokio's timer wakes.
     exact: Option<AsyncFd<Exact>>,
     at: Time,
 }
 
 impl Alarm {
-    /// One that isn't set. It has to be made in the runtime that waits for it.
+    /// An alarm that isn't set. It has to be made in the runtime that waits for it.
     #[expect(
         deprecated,
         reason = "its successor is unsafe; an `Exact` owns its one descriptor for as long as it lives"
@@ -49,13 +49,13 @@ impl Alarm {
         Alarm { clock, sleep, exact, at: Time::MAX }
     }
 
-    /// When it wakes; [`Time::MAX`]: never.
+    /// The time that it is set for; [`Time::MAX`]: none.
     pub fn at(&self) -> Time {
         self.at
     }
 
-    /// Has it wake at `at`, unless it wakes earlier anyway: one that is early is cheaper than one that is set
-    /// anew with each segment.
+    /// Sets it for `at`, unless it is set for an earlier time: to wake early is cheaper than to set it anew with
+    /// each segment.
     pub fn set_no_later(&mut self, now: Time, at: Time) {
         if at >= self.at {
             return;
@@ -68,7 +68,7 @@ impl Alarm {
         {
             // A span of 0 would unset it.
             let left = TimeSpec::from_duration(left.max(Span::from_nanos(1)).into());
-            // If it fails, tokio's wakes a little later.
+            // If it fails, tokio's timer wakes a little later.
             let _ = timer.get_ref().0.set(Expiration::OneShot(left), TimerSetTimeFlags::empty());
         }
     }
@@ -85,8 +85,8 @@ impl Alarm {
         Poll::Ready(())
     }
 
-    /// The same, of the kernel's timer. It goes on where the runtime's clock is paused: then the time hasn't
-    /// come, and tokio's timer wakes.
+    /// The same, of the kernel's timer. It runs on while the runtime's clock is paused: then the time hasn't
+    /// come when it fires, and tokio's timer wakes.
     fn poll_exact(&self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(timer) = &self.exact else { return Poll::Pending };
         loop {

@@ -6,7 +6,7 @@ use crate::{Span, Time};
 /// How long a cork holds less than a segment back, as in Linux.
 const CORK_TIME: Span = Span::from_millis(200);
 
-/// Writes further apart than this don't follow each other; and nothing waits for longer for the next write.
+/// After a longer time between two writes no third is expected, and nothing waits longer for one.
 const MOST_GATHERED: Span = Span::from_millis(2);
 
 /// See the module.
@@ -15,9 +15,9 @@ pub(crate) struct Cork {
     on: bool,
     /// It has held data for its time: what is written by now goes.
     overdue: bool,
-    /// When the application last wrote, and how long after the write before, nanoseconds; 0: these don't
-    /// follow each other.
+    /// When the application last wrote.
     written_at: Time,
+    /// How long that was after the write before it, nanoseconds; 0: too long for another to be expected.
     between: u32,
 }
 
@@ -28,7 +28,7 @@ impl Cork {
         self.on || self.between > 0
     }
 
-    /// Whether less than a segment is held back until the application uncorks the stream, or for long.
+    /// Whether the application's cork holds back less than a segment.
     #[inline]
     pub fn is_holding(&self) -> bool {
         self.on && !self.overdue
@@ -39,7 +39,7 @@ impl Cork {
         (self.on, self.overdue) = (on, false);
     }
 
-    /// What is written by now goes, or not.
+    /// Says whether what is written by now goes, as it was held back for its time.
     #[inline]
     pub fn set_overdue(&mut self, overdue: bool) {
         self.overdue = overdue;

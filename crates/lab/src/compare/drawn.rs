@@ -78,10 +78,10 @@ impl Draws {
     }
 }
 
-/// A candidate with a workload.
+/// How long a candidate's runs of one workload take.
 #[derive(Clone, Copy)]
 struct Case {
-    /// Logarithm of its time without timeouts.
+    /// Logarithm of the time without timeouts, seconds.
     slower: f64,
     /// How much it varies from run to run.
     varies: f64,

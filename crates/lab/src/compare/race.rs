@@ -84,7 +84,7 @@ pub(crate) struct Plan {
     /// Whether each workload runs seeds of its own. Otherwise a number means the same for all workloads (a
     /// variant of the paths, a seed), and they run it together.
     pub apart: bool,
-    /// Whether a candidate rests, and the race ends, when more runs would say little (`Stand::is_known`).
+    /// Whether a candidate rests, and the race ends, when more runs would say little ([`Stand::known`]).
     /// Without it they run until they are shown to be equal or slower.
     pub rest: bool,
     pub design: Design,

@@ -90,7 +90,7 @@ impl Flowing {
         self.last = (bytes, time);
     }
 
-    /// Takes in the packets sent and lost in a look.
+    /// Counts the packets sent and lost since the last look.
     fn hear(&mut self, packets: (u64, u64), is_calm: bool) {
         self.calm = if is_calm { self.calm + 1 } else { 0 };
         if self.calm > CALM {
