@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Poll, ready};
@@ -15,7 +16,8 @@ use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes};
 use ropewalk_tokio::{MptcpStream, Pool};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 
@@ -286,6 +288,13 @@ fn read_some(socket: &ReadHalf<'_>, most: usize) -> io::Result<Bytes> {
     })
 }
 
+/// Whether nothing follows what was read from a socket.
+fn has_ended(socket: &ReadHalf<'_>) -> bool {
+    let socket = socket.as_ref();
+    let peek = || SockRef::from(socket).peek(&mut [MaybeUninit::uninit()]);
+    socket.try_io(Interest::READABLE, peek).is_ok_and(|len| len == 0)
+}
+
 async fn to_stream(
     first: Bytes,
     socket: &mut ReadHalf<'_>,
@@ -299,13 +308,21 @@ async fn to_stream(
         spare_memory(stream, pressure).await;
         // No more than the stream takes: with clients that read nothing, the rest would be held here.
         let space = stream.space().await.map_err(Lost::Stream)?;
-        let carried = counter.load(Ordering::Relaxed);
-        match read_some(socket, piece_of(space, carried, pressure)) {
+        let most = piece_of(space, counter.load(Ordering::Relaxed), pressure);
+        match read_some(socket, most) {
             Ok(data) if data.is_empty() => {
                 stream.close_write();
                 return Ok(());
             }
-            Ok(data) => write(data, stream, counters).await?,
+            Ok(mut data) => {
+                // An answer and its end leave in one segment.
+                if data.len() < most && has_ended(socket) {
+                    let written = stream.write_last(&data).await.map_err(Lost::Stream)?;
+                    counters.on_taken(written);
+                    data.advance(written);
+                }
+                write(data, stream, counters).await?;
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(Lost::Socket(error)),
         }

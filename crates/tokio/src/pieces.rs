@@ -97,4 +97,12 @@ impl MptcpStream {
         })
         .await
     }
+    /// As [`write_bytes`](Self::write_bytes), of the last data that is written: if it takes all of it, it also
+    /// closes our side, as [`close_write`](Self::close_write) does, and the end leaves with the data.
+    ///
+    /// # Errors
+    /// As writing.
+    pub async fn write_last(&self, data: &Bytes) -> io::Result<usize> {
+        std::future::poll_fn(|cx| self.connection.poll_write_last(cx, data)).await
+    }
 }

@@ -176,6 +176,23 @@ impl Connection {
         written
     }
 
+    /// As [`MptcpStream::write_last`].
+    pub fn poll_write_last(&self, cx: &mut Context<'_>, data: &Bytes) -> Poll<io::Result<usize>> {
+        let turn = ready!(poll_proceed(cx));
+        let written = self.shard().call(|state, now| {
+            ready!(self.poll_space(state, now, cx))?;
+            let written = state.endpoint.write(now, self.id, data.clone()).map_err(|_| self.gone())?;
+            if written == data.len() {
+                state.endpoint.shutdown(now, self.id);
+            }
+            Poll::Ready(Ok(written))
+        });
+        if written.is_ready() {
+            turn.made_progress();
+        }
+        written
+    }
+
     /// How many bytes a write should have, once there is space.
     fn poll_space(&self, state: &mut State, now: Time, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if let Some(error) = self.status.error() {
