@@ -38,6 +38,9 @@ pub struct TcpConfig {
     pub delayed_ack: Span,
     /// ACKs sent at once at a connection's start (Linux's quick-ACK mode).
     pub quick_acks: u32,
+    /// How long such an ACK of a single segment that ends a message waits for an answer that carries it. 0: not
+    /// at all, as in Linux.
+    pub answer_time: Span,
     /// When ACKs leave, as in MPTCP 0.8x and 0.9x. An ACK for more than a segment leaves at once only if the
     /// window that it offers isn't smaller than the last; otherwise it is delayed, until the application
     /// reads (`__tcp_ack_snd_check`, `mptcp_cleanup_rbuf`): what is out of order at connection level makes it
@@ -185,6 +188,7 @@ impl Default for TcpConfig {
             nagle: false,
             delayed_ack: 40 * MILLISECOND,
             quick_acks: 16,
+            answer_time: Span::ZERO,
             old_acks: false,
             initial_receive_window: 0,
             cwnd: CwndConfig::default(),

@@ -19,6 +19,8 @@ use crate::tls::Acceptor;
 
 /// How often a silent client is probed before its subflow is closed.
 const KEEP_ALIVE_PROBES: u32 = 6;
+/// How long the ACK of a client's first request waits for the server's answer.
+const ANSWER_TIME: Span = Span::from_millis(5);
 /// Most bytes of a buffer.
 const LARGEST_BUFFER: u64 = 1 << 30;
 
@@ -185,6 +187,8 @@ fn connection(reader: &mut Reader, table: &Table<'_>, registries: &Registries) -
     let mut connection = default_config();
     connection.tcp.black_hole_detection = true;
     connection.gather_writes = true;
+    // Clients ask first.
+    connection.tcp.answer_time = ANSWER_TIME;
     if let Some(value) = table.get("scheduler") {
         let found = algorithm(reader, value, |text| registries.scheduler(text, 1));
         connection.scheduler = found.unwrap_or_else(|| connection.scheduler.clone());

@@ -85,7 +85,7 @@ impl<P: Payload> Receiver<P> {
             unacknowledged = 0;
         }
         //= RFC 5681 4.2-a
-        let Some(delay) = self.delayed_ack.delay(unacknowledged, cx.tcp.delayed_ack, cx.metrics) else {
+        let Some(delay) = self.delayed_ack.delay(unacknowledged, cx.tcp, cx.metrics) else {
             self.ack_now = true;
             return;
         };

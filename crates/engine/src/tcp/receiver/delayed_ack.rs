@@ -2,8 +2,10 @@
 //!
 //! An ACK leaves at once for more than one full segment of data, and for every segment in quick-ACK mode: at
 //! the start, while the window grows, after a pause. Otherwise it is delayed by `ato`, which follows the time
-//! between segments, from 40 ms. In interactive mode (`pingpong`) data of this end carries the ACKs.
+//! between segments, from 40 ms. In interactive mode (`pingpong`) data of this end carries the ACKs. With an
+//! [`answer_time`](crate::TcpConfig::answer_time) it may also carry those of quick-ACK mode.
 
+use crate::config::TcpConfig;
 use crate::metrics::SubflowMetrics;
 use crate::tcp::context::Context;
 use crate::{Span, Time};
@@ -155,18 +157,22 @@ impl DelayedAck {
     /// ended a message (`tcp_cleanup_rbuf`).
     #[inline]
     pub fn wants_ack_after_read(&self) -> bool {
-        let message_ended = self.pushed >= 2 || (self.pushed == 1 && !self.pingpong);
+        let awaits_answer = self.pingpong || self.quick > 0;
+        let message_ended = self.pushed >= 2 || (self.pushed == 1 && !awaits_answer);
         message_ended && self.scheduled
     }
 
     //= RFC 9293 SHLD-18 SHLD-19 at least every second full-sized segment
     /// The delay of an ACK for `unacknowledged` bytes in order; `None`: it is sent at once.
     #[inline]
-    pub fn delay(&self, unacknowledged: u64, least: Span, metrics: &SubflowMetrics) -> Option<Span> {
-        if unacknowledged > self.mss() || (self.quick > 0 && !self.pingpong) {
+    pub fn delay(&self, unacknowledged: u64, tcp: &TcpConfig, metrics: &SubflowMetrics) -> Option<Span> {
+        if unacknowledged > self.mss() {
             return None;
         }
-        let mut delay = self.ato;
+        if self.quick > 0 && !self.pingpong {
+            return (tcp.answer_time > Span::ZERO && self.pushed == 1).then_some(tcp.answer_time);
+        }
+        let (least, mut delay) = (tcp.delayed_ack, self.ato);
         if delay > least && metrics.rtt.smoothed > Span::ZERO {
             delay = delay.min(metrics.rtt.smoothed.max(least));
         }
@@ -178,6 +184,7 @@ impl DelayedAck {
 #[cfg(test)]
 mod tests {
     use super::{DelayedAck, LONGEST};
+    use crate::config::TcpConfig;
     use crate::metrics::SubflowMetrics;
     use crate::{MILLISECOND, PathId, Span, SubflowId};
 
@@ -191,19 +198,33 @@ mod tests {
 
     #[test]
     fn more_than_a_segment_and_quick_acks_are_acknowledged_at_once() {
+        let tcp = TcpConfig::default();
         let mut acks = DelayedAck { mss: 1000, ato: LEAST, ..DelayedAck::default() };
-        assert_eq!(acks.delay(1000, LEAST, &metrics(0)), Some(LEAST));
-        assert_eq!(acks.delay(1001, LEAST, &metrics(0)), None);
+        assert_eq!(acks.delay(1000, &tcp, &metrics(0)), Some(LEAST));
+        assert_eq!(acks.delay(1001, &tcp, &metrics(0)), None);
         acks.quick = 1;
-        assert_eq!(acks.delay(1, LEAST, &metrics(0)), None);
+        assert_eq!(acks.delay(1, &tcp, &metrics(0)), None);
         acks.pingpong = true;
-        assert_eq!(acks.delay(1, LEAST, &metrics(0)), Some(LEAST), "data of this end carries it");
+        assert_eq!(acks.delay(1, &tcp, &metrics(0)), Some(LEAST), "data of this end carries it");
+    }
+
+    #[test]
+    fn a_quick_ack_of_one_message_may_wait_for_the_answer() {
+        let tcp = TcpConfig { answer_time: 5 * MILLISECOND, ..TcpConfig::default() };
+        let mut acks = DelayedAck { mss: 1000, quick: 16, scheduled: true, pushed: 1, ..DelayedAck::default() };
+        assert_eq!(acks.delay(300, &tcp, &metrics(0)), Some(5 * MILLISECOND));
+        assert!(!acks.wants_ack_after_read(), "reading it isn't the answer");
+        acks.pushed = 0;
+        assert_eq!(acks.delay(1000, &tcp, &metrics(0)), None, "more of the message follows");
+        acks.pushed = 2;
+        assert_eq!(acks.delay(300, &tcp, &metrics(0)), None, "a second message came before the answer");
     }
 
     /// No longer than the round-trip time, unless that is shorter than the least delay; never longer than 200
     /// ms.
     #[test]
     fn the_round_trip_time_and_a_bound_limit_the_delay() {
+        let tcp = TcpConfig::default();
         for (ato, srtt, delay) in [
             (30, 10, 30),
             (100, 0, 100),
@@ -214,7 +235,7 @@ mod tests {
             (300, 250, 200),
         ] {
             let acks = DelayedAck { mss: 1000, ato: ato * MILLISECOND, ..DelayedAck::default() };
-            let found = acks.delay(1, LEAST, &metrics(srtt));
+            let found = acks.delay(1, &tcp, &metrics(srtt));
             assert_eq!(found, Some(delay * MILLISECOND), "ato {ato}, srtt {srtt}");
         }
         assert_eq!(LONGEST, 200 * MILLISECOND);

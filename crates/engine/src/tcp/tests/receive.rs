@@ -56,6 +56,29 @@ fn a_short_segment_is_acknowledged_when_all_is_read_unless_the_ends_take_turns()
     assert_eq!((sent.len(), sent[0].segment.ack), (1, Seq((seq + 200) as u32)));
 }
 
+/// A request is acknowledged by its answer, as it comes soon; a second one before that at once.
+#[test]
+fn the_first_request_is_acknowledged_with_its_answer() {
+    let tcp = TcpConfig { answer_time: 5 * MILLISECOND, ..plain_config() };
+    for answered in [true, false] {
+        let mut end = End::open(tcp.clone(), 20);
+        end.data(1, 100);
+        assert!(!end.subflow.on_all_read() && end.sent().is_empty());
+        if answered {
+            end.push(100);
+            let sent = end.sent();
+            assert_eq!((sent.len(), sent[0].segment.ack), (1, Seq(101)));
+            continue;
+        }
+        let start = end.now.as_millis();
+        let later = end.wait(start + 100);
+        assert_eq!((later.len(), later[0].0), (1, start + 5), "no answer came");
+        end.data(101, 100);
+        end.data(201, 100);
+        assert_eq!(end.sent().len(), 1, "a client may wait for it (Nagle's algorithm)");
+    }
+}
+
 #[test]
 fn a_full_segment_with_psh_is_acknowledged_when_all_is_read_and_nothing_waits_out_of_order() {
     let (mut end, seq) = open_past_quick_acks(plain_config());
