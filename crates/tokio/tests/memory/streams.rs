@@ -152,6 +152,32 @@ async fn bytes_pass_without_a_copy_and_plain_tcp_is_spoken_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_end_is_written_with_the_last_data_and_not_before() {
+    let (server, client) = networks(1, 1);
+    let (near, far) = connection(&server, &client).await;
+    let data = Bytes::from(pattern(3_000_000));
+    let (mut left, mut received, mut writes) = (data.clone(), Vec::new(), 0);
+    let writing = async {
+        while !left.is_empty() {
+            let taken = near.write_last(&left).await.unwrap();
+            let _ = left.split_to(taken);
+            writes += 1;
+        }
+    };
+    let reading = async {
+        loop {
+            match far.read_bytes(usize::MAX).await.unwrap() {
+                end if end.is_empty() => break,
+                data => received.extend_from_slice(&data),
+            }
+        }
+    };
+    tokio::join!(writing, reading);
+    assert!(writes > 1 && received == data, "{writes} writes, {} bytes", received.len());
+    assert!(near.write_bytes(&data).await.is_err(), "it is closed");
+}
+
+#[tokio::test(start_paused = true)]
 async fn pieces_that_have_come_are_read_together_up_to_a_limit() {
     let (server, client) = networks(1, 1);
     let (mut near, far) = connection(&server, &client).await;
