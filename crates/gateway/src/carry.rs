@@ -288,11 +288,14 @@ fn read_some(socket: &ReadHalf<'_>, most: usize) -> io::Result<Bytes> {
     })
 }
 
-/// Whether nothing follows what was read from a socket.
-fn has_ended(socket: &ReadHalf<'_>) -> bool {
+/// Whether the end follows what was read from a socket. The kernel tells of a reset once, perhaps here.
+fn has_ended(socket: &ReadHalf<'_>) -> io::Result<bool> {
     let socket = socket.as_ref();
     let peek = || SockRef::from(socket).peek(&mut [MaybeUninit::uninit()]);
-    socket.try_io(Interest::READABLE, peek).is_ok_and(|len| len == 0)
+    match socket.try_io(Interest::READABLE, peek) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        peeked => peeked.map(|len| len == 0),
+    }
 }
 
 async fn to_stream(
@@ -316,10 +319,13 @@ async fn to_stream(
             }
             Ok(mut data) => {
                 // An answer and its end leave in one segment.
-                if data.len() < most && has_ended(socket) {
+                if data.len() < most && has_ended(socket).map_err(Lost::Socket)? {
                     let written = stream.write_last(&data).await.map_err(Lost::Stream)?;
                     counters.on_taken(written);
                     data.advance(written);
+                    if data.is_empty() {
+                        return Ok(());
+                    }
                 }
                 write(data, stream, counters).await?;
             }
@@ -488,21 +494,26 @@ mod tests {
 
     #[tokio::test]
     async fn a_reset_of_the_socket_is_no_end_of_the_data() {
-        let Ends { _networks, mut far, stream, mut socket, mut near } = ends().await;
-        let (from_stream, to_stream, pressure) = <(AtomicU64, AtomicU64, Pressure)>::default();
-        let counters = ByteCounters { from_stream: &from_stream, to_stream: &to_stream, pressure: &pressure };
-        let carried = carry(&stream, &mut socket, Bytes::new(), counters);
-        let programs = async {
-            near.write_all(b"half").await.unwrap();
-            let mut half = [0; 4];
-            far.read_exact(&mut half).await.unwrap();
-            near.set_zero_linger().unwrap();
-            drop(near);
-            let ended = far.read(&mut half).await;
-            assert!(ended.is_err(), "{ended:?}");
-        };
-        let (done, ()) = tokio::join!(carried, programs);
-        assert!(matches!(done, Err(Lost::Socket(_))), "{done:?}");
+        for is_at_once in [false, true] {
+            let Ends { _networks, mut far, stream, mut socket, mut near } = ends().await;
+            let (from_stream, to_stream, pressure) = <(AtomicU64, AtomicU64, Pressure)>::default();
+            let counters =
+                ByteCounters { from_stream: &from_stream, to_stream: &to_stream, pressure: &pressure };
+            let carried = carry(&stream, &mut socket, Bytes::new(), counters);
+            let programs = async {
+                near.write_all(b"half").await.unwrap();
+                let mut half = [0; 4];
+                if !is_at_once {
+                    far.read_exact(&mut half).await.unwrap();
+                }
+                near.set_zero_linger().unwrap();
+                drop(near);
+                let ended = far.read_to_end(&mut Vec::new()).await;
+                assert!(ended.is_err(), "{ended:?}");
+            };
+            let (done, ()) = tokio::join!(carried, programs);
+            assert!(matches!(done, Err(Lost::Socket(_))), "{done:?}");
+        }
     }
 
     /// Whoever can forge segments closes the stream in the middle: without TLS's own sign of the end that is

@@ -175,6 +175,7 @@ impl<P: Payload> Connection<P> {
             ack_option_len: control_len,
             writer_waits: self.send.writer_waited(),
             more: self.send.unsent() > 0 && self.send.window_left() > 0,
+            ends: self.send.closed() && self.send.unsent() == 0 && self.handshake.is_plain(),
         };
         let (mut cx, subflow) = self.split(now, index, outgoing)?;
         subflow.control_len = control_len;

@@ -74,6 +74,8 @@ pub struct Outgoing {
     pub writer_waits: bool,
     /// The connection has more data that the peer's window admits, not yet assigned to this subflow.
     pub more: bool,
+    /// Plain TCP whose application has closed: all of its data is assigned, and a FIN follows.
+    pub ends: bool,
 }
 
 /// What a subflow's methods work with.

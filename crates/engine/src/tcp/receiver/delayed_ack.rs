@@ -211,7 +211,8 @@ mod tests {
     #[test]
     fn a_quick_ack_of_one_message_may_wait_for_the_answer() {
         let tcp = TcpConfig { answer_time: 5 * MILLISECOND, ..TcpConfig::default() };
-        let mut acks = DelayedAck { mss: 1000, quick: 16, scheduled: true, pushed: 1, ..DelayedAck::default() };
+        let mut acks =
+            DelayedAck { mss: 1000, quick: 16, scheduled: true, pushed: 1, ..DelayedAck::default() };
         assert_eq!(acks.delay(300, &tcp, &metrics(0)), Some(5 * MILLISECOND));
         assert!(!acks.wants_ack_after_read(), "reading it isn't the answer");
         acks.pushed = 0;

@@ -215,13 +215,14 @@ impl<P: Payload> Sender<P> {
             && taken < mss
             && in_flight > 0
             && self.queue.is_empty()
-            && !self.due.has(due::FIN)
+            && !self.is_end_next(cx)
             && !probe
         {
             self.queue.push_front((tag, payload));
             return None;
         }
         let segments = if taken <= mss { 1 } else { taken.div_ceil(mss) as u32 };
+        let fin = self.is_end_next(cx) && self.takes_fin(common, taken);
         let metrics = &mut *cx.metrics;
         metrics.queued_bytes -= taken as u64;
         if metrics.packets_out() == 0 {
@@ -234,9 +235,9 @@ impl<P: Payload> Sender<P> {
             self.prr.on_sent(segments);
         }
         let position = self.snd_nxt;
-        self.snd_nxt += taken as u64;
+        self.snd_nxt += taken as u64 + u64::from(fin);
         self.last_sent_at = cx.now;
-        let flags = self.app_limited_flag();
+        let flags = self.app_limited_flag() | if fin { FIN } else { 0 };
         let Flight { delivered, in_flight, lost } = Flight::of(metrics);
         self.scoreboard.push(Entry {
             position,
@@ -269,16 +270,29 @@ impl<P: Payload> Sender<P> {
             None => cx.shared.outgoing.more,
             Some((next, _)) => *next == tag + taken as u64,
         };
-        Some(DataSegment {
-            position,
-            tag,
-            payload,
-            fin: false,
-            push: !more,
-            retransmission: false,
-            part: None,
-            mss,
-        })
+        Some(DataSegment { position, tag, payload, fin, push: !more, retransmission: false, part: None, mss })
+    }
+
+    /// Whether nothing but the FIN follows what was taken off the queue. In MPTCP a subflow's FIN ends no data.
+    #[inline(always)]
+    fn is_end_next(&self, cx: &Context<'_>) -> bool {
+        (cx.shared.outgoing.ends || self.due.has(due::FIN)) && !cx.shared.multipath && self.queue.is_empty()
+    }
+
+    /// The last segment of data carries the FIN, as in Linux (`tcp_send_fin`), if the window has room for it.
+    #[cold]
+    fn takes_fin(&mut self, common: &mut Common, taken: usize) -> bool {
+        let fits = self.window_left() > taken as u64;
+        if fits {
+            self.note_fin(common);
+        }
+        fits
+    }
+
+    fn note_fin(&mut self, common: &mut Common) {
+        self.due.take(due::FIN);
+        self.fin_sent = true;
+        common.on_fin_sent();
     }
 
     /// Takes up to `most` bytes off the queue, with their connection-level offset. Contiguous pieces fill one
@@ -326,9 +340,7 @@ impl<P: Payload> Sender<P> {
     /// The FIN.
     #[cold]
     fn next_fin(&mut self, common: &mut Common, cx: &mut Context<'_>) -> DataSegment<P> {
-        self.due.take(due::FIN);
-        self.fin_sent = true;
-        common.on_fin_sent();
+        self.note_fin(common);
         let position = self.snd_nxt;
         self.snd_nxt += 1;
         let metrics = &mut *cx.metrics;

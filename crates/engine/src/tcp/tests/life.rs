@@ -3,7 +3,7 @@
 use crate::Time;
 use ropewalk_wire::{Flags, Seq, Timestamps};
 
-use super::super::testing::{End, Pair, plain_config};
+use super::super::testing::{End, Pair, Sent, plain_config};
 use crate::tcp::{Kind, State, TcpConfig};
 
 fn pair() -> Pair {
@@ -181,4 +181,48 @@ fn two_ends_that_opened_by_script_talk() {
     pair.run(500);
     assert_eq!(pair.read, [20_000, 30_000]);
     assert_eq!(pair.ends[1].subflow.counters().retrans_segs, 0);
+}
+
+/// The positions, lengths and FINs of what was sent.
+fn data_and_fins(sent: &[Sent]) -> Vec<(u32, u32, bool)> {
+    let what = |sent: &Sent| {
+        let segment = &sent.segment;
+        (segment.seq.0, segment.payload.0, segment.flags.contains(Flags::FIN))
+    };
+    sent.iter().map(what).collect()
+}
+
+#[test]
+fn the_last_data_carries_the_fin() {
+    let mut end = End::open(plain_config(), 20);
+    end.push(2500);
+    end.close();
+    let sent = end.sent();
+    assert_eq!(data_and_fins(&sent), [(1, 1000, false), (1001, 1000, false), (2001, 500, true)]);
+    assert_eq!(end.state(), State::FinWait1);
+    // Lost, both are sent again, but not what is acknowledged of them.
+    end.ack(2001);
+    let start = end.now.as_millis();
+    let again: Vec<_> = end.wait(start + 1000).into_iter().map(|(_, sent)| sent).collect();
+    assert_eq!(data_and_fins(&again)[0], (2001, 500, true));
+    end.ack(2501);
+    assert_eq!(end.state(), State::FinWait1, "the FIN isn't acknowledged");
+    let start = end.now.as_millis();
+    let fin: Vec<_> = end.wait(start + 2000).into_iter().map(|(_, sent)| sent).collect();
+    assert_eq!(data_and_fins(&fin)[0], (2501, 0, true));
+    end.ack(2502);
+    assert_eq!(end.state(), State::FinWait2);
+}
+
+#[test]
+fn a_fin_that_the_window_has_no_room_for_comes_alone() {
+    for (window, fins) in [(500, vec![(1, 500, false), (501, 0, true)]), (501, vec![(1, 500, true)])] {
+        let mut end = End::open(plain_config(), 20);
+        let mut ack = end.peer(Flags::ACK, 1);
+        ack.window = window;
+        end.receive(ack);
+        end.push(500);
+        end.close();
+        assert_eq!(data_and_fins(&end.sent()), fins, "{window} bytes");
+    }
 }
