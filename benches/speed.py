@@ -3,6 +3,10 @@
 
     benches/speed.py [--rounds 5] [--seconds 60] > docs/speed.md
     benches/speed.py --before REVISION [--rounds 7]     beside an earlier version instead: ratios by case
+    benches/speed.py --beside PROGRAM [--rounds 7]      beside another program instead: the clean case only
+
+PROGRAM is a command. The last line that it prints is one number: how many segments of data it carried for each second
+of wall time. ROPEWALK_BENCH_SECONDS in its environment is the length of the run in virtual seconds.
 
 Rounds are interleaved and pinned to one core; medians are printed with their ranges. ns-3 takes part if its Debian
 package is there (apt-get install libns3-dev g++ pkg-config), instructions are counted if valgrind is.
@@ -12,6 +16,7 @@ import argparse
 import math
 import os
 import re
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -136,6 +141,22 @@ def compare_with(revision, rounds):
             print(f"| {case} | {statistics.median(values):.3f} ({low:.3f} to {high:.3f}) | {count} |")
 
 
+def compare_beside(program, rounds):
+    """The clean case and another program in turn, each first in every other round: a ratio a round, and their median."""
+    speed = built()
+    commands = {"clean": [speed, "clean"], "beside": shlex.split(program)}
+    rates = {name: [] for name in commands}
+    for number in range(rounds):
+        say(f"round {number + 1} of {rounds}")
+        for name in reversed(commands) if number % 2 else commands:
+            out = subprocess.run(pinned(commands[name]), stdout=subprocess.PIPE, text=True, check=True).stdout
+            rates[name].append(figures(out)["clean"] if name == "clean" else float(out.splitlines()[-1]))
+    ratios = [clean / other for clean, other in zip(*rates.values(), strict=True)]
+    print(f"{rounds} rounds:\n\n| program | segments per second of wall time |\n|---|---:|")
+    print(f"| clean | {spread(rates['clean'])} |\n| `{program}` | {spread(rates['beside'])} |")
+    print(f"| clean over `{program}` | {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |")
+
+
 def median_interval(values):
     """The 95 % interval of the median, from the binomial distribution of ranks; with fewer than 6 values their range."""
     ordered, left_out, tail = sorted(values), 0, 0.5 ** len(values)
@@ -170,7 +191,9 @@ def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--seconds", type=int, default=60, help="virtual seconds of each timed run")
-    options.add_argument("--before", metavar="REVISION", help="an earlier version to time this one beside")
+    other = options.add_mutually_exclusive_group()
+    other.add_argument("--before", metavar="REVISION", help="an earlier version to time this one beside")
+    other.add_argument("--beside", metavar="PROGRAM", help="a command to time the clean case beside")
     options = options.parse_args()
     os.environ["ROPEWALK_BENCH_SECONDS"] = str(options.seconds)
     if options.before:
@@ -179,6 +202,8 @@ def main():
     say("building")
     if options.before:
         return compare_with(options.before, options.rounds)
+    if options.beside:
+        return compare_beside(options.beside, options.rounds)
     speed = built()
     with tempfile.TemporaryDirectory() as folder:
         ns3 = built_ns3(folder)
