@@ -100,9 +100,12 @@ impl<P: Payload> Receiver<P> {
 
     /// The delayed-ACK timer fired.
     pub fn on_delayed_ack_timer(&mut self, common: &mut Common, cx: &Context<'_>) {
-        self.delayed_ack.on_timer(cx.tcp.delayed_ack, cx.metrics.rto);
-        common.counters.delayed_acks += 1;
         self.ack_now = true;
+        // One that only waited for an answer is a quick ACK still.
+        if !self.delayed_ack.awaits_answer(cx.tcp) {
+            self.delayed_ack.on_timer(cx.tcp.delayed_ack, cx.metrics.rto);
+            common.counters.delayed_acks += 1;
+        }
     }
 
     /// New data is about to be sent.

@@ -157,9 +157,15 @@ impl DelayedAck {
     /// ended a message (`tcp_cleanup_rbuf`).
     #[inline]
     pub fn wants_ack_after_read(&self) -> bool {
-        let awaits_answer = self.pingpong || self.quick > 0;
-        let message_ended = self.pushed >= 2 || (self.pushed == 1 && !awaits_answer);
+        let is_carried = self.pingpong || self.quick > 0;
+        let message_ended = self.pushed >= 2 || (self.pushed == 1 && !is_carried);
         message_ended && self.scheduled
+    }
+
+    /// Whether a quick ACK may wait for an answer that carries it: one segment has come that ends a message.
+    #[inline]
+    pub fn awaits_answer(&self, tcp: &TcpConfig) -> bool {
+        tcp.answer_time > Span::ZERO && self.quick > 0 && !self.pingpong && self.pushed == 1
     }
 
     //= RFC 9293 SHLD-18 SHLD-19 at least every second full-sized segment
@@ -170,7 +176,7 @@ impl DelayedAck {
             return None;
         }
         if self.quick > 0 && !self.pingpong {
-            return (tcp.answer_time > Span::ZERO && self.pushed == 1).then_some(tcp.answer_time);
+            return self.awaits_answer(tcp).then_some(tcp.answer_time);
         }
         let (least, mut delay) = (tcp.delayed_ack, self.ato);
         if delay > least && metrics.rtt.smoothed > Span::ZERO {
