@@ -8,7 +8,8 @@
 completion   downloads of 64 KiB to 4 MiB from nginx over emulated paths, by the kernel's client (mptcpize, curl): behind the
              gateway with each scheduler, and behind `mptcpize run haproxy` (the kernel's scheduler `default`). The scheduler
              `pair` is the gateway with `ropewalk`, and curl through `ropewalkd proxy --gateway-ready 2 --gateway-early`
-connections  connections per second, one request each (wrk, `Connection: close`), the program in front of nginx on one core
+connections  connections per second, one request each (wrk, `Connection: close`), the program in front of nginx on one core;
+             `--before PROGRAM` measures an earlier ropewalkd in turn
 latency      what the program adds to a small request on an open connection
 soak         2,000 clients that connect, download a file, compare each byte, close and begin again, over two links of which one
              is cut every five seconds for two: memory, failures, connections left over, and the state of both ends of downloads
@@ -154,33 +155,48 @@ def served(pair, workdir, way, options, measure):
 
 
 def connections(workdir, options):
-    """Connections per second, one request each."""
+    """Connections per second, one request each, and how long each keeps the program's core busy."""
     results = collections.defaultdict(list)
+
+    def busy():
+        """Seconds that core 0 was busy."""
+        with open("/proc/stat") as file:
+            user, nice, system, _, _, interrupts, soft, *_ = map(int, re.search(r"cpu0 (.*)", file.read())[1].split())
+        return (user + nice + system + interrupts + soft) / os.sysconf("SC_CLK_TCK")
 
     def measure(wrapper):
         command = f"{wrapper}wrk -t1 -c64 -d5s -H 'Connection: close' http://10.0.0.1/small"
         with_core = ["taskset", "-c", "1", *pair.inside(pair.names[1], command)]
+        before = busy()
         text = subprocess.run(with_core, check=True, capture_output=True, text=True).stdout
+        spent = busy() - before
         failures = re.search(r"Socket errors: (.*)", text)
         if failures:
             say(f"  {failures[0]}")
-        return float(re.search(r"Requests/sec:\s+([\d.]+)", text)[1])
+        requests = int(re.search(r"(\d+) requests in", text)[1])
+        return float(re.search(r"Requests/sec:\s+([\d.]+)", text)[1]), 1e6 * spent / requests
 
+    ways = {"gateway": (options.schedulers[0], options), "HAProxy": (KERNEL, options)}
+    if options.before:
+        earlier = argparse.Namespace(**{**vars(options), "ropewalkd": os.path.abspath(options.before)})
+        ways["before"] = (options.schedulers[0], earlier)
     with Pair() as pair:
-        # Where the client closes first, connections in TIME_WAIT hold its ports: once most are taken, Linux searches for
-        # milliseconds, and each program seems to serve 300 connections a second.
+        # Where the client closes first, connections in TIME_WAIT hold its ports: findings/half-of-the-ports.sh.
         for name in pair.names:
             pair.run(name, "sysctl -qw net.ipv4.tcp_max_tw_buckets=1000")
         for round in range(options.rounds):
-            for way in (options.schedulers[0], KERNEL):
+            for name, (way, program) in ways.items():
                 for client, wrapper in (("TCP", ""), ("Multipath TCP", "mptcpize run ")):
-                    say(f"connections, round {round + 1}, {way}, {client}")
-                    results[client, way].append(served(pair, workdir, way, options, functools.partial(measure, wrapper)))
+                    say(f"connections, round {round + 1}, {name}, {client}")
+                    done = served(pair, workdir, way, program, functools.partial(measure, wrapper))
+                    results[client, name].append(done)
     rows = []
     for client in ("TCP", "Multipath TCP"):
-        ours, theirs = (statistics.median(results[client, way]) for way in (options.schedulers[0], KERNEL))
-        rows.append([client, f"{ours:.0f}", f"{theirs:.0f}", f"{ours / theirs:.2f}"])
-    table(["client", "gateway, connections/s", "HAProxy, connections/s", "ratio"], rows)
+        ours = statistics.median(rate for rate, _ in results[client, "gateway"])
+        for name in ways:
+            rate, core = (statistics.median(values) for values in zip(*results[client, name], strict=True))
+            rows.append([client, name, f"{rate:.0f}", f"{core:.0f} us", f"{ours / rate:.2f}"])
+    table(["client", "program", "connections/s", "of a core for each", "the gateway over it"], rows)
     return rows
 
 
@@ -251,7 +267,9 @@ def main():
     parser.add_argument("--idle", type=int, default=10_000, help="idle connections")
     parser.add_argument("--seconds", type=float, default=20, help="how long each attack of `attack` lasts")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="what happens in `chaos` [default: the time]")
-    parser.add_argument("--before", metavar="PROGRAM", help="an earlier ropewalkd, which `frames` measures in turn")
+    parser.add_argument(
+        "--before", metavar="PROGRAM", help="an earlier ropewalkd, which `connections` and `frames` measure, too"
+    )
     parser.add_argument("--keys", type=int, default=200, help="keystrokes of each round of `ssh`")
     parser.add_argument("--json", metavar="FILE", help="also write what was measured to a file")
     options = parser.parse_args()
