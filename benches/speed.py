@@ -149,7 +149,10 @@ def compare_beside(program, rounds):
     for number in range(rounds):
         say(f"round {number + 1} of {rounds}")
         for name in reversed(commands) if number % 2 else commands:
-            out = subprocess.run(pinned(commands[name]), stdout=subprocess.PIPE, text=True, check=True).stdout
+            done = subprocess.run(pinned(commands[name]), stdout=subprocess.PIPE, text=True)
+            if done.returncode != 0:
+                sys.exit(f"{shlex.join(commands[name])} ended with {done.returncode}")
+            out = done.stdout
             rates[name].append(figures(out)["clean"] if name == "clean" else float(out.splitlines()[-1]))
     ratios = [clean / other for clean, other in zip(*rates.values(), strict=True)]
     print(f"{rounds} rounds:\n\n| program | segments per second of wall time |\n|---|---:|")
