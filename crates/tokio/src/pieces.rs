@@ -93,16 +93,16 @@ impl MptcpStream {
     pub async fn write_bytes(&self, data: &Bytes) -> io::Result<usize> {
         std::future::poll_fn(|cx| match data.is_empty() {
             true => Poll::Ready(Ok(0)),
-            false => self.connection.poll_write_with(cx, |_, _| data.clone()),
+            false => self.connection.poll_write_with(cx, false, |_, _| data.clone()),
         })
         .await
     }
-    /// As [`write_bytes`](Self::write_bytes), of the last data that is written: if it takes all of it, it also
-    /// closes our side, as [`close_write`](Self::close_write) does, and the end leaves with the data.
+    /// As [`write_bytes`](Self::write_bytes), and if all of `data` was written, closes our side as
+    /// [`close_write`](Self::close_write) does: the FIN or DATA_FIN leaves in the last segment of data.
     ///
     /// # Errors
     /// As writing.
     pub async fn write_last(&self, data: &Bytes) -> io::Result<usize> {
-        std::future::poll_fn(|cx| self.connection.poll_write_last(cx, data)).await
+        std::future::poll_fn(|cx| self.connection.poll_write_with(cx, true, |_, _| data.clone())).await
     }
 }

@@ -159,30 +159,20 @@ impl Connection {
     }
 
     /// Writes a prefix of what `data` makes. `data` is given memory for copies, and how many bytes are taken.
+    /// `is_last`: if all of it was written, our side is closed.
     pub fn poll_write_with(
         &self,
         cx: &mut Context<'_>,
+        is_last: bool,
         data: impl FnOnce(&mut Pool, usize) -> Bytes,
     ) -> Poll<io::Result<usize>> {
         let turn = ready!(poll_proceed(cx));
         let written = self.shard().call(|state, now| {
             let space = ready!(self.poll_space(state, now, cx))?;
             let data = data(&mut state.copies, space);
-            Poll::Ready(state.endpoint.write(now, self.id, data).map_err(|_| self.gone()))
-        });
-        if written.is_ready() {
-            turn.made_progress();
-        }
-        written
-    }
-
-    /// As [`MptcpStream::write_last`].
-    pub fn poll_write_last(&self, cx: &mut Context<'_>, data: &Bytes) -> Poll<io::Result<usize>> {
-        let turn = ready!(poll_proceed(cx));
-        let written = self.shard().call(|state, now| {
-            ready!(self.poll_space(state, now, cx))?;
-            let written = state.endpoint.write(now, self.id, data.clone()).map_err(|_| self.gone())?;
-            if written == data.len() {
+            let len = data.len();
+            let written = state.endpoint.write(now, self.id, data).map_err(|_| self.gone())?;
+            if is_last && written == len {
                 state.endpoint.shutdown(now, self.id);
             }
             Poll::Ready(Ok(written))
@@ -226,7 +216,7 @@ impl Connection {
         if buf.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        self.poll_write_with(cx, |pool, space| {
+        self.poll_write_with(cx, false, |pool, space| {
             let taken = &buf[..buf.len().min(space)];
             copy(pool, taken.len(), |room| room.extend_from_slice(taken))
         })
@@ -237,7 +227,7 @@ impl Connection {
         if total == 0 {
             return Poll::Ready(Ok(0));
         }
-        self.poll_write_with(cx, |pool, space| {
+        self.poll_write_with(cx, false, |pool, space| {
             let mut left = total.min(space);
             copy(pool, left, |room| {
                 for buf in bufs {
