@@ -38,8 +38,8 @@ pub struct TcpConfig {
     pub delayed_ack: Span,
     /// ACKs sent at once at a connection's start (Linux's quick-ACK mode).
     pub quick_acks: u32,
-    /// How long such an ACK of a single segment that ends a message waits for an answer that carries it. 0: not
-    /// at all, as in Linux.
+    /// How long such an ACK may wait for data of this end that carries it, if it is for a single segment that
+    /// ends a message, such as a request. 0: it doesn't wait, as in Linux.
     pub answer_time: Span,
     /// When ACKs leave, as in MPTCP 0.8x and 0.9x. An ACK for more than a segment leaves at once only if the
     /// window that it offers isn't smaller than the last; otherwise it is delayed, until the application

@@ -288,7 +288,8 @@ fn read_some(socket: &ReadHalf<'_>, most: usize) -> io::Result<Bytes> {
     })
 }
 
-/// Whether the end follows what was read from a socket. The kernel tells of a reset once, perhaps here.
+/// Whether the peer has closed after what was read from a socket. The kernel reports a reset once, to a peek as
+/// well: then the next read would say that the data is complete.
 fn has_ended(socket: &ReadHalf<'_>) -> io::Result<bool> {
     let socket = socket.as_ref();
     let peek = || SockRef::from(socket).peek(&mut [MaybeUninit::uninit()]);
@@ -309,7 +310,7 @@ async fn to_stream(
     loop {
         while !data.is_empty() {
             let written = match is_last {
-                // An answer and its end leave in one segment.
+                // The server's FIN is passed on in the segment that ends its answer.
                 true => stream.write_last(&data).await,
                 false => stream.write_bytes(&data).await,
             };

@@ -68,7 +68,7 @@ impl Alarm {
         {
             // A span of 0 would unset it.
             let left = TimeSpec::from_duration(left.max(Span::from_nanos(1)).into());
-            // If it fails, tokio's timer wakes a little later.
+            // If this fails, tokio's timer wakes the driver, up to a millisecond later.
             let _ = timer.get_ref().0.set(Expiration::OneShot(left), TimerSetTimeFlags::empty());
         }
     }

@@ -28,7 +28,7 @@ impl Cork {
         self.on || self.between > 0
     }
 
-    /// Whether the application's cork holds back less than a segment.
+    /// Whether the application has corked the stream (`TCP_CORK`), and not for longer than a cork lasts.
     #[inline]
     pub fn is_holding(&self) -> bool {
         self.on && !self.overdue

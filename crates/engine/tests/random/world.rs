@@ -134,7 +134,7 @@ fn config(case: &Case, end: usize) -> ConnectionConfig {
             window_scaling: side.window_scaling,
             ecn: side.ecn,
             timestamp_offset: Some(side.timestamp_offset),
-            // As in a gateway.
+            // A gateway's listener has both this and `gather_writes`.
             answer_time: if side.gather { Span::from_millis(5) } else { Span::ZERO },
             ..TcpConfig::default()
         },

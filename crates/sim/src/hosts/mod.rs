@@ -457,8 +457,8 @@ impl Hosts {
         AppEvent::Connected(conn)
     }
 
-    /// Reads everything that has arrived: the connection, and the bytes that this side of it has received in
-    /// all, if these are more than before.
+    /// Reads everything that has arrived: the connection, and how many bytes this side of it has received since
+    /// it began. `None` if nothing new has arrived.
     #[inline]
     pub(crate) fn read(&mut self, end: usize, now: Time, id: ConnectionId) -> Option<(Conn, u64)> {
         let (group, side) = (end >> 1, side_of(end));

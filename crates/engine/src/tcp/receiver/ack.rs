@@ -101,8 +101,8 @@ impl<P: Payload> Receiver<P> {
     /// The delayed-ACK timer fired.
     pub fn on_delayed_ack_timer(&mut self, common: &mut Common, cx: &Context<'_>) {
         self.ack_now = true;
-        // One that only waited for an answer is a quick ACK still.
-        if !self.delayed_ack.awaits_answer(cx.tcp) {
+        // A quick ACK that waited for an answer in vain says nothing of how long others should be delayed.
+        if !self.delayed_ack.quick_ack_may_wait(cx.tcp) {
             self.delayed_ack.on_timer(cx.tcp.delayed_ack, cx.metrics.rto);
             common.counters.delayed_acks += 1;
         }

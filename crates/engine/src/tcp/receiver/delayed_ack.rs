@@ -154,17 +154,17 @@ impl DelayedAck {
     }
 
     /// Whether an ACK is sent once the application has read all data: the peer may wait for it if it has
-    /// ended a message (`tcp_cleanup_rbuf`).
+    /// ended a message (`tcp_cleanup_rbuf`). A quick ACK that hasn't left yet waits for the answer.
     #[inline]
     pub fn wants_ack_after_read(&self) -> bool {
-        let is_carried = self.pingpong || self.quick > 0;
-        let message_ended = self.pushed >= 2 || (self.pushed == 1 && !is_carried);
+        let awaits_answer = self.pingpong || self.quick > 0;
+        let message_ended = self.pushed >= 2 || (self.pushed == 1 && !awaits_answer);
         message_ended && self.scheduled
     }
 
     /// Whether a quick ACK may wait for an answer that carries it: one segment has come that ends a message.
     #[inline]
-    pub fn awaits_answer(&self, tcp: &TcpConfig) -> bool {
+    pub fn quick_ack_may_wait(&self, tcp: &TcpConfig) -> bool {
         tcp.answer_time > Span::ZERO && self.quick > 0 && !self.pingpong && self.pushed == 1
     }
 
@@ -176,7 +176,7 @@ impl DelayedAck {
             return None;
         }
         if self.quick > 0 && !self.pingpong {
-            return self.awaits_answer(tcp).then_some(tcp.answer_time);
+            return self.quick_ack_may_wait(tcp).then_some(tcp.answer_time);
         }
         let (least, mut delay) = (tcp.delayed_ack, self.ato);
         if delay > least && metrics.rtt.smoothed > Span::ZERO {

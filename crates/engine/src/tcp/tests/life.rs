@@ -200,7 +200,8 @@ fn the_last_data_carries_the_fin() {
     let sent = end.sent();
     assert_eq!(data_and_fins(&sent), [(1, 1000, false), (1001, 1000, false), (2001, 500, true)]);
     assert_eq!(end.state(), State::FinWait1);
-    // Lost, both are sent again, but not what is acknowledged of them.
+    // The last data and its FIN are lost: they are sent again together, and the FIN alone once the data is
+    // acknowledged.
     end.ack(2001);
     let start = end.now.as_millis();
     let again: Vec<_> = end.wait(start + 1000).into_iter().map(|(_, sent)| sent).collect();

@@ -56,7 +56,8 @@ fn a_short_segment_is_acknowledged_when_all_is_read_unless_the_ends_take_turns()
     assert_eq!((sent.len(), sent[0].segment.ack), (1, Seq((seq + 200) as u32)));
 }
 
-/// A request is acknowledged by its answer, as it comes soon; a second one before that at once.
+/// The answer to a request carries its ACK, if it comes within 5 ms. A second request before that is
+/// acknowledged at once.
 #[test]
 fn the_first_request_is_acknowledged_with_its_answer() {
     let tcp = TcpConfig { answer_time: 5 * MILLISECOND, ..plain_config() };
