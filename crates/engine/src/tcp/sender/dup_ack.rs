@@ -258,11 +258,8 @@ impl<P: Payload> Sender<P> {
             Some((false, true)) if cx.tcp.recovery.forward_retransmit => {
                 let entry = self.scoreboard.get_mut(index);
                 entry.flags |= LOST;
-                let segments = entry.segments;
-                let metrics = &mut *cx.metrics;
-                metrics.add_marked(LOST, segments);
-                metrics.totals.lost += u64::from(segments);
-                outcome.lost_segments += segments;
+                cx.metrics.add_marked(LOST, entry.segments);
+                self.count_lost(cx, index, outcome);
             }
             Some((false, _)) => self.mark_lost(common, cx, index, outcome),
             _ => {}

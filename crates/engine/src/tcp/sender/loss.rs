@@ -111,22 +111,29 @@ impl<P: Payload> Sender<P> {
                 metrics.assume_sacked(metrics.sacked_out());
             }
         }
-        metrics.totals.lost += u64::from(entry.segments);
-        outcome.lost_segments += entry.segments;
         let position = entry.position;
-        if self.pacer.is_some() {
+        self.count_lost(cx, index, outcome);
+        self.scoreboard.on_lost(position);
+    }
+
+    /// Counts an entry that was judged lost, and tells a model-based congestion control.
+    #[inline]
+    pub(super) fn count_lost(&self, cx: &mut Context<'_>, index: usize, outcome: &mut Outcome) {
+        let Some(entry) = self.scoreboard.get(index) else { return };
+        cx.metrics.totals.lost += u64::from(entry.segments);
+        outcome.lost_segments += entry.segments;
+        if self.is_paced() {
             let lost = LostSegments {
                 now: cx.now,
                 segments: entry.segments,
-                position,
+                position: entry.position,
                 end: entry.end(),
                 tx_in_flight: entry.in_flight,
-                lost: entry.flight().lost_since(metrics),
+                lost: entry.flight().lost_since(cx.metrics),
                 app_limited: entry.is(APP_LIMITED),
             };
             cx.congestion.on_lost(cx.metrics, cx.siblings, &lost);
         }
-        self.scoreboard.on_lost(position);
     }
 
     /// After a timeout: marks what isn't sacked and has been in flight for a round trip; without RACK, all of
