@@ -1,8 +1,8 @@
 //! What schedulers and congestion controls see of one subflow.
 //!
-//! A connection's [`SubflowMetrics`] lie side by side, so that a scheduler reads the live values and a coupled
-//! congestion control its subflow's siblings, without a copy. Who keeps which: the congestion state is the
-//! sender's own (`tcp/sender/congestion_state.rs`).
+//! A connection's [`SubflowMetrics`] lie side by side, so that a scheduler reads the live values and a
+//! coupled congestion control its subflow's siblings, without a copy. Who keeps which: the congestion
+//! state is the sender's own (`tcp/sender/congestion_state.rs`).
 
 use crate::tcp::CongestionState;
 use crate::{MILLISECOND, PathId, Span, SubflowId, Time};
@@ -123,19 +123,19 @@ pub struct RateMetrics {
     pub link_byte_time: f64,
 }
 
-/// Counters of a subflow's life.
+/// Counters of a subflow's life. What happened since some moment is a difference: remember a total and
+/// subtract.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SubflowTotals {
     /// Segments delivered (`delivered`).
     pub delivered: u64,
     /// Segments judged lost.
     pub lost: u64,
-    /// Segments retransmitted (`total_retrans`).
+    /// Segments retransmitted (`total_retrans` of `tcp_info`, `TcpRetransSegs` of
+    /// [`TcpCounters`](crate::tcp::TcpCounters)).
     pub retransmitted: u64,
     /// Payload bytes acknowledged.
     pub bytes_acked: u64,
-    /// Payload bytes acknowledged when the last loss event was judged; set after `ssthresh` was asked.
-    pub bytes_acked_at_loss: u64,
     /// Reductions of the window: losses, repairs of a tail loss probe, ECN. An undo takes none back.
     pub loss_events: u32,
     /// Retransmission timeouts that fired.

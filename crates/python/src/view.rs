@@ -190,7 +190,6 @@ getters! {
         lost_total = lost: u64,
         retrans_total = retransmitted: u64,
         bytes_acked = bytes_acked: u64,
-        bytes_acked_at_loss = bytes_acked_at_loss: u64,
         loss_events = loss_events: u32,
         timeouts = timeouts: u32,
     }

@@ -24,7 +24,8 @@ use crate::departures::{Departures, check, is_exempt, variants};
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::{MILLISECOND, Span, Time};
 
-/// What `text` is with one subflow ([`ControlEntry::single_path`]): itself where subflows don't know of each other.
+/// What `text` is with one subflow ([`ControlEntry::single_path`]): itself where subflows don't know of
+/// each other.
 fn parent(text: &str) -> String {
     let (name, preset) = text.split_once(':').unwrap_or((text, ""));
     let Some(parent) = entry(name).single_path else { return text.into() };
@@ -120,7 +121,6 @@ impl Bench {
                 } else {
                     ssthresh.min(subflow.cwnd()).max(1)
                 });
-                subflow.totals.bytes_acked_at_loss = subflow.totals.bytes_acked;
                 subflow.totals.loss_events += 1;
             }
             Step::Undo => {

@@ -275,7 +275,6 @@ impl<P: Payload> Sender<P> {
         let metrics = &mut *cx.metrics;
         metrics.set_ssthresh(new.max(1));
         metrics.totals.loss_events += 1;
-        metrics.totals.bytes_acked_at_loss = metrics.totals.bytes_acked;
         self.cwr_pending = common.negotiated.ecn;
     }
 
