@@ -7,8 +7,10 @@ pub use crate::congestion::AckCounting;
 use crate::congestion::CongestionControl;
 use crate::registry::{Spec, SpecError};
 use crate::scheduler::Scheduler;
-use crate::tcp::ReceiveBuffer;
 use crate::{MILLISECOND, PathId, SECOND, Span};
+
+/// The parts of a byte of the receive window in which is counted what a byte of data takes of it.
+pub(crate) const WHOLE_BYTE: u64 = 256;
 
 /// Settings of each TCP subflow.
 #[derive(Clone, PartialEq, Debug)]
@@ -401,9 +403,9 @@ pub struct ConnectionConfig {
     pub whole_segments: bool,
     /// When the receive buffer may grow.
     pub receive_tuning: ReceiveTuning,
-    /// Data that doesn't fill a segment waits for the next write, while data is in flight and writes are at most
-    /// 2 ms apart: for twice the time between the last two. For data that comes in pieces from another network;
-    /// Nagle's algorithm ([`TcpConfig::nagle`]) would wait for an ACK.
+    /// Data that doesn't fill a segment waits for the next write, while data is in flight and writes are
+    /// at most 2 ms apart: for twice the time between the last two. For data that comes in pieces from
+    /// another network; Nagle's algorithm ([`TcpConfig::nagle`]) would wait for an ACK.
     pub gather_writes: bool,
     /// The packet scheduler.
     pub scheduler: Spec<dyn Scheduler>,
@@ -482,11 +484,11 @@ impl ConnectionConfig {
         }
     }
 
-    /// What a byte in the receive buffer takes of the window, of 256.
+    /// What a byte in the receive buffer takes of the window, in parts of [`WHOLE_BYTE`].
     pub(crate) fn receive_byte_weight(&self) -> u64 {
         match self.receive_segment_memory {
-            0 => ReceiveBuffer::WHOLE_BYTE,
-            memory => ReceiveBuffer::WHOLE_BYTE * u64::from(memory) / 2 / self.full_segment(),
+            0 => WHOLE_BYTE,
+            memory => WHOLE_BYTE * u64::from(memory) / 2 / self.full_segment(),
         }
     }
 

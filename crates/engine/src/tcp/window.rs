@@ -4,6 +4,8 @@
 //! rounded up if the buffer has room. Otherwise it shrinks by less than one unit of the scale, which RFC 7323
 //! 2.4 allows.
 
+use crate::config::WHOLE_BYTE;
+
 /// Least step of the right edge: a segment of the usual size, or half of a small buffer.
 const SEGMENT: u64 = 1460;
 
@@ -34,7 +36,7 @@ pub struct ReceiveBuffer {
     pub opened: u64,
     /// Right edge of the window that was advertised last. It never moves left.
     pub advertised_end: u64,
-    /// How much of the window a byte in the buffer takes, in parts of [`Self::WHOLE_BYTE`]
+    /// How much of the window a byte in the buffer takes, of [`WHOLE_BYTE`] parts
     /// ([`receive_segment_memory`](crate::config::ConnectionConfig::receive_segment_memory)).
     pub byte_weight: u64,
 }
@@ -49,19 +51,16 @@ impl Default for ReceiveBuffer {
             held: 0,
             opened: 0,
             advertised_end: 0,
-            byte_weight: Self::WHOLE_BYTE,
+            byte_weight: WHOLE_BYTE,
         }
     }
 }
 
 impl ReceiveBuffer {
-    /// The [`byte_weight`](Self::byte_weight) at which each byte held takes one byte of the window.
-    pub const WHOLE_BYTE: u64 = 256;
-
     /// What the buffer makes of window beside what it holds (Linux's `tcp_space`).
     #[inline]
     pub fn free(&self) -> u64 {
-        let taken = (self.ready + self.out_of_order).saturating_mul(self.byte_weight) / Self::WHOLE_BYTE;
+        let taken = (self.ready + self.out_of_order).saturating_mul(self.byte_weight) / WHOLE_BYTE;
         self.limit.saturating_sub(taken)
     }
 
