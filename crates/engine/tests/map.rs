@@ -47,8 +47,15 @@ fn the_table_of_common_changes_names_what_exists() {
             let name = name.rsplit("::").next().expect("a name");
             assert!(source.contains(name.trim_end_matches('!')), "{name} is not in {file}");
         }
-        for path in quoted(with).into_iter().filter(|name| name.contains('/') && name.ends_with(".rs")) {
-            sources(path);
+        let is_file = |name: &str| name.contains('/') && name.ends_with(".rs");
+        // "`function` (`file.rs`)": the file has the function.
+        let parts: Vec<&str> = with.split('`').collect();
+        for (index, path) in parts.iter().enumerate().skip(1).step_by(2).filter(|(_, name)| is_file(name)) {
+            let source = sources(path);
+            if index >= 3 && parts[index - 1] == " (" {
+                let name = parts[index - 2].rsplit("::").next().expect("a name");
+                assert!(source.contains(name.trim_end_matches('!')), "{name} is not in {path}");
+            }
         }
     }
 }

@@ -7,13 +7,14 @@
 //! Rule, with bw in bytes per second, min_rtt in ns, volumes in segments:
 //!
 //! ```text
-//! max_bw      = the greatest delivery rate of this ProbeBW cycle and the one before           (section 5.5.5)
-//! min_rtt     = the least round-trip time of 10 s                                             (section 5.3.4.3)
-//! bw          = min(max_bw, bw_shortterm)                                                     (section 5.5.10.3)
-//! pacing_rate = pacing_gain bw 0.99                                                           (section 5.6.2)
-//! cwnd       -> cwnd_gain bw min_rtt + extra_acked, at most inflight_longterm, inflight_shortterm (section 5.6.4)
+//! max_bw      = the greatest delivery rate of this ProbeBW cycle and the one before     (section 5.5.5)
+//! min_rtt     = the least round-trip time of 10 s                                       (section 5.3.4.3)
+//! bw          = min(max_bw, bw_shortterm)                                               (section 5.5.10.3)
+//! pacing_rate = pacing_gain bw 0.99                                                     (section 5.6.2)
+//! cwnd       -> cwnd_gain bw min_rtt + extra_acked,                                     (section 5.6.4)
+//!               at most inflight_longterm, inflight_shortterm
 //!
-//! state    pacing_gain cwnd_gain until                                                        (section 5.6.1)
+//! state    pacing_gain cwnd_gain until                                                  (section 5.6.1)
 //! Startup  2.77        2         max_bw grows by less than 25 % in three rounds, or a round loses over 2 %
 //! Drain    0.5         2         no more than bw min_rtt in flight
 //! DOWN     0.9         2         the same, and 15 % of inflight_longterm unused
@@ -48,7 +49,7 @@ mod tests;
 mod transitions;
 
 use super::siblings::PerSubflow;
-use super::{Ack, CongestionControl, ControlEntry, LossCause, LostSegments, RateSample, Siblings};
+use super::{CongestionControl, ControlEntry, LossCause, LostSegments, RateSample, Siblings};
 use crate::Time;
 use crate::metrics::SubflowMetrics;
 use crate::registry::{Exception, Parameter};
@@ -112,8 +113,6 @@ impl CongestionControl for Bbr {
     }
 
     /// Not called by the engine. A caller without samples of the rate keeps its window.
-    fn on_ack(&mut self, _: &mut SubflowMetrics, _: Siblings<'_>, _: &Ack) {}
-
     fn ssthresh(&mut self, subflow: &SubflowMetrics, _: Siblings<'_>, cause: LossCause, now: Time) -> u32 {
         let path = self.path(subflow, now);
         path.save_cwnd(subflow);

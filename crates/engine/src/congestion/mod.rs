@@ -64,8 +64,9 @@ pub struct Ack {
     pub prior_in_flight: u32,
     /// Whether the window limited the sender (Linux's `tcp_is_cwnd_limited`). The window grows only then.
     pub cwnd_limited: bool,
-    /// Whether this ACK starts a new round trip: the first ACK of data sent in the last one. Rounds that
-    /// begin in Recovery or Cwr aren't seen here, as `on_ack` isn't called then.
+    /// Whether this ACK starts a new round trip: the first ACK that delivers a segment sent after the last
+    /// round began (draft-ietf-ccwg-bbr 5.5.1). Rounds that begin in Recovery or Cwr aren't seen here, as
+    /// `on_ack` isn't called then. (CUBIC's HyStart counts rounds by sequence number, as Linux does.)
     pub round_start: bool,
 }
 
@@ -126,11 +127,13 @@ pub enum LossCause {
     Ecn,
 }
 
-/// A congestion control for all subflows of one connection. Each call is about one subflow, which it may change
-/// where it gets `&mut`; it reads the others as [`Siblings`]. What it remembers of a subflow it finds by the
-/// subflow's `id`.
+/// A congestion control for all subflows of one connection. Each call is about one subflow, which it may
+/// change where it gets `&mut`; it reads the others as [`Siblings`]. What it remembers of a subflow it
+/// finds by the subflow's `id`.
 ///
-/// Call order for a subflow: `subflow_added`, then any of the others, then `subflow_removed`.
+/// Call order for a subflow: `subflow_added`, then any of the others, then `subflow_removed`. Within one ACK:
+/// what it delivers leaves the counts, round-trip time and rates are sampled, losses are judged
+/// (`on_lost`, then `ssthresh`, before anything is sent again), and `on_ack` or `on_sample` comes last.
 pub trait CongestionControl: Debug + Send {
     /// The name in the registry.
     fn name(&self) -> &'static str;
@@ -147,11 +150,14 @@ pub trait CongestionControl: Debug + Send {
 
     /// New data was acknowledged in Open, Disorder or Loss, not in Recovery or Cwr: grow its window. Called
     /// also when not `cwnd_limited`, for the samples in it.
-    fn on_ack(&mut self, subflow: &mut SubflowMetrics, siblings: Siblings<'_>, ack: &Ack);
+    fn on_ack(&mut self, subflow: &mut SubflowMetrics, siblings: Siblings<'_>, ack: &Ack) {
+        let _ = (subflow, siblings, ack);
+    }
 
     /// Loss or ECN: the new slow start threshold, in segments, at least 2 unless the source says otherwise.
     /// The engine sets it and reduces the window. A control that isn't model-based hears of a loss only by
-    /// this; `totals.lost` counts the segments already, `totals.loss_events` doesn't.
+    /// this; `totals.lost` counts the segments already, `totals.loss_events` doesn't. A model-based control
+    /// is asked as well: its answer is no window, but what those who read `ssthresh` see.
     fn ssthresh(
         &mut self,
         subflow: &SubflowMetrics,
