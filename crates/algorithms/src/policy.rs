@@ -2,11 +2,11 @@
 //! `policy:FILE`.
 //!
 //! The file is JSON:
-//! `{"format": 1, "paths": 2, "shift": [...], "scale": [...], "layers": [{"weights": [[...]], "bias": [...], "activation": "tanh"}, ...]}`.
-//! An observation ([`observe`]) goes through `log1p` where `"log": true`, has `shift` subtracted and is
-//! divided by `scale`; each layer is `activation(weights x + bias)`. The last one scores each path and, last,
-//! waiting; the highest score among what is possible is the action. `ropewalk.learn.export` writes such
-//! files.
+//! `{"format": 1, "paths": 2, "shift": [...], "scale": [...], "layers": [{"weights": [[...]], "bias":
+//! [...], "activation": "tanh"}, ...]}`. An observation ([`observe`]) goes through `log1p` where `"log":
+//! true`, has `shift` subtracted and is divided by `scale`; each layer is `activation(weights x + bias)`.
+//! The last one scores each path and, last, waiting; the highest score among what is possible is the
+//! action. `ropewalk.learn.export` writes such files.
 
 use std::path::Path;
 use std::sync::Arc;

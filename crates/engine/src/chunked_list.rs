@@ -269,7 +269,9 @@ mod tests {
                     }
                     1 if !plain.is_empty() => prop_assert_eq!(list.pop_front(), Some(plain.remove(0))),
                     2 => prop_assert_eq!(list.pop_back(), plain.pop()),
-                    3 if index < plain.len() => prop_assert_eq!(list.remove(index), Some(plain.remove(index))),
+                    3 if index < plain.len() => {
+                        prop_assert_eq!(list.remove(index), Some(plain.remove(index)));
+                    }
                     4 if item % 61 == 0 => {
                         list.clear();
                         plain.clear();

@@ -111,14 +111,17 @@ impl<W: Write> Log<W> {
                 }),
             ),
             Event::Closed => ("mptcp:connection_closed", json!({ "trigger": "clean" })),
-            Event::Reset { reason } => (
-                "mptcp:connection_closed",
-                json!({
-                    "initiator": initiator(*reason),
-                    "trigger": if reason.kind() == io::ErrorKind::TimedOut { "idle_timeout" } else { "error" },
-                    "reason": reason.to_string(),
-                }),
-            ),
+            Event::Reset { reason } => {
+                let timed_out = reason.kind() == io::ErrorKind::TimedOut;
+                (
+                    "mptcp:connection_closed",
+                    json!({
+                        "initiator": initiator(*reason),
+                        "trigger": if timed_out { "idle_timeout" } else { "error" },
+                        "reason": reason.to_string(),
+                    }),
+                )
+            }
             Event::PeerClosed => ("mptcp:peer_closed", json!({})),
             Event::SubflowAdded { subflow, path, tuple } => (
                 "mptcp:subflow_added",

@@ -179,8 +179,8 @@ pub struct Entry<T: ?Sized> {
     pub kernels: &'static [Kernel],
     /// Whether comparisons take it without being told its name; of schedulers only.
     pub compared_by_default: bool,
-    /// Of congestion controls whose subflows know of each other: what it is with one subflow, by name. A preset is
-    /// the preset of that name there, if there is one.
+    /// Of congestion controls whose subflows know of each other: what it is with one subflow, by name. A
+    /// preset is the preset of that name there, if there is one.
     pub single_path: Option<&'static str>,
     /// Builds it. The values are complete and in range.
     pub build: fn(&Values) -> Box<T>,
@@ -223,7 +223,8 @@ impl Values {
 }
 
 impl<T: ?Sized> Entry<T> {
-    /// What most have: no parameters, no presets, no exceptions, in no kernel. The rest is for the entry to say.
+    /// What most have: no parameters, no presets, no exceptions, in no kernel. The rest is for the entry
+    /// to say.
     pub const fn of(build: fn(&Values) -> Box<T>) -> Entry<T> {
         Entry {
             name: "",

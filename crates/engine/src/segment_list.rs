@@ -227,7 +227,9 @@ mod tests {
             let mut known = [false; 200];
             for (offset, len) in ranges {
                 let mut repeated = [false; 200];
-                pieces.fill(offset, SyntheticPayload(len as u32), (), |from, to| repeated[from as usize..to as usize].fill(true));
+                pieces.fill(offset, SyntheticPayload(len as u32), (), |from, to| {
+                    repeated[from as usize..to as usize].fill(true);
+                });
                 for at in offset..offset + len {
                     prop_assert_eq!(repeated[at as usize], known[at as usize], "{}", at);
                     known[at as usize] = true;

@@ -100,7 +100,8 @@ impl<W: Write> Qlog<W> {
     fn event(&mut self, at: Time, group: &str, name: &str, data: &Value) -> io::Result<()> {
         let comma = if self.events == 0 { "" } else { "," };
         self.events += 1;
-        let event = json!({ "time": at.since_origin().as_millis_f64(), "name": name, "group_id": group, "data": data });
+        let time = at.since_origin().as_millis_f64();
+        let event = json!({ "time": time, "name": name, "group_id": group, "data": data });
         write!(self.writer, "{comma}\n{event}")
     }
 

@@ -104,8 +104,8 @@ impl Jitter {
     }
 }
 
-/// The standard normal's quantile of `p`, in the open interval (0, 1); relative error about 1e-16. What a draw
-/// takes is one of its two branches.
+/// The standard normal's quantile of `p`, in the open interval (0, 1); relative error about 1e-16. What a
+/// draw takes is one of its two branches.
 #[cfg(test)]
 fn normal_quantile(p: f64) -> f64 {
     if is_central(p - 0.5) { central_quantile(p - 0.5) } else { outer_quantile(p) }

@@ -148,8 +148,9 @@ impl<T: Packet> Link<T> {
         }
     }
 
-    /// The least delay of a packet that is queued from now on, if its arrival is known from the moment on when
-    /// it is queued; else `None`. Such a link may be handed packets for times before what was taken out last.
+    /// The least delay of a packet that is queued from now on, if its arrival is known from the moment on
+    /// when it is queued; else `None`. Such a link may be handed packets for times before what was taken
+    /// out last.
     pub fn least_delay(&self) -> Option<Span> {
         match &self.machine {
             Machine::Precomputed(link) => Some(link.least_delay()),

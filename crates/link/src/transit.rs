@@ -315,7 +315,9 @@ mod tests {
     proptest! {
         /// The structure against a sorted list, pushes and pops mixed.
         #[test]
-        fn hands_out_by_arrival_then_sequence(ops in prop::collection::vec((0u64..40, 0u64..12, any::<bool>()), 1..300)) {
+        fn hands_out_by_arrival_then_sequence(
+            ops in prop::collection::vec((0u64..40, 0u64..12, any::<bool>()), 1..300),
+        ) {
             let mut transit = Transit::new();
             let mut model: Vec<(Time, usize)> = Vec::new();
             let mut now = Time::ZERO;
@@ -341,7 +343,8 @@ mod tests {
                 }
                 prop_assert_eq!(transit.len(), model.len());
                 if let Some(ring) = transit.in_order() {
-                    prop_assert!(ring.iter().map(|arrival| (arrival.at, arrival.packet)).eq(model.iter().copied()));
+                    let all = ring.iter().map(|arrival| (arrival.at, arrival.packet));
+                    prop_assert!(all.eq(model.iter().copied()));
                 }
             }
             for expected in model {

@@ -153,7 +153,12 @@ proptest! {
 
     /// A poll too many, a look at the queue, or a poll too late changes no arrival.
     #[test]
-    fn polling_does_not_disturb(spec in spec(), sends in traffic(), seed: u64, polls in prop::collection::vec(spans(4 * MS), 150)) {
+    fn polling_does_not_disturb(
+        spec in spec(),
+        sends in traffic(),
+        seed: u64,
+        polls in prop::collection::vec(spans(4 * MS), 150),
+    ) {
         let mut reference = Link::new(spec.clone(), seed, 3);
         let expected = drive(&mut reference, &sends);
         let (mut link, mut lazy) = (Link::new(spec.clone(), seed, 3), Link::new(spec, seed, 3));
@@ -193,7 +198,8 @@ proptest! {
     fn a_busy_link_carries_its_integral(rate in rate(), changes in changes(), len in 100u32..1500) {
         let mut spec = LinkSpec { rate, changes, ..LinkSpec::plain(1, Span::ZERO, 1000) };
         // Neither losses nor delays: arrivals are departures.
-        spec.changes.retain(|change| !matches!(change.action, ChangeAction::Delay(_) | ChangeAction::Loss(_)));
+        let is_random = |action: &ChangeAction| matches!(action, ChangeAction::Delay(_) | ChangeAction::Loss(_));
+        spec.changes.retain(|change| !is_random(&change.action));
         let until = at(250);
         let mut run = saturate(&spec, 0, len, 300, until);
         run.arrivals.extend(std::iter::from_fn(|| run.link.poll_timed(until)));

@@ -9,9 +9,9 @@
 //! one side through its events without looking at the other's ([`crate::world::turns`]). What concerns both
 //! is in a third.
 //!
-//! Links have the lowest numbers, then endpoints, then the timers, then samples. So the order of simultaneous events
-//! doesn't depend on when each was scheduled, and [`crate::world::lookahead`] can find the same order without
-//! knowing that.
+//! Links have the lowest numbers, then endpoints, then the timers, then samples. So the order of
+//! simultaneous events doesn't depend on when each was scheduled, and [`crate::world::lookahead`] can find
+//! the same order without knowing that.
 
 use std::hint::select_unpredictable;
 

@@ -96,7 +96,7 @@ pub struct Host {
     /// the memory of one full segment in the buffer, bytes.
     pub send_segment_memory: u32,
     /// What
-    /// [`ConnectionConfig::receive_segment_memory`](ropewalk_engine::config::ConnectionConfig::receive_segment_memory)
+    /// [`receive_segment_memory`](ropewalk_engine::config::ConnectionConfig::receive_segment_memory)
     /// is.
     pub receive_segment_memory: u32,
     /// What `cubic` means: the control's preset; empty: RFC 9438.

@@ -54,8 +54,8 @@ impl Alarm {
         self.at
     }
 
-    /// Sets it for `at`, unless it is set for an earlier time: to wake early is cheaper than to set it anew with
-    /// each segment.
+    /// Sets it for `at`, unless it is set for an earlier time: to wake early is cheaper than to set it
+    /// anew with each segment.
     pub fn set_no_later(&mut self, now: Time, at: Time) {
         if at >= self.at {
             return;

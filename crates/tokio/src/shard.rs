@@ -26,8 +26,8 @@ use crate::steering::Steering;
 
 /// Packets received from one device before others have their turn.
 const BATCH: usize = 32;
-/// A call receives first what has waited for so long: among hundreds of tasks that are ready to run, the driver's
-/// turn comes late.
+/// A call receives first what has waited for so long: among hundreds of tasks that are ready to run, the
+/// driver's turn comes late.
 const LATEST: Span = Span::from_millis(1);
 /// Segments sent before devices have their turn again.
 const TRANSMITS: usize = 64;

@@ -3,8 +3,8 @@
 //! Source: blest-2016 (Ferlin et al., IFIP Networking 2016) II-A and V, after Raiciu et al., NSDI 2012 4.2:
 //! when new data doesn't fit the connection-level window, the segment that blocks it is sent again on a
 //! faster subflow, and the carrier's cwnd is halved. The engine carries both out; here are the
-//! two parameters, which a scheduler has both or none of, and the wrapper that answers [`Scheduler::mechanisms`]
-//! from them.
+//! two parameters, which a scheduler has both or none of, and the wrapper that answers
+//! [`Scheduler::mechanisms`] from them.
 //!
 //! `linux` is `mptcp_rcv_buf_optimization` of the out-of-tree kernel (multipath-tcp/mptcp,
 //! net/mptcp/mptcp_sched.c). It differs from `paper`: the candidate is the fastest subflow with room, also if

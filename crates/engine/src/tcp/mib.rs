@@ -66,9 +66,9 @@ counters! {
     "TCPDSACKIgnoredDubious" dsack_ignored: "DSACKs for data that was not sent twice",
     "TCPOFOQueue" ofo_queue: "Segments that arrived out of order",
     "TCPOFODrop" ofo_drop: "Segments that arrived out of order and were dropped, as too much waited",
-    "TCPLateGapsFilled" late_gaps_filled: "Segments that filled a gap half a round trip or more after it came \
-                                           about and aren't older than what came meanwhile, as those sent \
-                                           again do: Linux doesn't count them",
+    "TCPLateGapsFilled" late_gaps_filled: "Segments that filled a gap half a round trip or more \
+        after it came about and aren't older than what came meanwhile, as those sent again do: Linux doesn't \
+        count them",
     "DelayedACKs" delayed_acks: "ACKs sent by the delayed-ACK timer",
     "DelayedACKLost" delayed_ack_lost: "Duplicates that showed an ACK to be late or lost",
     "TCPWinProbe" window_probes: "Zero-window probes sent",

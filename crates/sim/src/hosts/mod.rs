@@ -385,8 +385,8 @@ impl Hosts {
         self.ends[end].poll_readable()
     }
 
-    /// Handles an endpoint's next event, which isn't [`Event::Readable`], as a socket library would, and returns
-    /// what it means for an application.
+    /// Handles an endpoint's next event, which isn't [`Event::Readable`], as a socket library would, and
+    /// returns what it means for an application.
     #[inline(never)]
     pub(crate) fn poll_app_event(
         &mut self,
@@ -457,8 +457,8 @@ impl Hosts {
         AppEvent::Connected(conn)
     }
 
-    /// Reads everything that has arrived: the connection, and how many bytes this side of it has received since
-    /// it began. `None` if nothing new has arrived.
+    /// Reads everything that has arrived: the connection, and how many bytes this side of it has received
+    /// since it began. `None` if nothing new has arrived.
     #[inline]
     pub(crate) fn read(&mut self, end: usize, now: Time, id: ConnectionId) -> Option<(Conn, u64)> {
         let (group, side) = (end >> 1, side_of(end));

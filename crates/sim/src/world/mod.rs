@@ -384,8 +384,8 @@ impl World {
         self.timers.peek().map(|timer| timer.at)
     }
 
-    /// The number of the events that sample the receiver's out-of-order queue. They are the receiver's, so that
-    /// they don't end a turn.
+    /// The number of the events that sample the receiver's out-of-order queue. They are the receiver's, so
+    /// that they don't end a turn.
     pub(super) fn ofo_samples(&self) -> usize {
         self.network.links.len() + self.ends + 1
     }

@@ -116,8 +116,8 @@ impl Path {
         max(room_at - float(now.as_nanos()), 0.0)
     }
 
-    /// Bytes of data given to it from now on that can arrive until `left` nanoseconds after [`Path::arrival`]:
-    /// what its link carries, and what its window admits round by round.
+    /// Bytes of data given to it from now on that can arrive until `left` nanoseconds after
+    /// [`Path::arrival`]: what its link carries, and what its window admits round by round.
     #[inline]
     pub fn delivers(&self, subflow: &SubflowMetrics, left: f64) -> f64 {
         let mss = f64::from(subflow.mss);

@@ -160,8 +160,8 @@ impl<P: Payload> ReassemblyQueue<P> {
         self.bytes
     }
 
-    /// Takes data at `position`, while `*next` is expected and the window ends at `edge`, unless it is next and
-    /// nothing waits. Data that is in order goes to `in_order`, and `next` advances.
+    /// Takes data at `position`, while `*next` is expected and the window ends at `edge`, unless it is
+    /// next and nothing waits. Data that is in order goes to `in_order`, and `next` advances.
     #[inline(never)]
     pub fn place(
         &mut self,

@@ -235,7 +235,10 @@ mod tests {
     proptest! {
         /// Against a sorted map, by random operations.
         #[test]
-        fn it_is_a_map_of_cells(base in 0u64..300, ops in prop::collection::vec((0u8..9, 0u64..400), 1..400)) {
+        fn it_is_a_map_of_cells(
+            base in 0u64..300,
+            ops in prop::collection::vec((0u8..9, 0u64..400), 1..400),
+        ) {
             let mut ring = SegmentRing::new(position(base), UNIT);
             let mut model: BTreeMap<u64, usize> = BTreeMap::new();
             let (mut latest, mut floor) = ((0, 0), 0);

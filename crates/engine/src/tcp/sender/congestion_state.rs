@@ -1,8 +1,8 @@
 //! A subflow's congestion state, as Linux counts it (RFC 5681, RFC 6675's pipe): the window, and what of the
 //! segments that were sent is still out.
 //!
-//! The sender alone changes what is out and the phase. Window and threshold are changed by the congestion control
-//! as well. Schedulers read all of it from [`SubflowMetrics`], which lie side by side.
+//! The sender alone changes what is out and the phase. Window and threshold are changed by the congestion
+//! control as well. Schedulers read all of it from [`SubflowMetrics`], which lie side by side.
 
 use super::entry::{LOST, RETRANS, SACKED};
 use crate::metrics::{CaState, SubflowMetrics};

@@ -273,7 +273,8 @@ impl<P: Payload> Sender<P> {
         Some(DataSegment { position, tag, payload, fin, push: !more, retransmission: false, part: None, mss })
     }
 
-    /// Whether nothing but the FIN follows what was taken off the queue. In MPTCP a subflow's FIN ends no data.
+    /// Whether nothing but the FIN follows what was taken off the queue. In MPTCP a subflow's FIN ends no
+    /// data.
     #[inline(always)]
     fn is_end_next(&self, cx: &Context<'_>) -> bool {
         (cx.shared.outgoing.ends || self.due.has(due::FIN)) && !cx.shared.multipath && self.queue.is_empty()
