@@ -41,8 +41,8 @@ pub struct TcpConfig {
     /// ACKs sent at once at a connection's start (Linux's quick-ACK mode).
     pub quick_acks: u32,
     /// How long such an ACK may wait for data of this end that carries it, if it is for a single segment that
-    /// ends a message, such as a request. 0: it doesn't wait, as in Linux.
-    pub answer_time: Span,
+    /// ends a message, such as a request. Without it such an ACK doesn't wait, as in Linux.
+    pub answer_time: Option<Span>,
     /// When ACKs leave, as in MPTCP 0.8x and 0.9x. An ACK for more than a segment leaves at once only if the
     /// window that it offers isn't smaller than the last; otherwise it is delayed, until the application
     /// reads (`__tcp_ack_snd_check`, `mptcp_cleanup_rbuf`): what is out of order at connection level makes it
@@ -190,7 +190,7 @@ impl Default for TcpConfig {
             nagle: false,
             delayed_ack: 40 * MILLISECOND,
             quick_acks: 16,
-            answer_time: Span::ZERO,
+            answer_time: None,
             old_acks: false,
             initial_receive_window: 0,
             cwnd: CwndConfig::default(),

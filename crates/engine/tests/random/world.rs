@@ -135,7 +135,7 @@ fn config(case: &Case, end: usize) -> ConnectionConfig {
             ecn: side.ecn,
             timestamp_offset: Some(side.timestamp_offset),
             // A gateway's listener has both this and `gather_writes`.
-            answer_time: if side.gather { Span::from_millis(5) } else { Span::ZERO },
+            answer_time: side.gather.then(|| Span::from_millis(5)),
             ..TcpConfig::default()
         },
         multipath: side.multipath,

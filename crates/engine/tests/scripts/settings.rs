@@ -102,7 +102,7 @@ impl Settings {
                 "initial_window" => tcp.cwnd.initial_window = numeric(value)?,
                 "initial_receive_window" => tcp.initial_receive_window = numeric(value)?,
                 "quick_acks" => tcp.quick_acks = numeric(value)?,
-                "answer_time" => tcp.answer_time = nanos(value)?,
+                "answer_time" => tcp.answer_time = Some(nanos(value)?),
                 "delayed_ack" => tcp.delayed_ack = nanos(value)?,
                 "min_rto" => tcp.rto.min = nanos(value)?,
                 "max_rto" => tcp.rto.max = nanos(value)?,

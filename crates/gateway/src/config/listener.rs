@@ -188,7 +188,7 @@ fn connection(reader: &mut Reader, table: &Table<'_>, registries: &Registries) -
     connection.tcp.black_hole_detection = true;
     connection.gather_writes = true;
     // Clients ask first.
-    connection.tcp.answer_time = ANSWER_TIME;
+    connection.tcp.answer_time = Some(ANSWER_TIME);
     if let Some(value) = table.get("scheduler") {
         let found = algorithm(reader, value, |text| registries.scheduler(text, 1));
         connection.scheduler = found.unwrap_or_else(|| connection.scheduler.clone());

@@ -165,7 +165,7 @@ impl DelayedAck {
     /// Whether a quick ACK may wait for an answer that carries it: one segment has come that ends a message.
     #[inline]
     pub fn quick_ack_may_wait(&self, tcp: &TcpConfig) -> bool {
-        tcp.answer_time > Span::ZERO && self.quick > 0 && !self.pingpong && self.pushed == 1
+        tcp.answer_time.is_some() && self.quick > 0 && !self.pingpong && self.pushed == 1
     }
 
     //= RFC 9293 SHLD-18 SHLD-19 at least every second full-sized segment
@@ -176,7 +176,7 @@ impl DelayedAck {
             return None;
         }
         if self.quick > 0 && !self.pingpong {
-            return self.quick_ack_may_wait(tcp).then_some(tcp.answer_time);
+            return tcp.answer_time.filter(|_| self.quick_ack_may_wait(tcp));
         }
         let (least, mut delay) = (tcp.delayed_ack, self.ato);
         if delay > least && metrics.rtt.smoothed > Span::ZERO {
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_quick_ack_of_one_message_may_wait_for_the_answer() {
-        let tcp = TcpConfig { answer_time: 5 * MILLISECOND, ..TcpConfig::default() };
+        let tcp = TcpConfig { answer_time: Some(5 * MILLISECOND), ..TcpConfig::default() };
         let mut acks =
             DelayedAck { mss: 1000, quick: 16, scheduled: true, pushed: 1, ..DelayedAck::default() };
         assert_eq!(acks.delay(300, &tcp, &metrics(0)), Some(5 * MILLISECOND));

@@ -60,7 +60,7 @@ fn a_short_segment_is_acknowledged_when_all_is_read_unless_the_ends_take_turns()
 /// acknowledged at once.
 #[test]
 fn the_first_request_is_acknowledged_with_its_answer() {
-    let tcp = TcpConfig { answer_time: 5 * MILLISECOND, ..plain_config() };
+    let tcp = TcpConfig { answer_time: Some(5 * MILLISECOND), ..plain_config() };
     for answered in [true, false] {
         let mut end = End::open(tcp.clone(), 20);
         end.data(1, 100);
