@@ -69,6 +69,7 @@ impl<P: Payload> Sender<P> {
         // Written where it stays: it is large, and copying what was just written stalls.
         let mut summary = AckSummary { prior_in_flight: cx.metrics.in_flight(), ..AckSummary::default() };
         if advanced {
+            // Linux tags SACK blocks first. In this order blocks that the ACK covers are skipped at once.
             self.on_cumulative_ack(common, cx, segment, ack, &mut summary);
         }
         (summary.advanced, summary.duplicate) = (advanced, duplicate);
@@ -103,6 +104,7 @@ impl<P: Payload> Sender<P> {
         //= RFC 5681 3.2-c without SACK a duplicate ACK stands for a segment that has left (RFC 3042)
         outcome.acked_segments += summary.segments;
         // After reneging `alert` has set a short timeout, which has to stand.
+        // After `recover`: the phase that it leaves decides whether a probe is armed (RFC 8985 7.2).
         if summary.advanced && !summary.reneged {
             //= RFC 6298 5-c
             self.arm_retransmit(common, cx);
@@ -142,17 +144,22 @@ impl<P: Payload> Sender<P> {
         //= RFC 2018 8-a only a cumulative ACK takes anything off the scoreboard
         self.scoreboard.cumulative_ack(ack, metrics, summary, |sent_at| {
             let earlier = echo.is_some_and(|echo| (echo.wrapping_sub(clock(offset, sent_at)) as i32) < 0);
+            // What is acknowledged sooner than the least round-trip time was the
+            // original (RFC 8985 6.2 step 2).
             !earlier && now.saturating_sub(sent_at) >= min_rtt
         });
         if !common.negotiated.sack {
             // Duplicate ACKs have reported some of it already.
             let removed = summary.removed;
             summary.segments = removed.saturating_sub(metrics.sacked_out()).max(removed.min(1));
+            // One segment filled the hole, and no duplicate stood for it (`tcp_remove_reno_sacks`).
             let left = metrics.sacked_out().saturating_sub(removed.saturating_sub(1));
             metrics.assume_sacked(left);
         }
         metrics.totals.bytes_acked += summary.bytes;
         self.snd_una = ack;
+        // R2 (RFC 9293 3.8.3) counts timeouts without progress. As in Linux SACKs alone aren't progress, and
+        // the backoff stays until there is a sample.
         self.timeouts = 0;
         // The smaller segments arrive: their size is what the path takes.
         if self.black_hole().is_suspected() {
@@ -174,9 +181,12 @@ impl<P: Payload> Sender<P> {
         //= RFC 9293 MUST-18
         // Karn: what was retransmitted gives no sample, but a timestamp can tell which transmission arrived.
         let first_acked = summary.first_acked.filter(|_| !summary.over_retransmission);
+        // A SACK gives a sample as well, as in Linux: the cumulative ACK may stand still before a hole.
         let (rtt, last) = match first_acked.or(summary.first_sacked) {
             Some(first_at) => (Some(now.saturating_sub(first_at)), Some(now.saturating_sub(summary.last_at))),
             None => {
+                // Timestamps are only the second choice, as in Linux: middleboxes
+                // and peers may corrupt the echo.
                 //= RFC 7323 4.1-a
                 let rtt = if summary.advanced { timestamp_rtt(common, cx, segment) } else { None };
                 (rtt, rtt)
@@ -258,7 +268,10 @@ impl<P: Payload> Sender<P> {
             return;
         }
         let metrics = &mut *cx.metrics;
+        // From half the threshold on the next round trip would pass it: that is paced
+        // as congestion avoidance already.
         let percent: u64 = if metrics.cwnd() < metrics.ssthresh() / 2 { 200 } else { 120 };
+        // After a reduction more may be out than the window admits.
         let window = u64::from(metrics.cwnd().max(metrics.packets_out())) * u64::from(metrics.mss);
         let srtt = metrics.rtt.smoothed.max(Span::from_nanos(125));
         // 10 ms = 1 s / 100 %.

@@ -31,6 +31,7 @@ impl BlackHole {
         if timeouts == 0 {
             self.since = now;
         }
+        // `timeouts` doesn't count this one yet.
         timeouts + 1 >= SUSPICIOUS || now >= self.since + LONG
     }
 
@@ -42,6 +43,7 @@ impl BlackHole {
 
     /// The next MSS to try with a path MTU of `mtu`.
     pub fn next_mss(&mut self, is_ipv4: bool, mtu: u32) -> Option<u32> {
+        // Each attempt lowers the path MTU itself, so it is remembered before the first.
         if self.tried == 0 {
             self.before = mtu;
         }

@@ -24,6 +24,7 @@ impl CongestionState {
     pub(crate) fn new() -> Self {
         CongestionState {
             ca_state: CaState::Open,
+            // RFC 6928's initial window; a sender sets the configured one.
             cwnd: 10,
             //= RFC 5681 3.1-c
             ssthresh: u32::MAX,
@@ -149,6 +150,8 @@ impl SubflowMetrics {
     /// Without SACK duplicate ACKs are counted. They stand for no more than what may have left the network.
     #[inline]
     pub(super) fn assume_sacked(&mut self, segments: u32) {
+        // RFC 5681 3.2 step 4 allows the limit: a receiver that makes up duplicate ACKs would else inflate
+        // the window (Linux: `tcp_limit_reno_sacked`).
         self.congestion.sacked_out = segments.min(self.congestion.packets_out - self.congestion.lost_out);
     }
 

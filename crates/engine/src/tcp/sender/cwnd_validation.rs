@@ -45,6 +45,8 @@ impl CwndValidation {
     pub fn on_data_sent(&mut self, cx: &mut Context<'_>, in_flight: u32, una: u64, next: u64) {
         let metrics = &*cx.metrics;
         let full = in_flight >= metrics.cwnd();
+        // In other cases the record stands, so that a window that was full counts as full for
+        // its whole round trip (`tcp_cwnd_validate`).
         if una >= self.end || full || (!self.limited && metrics.packets_out() > self.max_packets_out) {
             self.limited = full;
             self.max_packets_out = metrics.packets_out();
@@ -68,13 +70,16 @@ impl CwndValidation {
     /// Part of the window wasn't used for an RTO, because of the application or the peer's window.
     #[cold]
     fn decay(&mut self, cx: &mut Context<'_>) {
+        // As in Linux, which leaves the window to controls with `cong_control`.
         if cx.congestion.is_model_based() {
             return self.restart(cx.now);
         }
+        // A restart after an idle time would leave as much (`tcp_cwnd_application_limited`).
         let used = self.used.max(cx.tcp.cwnd.initial_window);
         self.restart(cx.now);
         let writer_waits = cx.shared.outgoing.writer_waits;
         let metrics = &mut *cx.metrics;
+        // A writer that waits for buffer space isn't what limits the sender (Linux's `SOCK_NOSPACE`).
         if metrics.ca_state() == CaState::Open && !writer_waits && used < metrics.cwnd() {
             metrics.set_ssthresh(current_ssthresh(metrics));
             metrics.set_cwnd((metrics.cwnd() + used) / 2);
@@ -91,6 +96,7 @@ impl CwndValidation {
         let initial = cx.tcp.cwnd.initial_window;
         let metrics = &mut *cx.metrics;
         metrics.set_ssthresh(current_ssthresh(metrics));
+        // RW = min(IW, cwnd) (RFC 5681 4.1): an idle time never raises the window.
         let floor = initial.min(metrics.cwnd());
         metrics.set_cwnd((metrics.cwnd() >> halvings).max(floor));
         self.restart(cx.now);

@@ -106,6 +106,7 @@ impl<P: Payload> Sender<P> {
 
     /// Segments from the first in flight to the highest sacked (`fackets_out`).
     fn fackets_out(&self, metrics: &SubflowMetrics) -> u32 {
+        // `highest` moves with cumulative ACKs, too: on its own it doesn't say that anything is sacked.
         if metrics.sacked_out() == 0 {
             return 0;
         }
@@ -124,12 +125,14 @@ impl<P: Payload> Sender<P> {
     ) {
         let (phase, reordering) = (cx.metrics.ca_state(), self.dup_ack().reordering);
         let fackets_out = self.fackets_out(cx.metrics);
+        // Early retransmit waits for silence. An ACK came, so whether to wait is decided anew.
         common.timers.stop(Timer::Reorder);
         match phase {
             // All of it was marked at the timeout.
             CaState::Loss => return,
             CaState::Recovery => {
                 self.find_lost_retransmissions(common, cx, outcome);
+                // `do_lost` of Linux 3.14's `tcp_fastretrans_alert`.
                 let news = summary.newly_sacked || summary.advanced;
                 if !(summary.duplicate || (news && fackets_out > reordering)) {
                     return;
@@ -143,6 +146,7 @@ impl<P: Payload> Sender<P> {
         }
         let sacked_out = cx.metrics.sacked_out();
         if !self.dup_ack().counts_sacked {
+            // At least the head is marked, however close the highest SACK is (`tcp_update_scoreboard`).
             self.mark_head(common, cx, fackets_out.saturating_sub(reordering).max(1), outcome);
         } else if sacked_out >= reordering {
             self.mark_below(common, cx, sacked_out - reordering, outcome);
@@ -157,11 +161,14 @@ impl<P: Payload> Sender<P> {
         if metrics.lost_out() > 0 {
             return true;
         }
+        // The segment in the hole is counted too, so that as many SACKs as the threshold
+        // suffice (`tcp_dupack_heuristics`).
         let count = if self.dup_ack().counts_sacked { metrics.sacked_out() + 1 } else { fackets_out };
         if count > reordering {
             return true;
         }
         let has_data = !self.queue.is_empty() || cx.shared.outgoing.more;
+        // New data can still be sent, and its SACKs will tell (`tcp_may_send_now`).
         if has_data && metrics.in_flight() < metrics.cwnd() {
             return false;
         }
@@ -179,6 +186,7 @@ impl<P: Payload> Sender<P> {
             && metrics.packets_out() < EARLY_BELOW;
         if early {
             let due = cx.now + (metrics.rtt.smoothed / 4).max(LEAST_WAIT);
+            // The timeout would come before the wait is over (`tcp_pause_early_retransmit`).
             if common.timers.get(Timer::Retransmit).is_some_and(|timeout| timeout <= due) {
                 return true;
             }
@@ -227,6 +235,8 @@ impl<P: Payload> Sender<P> {
         let (mut index, mut count) = (0, 0);
         while let Some(entry) = self.scoreboard.get(index) {
             count += entry.segments;
+            // Linux cuts an entry that is longer than what is left; here it is left
+            // unmarked, unless it is the head.
             if count > packets && index > 0 {
                 break;
             }
@@ -278,6 +288,7 @@ impl<P: Payload> Sender<P> {
             return;
         }
         let highest = self.scoreboard.get(self.scoreboard.index_at(self.dup_ack().highest.saturating_sub(1)));
+        // If the highest was sent twice, it isn't known which transmission arrived, and when that was sent.
         let Some(sent_at) =
             highest.filter(|entry| entry.is(SACKED) && !entry.is(EVER_RETRANS)).map(|entry| entry.sent_at)
         else {

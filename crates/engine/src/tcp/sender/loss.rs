@@ -26,11 +26,13 @@ impl<P: Payload> Sender<P> {
         //= RFC 8985 6.2-f
         while let Some(index) = self.scoreboard.oldest_transmission() {
             let Some(entry) = self.scoreboard.get(index) else { break };
+            // The log is in order of time: whatever follows was sent later still.
             if !self.rack.is_sent_before_latest(entry.sent_at, entry.end()) {
                 break;
             }
             let due = entry.sent_at + timeout;
             if due > cx.now {
+                // The earliest deadline. When it has passed, this loop finds the next.
                 common.timers.set(Timer::Reorder, due);
                 break;
             }
@@ -55,6 +57,8 @@ impl<P: Payload> Sender<P> {
         if common.negotiated.sack && cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks {
             self.count_losses(common, cx, summary, outcome);
         } else if common.negotiated.sack {
+            // Unless something was delivered, only time can change RACK's verdict,
+            // and for that there is its timer.
             if self.rack.take_advanced() {
                 self.detect_losses(common, cx, outcome);
             }
@@ -108,6 +112,7 @@ impl<P: Payload> Sender<P> {
             entry.flags |= LOST;
             metrics.add_marked(LOST, entry.segments);
             if !common.negotiated.sack {
+                // What is marked lost can't be what a duplicate ACK stands for.
                 metrics.assume_sacked(metrics.sacked_out());
             }
         }
@@ -144,6 +149,7 @@ impl<P: Payload> Sender<P> {
         cx: &mut Context<'_>,
         outcome: &mut Outcome,
     ) {
+        // No receiver that still has the segment after SND.UNA acknowledges only up to it.
         let reneged = self.scoreboard.get(0).is_some_and(|head| head.is(SACKED));
         if reneged {
             //= RFC 2018 8-b after a timeout the receiver may have dropped what it sacked: forget it
@@ -152,6 +158,8 @@ impl<P: Payload> Sender<P> {
             self.losses_mut().sack_cache = Default::default();
             cx.metrics.assume_sacked(0);
         } else if !common.negotiated.sack {
+            // Duplicate ACKs counted so far say nothing of the retransmissions
+            // to come (`tcp_reset_reno_sack`).
             cx.metrics.assume_sacked(0);
         }
         let all = reneged || cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks;
@@ -176,6 +184,7 @@ impl<P: Payload> Sender<P> {
             self.rack.take_advanced();
             self.detect_losses(common, cx, outcome);
         }
+        // From every phase but Recovery, Loss included, as in `tcp_rack_reo_timeout`.
         if cx.metrics.in_flight() != before && cx.metrics.ca_state() != CaState::Recovery {
             self.enter_recovery(common, cx, false);
             if !self.is_paced() {
@@ -188,6 +197,7 @@ impl<P: Payload> Sender<P> {
     /// Whether retransmissions are in flight, or ever were of the oldest segment.
     #[inline]
     pub(super) fn has_retransmissions(&self, cx: &Context<'_>) -> bool {
+        // The head stands for the rest: holes are repaired from the front (`tcp_any_retrans_done`).
         cx.metrics.retrans_out() > 0 || self.scoreboard.get(0).is_some_and(|head| head.is(EVER_RETRANS))
     }
 
@@ -240,6 +250,7 @@ impl<P: Payload> Sender<P> {
             ProbeAck::Repaired => {
                 //= RFC 8985 7.4-a
                 common.counters.loss_probe_recovery += 1;
+                // Begun and ended at once, without PRR: all that was out when the probe left is acknowledged.
                 self.begin_reduction(common, cx, LossCause::FastRetransmit);
                 cx.metrics.set_ca_state(CaState::Cwr);
                 self.end_reduction(cx);

@@ -135,6 +135,7 @@ impl<P: Payload> Sender<P> {
             fin_sent: false,
             cwr_pending: false,
             snd_una: 0,
+            // Position 0 is the SYN's, whether it was sent yet or not.
             snd_nxt: 1,
             window: SendWindow::default(),
             last_sent_at: cx.now,
@@ -200,6 +201,7 @@ impl<P: Payload> Sender<P> {
     /// there is one.
     pub fn on_established(&mut self, common: &mut Common, cx: &mut Context<'_>, rtt: Option<Span>) {
         self.snd_una = 1;
+        // It was set for the SYN or SYN/ACK, which is acknowledged now.
         common.timers.stop(Timer::Retransmit);
         match rtt {
             Some(rtt) => self.rtt.sample(cx.metrics, &cx.tcp.rto, cx.now, rtt, rtt),
@@ -208,6 +210,7 @@ impl<P: Payload> Sender<P> {
         }
         // Schedulers compare rates: a subflow that has sent nothing yet must have one.
         self.update_pacing(cx);
+        // The handshake is no part of the first delivery-rate sample.
         self.rate = RateState::new(cx.now);
         self.cwnd_validation.restart(cx.now);
         self.last_sent_at = cx.now;
@@ -322,6 +325,7 @@ impl<P: Payload> Sender<P> {
             Some(entry) if entry.is(entry::LOST) && !entry.is(entry::RETRANS) => Fate::Lost,
             Some(_) => Fate::InFlight,
             None if self.queue.iter().any(|(tag, payload)| holds(*tag, payload.len())) => Fate::Queued,
+            // In neither place: it was acknowledged and removed.
             None => Fate::Arrived,
         }
     }
@@ -348,6 +352,7 @@ impl<P: Payload> Sender<P> {
         self.queue.is_empty()
             && self.due.is_empty()
             && metrics.lost_out() == 0
+            // NextSeg rule 3 (RFC 6675 4) may send a hole that isn't marked as lost.
             && !(metrics.ca_state() == CaState::Recovery && self.recovery.forward)
     }
 
@@ -381,6 +386,7 @@ impl<P: Payload> Sender<P> {
     pub fn check_app_limited(&mut self, metrics: &SubflowMetrics) {
         if self.queue.is_empty()
             && metrics.in_flight() < metrics.cwnd()
+            // Lost segments that wait for their retransmission are data to send, too.
             && metrics.lost_out() <= metrics.retrans_out()
         {
             self.rate.on_app_limited(metrics);
@@ -415,6 +421,7 @@ impl<P: Payload> Sender<P> {
         //= RFC 6298 5-b
         if self.scoreboard.is_empty() {
             common.timers.stop(Timer::Retransmit);
+            // A probe, too, makes sense only while something is outstanding (RFC 8985 7.2).
             common.timers.stop(Timer::Probe);
             return;
         }

@@ -27,6 +27,7 @@ impl Pacer {
     /// How many segments may leave now.
     fn admits(&mut self, metrics: &SubflowMetrics, now: Time) -> u32 {
         if now < self.next_at {
+            // The rest of a quantum leaves at the instant at which it was opened, or waits for the next.
             return if now == self.opened_at { self.quantum } else { 0 };
         }
         self.late = now - self.next_at;
@@ -39,6 +40,7 @@ impl Pacer {
     fn on_sent(&mut self, metrics: &SubflowMetrics, segments: u32, bytes: usize) {
         let Some(rate) = (metrics.rate.pacing > 0).then_some(u128::from(metrics.rate.pacing)) else { return };
         let second = u128::from(SECOND.as_nanos());
+        // However low the rate is, the next quantum leaves within a second.
         let delay = Span::from_nanos((bytes as u128 * second / rate).min(second) as u64);
         let credit = std::mem::take(&mut self.late).min(delay / 2);
         self.next_at = self.next_at.saturating_add(delay - credit);

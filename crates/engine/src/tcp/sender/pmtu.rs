@@ -13,6 +13,8 @@ use crate::tcp::context::{Context, Outcome};
 
 /// The least path MTU that is believed.
 fn least_mtu(common: &Common) -> u32 {
+    // Linux's `ip_rt_min_pmtu`, 512 bytes and 40 of headers, and the least MTU of IPv6 links (RFC 8200
+    // 5): a forged message can't make segments tiny.
     if common.tuple.src.is_ipv4() { 552 } else { 1280 }
 }
 
@@ -39,6 +41,7 @@ impl<P: Payload> Sender<P> {
         let before = cx.metrics.mss as usize;
         self.set_path_mtu(common, cx, mtu);
         let mss = cx.metrics.mss as usize;
+        // The peer's MSS or the configured one was the limit: what is in flight fits.
         if mss >= before {
             return;
         }
@@ -51,6 +54,8 @@ impl<P: Payload> Sender<P> {
             index += 1;
         }
         if outcome.lost_segments > 0 && cx.metrics.ca_state() != CaState::Loss {
+            // The window stays, since a router and not congestion caused this. The phase is Loss so that it
+            // is resent, and there is nothing to undo (`tcp_simple_retransmit`).
             self.undo_mut().end();
             self.undo_mut().forbid();
             self.recovery.point = self.snd_nxt;
@@ -64,6 +69,7 @@ impl<P: Payload> Sender<P> {
         common.path_mtu = mtu;
         common.update_mss(cx);
         let metrics = &mut *cx.metrics;
+        // Without SACK no entry is marked, so `recount` can't find this count again.
         let sacked_out = metrics.sacked_out();
         self.scoreboard.recount(metrics);
         if !common.negotiated.sack {

@@ -31,6 +31,7 @@ impl Prr {
     /// An ACK delivered segments: sets the window to what is in flight and sndcnt more.
     #[inline(never)]
     pub fn reduce(&mut self, metrics: &mut SubflowMetrics, delivered: u32, newly_lost: u32, advanced: bool) {
+        // Segments are clocked out by deliveries. An ACK without any, such as a window update, admits none.
         if delivered == 0 {
             return;
         }

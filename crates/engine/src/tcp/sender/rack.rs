@@ -72,6 +72,7 @@ impl Rack {
             self.advance(sent_at, end, now.saturating_sub(summary.last_sent_at));
         }
         //= RFC 8985 6.2-c
+        // A cumulative ACK alone can't show that anything arrived out of order.
         let reordered = sack && summary.first_original_end.is_some_and(|end| end < self.fack);
         self.fack = self.fack.max(summary.end);
         let first = reordered && !self.reordering_seen;
@@ -83,6 +84,8 @@ impl Rack {
     #[inline]
     fn advance(&mut self, sent_at: Time, end: u64, rtt: Span) {
         self.advanced = true;
+        // RACK.rtt is of any delivery, RACK.xmit_ts and RACK.end_seq only of the
+        // one sent last (RFC 8985 6.2 step 2).
         self.rtt = rtt;
         if (sent_at, end) > (self.sent_at, self.end) {
             self.sent_at = sent_at;
@@ -132,6 +135,8 @@ impl Rack {
     /// Step 4, first half: a round trip with a DSACK widens the window by one unit.
     #[cold]
     pub fn on_dsack(&mut self, snd_una: u64, snd_nxt: u64) {
+        // All that was out when the window was last widened is acknowledged: later DSACKs are
+        // about what the wider window has judged.
         if self.dsack_round.is_some_and(|round| snd_una >= round) {
             self.dsack_round = None;
         }
@@ -162,11 +167,15 @@ impl Rack {
     #[inline]
     pub fn window(&self, metrics: &SubflowMetrics) -> Span {
         //= RFC 8985 6.2-d
+        // Where the path has never reordered, RACK is as fast as the third
+        // duplicate ACK (RFC 8985 6.2 step 4).
         let eager = matches!(metrics.ca_state(), CaState::Recovery | CaState::Loss)
             || metrics.sacked_out() >= DUP_THRESH;
         if !self.reordering_seen && eager {
             return Span::ZERO;
         }
+        // Reordering is a property of the path and not of its queue, so the unit is of the least round-trip
+        // time. SRTT bounds what DSACKs can add.
         (metrics.rtt.min / MIN_RTT_DIVISOR * u64::from(self.reo_wnd_mult)).min(metrics.rtt.smoothed)
     }
 }

@@ -76,6 +76,7 @@ impl Sample {
     /// A segment sent at `sent_at` was delivered. Those of one ACK are taken in order of position.
     #[inline]
     pub fn take(&mut self, sent_at: Time, end: u64, stamp: Stamp, app_limited: bool, flight: Flight) {
+        // Of a burst sent at one instant the last position was sent last.
         if sent_at >= self.sent_at {
             *self = Sample { sent_at, end, stamp, app_limited, flight };
         }
@@ -90,6 +91,7 @@ impl RateState {
     /// The stamp of a segment that is sent now; `idle`: nothing was in flight.
     #[inline]
     pub fn on_sent(&mut self, now: Time, idle: bool) -> Stamp {
+        // Nothing was in flight that could clock the sample: its time starts with this transmission.
         if idle {
             self.first_sent_at = now;
             self.delivered_at = now;
@@ -106,6 +108,7 @@ impl RateState {
     /// The window has room and there is nothing to send.
     #[inline]
     pub fn on_app_limited(&mut self, metrics: &SubflowMetrics) {
+        // At least 1, since 0 says that there is no such phase.
         self.app_limited = (metrics.totals.delivered + u64::from(metrics.in_flight())).max(1);
     }
 
@@ -116,6 +119,7 @@ impl RateState {
         if self.app_limited != 0 && metrics.totals.delivered > self.app_limited {
             self.app_limited = 0;
         }
+        // The send time of later samples counts from here, so that it spans one flight only.
         self.first_sent_at = sample.sent_at;
         self.delivered_at = now;
         let send_elapsed = sample.sent_at.saturating_sub(sample.stamp.first_sent_at);

@@ -31,11 +31,13 @@ impl<P: Payload> Sender<P> {
         summary: &mut AckSummary,
         outcome: &mut Outcome,
     ) {
+        // F-RTO's leave to send new data is for one ACK: the next decides anew (RFC 5682 3.1 step 3).
         self.recovery.new_data_first = false;
         if self.tlp.is_in_flight() {
             self.on_probe_ack(common, cx, ack, summary);
         }
         let metrics = &*cx.metrics;
+        // Most ACKs are so, and need no state machine (Linux's `tcp_ack_is_dubious`).
         let plain = metrics.ca_state() == CaState::Open
             && summary.advanced
             && metrics.sacked_out() == 0
@@ -54,9 +56,11 @@ impl<P: Payload> Sender<P> {
         }
         if self.is_paced() {
             if summary.segments > 0 {
+                // Losses that this ACK revealed are in the sample, so they have to be judged before.
                 self.update_model(cx, summary);
             }
         } else if matches!(cx.metrics.ca_state(), CaState::Recovery | CaState::Cwr) {
+            // RFC 6937's slow start bound takes no notice of new losses. RFC 9937's and Linux's does.
             let lost = if cx.tcp.recovery.prr_slow_start { 0 } else { outcome.lost_segments };
             let advanced = summary.advanced || cx.tcp.recovery.prr_slow_start;
             self.prr.reduce(cx.metrics, summary.segments, lost, advanced);
@@ -80,6 +84,8 @@ impl<P: Payload> Sender<P> {
     /// Whether the receiver has dropped what it sacked (RFC 2018 8).
     #[inline]
     fn has_reneged(&self, summary: &AckSummary) -> bool {
+        // Only for an ACK that advances, as in Linux: each of many duplicates would set the short timer
+        // of `alert` anew, and it would never fire.
         summary.advanced && self.scoreboard.get(0).is_some_and(|head| head.is(SACKED))
     }
 
@@ -107,6 +113,8 @@ impl<P: Payload> Sender<P> {
         }
         let phase = cx.metrics.ca_state();
         if phase == CaState::Open {
+            // After an undo retransmissions may be in flight in Open: the time of the
+            // first still serves Eifel detection.
             if cx.metrics.retrans_out() == 0 {
                 self.undo_mut().clear_retransmission();
             }
@@ -142,11 +150,14 @@ impl<P: Payload> Sender<P> {
                 }
                 if self.try_undo_dsack(common, cx) {
                     self.try_to_open(common, cx, summary);
+                    // Linux 3.14 stops here. Later kernels look for other losses, which
+                    // RACK finds without duplicates.
                     if cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks {
                         return;
                     }
                 }
                 self.identify_losses(common, cx, summary, outcome);
+                // The undo ended this recovery, but something else is really lost: another begins.
                 if cx.metrics.ca_state() != CaState::Recovery && cx.metrics.lost_out() > 0 {
                     self.enter_recovery(common, cx, summary.ece);
                 }
@@ -184,6 +195,7 @@ impl<P: Payload> Sender<P> {
                 self.add_reno_sack(cx, summary);
             }
         }
+        // The DSACKs of a retransmission may come when recovery is over: its reduction can still be undone.
         if matches!(cx.metrics.ca_state(), CaState::Open | CaState::Disorder) {
             self.try_undo_dsack(common, cx);
         }
@@ -202,6 +214,7 @@ impl<P: Payload> Sender<P> {
         let disorder = metrics.sacked_out() + metrics.lost_out() > 0 || self.has_retransmissions(cx);
         let phase = if disorder { CaState::Disorder } else { CaState::Open };
         if phase != metrics.ca_state() {
+            // No tail loss probe while something is sacked or lost (RFC 8985 7.2): RACK has its own timer.
             if disorder {
                 common.timers.stop(Timer::Probe);
             }
@@ -240,6 +253,8 @@ impl<P: Payload> Sender<P> {
         } else {
             common.counters.reno_recovery += 1;
         }
+        // The time of an earlier episode's retransmission would hide that this one
+        // is spurious: no echo precedes it.
         if cx.metrics.retrans_out() == 0 {
             self.undo_mut().clear_retransmission();
         }
@@ -273,13 +288,16 @@ impl<P: Payload> Sender<P> {
         let now = cx.now;
         let new = cx.congestion.ssthresh(cx.metrics, cx.siblings, cause, now);
         let metrics = &mut *cx.metrics;
+        // Some coupled controls go down to a single segment by their drafts; none may go lower.
         metrics.set_ssthresh(new.max(1));
         metrics.totals.loss_events += 1;
+        // CWR is sent whatever the window was reduced for (RFC 3168 6.1.2).
         self.cwr_pending = common.negotiated.ecn;
     }
 
     /// Ends a reduction: the window is the threshold, unless the reduction was undone.
     pub(super) fn end_reduction(&mut self, cx: &mut Context<'_>) {
+        // The model sets the window, as with `cong_control` in Linux's `tcp_end_cwnd_reduction`.
         if self.is_paced() {
             return;
         }
@@ -297,6 +315,7 @@ impl<P: Payload> Sender<P> {
     pub(super) fn enter_loss(&mut self, common: &mut Common, cx: &mut Context<'_>, outcome: &mut Outcome) {
         let phase = cx.metrics.ca_state();
         let fresh = !matches!(phase, CaState::Recovery | CaState::Loss);
+        // First, since the window below is set by what remains in flight.
         self.mark_overdue_lost(common, cx, outcome);
         if matches!(phase, CaState::Open | CaState::Disorder) {
             self.dup_ack_mut().on_timeout(cx.metrics);
@@ -305,6 +324,8 @@ impl<P: Payload> Sender<P> {
         // The threshold falls once per window of data.
         if matches!(phase, CaState::Open | CaState::Disorder)
             || self.snd_una >= self.recovery.point
+            // There was progress since the last timeout, so this is another loss
+            // (Linux's `icsk_retransmits`).
             || (phase == CaState::Loss && self.timeouts == 0)
         {
             let metrics = &mut *cx.metrics;
@@ -321,6 +342,8 @@ impl<P: Payload> Sender<P> {
         }
         let (now, one) = (cx.now, cx.tcp.recovery.loss_window_one);
         let metrics = &mut *cx.metrics;
+        // What RACK doesn't judge lost may still arrive. One segment beyond it is for the
+        // head's retransmission (Linux since 4.18).
         //= RFC 5681 3.1-g
         metrics.set_cwnd(if one { 1 } else { metrics.in_flight() + 1 });
         metrics.set_ca_state(CaState::Loss);

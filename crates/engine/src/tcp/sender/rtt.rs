@@ -35,6 +35,7 @@ impl RttEstimator {
         metrics.rtt.samples = metrics.rtt.samples.saturating_add(1);
         metrics.rtt.max = metrics.rtt.max.max(rtt);
         //= RFC 8985 6.2-a
+        // An equal sample counts as well: it renews the time, so that a steady path isn't forgotten.
         if metrics.rtt.min == Span::ZERO || last <= metrics.rtt.min || now > self.min_rtt_at + MIN_RTT_WINDOW
         {
             metrics.rtt.min = last;
@@ -69,8 +70,10 @@ fn ticks(config: &RtoConfig, now: Time, rtt: Span) -> Span {
 /// milliseconds.
 #[inline(never)]
 pub fn timestamp_rtt<P: Payload>(common: &Common, cx: &Context<'_>, segment: &Segment<P>) -> Option<Span> {
+    // As in Linux an echo of 0 is none.
     let stamp = segment.timestamps.filter(|stamp| common.negotiated.timestamps && stamp.echo != 0)?;
     let ticks = cx.timestamp().wrapping_sub(stamp.echo);
+    // An echo from the future, or 17 minutes old, isn't ours: the difference wraps, or is beyond any timeout.
     (ticks < 1 << 20).then(|| u64::from(ticks.max(1)) * MILLISECOND)
 }
 

@@ -84,10 +84,13 @@ impl<P: Payload> Sender<P> {
     /// The valid blocks beyond SND.UNA in order, so that one ACK that reports several holes doesn't look like
     /// reordering; the rest is empty.
     fn sorted_blocks(&self, common: &Common, blocks: &[(u32, u32)]) -> [(u64, u64); 4] {
+        // The option space holds four blocks at most (RFC 2018 3).
         let mut list = [(0u64, 0u64); 4];
         let mut count = 0;
         for &(left, right) in blocks {
             let (left, right) = (self.unfold_sack(common, left), self.unfold_sack(common, right));
+            // Blocks beyond SND.NXT report what was never sent: the peer is broken or the segment
+            // forged (Linux's `tcp_is_sackblock_valid`).
             if left >= right || right > self.snd_nxt || right <= self.snd_una {
                 continue;
             }
@@ -133,6 +136,7 @@ impl<P: Payload> Sender<P> {
             }
             if entry.end() > right {
                 let cut = entry.segment_begin(right, cx.metrics.mss);
+                // The block ends within the first segment, and no part of a segment is marked.
                 if cut <= entry.position {
                     break;
                 }
@@ -202,6 +206,8 @@ impl<P: Payload> Sender<P> {
         entry.flags &= !(LOST | RETRANS);
         summary.newly_sacked = true;
         let (now, min_rtt) = (cx.now, metrics.rtt.min);
+        // Sooner than the least round-trip time after a retransmission only
+        // the original can have been sacked.
         if entry.is(EVER_RETRANS) {
             summary.deliver_retransmitted(entry, now.saturating_sub(entry.sent_at) >= min_rtt);
         } else {

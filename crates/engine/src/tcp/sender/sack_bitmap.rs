@@ -32,6 +32,8 @@ impl SackBitmap {
     /// Starts with none sacked, and room for `entries` and more.
     #[cold]
     pub fn make_room(&mut self, entries: usize) {
+        // The window may double before the bitmap is built again, and its first
+        // and last words are used in part.
         let words = (2 * entries as u64).div_ceil(WORD) + 2;
         self.0 = Some(Box::new(Ring { words: vec![0; words.next_power_of_two() as usize] }));
     }
@@ -43,9 +45,11 @@ impl SackBitmap {
             && let Some(ring) = &mut self.0
         {
             if number / WORD - first / WORD < ring.words.len() as u64 {
+                // The word may hold the bits of entries that were removed one ring ago.
                 let word = ring.word(number);
                 ring.words[word] = 0;
             } else {
+                // The entries outgrew the ring. The next SACK builds a larger one.
                 self.forget();
             }
         }

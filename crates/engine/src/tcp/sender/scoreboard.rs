@@ -123,6 +123,7 @@ impl<P: Payload> Scoreboard<P> {
     #[inline(never)]
     pub fn push_fin(&mut self, position: u64, sent_at: Time, rate: Stamp, flight: Flight) {
         let payload = P::default();
+        // A lone FIN doesn't fill the path, so its sample must not lower the rate.
         let flags = FIN | APP_LIMITED;
         let (tag, lead, mapped, segments) = (0, 0, 0, 1);
         let Flight { delivered, in_flight, lost } = flight;
@@ -294,14 +295,17 @@ impl<P: Payload> Scoreboard<P> {
         summary: &mut AckSummary,
         is_unambiguous: impl Fn(Time) -> bool,
     ) {
+        // An ACK may end within a super-segment, or within a segment that the peer holds only in part.
         if self.entries.front().is_some_and(|first| first.end() > una) {
             self.split(0, una, metrics);
         }
         let Some(entry) = self.entries.front() else { return };
         summary.removed += entry.segments;
+        // A FIN takes a sequence number, but is no data.
         summary.bytes += entry.payload.len() as u64;
         metrics.sub_marked(entry.flags, entry.segments);
         summary.over_retransmission |= entry.is(EVER_RETRANS);
+        // What was sacked was counted as delivered when its SACK came.
         if !entry.is(SACKED) {
             if entry.is(EVER_RETRANS) {
                 summary.deliver_retransmitted(entry, is_unambiguous(entry.sent_at));
@@ -492,6 +496,7 @@ impl<P: Payload> Scoreboard<P> {
         for entry in &mut self.entries {
             if entry.is(SACKED) {
                 entry.flags &= !SACKED;
+                // The log skipped it while it counted as delivered. RACK has to judge it again.
                 self.log.push_back((entry.position, entry.sent_at));
             }
         }

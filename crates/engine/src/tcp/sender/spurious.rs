@@ -16,6 +16,8 @@ impl<P: Payload> Sender<P> {
     /// arrived.
     fn original_arrived(&self, common: &Common, segment: &Segment<P>) -> bool {
         match self.undo().first_retransmission() {
+            // Nothing was retransmitted, so originals arrived. Without SACK that isn't enough at the recovery
+            // point, where the phase must be kept (Linux's `tcp_is_non_sack_preventing_reopen`).
             None => common.negotiated.sack || self.snd_una < self.recovery.point,
             Some(at) => {
                 let earlier = |echo: u32| (echo.wrapping_sub(at) as i32) < 0;
@@ -36,14 +38,17 @@ impl<P: Payload> Sender<P> {
         }
         if let Some((cwnd, ssthresh)) = self.undo().prior() {
             let metrics = &mut *cx.metrics;
+            // It may have grown beyond the old one meanwhile (Linux's `tcp_reno_undo_cwnd`).
             metrics.set_cwnd(metrics.cwnd().max(cwnd));
             if ssthresh > metrics.ssthresh() {
                 metrics.set_ssthresh(ssthresh);
+                // Nothing was reduced after all: the peer isn't told (Linux's `tcp_ecn_withdraw_cwr`).
                 self.cwr_pending = false;
             }
             cx.congestion.on_undo(cx.metrics, cx.siblings);
         }
         self.undo_mut().end();
+        // Not all that the episode marked need be spurious: RACK judges it again at once.
         self.rack.recheck_output();
     }
 
@@ -90,6 +95,8 @@ impl<P: Payload> Sender<P> {
         // A hole was filled by what was late, not lost.
         self.rack.on_late_arrival();
         self.note_late_arrival(cx, removed);
+        // Until the retransmissions in flight are answered new data clocks on, and nothing more
+        // is marked (Linux's `tcp_try_undo_partial`).
         if cx.metrics.retrans_out() > 0 {
             return true;
         }
@@ -164,6 +171,7 @@ impl<P: Payload> Sender<P> {
                     self.recovery.frto = false;
                 }
             } else if summary.advanced && !recovered {
+                // What is sent beyond it is F-RTO's new data: step 3 tells it from the old by this.
                 self.recovery.point = self.snd_nxt;
                 // Step 2.b: new data before further retransmissions, if there is any.
                 if !self.queue.is_empty() && self.window_edge(cx) > self.snd_nxt {

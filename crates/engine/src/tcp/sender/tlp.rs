@@ -66,8 +66,11 @@ impl Tlp {
             // New data needs no repair; a DSACK says that the original arrived as well.
             ProbeAck::Unneeded
         } else if ack > end {
+            // Data beyond the probe's flight is acknowledged, and no DSACK came: the probe filled a hole.
             ProbeAck::Repaired
         } else if summary.duplicate && !summary.newly_sacked {
+            // Original and probe both arrived, at a receiver that sends no DSACK
+            // (Linux's `tcp_process_tlp_ack`).
             ProbeAck::Unneeded
         } else {
             ProbeAck::Pending

@@ -177,6 +177,7 @@ impl<P: Payload> Sender<P> {
             return None;
         }
         let probe = self.due.has(LOSS_PROBE);
+        // Before the window is read, which an idle time may lower.
         self.restart_after_idle(cx);
         let metrics = &*cx.metrics;
         let mss = metrics.mss as usize - reserve;
@@ -206,6 +207,7 @@ impl<P: Payload> Sender<P> {
             }
             // Only whole segments: what is left of the window after them is no reason to send less than one.
             most = most.min(if left > mss && left < front_len { left - left % mss } else { left });
+            // The ACK of this data will report the window.
             common.timers.stop(Timer::Persist);
         }
         let (tag, payload) = self.take_queued(most, mss)?;
@@ -215,6 +217,7 @@ impl<P: Payload> Sender<P> {
             && taken < mss
             && in_flight > 0
             && self.queue.is_empty()
+            // Before the FIN nothing more can fill the segment.
             && !self.is_end_next(cx)
             && !probe
         {
@@ -376,6 +379,7 @@ impl<P: Payload> Sender<P> {
         if entry.is(SACKED) {
             return None;
         }
+        // The last segment is enough: its SACK shows all that is missing before it (RFC 8985 7.3).
         let index = if entry.payload.len() as u64 > mss {
             let at = entry.end() - mss;
             self.scoreboard.split(index, at, cx.metrics);
@@ -433,8 +437,12 @@ impl<P: Payload> Sender<P> {
         if !cx.tcp.cwnd.idle_restart {
             return;
         }
+        // Since data was sent, not received (RFC 5681 4.1): requests that arrive would
+        // else hide every idle time of a server.
         let idle = cx.now.saturating_sub(self.last_sent_at);
         if idle > metrics.rto.max(Span::from_nanos(1)) {
+            // The window or Nagle may hold the data back: asked again, the same
+            // idle time must not count twice.
             self.last_sent_at = cx.now;
             self.cwnd_validation.on_idle_restart(cx, idle);
         }

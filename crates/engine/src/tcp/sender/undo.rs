@@ -66,6 +66,7 @@ impl Undo {
 
     /// A DSACK for data that ends at `end` reports retransmissions of this episode.
     pub fn on_dsack(&mut self, end: u64, segments: u32) {
+        // The marker is SND.UNA of that moment: a DSACK up to it is of an earlier episode.
         if self.marker.is_some_and(|marker| end > marker)
             && let Some(left) = self.retransmitted.as_mut()
         {
