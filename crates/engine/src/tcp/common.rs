@@ -105,6 +105,8 @@ impl Common {
     pub fn on_fin_received(&mut self, cx: &Context<'_>) {
         match self.state {
             State::Established => self.state = State::CloseWait,
+            // Had this segment acknowledged our FIN, `after_ack`, which comes first,
+            // would have entered FIN-WAIT-2.
             State::FinWait1 => self.state = State::Closing,
             State::FinWait2 => self.enter_time_wait(cx),
             _ => {}
@@ -128,6 +130,8 @@ impl Common {
         //= RFC 9293 MUST-16
         let own = cx.tcp.max_segment.map_or(u32::MAX, u32::from);
         let most = self.path_mtu.saturating_sub(self.header_len()).min(self.peer_mss).min(own);
+        // What every data segment carries is taken off here and not off the MSS that is announced (RFC 6691).
+        // SACK blocks come and go: see `sack_reserve`.
         let timestamps = if self.negotiated.timestamps { 12 } else { 0 };
         let options = timestamps + u32::from(cx.shared.data_option_len());
         cx.metrics.mss = most.saturating_sub(options).max(LEAST_MSS);
@@ -136,6 +140,7 @@ impl Common {
     //= RFC 9293 SHLD-6 MUST-67
     /// The MSS to announce.
     pub fn own_mss(&self, tcp: &TcpConfig) -> u16 {
+        // Options aren't taken off: the sender of a segment does that (RFC 6691).
         let most = self.path_mtu.saturating_sub(self.header_len()).clamp(64, 65_000) as u16;
         tcp.max_segment.map_or(most, |own| own.clamp(64, most))
     }

@@ -29,6 +29,7 @@ impl<P: Payload> Tcb<P> {
         let options = syn.rare.as_deref().unwrap_or(&none);
         //= RFC 9293 MUST-15 if an MSS option is not received, assume 536 (IPv4) or 1220 (IPv6)
         let default_mss = if common.tuple.src.is_ipv4() { 536 } else { 1220 };
+        // Segments of a few bytes would exhaust this end: an attack by a tiny MSS (CVE-2019-11479).
         common.peer_mss = options.mss.map_or(default_mss, |mss| u32::from(mss.max(64)));
         let negotiated = &mut common.negotiated;
         negotiated.window_scaling = cx.tcp.window_scaling && options.window_scale.is_some();
@@ -39,6 +40,8 @@ impl<P: Payload> Tcb<P> {
         negotiated.timestamps = cx.tcp.timestamps && syn.timestamps.is_some();
         negotiated.ecn = cx.tcp.ecn
             && if syn.flags.contains(Flags::ACK) {
+                // A SYN/ACK with both flags is from a host that only reflects what were
+                // reserved bits (RFC 3168 6.1.1).
                 syn.flags.contains(Flags::ECE) && !syn.flags.contains(Flags::CWR)
             } else {
                 syn.flags.contains(Flags::ECE.with(Flags::CWR))
@@ -88,6 +91,8 @@ impl<P: Payload> Tcb<P> {
             return outcome;
         }
         if segment.flags.contains(Flags::RST) {
+            // Without an ACK anyone could have sent it (RFC 9293 3.10.7.3): only one
+            // that knows our ISN is believed.
             if has_ack {
                 self.become_closed();
                 outcome.reset = true;
@@ -101,6 +106,7 @@ impl<P: Payload> Tcb<P> {
         self.on_peer_syn(cx, segment);
         if has_ack {
             self.complete_handshake(cx, segment, &mut outcome);
+            // The window of a SYN/ACK isn't scaled, either (RFC 7323 2.2).
             self.sender.set_first_window(u64::from(segment.window), 0, 1);
             self.receiver.request_ack();
         } else {
@@ -187,6 +193,7 @@ impl<P: Payload> Tcb<P> {
         let ack = if answer { common.peer_isn.wrapping_add(1) } else { 0 };
         segment.renew(&common.tuple, common.seq(0), Seq(ack), flags);
         (segment.hop_limit, segment.dscp) = (cx.tcp.hop_limit, cx.tcp.dscp & 0x3f);
+        // SYN and SYN/ACK aren't ECN-capable (RFC 3168 6.1.1): a mark would come before both ends agreed.
         segment.ecn = Ecn::NotEct;
         segment.window = cx.shared.receive.window().min(65_535) as u16;
         let options = segment.rare_mut();
@@ -201,6 +208,7 @@ impl<P: Payload> Tcb<P> {
         options.sack_permitted = agreed(cx.tcp.sack, negotiated.sack);
         //= RFC 7323 3.2-a
         if agreed(cx.tcp.timestamps, negotiated.timestamps) {
+            // A SYN without ACK has nothing to echo: TSecr is 0 (RFC 7323 3.2).
             let echo = if answer { self.receiver.ts_recent() } else { 0 };
             segment.timestamps = Some(Timestamps { value: cx.timestamp(), echo });
         }

@@ -28,9 +28,11 @@ impl<P: Payload> Tcb<P> {
             return;
         }
         outcome.acceptable = true;
+        // Whatever is acceptable shows that the peer lives: it answers keep-alives and window probes, too.
         self.probing.received_at = cx.now;
         self.probing.unanswered = 0;
         let common = &mut self.common;
+        // Not before the checks: the timestamp of a forged segment would make PAWS drop genuine ones.
         self.receiver.update_ts_recent::<PREDICTED>(common, cx.now, segment, position);
         if common.negotiated.ecn {
             self.receiver.on_ecn(cx, segment);
@@ -122,6 +124,7 @@ impl<P: Payload> Tcb<P> {
             }
             return false;
         }
+        // A segment without ACK is dropped: only a SYN or a RST may come without (RFC 9293 3.10.7.4).
         flags.contains(Flags::ACK)
             && (self.common.state != State::SynReceived || self.on_handshake_ack(cx, segment, outcome))
             && self.accepts_ack(cx, segment)
@@ -151,6 +154,7 @@ impl<P: Payload> Tcb<P> {
         if age == 0 || segment.flags.contains(Flags::RST) || self.receiver.is_ts_recent_outdated(cx.now) {
             return false;
         }
+        // Late by more than a timeout it may well be of an old incarnation (Linux's `tcp_tsval_replay`).
         let overtaken = segment.sequence_len() == 0
             && position == self.receiver.next()
             && u64::from(age) * MILLISECOND <= cx.metrics.rto
@@ -166,6 +170,7 @@ impl<P: Payload> Tcb<P> {
             return;
         }
         self.common.counters.paws_drops += 1;
+        // Only answers to segments without data can go to and fro for ever.
         if segment.payload.is_empty() && !self.receiver.allows_answer(cx) {
             self.common.counters.ack_skipped_paws += 1;
             return;
@@ -205,6 +210,7 @@ impl<P: Payload> Tcb<P> {
     pub fn gives_way_to(&self, syn: &Segment<P>) -> bool {
         let opens = !syn.flags.contains(Flags::ACK) && !syn.flags.contains(Flags::RST);
         let newer = match syn.timestamps {
+            // A timestamp where the old connection had none is proof enough (RFC 6191 2).
             Some(_) if !self.common.negotiated.timestamps => 1,
             Some(stamp) => stamp.value.wrapping_sub(self.receiver.ts_recent()) as i32,
             None => 0,
@@ -254,6 +260,7 @@ impl<P: Payload> Tcb<P> {
                 return;
             }
         }
+        // The peer lost the last ACK, and may lose the next: the 2 MSL begin again (RFC 9293 3.10.7.4).
         if flags.contains(Flags::FIN) && self.common.state == State::TimeWait {
             self.common.timers.set(Timer::Idle, cx.now + cx.tcp.time_wait);
         }

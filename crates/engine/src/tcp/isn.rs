@@ -33,6 +33,7 @@ fn keyed_number(secret: &[u8; 32], purpose: &[u8], tuple: &FourTuple) -> u32 {
 /// A keyed function of a four-tuple and further bytes, another one for each purpose.
 pub(crate) fn keyed_digest(secret: &[u8; 32], purpose: &[u8], tuple: &FourTuple, further: &[u8]) -> [u8; 32] {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
+    // One secret serves all: the timestamp offset, which the peer sees, must not give the ISN away.
     mac.update(purpose);
     for address in [tuple.src, tuple.dst] {
         match address {

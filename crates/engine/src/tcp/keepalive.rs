@@ -11,6 +11,8 @@ use crate::{Span, Time};
 impl<P: Payload> Tcb<P> {
     /// A probe of the closed window is due.
     pub(super) fn on_persist_timer(&mut self, cx: &Context<'_>, outcome: &mut Outcome) {
+        // The ACK of what is in flight reports the window, and the retransmission
+        // timer sees to it that there is one.
         if !self.common.may_send() || self.sender.has_in_flight() {
             return;
         }
@@ -27,6 +29,8 @@ impl<P: Payload> Tcb<P> {
     /// A keep-alive is due, unless something was received or is on its way.
     pub(super) fn on_keep_alive_timer(&mut self, cx: &Context<'_>, idle: Span, outcome: &mut Outcome) {
         let timers = &mut self.common.timers;
+        // A keep-alive is only for a quiet connection (RFC 9293 3.8.4): data that waits or is out finds out
+        // about a dead peer by its own timers.
         if !self.sender.is_drained() {
             timers.set(Timer::Idle, cx.now + idle);
             return;

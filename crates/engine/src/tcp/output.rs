@@ -101,6 +101,7 @@ impl<P: Payload> Tcb<P> {
         out: &mut Segment<P>,
     ) -> Option<Transmit> {
         let common = &mut self.common;
+        // NextSeg's order (RFC 6675 4): rule 1 is what is lost, rule 2 new data, rule 3 a hole not yet lost.
         if cx.metrics.lost_out() > 0
             && let Some(data) = self.sender.next_lost(common, cx, max_segments)
         {
@@ -126,6 +127,7 @@ impl<P: Payload> Tcb<P> {
         if self.sender.take_window_probe() {
             return Some(self.transmit_probe(cx, out));
         }
+        // An ACK of its own comes last: all that was sent before carries it.
         if self.receiver.is_ack_requested() { Some(self.transmit_ack(cx, sack, out)) } else { None }
     }
 
@@ -175,6 +177,8 @@ impl<P: Payload> Tcb<P> {
             flags = flags.with(Flags::FIN);
         }
         self.write_header(cx, position, flags, segment);
+        // New data alone is ECN-capable (RFC 3168 6.1.4, 6.1.5): the receiver can drop a retransmission as
+        // old without seeing its mark. And CWR goes with new data (6.1.2).
         if self.common.negotiated.ecn && !retransmission && len > 0 {
             segment.ecn = Ecn::Ect0;
             if self.sender.take_cwr() {
@@ -231,6 +235,7 @@ impl<P: Payload> Tcb<P> {
         }
         self.reset_pending = false;
         self.common.counters.out_rsts += 1;
+        // Where the peer expects it: elsewhere it answers with a challenge ACK (RFC 5961 3.2).
         let position = self.sender.next();
         self.write_header(cx, position, Flags::RST, segment);
         segment.window = 0;
@@ -242,6 +247,7 @@ impl<P: Payload> Tcb<P> {
     fn transmit_refusal(&mut self, cx: &Context<'_>, segment: &mut Segment<P>) -> Option<Transmit> {
         let seq = self.handshake.refusal.take()?;
         self.common.counters.out_rsts += 1;
+        // <SEQ=SEG.ACK><CTL=RST>: the number that the other end expects, so that it believes the RST.
         segment.renew(&self.common.tuple, seq, Seq(0), Flags::RST);
         (segment.hop_limit, segment.dscp) = (cx.tcp.hop_limit, cx.tcp.dscp & 0x3f);
         Some(Transmit::control(Kind::Rst, 0))

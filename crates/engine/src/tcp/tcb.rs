@@ -147,6 +147,7 @@ impl<P: Payload> Tcb<P> {
     pub fn close(&mut self) {
         self.nothing_to_send = false;
         match self.common.state {
+            // No peer knows of the connection yet: there is nothing to finish (RFC 9293 3.10.4).
             State::SynSent => self.become_closed(),
             State::SynReceived | State::Established | State::CloseWait => self.sender.close(),
             _ => {}

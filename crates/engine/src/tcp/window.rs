@@ -109,6 +109,7 @@ impl ReceiveBuffer {
 /// (`tcp_select_initial_window`). The field can express twice the largest window, in the smallest such steps.
 pub(super) fn shift_for(max: u64) -> u8 {
     let memory = max.saturating_mul(2).max(1);
+    // With a shift above 14 old and new data couldn't be told apart by sequence number (RFC 7323 2.3).
     memory.ilog2().saturating_sub(15).min(14) as u8
 }
 

@@ -93,6 +93,7 @@ impl<P: Payload> Receiver<P> {
         match common.timers.get(Timer::DelayedAck) {
             // An earlier ACK is due soon anyway.
             Some(known) if known <= cx.now + delay / 4 => self.ack_now = true,
+            // A later segment must not put off the ACK of an earlier one.
             Some(known) if known <= at => {}
             _ => common.timers.set(Timer::DelayedAck, at),
         }
@@ -156,6 +157,7 @@ impl<P: Payload> Receiver<P> {
             self.on_closed_window(common, window);
         }
         self.advertised_window = window;
+        // What was once offered has to be accepted, even if a smaller window is offered now (RFC 7323 2.4).
         self.rcv_edge = self.rcv_edge.max(self.rcv_nxt + window);
         units
     }
@@ -184,6 +186,7 @@ impl<P: Payload> Receiver<P> {
             common.counters.dsack_ofo_sent += u64::from(!old);
         }
         let room = room.saturating_sub(if segment.timestamps.is_some() { TIMESTAMPS_LEN } else { 0 });
+        // Kind, length and padding take four bytes, a block eight (RFC 2018 3).
         let blocks = room.saturating_sub(4) / 8;
         queue.sack_blocks(common.peer_isn, blocks, &mut segment.sack);
     }

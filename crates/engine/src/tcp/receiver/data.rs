@@ -45,6 +45,8 @@ impl<P: Payload> Receiver<P> {
     ) -> bool {
         let len = segment.payload.len() as u64;
         if len > 0 {
+            // Data after the peer's FIN is no part of its stream (RFC 9293 3.10.7.4).
+            // The ACK says where that ended.
             if !PREDICTED && !common.may_receive() {
                 self.ack_now = true;
                 return false;
@@ -102,6 +104,7 @@ impl<P: Payload> Receiver<P> {
         self.ack_now = true;
         match placement {
             Placement::Overlapping => {
+                // The peer's timer beat our ACK, or the ACK was lost: for a while ACKs aren't delayed.
                 common.counters.delayed_ack_lost += 1;
                 self.enter_quick_ack(cx, cx.tcp.quick_acks);
             }
@@ -133,6 +136,7 @@ impl<P: Payload> Receiver<P> {
         position: u64,
     ) {
         let end = position.wrapping_add(segment.payload.len() as u64);
+        // What lies beyond the window isn't a duplicate.
         if segment.payload.is_empty() || position >= self.rcv_nxt {
             return;
         }

@@ -61,6 +61,7 @@ impl DelayedAck {
 
     #[cold]
     fn raise_quick(&mut self, cx: &Context<'_>, most: u32) {
+        // As many ACKs as the window holds pairs of segments, and two at least (`tcp_incr_quickack`).
         let share = (cx.shared.receive.window() / (2 * u64::from(self.mss))).clamp(2, 1 << 20) as u32;
         self.quick = self.quick.max(share.min(most));
     }
@@ -76,6 +77,8 @@ impl DelayedAck {
             self.raise_quick(cx, cx.tcp.quick_acks);
             self.ato = least;
         } else if gap <= least / 2 {
+            // Within a train of segments the delay converges to its least: the
+            // next segment will be here sooner.
             self.ato = self.ato / 2 + least / 2;
         } else if gap < self.ato {
             self.ato = (self.ato / 2 + gap).min(rto);
@@ -95,6 +98,7 @@ impl DelayedAck {
         } else if len == last_short {
             self.mss = len;
         } else {
+            // A short segment with PSH is the end of a message, and no sign of a smaller MSS.
             if len >= FIRST_MSS || (len >= LEAST_MSS && !push) {
                 self.last_short = len;
             }
@@ -179,6 +183,7 @@ impl DelayedAck {
             return tcp.answer_time.filter(|_| self.quick_ack_may_wait(tcp));
         }
         let (least, mut delay) = (tcp.delayed_ack, self.ato);
+        // A longer wait would cost the sender more than a round trip (`tcp_send_delayed_ack`).
         if delay > least && metrics.rtt.smoothed > Span::ZERO {
             delay = delay.min(metrics.rtt.smoothed.max(least));
         }

@@ -84,6 +84,7 @@ impl<P: Payload> Receiver<P> {
         self.rcv_nxt = 1;
         self.last_ack_sent = 1;
         self.replace_ts_recent(cx.now, syn);
+        // What the SYN or SYN/ACK says, which no scale applies to (RFC 7323 2.2).
         self.advertised_window = cx.shared.receive.window().min(65_535);
         self.rcv_edge = 1 + self.advertised_window;
     }
@@ -133,6 +134,7 @@ impl<P: Payload> Receiver<P> {
         let recent = |value: u32| value.wrapping_sub(self.ts_recent) as i32 >= 0;
         let expected = common.peer_isn.wrapping_add(self.rcv_nxt as u32);
         let offset = u64::from(segment.seq.0.wrapping_sub(expected));
+        // Without PAWS an old duplicate could pass for the segment that is expected.
         common.negotiated.timestamps
             && segment.timestamps.is_some_and(|stamp| recent(stamp.value))
             && (offset == 0 || offset < self.rcv_edge.saturating_sub(self.rcv_nxt))
@@ -181,6 +183,8 @@ impl<P: Payload> Receiver<P> {
     ) {
         if let Some(stamp) = segment.timestamps
             && (PREDICTED || common.negotiated.timestamps)
+            // Of segments that a delayed ACK covers the first is echoed: so the peer's sample
+            // includes the delay (RFC 7323 4.3).
             && position <= self.last_ack_sent
             && (PREDICTED
                 || stamp.value.wrapping_sub(self.ts_recent) as i32 >= 0
@@ -229,6 +233,7 @@ impl<P: Payload> Receiver<P> {
     /// Notes congestion marks, which are echoed until the sender confirms with CWR (RFC 3168 6.1.3).
     #[cold]
     pub fn on_ecn(&mut self, cx: &Context<'_>, segment: &Segment<P>) {
+        // CWR first: a mark on the same segment is a new one, and echoed anew (RFC 3168 6.1.3).
         if segment.flags.contains(Flags::CWR) {
             self.ece_pending = false;
             if !segment.payload.is_empty() {

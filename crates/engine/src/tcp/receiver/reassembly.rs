@@ -181,6 +181,7 @@ impl<P: Payload> ReassemblyQueue<P> {
             if !self.has_room(position, budget(edge.saturating_sub(*next))) {
                 return Placement::Refused;
             }
+            // It may be held for long, and must not keep a buffer of many packets from being used again.
             data.condense();
             self.insert(position, data, mapping);
             return Placement::OutOfOrder;
