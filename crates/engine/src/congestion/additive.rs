@@ -130,6 +130,7 @@ impl<R: AdditiveRule> CongestionControl for AdditiveControl<R> {
 
     fn on_undo(&mut self, subflow: &SubflowMetrics, _: Siblings<'_>) {
         if self.rule.on_undo(subflow) {
+            // The increase was computed from what the rule has just put back.
             self.growth.on_loss(subflow.id);
         }
     }
@@ -233,6 +234,7 @@ impl AdditiveGrowth {
             }
             // The ACK completes a whole segment; what is left of it counts towards the next, at the new
             // window.
+            // A negative increase, as OLIA's, adds up to whole segments in the same way.
             let whole = if credit.increase > 0.0 { 1.0 } else { -1.0 };
             let needed = libm::ceil((whole - credit.segments) / credit.increase - ROUNDING).max(0.0);
             let used = (needed as u32).min(left);

@@ -79,6 +79,7 @@ impl AdditiveRule for Balia {
     fn ssthresh(&mut self, r: &SubflowMetrics, siblings: Siblings<'_>, _cause: LossCause) -> u32 {
         let (k, _) = balance(r, siblings);
         let w = window(r);
+        // Without the bound a subflow much slower than the fastest would lose its whole window.
         let left = w - w / 2.0 * k.min(1.5);
         let several = counted(r, siblings).count() > 1;
         (left as u32).max(if several { self.least_ssthresh } else { 2 })

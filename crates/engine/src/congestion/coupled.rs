@@ -59,6 +59,7 @@ impl AdditiveRule for Coupled {
             n += 1;
         }
         let left = u64::from(r.cwnd()).saturating_sub(total.div_ceil(2));
+        // A loss on a small subflow would leave it nothing: one segment goes on probing its path.
         (left as u32).max(if n > 1 { 1 } else { 2 })
     }
 }

@@ -159,6 +159,7 @@ struct Stretch(f64);
 
 impl Default for Stretch {
     fn default() -> Self {
+        // Most receivers acknowledge every second segment, and Linux's `delayed_ack` starts with that.
         Stretch(2.0)
     }
 }
@@ -269,9 +270,11 @@ impl HyStart {
         if ack.round_start && !rule.rounds_by_sequence {
             self.new_round(now);
         }
+        // A longer gap ends the train: what follows wasn't sent in the burst whose length is measured.
         if now.saturating_sub(self.last_ack) <= ACK_GAP {
             self.last_ack = now;
             let allowance = if rule.allows_bursts { burst_time(pacing_rate) } else { Span::ZERO };
+            // Half of it, as nothing is paced here: Linux waits for all of it where pacing spreads the burst.
             let longest = (least_rtt + allowance) / 2;
             self.found |= now.saturating_sub(self.round_start) > longest;
         }
@@ -392,6 +395,7 @@ impl CongestionControl for Cubic {
         if !ack.cwnd_limited
             && let Some(epoch) = &mut state.curve.epoch
         {
+            // RFC 9438 5.8: while the application is the limit, the curve doesn't go on without the window.
             epoch.start = epoch.start.saturating_add(since_last).min(ack.now);
         }
         let just_recovered =
@@ -428,6 +432,7 @@ impl CongestionControl for Cubic {
         let Cubic { states, rule } = self;
         let state = states.at(subflow.id);
         let cwnd = f64::from(subflow.cwnd());
+        // A spurious reduction gives the whole curve back (RFC 9438 4.9), and not only the window.
         state.before_loss = Some(state.curve);
         let w_max = match cause {
             LossCause::Timeout => 0.0,

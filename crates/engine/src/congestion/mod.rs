@@ -227,6 +227,7 @@ pub fn slow_start(subflow: &mut SubflowMetrics, ack: &Ack) -> u32 {
         return slow_start_past_threshold(subflow, ack.acked);
     }
     //= RFC 5681 3.1-d
+    // A window above the threshold stays: then all of the ACK is for congestion avoidance.
     let target = subflow.cwnd().saturating_add(ack.acked).min(subflow.ssthresh().max(subflow.cwnd()));
     let used = target - subflow.cwnd();
     subflow.set_cwnd(target);

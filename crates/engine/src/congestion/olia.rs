@@ -175,6 +175,7 @@ fn rank(
             ranking.largest += 1;
             ranking.in_largest |= p.id == r.id;
         } else if quality(p) == best {
+            // A best path with the largest window needs no more: B\M is without it.
             ranking.collected += 1;
             ranking.in_collected |= p.id == r.id;
         }
@@ -191,6 +192,8 @@ fn increase(
 ) -> f64 {
     let total: f64 = counted(r, siblings).map(rate).sum();
     let kelly_voice = rate(r) / rtt(r) / (total * total);
+    // Kelly and Voice's term balances congestion. alpha makes it responsive: it moves window to good paths
+    // that are used little.
     kelly_voice + rank(losses, by_square_rtt, r, siblings).alpha() / window(r)
 }
 
@@ -206,6 +209,8 @@ impl AdditiveRule for Olia {
 
     fn ssthresh(&mut self, r: &SubflowMetrics, siblings: Siblings<'_>, _cause: LossCause) -> u32 {
         let losses = self.losses.at(r.id);
+        // A loss that proves spurious mustn't cut the distance between losses,
+        // which says how good the path is.
         losses.before = losses.now;
         let acked = r.totals.bytes_acked;
         losses.now = History { l1: acked.saturating_sub(losses.before.mark), mark: acked };

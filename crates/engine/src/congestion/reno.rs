@@ -75,6 +75,8 @@ impl CongestionControl for Reno {
     }
 
     fn ssthresh(&mut self, subflow: &SubflowMetrics, _: Siblings<'_>, _: LossCause, _: Time) -> u32 {
+        // What was counted towards the larger window isn't worth the same in the smaller
+        // one (Linux clears `snd_cwnd_cnt`).
         *self.counts.at(subflow.id) = 0;
         half_window(subflow, 2)
     }

@@ -77,6 +77,7 @@ pub(super) fn counted<'a>(
 ) -> impl Iterator<Item = &'a SubflowMetrics> {
     let counts =
         |p: &SubflowMetrics| p.usable() && p.rtt.smoothed > Span::ZERO && (!p.backup || p.packets_out() > 0);
+    // The subflow itself counts always, or sums that it divides by could be 0.
     siblings.with(r).filter(move |p| p.id == r.id || counts(p))
 }
 

@@ -132,6 +132,7 @@ impl CongestionControl for Vegas {
                     return;
                 }
                 Round::Running => {}
+                // A round without enough samples counts too: the window was fixed or grew in it all the same.
                 _ => state.resting = self.every_other && !state.resting,
             }
             if ack.cwnd_limited && !state.resting {
@@ -141,6 +142,7 @@ impl CongestionControl for Vegas {
         }
         match round {
             Round::Running => {}
+            // As Linux's `tcp_vegas`: few samples may all be of delayed ACKs, and then it is Reno.
             Round::Unmeasured => grow(subflow, ack),
             Round::Measured(_) if state.diff > self.beta => shrink(subflow),
             Round::Measured(_) if state.diff < self.alpha => grow(subflow, ack),

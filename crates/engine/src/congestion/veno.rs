@@ -110,6 +110,7 @@ impl Backlog {
             LossCause::Timeout => self.timeouts_differ,
             LossCause::Ecn => false,
         };
+        // With little queued a router had no reason to drop: the loss is taken for the radio's.
         let random = may_be_random && self.queued(subflow) < self.beta;
         let state = self.states.at(subflow.id);
         if self.reset_base {

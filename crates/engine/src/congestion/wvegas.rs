@@ -118,6 +118,7 @@ impl WVegas {
                         as u32)
                         .max(2),
                 );
+                // With a threshold above the drained window the next ACK would begin slow start.
                 subflow.set_ssthresh(subflow.ssthresh().min(subflow.cwnd()));
                 state.least_queue = None;
             }

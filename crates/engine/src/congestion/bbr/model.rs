@@ -169,6 +169,7 @@ impl Path {
     pub fn on_sample(&mut self, subflow: &mut SubflowMetrics, sample: &RateSample) -> bool {
         let in_recovery = matches!(subflow.ca_state(), CaState::Recovery | CaState::Loss);
         if self.recovering && !in_recovery {
+            // A timeout has left what was in flight and one segment: the model's window returns (5.6.4.4).
             self.restore_cwnd(subflow);
         }
         self.recovering = in_recovery;
@@ -185,6 +186,8 @@ impl Path {
         self.update_min_rtt(sample);
         let holds_back = self.check_probe_rtt(subflow, sample);
         if self.loss.start {
+            // BBRAdvanceLatestDeliverySignals: the next loss round starts with
+            // this sample, which is its first.
             (self.latest.bw, self.latest.inflight) = (sample.rate, sample.delivered);
             self.loss.has_loss = false;
             self.loss.ranges = 0;
@@ -217,6 +220,8 @@ impl Path {
             self.round.count += 1;
             self.probe.rounds_since += 1;
         }
+        // A sample that the application limited shows what the path can do at least
+        // (5.5.5): only a higher one counts.
         if sample.rate > 0 && (sample.rate >= self.max_bw.get() || !sample.app_limited) {
             self.max_bw.add(sample.rate);
         }
@@ -252,6 +257,7 @@ impl Path {
 
     /// BBRAdaptLowerBoundsFromCongestion (section 5.5.10.3).
     fn adapt_lower_bounds(&mut self, subflow: &SubflowMetrics) {
+        // Who probes expects losses, and judges them by their rate instead (5.5.10.3).
         if self.state.is_probing() || !self.loss.has_loss {
             return;
         }
@@ -289,6 +295,7 @@ impl Path {
 
     /// BBRCheckFullBWReached (section 5.3.1.2).
     fn check_full_pipe(&mut self, sample: &RateSample) {
+        // A round in which the application was the limit doesn't show that the path is full.
         if self.full.now || !self.round.start || sample.app_limited {
             return;
         }
@@ -330,6 +337,7 @@ impl Path {
     /// BBRNoteLoss (section 5.5.10.2).
     pub fn note_loss(&mut self, subflow: &SubflowMetrics) {
         if !self.loss.has_loss {
+            // The first loss begins a loss round, so that the whole round trip after it is judged.
             self.loss.delivered = subflow.totals.delivered;
             self.save_state();
         }
@@ -366,7 +374,9 @@ impl Path {
         app_limited: bool,
         now: Time,
     ) {
+        // Once per probe: the losses still to come are of the same excess (5.5.10.2).
         self.probe.samples = false;
+        // If the application was the limit, the path wasn't tested with that much in flight.
         if !app_limited {
             let floor = self.target_inflight(subflow) as f64 * self.design().beta;
             self.inflight_longterm = tx_in_flight.max(floor as u64).max(1);
@@ -476,6 +486,7 @@ impl Path {
     /// BBRSetPacingRateWithGain (section 5.6.2).
     pub fn set_pacing_rate(&self, subflow: &mut SubflowMetrics, gain: f64) {
         let rate = (gain * self.bw as f64 * 0.99) as u64;
+        // Until the pipe is known to be full early samples are too low: the rate only rises (5.6.2).
         if rate > 0 && (self.full.reached || rate > subflow.rate.pacing) {
             subflow.rate.pacing = rate;
         }
@@ -520,6 +531,7 @@ impl Path {
     /// BBRHandleRestartFromIdle (section 5.4.1).
     pub fn before_transmit(&mut self, subflow: &mut SubflowMetrics, now: Time, app_limited: bool) {
         self.init_pacing_rate(subflow);
+        // After a wait for the window or the pacer nothing is idle: the model goes on (5.4.1).
         if !app_limited {
             return;
         }

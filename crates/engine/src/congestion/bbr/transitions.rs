@@ -36,6 +36,7 @@ impl Path {
     pub fn start_probe_down(&mut self, subflow: &SubflowMetrics, now: Time) {
         self.reset_congestion_signals();
         self.probe.up_count = 0;
+        // Flows that share a bottleneck mustn't probe in step (5.3.3.5.3).
         let random = mix(now.as_nanos() ^ self.probe.id << 56);
         self.probe.rounds_since = random & 1;
         self.probe.wait = 2 * SECOND + Span::from_nanos((random >> 1) % SECOND.as_nanos());
@@ -86,6 +87,8 @@ impl Path {
 
     /// BBRIsTimeToProbeBW (section 5.3.3.5.3).
     fn is_time_to_probe(&self, subflow: &SubflowMetrics, now: Time) -> bool {
+        // No more seldom than a Reno flow of this size loses, which grows by a segment a round: so that both
+        // get along at one bottleneck (5.3.3.5.2).
         now > self.probe.cycle_at.saturating_add(self.probe.wait)
             || self.probe.rounds_since >= self.target_inflight(subflow).min(RENO_ROUNDS)
     }
@@ -98,6 +101,8 @@ impl Path {
 
     /// BBRIsTimeToGoDown (section 5.3.3.6).
     fn is_time_to_go_down(&mut self, subflow: &SubflowMetrics, sample: &RateSample) -> bool {
+        // The bound, and not the path, is what keeps the rate from growing: it isn't
+        // known yet whether the pipe is full.
         if sample.cwnd_limited && u64::from(subflow.cwnd()) >= self.inflight_longterm {
             self.full.reset(sample.rate);
             return false;
@@ -176,6 +181,8 @@ impl Path {
 
     /// BBRCheckProbeRTT (section 5.3.4.3). Returns whether ProbeRTT holds the rate back.
     pub fn check_probe_rtt(&mut self, subflow: &mut SubflowMetrics, sample: &RateSample) -> bool {
+        // After an idle time the queue is empty anyway, and the next samples
+        // show it: nothing need be drained.
         if self.state != State::ProbeRtt && self.probe_rtt.expired && !self.idle_restart {
             self.save_cwnd(subflow);
             self.state = State::ProbeRtt;
@@ -217,11 +224,14 @@ impl Path {
         if self.probe_rtt.done_at.is_none_or(|done| now <= done) {
             return;
         }
+        // The next ProbeRTT is due an interval from now, even if this one found no lower sample.
         self.probe_rtt.min_at = now;
         self.restore_cwnd(subflow);
         self.reset_shortterm();
         if self.full.reached {
             self.start_probe_down(subflow, now);
+            // BBRExitProbeRTT: DOWN only for what it resets. Little is in flight,
+            // so there is nothing to drain.
             self.state = State::ProbeCruise;
         } else {
             self.state = State::Startup;
