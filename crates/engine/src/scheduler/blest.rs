@@ -244,6 +244,7 @@ impl Scheduler for Blest {
 
     fn select(&mut self, view: &View<'_>, rationale: &mut Rationale) -> Decision {
         let front = view.front();
+        // Before the question whether anything can be sent: a full window is the blocking that counts.
         if let Some(fast) = front.usable.filter(|_| self.always) {
             self.correct(view, fast);
         }

@@ -156,6 +156,7 @@ impl Ecf {
                     Subflow(fast.id),
                 )
             });
+            // Algorithm 1 leaves `waiting` as it was on this branch.
             return Decision::Send { subflow: slow.id, bytes: slow.mss };
         }
         self.waiting = true;

@@ -95,6 +95,7 @@ impl Linux {
         if *average == 0 {
             *average = subflow.rate.pacing;
         }
+        // The kernel's fixed point, so that two subflows tie where they do in the kernel.
         (subflow.send_memory().min(u64::from(u32::MAX)) << 32).checked_div(*average)
     }
 }
@@ -110,6 +111,7 @@ impl Scheduler for Linux {
         }
         let mut best: Option<(&SubflowMetrics, u64)> = None;
         for subflow in view.usable() {
+            // Strictly less: of equals the kernel, too, keeps the first of its list.
             if let Some(linger) = self.linger(subflow)
                 && best.is_none_or(|(_, least)| linger < least)
             {
@@ -128,6 +130,7 @@ impl Scheduler for Linux {
             });
             return Decision::Wait { until: None };
         }
+        // The average moves before anything is sent, and by the whole burst, as in `mptcp_subflow_get_send`.
         let burst = self.burst.min(view.room());
         let average = &mut self.average[subflow.id.index()];
         *average = averaged(*average, wmem, subflow.rate.pacing, burst);
@@ -145,6 +148,7 @@ impl Scheduler for Linux {
         if let Event::SubflowAdded(SubflowId(index)) | Event::SubflowRemoved(SubflowId(index)) = event
             && let Some(average) = self.average.get_mut(usize::from(index))
         {
+            // Ids are used again: the next subflow's path has nothing to do with this one's.
             *average = 0;
         }
     }

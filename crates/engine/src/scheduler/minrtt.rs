@@ -70,6 +70,7 @@ impl Scheduler for OneMore {
             return nothing_to_send(view, rationale);
         }
         let backups = view.backups_count();
+        // Not `View::available`, which refuses a subflow whose window the segments before have just filled.
         let counted = view.subflows.iter().filter(|subflow| backups || !subflow.backup);
         match View::fastest(counted.filter(|subflow| has_room_for_one_more(subflow, view.now))) {
             Some(subflow) => {

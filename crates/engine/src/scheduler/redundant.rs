@@ -46,6 +46,8 @@ impl Scheduler for Redundant {
         let mut available = false;
         let mut index = self.last;
         for _ in 0..subflows {
+            // From the one after the last: otherwise the first subflow would fill its
+            // window before any other gets data.
             index = if index + 1 < subflows { index + 1 } else { 0 };
             let subflow = &view.subflows[index];
             if !subflow.available() || (subflow.backup && !backups) {

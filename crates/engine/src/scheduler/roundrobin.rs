@@ -85,6 +85,7 @@ impl RoundRobin {
             if subflow.id.0 >= first {
                 return Some(subflow);
             }
+            // After the highest id the lowest is next.
             before = before.or(Some(subflow));
         }
         before
@@ -128,6 +129,7 @@ impl Scheduler for RoundRobin {
         let Some(subflow) = self.next(view, |subflow| subflow.ca_state() != CaState::Loss) else {
             return no_room(view, rationale);
         };
+        // In strict turns nobody goes before the one whose turn it is.
         if subflow.queue_space < u64::from(subflow.mss) {
             rationale.say(|| {
                 let (id, queued) = (Subflow(subflow.id), subflow.queued_segments());

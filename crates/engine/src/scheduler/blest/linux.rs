@@ -47,6 +47,7 @@ pub(super) fn linger(slow: &SubflowMetrics, seen: Extremes) -> Span {
 pub(super) fn segments_during(fast: &SubflowMetrics, seen: Extremes, time: Span) -> u64 {
     let rtt = seen.min.midpoint(seen.max);
     let rounds = time.checked_div(rtt).unwrap_or(0) + 1;
+    // In initial slow start the window doubles each round: the sum of a geometric series.
     if fast.ssthresh() == u32::MAX {
         return u64::from(fast.cwnd()) * ((1 << rounds.min(16)) - 1);
     }
@@ -130,6 +131,7 @@ impl Scheduler for BlestLinux {
                 return true;
             }
         }
+        // Here the module sets its flag: when it would have sent, had the window not been full.
         self.blocked |= view.unsent > 0 || view.written - view.una >= view.send_buffer;
         false
     }
