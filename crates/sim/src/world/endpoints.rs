@@ -18,6 +18,7 @@ impl World {
     #[inline]
     pub(super) fn serve_endpoints(&mut self) {
         while self.dirty != 0 {
+            // Always the lowest first: the order must not depend on what has made them dirty.
             let end = self.dirty.trailing_zeros() as usize;
             self.dirty &= self.dirty - 1;
             self.serve_endpoint(end);
@@ -149,6 +150,7 @@ impl World {
                 self.hosts.begin_message(group, now, conn, side, bytes, deadline);
             }
             Action::Finish(conn, side) => {
+                // Before the FIN: a connection that closes isn't independent of the others any more.
                 self.exclude_from_batches(group, conn);
                 self.hosts.shut(group, now, conn, side);
                 self.dirty |= 1 << (2 * group + side as usize);
@@ -181,6 +183,7 @@ impl World {
             return;
         }
         if let Some(middlebox) = &mut self.middlebox {
+            // Before it is recorded: a trace shows what the link carries.
             middlebox.process(self.now, side, path.0 as usize, &mut self.to_send);
         }
         let trace = if self.recorder.is_some() { self.record_sending(side, path) } else { UNTRACED };

@@ -169,6 +169,7 @@ impl World {
         world.enable_lookahead();
         world.enable_turns();
         world.watch_links();
+        // Set before the background's: of timers due at one moment the first set is the first to fire.
         world.set_timer(begin, TimerEvent::Start(WORKLOAD));
         world.network.events.set(world.ofo_samples(), Some(begin));
         if recording.samples_every.is_some() {
@@ -231,6 +232,7 @@ impl World {
     /// Pauses the run at the moment at which a scheduler has set this flag: its decision isn't known yet
     /// ([`Scheduler::is_undecided`]). [`World::resume`] goes on. Such a run is always in order of time.
     pub fn pause_on(&mut self, flag: Arc<AtomicBool>) {
+        // In batches and turns one side may be ahead of the moment at which the other pauses.
         self.step_by_step();
         self.pause = Some(flag);
     }
@@ -324,6 +326,7 @@ impl World {
                 continue;
             }
             let (at, source) = self.network.events.first();
+            // What is due at the limit itself still happens.
             if at <= until.min(self.end) {
                 self.step(at, source);
             } else if until < self.end {
@@ -424,6 +427,7 @@ impl World {
             }
             Owner::Background(source) => (2 + side as usize, PathId(source)),
         };
+        // Datagrams are there for the room that they take: no endpoint gets them.
         if !segment {
             return;
         }

@@ -57,6 +57,7 @@ impl Ord for Timer {
 impl World {
     #[inline(never)]
     pub(super) fn set_timer(&mut self, at: Time, event: TimerEvent) {
+        // An application may ask for a moment that has passed.
         self.timers.push(Timer { at: at.max(self.now), order: self.timer_order, event });
         self.timer_order += 1;
         let first = self.timers.peek().map(|timer| timer.at);

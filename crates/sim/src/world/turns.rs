@@ -41,6 +41,7 @@ impl World {
     pub(super) fn enable_turns(&mut self) {
         let delays = [Side::Client, Side::Server].map(|side| self.network.least_delay_to(side));
         let [Some(client), Some(server)] = delays else { return };
+        // The side that hears from the other later goes first: it can go further.
         let (first, delays) = if server >= client {
             (Side::Server, [server, client])
         } else {
@@ -62,6 +63,7 @@ impl World {
         {
             return false;
         }
+        // Turns end before a moment, and what is due at `until` itself belongs to them.
         let mut end = until.min(self.end).saturating_add(NANOSECOND);
         if let Some(timer) = self.next_timer() {
             // Simultaneous events of links and endpoints come before.
@@ -89,6 +91,7 @@ impl World {
         if let Some(turns) = &mut self.turns {
             turns.events += self.events - events;
         }
+        // The run ended at a moment that the other side may have passed.
         if self.outcome.is_some() {
             self.repeat_in_order();
         }

@@ -66,6 +66,8 @@ impl Lookahead {
     fn route(&self, world: &World, side: Side, packet: &Packet) -> Option<SubflowHandle> {
         let (segment, len) = packet.compact_segment().filter(|_| packet.owner == Owner::Workload)?;
         let rare = [Flags::SYN, Flags::FIN, Flags::RST, Flags::URG];
+        // These open and close connections: the table of connections changes,
+        // and with it what is independent.
         if rare.iter().any(|flag| segment.flags().contains(*flag)) {
             return None;
         }
@@ -75,6 +77,7 @@ impl Lookahead {
         }
         let ports = client_and_server(side, segment.ports());
         let subflow = self.routes[side as usize].lookup(packet.path, ports)?;
+        // If we have closed as well, a DATA_FIN ends the connection.
         (!segment.data_fin() || world.hosts.end(side as usize).is_send_open(subflow)).then_some(subflow)
     }
 
@@ -243,12 +246,15 @@ impl Lookahead {
         for (link, count) in self.on_links.iter().enumerate() {
             world.network.links[link].drop_upcoming(*count);
         }
+        // The order of the event loop: by time, then the endpoint's number. Timeouts of one moment are
+        // handled by slot, and those that are due again after all of them.
         self.fired.sort_unstable_by_key(|fired| (fired.at, fired.side, fired.repeat, fired.slot));
         let instants = self.fired.chunk_by(|a, b| (a.at, a.side, a.repeat) == (b.at, b.side, b.repeat));
         let events = self.arrivals.len() + instants.count();
         let last = [self.arrivals.last().map(|last| last.at), self.fired.last().map(|last| last.at)];
         let mut fired = self.fired.iter().peekable();
         for arrival in &self.arrivals {
+            // Strictly before: at the same moment links come before endpoints (see `event_queue`).
             while let Some(fired) = fired.next_if(|fired| fired.at < arrival.at) {
                 enqueue(world, &mut self.sent, fired.at, fired.sent);
             }

@@ -166,6 +166,7 @@ impl World {
         } else {
             ahead.arrivals.clear();
             done = self.try_batch(&mut ahead, until);
+            // A batch that a timer cut short doesn't say how many packets the next has.
             let at_timer = self.network.events.first().0 == self.next_timer_or_sample();
             ahead.pause = if ahead.arrivals.len() >= MIN_PACKETS || at_timer { 0 } else { PAUSE };
         }
@@ -188,12 +189,14 @@ impl World {
         let (first, _) = self.network.events.first();
         let mut end = first.saturating_add(ahead.reach).min(until.min(self.end).saturating_add(NANOSECOND));
         let timer = self.next_timer_or_sample();
+        // It may concern several connections: it is handled in order of time.
         if first == timer {
             return false;
         }
         // Simultaneous events of links and endpoints come before.
         end = end.min(timer.saturating_add(NANOSECOND));
         let collected = ahead.collect_arrivals(self, end);
+        // A timeout shortened it; by doubling it soon covers the least delay again.
         ahead.reach = (2 * ahead.reach).min(ahead.least_delay);
         if ahead.arrivals.len() < MIN_PACKETS {
             return false;
