@@ -55,6 +55,8 @@ impl CoDel {
             while self.dropping && now >= self.drop_next {
                 self.count = self.count.saturating_add(1);
                 if self.mark_or_drop(queue, stats) {
+                    // From when it was due, not from now: packets leave when the link is free, and the
+                    // rate of signals mustn't depend on that.
                     self.drop_next = self.control_law(self.drop_next);
                     break;
                 }
@@ -72,6 +74,7 @@ impl CoDel {
             self.dropping = true;
             // A queue that left the dropping state recently starts with the drop rate that it had then.
             let delta = self.count.wrapping_sub(self.lastcount);
+            // Within RFC 8289's 16 intervals the load counts as the same.
             let recent = now.saturating_sub(self.drop_next) < self.interval.saturating_mul(16);
             self.count = if delta > 1 && delta <= self.count && recent { delta } else { 1 };
             self.drop_next = self.control_law(now);
@@ -88,6 +91,7 @@ impl CoDel {
         };
         self.maxpacket = self.maxpacket.max(first.len);
         let sojourn = now.saturating_sub(first.since);
+        // With a packet or less behind this one a drop would idle the link, however long this one waited.
         if sojourn < self.target || queue.bytes() <= u64::from(self.maxpacket) {
             self.first_above_time = None;
             return (Some(first), false);

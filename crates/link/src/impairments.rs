@@ -56,6 +56,7 @@ impl Impairments {
 
     /// No packet takes less than this after its departure.
     pub(crate) fn least_delay(&self) -> Span {
+        // Jitter can take all of the delay away.
         if self.jitter.is_none() { self.delay } else { Span::ZERO }
     }
 
@@ -66,6 +67,7 @@ impl Impairments {
             return Delivery::Lost;
         }
         let after = self.draw_delay();
+        // After the packet's own delay, in both implementations: the order of draws decides what they give.
         let copy_after = self.duplicate.happens(&mut self.duplicates).then(|| self.draw_delay());
         Delivery::Arrives { after, copy_after }
     }

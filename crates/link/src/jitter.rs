@@ -46,6 +46,8 @@ impl JitterProcess {
     pub(crate) fn draw(&mut self, delay: Span) -> Span {
         let offset = match self.shape {
             JitterShape::Uniform => {
+                // Multiplied instead of divided (Lemire, "Fast random integer generation in an interval",
+                // 2019); over 64 bits the bias can't be seen.
                 let values = u128::from(self.spread.as_nanos()) * 2 + 1;
                 let draw = (u128::from(self.stream.bits()) * values) >> 64;
                 return delay.saturating_add(Span::from_nanos(draw as u64)).saturating_sub(self.spread);
@@ -68,6 +70,8 @@ impl JitterProcess {
     #[inline(never)]
     fn draw_normal(&mut self) {
         let mut units = [0.0; BATCH];
+        // From the end, since the last is used first: packets get the draws in
+        // the order in which they were made.
         for unit in units.iter_mut().rev() {
             *unit = self.stream.unit();
         }

@@ -52,6 +52,8 @@ impl<T: Packet> Link<T> {
     /// without opportunities or a rate of 0 never sends.
     pub fn new(spec: LinkSpec, seed: u64, stream: u64) -> Self {
         let machine = match spec.rate {
+            // CoDel decides when a packet leaves the queue, a change may come while it waits:
+            // neither is known when it is queued.
             Rate::Constant(rate)
                 if rate > 0 && spec.changes.is_empty() && !matches!(spec.queue, Queue::CoDel { .. }) =>
             {

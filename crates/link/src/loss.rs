@@ -32,6 +32,7 @@ impl LossProcess {
             Loss::None => Model::Independent(Chance::Never),
             Loss::Bernoulli(probability) => Model::Independent(Chance::new(probability)),
             Loss::GilbertElliott { to_bad, to_good, loss_good, loss_bad } => Model::Chain {
+                // Begun in the good state, a short transfer would lose less than the mean.
                 bad: Chance::new(stationary_bad(to_bad, to_good)).happens(&mut self.stream),
                 leave_good: Chance::new(to_bad),
                 leave_bad: Chance::new(to_good),

@@ -65,6 +65,7 @@ impl<T: Packet> Precomputed<T> {
         let marks = self.admission.marks(self.waiting.len() as u64, self.waiting_bytes);
         let free_at = self.serializer.free_at();
         if let Some(line) = &mut self.line {
+            // netem's `limit` counts the packet being sent as well.
             let all = line.len(now) + self.waiting.len() as u64 + u64::from(free_at > now);
             if !self.admission.admits(all, self.waiting_bytes, len) {
                 self.stats.dropped_queue += 1;
@@ -96,6 +97,7 @@ impl<T: Packet> Precomputed<T> {
             Some(delay) => departure.saturating_add(delay),
             None => match self.draw(departure) {
                 Some(arrival) => arrival,
+                // A lost packet has taken its time on the link.
                 None => return,
             },
         };

@@ -43,6 +43,7 @@ impl Server {
     pub(crate) fn idle_until(&mut self, now: Time) {
         match self {
             Server::Constant(serializer) => serializer.idle_until(now),
+            // An opportunity at this moment found the queue empty: it is lost.
             Server::Trace(clock) => clock.skip_to_after(now),
             Server::Stalled => {}
         }
@@ -52,6 +53,7 @@ impl Server {
     pub(crate) fn abandon(&mut self, now: Time) {
         match self {
             Server::Constant(serializer) => serializer.idle_until(now),
+            // The aborted packet had taken opportunities beyond this moment: they are free again.
             Server::Trace(clock) => clock.seek_after(now),
             Server::Stalled => {}
         }

@@ -81,6 +81,7 @@ impl<T: Packet> Stepwise<T> {
             return;
         }
         let (packets, bytes) = (self.queue.len(), self.queue.bytes());
+        // What a trace offered while nothing waited is lost.
         if self.sending.is_none() && self.queue.is_empty() {
             self.server.idle_until(now);
         }
@@ -145,6 +146,7 @@ impl<T: Packet> Stepwise<T> {
         };
         if let Some(first) = next {
             self.stats.sojourn = self.stats.sojourn.saturating_add(now - first.since);
+            // After CoDel's choice, since what it drops takes no time on the link.
             let departure = self.server.send(now, first.len);
             let fate = self.impairments.draw();
             self.sending = Some(Sending { start: now, departure, len: first.len, fate });
@@ -193,6 +195,7 @@ impl<T: Packet> Stepwise<T> {
                 self.stats.dropped_down += self.queue.clear();
                 if let Some(cut) = self.sending.take() {
                     self.stats.busy = self.stats.busy.saturating_add(at - cut.start);
+                    // Up again, the link must not wait for a packet that is gone.
                     self.server.abandon(at);
                 }
             }

@@ -173,6 +173,8 @@ impl<T> Transit<T> {
             self.move_to_slots();
         }
         let entry = Entry { at, len, slot: self.store(packet) };
+        // While the heap isn't empty, reordered packets of the same arrival are in one place,
+        // and the order of departure is known.
         if self.sorted.overtaken_by(at, NEAR) || (!self.far.is_empty() && self.sorted.overtaken_by(at, 1)) {
             self.far.push(FarEntry { entry, sequence: self.sequence });
             self.sequence += 1;
