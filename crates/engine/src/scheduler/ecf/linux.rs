@@ -50,6 +50,8 @@ impl EcfLinux {
             .map(|subflow| u64::from(subflow.packets_out()) + u64::from(subflow.queued_segments()))
             .sum();
         let held = (segments(view.unsent) + sent).saturating_mul(memory);
+        // Of data that was delivered and has no DATA_ACK yet the module takes off only the payload:
+        // its overhead still counts as unsent.
         held.saturating_sub(on_subflows * memory + sent.saturating_sub(on_subflows) * mss)
     }
 
