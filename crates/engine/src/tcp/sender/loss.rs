@@ -162,7 +162,9 @@ impl<P: Payload> Sender<P> {
             // to come (`tcp_reset_reno_sack`).
             cx.metrics.assume_sacked(0);
         }
-        let all = reneged || cx.tcp.recovery.loss_detection == LossDetection::DuplicateAcks;
+        // Without SACK RACK knows nothing of what was sent after the head, and nothing else would find it lost.
+        let is_rack = cx.tcp.recovery.loss_detection != LossDetection::DuplicateAcks;
+        let all = reneged || !is_rack || !common.negotiated.sack;
         let mut index = 0;
         while let Some(entry) = self.scoreboard.get(index) {
             //= RFC 8985 6.3-a

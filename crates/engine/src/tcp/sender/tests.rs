@@ -131,7 +131,7 @@ fn duplicates_after_a_timeout_count_only_beyond_the_recovery_point() {
     end.wait(450);
     end.push(3 * MSS);
     end.wait(510);
-    assert_eq!((end.metrics().ca_state(), end.metrics().lost_out()), (CaState::Loss, 5));
+    assert_eq!((end.metrics().ca_state(), end.metrics().lost_out()), (CaState::Loss, 8));
     end.ack(1001);
     assert_eq!(end.metrics().sacked_out(), 0);
 }

@@ -246,6 +246,19 @@ fn a_reneging_receiver_gets_everything_again() {
     assert!(end.sent_data().contains(&(2001, 1000)));
 }
 
+/// After a timeout without SACK all that is in flight is lost, what was sent just before it too.
+#[test]
+fn a_timeout_without_sack_loses_all() {
+    let mut end = ten_in_flight(TcpConfig { sack: false, ..without_tlp() });
+    // Sent at 100 ms; the timeout is 300 ms.
+    assert!(end.wait(390).is_empty());
+    end.ack(1);
+    end.ack(1);
+    assert_eq!(end.sent_data(), [(10_001, 1000), (11_001, 1000)]);
+    end.wait(410);
+    assert_eq!((end.metrics().ca_state(), end.metrics().lost_out()), (CaState::Loss, 12));
+}
+
 /// Without SACK each duplicate ACK stands for a segment that was delivered.
 #[test]
 fn a_duplicate_ack_without_sack_counts_as_a_delivered_segment() {
