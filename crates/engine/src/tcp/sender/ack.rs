@@ -5,7 +5,7 @@ use crate::Span;
 use ropewalk_wire::{Flags, Payload, Segment};
 
 use super::ack_summary::AckSummary;
-use super::rtt::timestamp_rtt;
+use super::rtt::{echo, timestamp_rtt};
 use super::{Sender, cwnd_validation};
 use crate::config::{AckCounting, WindowLimit};
 use crate::congestion::{Ack, RateSample};
@@ -139,7 +139,7 @@ impl<P: Payload> Sender<P> {
         let (offset, now) = (cx.timestamp_offset, cx.now);
         let metrics = &mut *cx.metrics;
         let min_rtt = metrics.rtt.min;
-        let echo = segment.timestamps.filter(|_| common.negotiated.timestamps).map(|stamp| stamp.echo);
+        let echo = echo(common, segment);
         //= RFC 8985 6.2-b not if an earlier transmission may have arrived
         //= RFC 2018 8-a only a cumulative ACK takes anything off the scoreboard
         self.scoreboard.cumulative_ack(ack, metrics, summary, |sent_at| {

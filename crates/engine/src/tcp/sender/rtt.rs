@@ -66,13 +66,17 @@ fn ticks(config: &RtoConfig, now: Time, rtt: Span) -> Span {
     }
 }
 
+/// The timestamp that a segment echoes. 0 is none, as in Linux: some hosts send it where they have none to echo.
+pub(super) fn echo<P>(common: &Common, segment: &Segment<P>) -> Option<u32> {
+    let stamp = segment.timestamps.filter(|stamp| common.negotiated.timestamps && stamp.echo != 0)?;
+    Some(stamp.echo)
+}
+
 /// The round-trip time by the timestamp that the segment echoes (RFC 7323 4); its clock ticks in
 /// milliseconds.
 #[inline(never)]
 pub fn timestamp_rtt<P: Payload>(common: &Common, cx: &Context<'_>, segment: &Segment<P>) -> Option<Span> {
-    // As in Linux an echo of 0 is none.
-    let stamp = segment.timestamps.filter(|stamp| common.negotiated.timestamps && stamp.echo != 0)?;
-    let ticks = cx.timestamp().wrapping_sub(stamp.echo);
+    let ticks = cx.timestamp().wrapping_sub(echo(common, segment)?);
     // An echo from the future, or 17 minutes old, isn't ours: the difference wraps, or is beyond any timeout.
     (ticks < 1 << 20).then(|| u64::from(ticks.max(1)) * MILLISECOND)
 }

@@ -6,6 +6,7 @@ use ropewalk_wire::{Payload, Segment};
 
 use super::Sender;
 use super::ack_summary::AckSummary;
+use super::rtt::echo;
 use crate::config::LossDetection;
 use crate::metrics::CaState;
 use crate::tcp::common::Common;
@@ -19,10 +20,7 @@ impl<P: Payload> Sender<P> {
             // Nothing was retransmitted, so originals arrived. Without SACK that isn't enough at the recovery
             // point, where the phase must be kept (Linux's `tcp_is_non_sack_preventing_reopen`).
             None => common.negotiated.sack || self.snd_una < self.recovery.point,
-            Some(at) => {
-                let earlier = |echo: u32| (echo.wrapping_sub(at) as i32) < 0;
-                common.negotiated.timestamps && segment.timestamps.is_some_and(|stamp| earlier(stamp.echo))
-            }
+            Some(at) => echo(common, segment).is_some_and(|echo| (echo.wrapping_sub(at) as i32) < 0),
         }
     }
 
