@@ -158,7 +158,9 @@ impl<P: Payload> Tcb<P> {
     pub fn abort(&mut self) {
         self.nothing_to_send = false;
         match self.common.state {
-            State::SynSent | State::Closed | State::TimeWait => {}
+            State::SynSent | State::Closed => {}
+            // Both sides have closed (Linux's `tcp_need_reset`).
+            State::Closing | State::LastAck | State::TimeWait => {}
             _ => self.reset_pending = true,
         }
         self.become_closed();

@@ -54,11 +54,18 @@ impl<P: Payload> Tcb<P> {
         cx.metrics.totals.timeouts += 1;
         if in_handshake {
             self.on_handshake_timeout(cx, outcome);
-        } else if self.sender.timeouts() >= cx.tcp.retries {
+        } else if self.sender.timeouts() >= cx.tcp.retries && !self.window_stays_closed(cx) {
             //= RFC 9293 MUST-20 SHLD-11 give up at R2
             self.give_up(GiveUp::Retransmissions, outcome);
         } else {
             self.sender.on_retransmission_timeout(&mut self.common, cx, outcome);
         }
+    }
+
+    /// Whether the peer answers and keeps its window closed: what is sent again, such as a FIN, then probes the
+    /// window, which never gives up (Linux's `tcp_rtx_probe0_timed_out`).
+    fn window_stays_closed(&self, cx: &Context<'_>) -> bool {
+        let silent = cx.now.saturating_sub(self.probing.received_at);
+        self.sender.peer_window() == 0 && silent <= 2 * cx.tcp.rto.max
     }
 }

@@ -225,6 +225,43 @@ fn an_abort_is_a_reset_and_a_close_a_fin() {
     assert!(!sent[0].segment.flags.contains(Flags::FIN));
 }
 
+/// Once both sides have closed, a reset says nothing that the peer doesn't know (RFC 9293 3.10.5).
+#[test]
+fn an_abort_after_both_have_closed_is_silent() {
+    let mut end = End::open(plain_config(), 20);
+    let fin = end.peer(Flags::FIN, 1);
+    end.receive(fin);
+    end.close();
+    end.sent();
+    assert_eq!(end.state(), State::LastAck);
+    end.subflow.abort();
+    assert!(end.sent().is_empty());
+}
+
+//= test RFC 9293 MUST-37
+/// A FIN that waits for a closed window is repeated for as long as the peer answers, and not for longer.
+#[test]
+fn a_fin_at_a_closed_window_stays_while_the_peer_answers() {
+    for answers in [true, false] {
+        let mut end = End::open(plain_config(), 20);
+        let mut closed = end.peer(Flags::ACK, 1);
+        closed.window = 0;
+        end.receive(closed.clone());
+        end.close();
+        let mut fins = 0;
+        for _ in 0..100 {
+            let now = end.now.as_millis();
+            let sent = end.wait(now + 120_000);
+            fins += sent.iter().filter(|(_, sent)| sent.segment.flags.contains(Flags::FIN)).count();
+            if answers {
+                end.receive(closed.clone());
+            }
+        }
+        assert_eq!(end.state() == State::FinWait1, answers, "{fins} FINs");
+        assert!(fins > 10, "{fins}");
+    }
+}
+
 //= test RFC 9293 SHLD-11
 #[test]
 fn by_default_data_is_repeated_for_more_than_a_hundred_seconds() {
