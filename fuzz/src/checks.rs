@@ -286,38 +286,20 @@ impl Draw<'_> {
         if has(2) {
             segment.dss = Some(self.dss());
         }
-        let mut rare = RareOptions { sack_permitted: has(3), ..RareOptions::default() };
-        if has(4) {
-            rare.mss = Some(self.u16());
-        }
-        if has(5) {
-            rare.window_scale = Some(self.u8() % 15);
-        }
-        if has(6) {
-            rare.mp_capable = Some(self.mp_capable());
-        }
-        if has(7) {
-            rare.mp_join = Some(self.mp_join());
-        }
-        if has(8) {
-            rare.add_addr = Some(self.add_addr());
-        }
-        if has(9) {
-            let address_ids = (0..=self.u8() % 40).map(|_| self.u8()).collect();
-            rare.remove_addr = Some(RemoveAddr { address_ids });
-        }
-        if has(10) {
-            rare.mp_prio = Some(MpPrio { backup: self.flag() });
-        }
-        if has(11) {
-            rare.mp_fail = Some(MpFail { dsn: self.u64() });
-        }
-        if has(12) {
-            rare.fastclose = Some(FastClose { receiver_key: self.u64() });
-        }
-        if has(13) {
-            rare.mp_tcprst = Some(MpTcpRst { transient: self.flag(), reason: self.u8() });
-        }
+        let rare = RareOptions {
+            sack_permitted: has(3),
+            mss: has(4).then(|| self.u16()),
+            window_scale: has(5).then(|| self.u8() % 15),
+            mp_capable: has(6).then(|| self.mp_capable()),
+            mp_join: has(7).then(|| self.mp_join()),
+            add_addr: has(8).then(|| self.add_addr()),
+            remove_addr: has(9)
+                .then(|| RemoveAddr { address_ids: (0..=self.u8() % 40).map(|_| self.u8()).collect() }),
+            mp_prio: has(10).then(|| MpPrio { backup: self.flag() }),
+            mp_fail: has(11).then(|| MpFail { dsn: self.u64() }),
+            mp_fastclose: has(12).then(|| MpFastClose { receiver_key: self.u64() }),
+            mp_tcprst: has(13).then(|| MpTcpRst { transient: self.flag(), reason: self.u8() }),
+        };
         if rare != RareOptions::default() {
             segment.rare = Some(Box::new(rare));
         }

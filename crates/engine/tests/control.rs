@@ -117,11 +117,12 @@ fn an_abort_says_the_peers_key_and_resets_every_subflow() {
         MpCapable { receiver_key: Some(key), .. } => Some(key),
         _ => None,
     });
-    let said = sent.iter().filter_map(|segment| Some(segment.rare.as_deref()?.fastclose?.receiver_key));
+    let said = sent.iter().filter_map(|segment| Some(segment.rare.as_deref()?.mp_fastclose?.receiver_key));
     assert_eq!(said.collect::<Vec<_>>(), [key.expect("a key")]);
     assert_eq!(sent.iter().filter(|segment| segment.flags.contains(Flags::RST)).count(), 2);
-    let first =
-        sent.into_iter().find(|segment| segment.rare.as_deref().is_some_and(|rare| rare.fastclose.is_some()));
+    let first = sent
+        .into_iter()
+        .find(|segment| segment.rare.as_deref().is_some_and(|rare| rare.mp_fastclose.is_some()));
     net.inject(1, first.expect("one"));
     net.pass(10);
     assert!(net.events.iter().any(|(end, event)| *end == 1 && matches!(event, Event::Reset { .. })));

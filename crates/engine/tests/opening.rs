@@ -38,13 +38,6 @@ fn fallback(net: &Net, end: usize) -> Option<FallbackCause> {
     })
 }
 
-fn strip(segment: &mut Segment<Bytes>) {
-    segment.dss = None;
-    if let Some(rare) = segment.rare.as_mut() {
-        (rare.mp_capable, rare.mp_join, rare.add_addr) = (None, None, None);
-    }
-}
-
 /// Opens a connection to a listener by hand-made segments. Returns the listener's id of it.
 fn visit(
     server: &mut End,
@@ -376,7 +369,7 @@ fn without_the_keys_in_the_third_ack_a_server_is_plain() {
     let mut net = Net::new("minrtt", "lia", one_path());
     net.tamper = Some(Box::new(|from, segment| {
         if from == 0 && !segment.flags.contains(Flags::SYN) {
-            strip(segment);
+            segment.strip_mptcp();
         }
         true
     }));
@@ -391,7 +384,7 @@ fn without_the_option_in_the_syn_ack_a_client_is_plain() {
     let mut net = Net::new("minrtt", "lia", one_path());
     net.tamper = Some(Box::new(|from, segment| {
         if from == 1 && segment.flags.contains(Flags::SYN) {
-            strip(segment);
+            segment.strip_mptcp();
         }
         true
     }));
@@ -414,7 +407,7 @@ fn without_options_after_the_handshake_both_ends_are_plain() {
         count += 1;
         told.borrow_mut().push((from, segment.clone()));
         if count > 3 {
-            strip(segment);
+            segment.strip_mptcp();
         }
         true
     }));

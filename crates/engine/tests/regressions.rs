@@ -13,13 +13,6 @@ fn capable(segment: &Segment<Bytes>) -> bool {
     segment.rare.as_deref().is_some_and(|rare| rare.mp_capable.is_some())
 }
 
-fn strip(segment: &mut Segment<Bytes>) {
-    segment.dss = None;
-    if let Some(rare) = segment.rare.as_mut() {
-        (rare.mp_capable, rare.mp_join, rare.mp_fail) = (None, None, None);
-    }
-}
-
 fn heard(net: &Net, end: usize, wanted: &Event) -> bool {
     net.events.iter().any(|(at, event)| *at == end && event == wanted)
 }
@@ -147,7 +140,7 @@ fn a_peer_that_fell_back_may_close_first() {
     // The server sees no keys: it is plain, and closes at once with data of the client under way.
     net.tamper = Some(Box::new(|from, segment| {
         if from == 0 && !segment.flags.contains(Flags::SYN) {
-            strip(segment);
+            segment.strip_mptcp();
         }
         true
     }));
@@ -167,7 +160,7 @@ fn a_data_fin_that_is_always_stripped_ends_in_fallback() {
     let mut net = Net::new("minrtt", "lia", vec![PathScript::clean(10)]);
     net.run(Time::ZERO + SECOND, |_| false);
     net.tamper = Some(Box::new(|_, segment| {
-        strip(segment);
+        segment.strip_mptcp();
         true
     }));
     let client = net.client;
@@ -346,7 +339,7 @@ fn a_join_that_fails_is_tried_again() {
         let join = segment.rare.as_deref().is_some_and(|rare| rare.mp_join.is_some());
         if from == 1 && join && !spoiled {
             spoiled = true;
-            strip(segment);
+            segment.strip_mptcp();
         }
         true
     }));

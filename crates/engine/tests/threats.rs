@@ -9,7 +9,7 @@ use bytes::Bytes;
 use common::{Log, Net, PathScript, SERVER_ADDRESS, bytes, client_address};
 use ropewalk_engine::mptcp::{Event, add_addr_hmac};
 use ropewalk_engine::{MILLISECOND, Time};
-use ropewalk_wire::{AddAddr, FastClose, Flags, FourTuple, MpCapable, MpJoin, Segment, Seq};
+use ropewalk_wire::{AddAddr, Flags, FourTuple, MpCapable, MpFastClose, MpJoin, Segment, Seq};
 
 fn two_paths() -> Vec<PathScript> {
     vec![PathScript::clean(10), PathScript::clean(20)]
@@ -300,7 +300,7 @@ fn a_fastclose_with_the_wrong_key_is_ignored() {
     let (client, server) = keys(&log);
     for key in [client ^ 1, server, 0] {
         let mut segment = last_ack(&log, 1);
-        segment.rare_mut().fastclose = Some(FastClose { receiver_key: key });
+        segment.rare_mut().mp_fastclose = Some(MpFastClose { receiver_key: key });
         net.inject(0, segment);
         let _ = net.take(0);
     }
@@ -316,7 +316,7 @@ fn a_fastclose_with_the_right_key_ends_every_subflow() {
     net.pass(200);
     assert_eq!(joined(&net, 0), 1);
     let mut segment = last_ack(&log, 1);
-    segment.rare_mut().fastclose = Some(FastClose { receiver_key: keys(&log).0 });
+    segment.rare_mut().mp_fastclose = Some(MpFastClose { receiver_key: keys(&log).0 });
     net.inject(0, segment);
     let resets = net.take(0);
     assert_eq!(resets.iter().filter(|segment| segment.flags.contains(Flags::RST)).count(), 2, "{resets:?}");

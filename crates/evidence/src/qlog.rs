@@ -274,18 +274,7 @@ fn tcp<P: Payload>(segment: &Segment<P>) -> Value {
             tcp["data_fin"] = json!(true);
         }
     }
-    let rare = segment.rare.as_deref();
-    let options = [
-        ("MP_CAPABLE", rare.is_some_and(|rare| rare.mp_capable.is_some())),
-        ("MP_JOIN", rare.is_some_and(|rare| rare.mp_join.is_some())),
-        ("ADD_ADDR", rare.is_some_and(|rare| rare.add_addr.is_some())),
-        ("REMOVE_ADDR", rare.is_some_and(|rare| rare.remove_addr.is_some())),
-        ("MP_PRIO", rare.is_some_and(|rare| rare.mp_prio.is_some())),
-        ("MP_FAIL", rare.is_some_and(|rare| rare.mp_fail.is_some())),
-        ("MP_FASTCLOSE", rare.is_some_and(|rare| rare.fastclose.is_some())),
-        ("MP_TCPRST", rare.is_some_and(|rare| rare.mp_tcprst.is_some())),
-    ];
-    let names: Vec<_> = options.iter().filter(|option| option.1).map(|option| option.0).collect();
+    let names: Vec<_> = segment.rare.iter().flat_map(|rare| rare.mptcp_names()).collect();
     if !names.is_empty() {
         tcp["mptcp"] = json!(names);
     }

@@ -26,8 +26,8 @@ pub use error::{EncodeError, ParseError, Part};
 pub use icmp::{TooBig, encode_icmp_too_big, parse_icmp_too_big};
 pub use option_codec::parse_options;
 pub use options::{
-    AddAddr, AddressId, Dss, DssMapping, FastClose, MpCapable, MpFail, MpJoin, MpPrio, MpTcpRst, RareOptions,
-    RemoveAddr, SackBlocks, Timestamps,
+    AddAddr, AddressId, Dss, DssMapping, MpCapable, MpFail, MpFastClose, MpJoin, MpPrio, MpTcpRst,
+    RareOptions, RemoveAddr, SackBlocks, Timestamps,
 };
 pub use packets::{Coalescer, encode_packets};
 pub use parse::{ParseMode, parse, parse_headers};

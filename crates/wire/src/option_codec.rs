@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::error::EncodeError;
 use crate::options::{
-    AddAddr, Dss, DssMapping, FastClose, MpCapable, MpFail, MpJoin, MpPrio, MpTcpRst, RareOptions,
+    AddAddr, Dss, DssMapping, MpCapable, MpFail, MpFastClose, MpJoin, MpPrio, MpTcpRst, RareOptions,
     RemoveAddr, SackBlocks, Timestamps,
 };
 use crate::payload::Payload;
@@ -147,10 +147,23 @@ fn write_dss(dss: &Dss, writer: &mut Writer<'_>) {
 }
 
 fn write_rare(rare: &RareOptions, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
-    if let Some(capable) = &rare.mp_capable {
+    let RareOptions {
+        mss: _,
+        window_scale: _,
+        sack_permitted: _,
+        mp_capable,
+        mp_join,
+        add_addr,
+        remove_addr,
+        mp_prio,
+        mp_fail,
+        mp_fastclose,
+        mp_tcprst,
+    } = rare;
+    if let Some(capable) = mp_capable {
         write_mp_capable(capable, writer)?;
     }
-    match &rare.mp_join {
+    match mp_join {
         Some(MpJoin::Syn { backup, address_id, token, nonce }) => {
             writer.mptcp(MpJoin::SYN_LEN, MP_JOIN, u8::from(*backup), *address_id);
             writer.put(token.to_be_bytes());
@@ -167,18 +180,18 @@ fn write_rare(rare: &RareOptions, writer: &mut Writer<'_>) -> Result<(), EncodeE
         }
         None => {}
     }
-    if let Some(fail) = &rare.mp_fail {
+    if let Some(fail) = mp_fail {
         writer.mptcp(MpFail::LEN, MP_FAIL, 0, 0);
         writer.put(fail.dsn.to_be_bytes());
     }
-    if let Some(fastclose) = &rare.fastclose {
-        writer.mptcp(12, MP_FASTCLOSE, 0, 0);
+    if let Some(fastclose) = mp_fastclose {
+        writer.mptcp(MpFastClose::LEN, MP_FASTCLOSE, 0, 0);
         writer.put(fastclose.receiver_key.to_be_bytes());
     }
-    if let Some(reset) = &rare.mp_tcprst {
-        writer.mptcp(4, MP_TCPRST, u8::from(reset.transient), reset.reason);
+    if let Some(reset) = mp_tcprst {
+        writer.mptcp(MpTcpRst::LEN, MP_TCPRST, u8::from(reset.transient), reset.reason);
     }
-    if let Some(add) = &rare.add_addr {
+    if let Some(add) = add_addr {
         // Exactly the announcement is authenticated (RFC 8684 3.4.1); Linux drops the other two.
         if add.echo == add.hmac.is_some() {
             return Err(EncodeError::InvalidOption("ADD_ADDR"));
@@ -196,7 +209,7 @@ fn write_rare(rare: &RareOptions, writer: &mut Writer<'_>) -> Result<(), EncodeE
         }
         writer.pad();
     }
-    if let Some(remove) = &rare.remove_addr {
+    if let Some(remove) = remove_addr {
         if remove.address_ids.is_empty() {
             return Err(EncodeError::InvalidOption("REMOVE_ADDR"));
         }
@@ -206,7 +219,7 @@ fn write_rare(rare: &RareOptions, writer: &mut Writer<'_>) -> Result<(), EncodeE
         }
         writer.pad();
     }
-    if let Some(prio) = &rare.mp_prio {
+    if let Some(prio) = mp_prio {
         writer.put([MPTCP, 3, MP_PRIO << 4 | u8::from(prio.backup), NOP]);
     }
     Ok(())
@@ -364,7 +377,7 @@ fn read_mptcp<P: Payload>(body: &[u8], segment: &mut Segment<P>) {
         }
         MP_FASTCLOSE => {
             if let Some(receiver_key) = reserved_then_u64(fields) {
-                segment.rare_mut().fastclose = Some(FastClose { receiver_key });
+                segment.rare_mut().mp_fastclose = Some(MpFastClose { receiver_key });
             }
         }
         MP_TCPRST => {

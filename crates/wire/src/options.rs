@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use crate::encode::MAX_OPTIONS;
+
 /// Timestamps option (RFC 7323 3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -10,6 +12,11 @@ pub struct Timestamps {
     pub value: u32,
     /// TSecr: the echo.
     pub echo: u32,
+}
+
+impl Timestamps {
+    /// Length with its padding.
+    pub const PADDED_LEN: usize = 12;
 }
 
 /// Up to four SACK blocks, each `[left, right)` (RFC 2018 3).
@@ -103,6 +110,9 @@ pub struct Dss {
 }
 
 impl Dss {
+    /// Length of one that has nothing but a DATA_ACK of 8 octets.
+    pub const DATA_ACK_64_LEN: usize = 12;
+
     /// Length on the wire, in bytes.
     #[inline]
     pub fn len(&self) -> usize {
@@ -228,7 +238,7 @@ pub struct MpFail {
 /// MP_FASTCLOSE (RFC 8684 3.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct FastClose {
+pub struct MpFastClose {
     /// The receiver's key.
     pub receiver_key: u64,
 }
@@ -247,11 +257,10 @@ pub struct MpTcpRst {
 
 /// Options that established connections rarely carry.
 ///
-/// A new one is a field here, its length in [`padded_len`](Self::padded_len), and its reading and writing in
-/// `option_codec.rs`. It is generated for the round trips (`crates/wire/tests/common/mod.rs`) and the fuzzer
-/// (`fuzz/src/checks.rs`), has words in packet scripts (`crates/engine/tests/scripts/segments.rs`), and is
-/// taken away by what stands for middleboxes that strip options (`crates/engine/tests/common/mod.rs` and
-/// `random/network.rs`, `crates/sim/tests/golden/cases.rs`, `crates/daemon/tests/gateway/middlebox.rs`).
+/// To add one: a field here. Nearly every other place takes the fields apart by name, and doesn't compile until
+/// it is there. By hand: its reading in `option_codec.rs`, and its words in packet scripts
+/// (`crates/engine/tests/scripts/segments.rs`, `docs/packet-scripts.md`). When the engine sends it and what it
+/// does on arrival: `ARCHITECTURE.md`, "Where do I change".
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RareOptions {
     /// Maximum segment size (RFC 9293 3.7.1).
@@ -273,10 +282,13 @@ pub struct RareOptions {
     /// MP_FAIL.
     pub mp_fail: Option<MpFail>,
     /// MP_FASTCLOSE.
-    pub fastclose: Option<FastClose>,
+    pub mp_fastclose: Option<MpFastClose>,
     /// MP_TCPRST.
     pub mp_tcprst: Option<MpTcpRst>,
 }
+
+/// Bytes that timestamps and the longest DSS of an ACK leave for other options.
+const BESIDE_DATA_ACK: usize = MAX_OPTIONS - Timestamps::PADDED_LEN - Dss::DATA_ACK_64_LEN;
 
 impl RareOptions {
     /// Length on the wire of all of them but SACK-permitted, each padded to 4.
@@ -284,44 +296,114 @@ impl RareOptions {
     /// SACK-permitted is left to [`crate::Segment::options_len`]: beside timestamps it takes the
     /// place of their two NOPs, as Linux lays them out, and costs nothing.
     pub fn padded_len(&self) -> usize {
-        let pad = |len: usize| (len + 3) & !3;
+        let RareOptions {
+            mss,
+            window_scale,
+            sack_permitted: _,
+            mp_capable,
+            mp_join,
+            add_addr,
+            remove_addr,
+            mp_prio,
+            mp_fail,
+            mp_fastclose,
+            mp_tcprst,
+        } = self;
         let mut len = 0;
-        if self.mss.is_some() {
+        if mss.is_some() {
             len += 4;
         }
-        if self.window_scale.is_some() {
+        if window_scale.is_some() {
             len += 4;
         }
-        if let Some(capable) = &self.mp_capable {
-            len += pad(capable.len());
+        if let Some(capable) = mp_capable {
+            len += padded(capable.len());
         }
-        if let Some(join) = &self.mp_join {
+        if let Some(join) = mp_join {
             len += match join {
                 MpJoin::Syn { .. } => MpJoin::SYN_LEN,
                 MpJoin::SynAck { .. } => MpJoin::SYN_ACK_LEN,
                 MpJoin::Ack { .. } => MpJoin::ACK_LEN,
             };
         }
-        if let Some(add) = &self.add_addr {
-            len += pad(add.len());
+        if let Some(add) = add_addr {
+            len += add.padded_len();
         }
-        if let Some(remove) = &self.remove_addr {
-            len += pad(3 + remove.address_ids.len());
+        if let Some(remove) = remove_addr {
+            len += RemoveAddr::padded_len(remove.address_ids.len());
         }
-        if self.mp_prio.is_some() {
+        if mp_prio.is_some() {
             len += MpPrio::PADDED_LEN;
         }
-        if self.mp_fail.is_some() {
+        if mp_fail.is_some() {
             len += MpFail::LEN;
         }
-        if self.fastclose.is_some() {
-            len += 12;
+        if mp_fastclose.is_some() {
+            len += MpFastClose::LEN;
         }
-        if self.mp_tcprst.is_some() {
-            len += 4;
+        if mp_tcprst.is_some() {
+            len += MpTcpRst::LEN;
         }
         len
     }
+
+    /// Whether an MPTCP segment with these may have no DSS: then the want of one says nothing about the path
+    /// or the peer. Any other segment without a DSS counts as plain TCP (RFC 8684 3.7).
+    pub fn crowds_out_dss(&self) -> bool {
+        // MP_CAPABLE stands in the DSS's place (3.1). On a pure ACK, Linux sends ADD_ADDR alone, however short
+        // (`mptcp_established_options_add_addr`).
+        self.mp_capable.is_some() || self.add_addr.is_some() || self.padded_len() > BESIDE_DATA_ACK
+    }
+
+    /// Removes all options of MPTCP, as some middleboxes do. TCP's own stay.
+    pub fn strip_mptcp(&mut self) {
+        *self = RareOptions {
+            mss: self.mss,
+            window_scale: self.window_scale,
+            sack_permitted: self.sack_permitted,
+            mp_capable: None,
+            mp_join: None,
+            add_addr: None,
+            remove_addr: None,
+            mp_prio: None,
+            mp_fail: None,
+            mp_fastclose: None,
+            mp_tcprst: None,
+        };
+    }
+
+    /// The names of the options of MPTCP that there are, as RFC 8684 writes them.
+    pub fn mptcp_names(&self) -> impl Iterator<Item = &'static str> {
+        let RareOptions {
+            mss: _,
+            window_scale: _,
+            sack_permitted: _,
+            mp_capable,
+            mp_join,
+            add_addr,
+            remove_addr,
+            mp_prio,
+            mp_fail,
+            mp_fastclose,
+            mp_tcprst,
+        } = self;
+        let named = [
+            ("MP_CAPABLE", mp_capable.is_some()),
+            ("MP_JOIN", mp_join.is_some()),
+            ("ADD_ADDR", add_addr.is_some()),
+            ("REMOVE_ADDR", remove_addr.is_some()),
+            ("MP_PRIO", mp_prio.is_some()),
+            ("MP_FAIL", mp_fail.is_some()),
+            ("MP_FASTCLOSE", mp_fastclose.is_some()),
+            ("MP_TCPRST", mp_tcprst.is_some()),
+        ];
+        named.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name)
+    }
+}
+
+/// With NOPs up to a multiple of 4.
+const fn padded(len: usize) -> usize {
+    len.next_multiple_of(4)
 }
 
 impl MpCapable {
@@ -359,6 +441,23 @@ impl MpFail {
     pub const LEN: usize = 12;
 }
 
+impl MpFastClose {
+    /// Length on the wire.
+    pub const LEN: usize = 12;
+}
+
+impl MpTcpRst {
+    /// Length on the wire.
+    pub const LEN: usize = 4;
+}
+
+impl RemoveAddr {
+    /// Length with its padding, for so many address ids.
+    pub const fn padded_len(ids: usize) -> usize {
+        padded(3 + ids)
+    }
+}
+
 impl AddAddr {
     /// Length on the wire, in bytes.
     #[allow(clippy::len_without_is_empty, reason = "an option is never empty")]
@@ -367,11 +466,16 @@ impl AddAddr {
             + if self.port.is_some() { 2 } else { 0 }
             + if self.hmac.is_some() { 8 } else { 0 }
     }
+
+    /// The same with its padding.
+    pub fn padded_len(&self) -> usize {
+        padded(self.len())
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{MpCapable, SackBlocks};
+    use super::{AddAddr, Dss, MpCapable, RareOptions, RemoveAddr, SackBlocks};
 
     #[test]
     fn the_named_lengths_of_mp_capable_are_those_of_its_fields() {
@@ -379,6 +483,41 @@ mod tests {
         assert_eq!(syn_ack.len(), MpCapable::SYN_ACK_LEN);
         let ack = MpCapable { receiver_key: Some(2), ..syn_ack };
         assert_eq!(ack.len(), MpCapable::ACK_LEN);
+    }
+
+    #[test]
+    fn only_options_that_leave_no_room_for_a_data_ack_excuse_the_want_of_a_dss() {
+        let dss = Dss { data_ack: Some(1), ack_is_64: true, ..Dss::default() };
+        assert_eq!(dss.padded_len(), Dss::DATA_ACK_64_LEN);
+        let remove = |ids| RareOptions {
+            remove_addr: Some(RemoveAddr { address_ids: vec![1; ids] }),
+            ..RareOptions::default()
+        };
+        assert_eq!([1, 4, 13, 14].map(|ids| remove(ids).crowds_out_dss()), [false, false, false, true]);
+        let address = "10.0.0.9".parse().expect("an address");
+        let echo = AddAddr { echo: true, address_id: 1, address, port: None, hmac: None };
+        assert!(RareOptions { add_addr: Some(echo), ..RareOptions::default() }.crowds_out_dss());
+        let capable = Some(MpCapable::default());
+        assert!(RareOptions { mp_capable: capable, ..RareOptions::default() }.crowds_out_dss());
+        assert!(!RareOptions::default().crowds_out_dss());
+    }
+
+    #[test]
+    fn stripping_leaves_the_options_of_tcp() {
+        let tcp = RareOptions {
+            mss: Some(1460),
+            window_scale: Some(7),
+            sack_permitted: true,
+            ..RareOptions::default()
+        };
+        let mut both = RareOptions {
+            mp_capable: Some(MpCapable::default()),
+            remove_addr: Some(RemoveAddr { address_ids: vec![1] }),
+            ..tcp.clone()
+        };
+        assert_eq!(both.mptcp_names().collect::<Vec<_>>(), ["MP_CAPABLE", "REMOVE_ADDR"]);
+        both.strip_mptcp();
+        assert_eq!((&both, both.mptcp_names().count()), (&tcp, 0));
     }
 
     #[test]

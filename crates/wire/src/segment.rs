@@ -263,6 +263,14 @@ impl<P: Payload> Segment<P> {
         self.rare.get_or_insert_default()
     }
 
+    /// Removes all options of MPTCP, as some middleboxes do.
+    pub fn strip_mptcp(&mut self) {
+        self.dss = None;
+        if let Some(rare) = &mut self.rare {
+            rare.strip_mptcp();
+        }
+    }
+
     /// Length in sequence space: payload, SYN and FIN.
     #[inline]
     pub fn sequence_len(&self) -> u32 {
@@ -278,7 +286,7 @@ impl<P: Payload> Segment<P> {
     pub fn options_len(&self) -> usize {
         let mut len = 0;
         if self.timestamps.is_some() {
-            len += 12;
+            len += Timestamps::PADDED_LEN;
         }
         if !self.sack.is_empty() {
             len += 4 + 8 * self.sack.len();

@@ -37,7 +37,7 @@ const CAPTURES: [(&str, &str, &[Wanted]); 5] = [
         include_str!("captures/v6_join_checksum_abort.hex"),
         &[
             |rare| rare.mp_capable.is_some_and(|capable| capable.checksum.is_some()),
-            |rare| rare.fastclose.is_some() && rare.mp_tcprst.is_some(),
+            |rare| rare.mp_fastclose.is_some() && rare.mp_tcprst.is_some(),
         ],
     ),
 ];

@@ -250,7 +250,7 @@ fn the_short_ones() {
     rare("1e03 50 01", |rare| rare.mp_prio = Some(MpPrio { backup: false }));
     rare("1e0c 60 00 0102030405060708", |rare| rare.mp_fail = Some(MpFail { dsn: 0x0102_0304_0506_0708 }));
     rare("1e0c 70 00 0102030405060708", |rare| {
-        rare.fastclose = Some(FastClose { receiver_key: 0x0102_0304_0506_0708 });
+        rare.mp_fastclose = Some(MpFastClose { receiver_key: 0x0102_0304_0506_0708 });
     });
     rare("1e04 81 06", |rare| rare.mp_tcprst = Some(MpTcpRst { transient: true, reason: 6 }));
 }

@@ -188,7 +188,7 @@ fn a_lost_fastclose_frees_the_connection_all_the_same() {
         path.set(pass());
         // The client throws its connection away, with data unread.
         let (client, mut server) = open(&path, &backend, address);
-        let lost = lose(&path, |rare| rare.fastclose.is_some());
+        let lost = lose(&path, |rare| rare.mp_fastclose.is_some());
         server.write_all(&pattern(1000)).unwrap();
         std::thread::sleep(Duration::from_millis(50));
         drop(client);
@@ -198,7 +198,7 @@ fn a_lost_fastclose_frees_the_connection_all_the_same() {
         // The server resets its connection, and the gateway throws the client's away.
         path.set(pass());
         let (mut client, server) = open(&path, &backend, address);
-        let lost = lose(&path, |rare| rare.fastclose.is_some());
+        let lost = lose(&path, |rare| rare.mp_fastclose.is_some());
         SockRef::from(&server).set_linger(Some(Duration::ZERO)).unwrap();
         drop(server);
         wait("the gateway's FASTCLOSE", || lost.load(Ordering::Relaxed) >= 1);

@@ -11,21 +11,6 @@ use ropewalk_wire::{Flags, Segment};
 use super::path::*;
 use super::stage::*;
 
-/// Takes every Multipath TCP option away.
-fn strip(segment: &mut Segment<Bytes>) {
-    segment.dss = None;
-    if let Some(rare) = &mut segment.rare {
-        rare.mp_capable = None;
-        rare.mp_join = None;
-        rare.add_addr = None;
-        rare.remove_addr = None;
-        rare.mp_prio = None;
-        rare.mp_fail = None;
-        rare.fastclose = None;
-        rare.mp_tcprst = None;
-    }
-}
-
 #[test]
 fn options_stripped_from_any_packet_on_bring_the_client_no_wrong_byte() {
     let Some(path) = Path::new() else { return };
@@ -39,7 +24,7 @@ fn options_stripped_from_any_packet_on_bring_the_client_no_wrong_byte() {
                 }
                 path.set(Box::new(move |way, number, mut segment| {
                     if number >= from && (way == Way::Up && up || way == Way::Down && down) {
-                        strip(&mut segment);
+                        segment.strip_mptcp();
                     }
                     vec![segment]
                 }));

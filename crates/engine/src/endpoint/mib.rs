@@ -4,7 +4,7 @@
 //! Each is counted where the kernel counts it: opening and joining once per connection or subflow, control
 //! options once per segment. What the engine has no notion of is absent, not 0.
 
-use ropewalk_wire::{Payload, Segment};
+use ropewalk_wire::{Payload, RareOptions, Segment};
 
 use super::Counters;
 use crate::mptcp::{CloseReason, Connection, Event, FallbackCause, Role};
@@ -38,15 +38,15 @@ mptcp! {
     "MPTcpExtAddAddrTx" add_addr_tx: "Addresses announced",
     "MPTcpExtEchoAdd" echo_add: "Announcements that peers echoed",
     "MPTcpExtEchoAddTx" echo_add_tx: "Announcements echoed",
-    "MPTcpExtRmAddr" rm_addr: "Addresses withdrawn by peers",
-    "MPTcpExtRmAddrTx" rm_addr_tx: "Addresses withdrawn",
+    "MPTcpExtRmAddr" remove_addr: "Addresses withdrawn by peers",
+    "MPTcpExtRmAddrTx" remove_addr_tx: "Addresses withdrawn",
     "MPTcpExtMPPrioRx" prio_rx: "Changes of priority received",
     "MPTcpExtMPPrioTx" prio_tx: "Changes of priority sent",
     "MPTcpExtMPFailRx" fail_rx: "MP_FAILs received",
     "MPTcpExtMPFailTx" fail_tx: "MP_FAILs sent",
     "MPTcpExtMPFastcloseTx" fastclose_tx: "MP_FASTCLOSEs sent",
-    "MPTcpExtMPRstRx" rst_rx: "MP_TCPRSTs received",
-    "MPTcpExtMPRstTx" rst_tx: "MP_TCPRSTs sent",
+    "MPTcpExtMPRstRx" tcprst_rx: "MP_TCPRSTs received",
+    "MPTcpExtMPRstTx" tcprst_tx: "MP_TCPRSTs sent",
     "MPTcpExtInfiniteMapRx" infinite_rx: "Infinite mappings received",
     "MPTcpExtInfiniteMapTx" infinite_tx: "Infinite mappings sent",
     "MPTcpExtDSSCorruptionFallback" corruption_fallback: "Fallbacks after a failed checksum",
@@ -172,16 +172,30 @@ impl Mib {
         let infinite = segment.dss.and_then(|dss| dss.mapping).is_some_and(|mapping| mapping.len == 0);
         count(infinite, |m| &mut m.infinite_rx, |m| &mut m.infinite_tx);
         let Some(rare) = segment.rare.as_deref() else { return };
-        let announced = rare.add_addr.as_ref();
+        let RareOptions {
+            // Counted where connections and joins are opened and accepted.
+            mp_capable: _,
+            mp_join: _,
+            mss: _,
+            window_scale: _,
+            sack_permitted: _,
+            add_addr,
+            remove_addr,
+            mp_prio,
+            mp_fail,
+            mp_fastclose,
+            mp_tcprst,
+        } = rare;
+        let announced = add_addr.as_ref();
         count(announced.is_some_and(|add| add.echo), |m| &mut m.echo_add, |m| &mut m.echo_add_tx);
-        count(rare.remove_addr.is_some(), |m| &mut m.rm_addr, |m| &mut m.rm_addr_tx);
-        count(rare.mp_prio.is_some(), |m| &mut m.prio_rx, |m| &mut m.prio_tx);
-        count(rare.mp_fail.is_some(), |m| &mut m.fail_rx, |m| &mut m.fail_tx);
-        count(rare.mp_tcprst.is_some(), |m| &mut m.rst_rx, |m| &mut m.rst_tx);
+        count(remove_addr.is_some(), |m| &mut m.remove_addr, |m| &mut m.remove_addr_tx);
+        count(mp_prio.is_some(), |m| &mut m.prio_rx, |m| &mut m.prio_tx);
+        count(mp_fail.is_some(), |m| &mut m.fail_rx, |m| &mut m.fail_tx);
+        count(mp_tcprst.is_some(), |m| &mut m.tcprst_rx, |m| &mut m.tcprst_tx);
         // What a connection takes of ADD_ADDR and MP_FASTCLOSE it counts itself: only what is authentic, as
         // the kernel.
         mptcp.add_addr_tx += u64::from(sent && announced.is_some_and(|add| !add.echo));
-        mptcp.fastclose_tx += u64::from(sent && rare.fastclose.is_some());
+        mptcp.fastclose_tx += u64::from(sent && mp_fastclose.is_some());
     }
 
     /// Every counter with its name, `live` being the connections that there are.

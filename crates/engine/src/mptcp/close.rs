@@ -196,7 +196,7 @@ impl<P: Payload> Connection<P> {
 
     #[cold]
     pub(super) fn on_reset(&mut self, now: Time, index: usize, rare: Option<&RareOptions>, state: State) {
-        let fastclose = rare.and_then(|rare| rare.fastclose).is_some_and(|fastclose| {
+        let fastclose = rare.and_then(|rare| rare.mp_fastclose).is_some_and(|fastclose| {
             self.handshake.is_our_key(fastclose.receiver_key) && self.handshake.is_multipath()
         });
         //= RFC 8684 3.6-2

@@ -251,7 +251,7 @@ impl<P: Payload> Connection<P> {
         if let Some(remove) = &rare.remove_addr {
             self.on_remove_addr(now, &remove.address_ids);
         }
-        if let Some(fastclose) = rare.fastclose
+        if let Some(fastclose) = rare.mp_fastclose
             && self.handshake.is_our_key(fastclose.receiver_key)
         {
             self.on_fast_close();

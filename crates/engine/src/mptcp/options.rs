@@ -1,7 +1,7 @@
 //! The options of Multipath TCP on the segments that are sent (RFC 8684 3.1 to 3.7).
 
 use ropewalk_wire::{
-    Dss, DssMapping, FastClose, MAX_OPTIONS, MpFail, MpPrio, MpTcpRst, Payload, RemoveAddr, Segment,
+    Dss, DssMapping, MAX_OPTIONS, MpFail, MpFastClose, MpPrio, MpTcpRst, Payload, RemoveAddr, Segment,
 };
 
 use super::handshake::Handshake;
@@ -144,7 +144,7 @@ impl<P: Payload> OptionWriter<'_, P> {
         segment.timestamps = None;
         if let (true, Some(receiver_key)) = (subflow.fastclose, self.handshake.fastclose_key()) {
             //= RFC 8684 3.5-a
-            segment.rare_mut().fastclose = Some(FastClose { receiver_key });
+            segment.rare_mut().mp_fastclose = Some(MpFastClose { receiver_key });
             return;
         }
         if let Some(dsn) = subflow.fallback.as_mut().and_then(|fallback| fallback.take_fail()) {

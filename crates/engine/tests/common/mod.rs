@@ -280,17 +280,7 @@ impl Net {
             return;
         }
         if script.strip_from.is_some_and(|from| index >= from) {
-            segment.dss = None;
-            if let Some(rare) = segment.rare.as_mut() {
-                rare.mp_capable = None;
-                rare.mp_join = None;
-                rare.add_addr = None;
-                rare.mp_prio = None;
-                rare.mp_fail = None;
-                rare.fastclose = None;
-                rare.mp_tcprst = None;
-                rare.remove_addr = None;
-            }
+            segment.strip_mptcp();
         }
         let mut leaves = self.now;
         if let Some(rate) = script.rate {

@@ -108,20 +108,9 @@ impl Path {
         if !turn || strip.sender.is_some_and(|sender| sender != from) {
             return;
         }
-        let mut had = segment.dss.take().is_some();
-        if let Some(rare) = segment.rare.as_mut() {
-            let before = rare.padded_len();
-            rare.mp_capable = None;
-            rare.mp_join = None;
-            rare.add_addr = None;
-            rare.remove_addr = None;
-            rare.mp_prio = None;
-            rare.mp_fail = None;
-            rare.fastclose = None;
-            rare.mp_tcprst = None;
-            had |= rare.padded_len() != before;
-        }
-        self.is_touched |= had;
+        let rare = segment.rare.as_deref();
+        self.is_touched |= segment.dss.is_some() || rare.is_some_and(|rare| rare.mptcp_names().count() > 0);
+        segment.strip_mptcp();
     }
 
     /// Alters a byte under a DSS checksum, at most once in a mapping: two changes could cancel in the sum.

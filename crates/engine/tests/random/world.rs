@@ -524,20 +524,7 @@ pub fn brief(packet: &Segment<Bytes>) -> String {
         }
     }
     if let Some(rare) = packet.rare.as_deref() {
-        let debug = format!("{rare:?}");
-        let options: Vec<_> = [
-            "mp_capable",
-            "mp_join",
-            "add_addr",
-            "remove_addr",
-            "mp_prio",
-            "mp_fail",
-            "fastclose",
-            "mp_tcprst",
-        ]
-        .into_iter()
-        .filter(|name| debug.contains(&format!("{name}: Some")))
-        .collect();
+        let options: Vec<_> = rare.mptcp_names().collect();
         text += &format!(" {options:?}");
     }
     text

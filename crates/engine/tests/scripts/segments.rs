@@ -6,8 +6,8 @@ use bytes::Bytes;
 use ropewalk_engine::mptcp::{Key, add_addr_hmac, join_hmac, leftmost_64, leftmost_160};
 use ropewalk_wire::checksum::{dss_checksum, dss_checksum_holds, ones_complement};
 use ropewalk_wire::{
-    AddAddr, Dss, DssMapping, Ecn, FastClose, Flags, MpCapable, MpFail, MpJoin, MpPrio, MpTcpRst, RemoveAddr,
-    Segment, Seq, Timestamps,
+    AddAddr, Dss, DssMapping, Ecn, Flags, MpCapable, MpFail, MpFastClose, MpJoin, MpPrio, MpTcpRst,
+    RareOptions, RemoveAddr, Segment, Seq, Timestamps,
 };
 
 /// The peer's key.
@@ -142,15 +142,28 @@ pub fn render(segment: &Segment<Bytes>, shared: &mut Shared, subflow: &mut Subfl
     }
     let base = subflow.engine_base();
     let rare = segment.rare.as_deref().cloned().unwrap_or_default();
-    if let Some(key) = rare.mp_capable.and_then(|capable| capable.sender_key) {
+    let RareOptions {
+        mss,
+        window_scale,
+        sack_permitted,
+        mp_capable,
+        mp_join,
+        add_addr,
+        remove_addr,
+        mp_prio,
+        mp_fail,
+        mp_fastclose,
+        mp_tcprst,
+    } = rare;
+    if let Some(key) = mp_capable.and_then(|capable| capable.sender_key) {
         shared.engine = Some(Key::new(key));
     }
     let engine = shared.engine.unwrap_or_default();
     let mut options = Vec::new();
-    if let Some(mss) = rare.mss {
+    if let Some(mss) = mss {
         options.push(format!("mss {mss}"));
     }
-    if rare.sack_permitted {
+    if sack_permitted {
         options.push("sackOK".into());
     }
     if let Some(timestamps) = segment.timestamps {
@@ -158,7 +171,7 @@ pub fn render(segment: &Segment<Bytes>, shared: &mut Shared, subflow: &mut Subfl
         let value = relative(timestamps.value, base);
         options.push(format!("TS val {value} ecr {}", timestamps.echo));
     }
-    if let Some(shift) = rare.window_scale {
+    if let Some(shift) = window_scale {
         options.push(format!("wscale {shift}"));
     }
     if !segment.sack.is_empty() {
@@ -168,7 +181,7 @@ pub fn render(segment: &Segment<Bytes>, shared: &mut Shared, subflow: &mut Subfl
         let blocks: Vec<_> = segment.sack.as_slice().iter().map(block).collect();
         options.push(format!("sack {}", blocks.join(" ")));
     }
-    if let Some(capable) = rare.mp_capable {
+    if let Some(capable) = mp_capable {
         let mut text = format!("mpcapable v{} {}", capable.version, flag_words(&capable));
         let name = |key: u64| {
             if key == shared.peer.key {
@@ -199,13 +212,13 @@ pub fn render(segment: &Segment<Bytes>, shared: &mut Shared, subflow: &mut Subfl
         }
         options.push(text);
     }
-    if let Some(join) = rare.mp_join {
+    if let Some(join) = mp_join {
         options.push(render_join(&join, shared, subflow));
     }
     if let Some(dss) = segment.dss {
         options.push(render_dss(&dss, segment, shared));
     }
-    if let Some(add) = rare.add_addr {
+    if let Some(add) = add_addr {
         let mut text = format!("add_address address_id={} addr={}", add.address_id, add.address);
         if let Some(port) = add.port {
             text += &format!(" port={port}");
@@ -219,20 +232,20 @@ pub fn render(segment: &Segment<Bytes>, shared: &mut Shared, subflow: &mut Subfl
         }
         options.push(text);
     }
-    if let Some(remove) = &rare.remove_addr {
+    if let Some(remove) = &remove_addr {
         let ids: Vec<_> = remove.address_ids.iter().map(u8::to_string).collect();
         options.push(format!("remove_address address_id=[{}]", ids.join(",")));
     }
-    if let Some(prio) = rare.mp_prio {
+    if let Some(prio) = mp_prio {
         options.push(if prio.backup { "mp_prio backup" } else { "mp_prio" }.into());
     }
-    if let Some(fail) = rare.mp_fail {
+    if let Some(fail) = mp_fail {
         options.push(format!("mp_fail dsn={}", relative_data(fail.dsn, true, shared.peer.idsn)));
     }
-    if let Some(close) = rare.fastclose {
+    if let Some(close) = mp_fastclose {
         options.push(format!("mp_fastclose key={}", verdict(close.receiver_key == shared.peer.key)));
     }
-    if let Some(reset) = rare.mp_tcprst {
+    if let Some(reset) = mp_tcprst {
         options.push(format!("mp_reset reason={}{}", reset.reason, if reset.transient { " T" } else { "" }));
     }
     let from = relative(segment.seq.0, base);
@@ -438,7 +451,7 @@ pub fn put_option(
         "mp_fastclose" => {
             let right = value(&words, "key").is_none_or(|key| key == "ok");
             let receiver_key = if right { engine.key } else { !engine.key };
-            segment.rare_mut().fastclose = Some(FastClose { receiver_key });
+            segment.rare_mut().mp_fastclose = Some(MpFastClose { receiver_key });
         }
         "mp_reset" => {
             let reason = parsed(&words, "reason")?;

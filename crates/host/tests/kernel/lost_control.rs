@@ -185,7 +185,7 @@ fn a_lost_fastclose_ends_the_connection_all_the_same() {
         let case = format!("engine {engine:?}, from the engine: {from_engine}");
         let mut setup = Setup::new(engine, 2);
         setup.config.path_manager.close_timeout = Span::from_secs(1);
-        let (stage, socket, switch) = meet(setup, |rare| rare.fastclose.is_some());
+        let (stage, socket, switch) = meet(setup, |rare| rare.mp_fastclose.is_some());
         stage.kernel.sysctl("net.mptcp.close_timeout", "1").unwrap();
         switch.option.store(true, Ordering::Relaxed);
         if from_engine {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use ropewalk_sim::{RunResult, RunSpec, SegmentObserver, Side, World};
 use ropewalk_wire::{
-    ChecksumMode, Flags, FourTuple, MpCapable, MpJoin, Segment, SyntheticPayload, encode_headers,
+    ChecksumMode, Flags, FourTuple, MpCapable, MpJoin, RareOptions, Segment, SyntheticPayload, encode_headers,
 };
 use sha2::{Digest, Sha256};
 
@@ -169,16 +169,29 @@ impl Log {
             }
         }
         if let Some(rare) = segment.rare.as_deref() {
-            if let Some(mss) = rare.mss {
+            let RareOptions {
+                mss,
+                window_scale,
+                sack_permitted,
+                mp_capable,
+                mp_join,
+                add_addr,
+                remove_addr,
+                mp_prio,
+                mp_fail,
+                mp_fastclose,
+                mp_tcprst,
+            } = rare;
+            if let Some(mss) = mss {
                 say(format_args!(" mss {mss}"));
             }
-            if let Some(shift) = rare.window_scale {
+            if let Some(shift) = window_scale {
                 say(format_args!(" scale {shift}"));
             }
-            if rare.sack_permitted {
+            if *sack_permitted {
                 say(format_args!(" sack-ok"));
             }
-            match rare.mp_capable {
+            match mp_capable {
                 Some(MpCapable { sender_key: None, .. }) => say(format_args!(" MP_CAPABLE")),
                 Some(MpCapable { receiver_key: None, .. }) => say(format_args!(" MP_CAPABLE(key)")),
                 Some(MpCapable { data_len, .. }) => {
@@ -186,7 +199,7 @@ impl Log {
                 }
                 None => {}
             }
-            match &rare.mp_join {
+            match mp_join {
                 Some(MpJoin::Syn { address_id, .. }) => say(format_args!(" MP_JOIN(id {address_id})")),
                 Some(MpJoin::SynAck { address_id, .. }) => {
                     say(format_args!(" MP_JOIN(id {address_id}, hmac)"));
@@ -194,20 +207,20 @@ impl Log {
                 Some(MpJoin::Ack { .. }) => say(format_args!(" MP_JOIN(hmac)")),
                 None => {}
             }
-            if let Some(add) = &rare.add_addr {
+            if let Some(add) = add_addr {
                 let echo = if add.echo { " echo" } else { "" };
                 say(format_args!(" ADD_ADDR(id {}{echo})", add.address_id));
             }
-            if let Some(remove) = &rare.remove_addr {
+            if let Some(remove) = remove_addr {
                 say(format_args!(" REMOVE_ADDR({:?})", remove.address_ids));
             }
-            if let Some(prio) = &rare.mp_prio {
+            if let Some(prio) = mp_prio {
                 say(format_args!(" MP_PRIO(backup {})", prio.backup));
             }
             for (there, name) in [
-                (rare.mp_fail.is_some(), "MP_FAIL"),
-                (rare.fastclose.is_some(), "MP_FASTCLOSE"),
-                (rare.mp_tcprst.is_some(), "MP_TCPRST"),
+                (mp_fail.is_some(), "MP_FAIL"),
+                (mp_fastclose.is_some(), "MP_FASTCLOSE"),
+                (mp_tcprst.is_some(), "MP_TCPRST"),
             ] {
                 if there {
                     say(format_args!(" {name}"));

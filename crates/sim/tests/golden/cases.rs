@@ -44,12 +44,7 @@ impl Middlebox for OptionStripper {
         if index < self.from || index - self.from >= self.count {
             return;
         }
-        segment.dss = None;
-        if let Some(rare) = &mut segment.rare {
-            (rare.mp_capable, rare.mp_join, rare.add_addr) = (None, None, None);
-            (rare.remove_addr, rare.mp_prio, rare.mp_fail) = (None, None, None);
-            (rare.fastclose, rare.mp_tcprst) = (None, None);
-        }
+        segment.strip_mptcp();
     }
 }
 

@@ -109,7 +109,7 @@ pub fn rare() -> impl Strategy<Value = RareOptions> {
                 remove_addr: remove.map(|address_ids| RemoveAddr { address_ids }),
                 mp_prio: prio.map(|backup| MpPrio { backup }),
                 mp_fail: fail.map(|dsn| MpFail { dsn }),
-                fastclose: close.map(|receiver_key| FastClose { receiver_key }),
+                mp_fastclose: close.map(|receiver_key| MpFastClose { receiver_key }),
                 mp_tcprst: reset.map(|(transient, reason)| MpTcpRst { transient, reason }),
             }
         },
@@ -164,7 +164,7 @@ pub fn segment(max_payload: usize) -> impl Strategy<Value = Segment<Bytes>> {
 
 /// Leaves options out, the most expensive kind first, until the rest takes 40 bytes at most.
 fn fit(segment: &mut Segment<Bytes>) {
-    let drops: [fn(&mut Segment<Bytes>); 9] = [
+    let drops: [fn(&mut Segment<Bytes>); 10] = [
         |segment| segment.sack.truncate(1),
         |segment| segment.sack.truncate(0),
         |segment| segment.rare_mut().add_addr = None,
@@ -174,6 +174,7 @@ fn fit(segment: &mut Segment<Bytes>) {
         |segment| segment.rare_mut().mp_join = None,
         |segment| segment.rare_mut().mp_fail = None,
         |segment| segment.rare_mut().mp_capable = None,
+        |segment| segment.rare_mut().strip_mptcp(),
     ];
     for drop in drops {
         if segment.options_len() <= 40 {
