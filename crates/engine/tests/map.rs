@@ -116,3 +116,21 @@ fn every_file_of_tests_is_in_a_program() {
     }
     assert!(seen > 50, "{seen} modules");
 }
+
+#[test]
+fn a_connection_has_fewer_than_100_methods() {
+    let source = all_sources(&root().join("crates/engine/src"));
+    let blocks = source.split("\nimpl<P: Payload> Connection<P> {\n").skip(1);
+    let is_method = |line: &&str| {
+        let line = line.strip_prefix("    ").unwrap_or_default();
+        let line = line.strip_prefix("pub").map_or(line, |rest| rest.trim_start_matches("(crate)"));
+        line.trim_start_matches("(super)").trim_start_matches(' ').starts_with("fn ")
+            && !line.starts_with("     ")
+    };
+    let methods =
+        |block: &str| block.split("\n}").next().unwrap_or_default().lines().filter(is_method).count();
+    let count: usize = blocks.map(methods).sum();
+    // A rule that concerns few of its parts is a method of a type that borrows just these: `Sending`,
+    // `Joining`.
+    assert!((50..100).contains(&count), "{count} methods");
+}

@@ -257,10 +257,10 @@ pub struct MpTcpRst {
 
 /// Options that established connections rarely carry.
 ///
-/// To add one: a field here. Nearly every other place takes the fields apart by name, and doesn't compile until
-/// it is there. By hand: its reading in `option_codec.rs`, and its words in packet scripts
-/// (`crates/engine/tests/scripts/segments.rs`, `docs/packet-scripts.md`). When the engine sends it and what it
-/// does on arrival: `ARCHITECTURE.md`, "Where do I change".
+/// To add one: a field here. Nearly every other place takes the fields apart by name, and doesn't compile
+/// until it is there. By hand: its reading in `option_codec.rs`, and its words in packet scripts
+/// (`crates/engine/tests/scripts/segments.rs`, `docs/packet-scripts.md`). When the engine sends it and what
+/// it does on arrival: `ARCHITECTURE.md`, "Where do I change".
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RareOptions {
     /// Maximum segment size (RFC 9293 3.7.1).
@@ -350,8 +350,8 @@ impl RareOptions {
     /// Whether an MPTCP segment with these may have no DSS: then the want of one says nothing about the path
     /// or the peer. Any other segment without a DSS counts as plain TCP (RFC 8684 3.7).
     pub fn crowds_out_dss(&self) -> bool {
-        // MP_CAPABLE stands in the DSS's place (3.1). On a pure ACK, Linux sends ADD_ADDR alone, however short
-        // (`mptcp_established_options_add_addr`).
+        // MP_CAPABLE stands in the DSS's place (3.1). On a pure ACK, Linux sends ADD_ADDR alone, however
+        // short (`mptcp_pm_add_addr_signal`).
         self.mp_capable.is_some() || self.add_addr.is_some() || self.padded_len() > BESIDE_DATA_ACK
     }
 

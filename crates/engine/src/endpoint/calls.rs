@@ -6,7 +6,7 @@ use ropewalk_wire::Payload;
 
 use super::{ConnectionId, Endpoint, StreamError};
 use crate::congestion::CongestionControl;
-use crate::mptcp::{Connection, JoinRequest};
+use crate::mptcp::{Connection, JoinRequest, Joining};
 use crate::registry::Spec;
 use crate::scheduler::Scheduler;
 use crate::{Entropy, PathId, Time};
@@ -139,7 +139,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
         if let Ok(connection) = self.get(id) {
             let first = connection.tuple(crate::SubflowId(0)).map(|tuple| tuple.destination());
             if let Some(remote) = remote.or(first) {
-                connection.may_transmit |= connection.joining().request(JoinRequest {
+                Joining::of(connection).request(JoinRequest {
                     path,
                     local,
                     remote,

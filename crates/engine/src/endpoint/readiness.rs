@@ -5,7 +5,14 @@
 use ropewalk_wire::Payload;
 
 use super::{ConnectionId, Endpoint, StreamError};
+use crate::mptcp::Connection;
 use crate::{Entropy, Time};
+
+/// Bytes that can be written; `None` if nothing ever can.
+fn writable_bytes<P: Payload>(connection: &Connection<P>) -> Option<u64> {
+    let ends = connection.send.closed() || connection.closing.is_terminated();
+    (!ends).then(|| connection.send.space())
+}
 
 impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// Bytes that [`read`](Self::read) has now. Changes with segments received and with reads.
@@ -49,7 +56,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// When the connection is lost or forgotten, or our side is closed.
     pub fn writable_bytes(&self, id: ConnectionId) -> Result<u64, StreamError> {
         let connection = self.connection(id).ok_or(StreamError::Unknown)?;
-        connection.writable_bytes().ok_or_else(|| connection.closing.write_error())
+        writable_bytes(connection).ok_or_else(|| connection.closing.write_error())
     }
 
     /// How many bytes, of at most `most`, are best written next: those that fill super-segments of `segments`
@@ -69,7 +76,7 @@ impl<P: Payload, E: Entropy> Endpoint<P, E> {
     /// write. Returns whether there is space already, and then no event follows.
     pub fn want_write(&mut self, now: Time, id: ConnectionId) -> bool {
         let Ok(connection) = self.get(id) else { return true };
-        let is_ready = connection.writable_bytes().is_none_or(|bytes| bytes > 0);
+        let is_ready = writable_bytes(connection).is_none_or(|bytes| bytes > 0);
         connection.send.want_space(is_ready);
         self.on_changed(now, id.index);
         is_ready

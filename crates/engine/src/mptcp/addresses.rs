@@ -6,6 +6,7 @@ use ropewalk_wire::{AddAddr, Payload};
 use super::close_reason::CloseReason;
 use super::connection::Connection;
 use super::joining::Joining;
+use super::subflow::Subflow;
 use crate::metrics::SubflowStatus;
 use crate::{PathId, Time};
 
@@ -33,14 +34,14 @@ impl<P: Payload> Connection<P> {
         if self.path_manager.queue_echo(add) {
             self.may_transmit |= self.subflows.request_ack_on_best();
         }
-        self.may_transmit |= self.joining().join_announced(add);
+        Joining::of(self).join_announced(add);
     }
 
     #[cold]
     pub(super) fn on_remove_addr(&mut self, now: Time, ids: &[u8]) {
         self.path_manager.forget_addresses(ids);
         for index in 0..self.subflows.len() {
-            let gone = self.subflows.get(index).is_some_and(|subflow| ids.contains(&subflow.remote_id));
+            let gone = self.subflows.get(index).is_some_and(|subflow| ids.contains(&subflow.remote_id()));
             let others = self.subflows.metrics().iter().any(|metrics| {
                 metrics.id.index() != index
                     && matches!(
@@ -55,25 +56,6 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// What the path manager's rules work with.
-    pub(crate) fn joining(&mut self) -> Joining<'_, P> {
-        Joining {
-            config: &self.config.path_manager,
-            handshake: &self.handshake,
-            subflows: &self.subflows,
-            path_manager: &mut self.path_manager,
-        }
-    }
-
-    /// Announces our addresses that are marked so.
-    #[cold]
-    pub(crate) fn announce(&mut self, now: Time) {
-        if self.joining().announce(now) {
-            self.deadlines.arm_control(now);
-            self.may_transmit |= self.subflows.request_ack_on_best();
-        }
-    }
-
     /// Takes our address on a path away: REMOVE_ADDR, and its subflows are reset. The last that works stays
     /// until there is another: what is under way would be lost with it.
     pub(crate) fn remove_path(&mut self, now: Time, path: PathId) {
@@ -82,7 +64,7 @@ impl<P: Payload> Connection<P> {
         let mut removed = Vec::new();
         for index in 0..self.subflows.len() {
             if self.subflows.metrics()[index].path == path
-                && let Some(id) = self.subflows.get(index).map(|subflow| subflow.local_id)
+                && let Some(id) = self.subflows.get(index).map(Subflow::local_id)
                 && self.subflows.metrics()[index].state != SubflowStatus::Closed
             {
                 //= RFC 8684 3.3.3-2 3.4.2-7
@@ -90,7 +72,7 @@ impl<P: Payload> Connection<P> {
                     && self.subflows.is_last(index)
                     && let Some(subflow) = self.subflows.get_mut(index)
                 {
-                    subflow.leaving = true;
+                    subflow.leave();
                     continue;
                 }
                 self.refuse(now, index, CloseReason::PathRemoved);
@@ -104,23 +86,20 @@ impl<P: Payload> Connection<P> {
                 removed.push(endpoint.id);
             }
         }
-        if self.joining().remove_addresses(removed) {
-            self.may_transmit |= self.subflows.request_ack_on_best();
-        }
+        Joining::of(self).send_remove_addr(removed);
     }
 
     /// A subflow works now: those whose path was removed can go.
     #[cold]
     pub(crate) fn close_replaced_subflows(&mut self, now: Time, successor: usize) {
         for index in 0..self.subflows.len() {
-            let leaves = self.subflows.get(index).filter(|subflow| subflow.leaving && index != successor);
-            if let Some(id) = leaves.map(|subflow| subflow.local_id)
+            let leaves =
+                self.subflows.get(index).filter(|subflow| subflow.is_leaving() && index != successor);
+            if let Some(id) = leaves.map(Subflow::local_id)
                 && self.subflows.metrics()[index].state != SubflowStatus::Closed
             {
                 self.refuse(now, index, CloseReason::PathRemoved);
-                if self.joining().remove_addresses(vec![id]) {
-                    self.may_transmit |= self.subflows.request_ack_on_best();
-                }
+                Joining::of(self).send_remove_addr(vec![id]);
             }
         }
     }

@@ -6,7 +6,7 @@ use ropewalk_wire::Payload;
 use super::close_reason::ResetReason;
 use super::connection::Connection;
 use super::deadlines::Deadline;
-use super::path_manager::{JOIN_RETRIES, JoinRequest};
+use super::joining::Joining;
 use crate::{Span, Time};
 
 impl<P: Payload> Connection<P> {
@@ -17,7 +17,7 @@ impl<P: Payload> Connection<P> {
         let timeout = self.config.path_manager.close_timeout;
         let Some(subflow) = self.subflows.get(index) else { return false };
         let is_spoilt =
-            was_used && subflow.reset_reason.is_some_and(|reason| reason != ResetReason::Unspecified);
+            was_used && subflow.reset_reason().is_some_and(|reason| reason != ResetReason::Unspecified);
         if !self.handshake.is_multipath()
             || !self.handshake.is_confirmed()
             || timeout == Span::ZERO
@@ -27,23 +27,9 @@ impl<P: Payload> Connection<P> {
         }
         self.deadlines.set_if_none(Deadline::Linger, now + timeout);
         if was_used && self.handshake.is_client() {
-            self.may_transmit |= self.joining().reopen(index);
+            Joining::of(self).reopen(index);
         }
         // A peer that has refused every join for good has forgotten the connection.
         !self.handshake.is_client() || was_used || self.path_manager.awaits_join()
-    }
-
-    /// A join failed: tries it again later, unless it was often enough. A connection without subflows tries
-    /// until it ends.
-    #[cold]
-    pub(super) fn retry_join(&mut self, now: Time, mut request: JoinRequest) {
-        if self.deadlines.is_set(Deadline::Linger) && request.attempt < JOIN_RETRIES {
-            request.attempt = request.attempt.min(JOIN_RETRIES - 2);
-        }
-        if self.path_manager.retry_join(now, request)
-            && let Some(first) = self.path_manager.next_retry()
-        {
-            self.deadlines.set_no_later(Deadline::Control, first);
-        }
     }
 }

@@ -5,7 +5,6 @@ use ropewalk_wire::{Payload, RareOptions};
 use super::close_reason::{CloseReason, ResetReason};
 use super::connection::Connection;
 use super::deadlines::Deadline;
-use super::path_manager::JOIN_RETRIES;
 use super::stats::Event;
 use crate::metrics::SubflowStatus;
 use crate::scheduler;
@@ -51,15 +50,6 @@ impl<P: Payload> Connection<P> {
         self.deadlines.set(Deadline::Orphan, now + self.config.path_manager.close_timeout);
     }
 
-    /// Whether the peer has acknowledged all that was written, and the end of it.
-    fn is_our_side_acknowledged(&self) -> bool {
-        if self.handshake.is_multipath() {
-            return self.send.fin_acked();
-        }
-        let state = self.subflows.iter().next().map(|subflow| subflow.tcp.state());
-        self.send.closed() && matches!(state, Some(State::FinWait2 | State::TimeWait | State::Closed))
-    }
-
     /// The application has closed the connection, and nobody would notice any more if the peer never closes
     /// its side. In FIN-WAIT-2 a connection is forgotten after a minute, as in Linux (`tcp_fin_timeout`); so
     /// is one whose DATA_FIN is never acknowledged (`net.mptcp.close_timeout`). While anything else is
@@ -71,7 +61,7 @@ impl<P: Payload> Connection<P> {
         }
         let is_multipath = self.handshake.is_multipath();
         let is_under_way = self.send.una() < self.send.written();
-        if is_under_way || !is_multipath && !self.is_our_side_acknowledged() {
+        if is_under_way || !is_multipath && !self.sending().is_side_acknowledged() {
             self.deadlines.set(Deadline::Orphan, now + self.config.path_manager.close_timeout);
             return;
         }
@@ -140,7 +130,7 @@ impl<P: Payload> Connection<P> {
             self.may_transmit = true;
         }
         let is_orphan = self.closing.is_abandoned() && !self.closing.is_terminated();
-        if is_orphan && self.is_our_side_acknowledged() && self.closing.half_close() {
+        if is_orphan && self.sending().is_side_acknowledged() && self.closing.half_close() {
             self.deadlines.set(Deadline::Orphan, now + self.config.path_manager.close_timeout);
         }
         let done = self.subflows.all_closed() && !self.subflows.is_empty();
@@ -201,9 +191,9 @@ impl<P: Payload> Connection<P> {
         });
         //= RFC 8684 3.6-2
         if rare.and_then(|rare| rare.mp_tcprst).is_some_and(|reset| !reset.transient)
-            && let Some(request) = self.subflows.get_mut(index).and_then(|subflow| subflow.request.as_mut())
+            && let Some(subflow) = self.subflows.get_mut(index)
         {
-            request.attempt = JOIN_RETRIES;
+            subflow.forbid_retry();
         }
         let reason = match state {
             State::SynSent => CloseReason::Refused,
@@ -214,14 +204,14 @@ impl<P: Payload> Connection<P> {
         };
         self.remove(now, index, reason);
         if fastclose {
-            self.on_fast_close();
+            self.on_fastclose();
         }
     }
 
     //= RFC 8684 3.5-b 3.5-c
     /// MP_FASTCLOSE with our key.
     #[cold]
-    pub(super) fn on_fast_close(&mut self) {
+    pub(super) fn on_fastclose(&mut self) {
         self.stats.count().fast_closes += 1;
         self.subflows.abort_all();
         self.die(CloseReason::FastClose);

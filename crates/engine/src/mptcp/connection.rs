@@ -182,7 +182,7 @@ impl<P: Payload> Connection<P> {
         if self.receive.tuning_due(now) {
             self.receive.tune_for(now, self.config.receive_tuning, &mut self.subflows);
         }
-        self.update_window();
+        self.may_transmit |= self.subflows.offer_window(self.receive.buffer(), self.config.tcp.old_acks);
         if self.config.tcp.old_acks {
             self.may_transmit |= self.subflows.on_read();
         }
@@ -190,19 +190,6 @@ impl<P: Payload> Connection<P> {
             self.may_transmit |= self.subflows.on_all_read();
         }
         Some(piece)
-    }
-
-    /// Tells the peer when the window has opened a good deal.
-    pub(super) fn update_window(&mut self) {
-        if self.config.tcp.old_acks {
-            if self.receive.buffer().has_doubled() {
-                self.may_transmit |= self.subflows.request_ack_on_fastest();
-            }
-            return;
-        }
-        if self.receive.buffer().owes_update() {
-            self.may_transmit |= self.subflows.request_ack_on_all();
-        }
     }
 
     /// Something may be sent now.
@@ -278,11 +265,6 @@ impl<P: Payload> Connection<P> {
         self.receive.ofo_bytes()
     }
 
-    /// Bytes delivered in order so far.
-    pub fn bytes_received(&self) -> u64 {
-        self.receive.next()
-    }
-
     /// Connection-level send window that is left, bytes.
     pub fn window_left(&self) -> u64 {
         self.send.window_left()
@@ -351,10 +333,5 @@ impl<P: Payload> Connection<P> {
                 self.sending().notify(now, crate::scheduler::Event::SubflowAdded(SubflowId(index as u8)));
             }
         }
-    }
-
-    /// Bytes that can be written; `None` if nothing ever can.
-    pub(crate) fn writable_bytes(&self) -> Option<u64> {
-        (!self.send.closed() && !self.closing.is_terminated()).then(|| self.send.space())
     }
 }

@@ -23,8 +23,8 @@ pub(crate) enum Deadline {
     Orphan,
 }
 
-/// When each comes; [`Time::MAX`]: it isn't set. (An `Option` would be a branch in [`Deadlines::next`] that is
-/// mispredicted.)
+/// When each comes; [`Time::MAX`]: it isn't set. (An `Option` would be a branch in [`Deadlines::next`] that
+/// is mispredicted.)
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadlines([Time; 7]);
 

@@ -7,6 +7,7 @@ use super::close_reason::{CloseReason, JoinError};
 use super::connection::Connection;
 use super::deadlines::Deadline;
 use super::handshake::Role;
+use super::joining::Joining;
 use super::stats::{Event, FallbackCause};
 use super::subflow::Join;
 use crate::metrics::SubflowStatus;
@@ -25,7 +26,7 @@ impl<P: Payload> Connection<P> {
         established: bool,
     ) -> bool {
         let Some(subflow) = self.subflows.get_mut(index) else { return false };
-        match subflow.join {
+        match subflow.join() {
             Join::Initial => {
                 if !self.handshake.is_negotiating() {
                     return true;
@@ -34,7 +35,7 @@ impl<P: Payload> Connection<P> {
                 if established && self.handshake.on_syn_ack(capable) {
                     if self.config.path_manager.early_join {
                         self.path_manager.begin_early();
-                        self.may_transmit |= self.joining().open_all();
+                        Joining::of(self).open_all();
                     }
                 } else {
                     //= RFC 8684 3.1-26 3.7-1 6-1
@@ -56,14 +57,12 @@ impl<P: Payload> Connection<P> {
                     self.refuse(now, index, CloseReason::Join(JoinError::HmacOfSynAck));
                     return false;
                 }
-                subflow.remote_nonce = nonce;
                 //= RFC 8684 3.2-1 3.4.1-3
-                subflow.remote_id = address_id;
-                subflow.backup_remote = backup;
+                subflow.set_remote(address_id, backup, nonce);
                 if self.handshake.is_confirmed() {
                     self.send_third_ack(now, index);
                 } else {
-                    subflow.join = Join::Held;
+                    subflow.hold_third_ack();
                 }
                 true
             }
@@ -81,7 +80,7 @@ impl<P: Payload> Connection<P> {
         rare: Option<&RareOptions>,
     ) -> bool {
         let Some(subflow) = self.subflows.get_mut(index) else { return false };
-        match subflow.join {
+        match subflow.join() {
             Join::SynReceived => {
                 if !self.handshake.has_remote_key() {
                     return false;
@@ -118,7 +117,7 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(super) fn on_established(&mut self, now: Time, index: usize) {
         let Some(subflow) = self.subflows.get(index) else { return };
-        if subflow.join != Join::Initial {
+        if subflow.join() != Join::Initial {
             return;
         }
         let tuple = subflow.tcp.tuple();
@@ -138,7 +137,7 @@ impl<P: Payload> Connection<P> {
             self.send.start_window(self.subflows.get(index).map_or(0, |subflow| subflow.tcp.peer_window()));
             self.sending().judge_window();
             if !self.handshake.is_client() {
-                self.announce(now);
+                Joining::of(self).announce(now);
             }
         }
     }
@@ -157,11 +156,9 @@ impl<P: Payload> Connection<P> {
         let path = self.subflows.metrics()[index].path;
         self.close_replaced_subflows(now, index);
         if let Some((subflow, metrics)) = self.subflows.both_mut(index) {
-            // Either side's wish makes it a backup (RFC 8684 3.3.8).
-            metrics.backup = subflow.backup_local || subflow.backup_remote;
+            metrics.backup = subflow.is_backup();
             let tuple = subflow.tcp.tuple();
-            if subflow.join != Join::Initial {
-                subflow.join = Join::Joined;
+            if subflow.complete_join() {
                 let initial = self.config.receive_buffer.initial;
                 if let Some(limit) = self.receive.add_subflow(initial, &subflow.autotuning) {
                     self.subflows.iter_mut().for_each(|subflow| subflow.autotuning.raise(limit));
@@ -182,7 +179,7 @@ impl<P: Payload> Connection<P> {
         if self.handshake.is_client() {
             self.join_confirmed(now);
         }
-        self.announce(now);
+        Joining::of(self).announce(now);
         if self.send.closed() && self.send.unsent() == 0 {
             // The handshake's third ACK, or the first data, had no room for the DATA_FIN.
             self.may_transmit |= self.subflows.request_ack_on_best();
@@ -194,18 +191,18 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(super) fn join_confirmed(&mut self, now: Time) {
         let Some(refused) = self.path_manager.end_early() else {
-            self.may_transmit |= self.joining().open_all();
+            Joining::of(self).open_all();
             return;
         };
         for index in 0..self.subflows.len() {
-            if self.subflows.get(index).is_some_and(|subflow| subflow.join == Join::Held)
+            if self.subflows.get(index).is_some_and(|subflow| subflow.join() == Join::Held)
                 && self.subflows.metrics()[index].state != SubflowStatus::Closed
             {
                 self.send_third_ack(now, index);
             }
         }
         for request in refused {
-            self.may_transmit |= self.joining().request(request);
+            Joining::of(self).request(request);
         }
     }
 
@@ -214,8 +211,7 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(super) fn send_third_ack(&mut self, now: Time, index: usize) {
         if let Some(subflow) = self.subflows.get_mut(index) {
-            subflow.join = Join::AckSent;
-            subflow.tcp.request_ack();
+            subflow.send_third_ack();
             self.subflows.note_join();
             self.may_transmit = true;
             self.deadlines.arm_control(now);

@@ -7,6 +7,8 @@ use super::close_reason::{CloseReason, Interference};
 use super::connection::Connection;
 use super::mapping::Failing;
 use super::stats::{Event, FallbackCause};
+use super::subflow::Subflow;
+use super::subflow_fallback::Fallback;
 use crate::Time;
 use crate::tcp::Outgoing;
 
@@ -19,9 +21,9 @@ impl<P: Payload> Connection<P> {
         let mut held = None;
         for index in 0..self.subflows.len() {
             if let Some((mut cx, subflow)) = self.split(now, index, Outgoing::default()) {
-                subflow.control_len = 0;
+                subflow.set_control_len(0);
                 let waiting = subflow.mapping.take_held();
-                let failing = subflow.fallback.as_mut().and_then(|fallback| fallback.take_held());
+                let failing = subflow.known_fallback_mut().and_then(Fallback::take_held);
                 if let Some(failing) = failing.or(waiting) {
                     held = Some((index, failing));
                 }
@@ -60,7 +62,7 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(super) fn give_up_failing(&mut self, now: Time, index: usize) {
         //= RFC 8684 3.7-11 3.7-12
-        let fallback = self.subflows.get_mut(index).and_then(|subflow| subflow.fallback.as_mut());
+        let fallback = self.subflows.get_mut(index).and_then(Subflow::known_fallback_mut);
         if let Some(fallback) = fallback
             && let Some(offset) = fallback.held().map(|failing| failing.offset)
         {
@@ -127,7 +129,7 @@ impl<P: Payload> Connection<P> {
         if self.handshake.is_plain() {
             // The answer was lost.
             if let Some(subflow) = self.subflows.get_mut(index)
-                && subflow.fallback.as_mut().is_some_and(|fallback| fallback.answer_again())
+                && subflow.known_fallback_mut().is_some_and(Fallback::answer_again)
             {
                 subflow.tcp.request_ack();
             }

@@ -218,21 +218,22 @@ impl<P: Payload> Handshake<P> {
     /// Whether the HMAC of a join's SYN/ACK, which came with `nonce`, shows that its sender has the keys.
     pub fn verifies_syn_ack(&self, subflow: &Subflow<P>, nonce: u32, hmac: u64) -> bool {
         let Some(remote) = self.remote_key else { return false };
-        leftmost_64(&join_hmac(remote.key, self.local_key.key, nonce, subflow.local_nonce)) == hmac
+        leftmost_64(&join_hmac(remote.key, self.local_key.key, nonce, subflow.local_nonce())) == hmac
     }
 
     //= RFC 8684 3.2-10 3.9.3-2
     /// Whether the HMAC of a join's third ACK shows that its sender has the keys.
     pub fn verifies_third_ack(&self, subflow: &Subflow<P>, hmac: &[u8; 20]) -> bool {
         let Some(remote) = self.remote_key else { return false };
-        let expected = join_hmac(remote.key, self.local_key.key, subflow.remote_nonce, subflow.local_nonce);
+        let expected =
+            join_hmac(remote.key, self.local_key.key, subflow.remote_nonce(), subflow.local_nonce());
         leftmost_160(&expected) == *hmac
     }
 
     /// The HMAC of our SYN/ACK or third ACK on a join.
     fn join_hmac(&self, subflow: &Subflow<P>) -> [u8; 32] {
         let remote = self.remote_key.map_or(0, |key| key.key);
-        join_hmac(self.local_key.key, remote, subflow.local_nonce, subflow.remote_nonce)
+        join_hmac(self.local_key.key, remote, subflow.local_nonce(), subflow.remote_nonce())
     }
 
     /// Whether the HMAC of the peer's ADD_ADDR is right.
@@ -351,7 +352,7 @@ impl<P: Payload> Handshake<P> {
     /// The options of a SYN or SYN/ACK.
     #[cold]
     pub fn write_syn_options(&self, subflow: &Subflow<P>, kind: Kind, segment: &mut Segment<P>) {
-        match subflow.join {
+        match subflow.join() {
             Join::Initial => {
                 //= RFC 8684 3.9.3-1
                 // A path that drops SYNs with the option gets one without (Linux: from the third try on).
@@ -371,19 +372,19 @@ impl<P: Payload> Handshake<P> {
             }
             Join::SynSent => {
                 segment.rare_mut().mp_join = Some(MpJoin::Syn {
-                    backup: subflow.backup_local,
-                    address_id: subflow.local_id,
+                    backup: subflow.backup_local(),
+                    address_id: subflow.local_id(),
                     token: self.remote_key.map_or(0, |key| key.token),
-                    nonce: subflow.local_nonce,
+                    nonce: subflow.local_nonce(),
                 });
             }
             Join::SynReceived => {
                 //= RFC 8684 3.2-3
                 segment.rare_mut().mp_join = Some(MpJoin::SynAck {
-                    backup: subflow.backup_local,
-                    address_id: subflow.local_id,
+                    backup: subflow.backup_local(),
+                    address_id: subflow.local_id(),
                     hmac: leftmost_64(&self.join_hmac(subflow)),
-                    nonce: subflow.local_nonce,
+                    nonce: subflow.local_nonce(),
                 });
             }
             Join::Held | Join::AckSent | Join::Joined => {}
@@ -399,7 +400,7 @@ impl<P: Payload> Handshake<P> {
         (unassigned, closed): (bool, bool),
         segment: &mut Segment<P>,
     ) -> bool {
-        match subflow.join {
+        match subflow.join() {
             Join::AckSent => {
                 let hmac = leftmost_160(&self.join_hmac(subflow));
                 segment.rare_mut().mp_join = Some(MpJoin::Ack { hmac });

@@ -25,15 +25,3 @@ pub(crate) fn is_independent<P: Payload>(connection: &Connection<P>) -> bool {
             .all(|metrics| matches!(metrics.state, SubflowStatus::Usable | SubflowStatus::Handshaking))
         && connection.subflows.iter().all(Subflow::is_independent)
 }
-
-impl<P: Payload> Subflow<P> {
-    fn is_independent(&self) -> bool {
-        self.timeouts == 0
-            && self.tcp.is_peer_responsive()
-            && !self.leaving
-            && !self.fastclose
-            && self.fallback.as_ref().is_none_or(|fallback| fallback.is_silent())
-            && self.prio_pending.is_none()
-            && self.reset_reason.is_none()
-    }
-}

@@ -153,11 +153,11 @@ fn info_of<P: Payload>(
         path: metrics.path,
         tuple: state.tcp.tuple(),
         status: metrics.state,
-        local_id: state.local_id,
-        remote_id: state.remote_id,
-        backup_local: state.backup_local,
-        backup_remote: state.backup_remote,
-        age: now.saturating_sub(state.since),
+        local_id: state.local_id(),
+        remote_id: state.remote_id(),
+        backup_local: state.backup_local(),
+        backup_remote: state.backup_remote(),
+        age: now.saturating_sub(state.since()),
         tcp: state.tcp.info(now, config, metrics),
     }
 }

@@ -83,7 +83,7 @@ impl<P: Payload> Connection<P> {
                 let offset = self.handshake.offset_of(&mapping, self.receive.next());
                 let subflow = self.subflows.get(index).zip(offset);
                 subflow.is_some_and(|(subflow, at)| {
-                    let fallback = subflow.fallback.as_ref().filter(|_| mapping.len > 0);
+                    let fallback = subflow.fallback().filter(|_| mapping.len > 0);
                     fallback.is_some_and(|fallback| fallback.contradicts(mapping.ssn, at, rcv_nxt))
                 })
             });
@@ -173,11 +173,11 @@ impl<P: Payload> Connection<P> {
         {
             return false;
         }
-        // Neither leaves room for a DSS, and both show that options still pass: ADD_ADDR, and a third ACK
-        // that is repeated.
-        let instead = rare.is_some_and(|rare| rare.add_addr.is_some() || rare.mp_capable.is_some());
+        // Options that leave no room for a DSS show that options still pass. Our own ACKs rely on the same
+        // rule (`write_control_options`).
+        let is_crowded = rare.is_some_and(|rare| rare.mp_join.is_none() && rare.crowds_out_dss());
         let ended = self.receive.finished();
-        let is_plain = segment.dss.is_none() && self.handshake.is_multipath() && !instead;
+        let is_plain = segment.dss.is_none() && self.handshake.is_multipath() && !is_crowded;
         if is_plain && self.subflows.is_failing() {
             // The peer may have fallen back. Its infinite mapping has to say so, and until then nothing is
             // delivered. After a FIN none will come.
@@ -204,7 +204,7 @@ impl<P: Payload> Connection<P> {
     pub(super) fn on_delivery(&mut self, now: Time, index: usize, outcome: &Outcome) {
         if outcome.acked_segments > 0 {
             if let Some((subflow, metrics)) = self.subflows.both_mut(index) {
-                subflow.timeouts = 0;
+                subflow.on_acknowledged();
                 if metrics.state == SubflowStatus::Stale {
                     metrics.state = SubflowStatus::Usable;
                 }
@@ -223,13 +223,27 @@ impl<P: Payload> Connection<P> {
     /// Options that only control segments carry; false if the subflow is gone.
     #[cold]
     pub(crate) fn on_rare(&mut self, now: Time, index: usize, rare: &RareOptions, had_data: bool) -> bool {
-        if rare.mp_fail.is_some() {
+        // MP_JOIN is part of the handshake (`on_join_progress`), MP_TCPRST only counts on a RST (`on_reset`).
+        let RareOptions {
+            mss: _,
+            window_scale: _,
+            sack_permitted: _,
+            mp_capable,
+            mp_join: _,
+            add_addr,
+            remove_addr,
+            mp_prio,
+            mp_fail,
+            mp_fastclose,
+            mp_tcprst: _,
+        } = rare;
+        if mp_fail.is_some() {
             self.on_fail(now, index);
         }
         if self.handshake.is_plain() {
             return true;
         }
-        if let Some(capable) = rare.mp_capable {
+        if let Some(capable) = mp_capable {
             // The first data comes with MP_CAPABLE in place of a DSS (RFC 8684 3.1).
             let has_mapping = had_data && self.handshake.is_multipath() && capable.data_len.is_some();
             let is_longer = self.handshake.dsn_is_64() && !self.handshake.ack_is_64();
@@ -237,24 +251,24 @@ impl<P: Payload> Connection<P> {
                 self.match_dsn_length(now, true);
             }
         }
-        if let Some(prio) = rare.mp_prio
-            && let Some(subflow) = self.subflows.get_mut(index)
+        if let Some(prio) = mp_prio
+            && let Some((subflow, metrics)) = self.subflows.both_mut(index)
         {
             //= RFC 8684 3.3.8-2
-            subflow.backup_remote = prio.backup;
-            self.subflows.metrics_mut(index).backup = prio.backup || subflow.backup_local;
+            subflow.on_prio(prio.backup);
+            metrics.backup = subflow.is_backup();
             self.wake();
         }
-        if let Some(add) = rare.add_addr {
-            self.on_add_addr(now, &add);
+        if let Some(add) = add_addr {
+            self.on_add_addr(now, add);
         }
-        if let Some(remove) = &rare.remove_addr {
+        if let Some(remove) = remove_addr {
             self.on_remove_addr(now, &remove.address_ids);
         }
-        if let Some(fastclose) = rare.mp_fastclose
+        if let Some(fastclose) = mp_fastclose
             && self.handshake.is_our_key(fastclose.receiver_key)
         {
-            self.on_fast_close();
+            self.on_fastclose();
             return false;
         }
         true

@@ -60,6 +60,7 @@ pub use handshake::Role;
 #[cfg(feature = "lookahead")]
 pub(crate) use independence::is_independent;
 pub use info::{ConnectionInfo, SubflowInfo};
+pub(crate) use joining::Joining;
 pub(crate) use path_manager::JoinRequest;
 pub(crate) use socket_options::SocketOption;
 pub use stats::{ConnectionStats, DecisionRecord, Event, FallbackCause, OfoStats, Overruled};

@@ -7,7 +7,6 @@ use super::connection::Connection;
 use super::deadlines::Deadline;
 use super::options::OptionWriter;
 use super::subflow::Join;
-use super::subflow_table::SubflowTable;
 use crate::tcp::{Kind, Outgoing, State};
 use crate::{PathId, Time};
 
@@ -163,12 +162,12 @@ impl<P: Payload> Connection<P> {
         out: &mut Segment<P>,
     ) -> Option<(PathId, bool)> {
         let subflow = self.subflows.get(index)?;
-        if subflow.join == Join::Held && subflow.tcp.state() != State::Closed {
+        if subflow.join() == Join::Held && subflow.tcp.state() != State::Closed {
             return None;
         }
-        let mut control_len = subflow.control_len;
+        let mut control_len = subflow.control_len();
         if !self.handshake.is_plain() && subflow.tcp.may_send_without_data() {
-            let (options, subflows) = self.options(now);
+            let (options, subflows) = OptionWriter::split(self, now);
             control_len = options.control_len(subflows.get(index)?);
         }
         let outgoing = Outgoing {
@@ -178,7 +177,7 @@ impl<P: Payload> Connection<P> {
             ends: self.send.closed() && self.send.unsent() == 0 && self.handshake.is_plain(),
         };
         let (mut cx, subflow) = self.split(now, index, outgoing)?;
-        subflow.control_len = control_len;
+        subflow.set_control_len(control_len);
         let transmit = subflow.tcp.poll_transmit(&mut cx, max_segments, out);
         let transmit = transmit.as_ref()?;
         let window = subflow.tcp.advertised_window();
@@ -186,24 +185,11 @@ impl<P: Payload> Connection<P> {
         // is rounded to its unit and has 16 bits, so that the peer may know of less than there is.
         let is_common = matches!(transmit.kind, Kind::Ack | Kind::Data);
         self.receive.advertise(if is_common { window } else { u64::from(out.window) });
-        let (mut options, subflows) = self.options(now);
+        let (mut options, subflows) = OptionWriter::split(self, now);
         if let Some(subflow) = subflows.get_mut(index) {
             options.write(subflow, control_len, transmit, out);
         }
         let quiet = self.subflows.get(index).is_none_or(|subflow| subflow.tcp.has_nothing_to_send());
         Some((self.subflows.metrics()[index].path, quiet))
-    }
-
-    /// What writes a segment's options, and the subflows.
-    #[inline(always)]
-    fn options(&mut self, now: Time) -> (OptionWriter<'_, P>, &mut SubflowTable<P>) {
-        let writer = OptionWriter {
-            now,
-            handshake: &mut self.handshake,
-            send: &self.send,
-            path_manager: &mut self.path_manager,
-            received: self.receive.ack(),
-        };
-        (writer, &mut self.subflows)
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use ropewalk_wire::AddAddr;
+use ropewalk_wire::{AddAddr, RemoveAddr};
 
 use crate::{PathId, SECOND, Span, Time};
 
@@ -19,9 +19,9 @@ pub(crate) const JOIN_RETRIES: u32 = 4;
 /// Addresses of the peer that are remembered.
 const MAX_REMOTE_ADDRESSES: usize = 16;
 /// Address ids that one REMOVE_ADDR carries.
-const MAX_REMOVALS: usize = 4;
+const REMOVE_ADDR_IDS: usize = 4;
 /// Octets of the longest REMOVE_ADDR that is sent, with its padding.
-pub(super) const REMOVE_ADDR_LEN: usize = (3 + MAX_REMOVALS).next_multiple_of(4);
+pub(super) const REMOVE_ADDR_LEN: usize = RemoveAddr::padded_len(REMOVE_ADDR_IDS);
 
 /// A subflow that the connection wants opened: the endpoint gives it a port and numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,7 +79,8 @@ pub(crate) struct PathManager {
 struct Lists {
     announced: Vec<Announcement>,
     echoes: VecDeque<AddAddr>,
-    removals: VecDeque<u8>,
+    /// Address identifiers for REMOVE_ADDR.
+    remove_addr: VecDeque<u8>,
     remote_addresses: Vec<(u8, SocketAddr)>,
     /// Joins that the endpoint is to open.
     joins: VecDeque<JoinRequest>,
@@ -92,7 +93,7 @@ struct Lists {
 static EMPTY: Lists = Lists {
     announced: Vec::new(),
     echoes: VecDeque::new(),
-    removals: VecDeque::new(),
+    remove_addr: VecDeque::new(),
     remote_addresses: Vec::new(),
     joins: VecDeque::new(),
     retries: Vec::new(),
@@ -101,14 +102,17 @@ static EMPTY: Lists = Lists {
 
 impl Lists {
     fn is_silent(&self) -> bool {
-        let waits = self.announced.iter().any(Announcement::is_pending);
-        self.echoes.is_empty() && self.removals.is_empty() && !waits
+        let Lists { announced, echoes, remove_addr, remote_addresses: _, joins: _, retries: _, refused: _ } =
+            self;
+        let waits = announced.iter().any(Announcement::is_pending);
+        echoes.is_empty() && remove_addr.is_empty() && !waits
     }
 
     fn is_empty(&self) -> bool {
-        let addresses = self.announced.is_empty() && self.remote_addresses.is_empty();
-        let options = self.echoes.is_empty() && self.removals.is_empty();
-        addresses && options && self.joins.is_empty() && self.retries.is_empty() && self.refused.is_empty()
+        let Lists { announced, echoes, remove_addr, remote_addresses, joins, retries, refused } = self;
+        let addresses = announced.is_empty() && remote_addresses.is_empty();
+        let options = echoes.is_empty() && remove_addr.is_empty();
+        addresses && options && joins.is_empty() && retries.is_empty() && refused.is_empty()
     }
 }
 
@@ -219,22 +223,22 @@ impl PathManager {
     }
 
     /// Has REMOVE_ADDR sent for an address of ours.
-    pub fn remove_address(&mut self, id: u8) {
+    pub fn queue_remove_addr(&mut self, id: u8) {
         let lists = self.lists_mut();
         lists.announced.retain(|announcement| announcement.option.address_id != id);
-        lists.removals.push_back(id);
+        lists.remove_addr.push_back(id);
     }
 
     /// Whether REMOVE_ADDR is to be sent.
-    pub fn has_removals(&self) -> bool {
-        !self.lists().removals.is_empty()
+    pub fn owes_remove_addr(&self) -> bool {
+        !self.lists().remove_addr.is_empty()
     }
 
     /// The address ids of the next REMOVE_ADDR.
-    pub fn take_removals(&mut self) -> Vec<u8> {
+    pub fn take_remove_addr(&mut self) -> Vec<u8> {
         self.take_from(|lists| {
-            let count = lists.removals.len().min(MAX_REMOVALS);
-            lists.removals.drain(..count).collect()
+            let count = lists.remove_addr.len().min(REMOVE_ADDR_IDS);
+            lists.remove_addr.drain(..count).collect()
         })
     }
 
@@ -379,9 +383,9 @@ mod tests {
         let mut manager = PathManager::default();
         manager.announce(Time::ZERO, announcement(1));
         manager.announce(Time::ZERO, announcement(2));
-        manager.remove_address(1);
+        manager.queue_remove_addr(1);
         assert_eq!((manager.has_announced(1), manager.has_announced(2)), (false, true));
-        assert_eq!(manager.take_removals(), [1]);
+        assert_eq!(manager.take_remove_addr(), [1]);
     }
 
     #[test]

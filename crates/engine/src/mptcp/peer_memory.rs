@@ -45,7 +45,7 @@ impl<P: Payload> Sending<'_, P> {
         for (subflow, metrics) in self.subflows.with_metrics() {
             mss = mss.min(metrics.mss.max(1));
             // After a timeout what went before is lost, or there: it isn't under way.
-            if Some(metrics.id) == head && subflow.timeouts == 0 {
+            if Some(metrics.id) == head && subflow.timeouts() == 0 {
                 with_head = segments_under_way(metrics).saturating_sub(self.repeated_segments(metrics.mss));
             }
         }

@@ -75,8 +75,8 @@ impl<P: Payload> Sending<'_, P> {
         outcome
     }
 
-    /// Everything that was written is acknowledged: frees what kept it, since connections are mostly idle where
-    /// there are many.
+    /// Everything that was written is acknowledged: frees what kept it, since connections are mostly idle
+    /// where there are many.
     #[cold]
     pub fn release_memory(&mut self) {
         self.send.shrink();
@@ -92,7 +92,7 @@ impl<P: Payload> Sending<'_, P> {
         }
         let others = self.subflows.usable().any(|metrics| metrics.id.index() != index);
         let Some((subflow, metrics)) = self.subflows.both_mut(index) else { return };
-        subflow.timeouts += 1;
+        let timeouts = subflow.on_timeout();
         let may_carry =
             matches!(metrics.state, SubflowStatus::Usable | SubflowStatus::Stale | SubflowStatus::Closing);
         if !others || !may_carry {
@@ -102,7 +102,7 @@ impl<P: Payload> Sending<'_, P> {
         for (offset, len) in subflow.tcp.outstanding() {
             self.send.reinject(offset..offset + u64::from(len));
         }
-        if subflow.timeouts >= 2 && metrics.state == SubflowStatus::Usable {
+        if timeouts >= 2 && metrics.state == SubflowStatus::Usable {
             metrics.state = SubflowStatus::Stale;
         }
     }

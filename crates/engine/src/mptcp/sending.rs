@@ -20,6 +20,7 @@ use super::subflow_table::SubflowTable;
 use crate::Time;
 use crate::config::ConnectionConfig;
 use crate::scheduler::{self, View};
+use crate::tcp::State;
 
 /// See the module.
 pub(super) struct Sending<'a, P> {
@@ -79,6 +80,15 @@ impl<P: Payload> Sending<'_, P> {
             }
         }
         true
+    }
+
+    /// Whether the peer has acknowledged all that was written, and the end of it.
+    pub fn is_side_acknowledged(&self) -> bool {
+        if self.handshake.is_multipath() {
+            return self.send.fin_acked();
+        }
+        let state = self.subflows.iter().next().map(|subflow| subflow.tcp.state());
+        self.send.closed() && matches!(state, Some(State::FinWait2 | State::TimeWait | State::Closed))
     }
 
     /// Tells the application once there is space enough.

@@ -72,7 +72,8 @@ impl<P: Payload> Connection<P> {
                 for subflow in self.subflows.iter_mut() {
                     subflow.autotuning.resize(limit, buffer.is_fixed());
                 }
-                self.update_window();
+                self.may_transmit |=
+                    self.subflows.offer_window(self.receive.buffer(), self.config.tcp.old_acks);
             }
             SocketOption::UnsentLowWater(bytes) => {
                 self.send.set_unsent_mark(bytes);

@@ -194,8 +194,8 @@ pub struct ConnectionStats {
     pub fast_closes: u64,
 }
 
-/// A connection's counters as it keeps them: those that it can't take from elsewhere, once one of them counts.
-/// Most connections never need them.
+/// A connection's counters as it keeps them: those that it can't take from elsewhere, once one of them
+/// counts. Most connections never need them.
 #[derive(Debug, Default)]
 pub(crate) struct Counting(Option<Box<ConnectionStats>>);
 

@@ -31,7 +31,8 @@ impl<P: Payload> Fallback<P> {
     /// Whether there is nothing to send or to wait for.
     #[cfg(feature = "lookahead")]
     pub fn is_silent(&self) -> bool {
-        self.fail.is_none() && self.infinite.is_none() && self.failing.is_none()
+        let Fallback { fail, infinite, failing, base: _ } = self;
+        fail.is_none() && infinite.is_none() && failing.is_none()
     }
 
     /// Whether a checksum failed, and the peer is yet to confirm the fallback.
@@ -59,6 +60,12 @@ impl<P: Payload> Fallback<P> {
     pub fn contradicts(&self, ssn: u32, offset: u64, rcv_before: u64) -> bool {
         let position = Seq(ssn).unfold(rcv_before);
         ssn > 0 && self.base.is_some_and(|base| position.wrapping_sub(base) != offset)
+    }
+
+    /// Whether an option beside the DSS, or an infinite mapping, is to be sent.
+    pub fn owes_control(&self) -> bool {
+        let Fallback { fail, infinite: _, failing: _, base: _ } = self;
+        fail.is_some() || self.due_mapping().is_some()
     }
 
     /// Whether an MP_FAIL is to be sent.

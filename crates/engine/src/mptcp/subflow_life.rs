@@ -4,6 +4,7 @@ use ropewalk_wire::{FourTuple, MpJoin, Payload, Segment, Seq};
 
 use super::close_reason::CloseReason;
 use super::connection::Connection;
+use super::joining::Joining;
 use super::path_manager::JoinRequest;
 use super::stats::Event;
 use super::subflow::{Join, Subflow};
@@ -58,11 +59,7 @@ impl<P: Payload> Connection<P> {
         let index =
             self.add_subflow(now, request.path, Join::SynSent, |cx| Tcb::connect(cx, tuple, mtu, isn))?;
         let subflow = self.subflows.get_mut(index)?;
-        subflow.local_nonce = nonce;
-        subflow.local_id = request.local_id;
-        subflow.remote_id = request.remote_id;
-        subflow.backup_local = request.backup;
-        subflow.request = Some(Box::new(*request));
+        subflow.set_request(request, nonce);
         Some(index)
     }
 
@@ -93,11 +90,8 @@ impl<P: Payload> Connection<P> {
         let index = self.add_subflow(now, path, Join::SynReceived, |cx| Tcb::accept(cx, syn, mtu, isn))?;
         let local_id = self.config.path_manager.local_id_of(syn.tuple.dst);
         let subflow = self.subflows.get_mut(index)?;
-        subflow.local_nonce = nonce;
-        subflow.remote_nonce = remote_nonce;
-        subflow.remote_id = address_id;
-        subflow.local_id = local_id;
-        subflow.backup_remote = backup;
+        subflow.set_local(local_id, nonce);
+        subflow.set_remote(address_id, backup, remote_nonce);
         if !self.handshake.is_client() && self.receive.next() == 0 && self.send.assigned_end() == 0 {
             // An early join: before it completes it, the peer waits for our first DSS (RFC 8684 3.1).
             self.may_transmit |= self.subflows.request_ack_on_best();
@@ -110,9 +104,7 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(crate) fn refuse(&mut self, now: Time, index: usize, reason: CloseReason) {
         if let Some(subflow) = self.subflows.get_mut(index) {
-            // The first reason is the one that counts.
-            subflow.reset_reason.get_or_insert(reason.mp_tcprst());
-            subflow.tcp.abort();
+            subflow.reset(reason.mp_tcprst());
         }
         self.remove(now, index, reason);
     }
@@ -134,21 +126,19 @@ impl<P: Payload> Connection<P> {
             self.congestion.subflow_removed(metrics, siblings);
         }
         self.events.push(Event::SubflowRemoved { subflow: id, path, reason });
-        if let Some(request) =
-            self.subflows.get(index).and_then(|subflow| subflow.request.as_deref().copied())
-        {
+        if let Some(request) = self.subflows.get(index).and_then(Subflow::request).copied() {
             self.path_manager.on_join_closed();
             if !was_used && request.early {
                 // The peer refused a join that was opened before its first DSS: it is opened once more, after
                 // that DSS.
                 let again = JoinRequest { early: false, ..request };
                 if self.handshake.is_confirmed() {
-                    self.may_transmit |= self.joining().request(again);
+                    Joining::of(self).request(again);
                 } else {
                     self.path_manager.on_early_refusal(again);
                 }
             } else if !was_used {
-                self.retry_join(now, request);
+                Joining::of(self).retry(now, request);
             }
         }
         if !self.handshake.is_confirmed() && !self.subflows.get(index).is_some_and(Subflow::is_opening) {

@@ -4,13 +4,12 @@
 
 use ropewalk_wire::{FourTuple, Payload, Segment};
 
-use super::mapping::CurrentMapping;
 use super::subflow::{Join, Subflow};
 use super::window_autotuning::WindowAutotuning;
 use crate::congestion::Siblings;
 use crate::metrics::{SubflowMetrics, SubflowStatus};
 use crate::scheduler::{Fate, Fates};
-use crate::tcp::{State, Tcb, TcpCounters};
+use crate::tcp::{ReceiveBuffer, State, Tcb, TcpCounters};
 use crate::{MAX_SUBFLOWS, PathId, SubflowId, Time};
 
 /// So many slots are filled before one is used again, so that what a subflow counted can be looked at after
@@ -83,28 +82,7 @@ impl<P: Payload> SubflowTable<P> {
         (tcp, join): (Tcb<P>, Join),
         autotuning: WindowAutotuning,
     ) {
-        self.slots[index] = Some(Subflow {
-            tcp,
-            join,
-            since: now,
-            local_id: 0,
-            remote_id: 0,
-            local_nonce: 0,
-            remote_nonce: 0,
-            mapping: CurrentMapping::default(),
-            prio_pending: None,
-            fallback: None,
-            timeouts: 0,
-            reset_reason: None,
-            fastclose: false,
-            control_len: 0,
-            backup_local: false,
-            backup_remote: false,
-            leaving: false,
-            request: None,
-            join_ack_retries: 0,
-            autotuning,
-        });
+        self.slots[index] = Some(Subflow::new(now, tcp, join, autotuning));
     }
 
     /// A subflow is closed: nothing of it is in flight or queued any more.
@@ -253,7 +231,9 @@ impl<P: Payload> SubflowTable<P> {
 
     /// Joins that are open, or that we wait for ourselves; not those that are yet to be authenticated.
     fn joined(&self) -> usize {
-        self.open().filter(|(subflow, _)| !matches!(subflow.join, Join::Initial | Join::SynReceived)).count()
+        self.open()
+            .filter(|(subflow, _)| !matches!(subflow.join(), Join::Initial | Join::SynReceived))
+            .count()
     }
 
     /// Whether a limit of joins admits another. In place of the first subflow it always does.
@@ -266,13 +246,13 @@ impl<P: Payload> SubflowTable<P> {
     pub fn limit_half_open(&mut self) {
         let waiting = || {
             self.with_metrics().filter(|(subflow, metrics)| {
-                metrics.state == SubflowStatus::Handshaking && subflow.join == Join::SynReceived
+                metrics.state == SubflowStatus::Handshaking && subflow.join() == Join::SynReceived
             })
         };
         if waiting().count() < MOST_HALF_OPEN {
             return;
         }
-        let oldest = waiting().min_by_key(|(subflow, metrics)| (subflow.since, metrics.id));
+        let oldest = waiting().min_by_key(|(subflow, metrics)| (subflow.since(), metrics.id));
         if let Some(index) = oldest.map(|(_, metrics)| metrics.id.index())
             && let Some((subflow, metrics)) = self.both_mut(index)
         {
@@ -310,13 +290,8 @@ impl<P: Payload> SubflowTable<P> {
             if let Some((subflow, metrics)) = self.both_mut(index)
                 && metrics.path == path
             {
-                subflow.backup_local = backup;
-                if let Some(request) = &mut subflow.request {
-                    request.backup = backup;
-                }
-                subflow.prio_pending = Some(backup);
-                metrics.backup = backup || subflow.backup_remote;
-                subflow.tcp.request_ack();
+                subflow.set_backup(backup);
+                metrics.backup = subflow.is_backup();
             }
         }
     }
@@ -353,7 +328,7 @@ impl<P: Payload> SubflowTable<P> {
 
     /// Whether we opened this subflow by a join.
     pub fn is_our_join(&self, subflow: SubflowId) -> bool {
-        self.get(subflow.index()).is_some_and(|subflow| subflow.request.is_some())
+        self.get(subflow.index()).is_some_and(|subflow| subflow.request().is_some())
     }
 
     /// The first subflow's SYN/ACK has left already.
@@ -400,6 +375,14 @@ impl<P: Payload> SubflowTable<P> {
         subflow.map(|subflow| subflow.tcp.request_ack()).is_some()
     }
 
+    /// Tells the peer when the window has opened a good deal. Returns whether an ACK is sent for that.
+    pub fn offer_window(&mut self, buffer: &ReceiveBuffer, old_acks: bool) -> bool {
+        if old_acks {
+            return buffer.has_doubled() && self.request_ack_on_fastest();
+        }
+        buffer.owes_update() && self.request_ack_on_all()
+    }
+
     /// Something was read. Returns whether an ACK is sent for that.
     #[cold]
     pub fn on_read(&mut self) -> bool {
@@ -442,9 +425,11 @@ impl<P: Payload> SubflowTable<P> {
     pub fn abort_with_fastclose(&mut self, multipath: bool) {
         let mut first = multipath;
         for subflow in self.iter_mut() {
-            subflow.fastclose = first && !matches!(subflow.tcp.state(), State::Closed | State::TimeWait);
-            first &= !subflow.fastclose;
-            subflow.tcp.abort();
+            if first {
+                first = !subflow.fastclose();
+            } else {
+                subflow.tcp.abort();
+            }
         }
         self.metrics.iter_mut().for_each(|metrics| metrics.state = SubflowStatus::Closed);
     }

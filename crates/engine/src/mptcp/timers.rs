@@ -5,13 +5,11 @@ use ropewalk_wire::Payload;
 use super::close_reason::{CloseReason, JoinError};
 use super::connection::Connection;
 use super::deadlines::Deadline;
+use super::joining::Joining;
 use super::subflow::Join;
 use crate::Time;
 use crate::metrics::SubflowStatus;
 use crate::tcp::Outgoing;
-
-/// Third ACKs of a join that are repeated before the subflow is given up.
-const JOIN_ACK_TRIES: u32 = 6;
 
 impl<P: Payload> Connection<P> {
     /// The earliest deadline of the connection and its subflows.
@@ -89,12 +87,12 @@ impl<P: Payload> Connection<P> {
     pub(super) fn repeat_control(&mut self, now: Time) {
         let mut again = false;
         for request in self.path_manager.take_due_retries(now) {
-            self.may_transmit |= self.joining().request(request);
+            Joining::of(self).request(request);
         }
         let first_dsn = self.handshake.remote_dsn(0);
         for index in 0..self.subflows.len() {
             let repeated = self.subflows.get_mut(index).and_then(|subflow| {
-                let repeated = subflow.fallback.as_mut()?.repeat_fail(first_dsn)?;
+                let repeated = subflow.known_fallback_mut()?.repeat_fail(first_dsn)?;
                 if repeated {
                     subflow.tcp.request_ack();
                 }
@@ -106,13 +104,11 @@ impl<P: Payload> Connection<P> {
                 None => {}
             }
             let Some((subflow, metrics)) = self.subflows.both_mut(index) else { continue };
-            if subflow.join == Join::AckSent && metrics.state == SubflowStatus::Handshaking {
-                subflow.join_ack_retries += 1;
-                if subflow.join_ack_retries > JOIN_ACK_TRIES {
-                    self.refuse(now, index, CloseReason::Join(JoinError::Unanswered));
-                } else {
-                    subflow.tcp.request_ack();
+            if subflow.join() == Join::AckSent && metrics.state == SubflowStatus::Handshaking {
+                if subflow.repeat_third_ack() {
                     again = true;
+                } else {
+                    self.refuse(now, index, CloseReason::Join(JoinError::Unanswered));
                 }
             }
         }

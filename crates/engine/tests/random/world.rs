@@ -318,7 +318,7 @@ impl<'a> World<'a> {
             if app.deaf {
                 continue;
             }
-            let held = connection.bytes_received() - app.read + connection.ofo_bytes();
+            let held = connection.stats(self.now).bytes_received - app.read + connection.ofo_bytes();
             if held > side.receive_buffer.1 {
                 let detail = format!("end {end} holds {held} received bytes of {}", side.receive_buffer.1);
                 return Err(verdict(Judge::MemoryExceeded, detail));
