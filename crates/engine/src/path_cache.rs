@@ -32,17 +32,16 @@ const MOST_ENTRIES: usize = 4096;
 pub struct PathQuality {
     /// Least round-trip time, smoothed over connections.
     pub rtt: Span,
-    /// Rate of data in its greater direction, bytes per second; 0: not known.
-    pub rate: u64,
+    /// Rate of data in its greater direction, bytes per second; `None`: no connection carried enough to tell.
+    pub rate: Option<u64>,
     /// When it was last updated.
     pub at: Time,
 }
 
 impl PathQuality {
-    /// The time until the first data of a connection has arrived; with `rates`, what it takes at the path's
-    /// rate.
-    fn cost(&self, rates: bool) -> u128 {
-        let transfer = if rates { OPENING_BYTES * SECOND / self.rate.max(1) } else { Span::ZERO };
+    /// The time until the first data of a connection has arrived; with `rate`, what it takes at that rate.
+    fn cost(&self, rate: Option<u64>) -> u128 {
+        let transfer = rate.map_or(Span::ZERO, |rate| OPENING_BYTES * SECOND / rate.max(1));
         2 * u128::from(self.rtt.as_nanos()) + u128::from(transfer.as_nanos())
     }
 }
@@ -61,7 +60,7 @@ impl PathCache {
         }
     }
 
-    fn update(&mut self, now: Time, peer: IpAddr, path: PathId, rtt: Span, rate: u64) {
+    fn update(&mut self, now: Time, peer: IpAddr, path: PathId, rtt: Span, rate: Option<u64>) {
         if self.entries.len() >= MOST_ENTRIES
             && !self.entries.contains_key(&(peer, path))
             && let Some(oldest) = self.entries.iter().min_by_key(|(_, known)| known.at).map(|(key, _)| *key)
@@ -69,10 +68,10 @@ impl PathCache {
             self.entries.remove(&oldest);
         }
         let known = self.entries.entry((peer, path)).or_insert(PathQuality { rtt, rate, at: now });
-        let smooth = |old: u64, new: u64| if old == 0 { new } else { old - old / 4 + new / 4 };
+        let smooth = |old: u64, new: u64| old - old / 4 + new / 4;
         known.rtt = Span::from_nanos(smooth(known.rtt.as_nanos(), rtt.as_nanos()));
-        if rate > 0 {
-            known.rate = smooth(known.rate, rate);
+        if let Some(rate) = rate {
+            known.rate = Some(known.rate.map_or(rate, |old| smooth(old, rate)));
         }
         known.at = now;
     }
@@ -93,29 +92,29 @@ impl PathCache {
     ) -> Option<PathId> {
         let known = paths.into_iter().map(|path| Some((path, self.quality(now, peer, path)?)));
         let known: Vec<(PathId, PathQuality)> = known.collect::<Option<_>>()?;
-        let rates = known.iter().all(|(_, quality)| quality.rate > 0);
-        known.iter().min_by_key(|(_, quality)| quality.cost(rates)).map(|(path, _)| *path)
+        // Rates decide only where all are known.
+        let rates = known.iter().all(|(_, quality)| quality.rate.is_some());
+        let cost = |(_, quality): &&(PathId, PathQuality)| quality.cost(quality.rate.filter(|_| rates));
+        known.iter().min_by_key(cost).map(|(path, _)| *path)
     }
 }
 
-/// Of each subflow that was answered: its path, its least round-trip time and its rate, 0 if it has carried
-/// too little.
+/// Of each subflow that was answered: its path, its least round-trip time and its rate, unless it has
+/// carried too little.
 fn path_samples<P: Payload>(
     connection: &Connection<P>,
     now: Time,
-) -> impl Iterator<Item = (PathId, Span, u64)> {
+) -> impl Iterator<Item = (PathId, Span, Option<u64>)> {
     connection.subflow_infos(now).filter(|info| info.tcp.rtt.min > Span::ZERO).map(|info| {
         let carried = |bytes: u64| bytes >= OPENING_BYTES;
-        let sent = if carried(info.tcp.totals.bytes_acked) { info.tcp.delivery_rate } else { 0 };
+        let sent = carried(info.tcp.totals.bytes_acked).then_some(info.tcp.delivery_rate);
         // From the first data to the latest.
         let receiving = info.age.saturating_sub(info.tcp.last_recv + 2 * info.tcp.rtt.min);
-        let arrived = if carried(info.tcp.totals.bytes_received) && receiving > Span::ZERO {
+        let arrived = (carried(info.tcp.totals.bytes_received) && receiving > Span::ZERO).then(|| {
             let byte_seconds = u128::from(info.tcp.totals.bytes_received) * u128::from(SECOND.as_nanos());
             (byte_seconds / u128::from(receiving.as_nanos())) as u64
-        } else {
-            0
-        };
-        (info.path, info.tcp.rtt.min, sent.max(arrived))
+        });
+        (info.path, info.tcp.rtt.min, sent.max(arrived).filter(|rate| *rate > 0))
     })
 }
 
@@ -126,7 +125,7 @@ mod tests {
 
     const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
 
-    fn cache(paths: &[(u64, u64)]) -> PathCache {
+    fn cache(paths: &[(u64, Option<u64>)]) -> PathCache {
         let mut cache = PathCache::default();
         for (path, (rtt_ms, rate)) in paths.iter().enumerate() {
             cache.update(Time::ZERO + SECOND, PEER, PathId(path as u16), *rtt_ms * MILLISECOND, *rate);
@@ -141,25 +140,28 @@ mod tests {
     #[test]
     fn a_connection_opens_where_its_first_data_arrives_earliest() {
         let now = Time::ZERO + 2 * SECOND;
-        assert_eq!(opening(&cache(&[(60, 0), (20, 0)]), now), Some(1));
+        assert_eq!(opening(&cache(&[(60, None), (20, None)]), now), Some(1));
         // 43 KiB take 350 ms at 125 kB/s and 9 ms at 5 MB/s.
-        assert_eq!(opening(&cache(&[(60, 5_000_000), (20, 125_000)]), now), Some(0));
-        assert_eq!(opening(&cache(&[(60, 0), (20, 125_000)]), now), Some(1), "a rate isn't known");
-        assert_eq!(opening(&cache(&[(20, 0), (20, 0)]), now), Some(0));
-        assert_eq!(opening(&cache(&[(20, 0)]), now), None, "nothing is known of the second");
+        assert_eq!(opening(&cache(&[(60, Some(5_000_000)), (20, Some(125_000))]), now), Some(0));
+        assert_eq!(opening(&cache(&[(60, None), (20, Some(125_000))]), now), Some(1), "a rate isn't known");
+        assert_eq!(opening(&cache(&[(20, None), (20, None)]), now), Some(0));
+        assert_eq!(opening(&cache(&[(20, None)]), now), None, "nothing is known of the second");
     }
 
     #[test]
     fn entries_are_smoothed_and_age() {
-        let mut cache = cache(&[(40, 1000), (20, 0)]);
-        cache.update(Time::ZERO + 3 * SECOND, PEER, PathId(0), 80 * MILLISECOND, 0);
+        let mut cache = cache(&[(40, Some(1000)), (20, None)]);
+        cache.update(Time::ZERO + 3 * SECOND, PEER, PathId(0), 80 * MILLISECOND, None);
         let known = cache.quality(Time::ZERO + 3 * SECOND, PEER, PathId(0)).unwrap();
-        assert_eq!((known.rtt, known.rate, known.at), (50 * MILLISECOND, 1000, Time::ZERO + 3 * SECOND));
+        assert_eq!(
+            (known.rtt, known.rate, known.at),
+            (50 * MILLISECOND, Some(1000), Time::ZERO + 3 * SECOND)
+        );
         assert_eq!(cache.quality(Time::ZERO + 3 * SECOND + LIFETIME, PEER, PathId(0)), None);
         assert_eq!(cache.quality(Time::ZERO + SECOND, IpAddr::from([192, 0, 2, 2]), PathId(0)), None);
         for port in 0..MOST_ENTRIES as u32 {
             let peer = IpAddr::from(port.to_be_bytes());
-            cache.update(Time::ZERO + 10 * SECOND, peer, PathId(0), MILLISECOND, 0);
+            cache.update(Time::ZERO + 10 * SECOND, peer, PathId(0), MILLISECOND, None);
         }
         assert_eq!(cache.entries.len(), MOST_ENTRIES);
     }
