@@ -210,7 +210,10 @@ mod tests {
         }
 
         #[test]
-        fn pieces_in_any_split_give_the_same_sum(bytes in proptest::collection::vec(any::<u8>(), 0..200), cuts in proptest::collection::vec(0usize..200, 0..4)) {
+        fn pieces_in_any_split_give_the_same_sum(
+            bytes in proptest::collection::vec(any::<u8>(), 0..200),
+            cuts in proptest::collection::vec(0usize..200, 0..4),
+        ) {
             let mut cuts: Vec<_> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
             cuts.sort_unstable();
             cuts.push(bytes.len());
@@ -225,10 +228,18 @@ mod tests {
         }
 
         #[test]
-        fn update_equals_recomputation(mut words in proptest::collection::vec(any::<u16>(), 2..20), at in any::<prop::sample::Index>(), new: u16) {
+        fn update_equals_recomputation(
+            mut words in proptest::collection::vec(any::<u16>(), 2..20),
+            at in any::<prop::sample::Index>(),
+            new: u16,
+        ) {
             // A word that is never zero: a header's sum is never the number zero's other sign.
             words.push(0x4500);
-            let sum = |words: &[u16]| { let mut sum = Sum::default(); words.iter().for_each(|&word| sum.add_u16(word)); sum.checksum() };
+            let sum = |words: &[u16]| {
+                let mut sum = Sum::default();
+                words.iter().for_each(|&word| sum.add_u16(word));
+                sum.checksum()
+            };
             let before = sum(&words);
             let at = at.index(words.len() - 1);
             let old = std::mem::replace(&mut words[at], new);

@@ -55,14 +55,16 @@ proptest! {
                 prop_assert_eq!(segment.tuple.dst, header.destination_addr());
                 prop_assert_eq!(header.header_checksum(), header.to_header().calc_header_checksum());
                 prop_assert!(header.dont_fragment());
-                prop_assert_eq!(tcp.checksum(), tcp.calc_checksum_ipv4(header.source(), header.destination()).unwrap());
+                let sum = tcp.calc_checksum_ipv4(header.source(), header.destination());
+                prop_assert_eq!(tcp.checksum(), sum.unwrap());
                 header.ecn().value()
             }
             NetSlice::Ipv6(ip) => {
                 let header = ip.header();
                 prop_assert_eq!(segment.tuple.src, header.source_addr());
                 prop_assert_eq!(segment.tuple.dst, header.destination_addr());
-                prop_assert_eq!(tcp.checksum(), tcp.calc_checksum_ipv6(header.source(), header.destination()).unwrap());
+                let sum = tcp.calc_checksum_ipv6(header.source(), header.destination());
+                prop_assert_eq!(tcp.checksum(), sum.unwrap());
                 header.traffic_class() & 3
             }
             _ => panic!("neither IPv4 nor IPv6"),
@@ -88,7 +90,9 @@ proptest! {
                 MaximumSegmentSize(mss) => prop_assert_eq!(Some(mss), rare.mss),
                 WindowScale(shift) => prop_assert_eq!(Some(shift), rare.window_scale),
                 SelectiveAcknowledgementPermitted => prop_assert!(rare.sack_permitted),
-                Timestamp(value, echo) => prop_assert_eq!(Some(Timestamps { value, echo }), segment.timestamps),
+                Timestamp(value, echo) => {
+                    prop_assert_eq!(Some(Timestamps { value, echo }), segment.timestamps);
+                }
                 SelectiveAcknowledgement(first, more) => {
                     let blocks: Vec<_> = std::iter::once(first).chain(more.into_iter().flatten()).collect();
                     prop_assert_eq!(&blocks[..], segment.sack.as_slice());
@@ -192,7 +196,10 @@ proptest! {
     /// Cut on bytes, a super-segment gives the packets that cutting the segment gives; coalesced on bytes,
     /// the super-segment comes back.
     #[test]
-    fn packets_at_once_equal_packets_one_by_one(mut segment in common::segment(9000), gso_size in 1u16..5000) {
+    fn packets_at_once_equal_packets_one_by_one(
+        mut segment in common::segment(9000),
+        gso_size in 1u16..5000,
+    ) {
         segment.gso_size = if segment.payload.len() > usize::from(gso_size) { gso_size } else { 0 };
         segment.flags = segment.flags.without(Flags::SYN.with(Flags::RST).with(Flags::URG));
         let (mut bytes, mut ends) = (BytesMut::new(), Vec::new());
@@ -236,7 +243,8 @@ proptest! {
             bytes[at] = value;
         }
         let bytes = bytes.freeze();
-        let mut ranges: Vec<_> = std::iter::once(0).chain(ends.iter().copied()).zip(ends.iter().copied()).collect();
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        let mut ranges: Vec<_> = starts.zip(ends.iter().copied()).collect();
         if let Some(at) = dropped {
             ranges.remove(at.index(ranges.len()));
         }
