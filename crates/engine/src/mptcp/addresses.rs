@@ -13,10 +13,12 @@ use crate::{PathId, Time};
 impl<P: Payload> Connection<P> {
     #[cold]
     pub(super) fn on_add_addr(&mut self, now: Time, add: &AddAddr) {
+        // The HMAC is made of both keys.
         if !self.handshake.has_remote_key() {
             return;
         }
         if add.echo {
+            // An echo has no HMAC: a forged one only ends our repeats.
             self.path_manager.on_echo(add);
             return;
         }
@@ -27,10 +29,12 @@ impl<P: Payload> Connection<P> {
         }
         self.stats.count().announcements += 1;
         self.stats.count().announced_ports += u64::from(add.port.is_some());
+        // Its HMAC shows that the peer has both keys, as a DATA_ACK would.
         if !self.handshake.is_confirmed() {
             self.on_confirmed(now);
         }
         //= RFC 8684 3.4.1-b
+        // Also if no join follows: it only tells the peer to stop repeating.
         if self.path_manager.queue_echo(add) {
             self.may_transmit |= self.subflows.request_ack_on_best();
         }
@@ -39,6 +43,7 @@ impl<P: Payload> Connection<P> {
 
     #[cold]
     pub(super) fn on_remove_addr(&mut self, now: Time, ids: &[u8]) {
+        // REMOVE_ADDR has no HMAC: an attacker on the path could as well send RSTs.
         self.path_manager.forget_addresses(ids);
         for index in 0..self.subflows.len() {
             let gone = self.subflows.get(index).is_some_and(|subflow| ids.contains(&subflow.remote_id()));
@@ -59,6 +64,7 @@ impl<P: Payload> Connection<P> {
     /// Takes our address on a path away: REMOVE_ADDR, and its subflows are reset. The last that works stays
     /// until there is another: what is under way would be lost with it.
     pub(crate) fn remove_path(&mut self, now: Time, path: PathId) {
+        // Once both streams have ended no byte can be lost with a subflow.
         let finished = self.send.fin_acked() && self.receive.finished();
         let has_work = self.handshake.is_multipath() && !finished;
         let mut removed = Vec::new();
@@ -79,6 +85,7 @@ impl<P: Payload> Connection<P> {
                 removed.push(id);
             }
         }
+        // A join that was to be tried again there would only fail.
         self.path_manager.forget_retries(path);
         //= RFC 8684 3.4.2-2 what was announced and never used
         for endpoint in self.config.path_manager.endpoints.iter().filter(|endpoint| endpoint.path == path) {

@@ -26,6 +26,7 @@ impl<P: Payload> Connection<P> {
         self.wake();
         if self.handshake.is_multipath() && self.send.unsent() == 0 {
             // DATA_FIN alone: on an ACK of its own (RFC 8684 3.3.3).
+            // One subflow is enough: if it is lost there, the timer below repeats it.
             self.may_transmit |= self.subflows.request_ack_on_best();
         }
         self.sending().arm_retransmission(now);
@@ -47,6 +48,7 @@ impl<P: Payload> Connection<P> {
         if self.closing.is_terminated() {
             return;
         }
+        // Nobody reads or writes any more: a silent peer mustn't keep it for ever (FIN-WAIT-2).
         self.deadlines.set(Deadline::Orphan, now + self.config.path_manager.close_timeout);
     }
 
@@ -66,6 +68,7 @@ impl<P: Payload> Connection<P> {
             return;
         }
         if is_multipath {
+            // A peer that never closes learns that nobody reads any more.
             self.subflows.abort_with_fastclose(self.handshake.has_remote_key());
         } else {
             // Linux says nothing either: what still comes is answered with RST.
@@ -78,6 +81,7 @@ impl<P: Payload> Connection<P> {
     /// Throws the connection away: MP_FASTCLOSE and RST (RFC 8684 3.5), RST in plain TCP.
     #[cold]
     pub(crate) fn abort(&mut self) {
+        // Without the peer's key MP_FASTCLOSE would prove nothing, and be ignored (RFC 8684 3.5).
         let has_keys = self.handshake.is_multipath() && self.handshake.has_remote_key();
         self.subflows.abort_with_fastclose(has_keys);
         self.send.clear();
@@ -93,8 +97,10 @@ impl<P: Payload> Connection<P> {
         self.deadlines.stop(Deadline::Orphan);
         if self.closing.end(reason) {
             self.send.clear();
+            // What is in order may still be read.
             self.receive.drop_out_of_order();
             self.path_manager.forget_joins();
+            // Once: what follows from the first cause is no news.
             self.events.push(Event::Reset { reason });
         }
     }
@@ -113,8 +119,10 @@ impl<P: Payload> Connection<P> {
         if self.handshake.is_multipath() {
             //= RFC 8684 3.3.3-3 3.3.3-4
             if self.send.fin_acked() && self.receive.finished() {
+                // Nothing is outstanding either way: only now are subflows closed (RFC 8684 3.3.3).
                 self.subflows.close_all();
                 self.may_transmit = true;
+                // A subflow whose FIN nobody answers, as its path is dead, is reset after that time.
                 if !self.deadlines.is_set(Deadline::Linger) {
                     self.deadlines.set(Deadline::Linger, now + self.config.tcp.time_wait);
                 }
@@ -126,10 +134,12 @@ impl<P: Payload> Connection<P> {
             // A close during the handshake waits for it: what the peer sends can still be read.
             && subflow.tcp.state() != State::SynSent
         {
+            // In plain TCP the stream's end is the subflow's FIN, behind all data.
             subflow.tcp.close();
             self.may_transmit = true;
         }
         let is_orphan = self.closing.is_abandoned() && !self.closing.is_terminated();
+        // The time counts from FIN-WAIT-2 on, not from `close`: until then retransmission timeouts decide.
         if is_orphan && self.sending().is_side_acknowledged() && self.closing.half_close() {
             self.deadlines.set(Deadline::Orphan, now + self.config.path_manager.close_timeout);
         }
@@ -156,6 +166,7 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(super) fn on_fin(&mut self, now: Time, index: usize) {
         if self.handshake.is_plain() {
+            // In plain TCP the FIN, which is in order, ends the stream where it stands.
             let end = self.receive.next();
             self.receive.note_fin(end);
             self.after_receive(now, index);
@@ -169,6 +180,7 @@ impl<P: Payload> Connection<P> {
         if self.receive.finished() && !self.send.fin_acked() {
             return;
         }
+        // A FIN ends only its subflow, which ours closes in order (RFC 8684 3.3.3).
         subflow.tcp.close();
         if matches!(self.subflows.metrics()[index].state, SubflowStatus::Usable | SubflowStatus::Stale) {
             self.subflows.metrics_mut(index).state = SubflowStatus::Closing;
@@ -176,6 +188,7 @@ impl<P: Payload> Connection<P> {
             let done = self.send.fin_acked() && self.receive.finished();
             if !done {
                 self.sending().notify(now, scheduler::Event::SubflowRemoved(SubflowId(index as u8)));
+                // Without another it carries its data itself: the peer's FIN ends the other direction only.
                 if left {
                     self.send.reinject_from(SubflowId(index as u8));
                 }
@@ -186,6 +199,7 @@ impl<P: Payload> Connection<P> {
 
     #[cold]
     pub(super) fn on_reset(&mut self, now: Time, index: usize, rare: Option<&RareOptions>, state: State) {
+        // MP_FASTCLOSE on a RST, as Linux sends it (RFC 8684 3.5, option R).
         let fastclose = rare.and_then(|rare| rare.mp_fastclose).is_some_and(|fastclose| {
             self.handshake.is_our_key(fastclose.receiver_key) && self.handshake.is_multipath()
         });
@@ -196,12 +210,14 @@ impl<P: Payload> Connection<P> {
             subflow.forbid_retry();
         }
         let reason = match state {
+            // As in `tcp_reset`: ECONNREFUSED.
             State::SynSent => CloseReason::Refused,
             _ => {
                 let option = rare.and_then(|rare| rare.mp_tcprst);
                 CloseReason::ResetByPeer(option.map(|option| ResetReason::from_code(option.reason)))
             }
         };
+        // A RST ends its own subflow; the key on it ends the others.
         self.remove(now, index, reason);
         if fastclose {
             self.on_fastclose();
@@ -213,6 +229,7 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(super) fn on_fastclose(&mut self) {
         self.stats.count().fast_closes += 1;
+        // Every other subflow ends with a RST (RFC 8684 3.5).
         self.subflows.abort_all();
         self.die(CloseReason::FastClose);
     }

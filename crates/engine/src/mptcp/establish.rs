@@ -33,6 +33,7 @@ impl<P: Payload> Connection<P> {
                 }
                 let capable = rare.and_then(|rare| rare.mp_capable);
                 if established && self.handshake.on_syn_ack(capable) {
+                    // Saves a round trip: only their third ACKs wait for the first DSS (`Join::Held`).
                     if self.config.path_manager.early_join {
                         self.path_manager.begin_early();
                         Joining::of(self).open_all();
@@ -59,6 +60,7 @@ impl<P: Payload> Connection<P> {
                 }
                 //= RFC 8684 3.2-1 3.4.1-3
                 subflow.set_remote(address_id, backup, nonce);
+                // Before its first DSS the peer may lack our key, and couldn't check our HMAC.
                 if self.handshake.is_confirmed() {
                     self.send_third_ack(now, index);
                 } else {
@@ -82,6 +84,7 @@ impl<P: Payload> Connection<P> {
         let Some(subflow) = self.subflows.get_mut(index) else { return false };
         match subflow.join() {
             Join::SynReceived => {
+                // Nothing can be checked yet: the peer repeats its third ACK (RFC 8684 3.2).
                 if !self.handshake.has_remote_key() {
                     return false;
                 }
@@ -96,7 +99,9 @@ impl<P: Payload> Connection<P> {
                     return false;
                 }
                 //= RFC 8684 3.2-4
+                // The peer holds back data until this fourth packet (RFC 8684 3.2).
                 subflow.tcp.request_ack();
+                // Counted after the HMAC: whoever knows the token could fill the limit with half-open joins.
                 if !self.subflows.may_join(self.config.path_manager.subflows) {
                     // Others were faster.
                     self.refuse(now, index, CloseReason::Join(JoinError::Limit));
@@ -105,6 +110,7 @@ impl<P: Payload> Connection<P> {
                 self.make_usable(now, index);
                 true
             }
+            // Any answer but the SYN/ACK again shows that our third ACK arrived.
             Join::AckSent if !segment.flags.contains(Flags::SYN) => {
                 self.make_usable(now, index);
                 true
@@ -117,10 +123,12 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(super) fn on_established(&mut self, now: Time, index: usize) {
         let Some(subflow) = self.subflows.get(index) else { return };
+        // A join's third ACK has an HMAC, which TCP doesn't see: `on_join_progress` decides.
         if subflow.join() != Join::Initial {
             return;
         }
         let tuple = subflow.tcp.tuple();
+        // The user timeout sees progress (RFC 9293 3.8.3).
         self.send.progress(now);
         self.make_usable(now, index);
         let multipath = self.handshake.is_multipath();
@@ -136,6 +144,7 @@ impl<P: Payload> Connection<P> {
             // Until the first DATA_ACK, the window of the handshake counts.
             self.send.start_window(self.subflows.get(index).map_or(0, |subflow| subflow.tcp.peer_window()));
             self.sending().judge_window();
+            // A client announces once it knows that its keys arrived (`on_confirmed`).
             if !self.handshake.is_client() {
                 Joining::of(self).announce(now);
             }
@@ -154,6 +163,7 @@ impl<P: Payload> Connection<P> {
         self.congestion.subflow_added(metrics, siblings, now);
         self.sending().notify(now, scheduler::Event::SubflowAdded(SubflowId(index as u8)));
         let path = self.subflows.metrics()[index].path;
+        // Make before break: what was kept for want of another can go now.
         self.close_replaced_subflows(now, index);
         if let Some((subflow, metrics)) = self.subflows.both_mut(index) {
             metrics.backup = subflow.is_backup();
@@ -163,6 +173,7 @@ impl<P: Payload> Connection<P> {
                 if let Some(limit) = self.receive.add_subflow(initial, &subflow.autotuning) {
                     self.subflows.iter_mut().for_each(|subflow| subflow.autotuning.raise(limit));
                 }
+                // From now on plain TCP can't continue the stream (Linux: `allow_infinite_fallback`).
                 self.subflows.note_join();
                 self.events.push(Event::SubflowAdded { subflow: SubflowId(index as u8), path, tuple });
             }
@@ -212,6 +223,7 @@ impl<P: Payload> Connection<P> {
     pub(super) fn send_third_ack(&mut self, now: Time, index: usize) {
         if let Some(subflow) = self.subflows.get_mut(index) {
             subflow.send_third_ack();
+            // The peer may use it as soon as this arrives: it counts as joined.
             self.subflows.note_join();
             self.may_transmit = true;
             self.deadlines.arm_control(now);
@@ -230,6 +242,7 @@ impl<P: Payload> Connection<P> {
             if !subflow.is_opening() || metrics.state == SubflowStatus::Closed {
                 continue;
             }
+            // A RST: the peer needn't wait for a join that can't complete.
             subflow.tcp.abort();
             metrics.state = SubflowStatus::Closed;
             self.path_manager.on_join_closed();

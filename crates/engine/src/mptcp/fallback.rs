@@ -17,10 +17,12 @@ impl<P: Payload> Connection<P> {
     pub(crate) fn fall_back(&mut self, now: Time, cause: FallbackCause) {
         let Some(negotiating) = self.handshake.fall_back() else { return };
         self.sending().judge_window();
+        // What was held is delivered below, and counts as received there.
         self.receive.set_held(0);
         let mut held = None;
         for index in 0..self.subflows.len() {
             if let Some((mut cx, subflow)) = self.split(now, index, Outgoing::default()) {
+                // From here on ACKs have no DSS: SACK and data have the options' room.
                 subflow.set_control_len(0);
                 let waiting = subflow.mapping.take_held();
                 let failing = subflow.known_fallback_mut().and_then(Fallback::take_held);
@@ -30,6 +32,7 @@ impl<P: Payload> Connection<P> {
                 subflow.tcp.refresh_mss(&mut cx);
             }
         }
+        // Plain TCP is one subflow; no join has completed, else this would have been a reset.
         self.drop_opening_joins();
         if !negotiating || self.config.multipath {
             self.events.push(Event::Fallback(cause));
@@ -64,6 +67,7 @@ impl<P: Payload> Connection<P> {
         //= RFC 8684 3.7-11 3.7-12
         let fallback = self.subflows.get_mut(index).and_then(Subflow::known_fallback_mut);
         if let Some(fallback) = fallback
+            // MP_FAIL on the RST names the byte from which on nothing was delivered (RFC 8684 3.7).
             && let Some(offset) = fallback.held().map(|failing| failing.offset)
         {
             fallback.set_fail(self.handshake.remote_dsn(offset));
@@ -78,11 +82,13 @@ impl<P: Payload> Connection<P> {
     pub(super) fn on_unmapped(&mut self, now: Time, index: usize, position: u64, data: P) {
         if !self.is_contiguous() || self.receive.next() > 0 {
             //= RFC 8684 3.7-6 3.7-7 3.3.1-8
+            // MP_TCPRST's reason 6: something on the way takes options away.
             self.refuse(now, index, CloseReason::Middlebox(Interference::NoMapping));
             return;
         }
         self.fall_back(now, FallbackCause::NoMapping);
         let Some(subflow) = self.subflows.get_mut(index) else { return };
+        // It is the first data: the stream begins where it stands in the subflow.
         let offset = subflow.fallback_mut().plain_offset(position, self.receive.next());
         if self.receive.insert(now, offset, data) {
             self.after_receive(now, index);
@@ -95,6 +101,7 @@ impl<P: Payload> Connection<P> {
     pub(super) fn on_corrupt(&mut self, now: Time, index: usize, failing: Failing<P>) {
         self.stats.count().checksum_errors += 1;
         let dsn = self.handshake.remote_dsn(failing.offset);
+        // A gap before it could only be filled by mappings, which end with the fallback.
         let contiguous = self.is_contiguous() && failing.offset == self.receive.next();
         if let Some(subflow) = self.subflows.get_mut(index) {
             //= RFC 8684 3.7-8 3.7-9 3.7-b
@@ -103,6 +110,7 @@ impl<P: Payload> Connection<P> {
                 // The peer is asked to go on as plain TCP; until it answers, nothing more is delivered.
                 self.receive.set_held(failing.bytes());
                 subflow.fallback_mut().hold(failing);
+                // MP_FAIL goes on an ACK: a RST would end the only subflow (RFC 8684 3.7).
                 subflow.tcp.request_ack();
                 self.deadlines.arm_control(now);
                 // What is in order behind it waits with it.
@@ -151,11 +159,13 @@ impl<P: Payload> Connection<P> {
         }
         if let Some(subflow) = self.subflows.get_mut(index) {
             //= RFC 8684 3.7-10
+            // An infinite mapping covers no known length: there is nothing to sum up.
             let checksum = Some(0);
             // One subflow, in order, nothing repeated: the stream's first byte is the subflow's.
             let ssn = (una as u32).wrapping_add(1);
             let mapping = DssMapping { dsn, ssn, len: 0, checksum, dsn_is_64: true };
             let fallback = subflow.fallback_mut();
+            // Repeated whenever MP_FAIL comes again (above): it has no acknowledgement of its own.
             fallback.answer(mapping);
             if !is_failing {
                 fallback.set_fail(dsn);
@@ -170,6 +180,7 @@ impl<P: Payload> Connection<P> {
     #[cold]
     pub(super) fn on_infinite(&mut self, now: Time, index: usize, offset: u64, mapping: &DssMapping) {
         let Some(subflow) = self.subflows.get_mut(index) else { return };
+        // Relative, as every subflow sequence number of a mapping: 1 is the first byte (RFC 8684 3.3.1).
         let position = Seq(mapping.ssn).unfold(subflow.tcp.rcv_nxt());
         let base = position.wrapping_sub(offset);
         let untaken = subflow.tcp.first_untaken();
@@ -182,6 +193,7 @@ impl<P: Payload> Connection<P> {
             self.refuse(now, index, CloseReason::Middlebox(Interference::InfiniteMapping));
             return;
         }
+        // Else the altered bytes have no place in the stream that both ends agree on.
         if failed.is_some_and(|failing| !failing.is_mapped_by(offset, base)) {
             self.give_up_failing(now, index);
             return;

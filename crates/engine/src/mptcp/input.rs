@@ -46,9 +46,11 @@ impl<P: Payload> Connection<P> {
     #[inline(never)]
     fn process_segment<const PREDICTED: bool>(&mut self, now: Time, index: usize, segment: &mut Segment<P>) {
         let had_data = !segment.payload.is_empty();
+        // Data may overtake the third ACK, and without its keys a DSS says nothing (RFC 8684 3.1).
         if !PREDICTED && self.keep_early_data(now, index, segment) {
             return;
         }
+        // MPTCP 0.8x and 0.9x read options before `tcp_ack` (`mptcp_handle_options`), Linux after it.
         if self.config.data_ack_first {
             self.on_early_data_ack::<PREDICTED>(now, index, segment);
         }
@@ -79,6 +81,7 @@ impl<P: Payload> Connection<P> {
         }
         if self.handshake.is_plain() {
             let sent_mapping = segment.dss.and_then(|dss| dss.mapping).filter(|_| had_data);
+            // A peer that still sends mappings repeats data by its own rules: here that would be new bytes.
             let contradicts = sent_mapping.is_some_and(|mapping| {
                 let offset = self.handshake.offset_of(&mapping, self.receive.next());
                 let subflow = self.subflows.get(index).zip(offset);
@@ -91,11 +94,13 @@ impl<P: Payload> Connection<P> {
                 self.refuse(now, index, CloseReason::Middlebox(Interference::MappingAfterFallback));
                 return;
             }
+            // An ACK that was overtaken has an old window (RFC 9293 3.10.7.4, SND.WL2).
             let is_latest =
                 self.subflows.get(index).is_some_and(|subflow| subflow.tcp.is_latest_ack(segment.ack));
             self.on_plain_tcp_ack(now, index, is_latest.then_some(window));
         }
         if !PREDICTED && outcome.established {
+            // The third ACK may carry data: the subflow is usable before that is delivered.
             self.on_established(now, index);
         }
         self.on_delivery(now, index, &outcome);
@@ -108,11 +113,13 @@ impl<P: Payload> Connection<P> {
         } else if outcome.data {
             self.take_in_order(now, index);
         }
+        // The FIN stands behind the segment's data.
         if outcome.fin {
             self.on_fin(now, index);
         }
         if outcome.acked_segments > 0 {
             self.wake();
+            // As `tcp_check_space` does: ACKs let the send buffer grow while a writer waits for space.
             if self.send.writer_waits() {
                 self.sending().expand_send_buffer(index);
             } else if self.send.una() == self.send.written() {
@@ -143,11 +150,13 @@ impl<P: Payload> Connection<P> {
     ) -> bool {
         let rare = segment.rare.as_deref();
         let (state, had_data) = before;
+        // First of all: TCP has accepted it (RFC 5961 3.2), whatever its options say.
         if outcome.reset {
             self.on_reset(now, index, rare, state);
             return false;
         }
         //= RFC 8684 3-3 3.4.1-1 3.4.2-6
+        // REMOVE_ADDR, MP_PRIO and MP_FAIL have no HMAC: sequence numbers are all that protects them.
         if !outcome.acceptable {
             return false;
         }
@@ -168,6 +177,7 @@ impl<P: Payload> Connection<P> {
             return false;
         }
         if let Some(rare) = rare
+            // A SYN's options belong to the handshake.
             && !segment.flags.contains(Flags::SYN)
             && !self.on_rare(now, index, rare, had_data)
         {
@@ -188,6 +198,7 @@ impl<P: Payload> Connection<P> {
         }
         if is_plain && self.sending().shows_fallback(segment, outcome, ended) {
             // Something on the way strips options, or the peer fell back (RFC 8684 3.7).
+            // Plain TCP can go on only where the subflow's bytes are the stream's, in the same order.
             if !self.is_contiguous() {
                 //= RFC 8684 3.7-3 3.7-4
                 self.refuse(now, index, CloseReason::Middlebox(Interference::NoDataAck));
@@ -205,6 +216,7 @@ impl<P: Payload> Connection<P> {
         if outcome.acked_segments > 0 {
             if let Some((subflow, metrics)) = self.subflows.both_mut(index) {
                 subflow.on_acknowledged();
+                // As in Linux, an answer makes a stale subflow active again (`mptcp_subflow_active`).
                 if metrics.state == SubflowStatus::Stale {
                     metrics.state = SubflowStatus::Usable;
                 }
@@ -237,6 +249,7 @@ impl<P: Payload> Connection<P> {
             mp_fastclose,
             mp_tcprst: _,
         } = rare;
+        // Before the next question: after our own fallback the peer repeats it if our answer was lost.
         if mp_fail.is_some() {
             self.on_fail(now, index);
         }
@@ -265,7 +278,9 @@ impl<P: Payload> Connection<P> {
         if let Some(remove) = remove_addr {
             self.on_remove_addr(now, &remove.address_ids);
         }
+        // On an ACK (RFC 8684 3.5, option A). Linux sends it on RSTs, which `on_reset` sees.
         if let Some(fastclose) = mp_fastclose
+            // The key shows that it isn't from an attacker off the path.
             && self.handshake.is_our_key(fastclose.receiver_key)
         {
             self.on_fastclose();
@@ -286,6 +301,7 @@ impl<P: Payload> Connection<P> {
     ) {
         //= RFC 8684 3.3.2-3 3.3.2-6
         if let Some(ack) = dss.data_ack {
+            // The peer can't know our DSNs without the keys: they have arrived (RFC 8684 3.1).
             if !self.handshake.is_confirmed() {
                 self.on_confirmed(now);
             }
@@ -299,6 +315,7 @@ impl<P: Payload> Connection<P> {
         let Some(mapping) = &dss.mapping else {
             return;
         };
+        // The receiver has this mapping: it went there with the segment's data.
         if is_mapped && !dss.data_fin && mapping.dsn_is_64 == self.handshake.ack_is_64() {
             return;
         }
@@ -360,6 +377,7 @@ impl<P: Payload> Connection<P> {
             self.refuse(now, index, CloseReason::ChecksumNotAsNegotiated);
             return;
         }
+        // Before the stream's first byte: it isn't of this stream.
         if offset > 1 << 62 {
             return;
         }
@@ -367,6 +385,7 @@ impl<P: Payload> Connection<P> {
             self.match_dsn_length(now, mapping.dsn_is_64);
         }
         if dss.data_fin {
+            // DATA_FIN counts as the mapping's last octet, and is no byte of the segment (RFC 8684 3.3.3).
             let data_len = mapping.len - 1;
             let is_news = self.receive.note_fin(offset + u64::from(data_len));
             self.after_receive(now, index);
@@ -403,6 +422,7 @@ impl<P: Payload> Connection<P> {
         let una = subflow.tcp.snd_una();
         let outstanding: u64 =
             subflow.tcp.outstanding().next().map_or(self.send.assigned_end(), |(tag, _)| tag);
+        // Before our SYN is acknowledged nothing else is.
         if una >= 1 {
             self.on_data_ack(now, outstanding.max(self.send.una()), window);
         }

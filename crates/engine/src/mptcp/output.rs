@@ -22,9 +22,11 @@ impl<P: Payload> Connection<P> {
             return None;
         }
         let max_segments = self.handshake.most_segments(max_segments);
+        // What was lost, and ACKs, before new data, on whichever subflow.
         let sent = self.transmit_pending(now, max_segments, out).map(|(path, _)| path);
         let sent = sent.or_else(|| self.transmit_scheduled(now, max_segments, out).map(|(path, _)| path));
         if sent.is_none() {
+            // Nothing is asked again until something happens (`may_transmit`).
             self.on_nothing_to_send(now);
         }
         sent
@@ -78,6 +80,7 @@ impl<P: Payload> Connection<P> {
         max_segments: u32,
         out: &mut Segment<P>,
     ) -> Option<(PathId, bool)> {
+        // After the end only FINs and RSTs leave, which subflows send of themselves.
         if self.closing.is_terminated() || !(self.scheduling.needs_schedule() || self.send.has_reinjections())
         {
             return None;
@@ -103,12 +106,14 @@ impl<P: Payload> Connection<P> {
             return;
         }
         if self.handshake.is_plain() && self.send.unsent() > 0 && self.send.window_left() == 0 {
+            // In plain TCP the window is the subflow's, and so is the probe of it (RFC 9293 3.8.6.1).
             self.await_window(now);
         }
         // Data that waits for the peer's window in plain TCP isn't the application's fault.
         if self.handshake.is_multipath() || self.send.unsent() == 0 {
             self.subflows.check_app_limited();
         }
+        // A timer that runs covers all that is unacknowledged.
         if !self.deadlines.is_set(Deadline::Retransmit) && self.sending().awaits_data_ack() {
             self.sending().arm_retransmission(now);
         }
@@ -162,10 +167,12 @@ impl<P: Payload> Connection<P> {
         out: &mut Segment<P>,
     ) -> Option<(PathId, bool)> {
         let subflow = self.subflows.get(index)?;
+        // Not even an ACK: the third has to carry the HMAC (RFC 8684 3.2).
         if subflow.join() == Join::Held && subflow.tcp.state() != State::Closed {
             return None;
         }
         let mut control_len = subflow.control_len();
+        // Only a segment without data has room for them: TCP shortens SACK by that much.
         if !self.handshake.is_plain() && subflow.tcp.may_send_without_data() {
             let (options, subflows) = OptionWriter::split(self, now);
             control_len = options.control_len(subflows.get(index)?);

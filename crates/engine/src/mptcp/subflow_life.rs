@@ -86,6 +86,7 @@ impl<P: Payload> Connection<P> {
         {
             return None;
         }
+        // Whoever has seen the token can send SYNs: only the third ACK's HMAC tells who may join.
         self.subflows.limit_half_open();
         let index = self.add_subflow(now, path, Join::SynReceived, |cx| Tcb::accept(cx, syn, mtu, isn))?;
         let local_id = self.config.path_manager.local_id_of(syn.tuple.dst);
@@ -141,9 +142,11 @@ impl<P: Payload> Connection<P> {
                 Joining::of(self).retry(now, request);
             }
         }
+        // Early joins hang on the first subflow: without it the keys may never have arrived.
         if !self.handshake.is_confirmed() && !self.subflows.get(index).is_some_and(Subflow::is_opening) {
             self.drop_opening_joins();
         }
+        // What it carried and nobody acknowledged goes over the others (RFC 8684 3.3.6).
         self.send.reinject_from(id);
         if self.subflows.get(index).is_some_and(Subflow::is_failing) {
             self.receive.set_held(0);

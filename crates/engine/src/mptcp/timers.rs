@@ -65,6 +65,7 @@ impl<P: Payload> Connection<P> {
             self.wake();
         }
         if self.deadlines.take_due(now, Deadline::User) && self.sending().user_timeout_passed(now) {
+            // RFC 9293 3.8.3: the connection is closed, and the application told.
             self.subflows.abort_all();
             self.may_transmit = true;
             self.die(CloseReason::UserTimeout);
@@ -91,6 +92,7 @@ impl<P: Payload> Connection<P> {
         }
         let first_dsn = self.handshake.remote_dsn(0);
         for index in 0..self.subflows.len() {
+            // MP_FAIL has no acknowledgement but the infinite mapping: it is repeated until that comes.
             let repeated = self.subflows.get_mut(index).and_then(|subflow| {
                 let repeated = subflow.known_fallback_mut()?.repeat_fail(first_dsn)?;
                 if repeated {
@@ -104,6 +106,7 @@ impl<P: Payload> Connection<P> {
                 None => {}
             }
             let Some((subflow, metrics)) = self.subflows.both_mut(index) else { continue };
+            // The third ACK is data to nobody: TCP wouldn't repeat it (RFC 8684 3.2).
             if subflow.join() == Join::AckSent && metrics.state == SubflowStatus::Handshaking {
                 if subflow.repeat_third_ack() {
                     again = true;
