@@ -185,7 +185,7 @@ impl<P: Payload> Connection<P> {
         }
         // Options that leave no room for a DSS show that options still pass. Our own ACKs rely on the same
         // rule (`write_control_options`).
-        let is_crowded = rare.is_some_and(|rare| rare.mp_join.is_none() && rare.crowds_out_dss());
+        let is_crowded = rare.is_some_and(RareOptions::crowds_out_dss);
         let ended = self.receive.finished();
         let is_plain = segment.dss.is_none() && self.handshake.is_multipath() && !is_crowded;
         if is_plain && self.subflows.is_failing() {
