@@ -10,6 +10,7 @@ use ropewalk_tokio::{MptcpStream, PathId, StreamInfo, SubflowInfo};
 use tokio::time::Instant;
 
 use super::client::Client;
+use super::keep_alive::KeepAlive;
 use super::link::{Link, find};
 use super::policy::Plan;
 use super::remote::Opened;
@@ -48,7 +49,7 @@ pub struct ProxiedConnection {
     plan: Mutex<Plan>,
     progress: Progress,
     window: Window,
-    looked: Mutex<Looked>,
+    keep_alive: Mutex<KeepAlive>,
     /// Links on which a subflow was established; it is opened again once if it is lost.
     had: Mutex<BTreeSet<usize>>,
     /// Links on which its subflow is to be replaced when they are back: their address is gone, or it was
@@ -58,24 +59,19 @@ pub struct ProxiedConnection {
     returned: Mutex<BTreeMap<usize, Instant>>,
 }
 
-/// Subflows that were silent for so long are asked at once, others when they have been.
-const ASK_AFTER: Duration = Duration::from_secs(1);
-/// The same where data has stopped on a link that works.
-const ASK_SOON: Duration = Duration::from_millis(300);
 /// For so long after a link is back its subflow is replaced if it falls silent.
 const RETURN: Duration = Duration::from_secs(3);
-/// For how many looks a far end is asked: it has answered by then, or is lost.
-const ASKING: u32 = 3;
 
-/// What was seen a second ago.
-#[derive(Debug, Default)]
-struct Looked {
-    /// Bytes from the server.
-    received: u64,
-    /// Looks since there were more.
-    quiet: u32,
-    /// Looks for which the far end is asked yet.
-    asking: u32,
+/// A connection that is open, and what it is for.
+pub(super) struct NewFlow {
+    pub client: Client,
+    pub target: Target,
+    pub address: SocketAddr,
+    pub opened: Opened,
+    pub is_early: bool,
+    pub opened_on: usize,
+    pub plan: Plan,
+    pub window: Window,
 }
 
 impl ProxiedConnection {
@@ -89,41 +85,18 @@ impl ProxiedConnection {
         self.secure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Asks the far end whether it is still there: one that has forgotten the connection, since it was
-    /// restarted, answers with a reset. Who only receives would never learn of it.
-    pub(super) fn ask(&self) {
-        self.ask_after(&mut self.looked(), ASK_AFTER);
+    /// Asks the far end whether it is still there; `soon`: where its data has stopped on a link that works.
+    pub(super) fn ask(&self, soon: bool) {
+        self.keep_alive().ask(&self.stream, soon);
     }
 
-    /// The same, sooner.
-    pub(super) fn ask_soon(&self) {
-        self.ask_after(&mut self.looked(), ASK_SOON);
-    }
-
-    fn looked(&self) -> MutexGuard<'_, Looked> {
-        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn ask_after(&self, looked: &mut Looked, silence: Duration) {
-        looked.asking = ASKING;
-        // The connection is gone between the two calls at worst.
-        let _ = self.stream.set_keep_alive(Some(silence));
+    fn keep_alive(&self) -> MutexGuard<'_, KeepAlive> {
+        self.keep_alive.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Once a second: asks when data has stopped coming, once.
     pub(super) fn look(&self) {
-        let received = self.downloaded.load(Ordering::Relaxed);
-        let mut looked = self.looked();
-        looked.quiet = if received == looked.received { looked.quiet.saturating_add(1) } else { 0 };
-        looked.received = received;
-        if looked.quiet == 1 {
-            self.ask_after(&mut looked, ASK_AFTER);
-        } else if looked.asking > 0 {
-            looked.asking -= 1;
-            if looked.asking == 0 {
-                let _ = self.stream.set_keep_alive(None);
-            }
-        }
+        self.keep_alive().look(&self.stream, self.downloaded.load(Ordering::Relaxed));
     }
 
     /// Bytes both ways.
@@ -287,37 +260,27 @@ impl Flows {
     }
 
     /// Adds a flow, for as long as the returned entry lives.
-    #[expect(clippy::too_many_arguments, reason = "a flow has as many parts")]
-    pub(super) fn add(
-        self: &Arc<Flows>,
-        client: Client,
-        target: Target,
-        address: SocketAddr,
-        (stream, secure): Opened,
-        is_early: bool,
-        opened_on: usize,
-        plan: Plan,
-        window: Window,
-    ) -> Entry {
+    pub(super) fn add(self: &Arc<Flows>, new: NewFlow) -> Entry {
         let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+        let Opened { stream, secure, keep_alive } = new.opened;
         // It is gone at worst.
         let _ = stream.set_unsent_beyond_window(Some(BEYOND_WINDOW));
         let flow = Arc::new(ProxiedConnection {
             id,
-            client,
-            target,
-            address,
+            client: new.client,
+            target: new.target,
+            address: new.address,
             stream,
             secure: Mutex::new(secure),
-            is_early,
-            opened_on,
+            is_early: new.is_early,
+            opened_on: new.opened_on,
             since: Instant::now(),
             uploaded: AtomicU64::new(0),
             downloaded: AtomicU64::new(0),
-            plan: Mutex::new(plan),
+            plan: Mutex::new(new.plan),
             progress: Progress::default(),
-            window,
-            looked: Mutex::default(),
+            window: new.window,
+            keep_alive: Mutex::new(KeepAlive::new(keep_alive)),
             had: Mutex::default(),
             lost: Mutex::default(),
             returned: Mutex::default(),

@@ -16,6 +16,7 @@ pub mod flow;
 mod follow;
 mod http;
 mod inbound;
+mod keep_alive;
 mod lanes;
 pub mod link;
 mod metrics;

@@ -15,7 +15,8 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::client::Client;
 use super::dial::{Openings, comes_back, dial};
-use super::flow::Entry;
+use super::flow::{Entry, NewFlow};
+use super::keep_alive::Configured;
 use super::link::{Link, find};
 use super::policy::{Plan, Role};
 use super::remote::{Gateway, Opened, Wish, in_order};
@@ -32,8 +33,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How long a link may leave a connection's first data unacknowledged where there is another link: TCP's
 /// first retransmission timeout (RFC 6298, section 2.1), and at least three round-trip times.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(1);
-/// How often a keep-alive asks a gateway that hasn't answered whether it still knows the connection.
-const ASK_EVERY: Duration = Duration::from_secs(2);
 /// How long after a reset a gateway is asked again.
 const AFTER_RESET: Duration = Duration::from_millis(250);
 
@@ -77,16 +76,6 @@ fn is_reset(error: &io::Error) -> bool {
     let reason = error.get_ref().and_then(|inner| inner.downcast_ref());
     matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
         || reason == Some(&CloseReason::Refused)
-}
-
-/// Asks now and then whether the gateway still knows the connection. One that was restarted, or whose reset
-/// was lost, answers with a reset; without a question it would never.
-async fn keep_asking(stream: &MptcpStream) {
-    loop {
-        sleep(ASK_EVERY).await;
-        // Each time a subflow that has been silent for so long is asked at once. It is gone at worst.
-        let _ = stream.set_keep_alive(Some(ASK_EVERY / 2));
-    }
 }
 
 /// Ends once the link is back that a connection was opened on, or has another address, if the connection has
@@ -243,7 +232,9 @@ impl Server {
         let openings = || self.openings(wanted, addresses);
         let (stream, link) = dial(&self.network, addresses, &openings, &config, left).await?;
         let address = stream.peer_addr();
-        Ok(self.opened(wanted, plan, ((Arc::new(stream), None), link, address), false, false))
+        let keep_alive = Configured::of(&config);
+        let opened = Opened { stream: Arc::new(stream), secure: None, keep_alive };
+        Ok(self.opened(wanted, plan, (opened, link, address), false, false))
     }
 
     /// Opens a connection through a gateway. `limit`: when the gateway has to be there. An error comes with
@@ -276,21 +267,22 @@ impl Server {
         &self,
         wanted: Wanted<'_>,
         mut plan: Plan,
-        (stream, link, address): (Opened, Arc<Link>, SocketAddr),
+        (opened, link, address): (Opened, Arc<Link>, SocketAddr),
         is_early: bool,
         was_ready: bool,
     ) -> Entry {
-        let info = stream.0.info();
+        let info = opened.stream.info();
         if was_ready {
             // Links that are there only since it was opened are joined below.
             let subflows = || info.iter().flat_map(|info| &info.subflows);
             plan.roles.retain(|role| subflows().any(|one| usize::from(one.path.0) == role.link));
         }
-        link.note_answer(stream.0.peer_addr(), info.as_ref());
+        link.note_answer(opened.stream.peer_addr(), info.as_ref());
         let multipath = info.is_some_and(|info| info.multipath);
         let (client, target) = (wanted.client, wanted.target.clone());
+        let (opened_on, window) = (link.index, self.window());
         let entry =
-            self.flows.add(client, target, address, stream, is_early, link.index, plan, self.window());
+            self.flows.add(NewFlow { client, target, address, opened, is_early, opened_on, plan, window });
         // Links may have changed meanwhile.
         self.apply(&entry.flow, false);
         tracing::debug!(
@@ -354,6 +346,7 @@ impl Server {
         // Those that fell silent.
         let mut left_out = Vec::new();
         let mut was_reset = false;
+        let keep_alive = Configured::of(config);
         loop {
             let left = limit.saturating_duration_since(Instant::now());
             let openings = || {
@@ -371,7 +364,7 @@ impl Server {
                 || openings().0.iter().any(|other| other.index != link.index && other.is_usable(is_v6));
             let (stream, all) = (Arc::new(stream), self.links());
             let asking = async {
-                let prepared = timeout_at(limit, gateway.prepare(Arc::clone(&stream))).await;
+                let prepared = timeout_at(limit, gateway.prepare(Arc::clone(&stream), keep_alive)).await;
                 let prepared = prepared.unwrap_or_else(|_| Err(late("TLS with the gateway isn't answered")));
                 let mut opened = prepared.map_err(Unreached::Gateway)?;
                 let Some(wish) = wish else { return Ok(opened) };
@@ -392,17 +385,14 @@ impl Server {
                         sleep(AFTER_RESET).await;
                         limit = again(limit, deadline);
                     }
-                    done => {
-                        let _ = stream.set_keep_alive(None);
-                        return done.map(|opened| (opened, link));
-                    }
+                    done => return done.map(|opened| (opened, link)),
                 },
                 () = nothing_acknowledged(&stream, has_another) => {
                     tracing::debug!(link = link.name, "silent after the handshake: another link is tried");
                     stream.reset();
                     left_out.push(link.index);
                 }
-                () = keep_asking(&stream) => {}
+                () = keep_alive.keep_asking(&stream) => {}
                 () = comes_back_alone(&stream, &link, &all) => {
                     tracing::debug!(link = link.name, "it was silent meanwhile: opened again");
                     stream.reset();
@@ -437,18 +427,15 @@ impl Server {
         let (mut opened, link) = ready.ok_or(false)?;
         // The other half is left for a connection of its own.
         let limit = self.config().connect_timeout / 2;
-        let (stream, links) = (Arc::clone(&opened.0), self.links());
+        let (stream, keep_alive, links) = (Arc::clone(&opened.stream), opened.keep_alive, self.links());
         let asked = tokio::select! {
             // The gateway may have been restarted; a refusal is heard again.
             asked = timeout(limit, gateway.ask(&mut opened, Wish::Connection(wanted.first))) => asked.ok(),
-            () = keep_asking(&stream) => None,
+            () = keep_alive.keep_asking(&stream) => None,
             () = comes_back_alone(&stream, &link, &links) => None,
         };
         match asked {
-            Some(Ok(())) => {
-                let _ = stream.set_keep_alive(None);
-                Ok((opened, link, wanted.first))
-            }
+            Some(Ok(())) => Ok((opened, link, wanted.first)),
             failed => {
                 stream.reset();
                 Err(failed.is_some_and(|failed| failed.is_err_and(|error| !is_reset(&error))))
@@ -470,7 +457,7 @@ impl Server {
         let limit = Instant::now() + self.config().connect_timeout;
         let reached = self.reach(gateway, &far, wanted, &config, None, (limit, limit)).await;
         let (opened, link) = reached.map_err(Unreached::into_error)?;
-        link.note_answer(opened.0.peer_addr(), opened.0.info().as_ref());
+        link.note_answer(opened.stream.peer_addr(), opened.stream.info().as_ref());
         Ok((opened, link, plan, target))
     }
 
@@ -497,9 +484,17 @@ impl Server {
             };
             let asking = timeout(all.connect_timeout, gateway.ask(&mut opened, wish));
             asking.await.map_err(|_| late("the gateway doesn't answer the request"))??;
-            let address = opened.0.peer_addr();
-            let entry =
-                self.flows.add(client, target, address, opened, false, link.index, plan, self.window());
+            let address = opened.stream.peer_addr();
+            let entry = self.flows.add(NewFlow {
+                client,
+                target,
+                address,
+                opened,
+                is_early: false,
+                opened_on: link.index,
+                plan,
+                window: self.window(),
+            });
             self.apply(&entry.flow, false);
             tracing::debug!(flow = entry.flow.id, %client, link = link.name, "open for datagrams");
             return Ok((entry, gateway.target.clone()));

@@ -28,7 +28,7 @@ struct Waiting {
 
 impl Waiting {
     fn is_good(&self) -> bool {
-        let is_open = || self.opened.0.info().is_some_and(|info| !info.subflows.is_empty());
+        let is_open = || self.opened.stream.info().is_some_and(|info| !info.subflows.is_empty());
         self.since.elapsed() < LIFETIME && self.link.known().alive && is_open()
     }
 }
@@ -73,7 +73,7 @@ impl Ready {
     /// Drops all, which resets them.
     pub fn clear(&self) {
         for one in self.lock().drain(..) {
-            one.opened.0.reset();
+            one.opened.stream.reset();
         }
     }
 
@@ -81,10 +81,10 @@ impl Ready {
     pub fn leave(&self, link: &Link, is_changed: [bool; 2]) {
         self.lock().retain(|one| {
             let is_on_it = |info: StreamInfo| info.subflows.iter().any(|one| one.path == link.path());
-            let is_left = is_changed[usize::from(one.opened.0.peer_addr().is_ipv6())]
-                && one.opened.0.info().is_some_and(is_on_it);
+            let is_left = is_changed[usize::from(one.opened.stream.peer_addr().is_ipv6())]
+                && one.opened.stream.info().is_some_and(is_on_it);
             if is_left {
-                one.opened.0.reset();
+                one.opened.stream.reset();
             }
             !is_left
         });
@@ -97,7 +97,7 @@ impl Ready {
         waiting.retain(|one| {
             let is_good = one.is_good();
             if !is_good {
-                one.opened.0.reset();
+                one.opened.stream.reset();
             }
             is_good
         });

@@ -19,7 +19,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// Looks whether a gateway that couldn't be reached is back.
 async fn check(server: Arc<Server>, gateway: Gateway) {
     if let Ok((opened, _)) = server.open_ready(&gateway).await {
-        opened.0.reset();
+        opened.stream.reset();
         gateway.note(true);
         tracing::info!(gateway = %gateway.target, "the gateway can be reached again");
     }

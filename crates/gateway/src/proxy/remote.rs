@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
+use super::keep_alive::Configured;
 use super::serve::Server;
 use crate::convert::{Cookie, client};
 use crate::target::Target;
@@ -84,8 +85,14 @@ fn named(error: io::Error) -> io::Error {
     }
 }
 
-/// A connection to a gateway, and TLS on it.
-pub(super) type Opened = (Arc<MptcpStream>, Option<Secure>);
+/// A connection that is open.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub stream: Arc<MptcpStream>,
+    /// TLS with the gateway.
+    pub secure: Option<Secure>,
+    pub keep_alive: Configured,
+}
 
 impl Gateway {
     /// One of which nothing is known yet, but its name or address.
@@ -146,10 +153,14 @@ impl Gateway {
     }
 
     /// What goes before the first request: TLS, if there is any.
-    pub(super) async fn prepare(&self, stream: Arc<MptcpStream>) -> io::Result<Opened> {
-        let Some(connector) = &self.tls else { return Ok((stream, None)) };
+    pub(super) async fn prepare(
+        &self,
+        stream: Arc<MptcpStream>,
+        keep_alive: Configured,
+    ) -> io::Result<Opened> {
+        let Some(connector) = &self.tls else { return Ok(Opened { stream, secure: None, keep_alive }) };
         match connector.connect(Arc::clone(&stream)).await {
-            Ok(secure) => Ok((stream, Some(secure))),
+            Ok(secure) => Ok(Opened { stream, secure: Some(secure), keep_alive }),
             Err(error) => {
                 stream.reset();
                 Err(named(error))
@@ -161,12 +172,12 @@ impl Gateway {
     /// only asked: see [`until_answered`].
     pub(super) async fn ask(&self, opened: &mut Opened, wish: Wish) -> io::Result<()> {
         // The gateway looks at the certificate after the handshake, so that its refusal comes here.
-        let done = match opened {
-            (_, Some(secure)) => self.ask_over(secure, wish).await.map_err(named),
-            (stream, None) => self.ask_over(&mut &**stream, wish).await,
+        let done = match &mut opened.secure {
+            Some(secure) => self.ask_over(secure, wish).await.map_err(named),
+            None => self.ask_over(&mut &*opened.stream, wish).await,
         };
         if done.is_err() {
-            opened.0.reset();
+            opened.stream.reset();
         }
         done
     }

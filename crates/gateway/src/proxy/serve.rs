@@ -268,13 +268,13 @@ impl Server {
 
     /// Asks all flows' far ends whether they are still there.
     pub(super) fn ask_peers(&self) {
-        self.flows.all().iter().for_each(|flow| flow.ask());
+        self.flows.all().iter().for_each(|flow| flow.ask(false));
     }
 
     /// Data has stopped on a link that works: asks the far ends of the flows on it. An address translator on
     /// the way may have lost its state.
     pub(super) fn ask_peers_on(&self, link: &Link) {
-        self.flows.all().iter().filter(|flow| flow.is_on(link)).for_each(|flow| flow.ask_soon());
+        self.flows.all().iter().filter(|flow| flow.is_on(link)).for_each(|flow| flow.ask(true));
     }
 
     /// Has flows use a link that works, or leave one that doesn't.
