@@ -62,7 +62,7 @@ fn is_quantity(kind: &Kind) -> bool {
 
 fn argument(field: &'static Field, option: &'static str) -> Arg {
     let is_list = matches!(field.kind, Kind::Texts | Kind::Sizes);
-    let mut help = field.summary.to_string();
+    let mut help = field.line();
     if is_list {
         help.push_str("; repeat it for each");
     }

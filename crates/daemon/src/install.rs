@@ -12,7 +12,7 @@ use ropewalk_command_line::{Failure, output};
 use ropewalk_gateway::config;
 use ropewalk_gateway::tls::keys;
 use ropewalk_settings::diagnostic::Diagnostic;
-use ropewalk_settings::shape::Field;
+use ropewalk_settings::shape::{Field, Files};
 use serde_json::json;
 
 use crate::gateway::GatewayTables;
@@ -96,17 +96,6 @@ struct Service {
 const OF_PACKAGES: [&str; 2] = ["lib/systemd/system", "usr/lib/systemd/system"];
 /// Where units name the program.
 const PROGRAM: &str = "/usr/bin/ropewalkd";
-/// Keys whose values are files that the service reads.
-const READ: [&str; 8] = [
-    "key",
-    "proxies",
-    "cookie",
-    "users",
-    "gateway-key",
-    "gateway-certificate",
-    "gateway-cookie",
-    "page-token",
-];
 
 fn failed(path: &Path) -> impl Fn(std::io::Error) -> Failure + '_ {
     move |error| Failure::other(format!("{}: {error}", path.display()))
@@ -184,10 +173,15 @@ impl Service {
     ) -> Result<Vec<(&'static Field, Vec<String>)>, Failure> {
         let mut all = Vec::new();
         for (field, words) in given {
-            let words: Result<Vec<String>, Failure> = match READ.contains(&field.name) {
-                true => words.into_iter().map(|word| self.copy(word)).collect(),
-                false => Ok(words.into_iter().map(String::from).collect()),
+            let read = field.files.filter(|files| *files != Files::Written);
+            let copied = |word: &str| match read {
+                Some(files) => {
+                    let (name, rest) = files.split(word);
+                    Ok(self.copy(name)? + rest)
+                }
+                None => Ok(word.to_string()),
             };
+            let words: Result<Vec<String>, Failure> = words.into_iter().map(copied).collect();
             all.push((field, words?));
         }
         Ok(all)
@@ -328,4 +322,38 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
             text + &format!("next: {next}\n")
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_options_name_are_copied() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        let mut service = Service { kind: "gateway", unit: "", root: root.clone(), files: Vec::new() };
+        let tables = config::TABLES.iter().chain(config::proxy::TABLES).map(|(_, shape)| shape);
+        let mut copied = 0;
+        for field in tables.flat_map(|shape| shape.fields) {
+            let name = format!("{}.pub", field.name);
+            let from = folder.path().join(&name);
+            fs::write(&from, field.name).unwrap();
+            let (word, expected) = match field.files {
+                Some(Files::Read) => (from.display().to_string(), format!("keys/{name}")),
+                Some(Files::ReadBeforeWord) => {
+                    (format!("{} tcp/8022,udp/1-2", from.display()), format!("keys/{name} tcp/8022,udp/1-2"))
+                }
+                Some(Files::Written) | None => (from.display().to_string(), from.display().to_string()),
+            };
+            let values = service.with_copies(vec![(field, vec![&word])]).unwrap();
+            assert_eq!(values[0].1, [expected.clone()], "{}", field.name);
+            if expected.starts_with("keys/") {
+                copied += 1;
+                let copy = root.join("etc/ropewalk/keys").join(&name);
+                assert_eq!(fs::read_to_string(copy).unwrap(), field.name);
+            }
+        }
+        assert!(copied >= 9, "{copied} keys name files");
+    }
 }

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use ropewalk_command_line::settings::{Given, Tables};
+use ropewalk_command_line::settings::{Given, Tables, placeholder};
 use ropewalk_command_line::{Failure, output};
 use ropewalk_gateway::proxy::{self, Settings};
 use ropewalk_gateway::{LevelFilter, config, log};
 use ropewalk_settings::diagnostic::{Diagnostic, Source};
-use ropewalk_settings::shape::Shape;
+use ropewalk_settings::shape::{Kind, Shape};
 use serde_json::json;
 
 use crate::gateway::not_beside_a_file;
@@ -57,16 +57,9 @@ pub(crate) struct Options {
     /// Print the JSON Schema of the configuration's file
     #[arg(long)]
     schema: bool,
-    /// An uplink; repeat it for each. After the interface may follow `metered`, `backup` (used while no other
-    /// works), `gateway=ADDRESS`, `name=NAME` (two links of one interface need both), `price=NUMBER`,
-    /// `rate=20Mbit/s` (the most each way; `16/1Mbit/s`: down and up), `quota=5GB/monthly@12`,
-    /// `quota=2GB/weekly@mon` or `quota=500MB/daily`
-    #[arg(long, value_name = "INTERFACE[,...]")]
-    via: Vec<String>,
-    /// A policy for some connections; repeat it, the first that fits decides.
-    /// `port=22,5060-5061 then smallest-delay`, `to=*.example.org,10.0.0.0/8 size=1MiB then save-metered`,
-    /// `dscp=ef then redundant`
-    #[arg(long = "rule", value_name = "RULE")]
+    #[arg(long = "via", value_name = "INTERFACE[,...]", help = VIA, long_help = with_keys(VIA, 0))]
+    links: Vec<String>,
+    #[arg(long = "rule", value_name = "RULE", help = RULE, long_help = with_keys(RULE, 1))]
     rules: Vec<String>,
     #[command(flatten)]
     given: Given<ProxyTables>,
@@ -84,6 +77,28 @@ pub(crate) struct Options {
     json: bool,
 }
 
+/// The help of `--via`.
+const VIA: &str = "An uplink, a `[[link]]` of the file: its interface, and after commas its other keys, as in \
+                   `wlan0,metered,price=2.5`; repeat it for each";
+/// The help of `--rule`.
+const RULE: &str = "A policy for some connections, a `[[rule]]` of the file: its conditions, then the policy, \
+                    as in `port=22,5060-5061 then smallest-delay`; repeat it, the first that fits decides";
+
+/// An option's help, with all keys that it may have, of the tables that may be repeated.
+fn with_keys(help: &str, table: usize) -> String {
+    let shape = config::proxy::REPEATED[table].1;
+    let mut text = format!("{help}. The keys:");
+    // The first one needs no name there.
+    for field in &shape.fields[1..] {
+        let value = match field.kind {
+            Kind::Switch => String::new(),
+            _ => format!("={}", placeholder(field)),
+        };
+        text.push_str(&format!("\n- {}{value}: {}", field.name, field.line()));
+    }
+    text
+}
+
 /// The settings that options have.
 #[derive(Clone, Debug)]
 pub(crate) struct ProxyTables;
@@ -92,11 +107,11 @@ impl Tables for ProxyTables {
     const TABLES: &'static [(&'static str, &'static Shape)] = config::proxy::TABLES;
 }
 
-fn config(options: &Options) -> Result<Settings, Failure> {
+fn settings(options: &Options) -> Result<Settings, Failure> {
     let sources = |option: &str, texts: &[String]| -> Vec<_> {
         texts.iter().map(|text| Source::new(option, text.as_str())).collect()
     };
-    let (links, rules) = (sources("--via", &options.via), sources("--rule", &options.rules));
+    let (links, rules) = (sources("--via", &options.links), sources("--rule", &options.rules));
     match &options.config {
         Some(path) => {
             not_beside_a_file(&options.given)?;
@@ -116,26 +131,26 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     if options.schema {
         return output::print(&format!("{:#}\n", config::proxy::schema()));
     }
-    let config = config(options)?;
+    let settings = settings(options)?;
     if options.check {
-        let lacks = proxy::lacks(&config).map_err(Failure::other)?;
+        let lacks = proxy::lacks(&settings).map_err(Failure::other)?;
         if !lacks.is_empty() {
             return Err(Failure::other(std::io::Error::other(lacks.join("; "))));
         }
-        let (links, rules) = (config.via.len(), config.policies.rules.len());
+        let (links, rules) = (settings.links.len(), settings.policies.rules.len());
         return output::print(&match options.json {
             true => format!("{}\n", json!({ "links": links, "rules": rules })),
             false => format!("{}, {}: nothing is wrong\n", count(links, "link"), count(rules, "rule")),
         });
     }
     if options.dry_run {
-        return show_preview(&proxy::dry_run(&config).map_err(Failure::other)?, options.json);
+        return show_preview(&proxy::dry_run(&settings).map_err(Failure::other)?, options.json);
     }
     let level = if options.verbose { LevelFilter::DEBUG } else { options.log };
     log::start(level, options.json);
     let reload = options.config.as_deref().map(|path| move || config::proxy::load(path));
     let reload = reload.as_ref().map(|reload| reload as proxy::Reload<'_>);
-    proxy::run_until_stopped(config, reload).map_err(Failure::other)
+    proxy::run_until_stopped(settings, reload).map_err(Failure::other)
 }
 
 fn count(number: usize, what: &str) -> String {

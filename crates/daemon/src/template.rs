@@ -2,7 +2,7 @@
 //! given.
 
 use ropewalk_command_line::settings::placeholder;
-use ropewalk_settings::shape::{Field, Kind, Shape};
+use ropewalk_settings::shape::{Change, Field, Kind, Shape};
 
 /// Most columns of a comment.
 const COLUMNS: usize = 100;
@@ -57,8 +57,8 @@ pub(crate) fn table(text: &mut String, header: &str, shape: &Shape, given: &[(&F
     for field in shape.fields {
         let said = own.iter().find(|(known, _)| is_same(known, field));
         let needed = if field.required { " Needed." } else { "" };
-        let restart = if field.restart { " Restart after a change." } else { "" };
-        comment(text, &format!("{}.{needed}{restart}", field.summary));
+        let restart = if field.change == Some(Change::Restart) { " Restart after a change." } else { "" };
+        comment(text, &format!("{}.{needed}{restart}", field.line()));
         let (mark, value) = match said {
             Some((_, words)) => ("", value(field.kind, words)),
             None if field.default.is_empty() => ("#", value(field.kind, &[placeholder(field)])),

@@ -271,7 +271,7 @@ fn mtu(interface: &str, mtu: u32) -> Finding {
 }
 
 /// What a proxy with this configuration lacks.
-pub fn proxy(config: &proxy::Settings, path: &Path) -> Vec<Finding> {
+pub fn proxy(settings: &proxy::Settings, path: &Path) -> Vec<Finding> {
     let mut findings = vec![clock(Some(path))];
     let host = match Host::read() {
         Ok(host) => host,
@@ -280,8 +280,8 @@ pub fn proxy(config: &proxy::Settings, path: &Path) -> Vec<Finding> {
             return findings;
         }
     };
-    for (via, reach) in config.via.iter().zip(crate::proxy::reaches(config, &host)) {
-        let name = &via.interface;
+    for (link, reach) in settings.links.iter().zip(crate::proxy::reaches(settings, &host)) {
+        let name = &link.interface;
         let is_v6 = |gateway: SocketAddr| gateway.is_ipv6();
         match host.interface(name) {
             None => findings.push(Finding::wrong(
@@ -302,7 +302,7 @@ pub fn proxy(config: &proxy::Settings, path: &Path) -> Vec<Finding> {
             Some(_) => {
                 findings.push(Finding::fine("routes", format!("{name} has an address and a next hop")));
                 findings.push(mtu(name, reach.mtu));
-                for gateway in &config.gateways {
+                for gateway in &settings.gateways {
                     let found = gateway.target.to_string().to_socket_addrs().map(Iterator::collect);
                     let addresses: Vec<_> = found.unwrap_or_default();
                     if addresses.is_empty() {
@@ -322,7 +322,7 @@ pub fn proxy(config: &proxy::Settings, path: &Path) -> Vec<Finding> {
         }
     }
     if has_net_admin()
-        && let Ok(preview) = dry_run(config)
+        && let Ok(preview) = dry_run(settings)
     {
         findings.extend(rules(&preview));
     }

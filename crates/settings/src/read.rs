@@ -1,7 +1,10 @@
 //! Reads values from a parsed TOML document and collects all errors with their places.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use ropewalk_time::Span;
@@ -9,7 +12,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use crate::diagnostic::{Diagnostic, InputError, Source, did_you_mean};
-use crate::shape::{Field, Kind, Shape};
+use crate::shape::{Change, Field, Kind, Shape};
 use crate::units::{self, UnitError};
 
 /// A value with its place.
@@ -26,7 +29,11 @@ pub struct Reader {
     pub files: Vec<PathBuf>,
     /// What is wrong with it.
     pub errors: Vec<Diagnostic>,
+    asked: Asked,
 }
+
+/// Keys whose values were asked for, each with the name of its table's shape.
+type Asked = Rc<RefCell<BTreeSet<(&'static str, &'static str)>>>;
 
 /// A table whose keys are known.
 #[derive(Clone, Debug)]
@@ -39,11 +46,12 @@ pub struct Table<'t> {
     pub span: Range<usize>,
     /// The values of keys that it doesn't have.
     defaults: DeTable<'static>,
+    asked: Asked,
 }
 
 impl<'t> Table<'t> {
     /// A table with these entries.
-    pub fn new(shape: &'static Shape, entries: &'t DeTable<'t>, span: Range<usize>) -> Table<'t> {
+    fn new(shape: &'static Shape, entries: &'t DeTable<'t>, span: Range<usize>, asked: &Asked) -> Table<'t> {
         let missing = |field: &&Field| !field.default.is_empty() && !entries.contains_key(field.name);
         let defaults = shape.fields.iter().filter(missing).map(|field| {
             let value = match field.kind {
@@ -54,16 +62,21 @@ impl<'t> Table<'t> {
             };
             (Spanned::new(span.clone(), field.name.into()), Spanned::new(span.clone(), value))
         });
-        Table { shape, entries, defaults: defaults.collect(), span }
+        Table { shape, entries, defaults: defaults.collect(), span, asked: Rc::clone(asked) }
     }
 
     /// The value of a key, or its default.
     pub fn get(&self, key: &str) -> Option<&Value<'_>> {
-        self.shape.field(key);
-        self.entries.get(key).or_else(|| self.defaults.get(key))
+        let field = self.shape.field(key);
+        self.asked.borrow_mut().insert((self.shape.name, field.name));
+        self.value(field)
     }
 
-    /// Whether it has this key itself.
+    fn value(&self, field: &Field) -> Option<&Value<'_>> {
+        self.entries.get(field.name).or_else(|| self.defaults.get(field.name))
+    }
+
+    /// Whether it has this key itself. Its value isn't asked for by that.
     pub fn has(&self, key: &str) -> bool {
         self.shape.field(key);
         self.entries.contains_key(key)
@@ -71,8 +84,8 @@ impl<'t> Table<'t> {
 
     /// The keys that a running program can't take another value of, and their values.
     pub fn fixed(&self) -> Vec<(&'static str, String)> {
-        let fixed = self.shape.fields.iter().filter(|field| field.restart);
-        let text = |field: &Field| self.get(field.name).map(|value| plain(value.get_ref()));
+        let fixed = self.shape.fields.iter().filter(|field| field.change == Some(Change::Restart));
+        let text = |field: &Field| self.value(field).map(|value| plain(value.get_ref()));
         fixed.map(|field| (field.name, text(field).unwrap_or_default())).collect()
     }
 
@@ -196,7 +209,35 @@ fn kind_of(value: &DeValue<'_>) -> &'static str {
 impl Reader {
     /// A reader of `source`; files that it names are relative to `folder`.
     pub fn new(source: &Arc<Source>, folder: &Path) -> Self {
-        Reader { source: source.clone(), folder: folder.to_path_buf(), files: Vec::new(), errors: Vec::new() }
+        let (source, folder) = (source.clone(), folder.to_path_buf());
+        Reader { source, folder, files: Vec::new(), errors: Vec::new(), asked: Rc::default() }
+    }
+
+    /// The keys of a shape whose values nothing has asked for in any of its tables: a value of theirs has no
+    /// effect.
+    pub fn unasked(&self, shape: &Shape) -> Vec<&'static str> {
+        let asked = self.asked.borrow();
+        let names = shape.fields.iter().map(|field| field.name);
+        names.filter(|name| !asked.contains(&(shape.name, *name))).collect()
+    }
+
+    /// Reads a key that has a default. Where its value is wrong that is noted, and the default is returned.
+    ///
+    /// # Panics
+    /// If the key has no default, or one that can't be read: a mistake of the program.
+    pub fn with_default<T>(
+        &mut self,
+        table: &Table<'_>,
+        key: &str,
+        read: impl Fn(&mut Reader, &Table<'_>, &str) -> Option<T>,
+    ) -> T {
+        assert!(!table.shape.field(key).default.is_empty(), "`{key}` has no default");
+        if let Some(found) = read(self, table, key) {
+            return found;
+        }
+        let none = DeTable::new();
+        let defaults = Table::new(table.shape, &none, table.span.clone(), &self.asked);
+        read(self, &defaults, key).unwrap_or_else(|| panic!("the default of `{key}` can't be used"))
     }
 
     /// Adds an error at `span` of the file.
@@ -258,7 +299,7 @@ impl Reader {
                 );
             }
         }
-        Table::new(shape, entries, span)
+        Table::new(shape, entries, span, &self.asked)
     }
 
     /// A table whose `kind` selects its shape.
@@ -301,7 +342,8 @@ impl Reader {
 
     /// The tables of an array of tables; empty if the key is absent.
     pub fn array<'t>(&mut self, table: &Table<'t>, key: &str) -> &'t [Value<'t>] {
-        table.shape.field(key);
+        let field = table.shape.field(key);
+        table.asked.borrow_mut().insert((table.shape.name, field.name));
         match table.entries.get(key) {
             None => &[],
             Some(value) => match value.get_ref().as_array() {
@@ -383,8 +425,12 @@ impl Reader {
         }
     }
 
-    /// One of some words.
+    /// One of the words of its key.
     pub fn choice<T: Copy>(&mut self, table: &Table<'_>, key: &str, words: &[(&str, T)]) -> Option<T> {
+        if let Kind::Choice(known) = table.shape.field(key).kind {
+            let is_known = words.len() == known.len() && words.iter().all(|(word, _)| known.contains(word));
+            debug_assert!(is_known, "`{key}` may be one of {known:?}");
+        }
         let value = table.get(key)?;
         let list = words.iter().map(|(word, _)| format!("\"{word}\"")).collect::<Vec<_>>().join(", ");
         let Some(text) = value.get_ref().as_str() else {

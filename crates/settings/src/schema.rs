@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::name::LONGEST_NAME;
 use crate::shape::{Field, Kind, Shape};
-use crate::units::{BYTES, RATE, TIME};
+use crate::units::{BYTES, RATE, TIME, write_bytes, write_duration};
 
 /// The schema (draft 2020-12) of a file with this title.
 pub fn schema_of(file: &Shape, title: &str) -> Value {
@@ -72,6 +72,9 @@ fn kind(kind: &Kind) -> Value {
         Kind::Text | Kind::File | Kind::Address => json!({ "type": "string" }),
         Kind::Socket => json!({ "type": "string", "pattern": ":[0-9]+\\s*$", "examples": ["192.0.2.1:443"] }),
         Kind::Name => json!({ "type": "string", "minLength": 1, "maxLength": LONGEST_NAME }),
+        Kind::TimeWithin(least, most) if !least.is_zero() => {
+            quantity(&TIME.pattern(true), &write_duration(*most), false)
+        }
         Kind::Time | Kind::TimeWithin(..) => quantity(&TIME.pattern(false), "20 ms", true),
         Kind::TimeWithSpread => {
             let time = TIME.pattern(false);
@@ -83,8 +86,10 @@ fn kind(kind: &Kind) -> Value {
             quantity(&format!(r"([0-9._]+\s*/\s*)?{rate}|unlimited"), "16/1 Mbit/s", false)
         }
         Kind::Price => quantity(r"[^0-9]*[0-9.]+[^0-9]*(/|per )GB", "2 EUR/GB", false),
-        Kind::Bytes(..) => quantity(&BYTES.pattern(true), "64 KiB", false),
-        Kind::BytesOrNone(_) => quantity(&BYTES.pattern(false), "38 B", true),
+        Kind::Bytes(0, most) | Kind::BytesOrNone(most) => {
+            quantity(&BYTES.pattern(false), &write_bytes(*most), true)
+        }
+        Kind::Bytes(_, most) => quantity(&BYTES.pattern(true), &write_bytes(*most), false),
         Kind::Probability => quantity(&probability(), "0.5 %", true),
         Kind::Switch => json!({ "type": "boolean" }),
         Kind::Integer(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
@@ -104,6 +109,74 @@ fn kind(kind: &Kind) -> Value {
         Kind::Sizes => {
             let size = quantity(&format!("([0-9]+ x )?{}", BYTES.pattern(true)), "12 x 5 KiB", false);
             json!({ "type": "array", "items": size, "minItems": 1 })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ropewalk_time::Span;
+
+    use super::*;
+    use crate::diagnostic::Source;
+    use crate::shape::key;
+    use crate::written::Written;
+
+    const LEAST: Span = Span::from_millis(1);
+    const MOST: Span = Span::from_secs(3600);
+    const SHAPE: Shape = Shape {
+        name: "bounds",
+        summary: "Values with bounds",
+        fields: &[
+            key("time-0", Kind::TimeWithin(Span::ZERO, MOST), "A time"),
+            key("time-1", Kind::TimeWithin(LEAST, MOST), "A time"),
+            key("bytes-0", Kind::Bytes(0, 1 << 20), "A size"),
+            key("bytes-1", Kind::Bytes(1, 1 << 20), "A size"),
+            key("none-0", Kind::BytesOrNone(1 << 20), "A size"),
+            key("integer-0", Kind::Integer(0, 7), "A number"),
+            key("integer-1", Kind::Integer(1, 7), "A number"),
+            key("number-0", Kind::Number(0.0, 1.5), "A number"),
+            key("number-1", Kind::Number(0.5, 1.5), "A number"),
+        ],
+    };
+
+    /// Whether the reader takes the number 0.
+    fn reads_zero(field: &'static Field) -> bool {
+        let mut written = Written::default();
+        written.table("[bounds]");
+        written.key(&SHAPE, field.name, &[Source::new("value", "0")]);
+        let found = written.read(|reader, document, _| {
+            let table = reader.table(&SHAPE, document.get("bounds")?)?;
+            match field.kind {
+                Kind::TimeWithin(..) => reader.time(&table, field.name).map(|_| ()),
+                Kind::Bytes(..) | Kind::BytesOrNone(_) => reader.bytes(&table, field.name).map(|_| ()),
+                Kind::Integer(..) => reader.integer(&table, field.name).map(|_| ()),
+                _ => reader.number(&table, field.name).map(|_| ()),
+            }
+        });
+        found.is_ok()
+    }
+
+    /// Whether the schema takes the number 0.
+    fn offers_zero(schema: &Value) -> bool {
+        let minimum = schema.get("minimum").map(|least| least.as_f64() == Some(0.0));
+        let options = schema.get("anyOf").and_then(Value::as_array).into_iter().flatten();
+        minimum.unwrap_or_else(|| options.clone().any(|one| one.get("const") == Some(&json!(0))))
+    }
+
+    #[test]
+    fn the_schema_has_the_readers_bounds() {
+        for field in SHAPE.fields {
+            let schema = value(field);
+            assert_eq!(reads_zero(field), field.name.ends_with("-0"), "{}", field.name);
+            assert_eq!(offers_zero(&schema), reads_zero(field), "{}: {schema}", field.name);
+            let text = schema.to_string();
+            let bounds = field.kind.bounds().unwrap();
+            let has_bounds = text.contains("maximum") || text.contains(&bounds);
+            assert!(has_bounds, "{}: {schema}", field.name);
+            // A text may be 0 without a unit only where a number may.
+            let has_pattern_of_zero = text.contains("|0[0._]*)");
+            assert!(!has_pattern_of_zero || offers_zero(&schema), "{}: {schema}", field.name);
         }
     }
 }

@@ -104,8 +104,57 @@ pub struct Field {
     pub alias: Option<&'static str>,
     /// What stands for its value in help: `NETWORK`; empty: what its kind says.
     pub value: &'static str,
-    /// Whether a running program can't take another value.
-    pub restart: bool,
+    /// Its value where a file doesn't have it, if the program works that out: what help says of it.
+    pub otherwise: &'static str,
+    /// When another value takes effect in a running program, where a program runs for long.
+    pub change: Option<Change>,
+    /// What becomes of the files that it names.
+    pub files: Option<Files>,
+}
+
+/// When another value of a key takes effect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// When the program reads its file again.
+    Reload,
+    /// When it is started again: what reads the value does so at the start.
+    Restart,
+}
+
+/// Files that a key's values name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Files {
+    /// Each value is a file that is read.
+    Read,
+    /// Each value is a file that is read, and one more word.
+    ReadBeforeWord,
+    /// It is written.
+    Written,
+}
+
+impl Files {
+    /// The file that a value names, and what follows it there.
+    pub fn split(self, value: &str) -> (&str, &str) {
+        let value = value.trim();
+        match self {
+            Files::ReadBeforeWord => {
+                let at = value.rfind(' ').unwrap_or(value.len());
+                (value[..at].trim_end(), &value[at..])
+            }
+            Files::Read | Files::Written => (value, ""),
+        }
+    }
+}
+
+/// The words of a choice, for [`Kind::Choice`]: the reader is given the same list.
+pub const fn words<T: Copy, const N: usize>(choices: &[(&'static str, T); N]) -> [&'static str; N] {
+    let mut words = [""; N];
+    let mut at = 0;
+    while at < N {
+        words[at] = choices[at].0;
+        at += 1;
+    }
+    words
 }
 
 /// One kind of table.
@@ -163,18 +212,53 @@ impl Field {
         self
     }
 
-    /// A running program can't take another value: what reads it does so at the start.
+    /// Another value takes effect at a restart only.
     #[must_use]
     pub const fn restart(mut self) -> Field {
-        self.restart = true;
+        self.change = Some(Change::Restart);
         self
     }
 
-    /// The line about it, with its default.
-    pub fn description(&self) -> String {
-        match self.default {
+    /// Another value takes effect when the file is read again.
+    #[must_use]
+    pub const fn reload(mut self) -> Field {
+        self.change = Some(Change::Reload);
+        self
+    }
+
+    /// Says what becomes of the files that it names.
+    #[must_use]
+    pub const fn files(mut self, files: Files) -> Field {
+        self.files = Some(files);
+        self
+    }
+
+    /// Says what the program does without it, where that is no value of its own.
+    #[must_use]
+    pub const fn otherwise(mut self, otherwise: &'static str) -> Field {
+        self.otherwise = otherwise;
+        self
+    }
+
+    /// The line about it, with a default that is worked out.
+    pub fn line(&self) -> String {
+        match self.otherwise {
             "" => self.summary.to_string(),
-            default => format!("{}. Default: {default}", self.summary),
+            otherwise => format!("{}. Default: {otherwise}", self.summary),
+        }
+    }
+
+    /// The line about it, with its bounds if the JSON Schema has no other word for them, and its default.
+    pub fn description(&self) -> String {
+        let mut line = self.line();
+        if let (Kind::TimeWithin(..) | Kind::Bytes(..) | Kind::BytesOrNone(_), Some(bounds)) =
+            (self.kind, self.kind.bounds())
+        {
+            line.push_str(&format!(" ({bounds})"));
+        }
+        match self.default {
+            "" => line,
+            default => format!("{line}. Default: {default}"),
         }
     }
 }
@@ -190,7 +274,9 @@ pub const fn key(name: &'static str, kind: Kind, summary: &'static str) -> Field
         option: Some(name),
         alias: None,
         value: "",
-        restart: false,
+        otherwise: "",
+        change: None,
+        files: None,
     }
 }
 

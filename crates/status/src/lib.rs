@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+/// A proxy's socket, where nothing else is said.
+pub const OF_PROXY: &str = "/run/ropewalk/proxy.sock";
+/// A gateway's.
+pub const OF_GATEWAY: &str = "/run/ropewalk/gateway.sock";
 /// Where they are looked for if nothing else is said: the defaults, and those of the systemd units.
-pub const DEFAULTS: [&str; 4] = [
-    "/run/ropewalk/proxy.sock",
-    "/run/ropewalk/gateway.sock",
-    "/run/ropewalk-proxy/status.sock",
-    "/run/ropewalk-gateway/status.sock",
-];
+pub const DEFAULTS: [&str; 4] =
+    [OF_PROXY, OF_GATEWAY, "/run/ropewalk-proxy/status.sock", "/run/ropewalk-gateway/status.sock"];
 /// What comes before the number where only older connections are asked for.
 const BEFORE: &str = "state before=";
 

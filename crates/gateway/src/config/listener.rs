@@ -7,11 +7,11 @@ use ropewalk_engine::registry::SpecError;
 use ropewalk_engine::scheduler::PRODUCT_DEFAULT;
 use ropewalk_engine::{SECOND, Span};
 use ropewalk_settings::read::{Reader, Table, Value};
-use ropewalk_settings::shape::{Kind, Shape, key, required};
+use ropewalk_settings::shape::{Files, Kind, Shape, key, required, words};
 use ropewalk_tokio::{BufferConfig, ConnectionConfig, default_config};
 
-use super::proxy::{loaded, parsed};
-use super::{duration, per_address, socket};
+use super::values::{chosen, loaded, parsed};
+use super::{per_address, socket};
 use crate::convert::{Converter, Cookie, Destination, Destinations};
 use crate::gateway::{Listener, ProxyProtocol, Service};
 use crate::target::Target;
@@ -24,37 +24,46 @@ const ANSWER_TIME: Span = Span::from_millis(5);
 /// Most bytes of a buffer.
 const LARGEST_BUFFER: u64 = 1 << 30;
 
+/// The words of `proxy-protocol`.
+const PROXY_PROTOCOL: [(&str, Option<ProxyProtocol>); 3] =
+    [("none", None), ("v1", Some(ProxyProtocol::V1)), ("v2", Some(ProxyProtocol::V2))];
+
 pub(super) const LISTENER: Shape = Shape {
     name: "listener",
     summary: "Where clients connect, and where they are forwarded",
     fields: &[
-        required("listen", Kind::Socket, "Address of this host, and port: `192.0.2.1:443`"),
+        required("listen", Kind::Socket, "Address of this host, and port: `192.0.2.1:443`").reload(),
         key(
             "to",
             Kind::Text,
             "Address or name, and port, of the TCP server: \
                                `127.0.0.1:8443`",
         )
-        .value("HOST:PORT"),
+        .value("HOST:PORT")
+        .reload(),
         key(
             "convert",
             Kind::Texts,
             "Instead of `to`: clients name their servers (RFC 8803), within this: `internet 80,443`, \
              `10.0.0.0/8`",
         )
-        .value("NETWORK [PORTS]"),
+        .value("NETWORK [PORTS]")
+        .reload(),
         key(
             "udp",
             Kind::Texts,
             "With `convert`: where clients may send datagrams (SOCKS5's UDP ASSOCIATE), as in `internet \
              53,443`",
         )
-        .value("NETWORK [PORTS]"),
+        .value("NETWORK [PORTS]")
+        .reload(),
         key(
             "key",
             Kind::File,
             "With `convert` and `proxies`: this gateway's key for TLS, mode 0600 (`ropewalkd keys pair`)",
-        ),
+        )
+        .files(Files::Read)
+        .reload(),
         key(
             "proxies",
             Kind::Texts,
@@ -62,21 +71,29 @@ pub(super) const LISTENER: Shape = Shape {
                                      accepted",
         )
         .option("proxy")
-        .value("FILE"),
+        .value("FILE")
+        .files(Files::Read)
+        .reload(),
         key(
             "cookie",
             Kind::File,
             "With `convert`: a file with what clients have to show, 16 to 128 bytes as hexadecimal digits, \
              mode 0600",
-        ),
+        )
+        .files(Files::Read)
+        .reload(),
         key(
             "inbound",
             Kind::Texts,
             "With `udp`, `key` and `proxies`: ports of its addresses that lead to a host behind a proxy, if \
              that wants them: `keys/van.pub tcp/8022,udp/5000-5100`",
         )
-        .value("FILE PORTS"),
-        key("name", Kind::Text, "Its name in logs and metrics. Default: what `listen` says").value("NAME"),
+        .value("FILE PORTS")
+        .files(Files::ReadBeforeWord)
+        .reload(),
+        key("name", Kind::Text, "Its name in logs and metrics. Default: what `listen` says")
+            .value("NAME")
+            .reload(),
         key(
             "addresses",
             Kind::Texts,
@@ -84,9 +101,11 @@ pub(super) const LISTENER: Shape = Shape {
                                        port",
         )
         .option("address")
-        .value("ADDRESS"),
+        .value("ADDRESS")
+        .reload(),
         key("announce", Kind::Switch, "Whether clients are told the other addresses (ADD_ADDR)")
-            .default("true"),
+            .default("true")
+            .reload(),
         key(
             "scheduler",
             Kind::Text,
@@ -94,55 +113,70 @@ pub(super) const LISTENER: Shape = Shape {
                                       them",
         )
         .default(PRODUCT_DEFAULT)
-        .value("NAME"),
-        key("congestion", Kind::Text, "Congestion control").default("cubic").value("NAME"),
-        key("multipath", Kind::Switch, "Multipath TCP, or plain TCP only").default("true"),
-        key("checksum", Kind::Switch, "Whether DSS checksums are required of clients").default("false"),
+        .value("NAME")
+        .reload(),
+        key("congestion", Kind::Text, "Congestion control").default("cubic").value("NAME").reload(),
+        key("multipath", Kind::Switch, "Multipath TCP, or plain TCP only").default("true").reload(),
+        key("checksum", Kind::Switch, "Whether DSS checksums are required of clients")
+            .default("false")
+            .reload(),
         key(
             "send-buffer",
             Kind::Bytes(4 << 10, LARGEST_BUFFER),
             "To which the send buffer may \
             grow",
         )
-        .default("4 MiB"),
+        .default("4 MiB")
+        .reload(),
         key(
             "receive-buffer",
             Kind::Bytes(4 << 10, LARGEST_BUFFER),
             "To which the receive buffer may \
             grow",
         )
-        .default("6 MiB"),
-        key("subflows", Kind::Integer(0, 8), "Most joins of a connection").default("8"),
+        .default("6 MiB")
+        .reload(),
+        key("subflows", Kind::Integer(0, 8), "Most joins of a connection").default("8").reload(),
         key("connections", Kind::Integer(1, 1_000_000), "Most connections; what comes then is reset")
-            .default("10000"),
+            .default("10000")
+            .reload(),
         key(
             "connections-per-address",
             Kind::Integer(1, 1_000_000),
             "Most connections of one address (an IPv6 /64). Default: half of `connections`, 100 at least",
-        ),
-        key("backlog", Kind::Integer(1, 65_535), "Most connections that wait to be accepted").default("1024"),
-        key("connect-timeout", Kind::Time, "How long connecting to the server may take").default("5 s"),
+        )
+        .reload(),
+        key("backlog", Kind::Integer(1, 65_535), "Most connections that wait to be accepted")
+            .default("1024")
+            .reload(),
+        key("connect-timeout", Kind::Time, "How long connecting to the server may take")
+            .default("5 s")
+            .reload(),
         key(
             "retries",
             Kind::Integer(0, 10),
             "How often a server that refuses is tried again, after a second each",
         )
-        .default("0"),
+        .default("0")
+        .reload(),
         key(
             "keep-alive",
             Kind::TimeWithin(SECOND, Span::from_secs(24 * 3600)),
             "How long a client may be silent before it is probed; without an answer for as long its \
              subflows are closed, and for as long again it may open others",
         )
-        .default("60 s"),
+        .default("60 s")
+        .reload(),
         key(
             "user-timeout",
             Kind::Time,
             "How long data may stay unacknowledged, also by a client that reads nothing, before the \
              connection is reset. Default: 15 timeouts of the retransmission",
-        ),
-        key("proxy-protocol", Kind::Choice(&["none", "v1", "v2"]), "Tells the server who the client is")
-            .default("none"),
+        )
+        .reload(),
+        key("proxy-protocol", Kind::Choice(&words(&PROXY_PROTOCOL)), "Tells the server who the client is")
+            .default("none")
+            .reload(),
     ],
 };
 
@@ -153,23 +187,20 @@ pub(super) fn read(reader: &mut Reader, table: &Table<'_>, registries: &Registri
     let addresses = table.get("addresses").map_or(Vec::new(), |value| addresses(reader, value));
     let name = table.get("name").and_then(|value| reader.text(value));
     let (listen, service) = (listen?, service?);
-    let words = [("none", None), ("v1", Some(ProxyProtocol::V1)), ("v2", Some(ProxyProtocol::V2))];
+    let connections = reader.with_default(table, "connections", Reader::integer);
     let listener = Listener {
         name: name.map_or_else(|| listen.to_string(), String::from),
         listen,
         addresses,
         service,
         connection: connection(reader, table, registries),
-        max_connections: reader.integer(table, "connections").unwrap_or_default() as usize,
-        max_per_address: reader
-            .integer(table, "connections-per-address")
-            .unwrap_or_else(|| per_address(reader.integer(table, "connections")))
-            as usize,
-        backlog: reader.integer(table, "backlog").unwrap_or_default() as usize,
-        connect_timeout: duration(reader, table, "connect-timeout"),
-        retries: reader.integer(table, "retries").unwrap_or_default() as u32,
-        announce: reader.switch(table, "announce").unwrap_or_default(),
-        proxy_protocol: reader.choice(table, "proxy-protocol", &words).flatten(),
+        max_connections: connections as usize,
+        max_per_address: per_address(reader, table, connections),
+        backlog: reader.with_default(table, "backlog", Reader::integer) as usize,
+        connect_timeout: reader.with_default(table, "connect-timeout", Reader::time).into(),
+        retries: reader.with_default(table, "retries", Reader::integer) as u32,
+        announce: reader.with_default(table, "announce", Reader::switch),
+        proxy_protocol: chosen(reader, table, "proxy-protocol", &PROXY_PROTOCOL),
     };
     let is_own = |to: SocketAddr| listener.sockets().any(|socket| socket == to);
     if matches!(listener.service, Service::Forward(Target::Address(to)) if is_own(to)) {
@@ -189,30 +220,26 @@ fn connection(reader: &mut Reader, table: &Table<'_>, registries: &Registries) -
     connection.gather_writes = true;
     // Clients ask first.
     connection.tcp.answer_time = Some(ANSWER_TIME);
-    if let Some(value) = table.get("scheduler") {
-        let found = algorithm(reader, value, |text| registries.scheduler(text, 1));
-        connection.scheduler = found.unwrap_or_else(|| connection.scheduler.clone());
-    }
-    if let Some(value) = table.get("congestion") {
-        let found = algorithm(reader, value, |text| registries.congestion.parse(text));
-        connection.congestion = found.unwrap_or_else(|| connection.congestion.clone());
-    }
-    connection.multipath = reader.switch(table, "multipath").unwrap_or_default();
-    connection.checksum = reader.switch(table, "checksum").unwrap_or_default();
+    connection.scheduler = reader.with_default(table, "scheduler", |reader, table, key| {
+        algorithm(reader, table.get(key)?, |text| registries.scheduler(text, 1))
+    });
+    connection.congestion = reader.with_default(table, "congestion", |reader, table, key| {
+        algorithm(reader, table.get(key)?, |text| registries.congestion.parse(text))
+    });
+    connection.multipath = reader.with_default(table, "multipath", Reader::switch);
+    connection.checksum = reader.with_default(table, "checksum", Reader::switch);
     for (key, buffer) in
         [("send-buffer", &mut connection.send_buffer), ("receive-buffer", &mut connection.receive_buffer)]
     {
-        if let Some(max) = reader.bytes(table, key) {
-            *buffer = BufferConfig { initial: buffer.initial.min(max), max };
-        }
+        let max = reader.with_default(table, key, Reader::bytes);
+        *buffer = BufferConfig { initial: buffer.initial.min(max), max };
     }
-    connection.path_manager.subflows = reader.integer(table, "subflows").unwrap_or_default() as u8;
-    if let Some(silence) = reader.time(table, "keep-alive") {
-        let keep_alive = &mut connection.tcp.keep_alive;
-        (keep_alive.idle, keep_alive.probes) = (Some(silence), KEEP_ALIVE_PROBES);
-        keep_alive.interval = silence / u64::from(KEEP_ALIVE_PROBES);
-        connection.path_manager.close_timeout = silence;
-    }
+    connection.path_manager.subflows = reader.with_default(table, "subflows", Reader::integer) as u8;
+    let silence = reader.with_default(table, "keep-alive", Reader::time);
+    let keep_alive = &mut connection.tcp.keep_alive;
+    (keep_alive.idle, keep_alive.probes) = (Some(silence), KEEP_ALIVE_PROBES);
+    keep_alive.interval = silence / u64::from(KEEP_ALIVE_PROBES);
+    connection.path_manager.close_timeout = silence;
     connection.tcp.user_timeout = reader.time(table, "user-timeout");
     connection
 }
@@ -230,22 +257,20 @@ fn service(reader: &mut Reader, table: &Table<'_>) -> Option<Service> {
             );
             return None;
         };
-        for key in
-            ["cookie", "udp", "key", "proxies", "inbound"].into_iter().filter(|key| table.get(key).is_some())
-        {
+        for key in ["cookie", "udp", "key", "proxies", "inbound"].into_iter().filter(|key| table.has(key)) {
             let message = format!("`{key}` goes with `convert`");
             reader.wrong(table.place(key), message, "this listener has `to`", "");
         }
         return parsed(reader, to, str::parse).map(Service::Forward);
     };
-    if table.get("to").is_some() {
+    if table.has("to") {
         reader.wrong(table.place("to"), "a listener has `to` or `convert`", "not both", "");
     }
     let datagrams = table.get("udp").map(|list| destinations(reader, list)).unwrap_or_default();
     let destinations = destinations(reader, list);
     let cookie = match table.get("cookie") {
         Some(value) => loaded(reader, value, Cookie::load),
-        None if table.get("key").is_some() => None,
+        None if table.has("key") => None,
         None => {
             let message =
                 "clients that name their servers have to show who they are: this would be an open proxy";
@@ -261,14 +286,14 @@ fn service(reader: &mut Reader, table: &Table<'_>) -> Option<Service> {
         datagrams,
         cookie,
         tls,
-        connect_timeout: duration(reader, table, "connect-timeout"),
+        connect_timeout: reader.with_default(table, "connect-timeout", Reader::time).into(),
     }))
 }
 
 /// TLS: `key` with `proxies`.
 fn acceptor(reader: &mut Reader, table: &Table<'_>) -> Option<Acceptor> {
     let (Some(key), Some(list)) = (table.get("key"), table.get("proxies")) else {
-        for key in ["key", "proxies"].into_iter().filter(|key| table.get(key).is_some()) {
+        for key in ["key", "proxies"].into_iter().filter(|key| table.has(key)) {
             let help = "`ropewalkd keys pair` makes what both need";
             reader.wrong(table.place(key), "`key` and `proxies` go together", "alone here", help);
         }
@@ -300,7 +325,7 @@ fn destinations(reader: &mut Reader, value: &Value<'_>) -> Destinations {
         return Destinations::default();
     };
     if list.is_empty() {
-        reader.wrong(value.span(), "nobody can connect anywhere", "an empty list", help);
+        reader.wrong(value.span(), "clients can't connect to any server", "an empty list", help);
     }
     let mut found = Vec::new();
     for value in list {

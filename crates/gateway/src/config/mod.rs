@@ -1,25 +1,27 @@
 //! The configuration: one TOML file. Errors have the file, the line and the column, what was found and what
 //! is allowed.
 
+#[cfg(test)]
+mod heard;
 mod inbound;
 mod listener;
 pub mod proxy;
 #[cfg(test)]
 mod settings_page;
+mod values;
 
 use std::io::Read;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use ropewalk_algorithms::Registries;
 use ropewalk_engine::{SECOND, Span};
 use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source, system_reason};
 use ropewalk_settings::read::{Reader, Table, Value, document};
 use ropewalk_settings::schema::schema_of;
-use ropewalk_settings::shape::{Field, Kind, Shape, key};
+use ropewalk_settings::shape::{Field, Files, Kind, Shape, key};
 use ropewalk_settings::written::Written;
 use ropewalk_tokio::EndpointConfig;
 use toml::de::DeTable;
@@ -29,7 +31,7 @@ use crate::gateway::{Listener, Settings};
 use crate::metrics;
 use crate::page::Page;
 use crate::status::Location;
-use crate::tunnel::inbound::Given;
+use crate::tunnel::ports::PortGrant;
 
 /// Most bytes of a file.
 const LARGEST_FILE: u64 = 1 << 20;
@@ -51,7 +53,8 @@ const STALLED: Field = key(
 )
 .default("15 min")
 .restart();
-const DRAIN: Field = key("drain", Kind::Time, "How long connections may go on after SIGTERM").default("30 s");
+const DRAIN: Field =
+    key("drain", Kind::Time, "How long connections may go on after SIGTERM").default("30 s").reload();
 const METRICS: Field = key("metrics", Kind::Socket, "Address and port for Prometheus, on loopback").restart();
 const PAGE: Field =
     key("page", Kind::Socket, "Address and port of the status page: `127.0.0.1:9466`").restart();
@@ -61,6 +64,7 @@ const PAGE_TOKEN: Field = key(
     "A file with what `?token=` of its address has to be, mode 0600 (`ropewalkd keys cookie`); needed \
      beyond loopback",
 )
+.files(Files::Read)
 .restart();
 
 const GATEWAY: Shape = Shape {
@@ -84,13 +88,10 @@ const GATEWAY: Shape = Shape {
         .restart(),
         MEMORY,
         STALLED,
-        key(
-            "status",
-            Kind::Text,
-            "The Unix socket that `ropewalkd status` asks, or `none`. Default: /run/ropewalk/gateway.sock",
-        )
-        .value("PATH")
-        .restart(),
+        key("status", Kind::Text, "The Unix socket that `ropewalkd status` asks, or `none`")
+            .otherwise(ropewalk_status::OF_GATEWAY)
+            .value("PATH")
+            .restart(),
         METRICS,
         PAGE,
         PAGE_TOKEN,
@@ -101,12 +102,13 @@ const FILE: Shape = Shape {
     name: "configuration",
     summary: "The configuration of `ropewalkd gateway`",
     fields: &[
-        key("gateway", Kind::Table(&GATEWAY), "The gateway as a whole"),
+        key("gateway", Kind::Table(&GATEWAY), "The gateway as a whole").reload(),
         key(
             "listener",
             Kind::Tables(&listener::LISTENER),
             "Where clients connect, and where they are forwarded",
-        ),
+        )
+        .reload(),
     ],
 };
 
@@ -168,16 +170,16 @@ fn settings(
     let file = reader.check(&FILE, document, first_line.clone(), None);
     let none = DeTable::new();
     let table = file.get("gateway").and_then(|value| reader.table(&GATEWAY, value));
-    let table = table.unwrap_or_else(|| Table::new(&GATEWAY, &none, first_line.clone()));
+    let table = table.unwrap_or_else(|| reader.check(&GATEWAY, &none, first_line.clone(), None));
     let mut settings = gateway(reader, &table);
     let tables = reader.array(&file, "listener");
-    let mut inbound: Vec<(Range<usize>, Given)> = Vec::new();
+    let mut inbound: Vec<(Range<usize>, PortGrant)> = Vec::new();
     for value in tables {
         if let Some(table) = reader.table(&listener::LISTENER, value)
             && let Some(listener) = listener::read(reader, &table, registries)
         {
             check_alone(reader, &table, &listener, &settings.listeners);
-            let given = inbound::given(reader, &table, &listener);
+            let given = inbound::grants(reader, &table, &listener);
             inbound.extend(given.into_iter().map(|one| (table.place("inbound"), one)));
             settings.listeners.push(listener);
         }
@@ -227,22 +229,22 @@ fn check_alone(reader: &mut Reader, table: &Table<'_>, listener: &Listener, othe
 }
 
 fn gateway(reader: &mut Reader, table: &Table<'_>) -> Settings {
-    let memory = reader.bytes(table, "memory").unwrap_or_default();
+    let memory = reader.with_default(table, "memory", Reader::bytes);
     let endpoint = EndpointConfig {
-        max_connections: reader.integer(table, "connections").unwrap_or_default() as usize,
+        max_connections: reader.with_default(table, "connections", Reader::integer) as usize,
         max_time_wait: crate::memory::most_in_time_wait(memory),
-        backlog: reader.integer(table, "half-open").unwrap_or_default() as usize,
+        backlog: reader.with_default(table, "half-open", Reader::integer) as usize,
         ..EndpointConfig::default()
     };
     Settings {
         listeners: Vec::new(),
         inbound: Vec::new(),
-        cores: reader.integer(table, "cores").unwrap_or(1) as usize,
+        cores: reader.with_default(table, "cores", Reader::integer) as usize,
         endpoint,
-        drain: duration(reader, table, "drain"),
+        drain: reader.with_default(table, "drain", Reader::time).into(),
         memory,
-        stalled: duration(reader, table, "stalled"),
-        status: status(reader, table, "gateway"),
+        stalled: reader.with_default(table, "stalled", Reader::time).into(),
+        status: status(reader, table),
         metrics: table.get("metrics").and_then(|value| loopback(reader, value)),
         page: page(reader, table),
         reads: Vec::new(),
@@ -250,20 +252,15 @@ fn gateway(reader: &mut Reader, table: &Table<'_>) -> Settings {
     }
 }
 
-/// Most connections of one address, where nothing is said of them.
-fn per_address(connections: Option<u64>) -> u64 {
-    (connections.unwrap_or_default() / 2).max(100)
-}
-
-/// A time; zero where there is none, so only for keys that have a default.
-fn duration(reader: &mut Reader, table: &Table<'_>, key: &str) -> Duration {
-    reader.time(table, key).unwrap_or_default().into()
+/// Most connections of one address: without a word of them, half of all, and at least 100.
+fn per_address(reader: &mut Reader, table: &Table<'_>, connections: u64) -> usize {
+    reader.integer(table, "connections-per-address").unwrap_or((connections / 2).max(100)) as usize
 }
 
 /// Where the status socket is.
-fn status(reader: &mut Reader, table: &Table<'_>, program: &str) -> Location {
+fn status(reader: &mut Reader, table: &Table<'_>) -> Location {
     match table.get("status").and_then(|value| reader.text(value)) {
-        None => Location::default_of(program),
+        None => Location::default_of(table.shape.field("status").otherwise),
         Some("none") => Location::None,
         Some(text) => Location::Path(reader.folder.join(text)),
     }
@@ -326,6 +323,8 @@ fn socket(reader: &mut Reader, value: &Value<'_>) -> Option<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn read(text: &str) -> Result<Settings, String> {
@@ -410,6 +409,14 @@ mod tests {
             keep-alive = '6 s'\nuser-timeout = '9 s'\nproxy-protocol = 'v2'\n";
         let folder = tempfile::tempdir().unwrap();
         crate::secret::write(&folder.path().join("TOKEN"), b"0123456789abcdef\n", 0o600).unwrap();
+        Cookie::generate(&folder.path().join("cookie")).unwrap();
+        let _ = ["gateway", "proxy"].map(|name| crate::tls::keys::generate(folder.path(), name).unwrap());
+        let convert = "[[listener]]\nlisten = '192.0.2.1:5124'\nconvert = ['internet']\nudp = ['internet 53']\n\
+                       cookie = 'cookie'\nkey = 'gateway.key'\nproxies = ['proxy.pub']\n\
+                       inbound = ['proxy.pub tcp/8022']\n";
+        heard::check(folder.path(), heard::OF_GATEWAY, &[text, convert], |reader, document, first_line| {
+            super::settings(reader, document, first_line, &Registries::builtin())
+        });
         let source = Source::new("g.toml", text);
         let settings = parse(&source, folder.path(), &Registries::builtin()).unwrap();
         let public = folder.path().join("TOKEN");
@@ -447,17 +454,6 @@ mod tests {
         assert_eq!(keep_alive, (Some(Span::from_secs(6)), Span::from_secs(1)));
         assert_eq!(tcp.user_timeout, Some(Span::from_secs(9)));
         assert_eq!(listener.proxy_protocol, Some(crate::gateway::ProxyProtocol::V2));
-        // The schema knows the same keys.
-        let (file, schema) = (text.parse::<toml::Table>().unwrap(), schema());
-        for (table, known, others) in [
-            (&file["gateway"], &schema["properties"]["gateway"]["properties"], 0),
-            // `convert` and what belongs to it, which don't go with `to`.
-            (&file["listener"][0], &schema["properties"]["listener"]["items"]["properties"], 6),
-        ] {
-            let keys: Vec<&String> = table.as_table().unwrap().keys().collect();
-            assert_eq!(known.as_object().unwrap().len(), keys.len() + others);
-            assert!(keys.iter().all(|key| known.get(key.as_str()).is_some()), "{keys:?}");
-        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The proxy's file: `[proxy]`, `[[link]]`, `[[rule]]`.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+pub(super) mod shape;
+
+use std::net::IpAddr;
 use std::ops::Range;
 use std::path::Path;
 use std::str::FromStr;
@@ -9,235 +11,21 @@ use std::sync::Arc;
 use ropewalk_settings::diagnostic::{InputError, Source};
 use ropewalk_settings::read::{Reader, Table, Value, document};
 use ropewalk_settings::schema::schema_of;
-use ropewalk_settings::shape::{Kind, Shape, key, required};
+use ropewalk_settings::shape::{Kind, Shape, key};
 use ropewalk_settings::written::Written;
 use toml::de::DeTable;
 
-use super::{
-    DRAIN, MEMORY, METRICS, PAGE, PAGE_TOKEN, STALLED, duration, folders_read, inbound, loopback, open, page,
-    per_address, socket, status,
-};
+use self::shape::{DATAGRAMS, GATEWAY_FALLBACK, JOIN, LINK, NAMES, OPEN_ON, PROXY, RULE};
+use super::values::{chosen, loaded, parsed, texts};
+use super::{folders_read, inbound, loopback, open, page, per_address, socket, status};
 use crate::confine::folder_of;
 use crate::convert::Cookie;
 use crate::proxy::policy::{Policies, Policy, PolicyError, Rule};
-use crate::proxy::{Access, Gateway, IpNet, MOST_READY, OpeningLink, Rates, Settings, Via, captive, users};
+use crate::proxy::{Access, Gateway, IpNet, LinkSettings, Rates, Settings, captive, users};
 use crate::tls::Connector;
 
 /// Most rules.
 const MOST_RULES: usize = 1000;
-
-pub(super) const PROXY: Shape = Shape {
-    name: "proxy",
-    summary: "The proxy as a whole",
-    fields: &[
-        key("listen", Kind::Socket, "Where programs connect").default("127.0.0.1:1080").restart(),
-        key("users", Kind::File, "A file with one NAME:PASSWORD a line. Default: nobody is asked"),
-        key("allow", Kind::Texts, "Networks and addresses that clients may come from").value("NETWORK"),
-        key(
-            "policy",
-            Kind::Text,
-            "How connections use the links where no rule fits: fastest, redundant, save-metered, \
-             active-standby, smallest-delay, priority, `load-balance 70:30` (a share for each link), or a \
-             scheduler's name; past the gateway with `direct` before it; perhaps limited, as in `redundant \
-             over wlan0,wwan0`",
-        )
-        .default("fastest")
-        .value("POLICY"),
-        key("congestion", Kind::Text, "Congestion control of what is sent").default("cubic").value("NAME"),
-        key(
-            "open-on",
-            Kind::Choice(&["nearest", "remember", "race"]),
-            "The link on which a connection opens, where the policy doesn't order them",
-        )
-        .default("remember"),
-        key(
-            "join",
-            Kind::Choice(&["early", "late"]),
-            "When subflows on the other links are opened: with the third ACK, or after the first DSS",
-        )
-        .default("early"),
-        key(
-            "transparent",
-            Kind::Texts,
-            "Take all TCP connections that come in by these interfaces, as a router does",
-        )
-        .value("INTERFACE")
-        .restart(),
-        key(
-            "transparent-port",
-            Kind::Integer(1, 65_535),
-            "The port to which they are redirected, and \
-                                                           queries of names with them",
-        )
-        .default("1081")
-        .restart(),
-        key(
-            "names",
-            Kind::Choice(&["links", "system"]),
-            "How queries of the DNS travel that would leave by a link: over any that works, or by the \
-             kernel's routes",
-        )
-        .default("links")
-        .restart(),
-        key(
-            "datagrams",
-            Kind::Choice(&["gateway", "system"]),
-            "How what comes in by `transparent` interfaces and isn't TCP travels: through the gateway over all \
-             links, if it takes it (`udp`), or by the kernel's routes",
-        )
-        .default("gateway")
-        .restart(),
-        key(
-            "inbound",
-            Kind::Texts,
-            "With `transparent` and a gateway with keys: ports that it gives this proxy (its `inbound`), and \
-             the hosts that they lead to: `tcp/8022 to 192.168.1.10:22`, `udp/5000-5100 to 192.168.1.11`",
-        )
-        .value("PORTS to HOST"),
-        key(
-            "mtu",
-            Kind::Integer(576, 65_535),
-            "Largest IP packet on every link, bytes. Default: what each interface takes",
-        ),
-        key("connections", Kind::Integer(1, 1_000_000), "Most connections at a time")
-            .default("4096")
-            .restart(),
-        key(
-            "connections-per-address",
-            Kind::Integer(1, 1_000_000),
-            "Most connections of one address (an IPv6 /64). Default: half of `connections`, 100 at least; \
-             this host's own programs may have all",
-        ),
-        MEMORY,
-        STALLED,
-        key("connect-timeout", Kind::Time, "How long opening a connection may take").default("15 s"),
-        DRAIN,
-        key(
-            "probe",
-            Kind::Socket,
-            "Where links are probed: an address and port that answer TCP. Default: the last that answered",
-        ),
-        key("probe-budget", Kind::Bytes(1, 1 << 40), "What probes may cost on each link, per hour")
-            .default("1 MiB"),
-        key(
-            "captive-check",
-            Kind::Text,
-            "A page that answers 204: a link over which anything else answers is behind a captive portal",
-        )
-        .value("URL"),
-        key(
-            "gateway",
-            Kind::Texts,
-            "Gateways that connect to servers for the proxy (RFC 8803), by address or name, with port: \
-             everything goes to the first that works",
-        )
-        .value("HOST:PORT"),
-        key(
-            "gateway-fallback",
-            Kind::Choice(&["none", "direct"]),
-            "Where connections go while no gateway can be reached: nowhere, or to their servers, over one \
-             link each where these have no Multipath TCP",
-        )
-        .default("none"),
-        key(
-            "gateway-cookie",
-            Kind::File,
-            "A file with what the gateway has to be shown, mode 0600 (`ropewalkd keys cookie`)",
-        ),
-        key(
-            "gateway-key",
-            Kind::File,
-            "This proxy's key for TLS with the gateway, mode 0600 (`ropewalkd keys pair`)",
-        ),
-        key(
-            "gateway-certificate",
-            Kind::Texts,
-            "With `gateway-key`: the gateway's certificate, or one for each gateway",
-        )
-        .value("FILE"),
-        key(
-            "gateway-ready",
-            Kind::Integer(0, MOST_READY),
-            "Connections to the gateway that are kept ready for clients",
-        )
-        .default("0"),
-        key(
-            "gateway-early",
-            Kind::Switch,
-            "Tell clients that they are connected before the server has answered",
-        )
-        .default("false"),
-        key("usage", Kind::File, "Where the use of quotas is kept")
-            .default("/var/lib/ropewalk/usage.json")
-            .restart(),
-        key(
-            "status",
-            Kind::Text,
-            "The Unix socket that `ropewalkd status` asks, or `none`. Default: /run/ropewalk/proxy.sock",
-        )
-        .value("PATH")
-        .restart(),
-        METRICS,
-        PAGE,
-        PAGE_TOKEN,
-    ],
-};
-
-pub(super) const LINK: Shape = Shape {
-    name: "link",
-    summary: "An uplink; the first is preferred where the order counts",
-    fields: &[
-        required("interface", Kind::Text, "The interface: `wlan0`"),
-        key("name", Kind::Text, "What policies, log and status call it. Default: the interface's name"),
-        key("metered", Kind::Switch, "Its traffic costs: policies that save metered links avoid it")
-            .default("false"),
-        key("backup", Kind::Switch, "It is used while no other works").default("false"),
-        key("gateway", Kind::Address, "Its next hop. Default: that of the interface's default route"),
-        key(
-            "price",
-            Kind::Number(0.0, 1e12),
-            "Its cost compared with other links, in any unit. Default: 1 if metered, else 0",
-        ),
-        key(
-            "rate",
-            Kind::Rates,
-            "Most that it carries each way, `20 Mbit/s`, or down and up, `16/1 Mbit/s`. Default: no limit",
-        ),
-        key(
-            "quota",
-            Kind::Text,
-            "Most that it carries in a period: `5GB/monthly@12`, `2GB/weekly@mon`, `500MB/daily`. Default: \
-             none",
-        ),
-        key(
-            "throttle",
-            Kind::Rates,
-            "With `quota`: most that it carries each way once that is used up, as in `1 Mbit/s`; it stands \
-             by for other links then. Default: it isn't used",
-        ),
-    ],
-};
-
-pub(super) const RULE: Shape = Shape {
-    name: "rule",
-    summary: "A policy for the connections that fit all of its conditions; the first rule that fits decides",
-    fields: &[
-        required(
-            "policy",
-            Kind::Text,
-            "What follows: `redundant`, `save-metered over wlan0,wwan0`. On a command line `port=22 then \
-             redundant`",
-        ),
-        key("to", Kind::Texts, "Destinations: addresses, networks, names, `*.example.org`. Default: all"),
-        key("port", Kind::Texts, "Ports: `22`, `5060-5061`. Default: all"),
-        key(
-            "size",
-            Kind::Bytes(1, 1 << 50),
-            "From so many bytes on that the connection has carried. Default: from the start",
-        ),
-        key("dscp", Kind::Texts, "DSCP of the client's SYN: `ef`, `af41`, `46`. Default: any"),
-    ],
-};
 
 const FILE: Shape = Shape {
     name: "configuration",
@@ -273,7 +61,7 @@ pub fn load(path: &Path) -> Result<Settings, InputError> {
 /// # Errors
 /// All mistakes in it.
 pub fn parse(source: &Arc<Source>, folder: &Path) -> Result<Settings, InputError> {
-    document(source, folder, config)
+    document(source, folder, settings)
 }
 
 /// Reads what a command line says: options by the names of their keys, each link with what belongs to it, and
@@ -288,7 +76,7 @@ pub fn of_options(
 ) -> Result<Settings, InputError> {
     links.iter().for_each(|link| write_link(&mut options, link));
     rules.iter().for_each(|rule| write_rule(&mut options, rule));
-    options.read(config)
+    options.read(settings)
 }
 
 /// `wlan0,metered,price=2.5`.
@@ -316,10 +104,10 @@ fn one<T>(
     found.map(|found| found.expect("without an error it was read"))
 }
 
-impl FromStr for Via {
+impl FromStr for LinkSettings {
     type Err = InputError;
 
-    fn from_str(text: &str) -> Result<Via, InputError> {
+    fn from_str(text: &str) -> Result<LinkSettings, InputError> {
         let mut written = Written::default();
         write_link(&mut written, &Source::new("--via", text));
         one(&written, "link", &LINK, link)
@@ -346,35 +134,36 @@ impl Default for Settings {
 }
 
 /// The table `[proxy]`.
-fn table(reader: &mut Reader, file: &DeTable<'_>, links: Vec<Via>) -> Settings {
+fn table(reader: &mut Reader, file: &DeTable<'_>, links: Vec<LinkSettings>) -> Settings {
     let none = DeTable::new();
     let table = file.get("proxy").and_then(|value| reader.table(&PROXY, value));
-    proxy(reader, &table.unwrap_or_else(|| Table::new(&PROXY, &none, 0..0)), links)
+    let table = table.unwrap_or_else(|| reader.check(&PROXY, &none, 0..0, None));
+    proxy(reader, &table, links)
 }
 
-fn config(reader: &mut Reader, entries: &DeTable<'_>, first_line: Range<usize>) -> Settings {
+fn settings(reader: &mut Reader, entries: &DeTable<'_>, first_line: Range<usize>) -> Settings {
     let file = reader.check(&FILE, entries, first_line.clone(), None);
-    let mut links: Vec<Via> = Vec::new();
+    let mut links: Vec<LinkSettings> = Vec::new();
     for value in reader.array(&file, "link") {
         let Some(table) = reader.table(&LINK, value) else { continue };
-        let Some(via) = link(reader, &table) else { continue };
-        if links.iter().any(|known| known.name() == via.name()) {
-            let message = format!("two links have the name `{}`", via.name());
+        let Some(link) = link(reader, &table) else { continue };
+        if links.iter().any(|known| known.name() == link.name()) {
+            let message = format!("two links have the name `{}`", link.name());
             let help = "links of one interface need a `name` and a `gateway`, each its own";
-            let key = if via.name.is_some() { "name" } else { "interface" };
+            let key = if link.name.is_some() { "name" } else { "interface" };
             reader.wrong(table.place(key), message, "again here", help);
         }
-        links.push(via);
+        links.push(link);
     }
     if reader.array(&file, "link").is_empty() {
         let help = "as in:\n[[link]]\ninterface = \"wlan0\"\nor --via wlan0";
         reader.wrong(first_line, "a proxy needs a link", "no `[[link]]` in this file", help);
     }
-    let mut config = table(reader, entries, links);
+    let mut settings = table(reader, entries, links);
     let rules = reader.array(&file, "rule");
     for value in rules.iter().take(MOST_RULES) {
         let Some(table) = reader.table(&RULE, value) else { continue };
-        config.policies.rules.extend(rule(reader, &table, Some(&config.via)));
+        settings.policies.rules.extend(rule(reader, &table, Some(&settings.links)));
     }
     if let Some(value) = rules.get(MOST_RULES) {
         let message = format!("{} rules: at most {MOST_RULES} are allowed", rules.len());
@@ -382,80 +171,40 @@ fn config(reader: &mut Reader, entries: &DeTable<'_>, first_line: Range<usize>) 
     }
     // What concerns several keys.
     if reader.errors.is_empty()
-        && let Err(error) = config.check()
+        && let Err(error) = settings.check()
     {
         let key = error.key().zip(file.get(error.table()));
         let of_key = key.and_then(|(key, table)| Some(reader.table(&PROXY, table)?.place(key)));
         let place = of_key.unwrap_or_else(|| file.place(error.table()));
         reader.wrong(place, error.to_string(), "here", "");
     }
-    config.reads = folders_read(reader);
-    config
+    settings.reads = folders_read(reader);
+    settings
 }
 
-/// A text that something else parses; its mistakes are placed at the text.
-pub(super) fn parsed<T, E: ToString>(
-    reader: &mut Reader,
-    value: &Value<'_>,
-    parse: impl FnOnce(&str) -> Result<T, E>,
-) -> Option<T> {
-    let text = reader.text(value)?;
-    match parse(text) {
-        Ok(found) => Some(found),
-        Err(error) => {
-            reader.wrong(value.span(), error.to_string(), format!("found `{text}`"), "");
-            None
-        }
-    }
-}
-
-/// What is read from the file that a text names.
-pub(super) fn loaded<T, E: ToString>(
-    reader: &mut Reader,
-    value: &Value<'_>,
-    load: impl FnOnce(&Path) -> Result<T, E>,
-) -> Option<T> {
-    let name = reader.text(value)?;
-    let path = reader.file(name);
-    parsed(reader, value, |_| load(&path))
-}
-
-/// A list of texts.
-pub(super) fn texts<'a>(reader: &mut Reader, table: &'a Table<'_>, key: &str) -> Vec<&'a Value<'a>> {
-    let Some(value) = table.get(key) else { return Vec::new() };
-    match value.get_ref().as_array() {
-        Some(list) => list.iter().collect(),
-        None => {
-            let help = format!("as in {key} = [\"...\", \"...\"]");
-            reader.wrong(value.span(), "expected a list of texts", "not a list", help);
-            Vec::new()
-        }
-    }
-}
-
-fn link(reader: &mut Reader, table: &Table<'_>) -> Option<Via> {
-    let mut via = parsed(reader, table.get("interface")?, Via::new)?;
+fn link(reader: &mut Reader, table: &Table<'_>) -> Option<LinkSettings> {
+    let mut link = parsed(reader, table.get("interface")?, LinkSettings::new)?;
     if let Some(value) = table.get("name") {
-        parsed(reader, value, |text| via.set_name(text));
+        parsed(reader, value, |text| link.set_name(text));
     }
-    via.metered = reader.switch(table, "metered").unwrap_or_default();
-    via.backup = reader.switch(table, "backup").unwrap_or_default();
-    via.gateway = table
+    link.metered = reader.with_default(table, "metered", Reader::switch);
+    link.backup = reader.with_default(table, "backup", Reader::switch);
+    link.gateway = table
         .get("gateway")
         .and_then(|value| parsed(reader, value, |text| text.parse().map_err(|_| "expected an IP address")));
-    via.price = reader.number(table, "price");
-    via.rate = table.get("rate").and_then(|value| reader.quantity(value, "20 Mbit/s", Rates::parse));
-    via.throttle = table.get("throttle").and_then(|value| reader.quantity(value, "1 Mbit/s", Rates::parse));
-    if via.throttle.is_some() && !table.has("quota") {
+    link.price = reader.number(table, "price");
+    link.rate = table.get("rate").and_then(|value| reader.quantity(value, "20 Mbit/s", Rates::parse));
+    link.throttle = table.get("throttle").and_then(|value| reader.quantity(value, "1 Mbit/s", Rates::parse));
+    if link.throttle.is_some() && !table.has("quota") {
         let help = "as in quota = \"5GB/monthly\"";
         reader.wrong(table.place("throttle"), "`throttle` goes with `quota`", "no quota is given", help);
     }
-    via.quota = table.get("quota").and_then(|value| parsed(reader, value, str::parse));
-    Some(via)
+    link.quota = table.get("quota").and_then(|value| parsed(reader, value, str::parse));
+    Some(link)
 }
 
 /// A policy; of links that are known, it names no other.
-fn policy(reader: &mut Reader, value: &Value<'_>, links: Option<&[Via]>) -> Option<Policy> {
+fn policy(reader: &mut Reader, value: &Value<'_>, links: Option<&[LinkSettings]>) -> Option<Policy> {
     parsed(reader, value, |text| {
         let policy: Policy = text.parse()?;
         links.map_or(Ok(()), |links| policy.check(links))?;
@@ -463,7 +212,7 @@ fn policy(reader: &mut Reader, value: &Value<'_>, links: Option<&[Via]>) -> Opti
     })
 }
 
-fn rule(reader: &mut Reader, table: &Table<'_>, links: Option<&[Via]>) -> Option<Rule> {
+fn rule(reader: &mut Reader, table: &Table<'_>, links: Option<&[LinkSettings]>) -> Option<Rule> {
     let mut rule = Rule::new(policy(reader, table.get("policy")?, links)?);
     for key in ["to", "port", "dscp"] {
         for value in texts(reader, table, key) {
@@ -475,8 +224,7 @@ fn rule(reader: &mut Reader, table: &Table<'_>, links: Option<&[Via]>) -> Option
 }
 
 /// Without links nothing is asked of the policy.
-fn proxy(reader: &mut Reader, table: &Table<'_>, via: Vec<Via>) -> Settings {
-    const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+fn proxy(reader: &mut Reader, table: &Table<'_>, links: Vec<LinkSettings>) -> Settings {
     let mut access = Access::default();
     for value in texts(reader, table, "allow") {
         let network = parsed(reader, value, |text| {
@@ -488,63 +236,52 @@ fn proxy(reader: &mut Reader, table: &Table<'_>, via: Vec<Via>) -> Settings {
     if let Some(value) = table.get("users") {
         access.users = loaded(reader, value, users::read).unwrap_or_default();
     }
-    let links = Some(via.as_slice()).filter(|links| !links.is_empty());
-    let other = table.get("policy").and_then(|value| policy(reader, value, links));
+    let known_links = Some(links.as_slice()).filter(|links| !links.is_empty());
+    let other = reader
+        .with_default(table, "policy", |reader, table, key| policy(reader, table.get(key)?, known_links));
     let known = |text: &str| ropewalk_engine::congestion::builtin().parse(text).map(|_| text.to_string());
-    let openings =
-        [("nearest", OpeningLink::Nearest), ("remember", OpeningLink::Remember), ("race", OpeningLink::Race)];
     let mut transparent = Vec::new();
-    let interface = |text: &str| Via::new(text).map(|via| via.interface);
+    let interface = |text: &str| LinkSettings::new(text).map(|link| link.interface);
     for value in texts(reader, table, "transparent") {
         transparent.extend(parsed(reader, value, interface));
     }
+    let connections = reader.with_default(table, "connections", Reader::integer);
     let page_of = |text: &str| captive::check_target(text).map(|_| text.to_string());
     Settings {
-        listen: table.get("listen").and_then(|value| socket(reader, value)).unwrap_or(NOWHERE),
+        listen: reader.with_default(table, "listen", |reader, table, key| socket(reader, table.get(key)?)),
         access,
-        policies: Policies { rules: Vec::new(), other: other.unwrap_or_default() },
-        usage: reader
-            .folder
-            .clone()
-            .join(table.get("usage").and_then(|value| reader.text(value)).unwrap_or_default()),
+        policies: Policies { rules: Vec::new(), other },
+        usage: reader.with_default(table, "usage", |reader, table, key| {
+            let name = reader.text(table.get(key)?)?;
+            Some(reader.folder.join(name))
+        }),
         transparent,
-        transparent_port: reader.integer(table, "transparent-port").unwrap_or_default() as u16,
-        names_over_links: reader
-            .choice(table, "names", &[("links", true), ("system", false)])
-            .unwrap_or(true),
-        datagrams_through_gateway: reader
-            .choice(table, "datagrams", &[("gateway", true), ("system", false)])
-            .unwrap_or(true),
-        inbound: inbound::asked(reader, table),
-        congestion: table
-            .get("congestion")
-            .and_then(|value| parsed(reader, value, known))
-            .unwrap_or_default(),
-        open_on: reader.choice(table, "open-on", &openings).unwrap_or_default(),
-        early_join: reader.choice(table, "join", &[("early", true), ("late", false)]).unwrap_or_default(),
+        transparent_port: reader.with_default(table, "transparent-port", Reader::integer) as u16,
+        names: chosen(reader, table, "names", &NAMES),
+        datagrams: chosen(reader, table, "datagrams", &DATAGRAMS),
+        inbound: inbound::targets(reader, table),
+        congestion: reader
+            .with_default(table, "congestion", |reader, table, key| parsed(reader, table.get(key)?, known)),
+        open_on: chosen(reader, table, "open-on", &OPEN_ON),
+        join: chosen(reader, table, "join", &JOIN),
         mtu: reader.integer(table, "mtu").map(|mtu| mtu as u32),
-        most_flows: reader.integer(table, "connections").unwrap_or_default() as usize,
-        most_per_address: reader
-            .integer(table, "connections-per-address")
-            .unwrap_or_else(|| per_address(reader.integer(table, "connections")))
-            as usize,
-        memory: reader.bytes(table, "memory").unwrap_or_default(),
-        stalled: duration(reader, table, "stalled"),
-        connect_timeout: duration(reader, table, "connect-timeout"),
+        most_connections: connections as usize,
+        most_per_address: per_address(reader, table, connections),
+        memory: reader.with_default(table, "memory", Reader::bytes),
+        stalled: reader.with_default(table, "stalled", Reader::time).into(),
+        connect_timeout: reader.with_default(table, "connect-timeout", Reader::time).into(),
         probe: table.get("probe").and_then(|value| socket(reader, value)),
-        probe_budget: reader.bytes(table, "probe-budget").unwrap_or_default(),
+        probe_budget: reader.with_default(table, "probe-budget", Reader::bytes),
         captive_check: table.get("captive-check").and_then(|value| parsed(reader, value, page_of)),
-        drain: duration(reader, table, "drain"),
-        status: status(reader, table, "proxy"),
+        drain: reader.with_default(table, "drain", Reader::time).into(),
+        status: status(reader, table),
         metrics: table.get("metrics").and_then(|value| loopback(reader, value)),
         gateways: gateways(reader, table),
-        direct_without_gateway: reader
-            .choice(table, "gateway-fallback", &[("none", false), ("direct", true)])
-            .unwrap_or_default(),
+        gateway_fallback: chosen(reader, table, "gateway-fallback", &GATEWAY_FALLBACK),
         page: page(reader, table),
         reads: Vec::new(),
         fixed: table.fixed(),
-        via,
+        links,
     }
 }
 
@@ -570,8 +307,8 @@ fn gateways(reader: &mut Reader, table: &Table<'_>) -> Vec<Gateway> {
         reader.wrong(table.place("gateway-certificate"), message, label, "");
         return Vec::new();
     }
-    let ready = reader.integer(table, "gateway-ready").unwrap_or_default() as usize;
-    let early = reader.switch(table, "gateway-early").unwrap_or_default();
+    let ready = reader.with_default(table, "gateway-ready", Reader::integer) as usize;
+    let early = reader.with_default(table, "gateway-early", Reader::switch);
     let mut gateways = Vec::new();
     for (at, value) in values.into_iter().enumerate() {
         let certificate = certificates.get(at).or(certificates.first()).and_then(|value| reader.text(value));

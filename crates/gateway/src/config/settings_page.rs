@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use ropewalk_settings::shape::{Field, Kind, Shape};
+use ropewalk_settings::shape::{Change, Field, Kind, Shape};
 
 const OPENING: &str = "# Settings of gateway and proxy
 
@@ -36,13 +36,13 @@ fn row(field: &Field, has_options: bool) -> String {
         Some(option) if option != field.name => write!(key, "; `--{option}`").unwrap_or_default(),
         Some(_) => {}
     }
-    let restart = if field.restart { " *Restart.*" } else { "" };
+    let restart = if field.change == Some(Change::Restart) { " *Restart.*" } else { "" };
     let default = match field.default {
         "" if field.required => "needed".into(),
         "" => String::new(),
         default => format!("`{default}`"),
     };
-    let summary = field.summary;
+    let summary = field.line();
     format!("| {key} | {summary}.{restart} | {} | {default} |\n", values(&field.kind))
 }
 
@@ -76,9 +76,9 @@ fn the_settings_page_says_what_the_code_does() {
     page.push_str(&table("[gateway]", &super::GATEWAY, true, None));
     page.push_str(&table("[[listener]]", &super::listener::LISTENER, true, None));
     page.push_str("\n## The proxy's file\n");
-    page.push_str(&table("[proxy]", &super::proxy::PROXY, true, Some(("[gateway]", &super::GATEWAY))));
-    page.push_str(&table("[[link]]", &super::proxy::LINK, false, None));
-    page.push_str(&table("[[rule]]", &super::proxy::RULE, false, None));
+    page.push_str(&table("[proxy]", &super::proxy::shape::PROXY, true, Some(("[gateway]", &super::GATEWAY))));
+    page.push_str(&table("[[link]]", &super::proxy::shape::LINK, false, None));
+    page.push_str(&table("[[rule]]", &super::proxy::shape::RULE, false, None));
     page.push_str(
         "\nOn the command line a link is one `--via`: `--via wlan0,metered,price=2.5`; a rule is \
                    one `--rule`: `--rule 'port=22 then redundant'`.\n",

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use super::{ForwardedConnection, Listener, Service, State, datagrams};
+use super::{ForwardedConnection, Listener, Service, State, tunnel_server};
 use crate::carry::{ByteCounters, Carried, Lost, carry, carry_encrypted};
 use crate::convert::server::{ErrorBudget, Granted, HANDSHAKE, Refusal};
 use crate::convert::{Converter, Current};
@@ -248,7 +248,8 @@ async fn convert(
             // It has said what it wants.
             let _ = flow.to.set(None);
             let carried = Carried { from_stream: &flow.uploaded, to_stream: &flow.downloaded };
-            let serving = Box::pin(datagrams::serve_stream(far, secure, (listener.listen, list), carried));
+            let serving =
+                Box::pin(tunnel_server::serve_stream(far, secure, (listener.listen, list), carried));
             if let Err(error) = serving.await {
                 flow.stream.reset();
                 tracing::debug!(target: "ropewalk::gateway", %peer, %error, "a tunnel's stream ended");

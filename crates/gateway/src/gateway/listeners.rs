@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 
-use super::datagrams::Part;
+use super::tunnel_server::Part;
 use super::{Listener, Service, Settings, State, listener};
 use crate::convert::Converter;
 use crate::setup::gateway::TABLE;

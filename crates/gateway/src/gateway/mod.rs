@@ -1,11 +1,11 @@
 //! The gateway: accepts with the engine, forwards to TCP servers.
 
-pub mod datagrams;
 mod listener;
 mod listeners;
 mod metrics;
 mod proxy_protocol;
 mod snapshot;
+pub mod tunnel_server;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -31,11 +31,11 @@ use crate::setup::gateway::Plan;
 use crate::setup::{Change, Installed, settled_changes};
 use crate::status::Location;
 use crate::target::Target;
-use crate::tunnel::inbound::Given;
+use crate::tunnel::ports::PortGrant;
 use crate::windows::Window;
-use datagrams::{Far, forwards};
 use listeners::Listeners;
 use snapshot::snapshot;
+use tunnel_server::{Far, forwards};
 
 pub use proxy_protocol::ProxyProtocol;
 
@@ -124,7 +124,7 @@ pub struct Settings {
     /// Its listeners.
     pub listeners: Vec<Listener>,
     /// Ports that lead to hosts behind proxies.
-    pub inbound: Vec<Given>,
+    pub inbound: Vec<PortGrant>,
     /// Queues of each device, and drivers of the engine: one per core that it may use.
     pub cores: usize,
     /// Limits of the engine.

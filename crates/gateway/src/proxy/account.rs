@@ -18,7 +18,7 @@ const SAVE: u32 = 10;
 
 /// Adds what a link has carried to its quota's use. Returns whether that changed the link's state.
 fn charge(server: &Server, link: &Link, bytes: u64) -> bool {
-    let Some(quota) = link.via().quota else {
+    let Some(quota) = link.settings().quota else {
         let was_spent = link.known().spent;
         link.learn(|known| known.spent = false);
         return was_spent;
@@ -30,7 +30,7 @@ fn charge(server: &Server, link: &Link, bytes: u64) -> bool {
     let spent = carried >= quota.bytes;
     let changed = link.known().spent != spent;
     link.learn(|known| (known.spent, known.carried) = (spent, carried));
-    if let Some(rate) = link.via().throttle.filter(|_| changed && spent) {
+    if let Some(rate) = link.settings().throttle.filter(|_| changed && spent) {
         let (down, up) = (rate.down, rate.up);
         tracing::warn!(link = link.name, down, up, "its quota is used up: it is throttled, bits per second");
     }

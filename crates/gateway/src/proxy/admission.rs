@@ -27,7 +27,7 @@ impl Server {
         let limit = match self.pressure.refuses(peer.ip()) {
             true => Err("memory"),
             false => {
-                let most = self.config().most_per_address;
+                let most = self.settings().most_per_address;
                 self.by_address.enter(peer.ip(), most).ok_or("connections-per-address")
             }
         };
@@ -44,12 +44,12 @@ impl Server {
 
     /// Whether a client may use the proxy, by the name and password that it gives. Wrong ones cost time.
     pub(super) async fn knows(&self, client: Client, given: Option<(&str, &str)>) -> bool {
-        let config = self.config();
+        let settings = self.settings();
         match given {
-            _ if config.access.users.is_empty() => true,
+            _ if settings.access.users.is_empty() => true,
             None => false,
             Some((name, password)) => {
-                let is_right = || config.access.knows(name, password);
+                let is_right = || settings.access.knows(name, password);
                 self.guesses.check(client.address, name, is_right).await
             }
         }

@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use super::link::Link;
 use super::serve::Server;
+use super::settings::Names;
 use crate::target::Target;
 
 /// How long a check may take.
@@ -68,7 +69,7 @@ pub(super) async fn is_internet(server: &Server, link: &Arc<Link>, url: &str) ->
 /// The page's addresses as they are known over the link: another network may have others.
 async fn addresses(server: &Server, link: &Arc<Link>, target: &Target) -> io::Result<Vec<SocketAddr>> {
     if let Target::Name(name, port) = target
-        && server.config().names_over_links
+        && server.settings().names == Names::Links
     {
         let asking = server.addresses_over(name, std::slice::from_ref(link));
         if let Ok(Ok((found, _))) = timeout(LOOKUP, asking).await {

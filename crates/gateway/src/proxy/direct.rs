@@ -50,15 +50,15 @@ impl Direct {
 
 /// The ways as the rules and the links are now. `old`: as they were.
 pub(super) fn ways(server: &Server, old: &Direct) -> Direct {
-    let (config, links) = (server.config(), server.links());
+    let (settings, links) = (server.settings(), server.links());
     let mut choices: Vec<Choice> = Vec::new();
     let way = |at: usize, policy: &Policy| way(policy, &links, old.choices.get(at).map(|one| one.way));
-    for rule in &config.policies.rules {
+    for rule in &settings.policies.rules {
         let Some(flows) = rule.of_packets() else { continue };
         choices.push(Choice { flows, way: way(choices.len(), &rule.policy) });
     }
     let flows = PacketConditions::default();
-    choices.push(Choice { flows, way: way(choices.len(), &config.policies.other) });
+    choices.push(Choice { flows, way: way(choices.len(), &settings.policies.other) });
     // What follows the last one past the tunnel goes there anyway.
     let used = choices.iter().rposition(|one| one.way != Way::Tunnel).map_or(0, |last| last + 1);
     choices.truncate(used);
@@ -77,8 +77,8 @@ pub(super) struct Counted(Option<BTreeMap<usize, [u64; 2]>>);
 impl Counted {
     /// Adds what they have carried since to the links' counters, where quotas need it.
     pub async fn note(&mut self, server: &Server) {
-        let config = server.config();
-        if !config.has_tunnel() || !config.has_quota() {
+        let settings = server.settings();
+        if !settings.has_tunnel() || !settings.has_quota() {
             self.0 = None;
             return;
         }

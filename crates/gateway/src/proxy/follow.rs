@@ -15,11 +15,11 @@ use tokio::time::Instant;
 
 use super::direct::ways;
 use super::link::Link;
+use super::link_settings::LinkSettings;
 use super::reach::{Reach, Uplink, inspect};
 use super::serve::Server;
 use super::settings::Settings;
 use super::uplinks::{self, MOST_LINKS, Uplinks};
-use super::via::Via;
 use super::{Reload, account, path, recorder, uplink, watch};
 use crate::setup::{Change, Host, listing};
 use crate::tunnel::Inner;
@@ -85,7 +85,7 @@ pub(super) async fn follow(
             }
             () = tokio::time::sleep(LOOK) => continue,
             () = server.rates_changed.notified() => {
-                if let Err(error) = uplinks.change(server.links().iter().map(|link| of(link, &link.via())).collect()) {
+                if let Err(error) = uplinks.change(server.links().iter().map(|link| of(link, &link.settings())).collect()) {
                     tracing::error!(%error, "links' rates can't be set");
                 }
                 continue;
@@ -112,8 +112,8 @@ fn lead_past(server: &Server, uplinks: &mut Uplinks) {
 }
 
 /// A link's number, and what the set-up knows of it.
-fn of(link: &Link, via: &Via) -> (usize, Uplink) {
-    (link.index, uplink(via, link.rate_by(via)))
+fn of(link: &Link, told: &LinkSettings) -> (usize, Uplink) {
+    (link.index, uplink(told, link.rate_by(told)))
 }
 
 /// Follows the configuration's file as it is now; connections go on.
@@ -126,12 +126,12 @@ async fn read_again(
     let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
     let reload = reload.ok_or_else(|| wrong("there is no configuration file to read again".into()))?;
     let new = reload().map_err(|error| wrong(error.to_string()))?;
-    if let Some(what) = server.config().needs_restart(&new) {
+    if let Some(what) = server.settings().needs_restart(&new) {
         return Err(wrong(format!("{what} changed: that needs a restart")));
     }
     change_links(server, uplinks, watches, &new).await?;
     uplinks.set_inbound(new.inbound.clone())?;
-    server.set_config(new)?;
+    server.set_settings(new)?;
     lead_past(server, uplinks);
     Ok(())
 }
@@ -144,10 +144,11 @@ async fn change_links(
     new: &Settings,
 ) -> io::Result<()> {
     let old = server.links();
-    let same =
-        |link: &&Arc<Link>, via: &Via| link.via().interface == via.interface && link.name == via.name();
+    let same = |link: &&Arc<Link>, told: &LinkSettings| {
+        link.settings().interface == told.interface && link.name == told.name()
+    };
     let kept: Vec<Option<&Arc<Link>>> =
-        new.via.iter().map(|via| old.iter().find(|link| same(link, via))).collect();
+        new.links.iter().map(|told| old.iter().find(|link| same(link, told))).collect();
     let is_kept = |link: &&Arc<Link>| kept.iter().flatten().any(|one| one.index == link.index);
     let gone: Vec<Arc<Link>> = old.iter().filter(|link| !is_kept(link)).map(Arc::clone).collect();
     // Numbers that nobody has, and then those of links that go.
@@ -155,13 +156,13 @@ async fn change_links(
     let mut numbers = free.chain(gone.iter().map(|link| link.index));
     let is_captive = new.captive_check.is_some();
     let (mut links, mut added) = (Vec::new(), Vec::new());
-    for (via, known) in new.via.iter().zip(&kept) {
+    for (told, known) in new.links.iter().zip(&kept) {
         if let Some(link) = known {
             links.push(Arc::clone(link));
             continue;
         }
         let Some(index) = numbers.next() else { continue };
-        let link = Arc::new(Link::new(index, via.clone(), server.started, is_captive));
+        let link = Arc::new(Link::new(index, told.clone(), server.started, is_captive));
         let is_free = old.iter().all(|other| other.index != index);
         // Before anything is changed: this may fail.
         let device = if is_free { Some(tun(index)?) } else { None };
@@ -185,7 +186,8 @@ async fn change_links(
         devices.push((link, device));
     }
     // What fails now is repaired as what another program undoes: the links are others already.
-    if let Err(error) = uplinks.change(links.iter().zip(&new.via).map(|(link, via)| of(link, via)).collect())
+    if let Err(error) =
+        uplinks.change(links.iter().zip(&new.links).map(|(link, told)| of(link, told)).collect())
     {
         tracing::warn!(%error, "the set-up of the links isn't complete");
     }
@@ -221,7 +223,7 @@ fn tun(index: usize) -> io::Result<Tun> {
 /// Takes in what the uplinks have now, and repairs the set-up. An error means that it can't be repaired.
 async fn look_at_uplinks(server: &Server, uplinks: &mut Uplinks, change: Option<Change>) -> io::Result<()> {
     let links = server.links();
-    let list: Vec<Uplink> = links.iter().map(|link| of(link, &link.via()).1).collect();
+    let list: Vec<Uplink> = links.iter().map(|link| of(link, &link.settings()).1).collect();
     // The rules are asked for when they changed: that costs a program's start.
     let look = move || {
         let rules = (change == Some(Change::Rules)).then(|| listing(uplinks::TABLE));
@@ -253,7 +255,7 @@ async fn look_at_uplinks(server: &Server, uplinks: &mut Uplinks, change: Option<
         if !changed.routes && !changed.address.contains(&true) {
             continue;
         }
-        let is_checked = server.config().captive_check.is_some();
+        let is_checked = server.settings().captive_check.is_some();
         link.learn(|known| {
             if is_checked && !known.reach.is_same_network(reach) {
                 (known.captive, known.checked) = (true, false);

@@ -125,7 +125,7 @@ mod tests {
                 rule(&[("port", "53")], "direct"),
                 rule(&[("to", "2001:db8::7")], "redundant"),
             ],
-            other: Policy::default(),
+            other: "fastest".parse().unwrap(),
         };
         let lanes = Lanes::of(&policies);
         let lane = |to: &str, port: Option<u16>, dscp| {
@@ -147,7 +147,7 @@ mod tests {
         // What follows too many has none of its own.
         let rules = (0..20)
             .map(|port| rule(&[("port", &format!("{}", 1 + port))], &format!("redundant over l{port}")));
-        let lanes = Lanes::of(&Policies { rules: rules.collect(), other: Policy::default() });
+        let lanes = Lanes::of(&Policies { rules: rules.collect(), other: "fastest".parse().unwrap() });
         assert_eq!((lanes.policies.len(), lanes.rules[14].1, lanes.rules[15].1), (MOST_LANES, 15, 0));
         assert_eq!(lanes.left_out, 5);
     }

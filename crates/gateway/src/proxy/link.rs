@@ -15,9 +15,9 @@ use ropewalk_wire::virtio::VirtioNetHeader;
 use serde::Serialize;
 use tokio::time::Instant;
 
+use super::link_settings::{LinkSettings, Rates};
 use super::reach::Reach;
 use super::uplinks::{engine_v4, engine_v6};
-use super::via::{Rates, Via};
 
 /// Whether a link is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -264,7 +264,7 @@ pub struct Link {
     pub index: usize,
     /// Its name: its network interface's, if no other is given.
     pub name: String,
-    via: Mutex<Arc<Via>>,
+    settings: Mutex<Arc<LinkSettings>>,
     /// What passed it.
     pub counters: Arc<Counters>,
     known: Mutex<Knowledge>,
@@ -273,7 +273,7 @@ pub struct Link {
 }
 
 impl Link {
-    pub(super) fn new(index: usize, via: Via, start: Instant, captive: bool) -> Link {
+    pub(super) fn new(index: usize, settings: LinkSettings, start: Instant, captive: bool) -> Link {
         let known = Knowledge {
             reach: Reach::default(),
             address_changes: [0; 2],
@@ -293,8 +293,8 @@ impl Link {
         };
         Link {
             index,
-            name: via.name().to_string(),
-            via: Mutex::new(Arc::new(via)),
+            name: settings.name().to_string(),
+            settings: Mutex::new(Arc::new(settings)),
             counters: Arc::new(Counters::new(start)),
             known: Mutex::new(known),
             answered: Mutex::default(),
@@ -302,12 +302,12 @@ impl Link {
     }
 
     /// What was asked for.
-    pub fn via(&self) -> Arc<Via> {
-        Arc::clone(&self.via.lock().unwrap_or_else(PoisonError::into_inner))
+    pub fn settings(&self) -> Arc<LinkSettings> {
+        Arc::clone(&self.settings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn set_via(&self, via: Via) {
-        *self.via.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(via);
+    pub(super) fn set_settings(&self, settings: LinkSettings) {
+        *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 
     /// Its path in the engine.
@@ -386,7 +386,7 @@ impl Link {
             if known.seen { LinkState::Dead } else { LinkState::Unseen }
         } else if known.captive && !known.doubted {
             LinkState::Captive
-        } else if known.spent && self.via().throttle.is_none() {
+        } else if known.spent && self.settings().throttle.is_none() {
             LinkState::QuotaSpent
         } else {
             LinkState::Up
@@ -406,22 +406,22 @@ impl Link {
 
     /// Whether it goes on beyond its quota, at a lower rate.
     fn is_throttled(&self) -> bool {
-        self.known().spent && self.via().throttle.is_some()
+        self.known().spent && self.settings().throttle.is_some()
     }
 
     /// Most that it carries now.
     pub fn rate(&self) -> Option<Rates> {
-        self.rate_by(&self.via())
+        self.rate_by(&self.settings())
     }
 
     /// The same by other settings.
-    pub fn rate_by(&self, via: &Via) -> Option<Rates> {
-        via.throttle.filter(|_| self.known().spent).or(via.rate)
+    pub fn rate_by(&self, settings: &LinkSettings) -> Option<Rates> {
+        settings.throttle.filter(|_| self.known().spent).or(settings.rate)
     }
 
     /// Whether it is used only while no other works, as far as its settings say.
     pub fn stands_by(&self) -> bool {
-        self.via().backup || self.is_throttled()
+        self.settings().backup || self.is_throttled()
     }
 
     /// Whether it has a route, in this family.

@@ -41,7 +41,7 @@ pub(super) fn text(server: &Server) -> String {
     let help = "Share of probes without an answer, smoothed.";
     each(&mut text, "ropewalk_link_probe_loss_ratio", gauge, help, &|link| Some(link.known().loss));
     each(&mut text, "ropewalk_link_price", gauge, "What the link costs beside others.", &|link| {
-        Some(link.via().cost())
+        Some(link.settings().cost())
     });
     let counter = Kind::Counter;
     each(&mut text, "ropewalk_link_sent_bytes_total", counter, "Bytes of IP packets sent.", &|link| {
@@ -56,11 +56,11 @@ pub(super) fn text(server: &Server) -> String {
     );
     let help = "Most bytes that the link carries in a period.";
     each(&mut text, "ropewalk_link_quota_bytes", gauge, help, &|link| {
-        link.via().quota.map(|quota| quota.bytes as f64)
+        link.settings().quota.map(|quota| quota.bytes as f64)
     });
     let help = "Bytes that the link has carried in its quota's period.";
     each(&mut text, "ropewalk_link_quota_carried_bytes", gauge, help, &|link| {
-        link.via().quota.map(|_| link.known().carried as f64)
+        link.settings().quota.map(|_| link.known().carried as f64)
     });
     let infos: Vec<_> = server.flows.all().iter().filter_map(|flow| flow.stream.info()).collect();
     let name = |path: ropewalk_tokio::PathId| find(&links, path.0.into()).map(|link| &*link.name);

@@ -4,21 +4,21 @@
 //! the best link and joined by the others; no link is needed more than another. Where the far end has no
 //! Multipath TCP, the connection is plain TCP on the link that it was opened on.
 
+mod accept;
 mod account;
 mod admission;
 pub(crate) mod captive;
 mod client;
-mod datagrams;
 mod dial;
 pub mod direct;
 mod dns;
 pub mod flow;
 mod follow;
 mod http;
-mod inbound;
 mod keep_alive;
 mod lanes;
 pub mod link;
+mod link_settings;
 mod metrics;
 mod names;
 mod open;
@@ -34,10 +34,10 @@ pub mod settings;
 mod snapshot;
 mod socks;
 mod transparent;
+mod tunnel_client;
 pub mod uplinks;
 pub mod usage;
 pub mod users;
-mod via;
 mod watch;
 mod why;
 
@@ -72,45 +72,47 @@ use crate::tunnel::{Device, NEAR_DEVICE};
 pub use ipnet::IpNet;
 
 pub use self::captive::CheckUrlError;
+pub use self::link_settings::{InterfaceError, LinkSettings, Rates};
 pub use self::policy::{Policies, Policy, Rule};
 pub use self::remote::{Gateway, MOST_READY};
 pub use self::serve::Server;
-pub use self::settings::{Access, ConfigError, OpeningLink, Settings};
-pub use self::via::{InterfaceError, Rates, Via};
+pub use self::settings::{
+    Access, Datagrams, GatewayFallback, Join, Names, OpeningLink, Settings, SettingsError,
+};
 
-fn uplink(via: &Via, rate: Option<Rates>) -> Uplink {
-    Uplink { interface: via.interface.clone(), gateway: via.gateway, rate }
+fn uplink(told: &LinkSettings, rate: Option<Rates>) -> Uplink {
+    Uplink { interface: told.interface.clone(), gateway: told.gateway, rate }
 }
 
 /// Plans the kernel's part, with what the uplinks are now.
-fn plan(config: &Settings, host: &Host) -> (Uplinks, Vec<Reach>) {
-    let list: Vec<Uplink> = config.via.iter().map(|via| uplink(via, via.rate)).collect();
+fn plan(settings: &Settings, host: &Host) -> (Uplinks, Vec<Reach>) {
+    let list: Vec<Uplink> = settings.links.iter().map(|told| uplink(told, told.rate)).collect();
     let reach: Vec<_> = list.iter().map(|one| inspect(one, host)).collect();
     let v6 = reach.iter().any(|reach| reach.v6.is_some()) || host.may_have_v6();
     let taken = Taken {
-        transparent: config.transparent.clone(),
-        port: config.transparent_port,
-        names: config.names_over_links,
-        datagrams: config.has_tunnel(),
+        transparent: settings.transparent.clone(),
+        port: settings.transparent_port,
+        names: settings.names == Names::Links,
+        datagrams: settings.has_tunnel(),
     };
-    let uplinks = Uplinks::new(list, v6, taken).with_routes(&reach).with_inbound(config.inbound.clone());
+    let uplinks = Uplinks::new(list, v6, taken).with_routes(&reach).with_inbound(settings.inbound.clone());
     (uplinks, reach)
 }
 
 /// How the uplinks reach the rest of the world now.
-pub fn reaches(config: &Settings, host: &Host) -> Vec<Reach> {
-    plan(config, host).1
+pub fn reaches(settings: &Settings, host: &Host) -> Vec<Reach> {
+    plan(settings, host).1
 }
 
 /// What a proxy would do, and how it would undo it.
 ///
 /// # Errors
 /// If the configuration can't be used, or the kernel can't be asked.
-pub fn dry_run(config: &Settings) -> io::Result<Preview> {
-    config.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+pub fn dry_run(settings: &Settings) -> io::Result<Preview> {
+    settings.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
     let host = Host::read()?;
-    let (mut uplinks, reach) = plan(config, &host);
-    let addresses = config.via.iter().map(|via| addresses(&uplink(via, via.rate), &host));
+    let (mut uplinks, reach) = plan(settings, &host);
+    let addresses = settings.links.iter().map(|told| addresses(&uplink(told, told.rate), &host));
     Ok(uplinks.preview(&reach.into_iter().zip(addresses).collect::<Vec<_>>()))
 }
 
@@ -118,15 +120,15 @@ pub fn dry_run(config: &Settings) -> io::Result<Preview> {
 ///
 /// # Errors
 /// If the kernel can't be asked.
-pub fn lacks(config: &Settings) -> io::Result<Vec<String>> {
+pub fn lacks(settings: &Settings) -> io::Result<Vec<String>> {
     let host = Host::read()?;
-    let interfaces = config.via.iter().map(|via| &via.interface);
-    let interfaces = interfaces.chain(&config.transparent);
+    let interfaces = settings.links.iter().map(|told| &told.interface);
+    let interfaces = interfaces.chain(&settings.transparent);
     let mut lacks: Vec<String> = interfaces
         .filter(|interface| host.interface(interface).is_none())
         .map(|interface| format!("there is no interface `{interface}` now"))
         .collect();
-    let own = config.listen.ip();
+    let own = settings.listen.ip();
     if !own.is_unspecified()
         && !own.is_loopback()
         && !host.addresses().iter().any(|known| known.address == own)
@@ -158,13 +160,13 @@ struct Tells {
 }
 
 impl Tells {
-    async fn open(config: &Settings) -> io::Result<Tells> {
-        let status = config.status.bind()?;
-        let metrics = match config.metrics {
+    async fn open(settings: &Settings) -> io::Result<Tells> {
+        let status = settings.status.bind()?;
+        let metrics = match settings.metrics {
             Some(address) => Some(crate::metrics::bind(address).await?),
             None => None,
         };
-        let page = match &config.page {
+        let page = match &settings.page {
             Some(page) => Some((page.bind().await?, page.clone())),
             None => None,
         };
@@ -203,10 +205,10 @@ impl Proxy {
     /// # Errors
     /// If the configuration can't be used, CAP_NET_ADMIN is missing, or the address is in use. What was done
     /// is undone.
-    pub async fn start(config: Settings) -> io::Result<Proxy> {
-        config.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    pub async fn start(settings: Settings) -> io::Result<Proxy> {
+        settings.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let start = Instant::now();
-        let devices = (0..config.via.len()).map(uplinks::device);
+        let devices = (0..settings.links.len()).map(uplinks::device);
         let names: Vec<String> = std::iter::once(uplinks::CLAIM.to_string()).chain(devices).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         // What another program undoes while it is set up is noticed, too.
@@ -214,19 +216,20 @@ impl Proxy {
         let (tuns, claim) = claim::take("proxy", &names, 1).await?;
         // Only now the host, and what quotas have left, are as this proxy finds them.
         Uplinks::clean();
-        let usage = if config.has_quota() { Some(QuotaUsage::open(&config.usage)?) } else { None };
+        let usage = if settings.has_quota() { Some(QuotaUsage::open(&settings.usage)?) } else { None };
         let host = Host::read()?;
-        let (mut uplinks, reach) = plan(&config, &host);
-        let max_time_wait = crate::memory::most_in_time_wait(config.memory);
+        let (mut uplinks, reach) = plan(&settings, &host);
+        let max_time_wait = crate::memory::most_in_time_wait(settings.memory);
         let endpoint = EndpointConfig { max_time_wait, ..EndpointConfig::default() };
         let mut builder = Network::builder().endpoint(endpoint);
         let mut links = Vec::new();
-        for ((index, via), tun) in config.via.iter().enumerate().zip(tuns.into_iter().flatten().skip(1)) {
-            let link = Arc::new(Link::new(index, via.clone(), start, config.captive_check.is_some()));
+        for ((index, told), tun) in settings.links.iter().enumerate().zip(tuns.into_iter().flatten().skip(1))
+        {
+            let link = Arc::new(Link::new(index, told.clone(), start, settings.captive_check.is_some()));
             builder = builder.path(path(&link, tun, uplinks.has_v6()));
             links.push(link);
         }
-        let tunnel = if config.has_tunnel() { Some(Device::create(NEAR_DEVICE)?) } else { None };
+        let tunnel = if settings.has_tunnel() { Some(Device::create(NEAR_DEVICE)?) } else { None };
         uplinks.apply(claim)?;
         for (link, mut reach) in links.iter().zip(reach) {
             // One may go down at this moment: that it changed is heard, and followed.
@@ -237,15 +240,16 @@ impl Proxy {
             link.learn(|known| known.reach = reach);
         }
         let network = builder.remember_paths().build()?;
-        let port = config.transparent_port;
-        let transparent = if config.transparent.is_empty() { Vec::new() } else { transparent::listen(port)? };
-        let names = if config.names_over_links { names::listen(port)? } else { Vec::new() };
+        let port = settings.transparent_port;
+        let transparent =
+            if settings.transparent.is_empty() { Vec::new() } else { transparent::listen(port)? };
+        let names = if settings.names == Names::Links { names::listen(port)? } else { Vec::new() };
         // Last of all: clients that connect are served.
-        let listener = TcpListener::bind(config.listen).await.map_err(|error| {
-            io::Error::new(error.kind(), format!("listening at {}: {error}", config.listen))
+        let listener = TcpListener::bind(settings.listen).await.map_err(|error| {
+            io::Error::new(error.kind(), format!("listening at {}: {error}", settings.listen))
         })?;
-        let tells = Tells::open(&config).await?;
-        let server = Server::new(config, network, links, usage, start);
+        let tells = Tells::open(&settings).await?;
+        let server = Server::new(settings, network, links, usage, start);
         server.apply_mtus();
         Ok(Proxy { server: Arc::new(server), listener, transparent, names, tunnel, tells, uplinks, changes })
     }
@@ -278,13 +282,13 @@ impl Proxy {
         }
         let (inner, through) = tokio::sync::watch::channel(None);
         if let Some(device) = tunnel {
-            helpers.spawn(datagrams::run(Arc::clone(&server), Arc::new(device), inner));
+            helpers.spawn(tunnel_client::run(Arc::clone(&server), Arc::new(device), inner));
         }
         let mut accepting = JoinSet::new();
         for listener in transparent {
             accepting.spawn(transparent::accept(Arc::clone(&server), listener));
         }
-        accepting.spawn(inbound::accept(Arc::clone(&server), listener));
+        accepting.spawn(accept::accept(Arc::clone(&server), listener));
         daemon::ready();
         let gone = {
             let mut following =
@@ -300,7 +304,7 @@ impl Proxy {
                 gone
             } else {
                 claim::mark_draining(uplinks::CLAIM);
-                let limit = server.config().drain;
+                let limit = server.settings().drain;
                 tracing::info!(connections = server.flows.all().len(), ?limit, "draining");
                 // Links are followed meanwhile; whoever asks twice isn't kept waiting.
                 tokio::select! {
@@ -326,26 +330,26 @@ impl Proxy {
 pub type Reload<'a> = &'a dyn Fn() -> Result<Settings, InputError>;
 
 /// Where a proxy writes files.
-fn written_folders(config: &Settings) -> Vec<PathBuf> {
-    let usage = folder_of(&config.usage);
-    let usage = (config.has_quota() || usage.exists()).then_some(usage);
-    config.status.path().map(folder_of).into_iter().chain(usage).collect()
+fn written_folders(settings: &Settings) -> Vec<PathBuf> {
+    let usage = folder_of(&settings.usage);
+    let usage = (settings.has_quota() || usage.exists()).then_some(usage);
+    settings.status.path().map(folder_of).into_iter().chain(usage).collect()
 }
 
 /// Runs a proxy until SIGINT or SIGTERM comes. Logs are those that [`crate::log`] was started for.
 ///
 /// # Errors
 /// Those of [`Proxy::start`].
-pub fn run_until_stopped(config: Settings, reload: Option<Reload<'_>>) -> io::Result<()> {
+pub fn run_until_stopped(settings: Settings, reload: Option<Reload<'_>>) -> io::Result<()> {
     daemon::raise_open_files();
     crate::privileges::keep_net_admin();
-    confine(&written_folders(&config), &config.reads);
+    confine(&written_folders(&settings), &settings.reads);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         // Before anything is set up: a signal is to end it in good order.
         let (mut end, mut hung_up) = (End::new()?, daemon::hang_up()?);
         let proxy = tokio::select! {
-            started = Proxy::start(config) => started?,
+            started = Proxy::start(settings) => started?,
             // It waited for an earlier one: nothing is set up.
             () = end.wait() => return Ok(()),
         };

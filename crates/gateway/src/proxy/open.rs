@@ -21,7 +21,7 @@ use super::link::{Link, find};
 use super::policy::{Plan, Role};
 use super::remote::{Gateway, Opened, Wish, in_order};
 use super::serve::Server;
-use super::settings::OpeningLink;
+use super::settings::{GatewayFallback, Join, OpeningLink};
 use super::watch;
 use crate::target::Target;
 use crate::windows::Window;
@@ -141,16 +141,17 @@ impl Server {
         let Some(first) = addresses.first() else {
             return Err(io::Error::new(io::ErrorKind::NotFound, "no address"));
         };
-        let all = self.config();
+        let all = self.settings();
         let is_direct = all.policies.policy(&target, first.ip(), client.dscp, 0).direct;
         let mut gateways = if is_direct { Vec::new() } else { in_order(&all.gateways) };
+        let is_optional = all.gateway_fallback == GatewayFallback::Direct;
         // Those that couldn't be reached are tried in the background.
-        gateways.retain(|gateway| !all.direct_without_gateway || !gateway.has_failed());
+        gateways.retain(|gateway| !is_optional || !gateway.has_failed());
         let wanted = Wanted { client, target: &target, addresses: &addresses, first: *first };
         let deadline = Instant::now() + all.connect_timeout;
         let mut failure = None;
         for (at, gateway) in gateways.iter().enumerate() {
-            let is_last = at + 1 == gateways.len() && !all.direct_without_gateway;
+            let is_last = at + 1 == gateways.len() && !is_optional;
             let limit = if is_last { deadline } else { deadline.min(Instant::now() + PATIENCE) };
             match self.open_by(gateway, wanted, limit, deadline).await {
                 Ok(entry) => return Ok(entry),
@@ -159,7 +160,7 @@ impl Server {
             }
         }
         match failure {
-            Some(error) if !all.direct_without_gateway => Err(error),
+            Some(error) if !is_optional => Err(error),
             _ => self.open_directly(wanted, deadline).await,
         }
     }
@@ -187,7 +188,8 @@ impl Server {
     /// The links on which a connection to these addresses may be opened now.
     fn openings(&self, wanted: Wanted<'_>, addresses: &[SocketAddr]) -> Openings {
         let Wanted { client, target, first, .. } = wanted;
-        let is_ordered = self.config().policies.policy(target, first.ip(), client.dscp, 0).mode.is_ordered();
+        let is_ordered =
+            self.settings().policies.policy(target, first.ip(), client.dscp, 0).mode.is_ordered();
         let mut all: Openings = (Vec::new(), 1);
         for address in addresses {
             let plan = self.plan(target, first, address.is_ipv6(), client.dscp, 0, None);
@@ -214,7 +216,7 @@ impl Server {
                 sleep(Duration::from_millis(50)).await;
             }
         };
-        let _ = timeout(self.config().connect_timeout.min(PATIENCE), awaiting).await;
+        let _ = timeout(self.settings().connect_timeout.min(PATIENCE), awaiting).await;
     }
 
     /// Notes that a gateway couldn't be reached, unless no link leads to it.
@@ -426,7 +428,7 @@ impl Server {
         let ready = if is_plain { self.ready.take(&gateway.target, plan) } else { None };
         let (mut opened, link) = ready.ok_or(false)?;
         // The other half is left for a connection of its own.
-        let limit = self.config().connect_timeout / 2;
+        let limit = self.settings().connect_timeout / 2;
         let (stream, keep_alive, links) = (Arc::clone(&opened.stream), opened.keep_alive, self.links());
         let asked = tokio::select! {
             // The gateway may have been restarted; a refusal is heard again.
@@ -454,7 +456,7 @@ impl Server {
         let wanted = Wanted { client, target: &target, addresses: &addresses, first: addresses[0] };
         let far = self.usable_first(wanted, &addresses);
         let (plan, config) = self.prepare(wanted, far[0])?;
-        let limit = Instant::now() + self.config().connect_timeout;
+        let limit = Instant::now() + self.settings().connect_timeout;
         let reached = self.reach(gateway, &far, wanted, &config, None, (limit, limit)).await;
         let (opened, link) = reached.map_err(Unreached::into_error)?;
         link.note_answer(opened.stream.peer_addr(), opened.stream.info().as_ref());
@@ -469,7 +471,7 @@ impl Server {
 
     /// Opens a connection to a gateway for a client's datagrams, or for the tunnel. Returns the gateway too.
     pub(super) async fn open_datagrams(&self, client: Client, wish: Wish) -> io::Result<(Entry, Target)> {
-        let all = self.config();
+        let all = self.settings();
         let message = "datagrams go through a gateway, and none is configured";
         let mut failure = io::Error::new(io::ErrorKind::Unsupported, message);
         let takes = |gateway: &Gateway| !matches!(wish, Wish::Tunnel) || gateway.tls.is_some();
@@ -511,9 +513,9 @@ impl Server {
         let wrong = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
         let mut config = default_config();
         config.scheduler = scheduler::builtin().parse(&plan.scheduler).map_err(wrong)?;
-        let told = self.config();
+        let told = self.settings();
         config.congestion = congestion::builtin().parse(&told.congestion).map_err(wrong)?;
-        config.path_manager.early_join = told.early_join;
+        config.path_manager.early_join = told.join == Join::Early;
         config.receive_buffer = self.pressure.windows.within(config.receive_buffer);
         config.tcp.dscp = dscp;
         config.tcp.black_hole_detection = true;
@@ -541,7 +543,7 @@ impl Server {
         };
         links.sort_by_key(|link| !link.known().seen);
         let mut at_once = 1;
-        match self.config().open_on {
+        match self.settings().open_on {
             _ if is_ordered => {}
             OpeningLink::Nearest => {}
             OpeningLink::Race => at_once = active.max(1),

@@ -14,7 +14,7 @@ use ipnet::IpNet;
 use ropewalk_engine::registry::SpecError;
 
 use super::link::{Link, LinkState, find};
-use super::via::Via;
+use super::link_settings::LinkSettings;
 use crate::target::Target;
 
 /// How links are used.
@@ -148,12 +148,6 @@ pub struct Policy {
     pub over: Vec<String>,
 }
 
-impl Default for Policy {
-    fn default() -> Policy {
-        Policy { direct: false, mode: Mode::Fastest, over: Vec::new() }
-    }
-}
-
 impl FromStr for Policy {
     type Err = PolicyError;
 
@@ -173,8 +167,8 @@ impl Policy {
     ///
     /// # Errors
     /// What doesn't.
-    pub fn check(&self, links: &[Via]) -> Result<(), PolicyError> {
-        let unknown = |name: &&String| links.iter().all(|via| via.name() != **name);
+    pub fn check(&self, links: &[LinkSettings]) -> Result<(), PolicyError> {
+        let unknown = |name: &&String| links.iter().all(|link| link.name() != **name);
         if let Some(name) = self.over.iter().find(unknown) {
             return Err(PolicyError::Uplink(name.clone()));
         }
@@ -354,7 +348,7 @@ impl Plan {
 }
 
 /// All rules; the first that fits decides.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Policies {
     /// The rules, in order.
     pub rules: Vec<Rule>,
@@ -402,8 +396,8 @@ pub fn plan_over(policy: &Policy, links: &[Arc<Link>], families: &[bool], old: O
     let first = usable.first().map(|link| link.index);
     let is_active: Box<dyn Fn(&Link) -> bool> = match &policy.mode {
         Mode::SaveMetered => {
-            let least = usable.iter().map(|link| link.via().cost()).fold(f64::INFINITY, f64::min);
-            Box::new(move |link| link.via().cost() <= least)
+            let least = usable.iter().map(|link| link.settings().cost()).fold(f64::INFINITY, f64::min);
+            Box::new(move |link| link.settings().cost() <= least)
         }
         Mode::ActiveStandby => Box::new(move |link| Some(link.index) == first),
         Mode::LoadBalance(shares) => {

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::via::Rates;
+use super::link_settings::Rates;
 use crate::setup::{Host, Route};
 
 /// An uplink as the set-up sees it.

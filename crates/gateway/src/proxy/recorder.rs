@@ -321,13 +321,13 @@ impl Recorder {
             periods.filter_map(|period| period.after(begin)).collect::<Vec<Period>>()
         };
         let told = known.map(|(link, Past { samples, pauses, outages, down_since, .. })| {
-            let via = link.via();
+            let told = link.settings();
             let goes_on = down_since.map(|start_s| Period { start_s, seconds: end - start_s });
             RecordedLink {
                 interface: link.name.clone(),
-                metered: via.metered,
-                backup: via.backup,
-                rate_limit_bits_per_s: via.rate.map(|rate| rate.down),
+                metered: told.metered,
+                backup: told.backup,
+                rate_limit_bits_per_s: told.rate.map(|rate| rate.down),
                 down: RecordedDirection {
                     bits_per_s: samples.iter().map(|one| one.down).collect(),
                     full_bits_per_s: samples.iter().map(|one| one.full_down).collect(),

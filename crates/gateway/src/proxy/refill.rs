@@ -35,15 +35,15 @@ pub(super) async fn refill(server: Arc<Server>) {
         if seen != clients {
             (clients, used) = (seen, Instant::now());
         }
-        let config = server.config();
+        let settings = server.settings();
         if checked.elapsed() >= RECHECK {
             checked = Instant::now();
-            for gateway in config.gateways.iter().filter(|gateway| gateway.has_failed()) {
+            for gateway in settings.gateways.iter().filter(|gateway| gateway.has_failed()) {
                 checks.spawn(check(Arc::clone(&server), gateway.clone()));
             }
             while checks.try_join_next().is_some() {}
         }
-        let gateways = in_order(&config.gateways);
+        let gateways = in_order(&settings.gateways);
         let Some(gateway) = gateways.first().filter(|_| used.elapsed() < UNUSED) else {
             server.ready.clear();
             continue;

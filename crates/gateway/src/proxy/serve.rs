@@ -20,7 +20,7 @@ use super::ready::Ready;
 use super::recorder::Recorder;
 use super::remote::{in_order, until_answered};
 use super::resolvers::Resolvers;
-use super::settings::Settings;
+use super::settings::{Names, Settings};
 use super::usage::QuotaUsage;
 use crate::carry::{ByteCounters, Carried, Lost, carry, carry_encrypted, reset};
 use crate::guesses::Guesses;
@@ -41,7 +41,7 @@ const REOPEN: Duration = Duration::from_secs(10);
 /// The proxy, as clients' tasks see it.
 #[derive(Debug)]
 pub struct Server {
-    pub(super) config: Mutex<Arc<Settings>>,
+    pub(super) settings: Mutex<Arc<Settings>>,
     /// Places for clients: `connections` of the configuration, whichever way they come.
     pub(super) places: Arc<Semaphore>,
     /// Places by address.
@@ -85,17 +85,17 @@ pub struct Server {
 impl Server {
     /// A proxy with nothing to do yet.
     pub(super) fn new(
-        config: Settings,
+        settings: Settings,
         network: Network,
         links: Vec<Arc<Link>>,
         usage: Option<QuotaUsage>,
         started: Instant,
     ) -> Server {
-        let pressure = Pressure::new(config.memory, config.stalled);
+        let pressure = Pressure::new(settings.memory, settings.stalled);
         Server {
-            places: Arc::new(Semaphore::new(config.most_flows)),
+            places: Arc::new(Semaphore::new(settings.most_connections)),
             by_address: Arc::default(),
-            config: Mutex::new(Arc::new(config)),
+            settings: Mutex::new(Arc::new(settings)),
             network,
             links: Mutex::new(Arc::new(links)),
             flows: Arc::default(),
@@ -133,25 +133,25 @@ impl Server {
     }
 
     /// What it is told now.
-    pub fn config(&self) -> Arc<Settings> {
-        Arc::clone(&self.config.lock().unwrap_or_else(PoisonError::into_inner))
+    pub fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Follows another configuration, which needs no restart ([`Settings::needs_restart`]).
-    pub(super) fn set_config(&self, config: Settings) -> io::Result<()> {
+    pub(super) fn set_settings(&self, settings: Settings) -> io::Result<()> {
         {
             let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
-            if usage.is_none() && config.has_quota() {
-                *usage = Some(QuotaUsage::open(&config.usage)?);
+            if usage.is_none() && settings.has_quota() {
+                *usage = Some(QuotaUsage::open(&settings.usage)?);
             }
         }
-        for (link, via) in self.links().iter().zip(&config.via) {
-            link.set_via(via.clone());
-            if config.captive_check.is_none() {
+        for (link, told) in self.links().iter().zip(&settings.links) {
+            link.set_settings(told.clone());
+            if settings.captive_check.is_none() {
                 link.learn(|known| (known.captive, known.doubted) = (false, false));
             }
         }
-        *self.config.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+        *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
         self.ready.clear();
         self.apply_policies(false);
         Ok(())
@@ -161,7 +161,7 @@ impl Server {
     /// kernel's, the links are asked.
     pub(super) async fn resolve(&self, target: &Target) -> io::Result<Vec<SocketAddr>> {
         let error = match (target.resolve().await, target) {
-            (Err(error), Target::Name(..)) if self.config().names_over_links => error,
+            (Err(error), Target::Name(..)) if self.settings().names == Names::Links => error,
             (found, _) => return found,
         };
         match target {
@@ -185,7 +185,11 @@ impl Server {
         let age = async {
             let Target::Name(name, _) = target else { return None };
             let asking = async { self.addresses_over(name, &links).await };
-            if self.config().names_over_links { timeout(AGE_PATIENCE, asking).await.ok()?.ok() } else { None }
+            if self.settings().names == Names::Links {
+                timeout(AGE_PATIENCE, asking).await.ok()?.ok()
+            } else {
+                None
+            }
         };
         let (found, told) = tokio::join!(self.resolve(target), age);
         let found = found?;
@@ -206,8 +210,8 @@ impl Server {
         bytes: u64,
         old: Option<&Plan>,
     ) -> Plan {
-        let config = self.config();
-        let policy = config.policies.policy(target, address.ip(), dscp, bytes);
+        let settings = self.settings();
+        let policy = settings.policies.policy(target, address.ip(), dscp, bytes);
         policy::plan(policy, &self.links(), v6, old)
     }
 
@@ -260,7 +264,7 @@ impl Server {
 
     /// Tells the engine what the links carry.
     pub(super) fn apply_mtus(&self) {
-        let most = self.config().mtu.unwrap_or(u32::MAX);
+        let most = self.settings().mtu.unwrap_or(u32::MAX);
         for link in self.links().iter() {
             self.network.set_path_mtu(link.path(), link.mtu().min(most));
         }
@@ -312,12 +316,12 @@ impl Server {
     /// Where a link is probed, in turn, and whether silence tells of the link: one of them has answered
     /// before. A link that hasn't been seen working tries what answers over others, which it needn't reach.
     pub(super) fn probe_targets(&self, link: &Link) -> (Vec<SocketAddr>, bool) {
-        let config = self.config();
+        let settings = self.settings();
         let has_route = |target: &SocketAddr| link.has_route(target.is_ipv6());
-        if let Some(probe) = config.probe {
+        if let Some(probe) = settings.probe {
             return (Some(probe).filter(has_route).into_iter().collect(), true);
         }
-        let gateways: Vec<_> = in_order(&config.gateways).iter().filter_map(|one| one.address()).collect();
+        let gateways: Vec<_> = in_order(&settings.gateways).iter().filter_map(|one| one.address()).collect();
         let answered: Vec<_> = self.links().iter().filter_map(|link| link.answered()).collect();
         let is_telling =
             link.answered().is_some() || gateways.iter().any(|gateway| answered.contains(gateway));

@@ -8,14 +8,14 @@ use ipnet::IpNet;
 use ropewalk_engine::registry::SpecError;
 
 use super::captive::{CheckUrlError, check_target};
+use super::link_settings::LinkSettings;
 use super::policy::{Policies, PolicyError};
 use super::remote::Gateway;
 use super::uplinks::MOST_LINKS;
-use super::via::Via;
 use crate::gateway::difference;
 use crate::page::{Page, PageError};
 use crate::status::Location;
-use crate::tunnel::inbound::Asked;
+use crate::tunnel::ports::PortTarget;
 
 /// Who may use the proxy.
 #[derive(Clone, Debug, Default)]
@@ -46,15 +46,50 @@ impl Access {
 
 /// The link on which a connection opens, of those that don't stand by. Where the links' order is the policy,
 /// the first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpeningLink {
     /// The one with the least round-trip time of probes.
     Nearest,
     /// The one that earlier connections to the address found best; the nearest until all of them are known.
-    #[default]
     Remember,
     /// All at once: the first that answers. The others are dropped, and joined.
     Race,
+}
+
+/// When joins begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Join {
+    /// With the third ACK.
+    Early,
+    /// After the peer's first DSS.
+    Late,
+}
+
+/// How queries of the DNS travel that would leave by a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Names {
+    /// Over any link that works.
+    Links,
+    /// By the kernel's routes.
+    System,
+}
+
+/// How what isn't TCP travels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Datagrams {
+    /// Through the gateway, over all links.
+    Gateway,
+    /// By the kernel's routes.
+    System,
+}
+
+/// Where connections go while no gateway can be reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GatewayFallback {
+    /// Nowhere.
+    None,
+    /// To their servers.
+    Direct,
 }
 
 /// What a proxy is told.
@@ -63,7 +98,7 @@ pub struct Settings {
     /// Where clients connect.
     pub listen: SocketAddr,
     /// The uplinks.
-    pub via: Vec<Via>,
+    pub links: Vec<LinkSettings>,
     /// Who may use it.
     pub access: Access,
     /// Which links connections use, and how.
@@ -74,22 +109,22 @@ pub struct Settings {
     pub transparent: Vec<String>,
     /// The port to which these are redirected, and by UDP queries of the DNS.
     pub transparent_port: u16,
-    /// Whether queries of the DNS that would leave by a link are asked over any that works.
-    pub names_over_links: bool,
-    /// Whether what isn't TCP goes through the gateway.
-    pub datagrams_through_gateway: bool,
+    /// How queries of the DNS travel that would leave by a link.
+    pub names: Names,
+    /// How what isn't TCP travels.
+    pub datagrams: Datagrams,
     /// Where ports lead to that the gateway gives.
-    pub inbound: Vec<Asked>,
+    pub inbound: Vec<PortTarget>,
     /// The congestion control of what is sent.
     pub congestion: String,
     /// Where connections open.
     pub open_on: OpeningLink,
-    /// Whether joins begin with the third ACK, or after the peer's first DSS.
-    pub early_join: bool,
+    /// When joins begin.
+    pub join: Join,
     /// Largest IP packet on every uplink, bytes, where interfaces take larger ones.
     pub mtu: Option<u32>,
     /// Most connections at a time.
-    pub most_flows: usize,
+    pub most_connections: usize,
     /// Most connections of one address at a time.
     pub most_per_address: usize,
     /// Most bytes that this program should take: from half of it on connections that make no progress are
@@ -113,8 +148,8 @@ pub struct Settings {
     pub metrics: Option<SocketAddr>,
     /// Gateways, of which the first that works is used; without any, connections go to their servers.
     pub gateways: Vec<Gateway>,
-    /// While no gateway can be reached, connections go to their servers.
-    pub direct_without_gateway: bool,
+    /// Where connections go while no gateway can be reached.
+    pub gateway_fallback: GatewayFallback,
     /// The status page.
     pub page: Option<Page>,
     /// Folders of its configuration and of the files that this names.
@@ -126,7 +161,7 @@ pub struct Settings {
 /// A configuration that can't be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ConfigError {
+pub enum SettingsError {
     /// Anybody could use it.
     #[error(
         "{0} can be reached by others: name users or allowed networks (`users`, `allow`), so that this is \
@@ -165,14 +200,14 @@ pub enum ConfigError {
     Inbound,
 }
 
-impl ConfigError {
+impl SettingsError {
     /// The table of the configuration's file that it is about.
     pub fn table(&self) -> &'static str {
         match self {
-            ConfigError::NoLink
-            | ConfigError::TooManyLinks(_)
-            | ConfigError::Twice(_)
-            | ConfigError::SameWay(_) => "link",
+            SettingsError::NoLink
+            | SettingsError::TooManyLinks(_)
+            | SettingsError::Twice(_)
+            | SettingsError::SameWay(_) => "link",
             _ => "proxy",
         }
     }
@@ -180,9 +215,9 @@ impl ConfigError {
     /// The key of that table that it is about, if it is one.
     pub fn key(&self) -> Option<&'static str> {
         match self {
-            ConfigError::OpenProxy(_) => Some("listen"),
-            ConfigError::Transparent(_) => Some("transparent"),
-            ConfigError::Inbound => Some("inbound"),
+            SettingsError::OpenProxy(_) => Some("listen"),
+            SettingsError::Transparent(_) => Some("transparent"),
+            SettingsError::Inbound => Some("inbound"),
             _ => None,
         }
     }
@@ -191,7 +226,7 @@ impl ConfigError {
 impl Settings {
     /// Whether some link has a quota.
     pub fn has_quota(&self) -> bool {
-        self.via.iter().any(|via| via.quota.is_some())
+        self.links.iter().any(|link| link.quota.is_some())
     }
 
     /// Whether rules lead some of what isn't TCP past the tunnel.
@@ -202,7 +237,7 @@ impl Settings {
     /// Whether there may be a tunnel for what isn't TCP.
     pub fn has_tunnel(&self) -> bool {
         let has_keys = self.gateways.iter().any(|gateway| gateway.tls.is_some());
-        self.datagrams_through_gateway && has_keys && !self.transparent.is_empty()
+        self.datagrams == Datagrams::Gateway && has_keys && !self.transparent.is_empty()
     }
 
     /// What differs from another configuration and can't be changed while the proxy runs.
@@ -214,25 +249,25 @@ impl Settings {
     ///
     /// # Errors
     /// The first thing that is wrong.
-    pub fn check(&self) -> Result<(), ConfigError> {
+    pub fn check(&self) -> Result<(), SettingsError> {
         let is_closed = !self.access.users.is_empty() || !self.access.allow.is_empty();
         if !self.listen.ip().to_canonical().is_loopback() && !is_closed {
-            return Err(ConfigError::OpenProxy(self.listen));
+            return Err(SettingsError::OpenProxy(self.listen));
         }
-        if self.via.is_empty() {
-            return Err(ConfigError::NoLink);
+        if self.links.is_empty() {
+            return Err(SettingsError::NoLink);
         }
-        if self.via.len() > MOST_LINKS {
-            return Err(ConfigError::TooManyLinks(self.via.len()));
+        if self.links.len() > MOST_LINKS {
+            return Err(SettingsError::TooManyLinks(self.links.len()));
         }
-        for (at, via) in self.via.iter().enumerate() {
-            let before = &self.via[..at];
-            if before.iter().any(|other| other.name() == via.name()) {
-                return Err(ConfigError::Twice(via.name().to_string()));
+        for (at, link) in self.links.iter().enumerate() {
+            let before = &self.links[..at];
+            if before.iter().any(|other| other.name() == link.name()) {
+                return Err(SettingsError::Twice(link.name().to_string()));
             }
-            let shared = before.iter().find(|other| other.interface == via.interface);
-            if shared.is_some_and(|other| other.gateway.is_none() || other.gateway == via.gateway) {
-                return Err(ConfigError::SameWay(via.interface.clone()));
+            let shared = before.iter().find(|other| other.interface == link.interface);
+            if shared.is_some_and(|other| other.gateway.is_none() || other.gateway == link.gateway) {
+                return Err(SettingsError::SameWay(link.interface.clone()));
             }
         }
         if let Some(page) = &self.page {
@@ -242,16 +277,16 @@ impl Settings {
             check_target(url)?;
         }
         for policy in self.policies.all() {
-            policy.check(&self.via)?;
+            policy.check(&self.links)?;
         }
         for interface in &self.transparent {
-            let is_uplink = self.via.iter().any(|via| via.interface == *interface);
-            if is_uplink || interface.parse::<Via>().is_err() {
-                return Err(ConfigError::Transparent(interface.clone()));
+            let is_uplink = self.links.iter().any(|link| link.interface == *interface);
+            if is_uplink || interface.parse::<LinkSettings>().is_err() {
+                return Err(SettingsError::Transparent(interface.clone()));
             }
         }
         if !self.inbound.is_empty() && !self.has_tunnel() {
-            return Err(ConfigError::Inbound);
+            return Err(SettingsError::Inbound);
         }
         ropewalk_engine::congestion::builtin().parse(&self.congestion)?;
         Ok(())
@@ -260,22 +295,25 @@ impl Settings {
 
 #[cfg(test)]
 mod tests {
-    use super::{Access, ConfigError, Settings, Via};
+    use super::{Access, LinkSettings, Settings, SettingsError};
 
-    fn via(text: &str) -> Via {
+    fn link(text: &str) -> LinkSettings {
         text.parse().unwrap()
     }
 
     #[test]
     fn nobody_makes_an_open_proxy() {
-        let mut config =
-            Settings { listen: ([0, 0, 0, 0], 1080).into(), via: vec![via("wlan0")], ..Settings::default() };
-        assert_eq!(config.check(), Err(ConfigError::OpenProxy(config.listen)));
-        config.access.allow = vec!["192.168.0.0/16".parse().unwrap()];
-        assert_eq!(config.check(), Ok(()));
-        config.access = Access { users: vec![("van".into(), "secret".into())], allow: Vec::new() };
-        assert_eq!(config.check(), Ok(()));
-        let local = Settings { via: vec![via("wlan0")], ..Settings::default() };
+        let mut settings = Settings {
+            listen: ([0, 0, 0, 0], 1080).into(),
+            links: vec![link("wlan0")],
+            ..Settings::default()
+        };
+        assert_eq!(settings.check(), Err(SettingsError::OpenProxy(settings.listen)));
+        settings.access.allow = vec!["192.168.0.0/16".parse().unwrap()];
+        assert_eq!(settings.check(), Ok(()));
+        settings.access = Access { users: vec![("van".into(), "secret".into())], allow: Vec::new() };
+        assert_eq!(settings.check(), Ok(()));
+        let local = Settings { links: vec![link("wlan0")], ..Settings::default() };
         assert_eq!(local.check(), Ok(()));
     }
 
@@ -295,23 +333,23 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        let config = |via: Vec<Via>| Settings { via, ..Settings::default() };
-        assert_eq!(config(Vec::new()).check(), Err(ConfigError::NoLink));
-        assert_eq!(config(vec![via("a"), via("a")]).check(), Err(ConfigError::Twice("a".into())));
-        let two = |one, other| config(vec![via(one), via(other)]).check();
-        let same = Err(ConfigError::SameWay("a".into()));
+        let settings = |links: Vec<LinkSettings>| Settings { links, ..Settings::default() };
+        assert_eq!(settings(Vec::new()).check(), Err(SettingsError::NoLink));
+        assert_eq!(settings(vec![link("a"), link("a")]).check(), Err(SettingsError::Twice("a".into())));
+        let two = |one, other| settings(vec![link(one), link(other)]).check();
+        let same = Err(SettingsError::SameWay("a".into()));
         assert_eq!(two("a,gateway=192.0.2.1", "a,name=b,gateway=192.0.2.2"), Ok(()));
         assert_eq!(two("a,gateway=192.0.2.1", "a,name=b,gateway=192.0.2.1"), same);
         assert_eq!(two("a", "a,name=b,gateway=192.0.2.2"), same);
-        let many = (0..9).map(|at| via(&format!("eth{at}"))).collect();
-        assert_eq!(config(many).check(), Err(ConfigError::TooManyLinks(9)));
+        let many = (0..9).map(|at| link(&format!("eth{at}"))).collect();
+        assert_eq!(settings(many).check(), Err(SettingsError::TooManyLinks(9)));
         for (policy, expected) in [
             ("redundant over b", "a policy names `b`, which is no uplink"),
             ("load-balance 1:2", "load-balance has 2 shares for 1 uplinks"),
         ] {
-            let mut config = config(vec![via("a")]);
-            config.policies.other = policy.parse().unwrap();
-            assert_eq!(config.check().unwrap_err().to_string(), expected);
+            let mut settings = settings(vec![link("a")]);
+            settings.policies.other = policy.parse().unwrap();
+            assert_eq!(settings.check().unwrap_err().to_string(), expected);
         }
     }
 }

@@ -25,7 +25,7 @@ pub async fn snapshot(server: Arc<Server>, before: Option<u64>) -> Value {
     let connections: Vec<Value> = told.iter().rev().filter_map(|flow| connection(&server, flow)).collect();
     let mib: Map<String, Value> =
         server.network.mib().into_iter().map(|(name, value)| (name, value.into())).collect();
-    let config = server.config();
+    let config = server.settings();
     json!({
         "kind": "proxy",
         "draining": server.is_draining(),
@@ -53,29 +53,29 @@ fn gateway(gateway: &Gateway) -> Value {
 
 /// A link.
 fn one(server: &Server, link: &Link) -> Value {
-    let (known, via) = (link.known(), link.via());
+    let (known, told) = (link.known(), link.settings());
     let (sent, received) = link.counters.bytes();
     let next_hop = |route: Option<Route>| match route? {
         Route::Via(address) => Some(address.to_string()),
         Route::Direct => Some("direct".into()),
     };
-    let quota = via.quota.map(|quota| {
+    let quota = told.quota.map(|quota| {
         let today = chrono::Local::now().date_naive();
         json!({ "bytes": quota.bytes, "carried": known.carried, "until": quota.period.next(today).to_string() })
     });
     let past: Vec<Value> = server.recorder.last(link.index, PAST);
     json!({
         "interface": link.name,
-        "network_interface": via.interface,
+        "network_interface": told.interface,
         "state": link.state().to_string(),
         "address": known.reach.address,
         "mtu": link.mtu(),
         "interface_mtu": known.reach.mtu,
         "next_hop": next_hop(known.reach.v4),
         "next_hop_v6": next_hop(known.reach.v6),
-        "metered": via.metered,
-        "backup": via.backup,
-        "price": via.cost(),
+        "metered": told.metered,
+        "backup": told.backup,
+        "price": told.cost(),
         "rate_limit_bits_per_s": link.rate().map(|rate| rate.down),
         "rate_limit_up_bits_per_s": link.rate().map(|rate| rate.up),
         "rtt_s": known.rtt.map(|rtt| rtt.as_secs_f64()),

@@ -39,7 +39,7 @@ type Request = (Socks5ServerProtocol<TcpStream, states::CommandRead>, Socks5Comm
 
 async fn request(server: &Server, client: TcpStream, peer: Client) -> Result<Request, SocksServerError> {
     let opened = Socks5ServerProtocol::start(client);
-    let methods = if server.config().access.users.is_empty() {
+    let methods = if server.settings().access.users.is_empty() {
         &[StandardAuthentication::NoAuthentication(fast_socks5::server::NoAuthentication)][..]
     } else {
         StandardAuthentication::allow_no_auth(false)

@@ -9,7 +9,7 @@
 
 mod addresses;
 mod direct;
-mod inbound;
+mod port_forwarding;
 mod ruleset;
 mod sysctls;
 mod tunnel;
@@ -33,11 +33,11 @@ use crate::setup::{
     Host, PROXY_TABLES, Preview, Route, Step, Undo, clean, has_force_forwarding, listing, read_sysctl,
     remove_notes, repaired,
 };
-use crate::tunnel::inbound::Asked;
+use crate::tunnel::ports::PortTarget;
 use crate::tunnel::{Inner, NEAR_DEVICE};
 
 /// Most uplinks.
-pub const MOST_LINKS: usize = 8;
+pub const MOST_LINKS: usize = crate::tunnel::MOST_LINKS as usize;
 /// The nftables table.
 pub const TABLE: &str = "ropewalk_proxy";
 /// The routing protocol number of our routes and rules: `ip rule show protocol 212`.
@@ -167,7 +167,7 @@ pub struct Uplinks {
     /// What goes past it.
     direct: Direct,
     /// Where ports of the gateway lead to, through it.
-    inbound: Vec<Asked>,
+    inbound: Vec<PortTarget>,
     undo: Undo,
     /// Given up last.
     claim: Option<Claim>,

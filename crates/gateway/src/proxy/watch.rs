@@ -250,7 +250,7 @@ fn on_answer(server: &Server, link: &Link, answer: &Answer) {
 
 /// Watches one link until it is cancelled.
 pub(super) async fn watch(server: Arc<Server>, link: Arc<Link>) {
-    let mut watch = Watch::new(Instant::now(), server.config().probe_budget);
+    let mut watch = Watch::new(Instant::now(), server.settings().probe_budget);
     let (answers, mut answered) = mpsc::unbounded_channel();
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -277,7 +277,7 @@ pub(super) async fn watch(server: Arc<Server>, link: Arc<Link>) {
             }
         }
         let now = Instant::now();
-        watch.budget.change(server.config().probe_budget);
+        watch.budget.change(server.settings().probe_budget);
         let known = link.known();
         if known.reach != reach {
             (reach, routed) = (known.reach, now);
@@ -306,8 +306,8 @@ pub(super) async fn watch(server: Arc<Server>, link: Arc<Link>) {
             unanswered_data: counters.unanswered_data(),
             rtt: known.rtt,
             is_wanted: !known.seen && is_telling
-                || server.config().probe.is_some()
-                || server.config().goes_past_tunnel()
+                || server.settings().probe.is_some()
+                || server.settings().goes_past_tunnel()
                 || !server.flows.is_empty(),
         };
         match watch.look(now, &look) {
@@ -333,7 +333,7 @@ pub(super) async fn watch(server: Arc<Server>, link: Arc<Link>) {
 
 /// Starts a check for a captive portal, if one is due.
 fn captive_check(server: &Arc<Server>, link: &Arc<Link>, last: &mut Option<Instant>, now: Instant) {
-    if server.config().captive_check.is_none() || !link.known().alive {
+    if server.settings().captive_check.is_none() || !link.known().alive {
         return;
     }
     let known = link.known();
@@ -344,11 +344,12 @@ fn captive_check(server: &Arc<Server>, link: &Arc<Link>, last: &mut Option<Insta
     *last = Some(now);
     let (server, link) = (Arc::clone(server), Arc::clone(link));
     tokio::spawn(async move {
-        let (config, reach) = (server.config(), link.known().reach);
-        let Some(url) = &config.captive_check else { return };
+        let (settings, reach) = (server.settings(), link.known().reach);
+        let Some(url) = &settings.captive_check else { return };
         let result = captive::is_internet(&server, &link, url).await;
         // It says nothing of another network, and nobody asks any more whose check was taken away.
-        if !link.known().reach.is_same_network(reach) || server.config().captive_check.as_ref() != Some(url) {
+        if !link.known().reach.is_same_network(reach) || server.settings().captive_check.as_ref() != Some(url)
+        {
             return;
         }
         // The first result is always told: if the link stays as it is, unused, nothing else says why.

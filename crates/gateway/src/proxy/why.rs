@@ -11,7 +11,7 @@ impl Server {
     /// The policy that a flow follows, the number of its rule (from 1; none: what holds for the rest), and
     /// what it makes of each link.
     pub fn why(&self, flow: &ProxiedConnection) -> (String, Option<usize>, Vec<Value>) {
-        let config = self.config();
+        let config = self.settings();
         let address = flow.stream.peer_addr();
         let rule = config.policies.rule(&flow.target, address.ip(), flow.client.dscp, flow.bytes());
         let policy = rule.map_or(&config.policies.other, |at| &config.policies.rules[at].policy);
@@ -42,7 +42,7 @@ fn why_tcp(is_on_it: bool) -> (&'static str, String) {
 
 /// A link's role for a connection, and the reason.
 fn why(policy: &Policy, plan: &Plan, link: &Link, v6: bool) -> (&'static str, String) {
-    let price = link.via().cost();
+    let price = link.settings().cost();
     let Some(stands_by) = plan.backup(link.index) else {
         let why = if !policy.over.is_empty() && !policy.over.contains(&link.name) {
             format!("the policy is limited to {}", policy.over.join(", "))
@@ -83,8 +83,8 @@ mod tests {
 
     #[test]
     fn each_link_has_a_reason() {
-        let link = |(index, via): (usize, &str)| {
-            let link = Link::new(index, via.parse().unwrap(), Instant::now(), false);
+        let link = |(index, text): (usize, &str)| {
+            let link = Link::new(index, text.parse().unwrap(), Instant::now(), false);
             link.learn(|known| known.reach = Reach { v4: Some(Route::Direct), ..Reach::default() });
             assert_eq!(link.path(), PathId(index as u16));
             std::sync::Arc::new(link)

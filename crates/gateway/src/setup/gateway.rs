@@ -20,7 +20,7 @@ use super::{
     GATEWAY_TABLES, Host, HostAddress, Interface, Preview, Route, Step, clean, guard, has_force_forwarding,
     is_forwarding, is_own_device, new_devices_have_v6, note, read_sysctl, remember, remove_notes,
 };
-use crate::tunnel::inbound::{Forward, others};
+use crate::tunnel::ports::{Forward, others};
 use crate::tunnel::{FAR_DEVICE, Inner, LARGEST_SEGMENT, MTU};
 
 /// The table of nftables.

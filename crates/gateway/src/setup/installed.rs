@@ -11,7 +11,7 @@ use super::claim::{self, Claim};
 use super::conntrack::{Tracked, forget, forget_untranslated};
 use super::gateway::{By, NEIGHBOURS, PROTOCOL, Plan, TABLE, Uplink};
 use super::{Host, Step, Undo, listing, read_sysctl, remove_notes, repaired};
-use crate::tunnel::inbound::Forward;
+use crate::tunnel::ports::Forward;
 use crate::tunnel::{FAR_DEVICE, Inner};
 
 /// The set-up. Dropping it removes it; the devices go with their descriptors.

@@ -40,15 +40,15 @@ pub enum Location {
 
 impl Location {
     /// That of a proxy or gateway for which nothing is said: in the runtime directory that systemd made for
-    /// it, or in `/run/ropewalk`.
-    pub fn default_of(kind: &str) -> Location {
+    /// it, or `otherwise`.
+    pub fn default_of(otherwise: &str) -> Location {
         // systemd separates several by colons.
         let directory = std::env::var_os("RUNTIME_DIRECTORY")
             .and_then(|all| std::env::split_paths(&all).next())
             .filter(|first| first.is_absolute());
         Location::Default(match directory {
             Some(directory) => directory.join("status.sock"),
-            None => format!("/run/ropewalk/{kind}.sock").into(),
+            None => otherwise.into(),
         })
     }
 

@@ -23,7 +23,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use self::keys::{Key, KeyError};
 use self::pinned::Pinned;
-use crate::tunnel::inbound::Identity;
+use crate::tunnel::ports::Identity;
 
 /// A stream that its owner shares: TLS reads and writes, others ask for its state.
 #[derive(Clone, Debug)]

@@ -4,13 +4,13 @@
 //! `ropewalk-datagrams` decides what goes where. Here is what carries it: one QUIC connection for each link
 //! (`carrier`), with the keys of the pair, the devices (`device`), and what runs an end (`drive`). The ends
 //! are the
-//! proxy's `datagrams` and [`the gateway's`](crate::gateway::datagrams). Where UDP is blocked, a stream carries
+//! proxy's `datagrams` and [`the gateway's`](crate::gateway::tunnel_server). Where UDP is blocked, a stream carries
 //! what the connections would (`stream`).
 
 pub(crate) mod carrier;
 mod device;
 pub(crate) mod drive;
-pub mod inbound;
+pub mod ports;
 pub(crate) mod stream;
 pub(crate) mod thread;
 pub(crate) mod word;

@@ -11,8 +11,8 @@ use crate::setup::Route;
 use crate::target::Target;
 
 fn links(vias: &[&str]) -> Vec<Arc<Link>> {
-    let link = |(index, via): (usize, &&str)| {
-        let link = Link::new(index, via.parse().unwrap(), Instant::now(), false);
+    let link = |(index, text): (usize, &&str)| {
+        let link = Link::new(index, text.parse().unwrap(), Instant::now(), false);
         link.learn(|known| known.reach = Reach { v4: Some(Route::Direct), ..Reach::default() });
         Arc::new(link)
     };
@@ -112,7 +112,7 @@ fn the_first_rule_that_fits_decides() {
             rule("dscp=ef,AF41,63 then smallest-delay"),
             rule("to=*.example.org,10.0.0.0/8 size=1MiB then save-metered over wlan0"),
         ],
-        other: Policy::default(),
+        other: "fastest".parse().unwrap(),
     };
     let mode = |host: &str, port, bytes| {
         policies.policy(&Target::new(host, port), [10, 1, 1, 1].into(), 0, bytes).mode.clone()

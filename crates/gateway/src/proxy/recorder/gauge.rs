@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Sample;
-use crate::proxy::via::Rates;
+use crate::proxy::link_settings::Rates;
 
 /// The least round-trip time of so many seconds is the one without a queue.
 const REMEMBERED: usize = 60;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::direct::marks;
-use super::inbound::unasked;
+use super::port_forwarding::unasked;
 use super::tunnel::TUNNEL_MARK;
 use super::{Change, DEVICE, MARK, TABLE, Uplinks, engine_v4, engine_v6, kernel_address, pair};
 use crate::setup::{guard, remember};

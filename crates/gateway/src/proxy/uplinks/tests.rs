@@ -3,8 +3,8 @@ use std::collections::BTreeMap;
 use ropewalk_host::netns::Namespace;
 use ropewalk_host::skip::skipped;
 
+use super::super::link_settings::Rates;
 use super::super::reach::{Reach, Uplink};
-use super::super::via::Rates;
 use super::{Change, Taken, Uplinks, rule_step};
 use crate::setup::{Host, Route};
 use crate::tunnel::Inner;

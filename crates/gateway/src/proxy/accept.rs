@@ -27,7 +27,7 @@ pub(super) async fn accept(server: Arc<Server>, listener: TcpListener) {
                 continue;
             }
         };
-        if !server.config().access.admits(peer.ip()) {
+        if !server.settings().access.admits(peer.ip()) {
             log::note("refused: from no allowed network", peer, "");
             continue;
         }

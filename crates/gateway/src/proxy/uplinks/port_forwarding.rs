@@ -5,7 +5,7 @@ use std::io;
 
 use super::Uplinks;
 use super::tunnel::TUNNEL_MARK;
-use crate::tunnel::inbound::Asked;
+use crate::tunnel::ports::PortTarget;
 use crate::tunnel::{LARGEST_SEGMENT, NEAR_DEVICE};
 
 /// What isn't an answer, nor to a port that leads to a host.
@@ -17,7 +17,7 @@ pub(super) fn unasked() -> String {
 
 impl Uplinks {
     /// The same with ports that lead to hosts.
-    pub fn with_inbound(mut self, inbound: Vec<Asked>) -> Uplinks {
+    pub fn with_inbound(mut self, inbound: Vec<PortTarget>) -> Uplinks {
         self.inbound = inbound;
         self
     }
@@ -26,7 +26,7 @@ impl Uplinks {
     ///
     /// # Errors
     /// If the rules are refused.
-    pub fn set_inbound(&mut self, inbound: Vec<Asked>) -> io::Result<()> {
+    pub fn set_inbound(&mut self, inbound: Vec<PortTarget>) -> io::Result<()> {
         if self.inbound == inbound {
             return Ok(());
         }

@@ -96,7 +96,7 @@ impl Ports {
 
 /// What a gateway gives a proxy.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Given {
+pub struct PortGrant {
     /// The gateway's addresses.
     pub addresses: Vec<IpAddr>,
     /// The proxy.
@@ -134,7 +134,7 @@ pub(crate) fn others(given: &[Forward]) -> Option<(u16, u16)> {
 
 /// What a proxy does with ports that it is given: `tcp/8022 to 192.168.1.10:22`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Asked {
+pub struct PortTarget {
     /// The gateway's.
     pub ports: Ports,
     /// The host behind the proxy.
@@ -143,10 +143,10 @@ pub struct Asked {
     pub port: Option<u16>,
 }
 
-impl FromStr for Asked {
+impl FromStr for PortTarget {
     type Err = PortsError;
 
-    fn from_str(text: &str) -> Result<Asked, PortsError> {
+    fn from_str(text: &str) -> Result<PortTarget, PortsError> {
         let wrong = || PortsError::Host(text.to_string());
         let (ports, host) = text.split_once(" to ").ok_or_else(wrong)?;
         let (ports, host): (Ports, &str) = (ports.trim().parse()?, host.trim());
@@ -160,12 +160,12 @@ impl FromStr for Asked {
         }
         match port {
             Some(_) if ports.first != ports.last => Err(PortsError::Several(text.to_string())),
-            _ => Ok(Asked { ports, host, port }),
+            _ => Ok(PortTarget { ports, host, port }),
         }
     }
 }
 
-impl Asked {
+impl PortTarget {
     /// The destination, for nftables.
     pub(crate) fn destination(&self) -> String {
         match (self.host, self.port) {
@@ -193,9 +193,9 @@ mod tests {
         for text in ["22", "icmp/1", "tcp/0", "tcp/9-8", "tcp/x"] {
             assert!(matches!(text.parse::<Ports>(), Err(PortsError::Ports(_))), "{text}");
         }
-        let asked: Asked = "tcp/8022 to 192.168.1.10:22".parse().unwrap();
+        let asked: PortTarget = "tcp/8022 to 192.168.1.10:22".parse().unwrap();
         assert_eq!((asked.destination().as_str(), asked.port), ("192.168.1.10:22", Some(22)));
-        let asked: Asked = "udp/5000-5100 to fd00::1".parse().unwrap();
+        let asked: PortTarget = "udp/5000-5100 to fd00::1".parse().unwrap();
         assert_eq!((asked.destination().as_str(), asked.port), ("fd00::1", None));
         for (text, expected) in [
             ("tcp/22", "expected ports and a host"),
@@ -204,7 +204,7 @@ mod tests {
             ("tcp/x to 10.0.0.1", "expected ports such as"),
             ("tcp/1-2 to 10.0.0.1:1", "several ports keep their numbers"),
         ] {
-            assert!(text.parse::<Asked>().unwrap_err().to_string().contains(expected), "{text}");
+            assert!(text.parse::<PortTarget>().unwrap_err().to_string().contains(expected), "{text}");
         }
     }
 }

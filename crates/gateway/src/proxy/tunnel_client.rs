@@ -83,8 +83,8 @@ impl Shared {
 
     /// Whether a gateway of this name is configured for the tunnel.
     fn is_listed(&self, gateway: &str) -> bool {
-        let config = self.server.config();
-        config.gateways.iter().any(|one| one.tls.is_some() && one.target.to_string() == gateway)
+        let settings = self.server.settings();
+        settings.gateways.iter().any(|one| one.tls.is_some() && one.target.to_string() == gateway)
     }
 }
 
@@ -124,7 +124,7 @@ pub(super) async fn run(server: Arc<Server>, device: Arc<Device>, inner: watch::
     tasks.spawn(fall_back(Arc::clone(&shared)));
     let mut links: BTreeMap<usize, AbortHandle> = BTreeMap::new();
     loop {
-        let lanes = Lanes::of(&server.config().policies);
+        let lanes = Lanes::of(&server.settings().policies);
         if *shared.lanes.borrow() != lanes {
             if lanes.left_out > 0 {
                 tracing::warn!(
@@ -231,21 +231,21 @@ struct Outlook {
     address_changes: [u32; 2],
     works: [bool; 2],
     streams: u64,
-    config: Arc<Settings>,
+    settings: Arc<Settings>,
 }
 
 impl Outlook {
     fn of(shared: &Shared, link: &Link) -> Outlook {
         let Knowledge { reach, address_changes, alive, seen, .. } = link.known();
-        let (streams, config) = (shared.streams.load(Ordering::Relaxed), shared.server.config());
-        Outlook { reach, address_changes, works: [alive, seen], streams, config }
+        let (streams, settings) = (shared.streams.load(Ordering::Relaxed), shared.server.settings());
+        Outlook { reach, address_changes, works: [alive, seen], streams, settings }
     }
 }
 
 impl PartialEq for Outlook {
     fn eq(&self, other: &Outlook) -> bool {
         let of = |one: &Outlook| (one.reach, one.address_changes, one.works, one.streams);
-        of(self) == of(other) && Arc::ptr_eq(&self.config, &other.config)
+        of(self) == of(other) && Arc::ptr_eq(&self.settings, &other.settings)
     }
 }
 
@@ -409,9 +409,9 @@ async fn connect(
     tries: u32,
     (silence, sent): (Duration, u64),
 ) -> io::Result<(Connected, String)> {
-    let config = shared.server.config();
+    let settings = shared.server.settings();
     let none = || io::Error::new(ErrorKind::NotFound, "no gateway that has a key");
-    let with_keys = in_order(&config.gateways).into_iter().filter(|gateway| gateway.tls.is_some());
+    let with_keys = in_order(&settings.gateways).into_iter().filter(|gateway| gateway.tls.is_some());
     // All links lead to the same one.
     let used = shared.connected.borrow().values().next().map(|(name, _)| name.clone());
     let mut gateways =

@@ -34,7 +34,7 @@ impl Rates {
 
 /// An uplink, as `--via` names it: `wlan0`, `wwan0,metered`.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Via {
+pub struct LinkSettings {
     /// The name of the network interface.
     pub interface: String,
     /// What the link is called, if not as the interface.
@@ -61,19 +61,19 @@ fn is_name(text: &str) -> bool {
     (1..=15).contains(&text.len()) && text.chars().all(fits)
 }
 
-impl Via {
+impl LinkSettings {
     /// An uplink of which only the interface is said.
     ///
     /// # Errors
     /// If that can't be an interface.
-    pub fn new(interface: &str) -> Result<Via, InterfaceError> {
+    pub fn new(interface: &str) -> Result<LinkSettings, InterfaceError> {
         if let Some((device, _)) = interface.split_once(':') {
             return Err(InterfaceError::Label(interface.to_string(), device.to_string()));
         }
         if !is_name(interface) {
             return Err(InterfaceError::Name(interface.to_string()));
         }
-        Ok(Via { interface: interface.to_string(), ..Via::default() })
+        Ok(LinkSettings { interface: interface.to_string(), ..LinkSettings::default() })
     }
 
     /// What the link is called: policies, log and status name it so.
@@ -116,23 +116,23 @@ pub enum InterfaceError {
 
 #[cfg(test)]
 mod tests {
-    use super::{Rates, Via};
+    use super::{LinkSettings, Rates};
 
-    fn via(text: &str) -> Via {
+    fn link(text: &str) -> LinkSettings {
         text.parse().unwrap()
     }
 
     #[test]
     fn uplinks_are_read_as_they_are_written() {
-        assert_eq!(via("wlan0"), Via { interface: "wlan0".into(), ..Via::default() });
-        let lte = via("wwan0.7, metered,backup,gateway=192.0.2.1");
+        assert_eq!(link("wlan0"), LinkSettings { interface: "wlan0".into(), ..LinkSettings::default() });
+        let lte = link("wwan0.7, metered,backup,gateway=192.0.2.1");
         assert!(lte.metered && lte.backup && lte.gateway == Some([192, 0, 2, 1].into()));
-        let sat = via("sat0,price=2.5,rate=20Mbit/s,quota=5GB/monthly@12");
+        let sat = link("sat0,price=2.5,rate=20Mbit/s,quota=5GB/monthly@12");
         assert_eq!((sat.cost(), sat.rate), (2.5, Some(Rates { down: 20_000_000, up: 20_000_000 })));
-        assert_eq!(via("a,rate=16/1.5Mbit/s").rate, Some(Rates { down: 16_000_000, up: 1_500_000 }));
-        assert!("a,rate=16/ Mbit/s".parse::<Via>().is_err());
+        assert_eq!(link("a,rate=16/1.5Mbit/s").rate, Some(Rates { down: 16_000_000, up: 1_500_000 }));
+        assert!("a,rate=16/ Mbit/s".parse::<LinkSettings>().is_err());
         assert!(sat.quota.is_some_and(|quota| quota.bytes == 5_000_000_000));
-        assert_eq!((via("a").cost(), via("a,metered").cost()), (0.0, 1.0));
+        assert_eq!((link("a").cost(), link("a,metered").cost()), (0.0, 1.0));
         for (text, expected) in [
             ("a,price=-1", "--via:1:9: `price` must be a number from 0"),
             ("a,rate=fast", "--via:1:8: "),
@@ -145,7 +145,7 @@ mod tests {
             ("wlan0,fast", "--via:1:7: unknown key `fast` in a `link`"),
             ("wlan0,gateway=here", "--via:1:15: expected an IP address (found `here`)"),
         ] {
-            let error = text.parse::<Via>().unwrap_err().to_string();
+            let error = text.parse::<LinkSettings>().unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
     }

@@ -23,7 +23,7 @@ use crate::carry::Carried;
 use crate::convert::{Current, Destinations};
 use crate::tls::{Acceptor, Secure};
 use crate::tunnel::drive::{self, Event, MOST_EVENTS, connected, drive, read};
-use crate::tunnel::inbound::{Forward, Given, Identity, Ports};
+use crate::tunnel::ports::{Forward, Identity, PortGrant, Ports};
 use crate::tunnel::thread::Thread;
 use crate::tunnel::word::Word;
 use crate::tunnel::{Answer, Device, FAR_DEVICE, Inner, MOST_LINKS, Seen, carrier, stream};
@@ -127,7 +127,7 @@ fn number(numbers: &mut BTreeMap<Identity, u16>, identity: Identity) -> u16 {
 }
 
 /// Where ports lead to, by the proxies' numbers: those that have none get one.
-pub(super) fn forwards(given: &[Given], numbers: &mut BTreeMap<Identity, u16>) -> Vec<Forward> {
+pub(super) fn forwards(given: &[PortGrant], numbers: &mut BTreeMap<Identity, u16>) -> Vec<Forward> {
     let mut forwards = Vec::new();
     for one in given {
         let inner = Inner::of(number(numbers, one.proxy));
@@ -176,7 +176,7 @@ impl Far {
     }
 
     /// Gives proxies these ports, and no others. Returns where they lead to.
-    pub fn give(&self, given: &[Given]) -> Vec<Forward> {
+    pub fn give(&self, given: &[PortGrant]) -> Vec<Forward> {
         let mut known = self.known();
         let forwards = forwards(given, &mut known.numbers);
         let mut ports = PortsGiven::new();
@@ -513,7 +513,7 @@ mod tests {
     fn from_a_port_that_leads_to_a_proxy_go_answers_alone() {
         let address: IpAddr = "192.0.2.1".parse().unwrap();
         let ports = |all: &[&str]| all.iter().map(|one| one.parse().unwrap()).collect::<Vec<Ports>>();
-        let give = |proxy, all| Given { addresses: vec![address], proxy: [proxy; 32], ports: ports(all) };
+        let give = |proxy, all| PortGrant { addresses: vec![address], proxy: [proxy; 32], ports: ports(all) };
         let given = [give(7, &["udp/5070", "tcp/8022"]), give(8, &["udp/5071"])];
         let mut numbers = BTreeMap::new();
         let lead: Vec<_> = forwards(&given, &mut numbers).into_iter().map(|one| one.to.to_string()).collect();
