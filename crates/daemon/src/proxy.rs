@@ -78,11 +78,12 @@ pub(crate) struct Options {
 }
 
 /// The help of `--via`.
-const VIA: &str = "An uplink, a `[[link]]` of the file: its interface, and after commas its other keys, as in \
-                   `wlan0,metered,price=2.5`; repeat it for each";
+const VIA: &str = "An uplink, a `[[link]]` of the file: its interface, and after commas its other keys, as \
+                   in `wlan0,metered,price=2.5`; repeat it for each";
 /// The help of `--rule`.
-const RULE: &str = "A policy for some connections, a `[[rule]]` of the file: its conditions, then the policy, \
-                    as in `port=22,5060-5061 then smallest-delay`; repeat it, the first that fits decides";
+const RULE: &str = "A policy for some connections, a `[[rule]]` of the file: its conditions, then the \
+                    policy, as in `port=22,5060-5061 then smallest-delay`; repeat it, the first that fits \
+                    decides";
 
 /// An option's help, with all keys that it may have, of the tables that may be repeated.
 fn with_keys(help: &str, table: usize) -> String {

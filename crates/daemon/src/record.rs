@@ -12,8 +12,8 @@ use ropewalk_settings::name::bad_name;
     long_about = "A running proxy's links over the last hour, as a scenario file.\n\nThe proxy notes every \
                   second what each link carried, its delay, its loss and whether it worked. `ropewalk \
                   compare` and `ropewalk advise` replay the file: it repeats, and their runs start all over \
-                  it. A link's rate is what it carried while it was full; one that never was carries at least \
-                  what is said.",
+                  it. A link's rate is what it carried while it was full; one that never was carries at \
+                  least what is said.",
     after_help = "Examples:
   ropewalkd record --output my-links.toml
   ropewalkd record --last '10 min' --output my-links.toml

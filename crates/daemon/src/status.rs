@@ -123,8 +123,8 @@ fn show_paths(state: &Value) -> Vec<String> {
     let draining = if state["draining"] == true { ", draining" } else { "" };
     let number = |key: &str| text(&state[key]);
     lines.push(format!(
-        "connections: {}{draining}; accepted {}, refused {}, denied {}, without progress when memory was short {}, \
-         server unreachable {}, lost by client {}, by server {}",
+        "connections: {}{draining}; accepted {}, refused {}, denied {}, without progress when memory was \
+         short {}, server unreachable {}, lost by client {}, by server {}",
         number("connections_open"),
         number("connections_accepted"),
         number("connections_refused"),

@@ -12,8 +12,8 @@ const SMALL_PACKET: usize = 400;
 /// A flow of small packets with more bytes per second isn't voice, nor a game: acknowledgements, perhaps.
 const SMALL_RATE: f64 = 50_000.0;
 /// A flow with more bytes per second is a download; a flow of QUIC with large packets is one from its start.
-/// Its sender slows down after losses, and takes reordered packets for lost ones: its packets are put in order
-/// at the far end, and may use all links.
+/// Its sender slows down after losses, and takes reordered packets for lost ones: its packets are put in
+/// order at the far end, and may use all links.
 const BULK_RATE: f64 = 1_000_000.0;
 /// Over how long a flow's rate is averaged, seconds.
 const AVERAGED: f64 = 0.25;

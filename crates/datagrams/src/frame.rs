@@ -16,10 +16,10 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use crate::lane::MOST_LANES;
-
 /// Most bytes before a packet's.
 pub const MOST_OVERHEAD: usize = 20;
+/// Most lanes: where no rule holds, and for rules.
+pub const MOST_LANES: usize = 16;
 /// Most parts of a packet.
 pub const MOST_PARTS: u8 = 4;
 /// Numbers that a feedback tells of, the highest included.

@@ -10,9 +10,6 @@ use crate::flow::Class;
 use crate::packet::FlowKey;
 use crate::scheduler::DatagramScheduler;
 
-/// Most lanes: where no rule holds, and for rules.
-pub const MOST_LANES: usize = 16;
-
 /// How packets of a lane use a link.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LinkUse {

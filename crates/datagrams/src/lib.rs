@@ -21,7 +21,8 @@ mod send;
 pub mod stream;
 mod tunnel;
 
-pub use lane::{LinkUse, MOST_LANES};
+pub use frame::MOST_LANES;
+pub use lane::LinkUse;
 pub use scheduler::{Adaptive, Choice, DatagramScheduler, LinkView, PacketView, SCHEDULERS};
 pub use tunnel::{LinkSettings, LinkStats, Stats, Tunnel};
 

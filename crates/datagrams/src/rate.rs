@@ -27,7 +27,8 @@ const BURST: f64 = 16_000.0;
 const LEAST_AGE: u64 = 10 * SECOND;
 /// Gains of the rate, a round trip each.
 const GAINS: [f64; 8] = [1.25, 0.8, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
-/// Until the rate is known a link may carry so many times what has arrived: voice alone shows little of a link.
+/// Until the rate is known a link may carry so many times what has arrived: voice alone shows little of a
+/// link.
 const UNPROVEN: f64 = 8.0;
 /// The gain until the rate is known.
 const START_GAIN: f64 = 2.0;

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 
 use crate::flow::{Class, Flows, patience};
-use crate::frame::{Data, Frame, FrameError, MOST_OVERHEAD, MOST_PARTS, Part};
+use crate::frame::{Data, Frame, FrameError, MOST_LANES, MOST_OVERHEAD, MOST_PARTS, Part};
 use crate::handover::Handover;
-use crate::lane::{Lane, LinkUse, MOST_LANES, Queued};
+use crate::lane::{Lane, LinkUse, Queued};
 use crate::packet::{FlowKey, Summary, inspect, mark_congestion};
 use crate::receive::{Arrivals, Numbers, Receiving};
 use crate::scheduler::{Adaptive, DatagramScheduler};
@@ -211,8 +211,8 @@ impl Tunnel {
         self.set_paces(now);
     }
 
-    /// The far end is another one: it knows nothing of what was sent, and its numbers begin anew. Links have to
-    /// be connected to it.
+    /// The far end is another one: it knows nothing of what was sent, and its numbers begin anew. Links have
+    /// to be connected to it.
     pub fn meet_far_end(&mut self) {
         self.arrivals.begin_anew();
         (self.links, self.settled) = Default::default();
@@ -318,8 +318,8 @@ impl Tunnel {
         Ok(())
     }
 
-    /// Answers to a packet of a rule are of the same: only one end knows the rules. It learns nothing itself, or
-    /// each end would follow the other to a link that one of them has taken for a moment.
+    /// Answers to a packet of a rule are of the same: only one end knows the rules. It learns nothing itself,
+    /// or each end would follow the other to a link that one of them has taken for a moment.
     fn learn(&mut self, now: u64, link: usize, data: &Data) {
         let lane = usize::from(data.lane);
         // Further parts have no header.

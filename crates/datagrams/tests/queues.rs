@@ -143,7 +143,8 @@ fn a_cut_is_noticed_within_a_round_trip_and_a_little() {
     }
 }
 
-/// The process doesn't run for a moment. Its timers are late then, and what has come meanwhile isn't read yet.
+/// The process doesn't run for a moment. Its timers are late then, and what has come meanwhile isn't read
+/// yet.
 #[test]
 fn a_late_timer_makes_no_link_silent() {
     for late in (5..=60).step_by(5) {

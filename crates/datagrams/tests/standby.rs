@@ -118,8 +118,8 @@ fn a_link_that_is_wanted_is_probed_at_once() {
     assert!(wire.tunnels[0].link_stats().iter().all(|one| one.is_silent));
 }
 
-/// A far end that is busy for a moment doesn't answer: the link that carried until then carries on, not one that
-/// hasn't worked for long.
+/// A far end that is busy for a moment doesn't answer: the link that carried until then carries on, not one
+/// that hasn't worked for long.
 #[test]
 fn a_busy_far_end_sends_nothing_to_a_dead_link() {
     let mut wire = wire();

@@ -1,5 +1,6 @@
-//! A download by QUIC (quinn, CUBIC), for benches/datagrams.py: `quic_transfer serve ADDRESS CERTIFICATE`, which
-//! writes its certificate there, and `quic_transfer get ADDRESS CERTIFICATE BYTES`, which prints what it got as JSON.
+//! A download by QUIC (quinn, CUBIC), for benches/datagrams.py: `quic_transfer serve ADDRESS CERTIFICATE`,
+//! which writes its certificate there, and `quic_transfer get ADDRESS CERTIFICATE BYTES`, which prints what
+//! it got as JSON.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -72,7 +73,8 @@ async fn get(address: SocketAddr, certificate: &Path, bytes: u64) -> Done {
     let (mbit, gap, rtt) =
         (got as f64 * 8e-6 / seconds, gap.as_secs_f64() * 1e3, connection.rtt().as_secs_f64() * 1e3);
     println!(
-        "{{\"bytes\": {got}, \"seconds\": {seconds:.3}, \"mbit\": {mbit:.1}, \"gap_ms\": {gap:.0}, \"rtt_ms\": {rtt:.0}}}"
+        "{{\"bytes\": {got}, \"seconds\": {seconds:.3}, \"mbit\": {mbit:.1}, \"gap_ms\": {gap:.0}, \
+         \"rtt_ms\": {rtt:.0}}}"
     );
     Ok(())
 }

@@ -288,8 +288,8 @@ fn read_some(socket: &ReadHalf<'_>, most: usize) -> io::Result<Bytes> {
     })
 }
 
-/// Whether the peer has closed after what was read from a socket. The kernel reports a reset once, to a peek as
-/// well: then the next read would say that the data is complete.
+/// Whether the peer has closed after what was read from a socket. The kernel reports a reset once, to a peek
+/// as well: then the next read would say that the data is complete.
 fn has_ended(socket: &ReadHalf<'_>) -> io::Result<bool> {
     let socket = socket.as_ref();
     let peek = || SockRef::from(socket).peek(&mut [MaybeUninit::uninit()]);

@@ -3,8 +3,8 @@
 //!
 //! Landlock (since Linux 5.13): files are written below a few folders only, read where the system keeps what
 //! every program needs and where the configuration and what it names are, and programs started from the
-//! system's folders only. seccomp: system calls that neither they nor `ip` and `nft` ever need fail with EPERM:
-//! tracing, mounting, modules, other namespaces. Both hold for the programs that they start, too.
+//! system's folders only. seccomp: system calls that neither they nor `ip` and `nft` ever need fail with
+//! EPERM: tracing, mounting, modules, other namespaces. Both hold for the programs that they start, too.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -336,15 +336,15 @@ mod tests {
     #[test]
     fn chains_that_drop_what_is_forwarded_are_named() {
         let chain = |table: &str, hook: &str, policy: &str| {
-            format!(
-                r#"{{"chain":{{"family":"ip","table":"{table}","name":"FORWARD","hook":"{hook}","policy":"{policy}"}}}}"#
-            )
+            let own = format!(r#""table":"{table}","name":"FORWARD","hook":"{hook}","policy":"{policy}""#);
+            format!(r#"{{"chain":{{"family":"ip",{own}}}}}"#)
         };
         let listing = format!(
-            r#"{{"nftables":[{{"metainfo":{{}}}},{},{},{},{{"chain":{{"family":"ip","table":"a","name":"plain"}}}}]}}"#,
+            r#"{{"nftables":[{{"metainfo":{{}}}},{},{},{},{}]}}"#,
             chain("filter", "forward", "drop"),
             chain("filter", "input", "drop"),
             chain("other", "forward", "accept"),
+            r#"{"chain":{"family":"ip","table":"a","name":"plain"}}"#,
         );
         assert_eq!(dropping_chains(&listing), ["ip filter FORWARD"]);
         assert!(dropping_chains("no JSON").is_empty());

@@ -108,8 +108,8 @@ impl Target {
     }
 }
 
-/// The segments of a server on this host. Over loopback they would have 64 KB, and Linux sizes send buffers by
-/// segments: a connection whose client reads nothing then takes 2.6 MB of the kernel's memory. Where that
+/// The segments of a server on this host. Over loopback they would have 64 KB, and Linux sizes send buffers
+/// by segments: a connection whose client reads nothing then takes 2.6 MB of the kernel's memory. Where that
 /// is short everybody waits.
 const LOCAL_SEGMENT: u32 = 1460;
 

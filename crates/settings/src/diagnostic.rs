@@ -153,7 +153,8 @@ impl InputError {
                 "line": at.map(|(_, (line, _))| line),
                 "column": at.map(|(_, (_, column))| column),
                 "message": diagnostic.message,
-                "found": Some(diagnostic.label.trim_start_matches("found ")).filter(|label| !label.is_empty()),
+                "found": Some(diagnostic.label.trim_start_matches("found "))
+                    .filter(|label| !label.is_empty()),
                 "expected": Some(diagnostic.help.join("; ")).filter(|help| !help.is_empty()),
             })
         };

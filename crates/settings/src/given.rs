@@ -1,5 +1,5 @@
-//! Settings that a command line or a script gives for the keys of a file's tables. What is given is written as
-//! such a file ([`Written`]), which the file's own reader reads.
+//! Settings that a command line or a script gives for the keys of a file's tables. What is given is written
+//! as such a file ([`Written`]), which the file's own reader reads.
 
 use std::sync::Arc;
 

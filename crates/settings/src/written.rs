@@ -271,7 +271,9 @@ mod tests {
             let _ = read(&text);
             let mut written = Written::default();
             written.rule("[rule]", &LINK, "interface", &Source::new("--rule", text));
-            let _ = written.read(|reader, document, _| document.get("rule").map(|rule| reader.table(&LINK, rule).is_some()));
+            let _ = written.read(|reader, document, _| {
+                document.get("rule").map(|rule| reader.table(&LINK, rule).is_some())
+            });
         }
 
         #[test]

@@ -1,5 +1,5 @@
-//! What programs do with connections, case by case (`packaging/peer_cases.py`): by a gateway, by a pair, and by a
-//! proxy alone before a server of the kernel's Multipath TCP.
+//! What programs do with connections, case by case (`packaging/peer_cases.py`): by a gateway, by a pair, and
+//! by a proxy alone before a server of the kernel's Multipath TCP.
 
 use std::process::Command;
 

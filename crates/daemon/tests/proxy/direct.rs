@@ -57,9 +57,10 @@ fn what_rules_call_direct_leaves_by_a_link_and_past_the_tunnel() {
     assert_eq!(old.seen().as_deref(), Some("10.1.1.2"), "{}", pair.logs());
     assert!(ping().is_ok(), "{}", pair.logs());
     assert_eq!(seen(&format!("{WORLD}:4433")), through, "{}", pair.logs());
-    // A flow that begins while the rules are gone has no link's mark and no link's address. With the rules it has.
-    // Another program's rules have the kernel track it meanwhile.
-    let other = "add table inet other; add chain inet other forward { type filter hook forward priority 0; }; \
+    // A flow that begins while the rules are gone has no link's mark and no link's address. With the rules it
+    // has. Another program's rules have the kernel track it meanwhile.
+    let other = "add table inet other; \
+                 add chain inet other forward { type filter hook forward priority 0; }; \
                  add rule inet other forward ct state established accept";
     stage.van.check("nft", &[other]).unwrap();
     stage.van.check("nft", &["delete", "table", "inet", "ropewalk_proxy"]).unwrap();

@@ -114,8 +114,8 @@ fn either_uplink_is_cut_under_a_download_from_a_gateway() {
     assert!(proxy.terminate().success() && far.gateway.terminate().success());
 }
 
-/// The only uplink is away while connections are opened through the gateway: in each state of their opening they
-/// wait for it, and go on once it is back.
+/// The only uplink is away while connections are opened through the gateway: in each state of their opening
+/// they wait for it, and go on once it is back.
 fn opened_while_the_only_uplink_goes(with_keys: bool, away: impl Fn(&Stage), back: impl Fn(&Stage)) {
     let Some(stage) = Stage::new() else { return };
     stage.serve("data", 100_000);
@@ -189,8 +189,8 @@ fn connections_that_are_being_opened_outlive_an_uplink_that_is_down() {
     });
 }
 
-/// A gateway that is killed while it connects to a server, and comes back, knows nothing of the request: it is asked
-/// again before the client gives up.
+/// A gateway that is killed while it connects to a server, and comes back, knows nothing of the request: it
+/// is asked again before the client gives up.
 #[test]
 fn a_gateway_that_is_restarted_during_a_request_is_asked_again() {
     let Some(stage) = Stage::new() else { return };
@@ -296,8 +296,8 @@ fn a_link_that_is_cut_right_after_the_handshake_is_left_for_another() {
     let proxy = stage.proxy(&[&["--json", "--verbose"], &gateway[..]].concat());
     let socks = format!("socks5h://{PROXY}");
     let url = format!("http://{SERVER}/data");
-    // SYN and SYN/ACK pass: the cut comes after them, for each connection. Probes are answered, so that nothing
-    // else tells that the link is dead.
+    // SYN and SYN/ACK pass: the cut comes after them, for each connection. Probes are answered, so that
+    // nothing else tells that the link is dead.
     let script = "table netdev late { chain late { type filter hook ingress device down0 priority 0; \
                   tcp flags & syn != syn drop; }; }";
     stage.web.check("nft", &[script]).unwrap();

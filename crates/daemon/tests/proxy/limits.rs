@@ -39,8 +39,8 @@ fn datagrams_count_towards_a_quota_and_end_with_it() {
     sleep(Duration::from_secs(1));
     let (_, then) = shares(&pair, 4433, 4 * MIB);
     assert!(then[0] < 0.02, "{then:?}: {}", pair.logs());
-    // What the kernel has counted, its link-layer headers, probes and neighbour discovery included. Of several
-    // datagrams that it is given at once it counts one header.
+    // What the kernel has counted, its link-layer headers, probes and neighbour discovery included. Of
+    // several datagrams that it is given at once it counts one header.
     let share = || {
         let text = pair.stage.van.check("ip", &["-s", "-j", "link", "show", "dev", "up0"]).unwrap();
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();

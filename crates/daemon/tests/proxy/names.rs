@@ -16,8 +16,8 @@ use crate::{MIB, SECOND};
 /// The last bytes of the addresses of gateways: those of the tests in which they move.
 static GATEWAY: [AtomicU8; 2] = [AtomicU8::new(0), AtomicU8::new(0)];
 
-/// The resolver's answer: every name is the server's, in both families, but for those of gateways. Records hold
-/// for five seconds.
+/// The resolver's answer: every name is the server's, in both families, but for those of gateways. Records
+/// hold for five seconds.
 fn answer(query: &[u8]) -> Vec<u8> {
     let end = 12 + query[12..].iter().position(|byte| *byte == 0).unwrap() + 5;
     let mut message = [&query[..2], &[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0], &query[12..end]].concat();

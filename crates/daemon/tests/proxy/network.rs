@@ -287,8 +287,8 @@ fn a_link_of_small_packets_carries_its_share_beside_a_good_one() {
     }
 }
 
-/// An uplink carries at least a share of a download: of one of ten, since in a single one a busy host may keep
-/// either link waiting.
+/// An uplink carries at least a share of a download: of one of ten, since in a single one a busy host may
+/// keep either link waiting.
 fn assert_share(stage: &Stage, server: &str, data: &[u8], link: usize, least: f64) {
     let links = 0..stage.van.check("ip", &["-o", "link"]).unwrap().matches(" up").count();
     let mut seen = Vec::new();

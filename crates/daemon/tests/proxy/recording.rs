@@ -219,7 +219,8 @@ const KINDS: &[Kind] = &[
     Kind {
         what: "a link that loses packets",
         sums: TOGETHER,
-        paths: "[[path]]\nname = 'wifi'\nrate = '12 Mbit/s'\nrtt = '30 ms'\nqueue = '100 ms'\nloss = '0.5 %'\n\
+        paths: "[[path]]\nname = 'wifi'\nrate = '12 Mbit/s'\nrtt = '30 ms'\nqueue = '100 ms'\n\
+         loss = '0.5 %'\n\
          [[path]]\nname = 'lte'\nrate = '6 Mbit/s'\nrtt = '60 ms'\nqueue = '200 ms'\n",
     },
 ];

@@ -95,7 +95,8 @@ fn ports_that_are_taken_away_or_given_are_so_for_flows_that_are_there() {
     pair.restart_by_file(&given("udp/5070,tcp/8022"));
     let Pair { stage, lan, world, .. } = &pair;
     let hosts = [5070, 5071].map(|port| bound(lan, &format!("10.2.0.2:{port}")));
-    // Another proxy's flows, for the gateway's kernel: they come from inside the tunnel, and keep their ports.
+    // Another proxy's flows, for the gateway's kernel: they come from inside the tunnel, and keep their
+    // ports.
     ip(&stage.web, "address add 198.18.77.77/32 dev lo").unwrap();
     let others = [5070, 5071].map(|port| bound(&stage.web, &format!("198.18.77.77:{port}")));
     let world_socket = bound(world, &format!("{WORLD}:4000"));

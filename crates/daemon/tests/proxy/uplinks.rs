@@ -103,7 +103,8 @@ fn a_lone_uplink_that_comes_back_carries_at_once() {
     }
 }
 
-/// A connection that is opened while the only uplink is dead waits for that, not for the SYN's next repetition.
+/// A connection that is opened while the only uplink is dead waits for that, not for the SYN's next
+/// repetition.
 #[test]
 fn a_connection_opened_while_the_only_uplink_is_dead_is_open_once_it_is_back() {
     let Some(stage) = Stage::new() else { return };

@@ -3,8 +3,8 @@
 use super::{Choice, DatagramScheduler, LinkView, PacketView, used};
 use crate::flow::Class;
 
-/// A packet takes the link by which it arrives first, and the second best too, within a budget of bytes. Small
-/// ones don't wait for room.
+/// A packet takes the link by which it arrives first, and the second best too, within a budget of bytes.
+/// Small ones don't wait for room.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Redundant;
 

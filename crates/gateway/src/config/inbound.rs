@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 
 use super::values::{parsed, texts};
 use crate::gateway::Listener;
-use crate::tls::keys::certificate;
-use crate::tunnel::ports::{Identity, PortGrant, PortTarget, Ports, PortsError};
+use crate::tls::keys::{Identity, certificate};
+use crate::tunnel::ports::{PortGrant, PortTarget, Ports, PortsError};
 
 /// What proxies are given of a listener's ports.
 pub(super) fn grants(reader: &mut Reader, table: &Table<'_>, listener: &Listener) -> Vec<PortGrant> {

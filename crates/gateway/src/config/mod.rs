@@ -411,7 +411,8 @@ mod tests {
         crate::secret::write(&folder.path().join("TOKEN"), b"0123456789abcdef\n", 0o600).unwrap();
         Cookie::generate(&folder.path().join("cookie")).unwrap();
         let _ = ["gateway", "proxy"].map(|name| crate::tls::keys::generate(folder.path(), name).unwrap());
-        let convert = "[[listener]]\nlisten = '192.0.2.1:5124'\nconvert = ['internet']\nudp = ['internet 53']\n\
+        let convert = "[[listener]]\nlisten = '192.0.2.1:5124'\nconvert = ['internet']\n\
+                       udp = ['internet 53']\n\
                        cookie = 'cookie'\nkey = 'gateway.key'\nproxies = ['proxy.pub']\n\
                        inbound = ['proxy.pub tcp/8022']\n";
         heard::check(folder.path(), heard::OF_GATEWAY, &[text, convert], |reader, document, first_line| {

@@ -21,7 +21,7 @@ use super::{folders_read, inbound, loopback, open, page, per_address, socket, st
 use crate::confine::folder_of;
 use crate::convert::Cookie;
 use crate::proxy::policy::{Policies, Policy, PolicyError, Rule};
-use crate::proxy::{Access, Gateway, IpNet, LinkSettings, Rates, Settings, captive, users};
+use crate::proxy::{Access, Gateway, IpNet, LinkSettings, Rates, Settings, check_url, users};
 use crate::tls::Connector;
 
 /// Most rules.
@@ -246,7 +246,7 @@ fn proxy(reader: &mut Reader, table: &Table<'_>, links: Vec<LinkSettings>) -> Se
         transparent.extend(parsed(reader, value, interface));
     }
     let connections = reader.with_default(table, "connections", Reader::integer);
-    let page_of = |text: &str| captive::check_target(text).map(|_| text.to_string());
+    let page_of = |text: &str| check_url::check_target(text).map(|_| text.to_string());
     Settings {
         listen: reader.with_default(table, "listen", |reader, table, key| socket(reader, table.get(key)?)),
         access,

@@ -183,7 +183,7 @@ impl Converter {
         });
         match (&self.cookie, shown) {
             (None, _) if self.tls.is_some() => {}
-            //= RFC 8803 6.2.7-b a missing one isn't computed and given away: it says who may use the converter
+            //= RFC 8803 6.2.7-b a missing one isn't made and given away: it says who may use the converter
             (_, None) => return Err(Refusal::Cookie("no cookie")),
             //= RFC 8803 6.2.7-c
             (Some(cookie), Some(shown)) if cookie.is(shown) => {}

@@ -265,7 +265,8 @@ async fn convert(
                         // A proxy whose link was away hears so, when it is back, that nobody will answer.
                         flow.stream.reset();
                     }
-                    tracing::debug!(target: "ropewalk::gateway", listener = listener.name, %peer, %error, "ended");
+                    let listener = &listener.name;
+                    tracing::debug!(target: "ropewalk::gateway", listener, %peer, %error, "ended");
                     return;
                 }
                 _ => &state.counters.denied,

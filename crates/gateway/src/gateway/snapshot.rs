@@ -35,7 +35,10 @@ pub async fn snapshot(state: Arc<State>, before: Option<u64>) -> Value {
                 "interface": uplink.public.interface,
                 "address": uplink.public.address,
                 "ports": uplink.ports,
-                "state": state.network.path_state(PathId(at)).map(|state| format!("{state:?}").to_lowercase()),
+                "state": state
+                    .network
+                    .path_state(PathId(at))
+                    .map(|state| format!("{state:?}").to_lowercase()),
             })
         })
         .collect();

@@ -21,9 +21,10 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::carry::Carried;
 use crate::convert::{Current, Destinations};
+use crate::tls::keys::Identity;
 use crate::tls::{Acceptor, Secure};
 use crate::tunnel::drive::{self, Event, MOST_EVENTS, connected, drive, read};
-use crate::tunnel::ports::{Forward, Identity, PortGrant, Ports};
+use crate::tunnel::ports::{Forward, PortGrant, Ports};
 use crate::tunnel::thread::Thread;
 use crate::tunnel::word::Word;
 use crate::tunnel::{Answer, Device, FAR_DEVICE, Inner, MOST_LINKS, Seen, carrier, stream};
@@ -37,7 +38,8 @@ const MOST_CONNECTIONS: usize = 1024;
 const RETRY_FROM: usize = 64;
 /// Most connections of a proxy at a time: one for each link, and those that replace them.
 const MOST_OF_PROXY: usize = 2 * MOST_LINKS as usize;
-/// Most proxies: the addresses inside the tunnel, but for the gateway's own, the network's and the one for all.
+/// Most proxies: the addresses inside the tunnel, but for the gateway's own, the network's and the one for
+/// all.
 const MOST_PROXIES: u16 = 65_533;
 /// How long proxies are told that a listener closes.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -113,8 +115,8 @@ pub struct Far {
 /// The ports that lead to proxies, by their numbers.
 type PortsGiven = BTreeMap<u16, Vec<Ports>>;
 
-/// Gives a proxy a number, which it keeps: by its certificate, so that it has the same one after a restart, and
-/// at another gateway, whoever came first. Flows behind it go on then.
+/// Gives a proxy a number, which it keeps: by its certificate, so that it has the same one after a restart,
+/// and at another gateway, whoever came first. Flows behind it go on then.
 fn number(numbers: &mut BTreeMap<Identity, u16>, identity: Identity) -> u16 {
     if let Some(known) = numbers.get(&identity) {
         return *known;

@@ -9,7 +9,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::direct::Counted;
 use super::link::{Link, LinkState};
+use super::recorder;
 use super::serve::Server;
+use super::uplinks::direct_bytes;
 
 /// How often rates are taken and policies looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -50,6 +52,16 @@ pub(super) fn save(server: &Server) {
     }
 }
 
+/// Records the links until it is cancelled.
+pub(super) async fn record(server: Arc<Server>) {
+    let mut ticks = interval(recorder::LOOK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        server.recorder.look(&server.links(), &server.flows.all());
+    }
+}
+
 /// Takes rates and charges quotas until it is cancelled.
 pub(super) async fn account(server: Arc<Server>) {
     let mut ticks = interval(INTERVAL);
@@ -62,8 +74,14 @@ pub(super) async fn account(server: Arc<Server>) {
         ticks.tick().await;
         let seconds = last.elapsed().as_secs_f64().max(1e-3);
         last = Instant::now();
-        counted.note(&server).await;
-        let links = server.links();
+        let (links, settings) = (server.links(), server.settings());
+        if settings.has_tunnel() && settings.has_quota() {
+            if let Ok(Ok(now)) = spawn_blocking(direct_bytes).await {
+                counted.note(&links, now);
+            }
+        } else {
+            counted = Counted::default();
+        }
         for link in links.iter() {
             let (sent, received) = link.counters.bytes();
             let before = before.insert(link.index, (sent, received)).unwrap_or_default();

@@ -9,11 +9,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::Empty;
 use hyper::header::HOST;
-use hyper::{Request, StatusCode, Uri};
+use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use ropewalk_tokio::{ConnectOptions, MptcpStream};
 use tokio::time::timeout;
 
+use super::check_url::check_target;
 use super::link::Link;
 use super::serve::Server;
 use super::settings::Names;
@@ -23,39 +24,6 @@ use crate::target::Target;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long resolvers may take to tell the page's address over the link, before the system's is asked.
 const LOOKUP: Duration = Duration::from_secs(2);
-
-/// A URL that can't be asked for.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CheckUrlError {
-    /// Not a URL.
-    #[error("captive check `{url}`: {reason}")]
-    Malformed {
-        /// What was written.
-        url: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// Without a host, or not of plain HTTP.
-    #[error("captive check `{0}`: expected http://HOST/PATH (a captive portal can't answer https)")]
-    NotHttp(String),
-}
-
-/// The host and port of a URL for checks.
-///
-/// # Errors
-/// If it can't be asked for.
-pub(crate) fn check_target(url: &str) -> Result<(Uri, Target), CheckUrlError> {
-    let malformed = |error: hyper::http::uri::InvalidUri| CheckUrlError::Malformed {
-        url: url.into(),
-        reason: error.to_string(),
-    };
-    let uri: Uri = url.parse().map_err(malformed)?;
-    let host = uri.host().filter(|_| uri.scheme_str() == Some("http"));
-    let Some(host) = host else { return Err(CheckUrlError::NotHttp(url.into())) };
-    let target = Target::new(host, uri.port_u16().unwrap_or(80));
-    Ok((uri, target))
-}
 
 /// Whether the page answers 204 over this link; a captive portal answers something else in its place.
 ///

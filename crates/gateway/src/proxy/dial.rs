@@ -102,7 +102,9 @@ pub(super) async fn dial(
             running.spawn(async move {
                 loop {
                     tokio::select! {
-                        opened = MptcpStream::connect_with(&network, address, &options) => return (opened, link),
+                        opened = MptcpStream::connect_with(&network, address, &options) => {
+                            return (opened, link);
+                        }
                         () = comes_back(&link, address.is_ipv6()) => {}
                     }
                 }

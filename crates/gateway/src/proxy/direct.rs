@@ -1,16 +1,16 @@
 //! Flows of the networks behind the proxy that aren't TCP: which of them rules send past the tunnel, and by
 //! which link.
 //!
-//! nftables decides, by a flow's first packet, so rules by name or size don't concern them. A flow stays on its
-//! link until that can't be used.
+//! nftables decides, by a flow's first packet, so rules by name or size don't concern them. A flow stays on
+//! its link until that can't be used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::link::{Link, LinkState};
+use super::link_addresses::MOST_LINKS;
 use super::policy::{self, PacketConditions, Policy};
-use super::serve::Server;
-use super::uplinks::{MOST_LINKS, direct_bytes};
+use super::settings::Settings;
 
 /// Where a flow goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,10 +49,9 @@ impl Direct {
 }
 
 /// The ways as the rules and the links are now. `old`: as they were.
-pub(super) fn ways(server: &Server, old: &Direct) -> Direct {
-    let (settings, links) = (server.settings(), server.links());
+pub(super) fn ways(settings: &Settings, links: &[Arc<Link>], old: &Direct) -> Direct {
     let mut choices: Vec<Choice> = Vec::new();
-    let way = |at: usize, policy: &Policy| way(policy, &links, old.choices.get(at).map(|one| one.way));
+    let way = |at: usize, policy: &Policy| way(policy, links, old.choices.get(at).map(|one| one.way));
     for rule in &settings.policies.rules {
         let Some(flows) = rule.of_packets() else { continue };
         choices.push(Choice { flows, way: way(choices.len(), &rule.policy) });
@@ -75,16 +74,10 @@ pub(super) fn ways(server: &Server, old: &Direct) -> Direct {
 pub(super) struct Counted(Option<BTreeMap<usize, [u64; 2]>>);
 
 impl Counted {
-    /// Adds what they have carried since to the links' counters, where quotas need it.
-    pub async fn note(&mut self, server: &Server) {
-        let settings = server.settings();
-        if !settings.has_tunnel() || !settings.has_quota() {
-            self.0 = None;
-            return;
-        }
-        let Ok(Ok(now)) = tokio::task::spawn_blocking(direct_bytes).await else { return };
+    /// Adds what they have carried since to the links' counters.
+    pub fn note(&mut self, links: &[Arc<Link>], now: BTreeMap<usize, [u64; 2]>) {
         let more = self.since(now);
-        for link in server.links().iter() {
+        for link in links {
             let [sent, received] = more.get(&link.index).copied().unwrap_or_default();
             link.counters.count_datagrams(sent, received);
         }

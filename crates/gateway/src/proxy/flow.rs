@@ -11,10 +11,9 @@ use tokio::time::Instant;
 
 use super::client::Client;
 use super::keep_alive::KeepAlive;
-use super::link::{Link, find};
+use super::link::{DEAD, Link, find};
 use super::policy::Plan;
 use super::remote::Opened;
-use super::watch;
 use crate::memory::{BEYOND_WINDOW, Holder, Progress};
 use crate::target::Target;
 use crate::tls::Secure;
@@ -134,7 +133,7 @@ impl ProxiedConnection {
             let was_lost = is_missing && had.remove(&link.index);
             let since = returned.get(&link.index).copied();
             let was_left = kept.backup(link.index).is_none() || since.is_some();
-            let most = if since.is_some() { watch::DEAD / 2 } else { watch::DEAD };
+            let most = if since.is_some() { DEAD / 2 } else { DEAD };
             let works = |one: &SubflowInfo| Duration::from(one.tcp.last_recv) < most;
             let is_usable = link.is_usable(remote.is_ipv6());
             if !link.has_route(remote.is_ipv6()) && !is_missing && !own().any(works) {
@@ -194,8 +193,8 @@ impl ProxiedConnection {
         }
     }
 
-    /// A link has another address: closes what is open on it, as [`ProxiedConnection::leave_link`] does. A plain
-    /// TCP connection ends with its address.
+    /// A link has another address: closes what is open on it, as [`ProxiedConnection::leave_link`] does. A
+    /// plain TCP connection ends with its address.
     pub(super) fn lose_address(&self, link: &Link) {
         if self.is_on(link) && self.stream.info().is_some_and(|info| !info.multipath) {
             tracing::debug!(flow = self.id, "reset: a plain TCP connection whose address is gone");

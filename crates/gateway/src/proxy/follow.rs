@@ -20,7 +20,7 @@ use super::reach::{Reach, Uplink, inspect};
 use super::serve::Server;
 use super::settings::Settings;
 use super::uplinks::{self, MOST_LINKS, Uplinks};
-use super::{Reload, account, path, recorder, uplink, watch};
+use super::{Reload, account, path, uplink, watch};
 use crate::setup::{Change, Host, listing};
 use crate::tunnel::Inner;
 
@@ -68,7 +68,7 @@ pub(super) async fn follow(
         watches.start(server, link);
     }
     watches.tasks.spawn(account::account(Arc::clone(server)));
-    watches.tasks.spawn(recorder::watch(Arc::clone(server)));
+    watches.tasks.spawn(account::record(Arc::clone(server)));
     loop {
         // Before anything leads into the tunnel: a flow keeps the way of its first packet.
         lead_past(server, uplinks);
@@ -85,7 +85,8 @@ pub(super) async fn follow(
             }
             () = tokio::time::sleep(LOOK) => continue,
             () = server.rates_changed.notified() => {
-                if let Err(error) = uplinks.change(server.links().iter().map(|link| of(link, &link.settings())).collect()) {
+                let all = server.links().iter().map(|link| of(link, &link.settings())).collect();
+                if let Err(error) = uplinks.change(all) {
                     tracing::error!(%error, "links' rates can't be set");
                 }
                 continue;
@@ -106,7 +107,7 @@ pub(super) async fn follow(
 
 /// Leads flows past the tunnel by the rules and the links as they are now.
 fn lead_past(server: &Server, uplinks: &mut Uplinks) {
-    if let Err(error) = uplinks.set_direct(|old| ways(server, old)) {
+    if let Err(error) = uplinks.set_direct(|old| ways(&server.settings(), &server.links(), old)) {
         tracing::error!(%error, "datagrams can't be led past the tunnel");
     }
 }

@@ -15,9 +15,14 @@ use ropewalk_wire::virtio::VirtioNetHeader;
 use serde::Serialize;
 use tokio::time::Instant;
 
+use super::link_addresses::{engine_v4, engine_v6};
 use super::link_settings::{LinkSettings, Rates};
 use super::reach::Reach;
-use super::uplinks::{engine_v4, engine_v6};
+
+/// A link is silent after so long, and so often it is probed then.
+pub(super) const SILENT: Duration = Duration::from_millis(200);
+/// Time between probes of a dead link.
+pub(super) const DEAD: Duration = Duration::from_secs(1);
 
 /// Whether a link is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -167,8 +172,8 @@ pub(super) struct CountedDevice<D> {
     pub counters: Arc<Counters>,
 }
 
-/// The bytes of IP packets that a frame of a device is on the wire: each segment of a super-packet has headers
-/// of its own there. `read` gives a byte of it.
+/// The bytes of IP packets that a frame of a device is on the wire: each segment of a super-packet has
+/// headers of its own there. `read` gives a byte of it.
 fn on_wire(offload: Offload, len: usize, read: impl Fn(usize) -> Option<u8>) -> u64 {
     if offload == Offload::None {
         return len as u64;

@@ -17,12 +17,11 @@ use super::client::Client;
 use super::dial::{Openings, comes_back, dial};
 use super::flow::{Entry, NewFlow};
 use super::keep_alive::Configured;
-use super::link::{Link, find};
+use super::link::{DEAD, Link, find};
 use super::policy::{Plan, Role};
 use super::remote::{Gateway, Opened, Wish, in_order};
 use super::serve::Server;
 use super::settings::{GatewayFallback, Join, OpeningLink};
-use super::watch;
 use crate::target::Target;
 use crate::windows::Window;
 
@@ -89,7 +88,7 @@ async fn comes_back_alone(stream: &MptcpStream, link: &Link, links: &[Arc<Link>]
         let is_used =
             |path: PathId| find(links, usize::from(path.0)).is_some_and(|link| link.is_usable(is_v6));
         let works = |one: &SubflowInfo| match one.path == link.path() {
-            true => is_same && Duration::from(one.tcp.last_recv) < watch::DEAD,
+            true => is_same && Duration::from(one.tcp.last_recv) < DEAD,
             false => one.status == SubflowStatus::Usable && is_used(one.path),
         };
         if !stream.info().is_some_and(|info| info.subflows.iter().any(works)) {
@@ -248,7 +247,7 @@ impl Server {
         limit: Instant,
         deadline: Instant,
     ) -> Result<Entry, (io::Error, bool)> {
-        let far = gateway.addresses(self).await.map_err(|error| {
+        let far = self.addresses_of(gateway).await.map_err(|error| {
             gateway.note(false);
             self.warn_of_gateway(gateway, &error);
             (error, false)
@@ -288,7 +287,13 @@ impl Server {
         // Links may have changed meanwhile.
         self.apply(&entry.flow, false);
         tracing::debug!(
-            flow = entry.flow.id, %client, target = %entry.flow.target, link = link.name, multipath, was_ready, "open"
+            flow = entry.flow.id,
+            %client,
+            target = %entry.flow.target,
+            link = link.name,
+            multipath,
+            was_ready,
+            "open"
         );
         entry
     }
@@ -381,7 +386,9 @@ impl Server {
             };
             tokio::select! {
                 done = asking => match done {
-                    Err(Unreached::Gateway(error) | Unreached::Wish(error)) if is_reset(&error) && !was_reset => {
+                    Err(Unreached::Gateway(error) | Unreached::Wish(error))
+                        if is_reset(&error) && !was_reset =>
+                    {
                         was_reset = true;
                         left_out.clear();
                         sleep(AFTER_RESET).await;
@@ -415,8 +422,8 @@ impl Server {
         }
     }
 
-    /// Asks the gateway for a server over a connection that is ready. Where there is none, or it is of no use:
-    /// whether the gateway has answered.
+    /// Asks the gateway for a server over a connection that is ready. Where there is none, or it is of no
+    /// use: whether the gateway has answered.
     async fn ask_ready(
         &self,
         gateway: &Gateway,
@@ -451,7 +458,7 @@ impl Server {
         gateway: &Gateway,
         client: Client,
     ) -> io::Result<(Opened, Arc<Link>, Plan, Target)> {
-        let addresses = gateway.addresses(self).await?;
+        let addresses = self.addresses_of(gateway).await?;
         let target = Target::Address(addresses[0]);
         let wanted = Wanted { client, target: &target, addresses: &addresses, first: addresses[0] };
         let far = self.usable_first(wanted, &addresses);

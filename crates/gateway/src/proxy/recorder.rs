@@ -13,12 +13,10 @@ use ropewalk_engine::{Span, SubflowId, TcpInfo};
 use ropewalk_status::record::{Period, RecordedDirection, RecordedFlow, RecordedLink, Recording};
 use ropewalk_tokio::StreamInfo;
 use serde_json::{Value, json};
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::Instant;
 
 use super::flow::ProxiedConnection;
-use super::link::{Link, LinkState};
-use super::serve::Server;
-use super::watch::SILENT;
+use super::link::{Link, LinkState, SILENT};
 
 mod gauge;
 
@@ -33,7 +31,7 @@ const MOST_PERIODS: usize = 1024;
 /// Fewest bytes of a flow that is kept.
 const SMALLEST: u64 = 1000;
 /// How often links are looked at.
-const LOOK: Duration = Duration::from_millis(100);
+pub(super) const LOOK: Duration = Duration::from_millis(100);
 /// Most flows whose round-trip times are looked at each time: those that carried most.
 const LOOKED_AT: usize = 16;
 /// A round-trip time that is newer is of this look.
@@ -173,7 +171,7 @@ impl Recorder {
     }
 
     /// Looks at the links, and at the flows that carried most since the last time.
-    fn look(&self, links: &[Arc<Link>], flows: &[Arc<ProxiedConnection>]) {
+    pub(super) fn look(&self, links: &[Arc<Link>], flows: &[Arc<ProxiedConnection>]) {
         use std::sync::atomic::Ordering::Relaxed;
         let now = Instant::now();
         let mut history = self.lock();
@@ -349,16 +347,6 @@ impl Recorder {
         let flows =
             flows.map(|flow| RecordedFlow { start_s: flow.start_s - begin, ..flow.clone() }).collect();
         Recording { seconds, links: told.collect(), flows }
-    }
-}
-
-/// Looks at the links until it is cancelled.
-pub(super) async fn watch(server: Arc<Server>) {
-    let mut ticks = interval(LOOK);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        server.recorder.look(&server.links(), &server.flows.all());
     }
 }
 

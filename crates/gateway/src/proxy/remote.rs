@@ -13,10 +13,12 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::keep_alive::Configured;
-use super::serve::Server;
 use crate::convert::{Cookie, client};
 use crate::target::Target;
 use crate::tls::{Connector, Secure};
+
+/// Addresses, and for how long they hold, if that is known.
+pub(super) type Found = (Vec<SocketAddr>, Option<Duration>);
 
 /// What is known of a gateway.
 #[derive(Debug, Default)]
@@ -126,29 +128,30 @@ impl Gateway {
         }
     }
 
-    /// Its addresses, one at least: a name is looked up again when its records have aged. While that fails,
-    /// those that are known hold.
-    pub(super) async fn addresses(&self, server: &Server) -> io::Result<Vec<SocketAddr>> {
+    /// Its addresses, one at least, if they needn't be looked up.
+    pub(super) fn known_addresses(&self) -> Option<Vec<SocketAddr>> {
         if let Target::Address(address) = self.target {
-            return Ok(vec![address]);
+            return Some(vec![address]);
         }
-        let known = self.known().addresses.clone();
-        if let Some((addresses, until)) = &known
-            && Instant::now() < *until
-        {
-            return Ok(addresses.clone());
-        }
-        let found = server.resolve_with_age(&self.target).await.and_then(|found| match found.0[..] {
+        let known = self.known();
+        known.addresses.as_ref().filter(|(_, until)| Instant::now() < *until).map(|(all, _)| all.clone())
+    }
+
+    /// Takes in what a look-up of its name has found, and for how long it holds. While that fails, the
+    /// addresses that are known hold.
+    pub(super) fn looked_up(&self, found: io::Result<Found>) -> io::Result<Vec<SocketAddr>> {
+        let found = found.and_then(|found| match found.0[..] {
             [] => Err(io::ErrorKind::NotFound.into()),
             _ => Ok(found),
         });
-        let (addresses, age) = match (found, known) {
+        let mut known = self.known();
+        let (addresses, age) = match (found, known.addresses.take()) {
             (Ok((addresses, age)), _) => (addresses, held_for(age)),
             // Not each connection is to wait for that.
             (Err(_), Some((addresses, _))) => (addresses, AGES.0),
             (Err(error), None) => return Err(error),
         };
-        self.known().addresses = Some((addresses.clone(), Instant::now() + age));
+        known.addresses = Some((addresses.clone(), Instant::now() + age));
         Ok(addresses)
     }
 

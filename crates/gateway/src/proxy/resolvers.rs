@@ -12,22 +12,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ropewalk_os::entropy::random;
 use ropewalk_tokio::{ConnectOptions, MptcpStream, Network};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 
 use super::dns::{self, Found};
 use super::link::{Link, LinkState};
-use super::serve::Server;
-use super::uplinks::kernel_address;
+use super::link_addresses::kernel_address;
 
 /// How long an attempt may be without an answer before the next begins.
 const PAUSE: Duration = Duration::from_millis(300);
 /// How long a query may take: programs ask again after 5 s.
-const PATIENCE: Duration = Duration::from_millis(4500);
+pub(super) const PATIENCE: Duration = Duration::from_millis(4500);
 /// How long a resolver that was silent over a link comes behind the others.
 const SILENT: Duration = Duration::from_secs(30);
 /// Most attempts for one query.
@@ -54,7 +52,7 @@ pub(super) struct Resolvers(Mutex<BTreeMap<(SocketAddr, usize), Known>>);
 
 /// One way to ask.
 #[derive(Clone, Debug)]
-struct Attempt {
+pub(super) struct Attempt {
     resolver: SocketAddr,
     link: Arc<Link>,
     by_tcp: bool,
@@ -72,7 +70,7 @@ fn listed(text: &str) -> Vec<SocketAddr> {
 }
 
 /// The resolvers that this host knows.
-fn of_host() -> Vec<SocketAddr> {
+pub(super) fn of_host() -> Vec<SocketAddr> {
     let mut all: Vec<SocketAddr> = Vec::new();
     for file in FILES {
         let found = listed(&std::fs::read_to_string(file).unwrap_or_default());
@@ -95,7 +93,7 @@ impl Resolvers {
     }
 
     /// The ways to ask, the most promising first.
-    fn attempts(
+    pub(super) fn attempts(
         &self,
         first: Option<SocketAddr>,
         others: &[SocketAddr],
@@ -174,7 +172,7 @@ impl Attempt {
 
 /// Makes attempts one after another until one is answered. An answer that a resolver has failed is kept until
 /// all have.
-async fn try_all(
+pub(super) async fn try_all(
     resolvers: &Resolvers,
     network: &Network,
     query: Bytes,
@@ -202,7 +200,8 @@ async fn try_all(
             Some(Ok((ended, attempt))) = running.join_next() => match ended {
                 Ok((message, Found::Answer)) => {
                     for (at, late) in begun.iter().filter(|(at, _)| at.elapsed() >= PAUSE) {
-                        let is_it = late.resolver == attempt.resolver && late.link.index == attempt.link.index;
+                        let is_it =
+                            late.resolver == attempt.resolver && late.link.index == attempt.link.index;
                         if !is_it && at.elapsed() >= PAUSE {
                             resolvers.note(late, false);
                         }
@@ -226,41 +225,6 @@ async fn try_all(
     }
     begun.iter().filter(|(at, _)| at.elapsed() >= PAUSE).for_each(|(_, late)| resolvers.note(late, false));
     poor.ok_or_else(|| io::Error::new(io::ErrorKind::TimedOut, "no resolver answered over any link"))
-}
-
-impl Server {
-    /// Asks a resolver, over whichever link it answers; if it doesn't, the others of this host.
-    pub(super) async fn ask_resolver(&self, resolver: SocketAddr, query: Bytes) -> io::Result<Vec<u8>> {
-        let attempts = self.resolvers.attempts(Some(resolver), &of_host(), &self.links());
-        try_all(&self.resolvers, &self.network, query, attempts).await
-    }
-
-    /// A name's addresses, and for how long they hold, as this host's resolvers tell over these links.
-    pub(super) async fn addresses_over(
-        &self,
-        name: &str,
-        links: &[Arc<Link>],
-    ) -> io::Result<(Vec<IpAddr>, Duration)> {
-        let ask = async |v6: bool| {
-            let query = dns::question(random() as u16, name, v6).ok_or(io::ErrorKind::InvalidInput)?;
-            let attempts = self.resolvers.attempts(None, &of_host(), links);
-            let message = try_all(&self.resolvers, &self.network, query.into(), attempts).await?;
-            Ok::<_, io::Error>(dns::addresses(&message).unwrap_or_default())
-        };
-        let both = async { tokio::join!(ask(false), ask(true)) };
-        let late = |_| io::Error::new(io::ErrorKind::TimedOut, "no resolver answered");
-        let (v4, v6) = timeout(PATIENCE, both).await.map_err(late)?;
-        let both = match (v4, v6) {
-            (Ok(v4), v6) => [v4, v6.unwrap_or_default()],
-            (Err(_), Ok(v6)) => [Default::default(), v6],
-            (Err(error), Err(_)) => return Err(error),
-        };
-        let with_addresses = both.iter().filter(|(addresses, _)| !addresses.is_empty());
-        match with_addresses.map(|(_, age)| *age).min() {
-            Some(age) => Ok((both.into_iter().flat_map(|(addresses, _)| addresses).collect(), age)),
-            None => Err(io::Error::new(io::ErrorKind::NotFound, format!("`{name}` has no address"))),
-        }
-    }
 }
 
 #[cfg(test)]

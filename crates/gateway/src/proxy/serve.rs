@@ -1,7 +1,7 @@
 //! What clients' requests need of the proxy.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use ropewalk_tokio::Network;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore, watch};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::flow::{Flows, ProxiedConnection};
 use super::link::Link;
@@ -20,7 +20,7 @@ use super::ready::Ready;
 use super::recorder::Recorder;
 use super::remote::{in_order, until_answered};
 use super::resolvers::Resolvers;
-use super::settings::{Names, Settings};
+use super::settings::Settings;
 use super::usage::QuotaUsage;
 use crate::carry::{ByteCounters, Carried, Lost, carry, carry_encrypted, reset};
 use crate::guesses::Guesses;
@@ -34,8 +34,6 @@ use crate::udp::associate::Association;
 const PAUSE: Duration = Duration::from_millis(20);
 /// Most destinations that a link is probed with, in turn.
 const MOST_TARGETS: usize = 4;
-/// How long the age of a name's addresses is waited for.
-const AGE_PATIENCE: Duration = Duration::from_secs(1);
 /// How often subflows that are missing are opened again.
 const REOPEN: Duration = Duration::from_secs(10);
 /// The proxy, as clients' tasks see it.
@@ -155,48 +153,6 @@ impl Server {
         self.ready.clear();
         self.apply_policies(false);
         Ok(())
-    }
-
-    /// A target's addresses. Where the system's resolver has none, as without a default route of the
-    /// kernel's, the links are asked.
-    pub(super) async fn resolve(&self, target: &Target) -> io::Result<Vec<SocketAddr>> {
-        let error = match (target.resolve().await, target) {
-            (Err(error), Target::Name(..)) if self.settings().names == Names::Links => error,
-            (found, _) => return found,
-        };
-        match target {
-            Target::Name(name, port) => match self.addresses_over(name, &self.links()).await {
-                Ok((found, _)) => {
-                    Ok(found.into_iter().map(|address| SocketAddr::new(address, *port)).collect())
-                }
-                Err(_) => Err(error),
-            },
-            Target::Address(_) => Err(error),
-        }
-    }
-
-    /// A target's addresses, and for how long they hold, if that is known. The system's resolver doesn't tell:
-    /// the same is asked over the links.
-    pub(super) async fn resolve_with_age(
-        &self,
-        target: &Target,
-    ) -> io::Result<(Vec<SocketAddr>, Option<Duration>)> {
-        let links = self.links();
-        let age = async {
-            let Target::Name(name, _) = target else { return None };
-            let asking = async { self.addresses_over(name, &links).await };
-            if self.settings().names == Names::Links {
-                timeout(AGE_PATIENCE, asking).await.ok()?.ok()
-            } else {
-                None
-            }
-        };
-        let (found, told) = tokio::join!(self.resolve(target), age);
-        let found = found?;
-        // A name of /etc/hosts has no age.
-        let is_known = |told: &IpAddr| found.iter().any(|address| address.ip() == *told);
-        let age = told.filter(|(told, _)| told.iter().any(is_known)).map(|(_, age)| age);
-        Ok((found, age))
     }
 
     /// How a connection is to use the links as they are. `address`: the server's; `v6`: whether the

@@ -7,11 +7,11 @@ use std::time::Duration;
 use ipnet::IpNet;
 use ropewalk_engine::registry::SpecError;
 
-use super::captive::{CheckUrlError, check_target};
+use super::check_url::{CheckUrlError, check_target};
+use super::link_addresses::MOST_LINKS;
 use super::link_settings::LinkSettings;
 use super::policy::{Policies, PolicyError};
 use super::remote::Gateway;
-use super::uplinks::MOST_LINKS;
 use crate::gateway::difference;
 use crate::page::{Page, PageError};
 use crate::status::Location;

@@ -61,7 +61,8 @@ fn one(server: &Server, link: &Link) -> Value {
     };
     let quota = told.quota.map(|quota| {
         let today = chrono::Local::now().date_naive();
-        json!({ "bytes": quota.bytes, "carried": known.carried, "until": quota.period.next(today).to_string() })
+        let until = quota.period.next(today).to_string();
+        json!({ "bytes": quota.bytes, "carried": known.carried, "until": until })
     });
     let past: Vec<Value> = server.recorder.last(link.index, PAST);
     json!({

@@ -18,11 +18,11 @@ use tokio::time::{Instant, sleep, timeout};
 use super::client::Client;
 use super::lanes::Lanes;
 use super::link::{Knowledge, Link};
+use super::link_addresses::kernel_address;
 use super::reach::Reach;
 use super::remote::{Gateway, Wish, in_order};
 use super::serve::Server;
 use super::settings::Settings;
-use super::uplinks::kernel_address;
 use crate::carry::Carried;
 use crate::tls::{Connector, NAME};
 use crate::tunnel::drive::{Event, Gate, MOST_EVENTS, connected, drive, read};
@@ -37,8 +37,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 const DOUBLINGS: u32 = 6;
 /// The same for streams, which any network should let through.
 const STREAMS_DOUBLINGS: u32 = 2;
-/// How long a try goes on that nobody answers, and how many datagrams it sends: the first, two after 0.3, 0.9 and
-/// 2.1 seconds each (RFC 9002, section 6.2.4), and one that ends it. Seen in a capture.
+/// How long a try goes on that nobody answers, and how many datagrams it sends: the first, two after 0.3, 0.9
+/// and 2.1 seconds each (RFC 9002, section 6.2.4), and one that ends it. Seen in a capture.
 const UNANSWERED: (Duration, u64) = (Duration::from_secs(3), 8);
 /// The same once a few tries were in vain, and how many.
 const STILL_UNANSWERED: (Duration, u64) = (Duration::from_secs(2), 6);
@@ -434,7 +434,7 @@ async fn connect(
 /// An address of the gateway's that this link has a route to: another one after each try in vain, else the
 /// one that worked last.
 async fn address_for(server: &Server, link: &Link, gateway: &Gateway, tries: u32) -> io::Result<SocketAddr> {
-    let mut all = gateway.addresses(server).await?;
+    let mut all = server.addresses_of(gateway).await?;
     all.retain(|address| link.has_route(address.is_ipv6()));
     let found = all.get(tries as usize % all.len().max(1)).copied();
     found.ok_or_else(|| io::Error::new(ErrorKind::NetworkUnreachable, "no route to the gateway"))

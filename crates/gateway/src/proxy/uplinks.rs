@@ -18,14 +18,14 @@ pub use direct::direct_bytes;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ipnet::IpNet;
 use serde_json::json;
 
 use self::addresses::Known;
 use self::sysctls::Change;
 use super::direct::Direct;
+use super::link_addresses::pair;
+pub use super::link_addresses::{MOST_LINKS, engine_v4, engine_v6, kernel_address};
 use super::reach::{Addresses, Reach, Uplink, addresses};
 use crate::setup::claim::{Claim, check_devices};
 use crate::setup::conntrack::forget_untranslated;
@@ -36,8 +36,6 @@ use crate::setup::{
 use crate::tunnel::ports::PortTarget;
 use crate::tunnel::{Inner, NEAR_DEVICE};
 
-/// Most uplinks.
-pub const MOST_LINKS: usize = crate::tunnel::MOST_LINKS as usize;
 /// The nftables table.
 pub const TABLE: &str = "ropewalk_proxy";
 /// The routing protocol number of our routes and rules: `ip rule show protocol 212`.
@@ -55,34 +53,6 @@ const DEVICE_MTU: u32 = 65_535;
 /// The TUN device of an uplink.
 pub fn device(link: usize) -> String {
     format!("{DEVICE}{link}")
-}
-
-/// The engine's address for an uplink, from the block of RFC 2544, which isn't routed on the Internet.
-pub fn engine_v4(link: usize) -> Ipv4Addr {
-    Ipv4Addr::new(198, 19, 200 + link as u8, 2)
-}
-
-fn kernel_v4(link: usize) -> Ipv4Addr {
-    Ipv4Addr::new(198, 19, 200 + link as u8, 3)
-}
-
-/// The same in IPv6: a unique local address (RFC 4193).
-pub fn engine_v6(link: usize) -> Ipv6Addr {
-    Ipv6Addr::new(0xfd72, 0x6f70, 0x6577, link as u16, 0, 0, 0, 2)
-}
-
-fn kernel_v6(link: usize) -> Ipv6Addr {
-    Ipv6Addr::new(0xfd72, 0x6f70, 0x6577, link as u16, 0, 0, 0, 3)
-}
-
-/// The kernel's address on an uplink's device: what is sent from it leaves by the uplink.
-pub fn kernel_address(link: usize, v6: bool) -> IpAddr {
-    if v6 { kernel_v6(link).into() } else { kernel_v4(link).into() }
-}
-
-/// The same, with the length of the prefix that holds the engine's, too.
-fn pair(link: usize, v6: bool) -> IpNet {
-    IpNet::new(kernel_address(link, v6), if v6 { 127 } else { 31 }).expect("no longer than an address")
 }
 
 /// Without a route of its own an uplink's packets go nowhere, not over another uplink.
@@ -383,7 +353,8 @@ impl Uplinks {
         forget_untranslated(host, &self.uplinks.keys().flat_map(of).collect::<Vec<_>>());
     }
 
-    /// Repairs nftables' rules, if they aren't what nftables lists now (`rules`). Returns whether they weren't.
+    /// Repairs nftables' rules, if they aren't what nftables lists now (`rules`). Returns whether they
+    /// weren't.
     ///
     /// # Errors
     /// The first step that fails. The next call tries again.

@@ -25,20 +25,16 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::captive;
-use super::link::Link;
+use super::link::{DEAD, Link, SILENT};
 use super::reach::Reach;
 use super::serve::Server;
 
 /// How often a link is looked at.
 const TICK: Duration = Duration::from_millis(50);
-/// A link is silent after so long, and so often it is probed then.
-pub(super) const SILENT: Duration = Duration::from_millis(200);
 /// How long after its last data a link counts as one that has fallen silent.
 const ACTIVE: Duration = Duration::from_millis(1500);
 /// Time between probes of an idle link.
 const IDLE: Duration = Duration::from_secs(5);
-/// Time between probes of a dead link.
-pub(super) const DEAD: Duration = Duration::from_secs(1);
 /// Probes without an answer before a link is dead.
 const UNANSWERED: usize = 3;
 /// How long the first of them has none, at least and at most.

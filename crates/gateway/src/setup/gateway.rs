@@ -11,13 +11,12 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ipnet::IpNet;
-use ropewalk_tokio::{Path, TunDevice};
+use ropewalk_tokio::TunDevice;
 use serde_json::json;
 
 use super::claim::{self, Claim};
-use super::installed::Installed;
 use super::{
-    GATEWAY_TABLES, Host, HostAddress, Interface, Preview, Route, Step, clean, guard, has_force_forwarding,
+    GATEWAY_TABLES, Host, HostAddress, Interface, Preview, Route, Step, guard, has_force_forwarding,
     is_forwarding, is_own_device, new_devices_have_v6, note, read_sysctl, remember, remove_notes,
 };
 use crate::tunnel::ports::{Forward, others};
@@ -297,7 +296,8 @@ impl Plan {
                 "TUN device {device}: the engine is {engine} there, and {address} ({interface}) to clients"
             );
             let value = json!({
-                "device": device, "queues": self.queues, "address": engine, "public": address, "interface": interface,
+                "device": device, "queues": self.queues, "address": engine, "public": address,
+                "interface": interface,
             });
             (words, value)
         };
@@ -337,8 +337,8 @@ impl Plan {
         let _ = writeln!(text, "  }}\n  chain forwarded {{");
         let _ = writeln!(text, "    type filter hook forward priority filter; policy accept;");
         if self.tunnel {
-            // Into the tunnel go answers, and from one proxy nothing goes to another. Proxies' hosts answer by
-            // TCP, and begin nothing.
+            // Into the tunnel go answers, and from one proxy nothing goes to another. Proxies' hosts answer
+            // by TCP, and begin nothing.
             let _ = writeln!(text, "    iifname \"{FAR_DEVICE}\" oifname \"{FAR_DEVICE}\" drop");
             let is_new = "ct state != { established, related }";
             let _ = writeln!(text, "    iifname \"{FAR_DEVICE}\" meta l4proto tcp {is_new} drop");
@@ -403,27 +403,6 @@ impl Plan {
         text += &remember(keys.iter().map(|key| (key.as_str(), "0")));
         text.push_str("}\n");
         text
-    }
-
-    /// Sets up everything but the devices, which are there. What a killed gateway left is removed, and the plan
-    /// made anew without it.
-    ///
-    /// # Errors
-    /// If a step fails: what was done is undone.
-    pub fn apply(&self, devices: Vec<Vec<TunDevice>>, claim: Claim) -> io::Result<(Installed, Vec<Path>)> {
-        let path = |(uplink, device): (&Uplink, _)| {
-            let path = Path::with_queues(device, uplink.engine);
-            path.known_as(uplink.public.address).mtu(uplink.public.mtu)
-        };
-        let paths = self.uplinks.iter().zip(devices).map(path).collect();
-        if clean(TABLE, PROTOCOL) {
-            tracing::info!(target: "ropewalk::setup", "removed what an earlier gateway had left");
-        }
-        // After the devices were taken, and what was left is gone: only now the host is as this gateway finds
-        // it.
-        let plan = Plan::new(&self.sockets().collect::<Vec<_>>(), self.queues)?.with_tunnel(self.tunnel)?;
-        let plan = plan.with_inbound(self.inbound.clone());
-        Ok((Installed::new(plan, claim)?, paths))
     }
 
     /// The steps of the tunnel's device. What hangs on it vanishes with the process.

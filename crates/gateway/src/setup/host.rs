@@ -16,6 +16,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::netlink::dump;
 use super::nexthop::Nexthops;
+use super::route::{Hop, Route};
 use super::{GATEWAY_TABLES, PROXY_TABLES, read_sysctl};
 
 /// The main routing table.
@@ -53,33 +54,6 @@ pub struct HostAddress {
     pub is_global: bool,
     /// Whether new connections may have it: it is neither deprecated nor tentative (RFC 4862, section 2).
     pub is_preferred: bool,
-}
-
-/// Where packets of a default route go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Route {
-    /// To this next hop.
-    Via(IpAddr),
-    /// All are neighbours, as on point-to-point devices.
-    Direct,
-}
-
-impl Route {
-    /// The words of `ip route add default`, for a route of this family.
-    pub fn words(self, interface: &str, v6: bool) -> String {
-        match self {
-            Route::Via(hop) if hop.is_ipv6() && !v6 => format!("via inet6 {hop} dev {interface} onlink"),
-            Route::Via(hop) => format!("via {hop} dev {interface} onlink"),
-            Route::Direct => format!("dev {interface}"),
-        }
-    }
-}
-
-/// A next hop that works.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Hop {
-    pub interface: u32,
-    pub route: Route,
 }
 
 /// A default route. One with several next hops is ECMP's.

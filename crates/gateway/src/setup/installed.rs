@@ -6,11 +6,12 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
+use ropewalk_tokio::{Path, TunDevice};
 
 use super::claim::{self, Claim};
 use super::conntrack::{Tracked, forget, forget_untranslated};
 use super::gateway::{By, NEIGHBOURS, PROTOCOL, Plan, TABLE, Uplink};
-use super::{Host, Step, Undo, listing, read_sysctl, remove_notes, repaired};
+use super::{Host, Step, Undo, clean, listing, read_sysctl, remove_notes, repaired};
 use crate::tunnel::ports::Forward;
 use crate::tunnel::{FAR_DEVICE, Inner};
 
@@ -22,6 +23,29 @@ pub struct Installed {
     listing: Option<String>,
     /// Given up last.
     _claim: Claim,
+}
+
+impl Plan {
+    /// Sets up everything but the devices, which are there. What a killed gateway left is removed, and the
+    /// plan made anew without it.
+    ///
+    /// # Errors
+    /// If a step fails: what was done is undone.
+    pub fn apply(&self, devices: Vec<Vec<TunDevice>>, claim: Claim) -> io::Result<(Installed, Vec<Path>)> {
+        let path = |(uplink, device): (&Uplink, _)| {
+            let path = Path::with_queues(device, uplink.engine);
+            path.known_as(uplink.public.address).mtu(uplink.public.mtu)
+        };
+        let paths = self.uplinks.iter().zip(devices).map(path).collect();
+        if clean(TABLE, PROTOCOL) {
+            tracing::info!(target: "ropewalk::setup", "removed what an earlier gateway had left");
+        }
+        // After the devices were taken, and what was left is gone: only now the host is as this gateway finds
+        // it.
+        let plan = Plan::new(&self.sockets().collect::<Vec<_>>(), self.queues)?.with_tunnel(self.tunnel)?;
+        let plan = plan.with_inbound(self.inbound.clone());
+        Ok((Installed::new(plan, claim)?, paths))
+    }
 }
 
 impl Installed {

@@ -14,6 +14,7 @@ mod leftovers;
 mod netlink;
 mod nexthop;
 mod preview;
+mod route;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -26,11 +27,12 @@ use crate::tunnel::DEVICES;
 
 pub(crate) use host::MAIN_TABLE;
 pub(crate) use host::new_devices_have_v6;
-pub use host::{Host, HostAddress, Interface, Route, has_force_forwarding, is_forwarding};
+pub use host::{Host, HostAddress, Interface, has_force_forwarding, is_forwarding};
 pub use installed::Installed;
 pub use leftovers::{clean, note, remember, remove_notes};
 pub use netlink::{Change, settled_changes};
 pub use preview::Preview;
+pub use route::Route;
 
 /// Routing tables of the proxy's uplinks. The priority of an uplink's rule is the same number: before the
 /// main table (32766).

@@ -63,8 +63,8 @@ pub(super) fn dump(
     Ok(found)
 }
 
-/// The same for a kind that the library doesn't know: `on_object` takes each object's type and its bytes after
-/// the netlink header.
+/// The same for a kind that the library doesn't know: `on_object` takes each object's type and its bytes
+/// after the netlink header.
 pub(super) fn dump_raw(kind: u16, header: &[u8], mut on_object: impl FnMut(u16, &[u8])) -> io::Result<()> {
     let bytes = request(kind, header);
     dump_once(SockProtocol::NetlinkRoute, &bytes, |one| on_object(one.message_type(), one.payload()))

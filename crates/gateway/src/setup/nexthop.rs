@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::host::Hop;
 use super::netlink::dump_raw;
-use super::{Route, read_sysctl};
+use super::read_sysctl;
+use super::route::{Hop, Route};
 
 /// `RTM_NEWNEXTHOP` and `RTM_GETNEXTHOP`.
 const NEW: u16 = 104;

@@ -9,6 +9,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::secret;
 
+/// Who a proxy is: the hash of its certificate.
+pub type Identity = [u8; 32];
+
 /// Most bytes of a file.
 const LARGEST: u64 = 64 << 10;
 

@@ -21,9 +21,8 @@ use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
-use self::keys::{Key, KeyError};
+use self::keys::{Identity, Key, KeyError};
 use self::pinned::Pinned;
-use crate::tunnel::ports::Identity;
 
 /// A stream that its owner shares: TLS reads and writes, others ask for its state.
 #[derive(Clone, Debug)]

@@ -26,8 +26,8 @@ use crate::tls::{Acceptor, Connector};
 const IDLE: VarInt = VarInt::from_u32(30_000);
 /// Datagrams that wait, bytes: beyond, the oldest are dropped.
 const BUFFER: usize = 1 << 20;
-/// The round-trip time that handshakes begin with (RFC 9002, section 6.2.2): what isn't answered is sent again
-/// after three of them, so that a gateway is met soon after a restart.
+/// The round-trip time that handshakes begin with (RFC 9002, section 6.2.2): what isn't answered is sent
+/// again after three of them, so that a gateway is met soon after a restart.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 /// Handshakes that wait, and what each may have sent by then, bytes.
 const MOST_INCOMING: usize = 64;

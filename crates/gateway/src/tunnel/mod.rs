@@ -3,8 +3,7 @@
 //!
 //! `ropewalk-datagrams` decides what goes where. Here is what carries it: one QUIC connection for each link
 //! (`carrier`), with the keys of the pair, the devices (`device`), and what runs an end (`drive`). The ends
-//! are the
-//! proxy's `datagrams` and [`the gateway's`](crate::gateway::tunnel_server). Where UDP is blocked, a stream carries
+//! are the proxy's `tunnel_client` and the gateway's `tunnel_server`. Where UDP is blocked, a stream carries
 //! what the connections would (`stream`).
 
 pub(crate) mod carrier;

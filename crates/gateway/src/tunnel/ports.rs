@@ -7,8 +7,7 @@ use std::str::FromStr;
 
 use ropewalk_datagrams::packet::protocol;
 
-/// Who a proxy is: the hash of its certificate.
-pub type Identity = [u8; 32];
+use crate::tls::keys::Identity;
 
 /// Ports of TCP or UDP: `tcp/8022`, `udp/5000-5100`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -21,8 +21,8 @@ impl Use {
 }
 
 /// What is told: four bytes of the most bytes per second that may be sent (0: no limit), the number of lanes,
-/// and two bytes for each (bit 0: it doesn't use the link; 1: as a backup; 2: flows stay on it; bits 3 to 5: the
-/// link's order; then the scheduler).
+/// and two bytes for each (bit 0: it doesn't use the link; 1: as a backup; 2: flows stay on it; bits 3 to 5:
+/// the link's order; then the scheduler).
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Word {
     pub most: u32,

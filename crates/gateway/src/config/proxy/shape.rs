@@ -24,8 +24,12 @@ pub(in crate::config) const PROXY: Shape = Shape {
     summary: "The proxy as a whole",
     fields: &[
         key("listen", Kind::Socket, "Where programs connect").default("127.0.0.1:1080").restart(),
-        key("users", Kind::File, "A file with one NAME:PASSWORD a line. Default: clients need no password").files(Files::Read).reload(),
-        key("allow", Kind::Texts, "Networks and addresses that clients may come from").value("NETWORK").reload(),
+        key("users", Kind::File, "A file with one NAME:PASSWORD a line. Default: clients need no password")
+            .files(Files::Read)
+            .reload(),
+        key("allow", Kind::Texts, "Networks and addresses that clients may come from")
+            .value("NETWORK")
+            .reload(),
         key(
             "policy",
             Kind::Text,
@@ -35,20 +39,26 @@ pub(in crate::config) const PROXY: Shape = Shape {
              over wlan0,wwan0`",
         )
         .default("fastest")
-        .value("POLICY").reload(),
-        key("congestion", Kind::Text, "Congestion control of what is sent").default("cubic").value("NAME").reload(),
+        .value("POLICY")
+        .reload(),
+        key("congestion", Kind::Text, "Congestion control of what is sent")
+            .default("cubic")
+            .value("NAME")
+            .reload(),
         key(
             "open-on",
             Kind::Choice(&words(&OPEN_ON)),
             "The link on which a connection opens, where the policy doesn't order them",
         )
-        .default("remember").reload(),
+        .default("remember")
+        .reload(),
         key(
             "join",
             Kind::Choice(&words(&JOIN)),
             "When subflows on the other links are opened: with the third ACK, or after the first DSS",
         )
-        .default("early").reload(),
+        .default("early")
+        .reload(),
         key(
             "transparent",
             Kind::Texts,
@@ -59,8 +69,7 @@ pub(in crate::config) const PROXY: Shape = Shape {
         key(
             "transparent-port",
             Kind::Integer(1, 65_535),
-            "The port to which they are redirected, and \
-                                                           queries of names with them",
+            "The port to which they are redirected, and queries of names with them",
         )
         .default("1081")
         .restart(),
@@ -75,8 +84,8 @@ pub(in crate::config) const PROXY: Shape = Shape {
         key(
             "datagrams",
             Kind::Choice(&words(&DATAGRAMS)),
-            "How what comes in by `transparent` interfaces and isn't TCP travels: through the gateway over all \
-             links, if it takes it (`udp`), or by the kernel's routes",
+            "How what comes in by `transparent` interfaces and isn't TCP travels: through the gateway over \
+             all links, if it takes it (`udp`), or by the kernel's routes",
         )
         .default("gateway")
         .restart(),
@@ -86,12 +95,14 @@ pub(in crate::config) const PROXY: Shape = Shape {
             "With `transparent` and a gateway with keys: ports that it gives this proxy (its `inbound`), and \
              the hosts that they lead to: `tcp/8022 to 192.168.1.10:22`, `udp/5000-5100 to 192.168.1.11`",
         )
-        .value("PORTS to HOST").reload(),
+        .value("PORTS to HOST")
+        .reload(),
         key(
             "mtu",
             Kind::Integer(576, 65_535),
             "Largest IP packet on every link, bytes. Default: what each interface takes",
-        ).reload(),
+        )
+        .reload(),
         key("connections", Kind::Integer(1, 1_000_000), "Most connections at a time")
             .default("4096")
             .restart(),
@@ -100,7 +111,8 @@ pub(in crate::config) const PROXY: Shape = Shape {
             Kind::Integer(1, 1_000_000),
             "Most connections of one address (an IPv6 /64). Default: half of `connections`, 100 at least; \
              this host's own programs may have all",
-        ).reload(),
+        )
+        .reload(),
         MEMORY,
         STALLED,
         key("connect-timeout", Kind::Time, "How long opening a connection may take").default("15 s").reload(),
@@ -109,68 +121,78 @@ pub(in crate::config) const PROXY: Shape = Shape {
             "probe",
             Kind::Socket,
             "Where links are probed: an address and port that answer TCP. Default: the last that answered",
-        ).reload(),
+        )
+        .reload(),
         key("probe-budget", Kind::Bytes(1, 1 << 40), "What probes may cost on each link, per hour")
-            .default("1 MiB").reload(),
+            .default("1 MiB")
+            .reload(),
         key(
             "captive-check",
             Kind::Text,
             "A page that answers 204: a link over which anything else answers is behind a captive portal",
         )
-        .value("URL").reload(),
+        .value("URL")
+        .reload(),
         key(
             "gateway",
             Kind::Texts,
             "Gateways that connect to servers for the proxy (RFC 8803), by address or name, with port: \
              everything goes to the first that works",
         )
-        .value("HOST:PORT").reload(),
+        .value("HOST:PORT")
+        .reload(),
         key(
             "gateway-fallback",
             Kind::Choice(&words(&GATEWAY_FALLBACK)),
             "Where connections go while no gateway can be reached: nowhere, or to their servers, over one \
              link each where these have no Multipath TCP",
         )
-        .default("none").reload(),
+        .default("none")
+        .reload(),
         key(
             "gateway-cookie",
             Kind::File,
             "A file with what the gateway has to be shown, mode 0600 (`ropewalkd keys cookie`)",
-        ).files(Files::Read).reload(),
+        )
+        .files(Files::Read)
+        .reload(),
         key(
             "gateway-key",
             Kind::File,
             "This proxy's key for TLS with the gateway, mode 0600 (`ropewalkd keys pair`)",
-        ).files(Files::Read).reload(),
+        )
+        .files(Files::Read)
+        .reload(),
         key(
             "gateway-certificate",
             Kind::Texts,
             "With `gateway-key`: the gateway's certificate, or one for each gateway",
         )
-        .value("FILE").files(Files::Read).reload(),
+        .value("FILE")
+        .files(Files::Read)
+        .reload(),
         key(
             "gateway-ready",
             Kind::Integer(0, MOST_READY),
             "Connections to the gateway that are kept ready for clients",
         )
-        .default("0").reload(),
+        .default("0")
+        .reload(),
         key(
             "gateway-early",
             Kind::Switch,
             "Tell clients that they are connected before the server has answered",
         )
-        .default("false").reload(),
+        .default("false")
+        .reload(),
         key("usage", Kind::File, "Where the use of quotas is kept")
             .default("/var/lib/ropewalk/usage.json")
-            .files(Files::Written).restart(),
-        key(
-            "status",
-            Kind::Text,
-            "The Unix socket that `ropewalkd status` asks, or `none`",
-        )
-        .otherwise(ropewalk_status::OF_PROXY)
-        .value("PATH")
-        .restart(),
+            .files(Files::Written)
+            .restart(),
+        key("status", Kind::Text, "The Unix socket that `ropewalkd status` asks, or `none`")
+            .otherwise(ropewalk_status::OF_PROXY)
+            .value("PATH")
+            .restart(),
         METRICS,
         PAGE,
         PAGE_TOKEN,

@@ -47,7 +47,8 @@ fn every_key_is_heard() {
     let text = "[proxy]\nlisten = '0.0.0.0:1080'\nusers = 'users'\nallow = ['10.0.0.0/8', \
                 '192.0.2.7']\npolicy = 'fastest'\n\
         congestion = 'olia'\nopen-on = 'race'\njoin = 'late'\ntransparent = ['br-lan', \
-        'br-dmz']\ntransparent-port = 99\nnames = 'system'\ndatagrams = 'system'\ninbound = []\nmtu = 1400\nconnections = \
+        'br-dmz']\ntransparent-port = 99\nnames = 'system'\ndatagrams = 'system'\n\
+        inbound = []\nmtu = 1400\nconnections = \
         7\nconnections-per-address = 5\nmemory = '3 MiB'\nstalled = '4 min'\n\
         connect-timeout = '3 s'\ndrain = '4 s'\nprobe = '192.0.2.1:443'\nprobe-budget = '2 KiB'\n\
         captive-check = 'http://a.net/204'\nusage = '/u'\nstatus = '/run/x'\nmetrics = '127.0.0.1:9465'\n\
@@ -57,13 +58,15 @@ fn every_key_is_heard() {
         gateway-key = 'a.key'\ngateway-certificate = ['b.pub']\n\
         [[link]]\ninterface = 'wlan0'\nname = 'home'\nmetered = true\nbackup = true\ngateway = \
         '192.0.2.1'\nprice = 2.5\n\
-        rate = '20 Mbit/s'\nquota = '5GB/monthly@12'\nthrottle = '2/1 Mbit/s'\n[[link]]\ninterface = 'wwan0'\n\
+        rate = '20 Mbit/s'\nquota = '5GB/monthly@12'\nthrottle = '2/1 Mbit/s'\n\
+        [[link]]\ninterface = 'wwan0'\n\
         [[rule]]\nto = ['*.example.org']\nport = ['22', '80-90']\nsize = '1 MiB'\ndscp = ['ef']\n\
         policy = 'redundant over home'\n";
     heard::check(folder.path(), heard::OF_PROXY, &[text], super::settings);
     let settings = parse(&Source::new("p.toml", text), folder.path()).unwrap();
     let link: LinkSettings =
-        "wlan0,name=home,metered,backup,gateway=192.0.2.1,price=2.5,rate=20Mbit/s,quota=5GB/monthly@12,throttle=2/1Mbit/s"
+        "wlan0,name=home,metered,backup,gateway=192.0.2.1,price=2.5,rate=20Mbit/s,quota=5GB/monthly@12,\
+         throttle=2/1Mbit/s"
             .parse()
             .unwrap();
     assert_eq!(settings.links, [link, LinkSettings::new("wwan0").unwrap()]);

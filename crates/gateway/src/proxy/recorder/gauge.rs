@@ -1,5 +1,5 @@
-//! What one link does in the second under way, and whether it is full: for the recorder, and for policies that
-//! go on to the next link then.
+//! What one link does in the second under way, and whether it is full: for the recorder, and for policies
+//! that go on to the next link then.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,8 +19,8 @@ const LEAST_FULL: Duration = Duration::from_millis(250);
 /// In how many looks of a second a link has to be full to count as full where that decides: single round-trip
 /// times may be long for other reasons.
 const MOSTLY_FULL: u32 = 4;
-/// Fewest bytes in flight where there is a queue: TCP's initial window. Where a program sends now and then, its
-/// pauses are in the round-trip times that the receiver measures.
+/// Fewest bytes in flight where there is a queue: TCP's initial window. Where a program sends now and then,
+/// its pauses are in the round-trip times that the receiver measures.
 const LEAST_IN_FLIGHT: f64 = 14_000.0;
 /// Data of a full link come without gaps: these make up less than this share of the time.
 const GAPS: f64 = 0.5;
@@ -193,7 +193,8 @@ impl Gauge {
         base + usual.map_or(0.0, |usual| (usual - base) * NEARLY_FULL).max(self.queue())
     }
 
-    /// How long nothing has to come to count as a gap: what is shorter is no queue in round-trip times either.
+    /// How long nothing has to come to count as a gap: what is shorter is no queue in round-trip times
+    /// either.
     pub(super) fn long_gap(&self) -> Duration {
         let packets = (GAP_PACKETS / self.down.rate.max(1.0)).min(1.0);
         Duration::from_secs_f64(f64::from(self.queue()).max(packets))

@@ -1,5 +1,5 @@
-//! What the interfaces' addresses mean for connections: the kernel gives each one of them, and keeps it for the
-//! connection's life, whether the interface has it or not.
+//! What the interfaces' addresses mean for connections: the kernel gives each one of them, and keeps it for
+//! the connection's life, whether the interface has it or not.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -185,8 +185,8 @@ impl Uplinks {
         rules
     }
 
-    /// Leads flows past the tunnel as `ways` says, which is told how they are led now. Those that are there stay
-    /// where they are, but for those of links that can't be used any more.
+    /// Leads flows past the tunnel as `ways` says, which is told how they are led now. Those that are there
+    /// stay where they are, but for those of links that can't be used any more.
     ///
     /// # Errors
     /// If a step fails.
@@ -261,8 +261,8 @@ mod tests {
             uplinks.flows_chain(),
             "  chain flows {\n    \
              meta nfproto ipv4 ip daddr { 10.0.0.0/8 } ct mark set 0x726f7064 return\n    \
-             meta nfproto ipv4 ip daddr { 192.0.2.0/24 } meta l4proto { udp, udplite, dccp, sctp } th dport { \
-             9-9, 5060-5070 } ct mark set 0x726f7071 return\n    \
+             meta nfproto ipv4 ip daddr { 192.0.2.0/24 } meta l4proto { udp, udplite, dccp, sctp } \
+             th dport { 9-9, 5060-5070 } ct mark set 0x726f7071 return\n    \
              meta nfproto ipv4 ip dscp { 34, 46 } ct mark set 0x726f7071 return\n    \
              meta nfproto ipv6 ip6 dscp { 34, 46 } drop\n    \
              ct mark set 0x726f7064 return\n  }\n"
@@ -280,8 +280,8 @@ mod tests {
             [link_rule(1, false).0, neighbours_rule(true).0].map(|step| step.to_string()),
             [
                 "ip -4 rule add priority 5249 fwmark 0x726f7071 lookup 5201 protocol 212",
-                "ip -6 rule add priority 5247 fwmark 0x726f7070/0xfffffff8 lookup main suppress_prefixlength 0 \
-                 protocol 212",
+                "ip -6 rule add priority 5247 fwmark 0x726f7070/0xfffffff8 lookup main \
+                 suppress_prefixlength 0 protocol 212",
             ]
         );
     }

@@ -42,7 +42,8 @@ impl Uplinks {
     ///
     /// Linux forgets what it masquerades by an interface when that goes down, be it for a moment, and then
     /// answers the far end's segments with RST itself. It keeps connections whose source address a rule
-    /// states (snat). So the engine's connections have such a rule where an interface has, or had, one address.
+    /// states (snat). So the engine's connections have such a rule where an interface has, or had, one
+    /// address.
     pub(super) fn nftables(&self) -> String {
         let objects: String =
             self.objects().iter().map(|(name, what)| format!("  {name} {what}\n")).collect();
@@ -52,8 +53,8 @@ impl Uplinks {
         )
     }
 
-    /// The script that makes what nftables has by now into that: what hasn't changed of rates and counters goes
-    /// on as it is.
+    /// The script that makes what nftables has by now into that: what hasn't changed of rates and counters
+    /// goes on as it is.
     pub(super) fn changes(&self) -> String {
         let new = self.objects();
         let is_same = |name: &String, what: &String| new.get(name) == Some(what);
@@ -65,7 +66,8 @@ impl Uplinks {
         let added: String = added.map(|(name, what)| format!("  {name} {what}\n")).collect();
         let (gone, chains) = (gone.collect::<String>(), self.chains());
         format!(
-            "add table inet {TABLE}\nflush table inet {TABLE}\n{gone}table inet {TABLE} {{\n{added}{chains}}}\n"
+            "add table inet {TABLE}\nflush table inet {TABLE}\n{gone}\
+             table inet {TABLE} {{\n{added}{chains}}}\n"
         )
     }
 
@@ -75,8 +77,8 @@ impl Uplinks {
         for (&link, uplink) in &self.uplinks {
             let Some(rate) = uplink.rate else { continue };
             for (side, rate) in [("up", rate.up), ("down", rate.down)] {
-                // A super-packet of 64 KiB has to fit several times. Besides, a bucket in bytes holds what the
-                // rate gives in a second (nft_limit.c).
+                // A super-packet of 64 KiB has to fit several times. Besides, a bucket in bytes holds what
+                // the rate gives in a second (nft_limit.c).
                 let (bytes, burst) = (rate / 8, (rate / 8 / 10).max(256 << 10));
                 let what = format!("{{ rate over {bytes} bytes/second burst {burst} bytes }}");
                 objects.insert(format!("limit {side}{link}"), what);
@@ -163,7 +165,8 @@ impl Uplinks {
         };
         let of = |interface: &String| {
             let taken = format!(
-                "    iifname \"{interface}\" fib daddr type != {{ local, broadcast, multicast }} meta l4proto != tcp"
+                "    iifname \"{interface}\" fib daddr type != {{ local, broadcast, multicast }} \
+                 meta l4proto != tcp"
             );
             format!(
                 "{taken} ct state new ct mark != {{ {TUNNEL_MARK}, {marks} }} jump flows\n{taken} ct mark {{ \

@@ -143,7 +143,8 @@ mod tests {
             [
                 "ip -4 address replace 198.18.0.2/32 dev rope-dg-proxy",
                 "ip -4 route replace default dev rope-dg-proxy table 5262 proto 212",
-                "ip -4 rule add priority 5261 lookup main suppress_prefixlength 0 fwmark 0x726f7064 protocol 212",
+                "ip -4 rule add priority 5261 lookup main suppress_prefixlength 0 fwmark 0x726f7064 \
+                 protocol 212",
                 "ip -4 rule add priority 5262 lookup 5262 fwmark 0x726f7064 protocol 212",
             ]
         );
