@@ -36,11 +36,11 @@ fn marked(file: &toml::Table, tables: &Tables) -> BTreeSet<PathBuf> {
     for (name, shape) in tables {
         for table in tables_of(file, name) {
             for field in shape.fields {
-                let Some(use_) = field.files.filter(|one| *one != Files::Written) else { continue };
+                let Some(files) = field.files.filter(|one| *one != Files::Written) else { continue };
                 let value = table.get(field.name);
                 let list = value.and_then(toml::Value::as_array).map_or(&[][..], Vec::as_slice);
                 let texts = value.into_iter().chain(list).filter_map(toml::Value::as_str);
-                found.extend(texts.map(|text| PathBuf::from(use_.split(text).0)));
+                found.extend(texts.map(|text| PathBuf::from(files.split(text).0)));
             }
         }
     }

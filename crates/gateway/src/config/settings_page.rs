@@ -80,8 +80,8 @@ fn the_settings_page_says_what_the_code_does() {
     page.push_str(&table("[[link]]", &super::proxy::shape::LINK, false, None));
     page.push_str(&table("[[rule]]", &super::proxy::shape::RULE, false, None));
     page.push_str(
-        "\nOn the command line a link is one `--via`: `--via wlan0,metered,price=2.5`; a rule is \
-                   one `--rule`: `--rule 'port=22 then redundant'`.\n",
+        "\nOn the command line a link is `--via wlan0,metered,price=2.5`, a rule `--rule 'port=22 then \
+         redundant'`.\n",
     );
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
     if std::env::var_os("UPDATE").is_some() {

@@ -72,8 +72,8 @@ impl Server {
         }
     }
 
-    /// A target's addresses, and for how long they hold, if that is known. The system's resolver doesn't tell:
-    /// the same is asked over the links.
+    /// A target's addresses, and for how long they hold, if that is known. The system's resolver doesn't
+    /// tell: the same is asked over the links.
     pub(super) async fn resolve_with_age(&self, target: &Target) -> io::Result<Found> {
         let links = self.links();
         let age = async {

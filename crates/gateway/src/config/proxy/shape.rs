@@ -204,8 +204,14 @@ pub(in crate::config) const LINK: Shape = Shape {
     summary: "An uplink; the first is preferred where the order counts",
     fields: &[
         required("interface", Kind::Text, "The interface: `wlan0`").reload(),
-        key("name", Kind::Text, "What policies, log and status call it. Default: the interface's name")
-            .reload(),
+        key(
+            "name",
+            Kind::Text,
+            "What policies, log and status call it; two links of one interface need it and `gateway`. \
+             Default: the interface's name",
+        )
+        .value("NAME")
+        .reload(),
         key("metered", Kind::Switch, "Its traffic costs: policies that save metered links avoid it")
             .default("false")
             .reload(),
@@ -230,6 +236,7 @@ pub(in crate::config) const LINK: Shape = Shape {
             "Most that it carries in a period: `5GB/monthly@12`, `2GB/weekly@mon`, `500MB/daily`. Default: \
              none",
         )
+        .value("QUOTA")
         .reload(),
         key(
             "throttle",
@@ -245,22 +252,19 @@ pub(in crate::config) const RULE: Shape = Shape {
     name: "rule",
     summary: "A policy for the connections that fit all of its conditions; the first rule that fits decides",
     fields: &[
-        required(
-            "policy",
-            Kind::Text,
-            "What follows: `redundant`, `save-metered over wlan0,wwan0`. On a command line `port=22 then \
-             redundant`",
-        )
-        .reload(),
+        required("policy", Kind::Text, "What follows: `redundant`, `save-metered over wlan0,wwan0`").reload(),
         key("to", Kind::Texts, "Destinations: addresses, networks, names, `*.example.org`. Default: all")
+            .value("DESTINATION")
             .reload(),
-        key("port", Kind::Texts, "Ports: `22`, `5060-5061`. Default: all").reload(),
+        key("port", Kind::Texts, "Ports: `22`, `5060-5061`. Default: all").value("PORTS").reload(),
         key(
             "size",
             Kind::Bytes(1, 1 << 50),
             "From so many bytes on that the connection has carried. Default: from the start",
         )
         .reload(),
-        key("dscp", Kind::Texts, "DSCP of the client's SYN: `ef`, `af41`, `46`. Default: any").reload(),
+        key("dscp", Kind::Texts, "DSCP of the client's SYN: `ef`, `af41`, `46`. Default: any")
+            .value("DSCP")
+            .reload(),
     ],
 };
