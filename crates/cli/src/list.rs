@@ -21,7 +21,7 @@ fn value<T: ?Sized>(registry: &Registry<T>) -> Value {
             "name": entry.name,
             "summary": entry.summary,
             "source": entry.source,
-            "kernels": entry.kernels.iter().map(|kernel| kernel.name()).collect::<Vec<_>>(),
+            "kernels": entry.kernels.iter().map(|there| there.kernel.name()).collect::<Vec<_>>(),
             "parameters": entry.shown_parameters().map(|p| json!({
                 "name": p.name, "summary": p.summary, "default": p.default, "least": p.range.0, "most": p.range.1,
             })).collect::<Vec<_>>(),

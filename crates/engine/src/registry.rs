@@ -159,6 +159,45 @@ impl Kernel {
             Kernel::MultipathTcp => "multipath-tcp.org",
         }
     }
+
+    /// That it has an algorithm, in every version and under the name that it has here.
+    pub const fn has(self) -> InKernel {
+        InKernel { kernel: self, name: None, since: None, is_default: false }
+    }
+}
+
+/// How a kernel has an algorithm: `Kernel::Linux.has().called("default").by_default()`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct InKernel {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Its name there, where that is another.
+    pub name: Option<&'static str>,
+    /// The first version that has it, where not every version of Multipath TCP does.
+    pub since: Option<&'static str>,
+    /// Whether the kernel uses it unless told otherwise.
+    pub is_default: bool,
+}
+
+impl InKernel {
+    /// Under another name.
+    #[must_use]
+    pub const fn called(self, name: &'static str) -> InKernel {
+        InKernel { name: Some(name), ..self }
+    }
+
+    /// From this version on.
+    #[must_use]
+    pub const fn since(self, version: &'static str) -> InKernel {
+        InKernel { since: Some(version), ..self }
+    }
+
+    /// As the kernel's default.
+    #[must_use]
+    pub const fn by_default(self) -> InKernel {
+        InKernel { is_default: true, ..self }
+    }
 }
 
 /// An algorithm that can be built by name. `T` is what is built.
@@ -175,8 +214,8 @@ pub struct Entry<T: ?Sized> {
     pub presets: &'static [Preset],
     /// Departures from the shared contract.
     pub exceptions: &'static [Exception],
-    /// The kernels that have it.
-    pub kernels: &'static [Kernel],
+    /// The kernels that have it, each once: there it is what it is here without parameters.
+    pub kernels: &'static [InKernel],
     /// Whether comparisons take it without being told its name; of schedulers only.
     pub compared_by_default: bool,
     /// Of congestion controls whose subflows know of each other: what it is with one subflow, by name. A
@@ -238,6 +277,11 @@ impl<T: ?Sized> Entry<T> {
             single_path: None,
             build,
         }
+    }
+
+    /// How a kernel has it, if it does.
+    pub fn in_kernel(&self, kernel: Kernel) -> Option<&'static InKernel> {
+        self.kernels.iter().find(|one| one.kernel == kernel)
     }
 
     /// The parameters that users are told of.
@@ -364,6 +408,11 @@ impl<T: ?Sized> Registry<T> {
         &self.entries
     }
 
+    /// What a kernel uses unless told otherwise.
+    pub fn default_of(&self, kernel: Kernel) -> Option<&Entry<T>> {
+        self.entries.iter().find(|entry| entry.in_kernel(kernel).is_some_and(|there| there.is_default))
+    }
+
     /// Parses `name`, `name:preset`, `name(key=value, ...)` or `name:preset(key=value, ...)`.
     ///
     /// # Errors
@@ -440,6 +489,22 @@ impl<T: ?Sized> Registry<T> {
         Ok(Spec { text: canonical, entry: *entry, values: Arc::new(values), factory })
     }
 }
+
+/// Registers built-in algorithms, in this order: a new one is its file and its line in the list. It makes their
+/// modules and the function `builtin`. `cargo fmt` doesn't see modules in a macro; `./test` formats them too.
+macro_rules! algorithms {
+    ($(#[$about:meta])* $kind:literal, $algorithm:ident: $($name:ident,)*) => {
+        $(mod $name;)*
+
+        $(#[$about])*
+        pub fn builtin() -> $crate::registry::Registry<dyn $algorithm> {
+            let mut all = $crate::registry::Registry::new($kind);
+            $(all.add($name::ENTRY);)*
+            all
+        }
+    };
+}
+pub(crate) use algorithms;
 
 fn describe<T: ?Sized>(entry: &Entry<T>) -> String {
     let shown = entry.shown_parameters();
@@ -523,6 +588,31 @@ mod tests {
         assert!(refusal("thing(beta=1, beta=2)").message.contains("given twice"));
         assert!(refusal("thing(beta)").message.contains("parameter=value"));
         assert!(refusal("thing(beta=1").message.contains("expected `)`"));
+    }
+
+    #[test]
+    fn a_kernel_has_one_default_scheduler() {
+        use crate::{congestion, scheduler};
+        for kernel in [Kernel::Linux, Kernel::MultipathTcp] {
+            let schedulers = scheduler::builtin();
+            let there: Vec<_> = schedulers.entries().iter().filter_map(|one| one.in_kernel(kernel)).collect();
+            assert_eq!(there.iter().filter(|one| one.is_default).count(), 1, "{kernel:?}");
+        }
+        assert_eq!(scheduler::builtin().default_of(Kernel::Linux).unwrap().name, scheduler::BASELINE);
+        let control = congestion::builtin();
+        assert_eq!(control.default_of(Kernel::Linux).unwrap().name, congestion::DEFAULT_NAME);
+
+        const NEWER: Entry<Thing> = Entry {
+            name: "newer",
+            kernels: &[Kernel::MultipathTcp.has().called("new").since("0.97")],
+            ..THING
+        };
+        let mut registry = registry();
+        registry.add(NEWER);
+        let found = registry.parse("newer").unwrap().entry;
+        let there = found.in_kernel(Kernel::MultipathTcp).unwrap();
+        assert_eq!((there.name, there.since, there.is_default), (Some("new"), Some("0.97"), false));
+        assert!(found.in_kernel(Kernel::Linux).is_none() && registry.default_of(Kernel::Linux).is_none());
     }
 
     #[test]

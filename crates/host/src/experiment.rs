@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use nix::sched::{CloneFlags, setns};
 use ropewalk_engine::config::{ConnectionConfig, EndpointConfig, LocalEndpoint};
+use ropewalk_engine::congestion::DEFAULT_NAME;
 use ropewalk_engine::endpoint::Endpoint;
 use ropewalk_engine::{PathId, Span, Time};
 use ropewalk_link::{LinkSpec, LinkStats};
@@ -51,7 +52,7 @@ impl Default for KernelParty {
     fn default() -> Self {
         KernelParty {
             multipath: true,
-            congestion: "cubic".into(),
+            congestion: DEFAULT_NAME.into(),
             checksum: false,
             receive_buffer: None,
             send_buffer: None,

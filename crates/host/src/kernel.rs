@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use ropewalk_engine::congestion::DEFAULT_NAME;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::netns::Namespace;
@@ -44,7 +45,7 @@ impl Default for SocketConfig<'_> {
     fn default() -> Self {
         SocketConfig {
             multipath: true,
-            congestion: Some("cubic"),
+            congestion: Some(DEFAULT_NAME),
             send_buffer: None,
             receive_buffer: None,
             connect_timeout: None,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ropewalk_algorithms::{Registries, algorithm};
 use ropewalk_engine::Span;
-use ropewalk_engine::congestion::CongestionControl;
+use ropewalk_engine::congestion::{CongestionControl, DEFAULT_NAME};
 use ropewalk_engine::registry::Spec;
 use ropewalk_settings::argument::{list, size_within};
 use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source};
@@ -211,7 +211,7 @@ pub(crate) fn congestion(
     experiment: &Experiment,
     registries: &Registries,
 ) -> Result<Spec<dyn CongestionControl>, InputError> {
-    let usual = || Source::new("congestion", experiment.congestion.as_deref().unwrap_or("cubic"));
+    let usual = || Source::new("congestion", experiment.congestion.as_deref().unwrap_or(DEFAULT_NAME));
     let source = given.text("congestion").unwrap_or_else(usual);
     algorithm(&registries.congestion, &source.name, &source.text)
 }

@@ -48,7 +48,8 @@ pub(crate) fn spec(
     };
     let scheduler = ropewalk_algorithms::scheduler(&registries, "scheduler", text, content.paths.len())
         .map_err(errors::input)?;
-    let usual = scenario.loaded.experiment.congestion.as_deref().unwrap_or("cubic");
+    let usual =
+        scenario.loaded.experiment.congestion.as_deref().unwrap_or(ropewalk_engine::congestion::DEFAULT_NAME);
     let congestion = congestion.unwrap_or(usual);
     let congestion = ropewalk_algorithms::algorithm(&registries.congestion, "congestion", congestion)
         .map_err(errors::input)?;

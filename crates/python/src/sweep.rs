@@ -176,7 +176,7 @@ impl Sweep {
 }
 
 fn standings(summary: &lab::Summary) -> String {
-    serde_json::Value::Array(summary.standings.iter().map(lab::Standing::json).collect()).to_string()
+    serde_json::Value::Array(summary.standings.iter().map(lab::SchedulerSummary::json).collect()).to_string()
 }
 
 /// A sweep's folder while runs come in.

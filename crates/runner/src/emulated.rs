@@ -5,6 +5,7 @@
 
 use std::sync::Mutex;
 
+use ropewalk_engine::scheduler::BASELINE;
 use ropewalk_engine::{ConnectionStats, Span, Time};
 use ropewalk_host::experiment::{self, Experiment, KernelParty, Party};
 use ropewalk_host::network::PathConfig;
@@ -303,7 +304,7 @@ pub fn for_emulation(request: &Request, ends: Ends) -> Result<Request, EmulatedE
     if ends.sender_kernel {
         request
             .candidates
-            .retain(|candidate| candidate.mode != Mode::Multipath || candidate.scheduler.text == "linux");
+            .retain(|candidate| candidate.mode != Mode::Multipath || candidate.scheduler.text == BASELINE);
         if request.candidates.iter().find(multipath).is_none() {
             return Err(EmulatedError::KernelScheduler);
         }

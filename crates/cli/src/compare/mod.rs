@@ -15,6 +15,7 @@ use ropewalk_algorithms::Registries;
 use ropewalk_command_line::options::{World, list};
 use ropewalk_command_line::settings::{Given, Tables};
 use ropewalk_command_line::{Failure, ProgressLine, interrupt, output};
+use ropewalk_engine::scheduler::BASELINE;
 use ropewalk_lab::ask;
 use ropewalk_lab::compare::{Comparison, Design, Merit, Request, compare, request};
 use ropewalk_lab::report::rope::{self, Budget};
@@ -286,7 +287,7 @@ fn ends_fit(options: &Options) -> Result<(), Failure> {
         }
     }
     let Some(named) = options.common.given.text("schedulers") else { return Ok(()) };
-    let other = list(&named.text).into_iter().find(|name| !["linux", "tcp"].contains(name));
+    let other = list(&named.text).into_iter().find(|name| ![BASELINE, "tcp"].contains(name));
     if let Some(other) = other.filter(|_| options.sender == Stack::Kernel) {
         let message = format!("the kernel as sender has one scheduler, its own: it can't send by `{other}`");
         return refuse("--schedulers", &named.text, message, "name `linux` alone, or let the engine send");

@@ -1,8 +1,8 @@
 //! A comparison as a table for people, as plots of characters, and as CSV.
 
 use ropewalk_lab::compare::{
-    Comparison, Decision, Design, FEW, Finding, Headline, MARGIN, Ranking, Request, Row, Stand, Standing,
-    Versus, headline, overall,
+    Comparison, Decision, Design, FEW, Finding, Headline, MARGIN, Ranking, Request, Row, Standing, Versus,
+    VersusFastest, headline, overall,
 };
 use ropewalk_lab::csv;
 use ropewalk_lab::real_time;
@@ -169,7 +169,7 @@ fn overview(comparison: &Comparison) -> Option<String> {
     head.extend(titles.iter().map(String::as_str));
     head.extend(["over\nfastest", "vs\nlinux", "vs best\ntcp", "sent\nagain"]);
     let mut table = Table::new(2, &head).within(WIDTH);
-    let mut stands: Vec<&(String, Stand)> = decision.stands.iter().collect();
+    let mut stands: Vec<&(String, VersusFastest)> = decision.stands.iter().collect();
     stands.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
     let equal = decision.with(Standing::Equal).len();
     for (index, (label, stand)) in stands.into_iter().enumerate() {

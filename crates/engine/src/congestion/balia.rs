@@ -40,7 +40,7 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         rule: "ssthresh",
         reason: "the draft's section 2 sets the least threshold to 1 segment when there are several subflows",
     }],
-    kernels: &[Kernel::MultipathTcp],
+    kernels: &[Kernel::MultipathTcp.has()],
     single_path: Some("reno"),
     ..ControlEntry::of(|values| {
         AdditiveControl::boxed(Balia { least_ssthresh: values.number("least-ssthresh") as u32 })

@@ -103,7 +103,7 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
             ],
         },
     ],
-    kernels: &[Kernel::Linux],
+    kernels: &[Kernel::Linux.has().by_default()],
     ..ControlEntry::of(|values| Box::new(Cubic { states: PerSubflow::default(), rule: Rule::new(values) }))
 };
 

@@ -30,7 +30,7 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "lia",
     summary: "linked increases: together no more aggressive than one TCP on the best path",
     source: "RFC 6356 section 3",
-    kernels: &[Kernel::MultipathTcp],
+    kernels: &[Kernel::MultipathTcp.has()],
     single_path: Some("reno"),
     ..ControlEntry::of(|_| AdditiveControl::boxed(Lia))
 };

@@ -17,33 +17,38 @@
 use std::fmt::Debug;
 
 use crate::metrics::SubflowMetrics;
-use crate::registry::{Entry, Registry};
+use crate::registry::{Entry, algorithms};
 use crate::{Span, Time};
 pub use ack_counting::AckCounting;
 pub use siblings::Siblings;
 
 mod ack_counting;
 mod additive;
-mod balia;
-mod bbr;
 #[cfg(test)]
 mod contract_tests;
-mod coupled;
-mod cubic;
 mod delay;
-mod ewtcp;
-mod lia;
-mod mveno;
-mod olia;
-mod reno;
-mod rtt_compensator;
-mod semicoupled;
 mod siblings;
 #[cfg(test)]
 mod testing;
-mod vegas;
-mod veno;
-mod wvegas;
+
+algorithms! {
+    /// All built-in controls.
+    "congestion control", CongestionControl:
+    reno,
+    cubic,
+    lia,
+    olia,
+    balia,
+    wvegas,
+    ewtcp,
+    coupled,
+    semicoupled,
+    rtt_compensator,
+    vegas,
+    veno,
+    mveno,
+    bbr,
+}
 
 /// The registry entry of a control.
 type ControlEntry = Entry<dyn CongestionControl>;
@@ -253,22 +258,5 @@ pub fn half_window(subflow: &SubflowMetrics, floor: u32) -> u32 {
 /// What Linux uses unless told otherwise.
 pub(crate) const DEFAULT: ControlEntry = cubic::ENTRY;
 
-/// All built-in controls. A new one is a new file plus one line here.
-pub fn builtin() -> Registry<dyn CongestionControl> {
-    let mut all = Registry::new("congestion control");
-    all.add(reno::ENTRY);
-    all.add(cubic::ENTRY);
-    all.add(lia::ENTRY);
-    all.add(olia::ENTRY);
-    all.add(balia::ENTRY);
-    all.add(wvegas::ENTRY);
-    all.add(ewtcp::ENTRY);
-    all.add(coupled::ENTRY);
-    all.add(semicoupled::ENTRY);
-    all.add(rtt_compensator::ENTRY);
-    all.add(vegas::ENTRY);
-    all.add(veno::ENTRY);
-    all.add(mveno::ENTRY);
-    all.add(bbr::ENTRY);
-    all
-}
+/// Its name.
+pub const DEFAULT_NAME: &str = DEFAULT.name;

@@ -82,7 +82,7 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
             reason: "the Linux implementation rounds increases down to 1024ths of a segment",
         },
     ],
-    kernels: &[Kernel::MultipathTcp],
+    kernels: &[Kernel::MultipathTcp.has()],
     single_path: Some("reno"),
     ..ControlEntry::of(|values| AdditiveControl::boxed(Olia::new(values)))
 };

@@ -27,7 +27,7 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     name: "reno",
     summary: "uncoupled: one segment per round trip, half on loss",
     source: "RFC 5681 section 3.1, RFC 6582",
-    kernels: &[Kernel::Linux],
+    kernels: &[Kernel::Linux.has()],
     ..ControlEntry::of(|_| Box::new(Reno::default()))
 };
 

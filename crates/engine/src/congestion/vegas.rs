@@ -51,7 +51,7 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         summary: "slow start grows in every round trip, as in Linux's tcp_vegas",
         values: &[("every-other", 0.0)],
     }],
-    kernels: &[Kernel::Linux],
+    kernels: &[Kernel::Linux.has()],
     ..ControlEntry::of(|values| {
         Box::new(Vegas {
             states: PerSubflow::default(),

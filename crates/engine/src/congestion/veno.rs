@@ -43,7 +43,7 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
     source: "Fu and Liew, IEEE JSAC 21(2), 2003, section II",
     parameters: PARAMETERS,
     presets: PRESETS,
-    kernels: &[Kernel::Linux],
+    kernels: &[Kernel::Linux.has()],
     ..ControlEntry::of(|values| AdditiveControl::boxed(Veno::<Uncoupled>::new(values)))
 };
 

@@ -49,7 +49,7 @@ pub(super) const ENTRY: ControlEntry = ControlEntry {
         reason: "the draft couples what is queued, not the increase: where nothing queues, each adds one \
                  per round trip",
     }],
-    kernels: &[Kernel::MultipathTcp],
+    kernels: &[Kernel::MultipathTcp.has()],
     // The draft: alpha is the whole of total-alpha; the draining of queues is its own.
     single_path: Some("wvegas"),
     ..ControlEntry::of(|values| {

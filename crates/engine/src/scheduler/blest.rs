@@ -93,7 +93,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         summary: "the out-of-tree kernel's estimate; retransmission and penalisation stay on",
         values: &[("lambda", 1.2), ("estimate", 1.0), ("opportunistic", LINUX), ("penalise", LINUX)],
     }],
-    kernels: &[Kernel::MultipathTcp],
+    kernels: &[Kernel::MultipathTcp.has().since("0.95")],
     ..Entry::of(|values| {
         let lambda = values.number("lambda");
         if values.number("estimate") == 0.0 {

@@ -77,7 +77,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         rule: "even-split",
         reason: "preset `linux`: products of 32 bits overflow, so that remainders are compared (mptcp_ecf.c)",
     }],
-    kernels: &[Kernel::MultipathTcp],
+    kernels: &[Kernel::MultipathTcp.has().since("0.96")],
     ..Entry::of(|values| {
         let least = if values.switch("at-least-one") { 1.0 } else { 0.0 };
         let arithmetic = values.number("arithmetic") as u32;

@@ -60,7 +60,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         Exception { rule: "cwnd", reason: "fills send buffers beyond cwnd (mptcp_subflow_get_send)" },
         Exception { rule: "single-path", reason: "places bursts of 65,428 bytes, not single segments" },
     ],
-    kernels: &[Kernel::Linux],
+    kernels: &[Kernel::Linux.has().called("default").by_default()],
     ..Entry::of(|values| {
         let burst = values.number("burst") as u64;
         with_mechanisms(values, Linux { burst, average: [0; MAX_SUBFLOWS] })

@@ -39,7 +39,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         },
     ],
     exceptions: &[Exception { rule: "cwnd", reason: "`one-more` queues a segment beyond the window" }],
-    kernels: &[Kernel::MultipathTcp],
+    kernels: &[Kernel::MultipathTcp.has().called("default").by_default()],
     ..Entry::of(|values| {
         if values.switch("one-more") {
             with_mechanisms(values, OneMore)

@@ -7,41 +7,15 @@
 //! Stream positions are connection-level byte offsets from the first byte of data, in 64 bits that never
 //! wrap (DSN = IDSN + 1 + offset).
 
-mod blest;
-mod capacity;
-mod cfs;
 pub(crate) mod contract;
-mod cp;
-mod daps;
-mod daps_two_path;
 mod earliest;
-mod ecf;
-mod f2p_dps;
 mod fate;
-mod freeze;
-mod hsr;
-mod linux;
-mod lts;
-mod lws;
 mod mechanisms;
 mod message;
-mod minrtt;
-mod olaps;
-mod otias;
-mod peekaboo;
-mod qaware;
-mod raven;
-mod redundant;
-mod ropewalk;
-mod roundrobin;
-mod rtt_gate;
-mod single;
-mod sttf;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 pub(crate) mod text;
-mod xlink;
 
 use std::fmt::Debug;
 
@@ -51,8 +25,39 @@ pub use message::Message;
 pub use text::{Reason, ReasonPart, with_names};
 
 use crate::metrics::{CaState, SubflowMetrics};
-use crate::registry::{Entry, Registry};
+use crate::registry::{Entry, algorithms};
 use crate::{Span, SubflowId, Time};
+
+algorithms! {
+    /// All built-in schedulers.
+    "scheduler", Scheduler:
+    minrtt,
+    roundrobin,
+    redundant,
+    linux,
+    blest,
+    ecf,
+    cfs,
+    daps,
+    daps_two_path,
+    otias,
+    rtt_gate,
+    capacity,
+    cp,
+    hsr,
+    lws,
+    lts,
+    f2p_dps,
+    freeze,
+    single,
+    sttf,
+    qaware,
+    raven,
+    peekaboo,
+    xlink,
+    olaps,
+    ropewalk,
+}
 
 /// A scheduler's decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -515,6 +520,9 @@ pub trait Scheduler: Debug + Send {
 /// What Linux uses unless told otherwise.
 pub(crate) const DEFAULT: Entry<dyn Scheduler> = linux::ENTRY;
 
+/// The scheduler that the others are measured against: the default of a connection and of Linux.
+pub const BASELINE: &str = DEFAULT.name;
+
 /// Whether comparisons take a scheduler without being told its name ([`Entry::compared_by_default`]). One
 /// that isn't built in was registered to be compared.
 pub fn is_compared_by_default(name: &str) -> bool {
@@ -524,36 +532,3 @@ pub fn is_compared_by_default(name: &str) -> bool {
 
 /// The scheduler that Ropewalk's gateway and proxy use unless told otherwise.
 pub const PRODUCT_DEFAULT: &str = "ropewalk";
-
-/// All built-in schedulers. A new one is a new file plus one line here.
-pub fn builtin() -> Registry<dyn Scheduler> {
-    let mut registry = Registry::new("scheduler");
-    registry
-        .add(minrtt::ENTRY)
-        .add(roundrobin::ENTRY)
-        .add(redundant::ENTRY)
-        .add(linux::ENTRY)
-        .add(blest::ENTRY)
-        .add(ecf::ENTRY)
-        .add(cfs::ENTRY)
-        .add(daps::ENTRY)
-        .add(daps_two_path::ENTRY)
-        .add(otias::ENTRY)
-        .add(rtt_gate::ENTRY)
-        .add(capacity::ENTRY)
-        .add(cp::ENTRY)
-        .add(hsr::ENTRY)
-        .add(lws::ENTRY)
-        .add(lts::ENTRY)
-        .add(f2p_dps::ENTRY)
-        .add(freeze::ENTRY)
-        .add(single::ENTRY)
-        .add(sttf::ENTRY)
-        .add(qaware::ENTRY)
-        .add(raven::ENTRY)
-        .add(peekaboo::ENTRY)
-        .add(xlink::ENTRY)
-        .add(olaps::ENTRY)
-        .add(ropewalk::ENTRY);
-    registry
-}

@@ -23,7 +23,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
     summary: "every subflow sends everything not yet acknowledged",
     source: "baseline",
     parameters: &[opportunistic(OFF), penalise(OFF)],
-    kernels: &[Kernel::MultipathTcp],
+    kernels: &[Kernel::MultipathTcp.has()],
     ..Entry::of(|values| with_mechanisms(values, Redundant { cursors: [0; MAX_SUBFLOWS], last: 0 }))
 };
 

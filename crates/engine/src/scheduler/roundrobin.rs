@@ -49,7 +49,7 @@ pub(super) const ENTRY: Entry<dyn Scheduler> = Entry {
         rule: "cwnd",
         reason: "strict turns (5g-2019 III.A) queue segments on a subflow whose window is full",
     }],
-    kernels: &[Kernel::MultipathTcp],
+    kernels: &[Kernel::MultipathTcp.has()],
     ..Entry::of(|values| {
         let quota = values.number("quota") as u32;
         let (cwnd_limited, one_more) = (values.switch("cwnd-limited"), values.switch("one-more"));

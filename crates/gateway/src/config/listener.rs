@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use ropewalk_algorithms::Registries;
+use ropewalk_engine::congestion::DEFAULT_NAME;
 use ropewalk_engine::registry::SpecError;
 use ropewalk_engine::scheduler::PRODUCT_DEFAULT;
 use ropewalk_engine::{SECOND, Span};
@@ -115,7 +116,7 @@ pub(super) const LISTENER: Shape = Shape {
         .default(PRODUCT_DEFAULT)
         .value("NAME")
         .reload(),
-        key("congestion", Kind::Text, "Congestion control").default("cubic").value("NAME").reload(),
+        key("congestion", Kind::Text, "Congestion control").default(DEFAULT_NAME).value("NAME").reload(),
         key("multipath", Kind::Switch, "Multipath TCP, or plain TCP only").default("true").reload(),
         key("checksum", Kind::Switch, "Whether DSS checksums are required of clients")
             .default("false")

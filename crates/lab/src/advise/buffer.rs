@@ -46,7 +46,7 @@ pub(super) fn find(
         return None;
     }
     let stands = raced.standings(design, true, limit);
-    let good = stands.iter().position(compare::Stand::is_as_good)?;
+    let good = stands.iter().position(compare::VersusFastest::is_as_good)?;
     let least = stands.iter().position(|stand| stand.standing != Standing::Slower).unwrap_or(good);
     Some(Buffer {
         bytes: SIZES[good],

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use rand_pcg::Pcg64;
 use ropewalk_algorithms::Registries;
+use ropewalk_engine::congestion::DEFAULT_NAME;
 use ropewalk_engine::registry::SpecError;
 use ropewalk_engine::{SECOND, Span};
 use ropewalk_sim::{Direction, Mode, PathSpec, Recording, RunResult, RunSpec, Scenario, Workload};
@@ -254,7 +255,7 @@ fn flows(
     let result: RunResult = ropewalk_sim::run(&RunSpec {
         scenario: Arc::new(scenario),
         scheduler: registries.schedulers.parse("single")?,
-        congestion: registries.congestion.parse("cubic")?,
+        congestion: registries.congestion.parse(DEFAULT_NAME)?,
         mode: Mode::SinglePath(0),
         seed,
         start_phase: Span::ZERO,

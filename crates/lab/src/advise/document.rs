@@ -1,5 +1,6 @@
 //! Advice as text to type and as JSON: what the command prints, and what a script gets.
 
+use ropewalk_engine::scheduler::BASELINE;
 use ropewalk_settings::units;
 use serde_json::{Value, json};
 
@@ -44,7 +45,7 @@ pub fn lines(question: &Question, answer: &Answer) -> Vec<String> {
     let others = question.scenario.paths.iter().filter(|path| path.name != answer.opens_on);
     let interfaces: Vec<&str> = others.map(|path| path.name.as_str()).collect();
     let system = match question.system {
-        System::Here if answer.use_this.scheduler.entry.name == "linux" => System::Linux,
+        System::Here if answer.use_this.scheduler.entry.name == BASELINE => System::Linux,
         System::Here => System::Ropewalk,
         asked => asked,
     };
@@ -64,12 +65,8 @@ pub fn lines(question: &Question, answer: &Answer) -> Vec<String> {
             lines.push("mptcpize run PROGRAM".into());
         }
         System::OtherKernel => {
-            let name = kernel_name(answer.use_this.scheduler.entry.name);
-            let since = match name {
-                "blest" => " (0.95 or later)",
-                "ecf" => " (0.96 or later)",
-                _ => "",
-            };
+            let (name, since) = in_kernel(system, answer);
+            let since = since.map_or(String::new(), |version| format!(" ({version} or later)"));
             lines.push(format!(
                 "# the kernel of github.com/multipath-tcp/mptcp{since}, on the sending end, as root:"
             ));
@@ -119,18 +116,17 @@ fn buffer_lines(answer: &Answer) -> Vec<String> {
     lines
 }
 
-/// The kernel's name for a scheduler.
-fn kernel_name(scheduler: &str) -> &str {
-    match scheduler {
-        "minrtt" | "linux" => "default",
-        other => other,
-    }
+/// The scheduler's name in the system's kernel, and the version from which on it is there.
+fn in_kernel(system: System, answer: &Answer) -> (&'static str, Option<&'static str>) {
+    let entry = &answer.use_this.scheduler.entry;
+    let there = system.kernel().and_then(|kernel| entry.in_kernel(kernel));
+    (there.and_then(|one| one.name).unwrap_or(entry.name), there.and_then(|one| one.since))
 }
 
 /// Its settings are UCI's section `network.globals`, and `multipath` of each interface; /etc/init.d/mptcp
 /// applies them.
 fn router_lines(question: &Question, answer: &Answer) -> Vec<String> {
-    let scheduler = kernel_name(answer.use_this.scheduler.entry.name);
+    let (scheduler, _) = in_kernel(question.system, answer);
     let tcp = answer.use_this.is_tcp();
     let first = if tcp { &answer.best_path } else { &answer.opens_on };
     let mut lines = vec!["# on the router, as root; interfaces by the paths' names:".to_string()];

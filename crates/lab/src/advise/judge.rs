@@ -1,11 +1,11 @@
 //! What an answer says of each candidate, from the race over the variants.
 
+use ropewalk_engine::scheduler::BASELINE;
 use ropewalk_sim::Scenario;
 
 use super::answer::Judged;
 use super::gain::Gain;
 use super::run::Candidate;
-use super::search::OWN;
 use crate::compare::{Decision, Raced, Run, Standing};
 use crate::stats;
 
@@ -14,13 +14,13 @@ const WATCHED: usize = 4;
 
 /// Linux's own scheduler, with the path that the connection is opened on.
 pub(super) fn said_own(scenario: &Scenario, own: &Candidate) -> String {
-    format!("`{OWN}` with its first subflow on {}", scenario.paths[own.opens_on].name)
+    format!("`{BASELINE}` with its first subflow on {}", scenario.paths[own.opens_on].name)
 }
 
 /// The chosen one first, then plain TCP, the kernel's scheduler, and the fastest of those that aren't slower.
 pub(super) fn watched(decision: &Decision, candidates: &[Candidate], chosen: usize) -> Vec<Candidate> {
     let mut found = vec![candidates[chosen].clone()];
-    let usual = candidates.iter().filter(|one| one.is_tcp() || one.scheduler.text == OWN);
+    let usual = candidates.iter().filter(|one| one.is_tcp() || one.scheduler.text == BASELINE);
     let left = [decision.with(Standing::Equal), decision.with(Standing::Open)].concat();
     let left =
         left.into_iter().take(WATCHED).filter_map(|label| candidates.iter().find(|one| one.label == label));

@@ -4,7 +4,6 @@
 //! only if that one is.
 
 mod answer;
-mod ask;
 pub mod belief;
 mod buffer;
 mod certainty;
@@ -24,7 +23,6 @@ mod telling;
 mod variants;
 
 pub use answer::{Answer, Buffer, Judged, Recommended};
-pub use ask::question;
 pub use belief::Doubt;
 pub use certainty::Share;
 pub use coverage::{Coverage, Link, Quantity, Range, coverage};
@@ -32,7 +30,7 @@ pub use effort::Effort;
 pub use flips::Flip;
 pub use gain::Gain;
 pub use narrowing::{GainInterval, Links, Narrowing, narrowing};
-pub use question::{CERTAINTY, Question};
+pub use question::{CERTAINTY, Question, question};
 pub use run::{Candidate, Execution};
 pub use search::advise;
 pub use selftest::{Case, SelfTest, measured_test, self_test};

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use rand_pcg::Pcg64;
 use ropewalk_algorithms::Registries;
 use ropewalk_engine::Span;
+use ropewalk_engine::congestion::DEFAULT_NAME;
 use ropewalk_engine::registry::SpecError;
 use ropewalk_sim::{Mode, PathSpec, Recording, RunSpec, Scenario, Workload};
 use serde::{Deserialize, Serialize};
@@ -164,7 +165,7 @@ fn gain(
         let result = ropewalk_sim::run(&RunSpec {
             scenario: Arc::clone(scenario),
             scheduler: registries.schedulers.parse(name)?,
-            congestion: registries.congestion.parse("cubic")?,
+            congestion: registries.congestion.parse(DEFAULT_NAME)?,
             mode,
             seed,
             start_phase: Span::ZERO,

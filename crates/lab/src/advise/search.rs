@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ropewalk_algorithms::Registries;
 use ropewalk_engine::registry::SpecError;
-use ropewalk_engine::scheduler::is_compared_by_default;
+use ropewalk_engine::scheduler::{BASELINE, is_compared_by_default};
 use ropewalk_sim::{Mode, Scenario};
 
 use super::answer::{Answer, Judged, Recommended};
@@ -20,8 +20,6 @@ use super::{buffer, certainty, telling};
 use crate::compare::{self, Decision, Design, Known, Merit, Plan, Raced, Request, Run, Standing};
 use crate::{scenario, stats};
 
-/// The kernel's own scheduler: what one has without changing anything.
-pub(super) const OWN: &str = "linux";
 /// Runs there if nothing is random: they differ in when they start.
 const AS_STATED_RUNS: u32 = 8;
 
@@ -149,7 +147,7 @@ fn contest(
     } else {
         // What the system does by itself runs whatever is asked for.
         let mut names: Vec<&str> = question.schedulers.iter().map(String::as_str).collect();
-        for name in std::iter::once(OWN).chain(question.system.default_scheduler()) {
+        for name in std::iter::once(BASELINE).chain(question.system.default_scheduler()) {
             if !names.contains(&name) {
                 names.push(name);
             }
@@ -159,14 +157,14 @@ fn contest(
         let paths = question.scenario.paths.len();
         let named = |name: &str| {
             let (label, scheduler) = (name.to_string(), registries.scheduler(name, paths)?);
-            Ok(Candidate { label, scheduler, ..one(registries, OWN, &question.congestion, best)? })
+            Ok(Candidate { label, scheduler, ..one(registries, BASELINE, &question.congestion, best)? })
         };
         names.map(named).collect::<Result<_, SpecError>>()?
     };
     // What one has without changing anything.
     if best != 0 {
-        let label = format!("{OWN}, first subflow on {}", scenario.paths[0].name);
-        candidates.push(Candidate { label, ..one(registries, OWN, &question.congestion, 0)? });
+        let label = format!("{BASELINE}, first subflow on {}", scenario.paths[0].name);
+        candidates.push(Candidate { label, ..one(registries, BASELINE, &question.congestion, 0)? });
     }
     candidates.extend(plain(registries, scenario, &question.congestion, best)?);
     let request = request(&candidates, question.effort.design)?;
@@ -319,14 +317,14 @@ pub fn advise(
         _ if unsure.is_some() => Recommended::NotSure,
         _ if lesser_risk => Recommended::LesserRisk,
         one if one.is_tcp() => Recommended::NothingBetter,
-        one if one.scheduler.text == OWN => Recommended::OwnAsGood,
+        one if one.scheduler.text == BASELINE => Recommended::OwnAsGood,
         _ => Recommended::Better,
     };
     let beyond = all.named.as_ref().and_then(|(label, _)| {
         let who = found.place(label).filter(|who| !question.system.can_run(&request.candidates[*who]))?;
         Some((label.clone(), Gain::of(&logs(who, chosen))))
     });
-    let own = found.place(OWN).filter(|own| *own != chosen && !candidates[chosen].is_tcp());
+    let own = found.place(BASELINE).filter(|own| *own != chosen && !candidates[chosen].is_tcp());
     let mut judged: Vec<Judged> = all
         .stands
         .iter()
@@ -421,7 +419,7 @@ fn run_all(
     execution: Execution<'_>,
 ) -> Raced {
     let variants = Variants::of(question, &request.scenario);
-    let control = |who: &usize| candidates[*who].is_tcp() || candidates[*who].scheduler.text == OWN;
+    let control = |who: &usize| candidates[*who].is_tcp() || candidates[*who].scheduler.text == BASELINE;
     let controls: Vec<usize> = (0..candidates.len()).filter(control).collect();
     let plan = Plan {
         workloads: request.workloads.len(),

@@ -14,7 +14,9 @@ use std::sync::Arc;
 
 use rand_pcg::Pcg64;
 use ropewalk_algorithms::Registries;
+use ropewalk_engine::congestion::DEFAULT_NAME;
 use ropewalk_engine::registry::SpecError;
+use ropewalk_engine::scheduler::BASELINE;
 use ropewalk_sim::{Scenario, Workload};
 use serde::{Deserialize, Serialize};
 
@@ -272,7 +274,7 @@ fn case(
         schedulers: Vec::new(),
         doubts,
         stated,
-        congestion: "cubic".into(),
+        congestion: DEFAULT_NAME.into(),
         system: System::Ropewalk,
         worth: Worth::default(),
         certainty: CERTAINTY,
@@ -284,11 +286,11 @@ fn case(
     let looked_best = truth[0].paths.iter().position(|path| path.name == answer.opens_on).unwrap_or(0);
     let mut all = Vec::new();
     for path in 0..truth[0].paths.len() {
-        all.extend(everyone(registries, "cubic", path)?);
+        all.extend(everyone(registries, DEFAULT_NAME, path)?);
     }
-    all.extend(plain(registries, &truth[0], "cubic", looked_best)?);
-    all.push(one(registries, "linux", "cubic", looked_best)?);
-    all.push(one(registries, "linux", "cubic", 0)?);
+    all.extend(plain(registries, &truth[0], DEFAULT_NAME, looked_best)?);
+    all.push(one(registries, BASELINE, DEFAULT_NAME, looked_best)?);
+    all.push(one(registries, BASELINE, DEFAULT_NAME, 0)?);
     all.push(answer.use_this.clone());
     let truth_seed = seed.wrapping_add(number << 8).wrapping_add(3 << 40);
     let Some(first) = times(&truth, &all, truth_seed, TRUTH_SEEDS, execution) else { return Ok(None) };

@@ -25,7 +25,7 @@
 
 use std::collections::BTreeMap;
 
-use super::race::Design;
+use super::design::Design;
 use crate::stats;
 
 /// Of all statements together.

@@ -5,6 +5,7 @@
 //! With 95 % certainty none of the statements is wrong, whichever the fastest is (`bounds`).
 
 use super::bounds::{Gap, Levels, Quantiles, Strata};
+use super::design::PER_SECOND;
 use super::system::{Merit, System, is_tcp};
 use super::versus::FEW;
 use super::{Candidate, Comparison};
@@ -12,9 +13,6 @@ use crate::stats;
 
 /// Differences below this don't matter.
 pub const MARGIN: f64 = 0.02;
-
-/// Segments that a second of budget stands for: about what two cores simulate.
-pub const PER_SECOND: u64 = 4_000_000;
 
 /// Why no more runs were done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,7 +53,7 @@ pub enum Standing {
 
 /// A candidate, measured against the fastest.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Stand {
+pub struct VersusFastest {
     /// How it stands.
     pub standing: Standing,
     /// Its time over the fastest's: the geometric mean over seeds and workloads.
@@ -67,7 +65,7 @@ pub struct Stand {
     pub known: bool,
 }
 
-impl Stand {
+impl VersusFastest {
     /// Whether it counts as equal: shown to be, or likely, with a mean within the margin. One that isn't
     /// shown to be slower because its runs vary too much doesn't.
     pub fn is_as_good(&self) -> bool {
@@ -98,7 +96,7 @@ pub(crate) fn standings(
     at_end: &[bool],
     levels: Levels,
     random: bool,
-) -> Vec<Stand> {
+) -> Vec<VersusFastest> {
     let Some(first) = fastest(strata, unfinished, out) else { return Vec::new() };
     let margin = libm::log(1.0 + MARGIN);
     let precise = libm::log(1.0 + PRECISE);
@@ -122,7 +120,7 @@ pub(crate) fn standings(
             if gap.pairs < FEW || !random {
                 let bounds = if random || gap.pairs < FEW { f64::INFINITY } else { 0.0 };
                 let standing = standing((gap.mean - bounds, gap.mean + bounds));
-                return Stand { standing, ratio, interval: None, known: false };
+                return VersusFastest { standing, ratio, interval: None, known: false };
             }
             let mut reach = |level: f64| quantiles.reach(level, &gap);
             let (below, above, last) = (reach(levels.lower), reach(levels.upper), reach(levels.last));
@@ -133,7 +131,7 @@ pub(crate) fn standings(
             let standing = standing(bounds);
             let tight = if gap.mean <= margin { last } else { below } <= precise;
             let interval = (who != first).then(|| (libm::exp(bounds.0), libm::exp(bounds.1)));
-            Stand { standing, ratio, interval, known: standing != Standing::Open || tight }
+            VersusFastest { standing, ratio, interval, known: standing != Standing::Open || tight }
         })
         .collect()
 }
@@ -153,7 +151,7 @@ pub(crate) fn fastest(strata: &Strata, unfinished: &[bool], out: &[bool]) -> Opt
 #[derive(Clone, PartialEq, Debug)]
 pub struct Decision {
     /// By candidate, in the request's order.
-    pub stands: Vec<(String, Stand)>,
+    pub stands: Vec<(String, VersusFastest)>,
     /// The one to use among those that aren't slower; none where nothing can be said.
     pub named: Option<(String, Merit)>,
     /// The one with the least mean.
@@ -195,7 +193,7 @@ pub(crate) struct Known<'a> {
 /// `is_slower(slow, fast)` says what is shown of two.
 pub(crate) fn name(
     candidates: &[Candidate],
-    stands: &[Stand],
+    stands: &[VersusFastest],
     costs: &[Cost],
     known: &Known<'_>,
     is_slower: impl Fn(usize, usize) -> bool,
@@ -228,7 +226,7 @@ pub(crate) fn name(
 impl Decision {
     /// Labels with this standing, the fastest first.
     pub fn with(&self, standing: Standing) -> Vec<&str> {
-        let mut found: Vec<&(String, Stand)> =
+        let mut found: Vec<&(String, VersusFastest)> =
             self.stands.iter().filter(|(_, stand)| stand.standing == standing).collect();
         found.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
         found.into_iter().map(|(label, _)| label.as_str()).collect()
@@ -253,7 +251,7 @@ impl Decision {
     }
 
     /// How one stands.
-    pub fn of(&self, label: &str) -> Option<Stand> {
+    pub fn of(&self, label: &str) -> Option<VersusFastest> {
         self.stands.iter().find(|(name, _)| name == label).map(|(_, stand)| *stand)
     }
 
@@ -307,7 +305,7 @@ mod tests {
         Levels::of(Design::Fixed(1), candidates)
     }
 
-    fn stands_of(scores: &[Vec<f64>], unfinished: &[bool], out: &[bool]) -> Vec<Stand> {
+    fn stands_of(scores: &[Vec<f64>], unfinished: &[bool], out: &[bool]) -> Vec<VersusFastest> {
         let at_end = vec![false; scores.len()];
         standings(&[scores.to_vec()], unfinished, out, &at_end, one_look(scores.len()), true)
     }

@@ -4,8 +4,9 @@ use std::sync::atomic::AtomicBool;
 
 use ropewalk_sim::Outcome;
 
-use super::decide::{MARGIN, Stand, Standing};
-use super::race::{Design, Plan, SEGMENT, race};
+use super::decide::{MARGIN, Standing, VersusFastest};
+use super::design::Design;
+use super::race::{Plan, SEGMENT, race};
 use super::rank::{PathPart, Repeats, Run};
 use crate::parallel::Workers;
 use crate::stats;
@@ -138,7 +139,7 @@ impl Question {
     }
 
     /// What a race says, and the segments that it took.
-    fn asked(&self, rest: bool, apart: bool) -> (Vec<Stand>, u64) {
+    fn asked(&self, rest: bool, apart: bool) -> (Vec<VersusFastest>, u64) {
         let apart = apart && self.cases.len() > 1;
         let design = Design::Race { segments: 12_000_000 };
         let plan = Plan {
@@ -157,16 +158,16 @@ impl Question {
     }
 
     /// Whether a statement is wrong, and whether a bound is.
-    fn is_wrong(&self, stands: &[Stand]) -> (bool, bool) {
+    fn is_wrong(&self, stands: &[VersusFastest]) -> (bool, bool) {
         let first = stands.iter().position(|stand| stand.interval.is_none()).unwrap();
         let margin = libm::log(1.0 + MARGIN);
         let gap = |who: usize| self.gaps[who] - self.gaps[first];
-        let said = |(who, stand): (usize, &Stand)| match stand.standing {
+        let said = |(who, stand): (usize, &VersusFastest)| match stand.standing {
             Standing::Slower => gap(who) < margin,
             Standing::Equal => gap(who).abs() > margin,
             Standing::Open => false,
         };
-        let missed = |(who, stand): (usize, &Stand)| {
+        let missed = |(who, stand): (usize, &VersusFastest)| {
             stand.interval.is_some_and(|(low, high)| {
                 // What is out may have been shown to be slower than another.
                 let ratio = libm::exp(gap(who));

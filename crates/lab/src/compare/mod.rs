@@ -2,14 +2,15 @@
 //! by.
 
 mod allocate;
-mod ask;
 mod bounds;
 mod decide;
+mod design;
 #[cfg(test)]
 mod drawn;
 pub mod live;
 mod race;
 mod rank;
+mod request;
 pub mod system;
 mod verdict;
 mod versus;
@@ -21,7 +22,7 @@ use std::sync::atomic::AtomicBool;
 
 use ropewalk_engine::congestion::CongestionControl;
 use ropewalk_engine::registry::Spec;
-use ropewalk_engine::scheduler::Scheduler;
+use ropewalk_engine::scheduler::{BASELINE, Scheduler};
 use ropewalk_engine::{SECOND, Span};
 use ropewalk_settings::units;
 use ropewalk_sim::{Mode, Outcome, PathManager, Recording, RunResult, RunSpec, Scenario, Workload};
@@ -30,15 +31,16 @@ use crate::parallel::Workers;
 use crate::real_time::RealTime;
 use crate::{bound, scenario};
 
-pub use ask::request;
 use bounds::Levels;
 pub(crate) use decide::Known;
 use decide::{Cost, name, shown_slower};
-pub use decide::{Decision, Ended, MARGIN, PER_SECOND, Stand, Standing};
+pub use decide::{Decision, Ended, MARGIN, Standing, VersusFastest};
+pub use design::{Design, PER_SECOND};
 pub use live::Live;
-pub use race::{Design, Job};
+pub use race::Job;
 pub(crate) use race::{Plan, Raced, race};
 pub use rank::{PathPart, Ranking, Repeats, Row, Run};
+pub use request::request;
 use system::is_tcp;
 pub use system::{Merit, System};
 pub use verdict::{Headline, Overall, headline, overall, verdict};
@@ -282,7 +284,7 @@ fn plan(request: &Request) -> Plan {
     let all = |is: fn(&Candidate) -> bool| -> Vec<usize> {
         (0..request.candidates.len()).filter(|who| is(&request.candidates[*who])).collect()
     };
-    let is_linux = |one: &Candidate| !is_tcp(one) && one.scheduler.text == "linux";
+    let is_linux = |one: &Candidate| !is_tcp(one) && one.scheduler.text == BASELINE;
     Plan {
         workloads: request.workloads.len(),
         candidates: request.candidates.len(),

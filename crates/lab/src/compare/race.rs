@@ -2,16 +2,15 @@
 //! shown to be slower by more than the margin run no more; it ends when none is left to separate, or the
 //! budget is used up. Workloads with seeds of their own get runs as `allocate` says.
 //!
-//! The budget is given as a time but counted in segments, [`PER_SECOND`] to the second, so that the same
+//! The budget is given as a time but counted in segments, [`super::PER_SECOND`] to the second, so that the same
 //! command does the same runs on every machine.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ropewalk_engine::Span;
-
 use super::allocate::{Stratum, allocate};
 use super::bounds::{self, Levels, Strata};
-use super::decide::{self, Ended, MARGIN, PER_SECOND, Stand, Standing};
+use super::decide::{self, Ended, MARGIN, Standing, VersusFastest};
+use super::design::{Design, LOOKS};
 use super::rank::Run;
 use crate::parallel::{Workers, run_jobs};
 use crate::stats;
@@ -31,48 +30,8 @@ const CONTROL: u32 = 30;
 /// By how much the cost grows from look to look.
 const GROWTH: f64 = 1.2;
 
-/// Looks at most.
-const LOOKS: u32 = 36;
-
 /// Runs where nothing is random: they differ in the time at which they start, and in nothing else.
 const STILL: u32 = 32;
-
-/// How many runs each candidate gets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Design {
-    /// So many, all the same.
-    Fixed(u32),
-    /// As many as it takes to decide, within so many segments.
-    Race {
-        /// The budget, segments.
-        segments: u64,
-    },
-}
-
-impl Design {
-    /// A race with a budget of so much time.
-    pub fn race(budget: Span) -> Self {
-        Design::Race {
-            segments: (u128::from(budget.as_nanos()) * u128::from(PER_SECOND) / 1_000_000_000) as u64,
-        }
-    }
-
-    /// What [`super::start_phase`] divides by: 0 where the number of runs isn't known beforehand.
-    pub(crate) fn phases(self) -> u32 {
-        match self {
-            Design::Fixed(runs) => runs,
-            Design::Race { .. } => 0,
-        }
-    }
-
-    /// How often candidates are looked at: the bound on errors is shared among these.
-    pub(crate) fn looks(self) -> u32 {
-        match self {
-            Design::Fixed(_) => 1,
-            Design::Race { .. } => LOOKS,
-        }
-    }
-}
 
 /// A race to be run.
 #[derive(Clone, Debug)]
@@ -84,7 +43,7 @@ pub(crate) struct Plan {
     /// Whether each workload runs seeds of its own. Otherwise a number means the same for all workloads (a
     /// variant of the paths, a seed), and they run it together.
     pub apart: bool,
-    /// Whether a candidate rests, and the race ends, when more runs would say little ([`Stand::known`]).
+    /// Whether a candidate rests, and the race ends, when more runs would say little ([`VersusFastest::known`]).
     /// Without it they run until they are shown to be equal or slower.
     pub rest: bool,
     pub design: Design,
@@ -154,7 +113,7 @@ impl Raced {
     }
 
     /// How all candidates stand at the end.
-    pub(crate) fn standings(&self, design: Design, random: bool, limit: f64) -> Vec<Stand> {
+    pub(crate) fn standings(&self, design: Design, random: bool, limit: f64) -> Vec<VersusFastest> {
         let (counts, all) = (self.counts(), 0..self.candidates());
         let has_fewer =
             |who: usize| self.runs.iter().zip(&counts).any(|(of, most)| of[who].len() < *most as usize);

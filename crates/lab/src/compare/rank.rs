@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use ropewalk_engine::scheduler::BASELINE;
 use ropewalk_sim::{Mode, Outcome, RunResult, RunSpec, Workload};
 
 use super::bounds::Levels;
@@ -374,7 +375,7 @@ pub(super) fn rank(request: &Request, workload: &Workload, runs: &[Vec<Run>]) ->
         }
     }
     let is_linux =
-        |who: &usize| candidates[*who].scheduler.text == "linux" && candidates[*who].mode == Mode::Multipath;
+        |who: &usize| candidates[*who].scheduler.text == BASELINE && candidates[*who].mode == Mode::Multipath;
     let linux = (0..rows.len()).find(is_linux).map(|who| rows[who].label.clone());
     rows.sort_by(|a, b| a.mean.total_cmp(&b.mean));
     let place = |label: Option<&String>| rows.iter().position(|row| Some(&row.label) == label);

@@ -1,6 +1,7 @@
 //! What a user can run: the systems that have Multipath TCP and their schedulers, and by which rule one of
 //! several equal candidates is named.
 
+use ropewalk_engine::registry::{InKernel, Kernel, Spec};
 use ropewalk_engine::scheduler;
 use ropewalk_sim::Mode;
 
@@ -72,43 +73,45 @@ impl System {
         }
     }
 
-    /// The schedulers here that its own Multipath TCP has too, its default first.
-    fn own(self) -> &'static [&'static str] {
+    /// The kernel that schedules what is sent there, if one does.
+    #[must_use]
+    pub fn kernel(self) -> Option<Kernel> {
         match self {
             // A phone's downloads are scheduled by the server.
-            System::Here | System::Linux | System::Router | System::Apple => &["linux"],
-            System::OtherKernel | System::OldRouter => &["minrtt", "roundrobin", "redundant", "blest", "ecf"],
-            System::Android => &[],
-            System::Ropewalk => &[scheduler::PRODUCT_DEFAULT],
+            System::Here | System::Linux | System::Router | System::Apple => Some(Kernel::Linux),
+            System::OtherKernel | System::OldRouter => Some(Kernel::MultipathTcp),
+            System::Android | System::Ropewalk => None,
         }
     }
 
     /// The scheduler that it uses unless told otherwise.
     #[must_use]
     pub fn default_scheduler(self) -> Option<&'static str> {
-        self.own().first().copied()
+        match self {
+            System::Ropewalk => Some(scheduler::PRODUCT_DEFAULT),
+            _ => Some(scheduler::builtin().default_of(self.kernel()?)?.name),
+        }
     }
 
-    /// Whether its own Multipath TCP has this scheduler: as it is, without parameters.
-    fn has(self, candidate: &Candidate) -> bool {
-        let name = candidate.scheduler.entry.name;
-        self.own().contains(&name) && candidate.scheduler.text == name
+    /// How its kernel has this scheduler: as it is, without parameters.
+    fn own(self, candidate: &Candidate) -> Option<&'static InKernel> {
+        let Spec { text, entry, .. } = &candidate.scheduler;
+        entry.in_kernel(self.kernel()?).filter(|_| text == entry.name)
     }
 
     /// Whether the candidate can be run there. Plain TCP always can.
     #[must_use]
     pub fn can_run(self, candidate: &Candidate) -> bool {
-        is_tcp(candidate) || matches!(self, System::Here | System::Ropewalk) || self.has(candidate)
+        is_tcp(candidate) || matches!(self, System::Here | System::Ropewalk) || self.own(candidate).is_some()
     }
 
     /// Why this candidate would be named before others that are as fast.
     pub(crate) fn merit(self, candidate: &Candidate) -> Merit {
-        let name = candidate.scheduler.entry.name;
         if is_tcp(candidate) {
             Merit::NoMultipath
-        } else if self != System::Ropewalk && self.has(candidate) {
-            if self.own().first() == Some(&name) { Merit::ItsDefault(self) } else { Merit::AtHand(self) }
-        } else if name == scheduler::PRODUCT_DEFAULT {
+        } else if let Some(own) = self.own(candidate) {
+            if own.is_default { Merit::ItsDefault(self) } else { Merit::AtHand(self) }
+        } else if candidate.scheduler.entry.name == scheduler::PRODUCT_DEFAULT {
             Merit::Default
         } else {
             Merit::Simplest

@@ -1,6 +1,7 @@
 //! A comparison as the document that `compare --json` prints and a page shows.
 
 use ropewalk_engine::Span;
+use ropewalk_engine::scheduler::BASELINE;
 use ropewalk_link::{LinkSpec, Loss, Queue, Rate};
 use ropewalk_settings::units;
 use ropewalk_sim::{Direction, PathSpec, Scenario};
@@ -107,7 +108,7 @@ pub fn warnings(ranking: &Ranking, limit: f64) -> Vec<String> {
     let Some(first) = ranking.rows.first() else { return Vec::new() };
     let mut told: Vec<String> = ranking.rows.iter().filter_map(Row::why_overruled).collect();
     for row in ranking.rows.iter().filter(|row| row.unfinished() > 0) {
-        let named = row.label == "linux" || ranking.best_tcp.as_ref() == Some(&row.label);
+        let named = row.label == BASELINE || ranking.best_tcp.as_ref() == Some(&row.label);
         if let Some(why) = row.why_unfinished(limit).filter(|_| named) {
             told.push(format!("`{}`: {why}; nothing is compared with it", row.label));
         }

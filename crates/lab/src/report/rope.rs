@@ -172,7 +172,9 @@ fn order(ranking: &Ranking) -> Vec<&str> {
         .into_iter()
         .chain(own.map(|row| row.label.as_str()))
         .chain(multipath)
-        .chain(ranking.rows.iter().filter(|row| row.label == "linux").map(|row| row.label.as_str()))
+        .chain(
+            ranking.rows.iter().filter(|row| row.label == scheduler::BASELINE).map(|row| row.label.as_str()),
+        )
         .chain(ranking.best_tcp.as_deref())
         .chain(all)
     {

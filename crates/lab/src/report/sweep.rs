@@ -1,5 +1,6 @@
 //! A sweep as a document: at every point each candidate's mean, the first, and who ties with it.
 
+use ropewalk_engine::scheduler::BASELINE;
 use serde_json::{Value, json};
 
 use super::Origin;
@@ -162,9 +163,9 @@ fn verdict(sweep: &Sweep, judged: &[Judged]) -> (String, String) {
         text += &format!(", {} behind it on average", percent(ratio));
     }
     if let Some(&(linux, _)) =
-        standings.iter().find(|(_, who)| sweep.runners[*who] == "linux" && *who != winner)
+        standings.iter().find(|(_, who)| sweep.runners[*who] == BASELINE && *who != winner)
     {
-        text += &format!("; `linux` takes {} longer", percent(linux / ratio));
+        text += &format!("; `{BASELINE}` takes {} longer", percent(linux / ratio));
     }
     text += ".";
     let leads = |point: &&Judged| point.best.is_some_and(|best| point.means[winner] <= point.means[best]);

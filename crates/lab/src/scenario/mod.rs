@@ -39,10 +39,10 @@ pub use randomness::is_random;
 pub(crate) use randomness::links;
 pub use reword::{path_table, with_changes, with_clause};
 pub use schema::schema;
+pub use shape::MOST_BYTES;
 pub(crate) use shape::{BUFFER, DIRECTIONS};
 pub(crate) use trace::text;
 pub(crate) use traffic::DIRECTION_WORDS;
-pub use traffic::MOST_BYTES;
 
 /// A scenario, and what `compare` does with it by default.
 #[derive(Clone, PartialEq, Debug)]

@@ -6,7 +6,9 @@ use ropewalk_settings::shape::{Field, Kind, Shape, key, required};
 use serde_json::{Value, json};
 
 use super::draft::{MOST_PATHS, MTU_RANGE};
-use super::traffic::MOST_BYTES;
+
+/// Most bytes of a workload: 1 TiB.
+pub const MOST_BYTES: u64 = 1 << 40;
 
 /// `"100 packets"`, `"64 KiB"`, `"200 ms"`, or a table.
 fn queue() -> Value {

@@ -12,7 +12,7 @@ use ropewalk_sim::{
 
 use super::ScenarioReader;
 use super::links::unknown_help;
-use super::shape::{BACKGROUNDS, END, EXPERIMENT, KEY_FRAMES, WORKLOADS};
+use super::shape::{BACKGROUNDS, END, EXPERIMENT, KEY_FRAMES, MOST_BYTES, WORKLOADS};
 use super::{Experiment, Names};
 
 pub(crate) const DIRECTION_WORDS: &[(&str, Direction)] =
@@ -20,9 +20,6 @@ pub(crate) const DIRECTION_WORDS: &[(&str, Direction)] =
 
 const PATH_MANAGERS: &[(&str, PathManager)] =
     &[("ropewalk", PathManager::Ropewalk), ("linux", PathManager::Linux)];
-
-/// Most bytes of a workload: 1 TiB.
-pub const MOST_BYTES: u64 = 1 << 40;
 
 impl ScenarioReader {
     /// A `direction`.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ropewalk_algorithms::Registries;
+use ropewalk_engine::congestion::DEFAULT_NAME;
 use ropewalk_engine::scheduler::is_compared_by_default;
 use ropewalk_settings::diagnostic::{Diagnostic, InputError, Source};
 use ropewalk_settings::input::{Opened, Want};
@@ -261,7 +262,7 @@ pub fn parse_with(
     }
     let runs = runs.or(base.experiment.runs).unwrap_or(30);
     let congestion = match congestion {
-        None => vec![base.experiment.congestion.clone().unwrap_or_else(|| "cubic".into())],
+        None => vec![base.experiment.congestion.clone().unwrap_or_else(|| DEFAULT_NAME.into())],
         Some(list) => list,
     };
     let design = Design {

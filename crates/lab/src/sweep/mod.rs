@@ -17,7 +17,7 @@ pub use design::{Design, Layout, Overrides, load, parse, parse_with};
 pub use make::{Maker, check, digest, id, in_memory};
 pub use question::Questions;
 pub use space::{Prepared, Runner, Space, describe, prepare};
-pub use summary::{Standing, Summary};
+pub use summary::{SchedulerSummary, Summary};
 
 /// The command, for the manifest.
 #[derive(Clone, Debug)]

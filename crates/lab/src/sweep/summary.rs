@@ -8,7 +8,7 @@ use crate::stats;
 
 /// One scheduler with one congestion control.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Standing {
+pub struct SchedulerSummary {
     /// The scheduler.
     pub scheduler: String,
     /// The congestion control.
@@ -29,7 +29,7 @@ pub struct Standing {
     pub behind: f64,
 }
 
-impl Standing {
+impl SchedulerSummary {
     /// As JSON. What no finished run gave is null.
     pub fn json(&self) -> serde_json::Value {
         serde_json::json!({
@@ -50,7 +50,7 @@ impl Standing {
 #[derive(Clone, Debug)]
 pub struct Summary {
     /// In the design's order; once finished, by distance behind the first.
-    pub standings: Vec<Standing>,
+    pub standings: Vec<SchedulerSummary>,
     /// Number of points.
     pub points: u64,
     values: Vec<Vec<f64>>,
@@ -60,13 +60,12 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// An empty summary.
     /// A summary without runs.
     pub fn new(design: &Design) -> Self {
         let mut standings = Vec::new();
         for congestion in &design.congestion {
             for scheduler in &design.schedulers {
-                standings.push(Standing {
+                standings.push(SchedulerSummary {
                     scheduler: label(scheduler),
                     congestion: congestion.clone(),
                     finished: 0,

@@ -6,6 +6,8 @@ use std::sync::atomic::Ordering;
 use ropewalk_algorithms::{Registries, algorithm};
 use ropewalk_command_line::options::Join;
 use ropewalk_command_line::{Failure, ProgressLine, interrupt, output};
+use ropewalk_engine::congestion::DEFAULT_NAME;
+use ropewalk_engine::registry::Kernel;
 use ropewalk_lab::ask;
 use ropewalk_lab::opening::OpeningPath;
 use ropewalk_lab::table::Table;
@@ -15,9 +17,21 @@ use serde_json::json;
 
 use crate::arena::{self, Cell, Contest, Entrant, Execution, Half, Harm, Results, Score};
 
-/// Presets and settings that take part beside every scheduler's defaults.
-const VARIANTS: [&str; 4] =
-    ["minrtt:linux", "blest:linux", "ecf:linux", "cfs(opportunistic=linux,penalise=linux)"];
+/// Whose rules, where the kernel of multipath-tcp.org has others than the paper.
+const KERNELS_RULES: &str = "linux";
+
+/// A setting that takes part, too.
+const VARIANT: &str = "cfs(opportunistic=linux,penalise=linux)";
+
+/// Every scheduler with its defaults, then as that kernel has it.
+fn everyone(registries: &Registries) -> Vec<String> {
+    let entries = || registries.schedulers.entries().iter();
+    let all = entries().map(|entry| entry.name.to_string()).filter(|name| name != "single");
+    let there = entries().filter(|entry| entry.in_kernel(Kernel::MultipathTcp).is_some());
+    let apart = there.filter(|entry| entry.presets.iter().any(|preset| preset.name == KERNELS_RULES));
+    let apart = apart.map(|entry| format!("{}:{KERNELS_RULES}", entry.name));
+    all.chain(apart).chain([VARIANT.to_string()]).collect()
+}
 
 /// Runs of each scheduler in each cell.
 const FULL: u32 = 20;
@@ -67,7 +81,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 1)]
     draw_seed: u64,
     /// Congestion control of all
-    #[arg(long, default_value = "cubic")]
+    #[arg(long, default_value = DEFAULT_NAME)]
     congestion: String,
     /// Runs of each scheduler in each cell [default: 20, or 4 with --quick]
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=1000))]
@@ -170,10 +184,7 @@ fn saved(path: &PathBuf) -> Result<Results, Failure> {
 fn contest(registries: &Registries, options: &Options) -> Result<Contest, Failure> {
     let names: Vec<String> = match &options.schedulers {
         Some(text) => ask::listed(&Source::new("--schedulers", text.as_str()))?,
-        None => {
-            let all = registries.schedulers.entries().iter().map(|entry| entry.name);
-            all.filter(|name| *name != "single").chain(VARIANTS).map(String::from).collect()
-        }
+        None => everyone(registries),
     };
     let cells = cells(registries, options)?;
     let mut entrants: Vec<Entrant> = Vec::new();

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ropewalk_algorithms::{Registries, algorithm};
 use ropewalk_command_line::options::{list, size};
 use ropewalk_command_line::{Failure, ProgressLine, interrupt, output};
+use ropewalk_engine::congestion::DEFAULT_NAME;
+use ropewalk_engine::scheduler::BASELINE;
 use ropewalk_engine::{Span, Time};
 use ropewalk_host::clock::Clock;
 use ropewalk_lab::real_time::Tally;
@@ -127,7 +129,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         return super::kernels::run(registries, folder.as_deref(), &to);
     }
     let bytes = size("--size", &options.size)?;
-    let congestion = algorithm(&registries.congestion, "--congestion", "cubic")?;
+    let congestion = algorithm(&registries.congestion, "--congestion", DEFAULT_NAME)?;
     let names: Vec<String> = if options.scenarios.is_empty() {
         builtins().iter().map(|builtin| builtin.name.to_string()).collect()
     } else {
@@ -146,7 +148,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
             cells.push(Cell { scenario, scheduler, congestion, kernel: false });
         }
         if !options.no_kernel {
-            let scheduler = algorithm(&registries.schedulers, "--schedulers", "linux")?;
+            let scheduler = algorithm(&registries.schedulers, "--schedulers", BASELINE)?;
             cells.push(Cell { scenario, scheduler, congestion: congestion.clone(), kernel: true });
         }
     }

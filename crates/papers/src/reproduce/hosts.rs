@@ -60,7 +60,7 @@ fn time(lines: &[&str], runs: u32, registries: &Registries) -> Result<f64, Paper
         .map_err(|error| wrong(error.render(false)))?;
     let parse = |error: ropewalk_engine::registry::SpecError| wrong(error.message);
     let scheduler = registries.schedulers.parse("minrtt").map_err(parse)?;
-    let congestion = registries.congestion.parse("cubic").map_err(parse)?;
+    let congestion = registries.congestion.parse(ropewalk_engine::congestion::DEFAULT_NAME).map_err(parse)?;
     let base = Arc::new(loaded.scenario);
     let times = (1..=u64::from(runs)).map(|seed| {
         let spec = RunSpec { seed, ..RunSpec::new((*base).clone(), scheduler.clone(), congestion.clone()) };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ropewalk_algorithms::Registries;
 use ropewalk_engine::Span;
-use ropewalk_engine::congestion::CongestionControl;
+use ropewalk_engine::congestion::{CongestionControl, DEFAULT_NAME};
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_settings::units;
@@ -221,7 +221,7 @@ pub(super) fn template(
         Mode::SinglePath(_) => settings.tcp_congestion.as_ref().or(settings.congestion.as_ref()),
         Mode::Multipath => settings.congestion.as_ref(),
     };
-    let congestion = congestion.map_or("cubic", String::as_str);
+    let congestion = congestion.map_or(DEFAULT_NAME, String::as_str);
     let congestion = registries.congestion.parse(congestion)?;
     let skip = match &figure.skip {
         None => Span::ZERO,

@@ -1,5 +1,6 @@
 //! What `[proxy]`, `[[link]]` and `[[rule]]` may hold.
 
+use ropewalk_engine::congestion::DEFAULT_NAME;
 use ropewalk_settings::shape::{Files, Kind, Shape, key, required, words};
 
 use crate::config::{DRAIN, MEMORY, METRICS, PAGE, PAGE_TOKEN, STALLED};
@@ -42,7 +43,7 @@ pub(in crate::config) const PROXY: Shape = Shape {
         .value("POLICY")
         .reload(),
         key("congestion", Kind::Text, "Congestion control of what is sent")
-            .default("cubic")
+            .default(DEFAULT_NAME)
             .value("NAME")
             .reload(),
         key(

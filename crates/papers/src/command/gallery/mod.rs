@@ -67,7 +67,7 @@ A rule that could only be guessed isn't implemented under its author's name.
 
 /// The baselines of schedulers and controls.
 const BASE_SCHEDULER: &str = "minrtt";
-const BASE_CONTROL: &str = "cubic";
+const BASE_CONTROL: &str = ropewalk_engine::congestion::DEFAULT_NAME;
 
 /// Completion time over the baseline's, in one scenario.
 struct Against {

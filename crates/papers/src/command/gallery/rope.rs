@@ -2,6 +2,7 @@
 //! line from when it was sent to when it arrived; beneath, what the application has in order, and what waits
 //! in the out-of-order queue.
 
+use ropewalk_engine::scheduler::BASELINE;
 use ropewalk_engine::{Span, Time};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ const BYTES: u64 = 1 << 20;
 const BUFFER: u64 = 128 << 10;
 
 /// Who is shown, the upper one first.
-pub(super) const SHOWN: [&str; 2] = ["minrtt", "linux"];
+pub(super) const SHOWN: [&str; 2] = [super::BASE_SCHEDULER, BASELINE];
 
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 64.0;
@@ -93,7 +94,7 @@ pub(super) fn runs(registries: &Registries) -> Result<Runs, Failure> {
         Ok(ropewalk_sim::run(&RunSpec {
             scenario: Arc::clone(&scenario),
             scheduler: algorithm(&registries.schedulers, "gallery", name)?,
-            congestion: algorithm(&registries.congestion, "gallery", "cubic")?,
+            congestion: algorithm(&registries.congestion, "gallery", super::BASE_CONTROL)?,
             mode,
             seed: 1,
             start_phase: Span::ZERO,

@@ -3,7 +3,7 @@
 use ropewalk_algorithms::{Registries, algorithm, scheduler};
 use ropewalk_engine::Span;
 use ropewalk_engine::registry::Spec;
-use ropewalk_engine::scheduler::{Scheduler, is_compared_by_default};
+use ropewalk_engine::scheduler::{BASELINE, Scheduler, is_compared_by_default};
 use ropewalk_settings::diagnostic::{Diagnostic, InputError};
 use ropewalk_settings::given::Given;
 use ropewalk_settings::units;
@@ -72,8 +72,8 @@ pub fn request(
     for name in chosen.iter().filter(|name| *name != "tcp") {
         candidates.push(multipath(scheduler(registries, &option, name, scenario.paths.len())?));
     }
-    if !candidates.iter().any(|candidate| candidate.label == "linux") {
-        candidates.extend(named("linux").ok().map(multipath));
+    if !candidates.iter().any(|candidate| candidate.label == BASELINE) {
+        candidates.extend(named(BASELINE).ok().map(multipath));
     }
     for (index, path) in scenario.paths.iter().enumerate() {
         let label = format!("tcp {}", path.name);
