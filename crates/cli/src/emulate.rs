@@ -10,6 +10,8 @@ use ropewalk_host::network::Side;
 use ropewalk_host::programs::{Programs, ProgramsError, Setup};
 use ropewalk_host::reaper;
 use ropewalk_host::world::{End, World};
+use ropewalk_lab::ask;
+use ropewalk_lab::report::Origin;
 use ropewalk_runner::emulated;
 use ropewalk_settings::diagnostic::Diagnostic;
 use ropewalk_settings::{given, units};
@@ -64,9 +66,6 @@ pub(crate) struct Options {
     /// --quiet or --json
     #[arg(long, value_name = "COMMAND")]
     peer: Option<String>,
-    /// Seed of the links' randomness
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
     /// At the end, print the links' and the kernels' counters as JSON on standard error
     #[arg(long)]
     json: bool,
@@ -85,21 +84,13 @@ pub(crate) struct Options {
 struct Transfers;
 
 impl Tables for Transfers {
-    const TABLES: &'static given::Tables = ropewalk_lab::ask::EMULATE;
+    const TABLES: &'static given::Tables = ask::EMULATE;
 }
 
 impl Options {
+    /// Whether it says what Ropewalk sends. The seed is also that of links before programs.
     fn asks_for_transfers(&self) -> bool {
-        self.common.given.options().next().is_some()
-    }
-
-    /// Without a program, and with a scheduler, a size or a direction: a comparison, which makes such
-    /// transfers.
-    pub(crate) fn as_comparison(&self) -> Option<compare::Options> {
-        if !self.command.is_empty() || self.peer.is_some() || !self.asks_for_transfers() {
-            return None;
-        }
-        Some(compare::Options::emulated(&self.common, self.seed, self.json))
+        self.common.given.options().any(|option| option != "seed")
     }
 }
 
@@ -124,7 +115,11 @@ fn exit_code(status: ExitStatus) -> ExitCode {
     ExitCode::from(code.clamp(0, 255) as u8)
 }
 
-pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode, Failure> {
+pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -> Result<ExitCode, Failure> {
+    if options.command.is_empty() && options.peer.is_none() && options.asks_for_transfers() {
+        compare::emulate(registries, &options.common, options.json, origin)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let scenario = scenario_of(registries, options)?;
     if !scenario.background.is_empty() {
         let message =
@@ -141,7 +136,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
         paths,
         links,
         shared,
-        seed: options.seed,
+        seed: ask::seed(&options.common.given)?,
         command: options.command.clone(),
         prompt: format!("[{}] $ ", scenario.name),
         peer: options.peer.clone(),

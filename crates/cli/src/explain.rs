@@ -4,14 +4,15 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ropewalk_algorithms::{Registries, algorithm};
+use ropewalk_algorithms::Registries;
+use ropewalk_command_line::settings::Tables;
 use ropewalk_command_line::{Failure, output};
 use ropewalk_lab::ask;
 use ropewalk_lab::compare::{describe, start_phase};
 use ropewalk_lab::evidence::{self, phrase};
 use ropewalk_lab::watch;
 use ropewalk_settings::diagnostic::Diagnostic;
-use ropewalk_settings::units;
+use ropewalk_settings::{given, units};
 use ropewalk_sim::{Mode, Recording, RunSpec, Workload};
 use serde_json::json;
 
@@ -30,14 +31,7 @@ const LARGEST: u64 = 64 << 20;
       jq -c 'select(.decision == \"wait\")'")]
 pub(crate) struct Options {
     #[command(flatten)]
-    common: Common,
-    /// Congestion control [default: the scenario's, else cubic]
-    #[arg(long)]
-    congestion: Option<String>,
-    /// Seed: the run that `compare` does with it. Where changes repeat, or nothing is random, seeds start at
-    /// different times
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    common: Common<Explained>,
     /// Also write the sender's packets as a capture, with the reasons as comments (pcapng, for Wireshark)
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
@@ -49,11 +43,20 @@ pub(crate) struct Options {
     json: bool,
 }
 
+/// What an explanation is asked for.
+#[derive(Clone, Debug)]
+struct Explained;
+
+impl Tables for Explained {
+    const TABLES: &'static given::Tables = ask::EXPLAIN;
+}
+
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
     output::can_write(&[("--pcap", options.pcap.as_ref()), ("--qlog", options.qlog.as_ref())])?;
     let (mut scenario, experiment) = options.common.load(registries)?;
-    let schedulers = ask::schedulers(&options.common.given)?.unwrap_or_else(|| vec!["minrtt".into()]);
-    let sizes = ask::sizes(&options.common.given, LARGEST)?;
+    let given = &options.common.given;
+    let schedulers = ask::schedulers(given)?.unwrap_or_default();
+    let sizes = ask::sizes(given, LARGEST)?;
     let workloads = match sizes.as_slice() {
         [] => vec![scenario.workload.clone()],
         sizes => sizes.iter().map(|bytes| Workload::Flow { bytes: *bytes }).collect(),
@@ -63,9 +66,10 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         let message = "--pcap and --qlog take one run: name one scheduler and one size";
         return Err(Diagnostic::new(message).into());
     }
-    let control = options.congestion.clone().or(experiment.congestion).unwrap_or_else(|| "cubic".into());
+    let congestion = ask::congestion(given, &experiment, registries)?;
+    let seed = ask::seed(given)?;
     // The run that `compare` does with this seed, where it starts at seed 1.
-    let number = u32::try_from(options.seed.saturating_sub(1)).unwrap_or(u32::MAX);
+    let number = u32::try_from(seed.saturating_sub(1)).unwrap_or(u32::MAX);
     let mut text = String::new();
     for workload in workloads {
         scenario.workload = workload;
@@ -78,9 +82,9 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
                     name,
                     scenario.paths.len(),
                 )?,
-                congestion: algorithm(&registries.congestion, "--congestion", &control)?,
+                congestion: congestion.clone(),
                 mode: Mode::Multipath,
-                seed: options.seed,
+                seed,
                 start_phase: start_phase(&scenario, number, 0),
                 recording: Recording { decisions: true, ..Recording::default() },
             };

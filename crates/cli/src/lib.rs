@@ -91,12 +91,9 @@ pub fn run(registries: Registries, arguments: impl IntoIterator<Item = OsString>
     let done = match arguments.command {
         Command::Advise(options) => advise::run(&registries, &options),
         Command::Compare(options) => compare::run(&registries, &options, &origin),
-        Command::Emulate(options) => match options.as_comparison() {
-            Some(transfers) => compare::run(&registries, &transfers, &origin),
-            None => match emulate::run(&registries, &options) {
-                Ok(code) => return code,
-                Err(failure) => Err(failure),
-            },
+        Command::Emulate(options) => match emulate::run(&registries, &options, &origin) {
+            Ok(code) => return code,
+            Err(failure) => Err(failure),
         },
         Command::Explain(options) => explain::run(&registries, &options),
         Command::List(options) => list::run(&registries, &options),

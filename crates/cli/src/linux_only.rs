@@ -19,18 +19,11 @@ pub(crate) mod emulate {
 
     use ropewalk_algorithms::Registries;
     use ropewalk_command_line::Failure;
+    use ropewalk_lab::report::Origin;
 
     pub(crate) use super::Options;
-    use crate::compare;
 
-    impl Options {
-        /// Never one of transfers.
-        pub(crate) fn as_comparison(&self) -> Option<compare::Options> {
-            None
-        }
-    }
-
-    pub(crate) fn run(_: &Registries, _: &Options) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(_: &Registries, _: &Options, _: &Origin) -> Result<ExitCode, Failure> {
         Err(super::refuse("`ropewalk emulate`"))
     }
 }

@@ -51,15 +51,6 @@ impl World {
     }
 }
 
-/// When joins begin.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Join {
-    /// With the third ACK
-    Early,
-    /// After the peer's first DSS, as Linux's
-    Late,
-}
-
 #[cfg(test)]
 mod tests {
     use super::list;

@@ -16,6 +16,9 @@ use ropewalk_sim::{Direction, PathSpec, Scenario, Workload};
 use crate::compare::{System, Worth, said_worth, usual_workloads};
 use crate::scenario::{BUFFER, DIRECTION_WORDS, DIRECTIONS, Experiment, MOST_BYTES};
 
+/// What schedules a single run or a measurement, where nothing is said of it.
+pub const USUAL_SCHEDULER: &str = "minrtt";
+
 const SCHEDULERS: Field =
     key("schedulers", Kind::Text, "Schedulers, separated by commas").alias("scheduler").value("LIST");
 const SIZES: Field =
@@ -23,8 +26,11 @@ const SIZES: Field =
 const DIRECTION: Field = key("direction", DIRECTIONS, "Which end sends the data");
 const CONGESTION: Field =
     key("congestion", Kind::Text, "Congestion control. Default: the scenario's, else cubic").value("NAME");
+const CONTROL: Field =
+    key("congestion", Kind::Text, "Congestion control of all").default(DEFAULT_NAME).value("NAME");
 const AMOUNT: Kind = Kind::TimeWithin(Span::from_millis(1), Span::from_secs(24 * 3600));
-const SEED: Field = key("seed", Kind::Integer(0, u64::MAX), "First seed").default("1");
+const WHOLE: Kind = Kind::Integer(0, u64::MAX);
+const SEED: Field = key("seed", WHOLE, "First seed").default("1");
 const VALUE: Field = key(
     "value",
     Kind::Text,
@@ -39,12 +45,17 @@ const OPEN_ON: Field = key(
 )
 .default("first")
 .value("WORD|PATH");
+const JOINS: Kind = Kind::Choice(&["early", "late"]);
 const JOIN: Field = key(
     "join",
-    Kind::Choice(&["early", "late"]),
+    JOINS,
     "When joins begin: with the third ACK, or after the peer's first DSS, as Linux's. Default: as the scenario \
      says, which is late",
 );
+const JOIN_EARLY: Field = Field {
+    summary: "When joins begin: with the third ACK, or after the peer's first DSS, as Linux's",
+    ..JOIN.default("early")
+};
 
 const fn asked(name: &'static str, fields: &'static [Field]) -> Shape {
     Shape { name, summary: "What is asked for", fields }
@@ -53,9 +64,116 @@ const fn asked(name: &'static str, fields: &'static [Field]) -> Shape {
 /// What is sent, and how.
 pub const TRANSFERS: &Tables = &[("[transfers]", &asked("transfers", &[SCHEDULERS, SIZES, DIRECTION]))];
 
-/// What transfers with real packets are asked for.
-pub const EMULATE: &Tables =
-    &[("[emulate]", &asked("emulate", &[SCHEDULERS, SIZES, DIRECTION, JOIN, OPEN_ON]))];
+/// What transfers with real packets are asked for; the seed is also that of links before programs.
+pub const EMULATE: &Tables = &[(
+    "[emulate]",
+    &asked(
+        "emulate",
+        &[
+            SCHEDULERS,
+            SIZES,
+            DIRECTION,
+            JOIN,
+            OPEN_ON,
+            key("seed", WHOLE, "Seed of the links' randomness").default("1"),
+        ],
+    ),
+)];
+
+/// What an explanation of decisions is asked for.
+pub const EXPLAIN: &Tables = &[(
+    "[explain]",
+    &asked("explain", &[
+            SCHEDULERS.default(USUAL_SCHEDULER),
+            SIZES,
+            DIRECTION,
+            CONGESTION,
+            key(
+                "seed",
+                WHOLE,
+                "Seed: the run that `compare` does with it. Where changes repeat, or nothing is random, seeds \
+                 start at different times",
+            )
+            .default("1"),
+        ]),
+)];
+
+/// What the recorded flows of a proxy are simulated again with.
+pub const SHADOW: &Tables = &[(
+    "[shadow]",
+    &asked(
+        "shadow",
+        &[
+            SCHEDULERS.default("linux,minrtt,blest,ecf,ropewalk"),
+            key("flows", Kind::Integer(1, 4096), "Most flows, those with the most bytes")
+                .default("40")
+                .value("COUNT"),
+            key("smallest", Kind::Bytes(1, MOST_BYTES), "Smallest flow that is simulated").default("64 KiB"),
+            CONTROL,
+        ],
+    ),
+)];
+
+/// What the client of a measurement is asked for, of the engine's connections.
+pub const PERF_CLIENT: &Tables = &[(
+    "[client]",
+    &asked(
+        "client",
+        &[
+            key("schedulers", Kind::Texts, "Schedulers of what the engine sends: flow i uses the i-th")
+                .default(USUAL_SCHEDULER)
+                .option("scheduler")
+                .value("LIST"),
+            key("congestion", Kind::Text, "Congestion control of what is sent, by the sender's name for it")
+                .default(DEFAULT_NAME)
+                .value("NAME"),
+            key(
+                "join",
+                JOINS,
+                "When the engine's joins begin. An early one saves a round trip; a kernel as server answers \
+                 it, unless it overtakes the third ACK: then it is sent again",
+            )
+            .default("late"),
+            key(
+                "open-on",
+                Kind::Text,
+                "The path on which the engine's connections open: `first`, a path's number, or `race`: SYNs \
+                 go out on all, and the first that answers is it",
+            )
+            .default("first")
+            .value("PATH"),
+        ],
+    ),
+)];
+
+/// What the server of a measurement is asked for, of the engine's connections.
+pub const PERF_SERVER: &Tables = &[(
+    "[server]",
+    &asked(
+        "server",
+        &[
+            key(
+                "scheduler",
+                Kind::Text,
+                "With the engine: the scheduler of what the server sends, unless a client asks for another",
+            )
+            .default(USUAL_SCHEDULER)
+            .value("NAME"),
+            key("congestion", Kind::Text, "With the engine: the congestion control, likewise")
+                .default(DEFAULT_NAME)
+                .value("NAME"),
+        ],
+    ),
+)];
+
+/// What the schedulers' arena is asked for, beside its cells.
+pub const ARENA: &Tables = &[(
+    "[arena]",
+    &asked(
+        "arena",
+        &[SCHEDULERS, CONTROL, key("seed", WHOLE, "The first run's seed").default("1"), OPEN_ON, JOIN_EARLY],
+    ),
+)];
 
 /// What comparisons are asked for, beside the paths.
 pub const COMPARE: &Tables = &[(
@@ -137,22 +255,46 @@ pub fn direction(given: &Given) -> Result<Option<Direction>, InputError> {
     given.read(|reader, table| Some(reader.choice(table, "direction", DIRECTION_WORDS)))
 }
 
-/// How many runs are asked for, if it is said, and the first one's seed.
+/// How many runs are asked for, if it is said.
 ///
 /// # Errors
 /// What isn't allowed.
-pub fn runs_and_seed(given: &Given) -> Result<(Option<u32>, u64), InputError> {
-    given.read(|reader, table| {
-        Some((reader.integer(table, "runs").map(|runs| runs as u32), reader.integer(table, "seed")?))
-    })
+pub fn runs(given: &Given) -> Result<Option<u32>, InputError> {
+    given.read(|reader, table| Some(reader.integer(table, "runs").map(|runs| runs as u32)))
 }
 
-/// The schedulers that are asked for, if any are.
+/// The seed that is asked for: the first one, where there are several runs.
+///
+/// # Errors
+/// What isn't allowed.
+pub fn seed(given: &Given) -> Result<u64, InputError> {
+    given.read(|reader, table| reader.integer(table, "seed"))
+}
+
+/// Whether joins begin early, if it is said.
+///
+/// # Errors
+/// It isn't a word for that.
+pub fn early_join(given: &Given) -> Result<Option<bool>, InputError> {
+    given.read(|reader, table| Some(reader.choice(table, "join", &[("early", true), ("late", false)])))
+}
+
+/// The schedulers that are asked for, or those of the table, if it has any.
 ///
 /// # Errors
 /// None is named, or one twice.
 pub fn schedulers(given: &Given) -> Result<Option<Vec<String>>, InputError> {
-    given.texts("schedulers").first().map(listed).transpose()
+    given.text("schedulers").as_ref().map(listed).transpose()
+}
+
+/// The one scheduler of a table that takes one.
+pub fn scheduler(given: &Given) -> String {
+    given.text("scheduler").map_or_else(|| USUAL_SCHEDULER.into(), |source| source.text.to_string())
+}
+
+/// The path on which connections open.
+pub fn open_on(given: &Given) -> String {
+    given.text("open-on").map_or_else(String::new, |source| source.text.to_string())
 }
 
 /// Schedulers, separated by commas.
@@ -205,14 +347,18 @@ pub(crate) fn workloads(
     })
 }
 
-/// The congestion control: what is asked for, else the experiment's, else CUBIC.
-pub(crate) fn congestion(
+/// The congestion control: what is asked for, else the experiment's, else the engine's default.
+///
+/// # Errors
+/// It isn't known, or a parameter isn't allowed.
+pub fn congestion(
     given: &Given,
     experiment: &Experiment,
     registries: &Registries,
 ) -> Result<Spec<dyn CongestionControl>, InputError> {
     let usual = || Source::new("congestion", experiment.congestion.as_deref().unwrap_or(DEFAULT_NAME));
-    let source = given.text("congestion").unwrap_or_else(usual);
+    let said = || given.texts("congestion").first().cloned();
+    let source = said().unwrap_or_else(usual);
     algorithm(&registries.congestion, &source.name, &source.text)
 }
 

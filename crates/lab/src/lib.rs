@@ -17,6 +17,7 @@ pub mod parallel;
 pub mod real_time;
 pub mod report;
 pub mod scenario;
+pub mod shadow;
 pub mod stats;
 pub mod sweep;
 pub mod table;

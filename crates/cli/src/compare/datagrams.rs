@@ -23,24 +23,24 @@ pub(super) fn run(
     datagrams: Datagrams,
 ) -> Result<(), Failure> {
     fits(options)?;
-    let (runs, seed) = ask::runs_and_seed(&options.common.given)?;
+    let given = &options.common.given;
     let request = Request {
-        schedulers: match ask::schedulers(&options.common.given)? {
+        schedulers: match ask::schedulers(given)? {
             Some(names) => schedulers(options, names)?,
             None if !experiment.schedulers.is_empty() => experiment.schedulers,
             None => Request::all_schedulers(),
         },
         scenario,
         datagrams,
-        runs: runs.or(experiment.runs).unwrap_or(RUNS),
-        seed,
-        jobs: ropewalk_runner::threads(options.jobs.map(usize::from)),
+        runs: ask::runs(given)?.or(experiment.runs).unwrap_or(RUNS),
+        seed: ask::seed(given)?,
+        jobs: ropewalk_runner::threads(options.how.jobs.map(usize::from)),
     };
     let bar = ProgressLine::new(request.total() as u64, "runs");
     let stop = interrupt::flag();
     let answer = compare(&request, || bar.inc(1), &stop);
     bar.clear();
-    output::print(&match options.json {
+    output::print(&match options.how.json {
         true => format!("{:#}\n", answer.document(&request)),
         false => answer.text(&request),
     })?;
@@ -70,13 +70,13 @@ fn schedulers(options: &Options, names: Vec<String>) -> Result<Vec<String>, Fail
 /// Refuses what is for transfers by TCP.
 fn fits(options: &Options) -> Result<(), Failure> {
     let given = [
-        ("--world emulated", options.world == World::Emulated),
-        ("--details", options.details),
-        ("--trace", options.trace),
-        ("--plot", options.plot),
-        ("--report", options.report.is_some()),
-        ("--csv", options.csv.is_some()),
-        ("--pcap and --qlog", options.evidence.any()),
+        ("--world emulated", options.how.world == World::Emulated),
+        ("--details", options.how.details),
+        ("--trace", options.how.trace),
+        ("--plot", options.how.plot),
+        ("--report", options.how.report.is_some()),
+        ("--csv", options.how.csv.is_some()),
+        ("--pcap and --qlog", options.how.evidence.any()),
     ];
     let given = given.iter().filter(|(_, is_given)| *is_given).map(|(option, _)| option.to_string());
     let fit = ["schedulers", "direction", "runs", "seed"];

@@ -13,11 +13,13 @@ use std::sync::atomic::AtomicBool;
 
 use ropewalk_algorithms::Registries;
 use ropewalk_command_line::options::{World, list};
-use ropewalk_command_line::settings::{Given, Tables};
+use ropewalk_command_line::settings::Tables;
 use ropewalk_command_line::{Failure, ProgressLine, interrupt, output};
 use ropewalk_engine::scheduler::BASELINE;
 use ropewalk_lab::ask;
-use ropewalk_lab::compare::{Comparison, Design, Merit, Request, compare, request};
+#[cfg(target_os = "linux")]
+use ropewalk_lab::compare::transfers;
+use ropewalk_lab::compare::{Comparison, Design, EMULATED_RUNS, Merit, Request, compare, request};
 use ropewalk_lab::report::rope::{self, Budget};
 use ropewalk_lab::report::{Origin, comparison};
 use ropewalk_lab::scenario::Experiment;
@@ -69,6 +71,13 @@ vdsl, cable, 4g, 5g, starlink, geo, wifi (docs/links.md has their numbers).")]
 pub(crate) struct Options {
     #[command(flatten)]
     common: Common<Compared>,
+    #[command(flatten)]
+    how: How,
+}
+
+/// How the runs are made, and what is shown of them.
+#[derive(Debug, clap::Args)]
+struct How {
     /// Threads [default: one per core]; the result doesn't depend on it
     #[arg(long, allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
@@ -105,35 +114,6 @@ pub(crate) struct Options {
     csv: Option<PathBuf>,
 }
 
-#[cfg(target_os = "linux")]
-impl Options {
-    /// Transfers with real packets, of which nothing else is said.
-    pub(crate) fn emulated<T: Tables>(
-        Common { paths, scenario, given }: &Common<T>,
-        seed: u64,
-        json: bool,
-    ) -> Options {
-        let seed = [("seed", vec![seed.to_string()])];
-        let owned = |values: Vec<&str>| values.into_iter().map(String::from).collect();
-        let given = given.keys().filter_map(|(field, values)| Some((field.option?, owned(values))));
-        let given = given.chain(seed);
-        Options {
-            common: Common { paths: paths.clone(), scenario: scenario.clone(), given: Given::of(given) },
-            jobs: None,
-            world: World::Emulated,
-            sender: Stack::Engine,
-            receiver: Stack::Engine,
-            details: false,
-            json,
-            trace: false,
-            plot: false,
-            report: None,
-            evidence: evidence::Options::default(),
-            csv: None,
-        }
-    }
-}
-
 /// What comparisons are asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Compared;
@@ -143,29 +123,17 @@ impl Tables for Compared {
 }
 
 pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -> Result<(), Failure> {
-    let (scenario, experiment, datagrams) = options.common.load_any(registries)?;
+    let Options { common, how } = options;
+    let (scenario, experiment, datagrams) = common.load_any(registries)?;
     if let Some(datagrams) = datagrams {
         return self::datagrams::run(options, scenario, experiment, datagrams);
     }
     // The budget is simulated segments; emulated runs take real time, so their number is fixed.
-    let usual_runs = (options.world == World::Emulated).then_some(30);
+    let usual_runs = (how.world == World::Emulated).then_some(EMULATED_RUNS);
     let experiment = Experiment { runs: experiment.runs.or(usual_runs), ..experiment };
-    let (given, usual) = (&options.common.given, !options.common.paths.is_empty());
-    let jobs = ropewalk_runner::threads(options.jobs.map(usize::from));
-    let request = request(given, usual, scenario, experiment, jobs, registries)?;
-    let own = [("--csv", options.csv.as_ref()), ("--report", options.report.as_ref())];
-    output::can_write(&[own, options.evidence.files()].concat())?;
-    let per_run = request.workloads.len() * request.candidates.len();
-    let bar = match request.design {
-        Design::Fixed(runs) => ProgressLine::new(per_run as u64 * u64::from(runs), "runs"),
-        Design::Race { segments } => ProgressLine::share(segments, "of the budget"),
-    };
-    if options.world == World::Emulated {
-        // Before the handler of Ctrl-C, which has a thread of its own.
-        emulated::prepare()?;
-    }
-    let stop = interrupt::flag();
-    if options.evidence.any() && options.world != World::Emulated {
+    let jobs = ropewalk_runner::threads(how.jobs.map(usize::from));
+    let request = request(&common.given, !common.paths.is_empty(), scenario, experiment, jobs, registries)?;
+    if how.evidence.any() && how.world != World::Emulated {
         return Err(Diagnostic::new(
             "--pcap and --qlog are of packets in real time: give --world emulated, or see `ropewalk explain \
              --pcap`",
@@ -173,45 +141,95 @@ pub(crate) fn run(registries: &Registries, options: &Options, origin: &Origin) -
         .into());
     }
     ends_fit(options)?;
-    let comparison = if options.world == World::Emulated {
+    let origin = Origin { asked: asked(registries, options)?, ..origin.clone() };
+    show_runs(&request, how, common, &origin)
+}
+
+/// Transfers with real packets, by the engine at both ends.
+#[cfg(target_os = "linux")]
+pub(crate) fn emulate<T: Tables>(
+    registries: &Registries,
+    common: &Common<T>,
+    json: bool,
+    origin: &Origin,
+) -> Result<(), Failure> {
+    let (scenario, experiment) = common.load(registries)?;
+    let design = Design::Fixed(experiment.runs.unwrap_or(EMULATED_RUNS));
+    let usual = !common.paths.is_empty();
+    let request = transfers(&common.given, usual, scenario, experiment, design, registries)?;
+    let how = How {
+        jobs: None,
+        world: World::Emulated,
+        sender: Stack::Engine,
+        receiver: Stack::Engine,
+        details: false,
+        json,
+        trace: false,
+        plot: false,
+        report: None,
+        evidence: evidence::Options::default(),
+        csv: None,
+    };
+    show_runs(&request, &how, common, origin)
+}
+
+/// Makes the runs, and shows them.
+fn show_runs<T: Tables>(
+    request: &Request,
+    how: &How,
+    common: &Common<T>,
+    origin: &Origin,
+) -> Result<(), Failure> {
+    let own = [("--csv", how.csv.as_ref()), ("--report", how.report.as_ref())];
+    output::can_write(&[own, how.evidence.files()].concat())?;
+    let per_run = request.workloads.len() * request.candidates.len();
+    let bar = match request.design {
+        Design::Fixed(runs) => ProgressLine::new(per_run as u64 * u64::from(runs), "runs"),
+        Design::Race { segments } => ProgressLine::share(segments, "of the budget"),
+    };
+    if how.world == World::Emulated {
+        // Before the handler of Ctrl-C, which has a thread of its own.
+        emulated::prepare()?;
+    }
+    let stop = interrupt::flag();
+    let comparison = if how.world == World::Emulated {
         let ends = real_time::Ends {
-            sender_kernel: options.sender == Stack::Kernel,
-            receiver_kernel: options.receiver == Stack::Kernel,
+            sender_kernel: how.sender == Stack::Kernel,
+            receiver_kernel: how.receiver == Stack::Kernel,
         };
-        emulated::in_real_time(&request, ends, &bar, &stop, &options.evidence)?
+        emulated::in_real_time(request, ends, &bar, &stop, &how.evidence)?
     } else {
-        compare(&request, |spec| watched(spec, &bar, &stop), |worth| bar.inc(worth), &stop)
+        compare(request, |spec| watched(spec, &bar, &stop), |worth| bar.inc(worth), &stop)
     };
     bar.clear();
-    if let Some(file) = &options.csv {
+    if let Some(file) = &how.csv {
         output::write_file(file, &show::csv(&comparison))?;
     }
     // Traces are of simulated runs: beside runs with real packets they would show something else.
     let simulated = comparison.real_time.is_none();
-    if !simulated && (options.plot || options.trace || options.report.is_some()) {
+    if !simulated && (how.plot || how.trace || how.report.is_some()) {
         eprintln!("runs in real time aren't traced: no picture of a run; --pcap and --qlog show one");
     }
-    let origin = Origin { asked: asked(registries, options)?, ..origin.clone() };
-    let document = |ropes| comparison::document(&origin, &request.scenario, &comparison, ropes);
+    let document = |ropes| comparison::document(origin, &request.scenario, &comparison, ropes);
     let ropes = || {
         let mut ropes = Vec::new();
         if !simulated {
             return ropes;
         }
-        rope::trace(&request, &comparison, Budget::default(), ropewalk_sim::run, |place, paths, result| {
+        rope::trace(request, &comparison, Budget::default(), ropewalk_sim::run, |place, paths, result| {
             ropes.push(rope::to_json(place, paths, result));
         });
         ropes
     };
-    if let Some(file) = &options.report {
+    if let Some(file) = &how.report {
         output::write_file(file, &ropewalk_page::page(&document(ropes())))?;
     }
-    let text = if options.json {
-        format!("{:#}\n", document(if options.trace { ropes() } else { Vec::new() }))
+    let text = if how.json {
+        format!("{:#}\n", document(if how.trace { ropes() } else { Vec::new() }))
     } else {
-        show::text(&request.scenario, &comparison, options.details)
-            + &if options.plot && simulated { show::plot(&request, &comparison) } else { String::new() }
-            + &show::next(&next(options, &request, &comparison))
+        show::text(&request.scenario, &comparison, how.details)
+            + &if how.plot && simulated { show::plot(request, &comparison) } else { String::new() }
+            + &show::next(&next(common, request, &comparison))
     };
     output::print(&text)?;
     if comparison.interrupted {
@@ -239,17 +257,21 @@ fn how_far(delivered: u64, scheduler: &str) -> Option<String> {
 }
 
 /// What a person does next; nothing where no scheduler is named.
-fn next(options: &Options, request: &Request, comparison: &Comparison) -> Vec<(&'static str, String)> {
+fn next<T: Tables>(
+    common: &Common<T>,
+    request: &Request,
+    comparison: &Comparison,
+) -> Vec<(&'static str, String)> {
     let Some((label, merit)) = comparison.decision.as_ref().and_then(|decision| decision.named.as_ref())
     else {
         return Vec::new();
     };
-    let links = options.common.links_again();
-    let question = format!("{links}{}", options.common.again("sizes"));
+    let links = common.links_again();
+    let question = format!("{links}{}", common.again("sizes"));
     let Some(named) = request.candidates.iter().find(|one| one.label == *label) else { return Vec::new() };
     let largest = comparison.rankings.iter().filter_map(|ranking| ranking.bytes).max();
     let size = largest.map_or(String::new(), |bytes| format!(" --size '{}'", units::write_bytes(bytes)));
-    let own = if options.common.is_default() {
+    let own = if common.is_default() {
         ("your own links:", "ropewalk compare --path 'home: dsl' --path 'phone: 20 Mbit/s, 60 ms'".into())
     } else {
         ("how sure that is:", format!("ropewalk advise{question}"))
@@ -280,15 +302,15 @@ fn ends_fit(options: &Options) -> Result<(), Failure> {
         let source = Source::new(option, text);
         Err(Diagnostic::new(message).at(&source, 0..text.len()).label("here").help(help).into())
     };
-    for (option, stack) in [("--sender", options.sender), ("--receiver", options.receiver)] {
-        if stack == Stack::Kernel && options.world != World::Emulated {
+    for (option, stack) in [("--sender", options.how.sender), ("--receiver", options.how.receiver)] {
+        if stack == Stack::Kernel && options.how.world != World::Emulated {
             let message = "the simulated world has no kernel at its ends".into();
             return refuse(option, "kernel", message, "add `--world emulated`");
         }
     }
     let Some(named) = options.common.given.text("schedulers") else { return Ok(()) };
     let other = list(&named.text).into_iter().find(|name| ![BASELINE, "tcp"].contains(name));
-    if let Some(other) = other.filter(|_| options.sender == Stack::Kernel) {
+    if let Some(other) = other.filter(|_| options.how.sender == Stack::Kernel) {
         let message = format!("the kernel as sender has one scheduler, its own: it can't send by `{other}`");
         return refuse("--schedulers", &named.text, message, "name `linux` alone, or let the engine send");
     }
@@ -298,7 +320,7 @@ fn ends_fit(options: &Options) -> Result<(), Failure> {
 /// The question as the playground's fields have it. Null with real packets, and where traces are too long for
 /// an address.
 fn asked(registries: &Registries, options: &Options) -> Result<Value, Failure> {
-    if options.world == World::Emulated {
+    if options.how.world == World::Emulated {
         return Ok(Value::Null);
     }
     let asked = playground::asked(registries, &options.common)?;

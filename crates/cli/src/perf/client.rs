@@ -5,17 +5,19 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use ropewalk_algorithms::{Registries, algorithm};
-use ropewalk_command_line::options::{Join, list, size};
+use ropewalk_command_line::options::{list, size};
+use ropewalk_command_line::settings::{Given, Tables};
 use ropewalk_command_line::{Failure, exit, interrupt, output};
 use ropewalk_engine::Span;
-use ropewalk_engine::congestion::CongestionControl;
+use ropewalk_engine::congestion::{CongestionControl, DEFAULT_NAME};
 use ropewalk_engine::registry::Spec;
 use ropewalk_engine::scheduler::Scheduler;
 use ropewalk_host::network::Side;
 use ropewalk_host::perf::protocol::{Hello, MOST_FLOWS, MOST_MILLISECONDS, MOST_TEXT, Mode};
 use ropewalk_host::perf::{Measured, engine, sockets};
+use ropewalk_lab::ask;
 use ropewalk_settings::diagnostic::{Diagnostic, Source};
-use ropewalk_settings::units;
+use ropewalk_settings::{given, units};
 
 use super::intervals::Intervals;
 use super::{StackOptions, results};
@@ -65,23 +67,11 @@ pub(crate) struct Options {
     /// Both send at the same time
     #[arg(long)]
     both: bool,
-    /// Time between interim reports; 0: none
+    /// Time between interim reports; `0` for no reports
     #[arg(long, default_value = "1")]
     interval: String,
-    /// Schedulers of what the engine sends: flow i uses the i-th [default: minrtt]
-    #[arg(long = "scheduler", value_name = "LIST")]
-    schedulers: Vec<String>,
-    /// Congestion control of what is sent, by the sender's name for it [default: cubic]
-    #[arg(long)]
-    congestion: Option<String>,
-    /// When the engine's joins begin. An early one saves a round trip; a kernel as server answers it, unless
-    /// it overtakes the third ACK: then it is sent again
-    #[arg(long, value_enum, default_value = "late")]
-    join: Join,
-    /// The path on which the engine's connections open: `first`, a path's number, or `race`: SYNs go out on
-    /// all, and the first that answers is it
-    #[arg(long, value_name = "PATH", default_value = "first")]
-    open_on: String,
+    #[command(flatten)]
+    given: Given<OfClient>,
     /// Also measure round trips of 64 bytes, on a connection of their own
     #[arg(long)]
     latency: bool,
@@ -97,6 +87,21 @@ pub(crate) struct Options {
     /// Print only errors until the end
     #[arg(long)]
     quiet: bool,
+}
+
+/// What the engine's connections are asked for.
+#[derive(Clone, Debug)]
+struct OfClient;
+
+impl Tables for OfClient {
+    const TABLES: &'static given::Tables = ask::PERF_CLIENT;
+}
+
+impl Options {
+    /// The congestion control that is asked for.
+    fn congestion(&self) -> Option<&str> {
+        self.given.texts("congestion").first().map(|source| &*source.text)
+    }
 }
 
 /// A time on the command line: a number of seconds, or with a unit.
@@ -136,8 +141,10 @@ struct Plan {
     hellos: Vec<Hello>,
     schedulers: Vec<Spec<dyn Scheduler>>,
     congestion: Option<Spec<dyn CongestionControl>>,
-    interval: Span,
+    /// Time between interim reports, if there are any.
+    interval: Option<Span>,
     open_on: engine::OpenOn,
+    early_join: bool,
 }
 
 fn resolve(name: &str, port: u16) -> Result<SocketAddr, Failure> {
@@ -154,13 +161,15 @@ fn resolve(name: &str, port: u16) -> Result<SocketAddr, Failure> {
 
 fn plan(registries: &Registries, options: &Options) -> Result<Plan, Failure> {
     options.stack.check(&options.evidence)?;
-    if options.join == Join::Early && !options.stack.is_engine() {
+    let early_join = ask::early_join(&options.given)?.unwrap_or_default();
+    if early_join && !options.stack.is_engine() {
         return Err(wrong("--join early is the engine's: give --stack engine"));
     }
-    if options.open_on != "first" && !options.stack.is_engine() {
+    let open_on = ask::open_on(&options.given);
+    if open_on != "first" && !options.stack.is_engine() {
         return Err(wrong("--open-on is the engine's: give --stack engine"));
     }
-    let open_on = open_on(&options.open_on, usize::from(options.stack.paths))?;
+    let open_on = self::open_on(&open_on, usize::from(options.stack.paths))?;
     if options.flows == 0 && !options.latency {
         return Err(wrong("--flows 0 measures nothing: give --latency too, or 1 to 127 flows"));
     }
@@ -186,7 +195,8 @@ fn plan(registries: &Registries, options: &Options) -> Result<Plan, Failure> {
         (_, true) => Mode::Both,
         _ => Mode::Up,
     };
-    let texts: Vec<&str> = options.schedulers.iter().flat_map(|text| list(text)).collect();
+    let texts = options.given.texts("schedulers").iter().flat_map(|source| list(&source.text));
+    let texts: Vec<&str> = texts.collect();
     let schedulers =
         texts.iter().map(|text| super::scheduler(registries, text)).collect::<Result<Vec<_>, _>>()?;
     if !schedulers.is_empty() && mode == Mode::Up && !options.stack.is_engine() {
@@ -195,7 +205,7 @@ fn plan(registries: &Registries, options: &Options) -> Result<Plan, Failure> {
              scheduler: give --stack engine, or --reverse from an engine",
         ));
     }
-    let congestion = match &options.congestion {
+    let congestion = match options.congestion() {
         // The kernel checks its own names.
         Some(text) if options.stack.is_engine() => {
             Some(algorithm(&registries.congestion, "--congestion", text)?)
@@ -209,7 +219,7 @@ fn plan(registries: &Registries, options: &Options) -> Result<Plan, Failure> {
         count => names[usize::from(at) % count].clone(),
     };
     let canonical: Vec<String> = schedulers.iter().map(|spec| spec.text.clone()).collect();
-    let controls: Vec<String> = options.congestion.iter().cloned().collect();
+    let controls: Vec<String> = options.congestion().map(String::from).into_iter().collect();
     let served = mode.sends(false);
     if let Some(policy) = canonical.iter().find(|name| served && name.starts_with("policy:")) {
         return Err(wrong(format!(
@@ -248,8 +258,9 @@ fn plan(registries: &Registries, options: &Options) -> Result<Plan, Failure> {
         hellos,
         schedulers,
         congestion,
-        interval: time("--interval", &options.interval)?,
+        interval: Some(time("--interval", &options.interval)?).filter(|every| !every.is_zero()),
         open_on,
+        early_join,
     })
 }
 
@@ -257,8 +268,7 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
     let mut plan = plan(registries, options)?;
     let stop = interrupt::flag();
     let verbose = !options.json && !options.quiet;
-    let mut intervals =
-        Intervals::new(Some(plan.interval).filter(|every| !every.is_zero()), &plan.hellos, verbose);
+    let mut intervals = Intervals::new(plan.interval, &plan.hellos, verbose);
     let mut recorded = Ok(());
     let measured: Measured = if options.stack.is_engine() {
         let device = options.stack.device(plan.remote.is_ipv6(), false)?;
@@ -279,16 +289,16 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
             .enumerate()
             .map(|(at, hello)| {
                 let scheduler = match plan.schedulers.len() {
-                    0 => algorithm(&registries.schedulers, "--scheduler", "minrtt")?,
+                    0 => algorithm(&registries.schedulers, "--scheduler", ask::USUAL_SCHEDULER)?,
                     count => plan.schedulers[at % count].clone(),
                 };
                 let congestion = match &plan.congestion {
                     Some(spec) => spec.clone(),
-                    None => algorithm(&registries.congestion, "--congestion", "cubic")?,
+                    None => algorithm(&registries.congestion, "--congestion", DEFAULT_NAME)?,
                 };
                 let mut config = super::config(scheduler, congestion, &options.stack, &device, false);
                 config.trace_decisions = options.evidence.any();
-                config.path_manager.early_join = options.join == Join::Early;
+                config.path_manager.early_join = plan.early_join;
                 Ok((hello.clone(), config))
             })
             .collect::<Result<Vec<_>, Failure>>()?;
@@ -306,7 +316,7 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
             remote: plan.remote,
             local: None,
             multipath: !options.stack.tcp,
-            congestion: Some(options.congestion.clone().unwrap_or_else(|| "cubic".into())),
+            congestion: Some(options.congestion().unwrap_or(DEFAULT_NAME).into()),
             hellos: plan.hellos.clone(),
         };
         sockets::client(&client, stop.clone(), |progress| intervals.look(progress)).map_err(Failure::other)?
@@ -317,7 +327,7 @@ pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode
         remote: plan.remote,
         engine: options.stack.is_engine(),
         schedulers: plan.schedulers.iter().map(|spec| spec.text.clone()).collect(),
-        congestion: options.congestion.as_deref().unwrap_or("cubic"),
+        congestion: options.congestion().unwrap_or(DEFAULT_NAME),
         measured: &measured,
         intervals: intervals.rows(),
         counters: options.counters,

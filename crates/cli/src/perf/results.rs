@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use ropewalk_engine::Span;
 use ropewalk_host::perf::protocol::Mode;
 use ropewalk_host::perf::{ConnectionResult, Measured};
+use ropewalk_lab::ask;
 use serde_json::{Value, json};
 
 use super::intervals::{HEAD, Stretch, line};
@@ -93,7 +94,7 @@ impl Results<'_> {
         }
         match self.schedulers.len() {
             // The server's own choice is unknown here.
-            0 => self.engine.then_some("minrtt"),
+            0 => self.engine.then_some(ask::USUAL_SCHEDULER),
             count => Some(&self.schedulers[usize::from(done.flow) % count]),
         }
     }

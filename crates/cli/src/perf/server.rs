@@ -6,13 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, channel};
 
-use ropewalk_algorithms::{Registries, algorithm};
+use ropewalk_algorithms::Registries;
+use ropewalk_command_line::settings::{Given, Tables};
 use ropewalk_command_line::{Failure, exit, interrupt, output};
 use ropewalk_engine::registry::Registry;
 use ropewalk_host::network::Side;
 use ropewalk_host::perf::protocol::{Hello, Mode};
 use ropewalk_host::perf::{ConnectionResult, ServerControl, ServerEvent, engine, sockets};
+use ropewalk_lab::ask;
+use ropewalk_lab::scenario::Experiment;
 use ropewalk_settings::diagnostic::Diagnostic;
+use ropewalk_settings::given;
 use serde_json::{Value, json};
 
 use super::StackOptions;
@@ -37,12 +41,8 @@ pub(crate) struct Options {
     /// With the kernel: the address to listen on [default: every one]
     #[arg(long, value_name = "IP")]
     bind: Option<IpAddr>,
-    /// With the engine: the scheduler of what the server sends, unless a client asks for another
-    #[arg(long, default_value = "minrtt")]
-    scheduler: String,
-    /// With the engine: the congestion control, likewise
-    #[arg(long, default_value = "cubic")]
-    congestion: String,
+    #[command(flatten)]
+    given: Given<OfServer>,
     /// Exit after one client
     #[arg(long)]
     once: bool,
@@ -56,10 +56,18 @@ pub(crate) struct Options {
     json: bool,
 }
 
+/// What the engine's connections are asked for.
+#[derive(Clone, Debug)]
+struct OfServer;
+
+impl Tables for OfServer {
+    const TABLES: &'static given::Tables = ask::PERF_SERVER;
+}
+
 pub(super) fn run(registries: &Registries, options: &Options) -> Result<ExitCode, Failure> {
     options.stack.check(&options.evidence)?;
-    let scheduler = super::scheduler(registries, &options.scheduler)?;
-    let congestion = algorithm(&registries.congestion, "--congestion", &options.congestion)?;
+    let scheduler = super::scheduler(registries, &ask::scheduler(&options.given))?;
+    let congestion = ask::congestion(&options.given, &Experiment::default(), registries)?;
     let stop = interrupt::flag();
     let (events, received) = channel();
     let service = ServerControl { stop: Arc::clone(&stop), once: options.once, events };

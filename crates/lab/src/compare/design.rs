@@ -5,6 +5,9 @@ use ropewalk_engine::Span;
 /// Segments that a second of budget stands for: about what two cores simulate.
 pub const PER_SECOND: u64 = 4_000_000;
 
+/// Runs with real packets, if neither the command line nor the scenario says how many: they take real time.
+pub const EMULATED_RUNS: u32 = 30;
+
 /// How often candidates of a race are looked at, at most.
 pub(super) const LOOKS: u32 = 36;
 

@@ -9,7 +9,7 @@ use ropewalk_settings::given::Given;
 use ropewalk_settings::units;
 use ropewalk_sim::{Mode, Scenario, Workload};
 
-use super::{Candidate, Design, Request};
+use super::{Candidate, Design, Request, Worth};
 use crate::ask;
 use crate::opening::OpeningPath;
 use crate::parallel::Workers;
@@ -29,18 +29,43 @@ pub fn request(
     jobs: Workers,
     registries: &Registries,
 ) -> Result<Request, InputError> {
-    scenario.direction = ask::direction(given)?.unwrap_or(scenario.direction);
-    let (runs, seed) = ask::runs_and_seed(given)?;
-    let (budget, limit, buffer, early) = given.read(|reader, table| {
+    let runs = ask::runs(given)?.or(experiment.runs);
+    let (budget, limit, buffer) = given.read(|reader, table| {
         let (limit, buffer) = (reader.time(table, "limit"), reader.bytes(table, "buffer"));
-        let early = reader.choice(table, "join", &[("early", true), ("late", false)]);
-        Some((reader.time(table, "budget")?, limit, buffer, early))
+        Some((reader.time(table, "budget")?, limit, buffer))
     })?;
-    for end in [&mut scenario.client, &mut scenario.server] {
-        end.early_join = early.unwrap_or(end.early_join);
-        if let Some(bytes) = buffer {
+    if let Some(bytes) = buffer {
+        for end in [&mut scenario.client, &mut scenario.server] {
             (end.send_buffer, end.receive_buffer, end.autotune) = (bytes, bytes, false);
         }
+    }
+    let design = runs.map_or_else(|| Design::race(budget), Design::Fixed);
+    let mut request = transfers(given, usual, scenario, experiment, design, registries)?;
+    request.worth = ask::worth(given, &request.scenario.paths)?;
+    if let Some(limit) = limit {
+        request.scenario.limit = suffices(given, limit, &request.workloads)?;
+    }
+    request.jobs = jobs;
+    Ok(request)
+}
+
+/// As [`request`], of what transfers with real packets are asked for too ([`EMULATE`](ask::EMULATE)): on one
+/// thread.
+///
+/// # Errors
+/// As [`request`].
+pub fn transfers(
+    given: &Given,
+    usual: bool,
+    mut scenario: Scenario,
+    experiment: Experiment,
+    design: Design,
+    registries: &Registries,
+) -> Result<Request, InputError> {
+    scenario.direction = ask::direction(given)?.unwrap_or(scenario.direction);
+    let (seed, early) = (ask::seed(given)?, ask::early_join(given)?);
+    for end in [&mut scenario.client, &mut scenario.server] {
+        end.early_join = early.unwrap_or(end.early_join);
     }
     let congestion = ask::congestion(given, &experiment, registries)?;
     let named = |name| algorithm(&registries.schedulers, "schedulers", name);
@@ -79,14 +104,11 @@ pub fn request(
         let label = format!("tcp {}", path.name);
         candidates.push(Candidate { label, scheduler: named("single")?, mode: Mode::SinglePath(index) });
     }
-    let design = runs.or(experiment.runs).map_or_else(|| Design::race(budget), Design::Fixed);
-    let worth = ask::worth(given, &scenario.paths)?;
+    let (worth, jobs) = (Worth::new(&scenario.paths, None).unwrap_or_default(), Workers::ONE);
     let mut request = Request { scenario, workloads, candidates, congestion, design, worth, seed, jobs };
-    request.scenario.limit = match limit {
-        Some(limit) => suffices(given, limit, &request.workloads)?,
-        None if experiment.limit.is_some() => request.scenario.limit,
-        None => request.ample_limit(),
-    };
+    if experiment.limit.is_none() {
+        request.scenario.limit = request.ample_limit();
+    }
     Ok(request)
 }
 

@@ -4,15 +4,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use ropewalk_algorithms::{Registries, algorithm};
-use ropewalk_command_line::options::Join;
+use ropewalk_command_line::settings::{Given, Tables};
 use ropewalk_command_line::{Failure, ProgressLine, interrupt, output};
-use ropewalk_engine::congestion::DEFAULT_NAME;
 use ropewalk_engine::registry::Kernel;
 use ropewalk_lab::ask;
 use ropewalk_lab::opening::OpeningPath;
+use ropewalk_lab::scenario::Experiment;
 use ropewalk_lab::table::Table;
 use ropewalk_runner::checkpoint;
-use ropewalk_settings::diagnostic::{Diagnostic, Source};
+use ropewalk_settings::diagnostic::Diagnostic;
+use ropewalk_settings::given;
 use serde_json::json;
 
 use crate::arena::{self, Cell, Contest, Entrant, Execution, Half, Harm, Results, Score};
@@ -59,9 +60,8 @@ Examples:
   ropewalk-papers arena --schedulers cfs,minrtt --quick --open-on remember --join late"
 )]
 pub(crate) struct Options {
-    /// Schedulers that run, separated by commas [default: all]
-    #[arg(long, alias = "scheduler", value_name = "LIST")]
-    schedulers: Option<String>,
+    #[command(flatten)]
+    given: Given<Contested>,
     /// The scheduler that is judged in detail [default: the first of --schedulers, or the best]
     #[arg(long, value_name = "NAME")]
     judge: Option<String>,
@@ -80,25 +80,12 @@ pub(crate) struct Options {
     /// Seed of the draw
     #[arg(long, default_value_t = 1)]
     draw_seed: u64,
-    /// Congestion control of all
-    #[arg(long, default_value = DEFAULT_NAME)]
-    congestion: String,
     /// Runs of each scheduler in each cell [default: 20, or 4 with --quick]
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=1000))]
     runs: Option<u32>,
     /// 4 runs of each scheduler
     #[arg(long)]
     quick: bool,
-    /// The first run's seed
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// The path on which connections open: first, best (where plain TCP is fastest), race (whose handshake
-    /// ends first), remember (what an earlier connection found out), or its name
-    #[arg(long, value_name = "WORD|PATH", default_value = "first")]
-    open_on: String,
-    /// When joins begin
-    #[arg(long, value_enum, default_value = "early")]
-    join: Join,
     /// Saved results: schedulers that don't run are taken from there
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
@@ -181,11 +168,17 @@ fn saved(path: &PathBuf) -> Result<Results, Failure> {
     Ok(serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?)
 }
 
+/// What the arena is asked for, beside its cells.
+#[derive(Clone, Debug)]
+struct Contested;
+
+impl Tables for Contested {
+    const TABLES: &'static given::Tables = ask::ARENA;
+}
+
 fn contest(registries: &Registries, options: &Options) -> Result<Contest, Failure> {
-    let names: Vec<String> = match &options.schedulers {
-        Some(text) => ask::listed(&Source::new("--schedulers", text.as_str()))?,
-        None => everyone(registries),
-    };
+    let given = &options.given;
+    let names = ask::schedulers(given)?.unwrap_or_else(|| everyone(registries));
     let cells = cells(registries, options)?;
     let mut entrants: Vec<Entrant> = Vec::new();
     for name in names {
@@ -213,12 +206,12 @@ fn contest(registries: &Registries, options: &Options) -> Result<Contest, Failur
         cells,
         entrants,
         tcp: tcp.then(|| single.clone()),
-        congestion: algorithm(&registries.congestion, "--congestion", &options.congestion)?,
+        congestion: ask::congestion(given, &Experiment::default(), registries)?,
         runs,
-        seed: options.seed,
-        opening: OpeningPath::read(&options.open_on),
+        seed: ask::seed(given)?,
+        opening: OpeningPath::read(&ask::open_on(given)),
         earlier: [single, algorithm(&registries.schedulers, "--schedulers", "minrtt")?],
-        early_join: options.join == Join::Early,
+        early_join: ask::early_join(given)?.unwrap_or_default(),
     })
 }
 
@@ -251,7 +244,7 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         results.labels().iter().filter_map(|label| arena::score(&results, label, None)).collect();
     scores.sort_by(|a, b| a.oracle.total_cmp(&b.oracle));
     let named = options.judge.clone().or_else(|| {
-        let first = contest.entrants.first().filter(|_| options.schedulers.is_some());
+        let first = contest.entrants.first().filter(|_| !options.given.texts("schedulers").is_empty());
         first.map(|entrant| entrant.label.clone())
     });
     let judged = match &named {
