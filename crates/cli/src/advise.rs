@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use ropewalk_algorithms::Registries;
 use ropewalk_command_line::settings::Tables;
 use ropewalk_command_line::{Failure, ProgressLine, interrupt, output};
+use ropewalk_engine::registry::SpecError;
 use ropewalk_lab::advise::measure::Reading;
 use ropewalk_lab::advise::{
-    self as lab, Answer, Buffer, Execution, Gain, Question, Recommended, Telling, advise, coverage, document,
-    narrowing, self_test,
+    self as lab, Answer, Buffer, Execution, Gain, Question, Recommended, Stores, Telling, WholeTest, advise,
+    document, whole_test,
 };
 use ropewalk_lab::ask;
 use ropewalk_lab::compare::{Standing, System};
@@ -82,50 +83,12 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// The first seed of the self-test's scenarios: none below was looked at while the advice was made.
-const SELF_TEST_SEED: u64 = 1_000_000;
-
-/// Most pairs of links on which the self-test measures.
-const PAIRS: u32 = 200;
-
-/// Most links on which it lets the models of tools measure.
-const LINKS: u32 = 400;
-
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
     let stop = interrupt::flag();
     let jobs = ropewalk_runner::threads(options.jobs.map(usize::from));
-    let unknown = |error: ropewalk_engine::registry::SpecError| Failure::from(Diagnostic::new(error.message));
     let interrupted = || Failure::Interrupted("nothing is kept".into());
     if options.self_test {
-        let store = checkpoint::open(&options.state, "advise-self-test", options.fresh)
-            .map_err(|failed| Failure::Output { path: failed.path, reason: failed.reason })?;
-        let bar = ProgressLine::new(u64::from(options.scenarios), "scenarios");
-        let execution = Execution { jobs, done: &|_| {}, stop: &stop };
-        let asked = options.common.given.read(|reader, table| reader.integer(table, "seed"))?;
-        let seed = SELF_TEST_SEED.wrapping_add(asked);
-        let found = self_test(registries, options.scenarios as usize, seed, &store, execution, || bar.inc(1));
-        bar.clear();
-        let hint = || Failure::Interrupted(checkpoint::hint(&options.state));
-        let found = found.map_err(unknown)?.ok_or_else(hint)?;
-        let store = checkpoint::open(&options.state, "advise-narrowing", options.fresh)
-            .map_err(|failed| Failure::Output { path: failed.path, reason: failed.reason })?;
-        let pairs = options.scenarios.min(PAIRS) as usize;
-        let bar = ProgressLine::new(pairs as u64, "pairs of links");
-        let narrowed = narrowing(registries, pairs, asked.wrapping_sub(1), &store, execution, || bar.inc(1));
-        bar.clear();
-        let narrowed = narrowed.map_err(unknown)?.ok_or_else(hint)?;
-        let store = checkpoint::open(&options.state, "advise-coverage", options.fresh)
-            .map_err(|failed| Failure::Output { path: failed.path, reason: failed.reason })?;
-        let links = options.scenarios.min(LINKS) as usize;
-        let bar = ProgressLine::new(links as u64, "links");
-        let ranges = coverage(registries, links, asked.wrapping_sub(1), &store, execution, || bar.inc(1));
-        bar.clear();
-        let ranges = ranges.map_err(unknown)?.ok_or_else(hint)?;
-        return output::print(&if options.json {
-            show_test::json(&found, &narrowed, &ranges, asked)
-        } else {
-            show_test::text(&found, &narrowed, &ranges, asked)
-        });
+        return self_test(registries, options, Execution { jobs, done: &|_| {}, stop: &stop });
     }
     let (question, readings) = question(registries, options)?;
     let bar = ProgressLine::share(question.budget(), "of the budget");
@@ -141,6 +104,42 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
         text(&question, &readings, &answer, &lines)
     };
     output::print(&shown)
+}
+
+fn unknown(error: SpecError) -> Failure {
+    Diagnostic::new(error.message).into()
+}
+
+/// A progress line that goes when its part is done.
+struct Line(ProgressLine);
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.0.clear();
+    }
+}
+
+fn self_test(registries: &Registries, options: &Options, execution: Execution<'_>) -> Result<(), Failure> {
+    let seed = ask::seed(&options.common.given)?;
+    let stores = Stores {
+        scenarios: &checkpoint::open(&options.state, "advise-self-test", options.fresh).map_err(unopened)?,
+        pairs: &checkpoint::open(&options.state, "advise-narrowing", options.fresh).map_err(unopened)?,
+        links: &checkpoint::open(&options.state, "advise-coverage", options.fresh).map_err(unopened)?,
+    };
+    let begin = |count, what| Line(ProgressLine::new(u64::from(count), what));
+    let found =
+        whole_test(registries, options.scenarios, seed, stores, execution, begin, |line| line.0.inc(1));
+    let hint = || Failure::Interrupted(checkpoint::hint(&options.state));
+    let WholeTest { advice, narrowing, coverage } = found.map_err(unknown)?.ok_or_else(hint)?;
+    output::print(&if options.json {
+        show_test::json(&advice, &narrowing, &coverage, seed)
+    } else {
+        show_test::text(&advice, &narrowing, &coverage, seed)
+    })
+}
+
+fn unopened(failed: checkpoint::Unusable) -> Failure {
+    Failure::Output { path: failed.path, reason: failed.reason }
 }
 
 /// What advice is asked for.

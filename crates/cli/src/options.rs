@@ -17,7 +17,7 @@ pub(crate) fn load(registries: &Registries, name: &str) -> Result<scenario::Load
 }
 
 /// What is asked for: where, what its file says of experiments, and the datagrams that are sent, if they are.
-pub(crate) type Asked = (Scenario, Experiment, Option<Datagrams>);
+pub(crate) type LoadedParts = (Scenario, Experiment, Option<Datagrams>);
 
 /// Reads a scenario.
 type Read = fn(&str, &Registries) -> Result<scenario::Loaded, InputError>;
@@ -59,11 +59,11 @@ impl<T: Tables> Common<T> {
     }
 
     /// As [`Common::load`], of any workload: also the datagrams that are sent instead of the scenario's.
-    pub(crate) fn load_any(&self, registries: &Registries) -> Result<Asked, Failure> {
+    pub(crate) fn load_any(&self, registries: &Registries) -> Result<LoadedParts, Failure> {
         self.load_by(registries, scenario::load_any)
     }
 
-    fn load_by(&self, registries: &Registries, read: Read) -> Result<Asked, Failure> {
+    fn load_by(&self, registries: &Registries, read: Read) -> Result<LoadedParts, Failure> {
         let (mut scenario, experiment, datagrams) = if self.paths.is_empty() {
             let name = self.scenario.as_deref().unwrap_or(scenario::DEFAULT);
             let loaded = read(name, registries).map_err(|error| error.of_argument("--scenario", name))?;

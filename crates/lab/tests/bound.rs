@@ -114,7 +114,7 @@ prop_compose! {
                     congestion: "reno".into(),
                     bytes: 50_000,
                     pause: 20 * MS,
-                    times: 0,
+                    times: None,
                     receive_buffer: None,
                 };
                 let direction = if upload { Direction::Upload } else { Direction::Download };

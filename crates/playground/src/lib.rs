@@ -3,11 +3,11 @@
 //! without imports (`boundary.rs`).
 #![deny(unsafe_code)]
 
-mod asked;
 #[cfg(target_arch = "wasm32")]
 mod boundary;
+mod fields;
 mod links;
 mod session;
 
-pub use asked::Asked;
+pub use fields::Fields;
 pub use session::Playground;

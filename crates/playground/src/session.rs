@@ -9,8 +9,8 @@ use ropewalk_settings::diagnostic::InputError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::asked::open_attached;
-use crate::{Asked, links};
+use crate::fields::open_attached;
+use crate::{Fields, links};
 
 /// Segments of all traced runs together; the first two of each workload are traced whatever it is.
 const TRACED: Budget = Budget { segments: 0 };
@@ -22,11 +22,11 @@ enum Call {
     /// What there is to choose from.
     About,
     /// Whether this can be compared, and how it is said on a command line.
-    Check { asked: Asked },
+    Check { asked: Fields },
     /// The question as a scenario file.
-    File { asked: Asked },
+    File { asked: Fields },
     /// Begins a comparison, whose runs others make.
-    Begin { asked: Asked },
+    Begin { asked: Fields },
     /// The runs to be made now, each `[workload, number, candidate]`.
     Jobs,
     /// Takes the runs that follow the question's line, as a worker gave them: their places among the jobs.
@@ -36,7 +36,7 @@ enum Call {
     /// The answer with traced runs.
     Trace,
     /// Gets ready to make runs of this.
-    Prepare { asked: Asked },
+    Prepare { asked: Fields },
     /// A line with another clause, or with these changes over time instead of its own.
     Reword { line: String, clause: Option<String>, changes: Option<Vec<String>> },
     /// A line with what a measurement says.
@@ -49,14 +49,14 @@ enum Call {
 #[derive(Debug)]
 pub struct Playground {
     registries: Registries,
-    asked: Asked,
+    asked: Fields,
     request: Option<Request>,
     live: Option<Live>,
 }
 
 impl Default for Playground {
     fn default() -> Self {
-        Playground { registries: Registries::builtin(), asked: Asked::default(), request: None, live: None }
+        Playground { registries: Registries::builtin(), asked: Fields::default(), request: None, live: None }
     }
 }
 
@@ -154,7 +154,7 @@ impl Playground {
         })
     }
 
-    fn summary(&self, asked: &Asked, request: &Request) -> Value {
+    fn summary(&self, asked: &Fields, request: &Request) -> Value {
         let lines = asked.path_lines();
         let numbers = lines.iter().zip(&request.scenario.paths).map(
             |((place, line), path)| json!({ "place": place, "line": line, "numbers": links::numbers(path) }),
@@ -215,7 +215,7 @@ mod tests {
         let asked = json!({ "links": "a: 10 Mbit/s, 20 ms, 1 %\nb: 5 Mbit/s, 60 ms", "sizes": "64 KiB",
             "schedulers": "minrtt,redundant", "budget": "30 ms" });
         let page = decided(&asked);
-        let request: Asked = serde_json::from_value(asked).unwrap();
+        let request: Fields = serde_json::from_value(asked).unwrap();
         let (origin, request) = (request.command(), request.request().unwrap());
         let told = compare(&request, ropewalk_sim::run, |_| {}, &AtomicBool::new(false));
         let mut ropes = Vec::new();

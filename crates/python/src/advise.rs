@@ -8,7 +8,7 @@ use ropewalk_algorithms::Registries;
 use ropewalk_lab::advise::{self as lab, Execution, document};
 use ropewalk_lab::{ask, scenario};
 
-use crate::compare::{Asked, given};
+use crate::compare::{Settings, given};
 use crate::scenario::Scenario;
 use crate::{control, errors};
 
@@ -19,7 +19,7 @@ pub(crate) fn advise(
     py: Python<'_>,
     scenario: Option<&Scenario>,
     usual: bool,
-    asked: Asked,
+    asked: Settings,
     measured: Vec<(String, Vec<PathBuf>)>,
     jobs: Option<usize>,
     progress: Option<Py<PyAny>>,

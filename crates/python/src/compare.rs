@@ -15,9 +15,9 @@ use crate::table::Table;
 use crate::{control, errors};
 
 /// Keys of settings, and their values.
-pub(crate) type Asked = Vec<(String, Vec<String>)>;
+pub(crate) type Settings = Vec<(String, Vec<String>)>;
 
-pub(crate) fn given(tables: &'static Tables, asked: &Asked) -> Given {
+pub(crate) fn given(tables: &'static Tables, asked: &Settings) -> Given {
     Given::by_key(tables, asked.iter().map(|(key, values)| (key.as_str(), values.clone())))
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn compare(
     scenario: &Scenario,
     own: Own,
     usual: bool,
-    asked: Asked,
+    asked: Settings,
     jobs: Option<usize>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(String, Table, String)> {

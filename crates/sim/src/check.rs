@@ -1,12 +1,10 @@
 //! What can't be simulated, and why.
 
-use ropewalk_engine::{Span, congestion, scheduler};
+use ropewalk_engine::{MAX_SUBFLOWS, Span, congestion, scheduler};
 
 use crate::spec::{HORIZON, MTUS, Mode, RunSpec};
 use crate::topology::background_paths;
 
-/// Most paths of a scenario.
-const MAX_PATHS: usize = 32;
 /// Most background sources of a scenario.
 const MAX_BACKGROUND: usize = 10_000;
 /// Most connections of a workload.
@@ -20,7 +18,7 @@ pub enum SpecError {
     #[error("a scenario needs at least one path")]
     NoPath,
     /// There are too many paths.
-    #[error("{0} paths; at most {MAX_PATHS} are allowed")]
+    #[error("{0} paths; at most {MAX_SUBFLOWS} are allowed")]
     TooManyPaths(usize),
     /// [`Mode::SinglePath`] names a path that isn't there.
     #[error("single path {path}: there are {paths} paths, counted from 0")]
@@ -88,7 +86,7 @@ impl RunSpec {
         if paths == 0 {
             return Err(SpecError::NoPath);
         }
-        if paths > MAX_PATHS {
+        if paths > MAX_SUBFLOWS {
             return Err(SpecError::TooManyPaths(paths));
         }
         if let Mode::SinglePath(path) = self.mode

@@ -138,9 +138,9 @@ pub enum Traffic {
         bytes: u64,
         /// Idle time between flows.
         pause: Span,
-        /// How many, one after another; a run doesn't end before they have. 0: without end, and not waited
+        /// How many, one after another; a run doesn't end before they have. None: without end, and not waited
         /// for.
-        times: u32,
+        times: Option<u32>,
         /// Fixed receive buffer of its hosts, bytes; none: as their system has it.
         receive_buffer: Option<u64>,
     },

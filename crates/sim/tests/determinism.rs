@@ -44,7 +44,7 @@ fn rich() -> Scenario {
             congestion: "cubic".into(),
             bytes: 50_000,
             pause: 50 * MILLISECOND,
-            times: 0,
+            times: None,
             receive_buffer: None,
         }),
         background(Traffic::UdpOnOff {

@@ -314,7 +314,7 @@ fn a_competing_flows_receive_buffer_bounds_its_rate() {
                 congestion: "reno".into(),
                 bytes: 500_000,
                 pause: Span::ZERO,
-                times: 1,
+                times: Some(1),
                 receive_buffer,
             },
             extra_delay: 100 * MILLISECOND,

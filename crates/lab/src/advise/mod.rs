@@ -21,6 +21,7 @@ mod search;
 mod selftest;
 mod telling;
 mod variants;
+mod whole_test;
 
 pub use answer::{Answer, Buffer, Judged, Recommended};
 pub use belief::Doubt;
@@ -35,3 +36,4 @@ pub use run::{Candidate, Execution};
 pub use search::advise;
 pub use selftest::{Case, SelfTest, measured_test, self_test};
 pub use telling::Telling;
+pub use whole_test::{Stores, WholeTest, whole_test};

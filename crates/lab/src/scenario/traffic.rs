@@ -193,7 +193,7 @@ impl ScenarioReader {
                 congestion: self.congestion(&table, names),
                 bytes: self.size(&table, "size")?,
                 pause: self.time(&table, "pause").unwrap_or_default(),
-                times: self.integer(&table, "times").unwrap_or(0) as u32,
+                times: self.integer(&table, "times").filter(|times| *times > 0).map(|times| times as u32),
                 receive_buffer: self.bytes(&table, "receive-buffer"),
             },
             _ => Traffic::UdpOnOff {

@@ -47,7 +47,7 @@ enum Action {
 
 Finished runs are kept in the folder of --state: call it again to go on after an interruption. Where \
 --report names an overview \
-with results of other papers beside it (papers/NAME.json), these stay: so one paper is renewed without the \
+with results of other papers in its folder (papers/NAME.json), these stay: so one paper is renewed without the \
 others.")]
     Run(Run),
     /// Which of the settings that a paper leaves open explain its baseline's numbers
@@ -62,7 +62,7 @@ scheduler that the paper is \
 about aren't looked at. What was tried is kept in the folder of --state: call it again to go on after an \
 interruption.")]
     Fit(fit::FitOptions),
-    /// Fill the notes of notes.toml in again and draw the figures anew, from the results beside an overview:
+    /// Fill the notes of notes.toml in again and draw the figures anew, from the results in an overview's folder:
     /// nothing is run
     #[command(after_help = "Examples:
   ropewalk-papers reproduce notes all --report docs/reproduction.md
@@ -126,7 +126,7 @@ struct Run {
     /// First seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the overview goes; a page, figures and a table of each paper go into a folder `papers` beside
+    /// Where the overview goes; a page, figures and a table of each paper go into a folder `papers` next to
     /// it, where other papers' results stay. With .html at its end: all of it as one self-contained page
     /// [default: docs/reproduction.md for `all`, else reproduction-NAME.md; in the emulated world with
     /// -emulated]
@@ -143,7 +143,7 @@ struct Notes {
     /// Whose results
     #[arg(long, default_value_t = ropewalk_command_line::options::World::Simulated, value_enum)]
     world: ropewalk_command_line::options::World,
-    /// The overview; each paper's results are in a folder beside it
+    /// The overview; each paper's results are in a folder next to it
     #[arg(long, value_name = "FILE")]
     report: PathBuf,
     /// Folder with the papers' files, instead of those compiled in

@@ -34,8 +34,8 @@ enum Kind {
     Saturated,
     /// Mean time between packets; bytes.
     Limited(f64, u64),
-    /// Bytes per flow; pause; how many, 0 for no end.
-    Flows(u64, Span, u32),
+    /// Bytes per flow; pause; how many, if they end.
+    Flows(u64, Span, Option<u32>),
 }
 
 impl CrossTraffic {
@@ -69,7 +69,7 @@ impl CrossTraffic {
 
     /// Whether all its flows are complete.
     fn complete(&self) -> bool {
-        matches!(self.kind, Kind::Flows(_, _, times) if times > 0 && self.finished.len() >= times as usize)
+        matches!(self.kind, Kind::Flows(_, _, Some(times)) if self.finished.len() >= times as usize)
     }
 
     fn write_later(&mut self, cx: &mut AppContext<'_>) {
@@ -141,7 +141,7 @@ impl App for CrossTraffic {
     }
 
     fn delays_end(&self) -> bool {
-        matches!(self.kind, Kind::Flows(_, _, times) if times > 0) && !self.done()
+        matches!(self.kind, Kind::Flows(_, _, Some(_))) && !self.done()
     }
 
     fn report(&self) -> Report {
@@ -185,7 +185,7 @@ mod tests {
             congestion: "reno".into(),
             bytes: 5000,
             pause: Span::from_nanos(80),
-            times: 0,
+            times: None,
             receive_buffer: None,
         };
         let mut app = cross_traffic(traffic, Some(Time::from_nanos(950)));
@@ -203,7 +203,7 @@ mod tests {
             congestion: "reno".into(),
             bytes: 5000,
             pause: Span::from_nanos(80),
-            times: 3,
+            times: Some(3),
             receive_buffer: None,
         };
         let mut app = cross_traffic(traffic, None);

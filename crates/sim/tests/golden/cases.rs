@@ -152,7 +152,7 @@ fn competing() -> Scenario {
         congestion: "cubic".into(),
         bytes: 50_000,
         pause: 50 * MILLISECOND,
-        times: 4,
+        times: Some(4),
         receive_buffer: None,
     };
     scenario.background = vec![

@@ -104,7 +104,7 @@ mod tests {
             "time_starttransfer":0.15,"time_total":4.15,"size_download":10000000,"speed_download":2409638,"size_upload":0}"#;
         let found = parse("f", &json.repeat(3)).unwrap();
         let rtt = found.rtt.unwrap();
-        assert!((rtt.mean - 40.0).abs() < 0.01 && rtt.count == 3, "{rtt:?}");
+        assert!((rtt.mean - 40.0).abs() < 0.01 && rtt.count == Some(3), "{rtt:?}");
         let rate = found.rates[0];
         assert!(
             (rate.bits - 2e7).abs() < 1.0 && rate.at_least && rate.direction == Some(Direction::Download)

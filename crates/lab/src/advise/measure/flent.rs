@@ -78,7 +78,7 @@ fn parse(results: &serde_json::Map<String, Value>) -> Result<Measured, Measureme
         let times = |loaded: bool| -> Option<RoundTrip> {
             super::round_trips(&of(loaded), loaded).map(|(rtt, _)| rtt)
         };
-        found.rtt = times(false).filter(|rtt| rtt.count >= 3);
+        found.rtt = times(false).filter(|rtt| rtt.count >= Some(3));
         found.under_load = times(true);
         if found.rtt.is_none() {
             found.rtt = found.under_load.take();

@@ -18,7 +18,7 @@ fn summary(line: &str) -> Option<(u64, u64, Option<RoundTrip>)> {
         mean: times[1],
         sd: (times[2] - times[0]).max(0.0) / 4.0,
         max: times[2],
-        count: received,
+        count: Some(received),
         loaded: false,
         smoothed: false,
     });
@@ -126,13 +126,13 @@ mod tests {
                     [1795776123.2] 192.0.2.1 : [2], 64 bytes, 20.3 ms (20.2 avg, 33% loss)\n\n\
                     192.0.2.1 : xmt/rcv/%loss = 3/2/33%, min/avg/max = 20.1/20.2/20.3\n";
         let found = parse("f", text).unwrap();
-        assert_eq!((found.rtt.unwrap().count, found.rtt.unwrap().min), (2, 20.1));
+        assert_eq!((found.rtt.unwrap().count, found.rtt.unwrap().min), (Some(2), 20.1));
         assert_eq!(found.loss, Some(Counted { lost: 1, sent: 3, round_trip: true }));
         let quiet = "192.0.2.1 : xmt/rcv/%loss = 30/29/3%, min/avg/max = 20.1/22.3/40.2\n";
         assert_eq!(parse("f", quiet).unwrap().rtt.unwrap().mean, 22.3);
         let columns = "192.0.2.1 : 91.7 37.0 - 36.8\n";
         let found = parse("f", columns).unwrap();
-        assert_eq!((found.rtt.unwrap().count, found.loss.unwrap().lost), (3, 1));
+        assert_eq!((found.rtt.unwrap().count, found.loss.unwrap().lost), (Some(3), 1));
         let two = format!("{quiet}198.51.100.1 : xmt/rcv/%loss = 30/30/0%, min/avg/max = 1/2/3\n");
         assert!(parse("f", &two).unwrap_err().message.contains("192.0.2.1 and 198.51.100.1"));
         let dead = "192.0.2.1 : xmt/rcv/%loss = 3/0/100%\n";

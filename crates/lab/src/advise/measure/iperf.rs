@@ -35,7 +35,7 @@ const SEGMENT: f64 = 1448.0;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Test {
     pub udp: bool,
-    /// Flows at once; 0: not said.
+    /// Flows at once, as far as they are listed.
     pub streams: u64,
     /// `-b`.
     pub target: Option<f64>,
@@ -267,7 +267,7 @@ fn round_trips(end: &Value) -> Option<RoundTrip> {
         mean,
         sd: (most - least).max(0.0) / 4.0,
         max: most.max(least),
-        count: 0,
+        count: None,
         loaded: true,
         smoothed: true,
     })

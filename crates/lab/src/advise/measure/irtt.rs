@@ -42,7 +42,7 @@ mod tests {
         let found = parse("f", &text).unwrap();
         assert_eq!(
             (found.rtt.unwrap().min, found.rtt.unwrap().count, found.loss.unwrap().lost),
-            (20.1, 2, 1)
+            (20.1, Some(2), 1)
         );
     }
 }

@@ -64,8 +64,8 @@ pub struct RoundTrip {
     pub sd: f64,
     /// The greatest.
     pub max: f64,
-    /// How many; 0: not said.
-    pub count: u64,
+    /// How many, if it is said.
+    pub count: Option<u64>,
     /// Taken while data was sent: queueing is in them.
     pub loaded: bool,
     /// They are smoothed ones: the least round trip is at most the least of these.
@@ -336,7 +336,7 @@ fn round_trips(samples: &[f64], loaded: bool) -> Option<(RoundTrip, Option<Strin
         mean: summary.mean,
         sd: summary.sd,
         max: all.max,
-        count,
+        count: Some(count),
         loaded,
         smoothed: false,
     };

@@ -111,7 +111,7 @@ fn found(hops: Vec<Hop>) -> Result<Measured, MeasurementError> {
         mean: end.mean.max(0.001),
         sd: end.sd,
         max: end.worst.max(end.best),
-        count: count as u64,
+        count: Some(count as u64),
         loaded: false,
         smoothed: false,
     };
@@ -136,7 +136,7 @@ HOST: laptop                      Loss%   Snt   Last   Avg  Best  Wrst StDev
     fn the_last_hop_counts() {
         let found = parse("f", TEXT).unwrap();
         let rtt = found.rtt.unwrap();
-        assert_eq!((rtt.min, rtt.mean, rtt.sd, rtt.max, rtt.count), (19.8, 20.6, 1.2, 38.0, 98));
+        assert_eq!((rtt.min, rtt.mean, rtt.sd, rtt.max, rtt.count), (19.8, 20.6, 1.2, 38.0, Some(98)));
         assert_eq!(found.loss, Some(Counted { lost: 2, sent: 100, round_trip: true }));
         let silent = TEXT.replace(
             "  2.0%   100   20.1  20.6  19.8  38.0   1.2",

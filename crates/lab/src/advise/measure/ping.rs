@@ -199,7 +199,7 @@ fn summarised(line: &str) -> Option<RoundTrip> {
     let numbers: Vec<f64> = numbers.split('/').map_while(positive).filter(|ms| *ms < 1e6).collect();
     let [min, mean, max, rest @ ..] = numbers.as_slice() else { return None };
     let sd = rest.first().copied().unwrap_or((max - min) / 4.0).max(0.0);
-    Some(RoundTrip { min: *min, mean: *mean, sd, max: *max, count: 0, loaded: false, smoothed: false })
+    Some(RoundTrip { min: *min, mean: *mean, sd, max: *max, count: None, loaded: false, smoothed: false })
 }
 
 #[cfg(test)]
@@ -245,7 +245,10 @@ mod tests {
 [1795776125.1] 64 bytes from 192.0.2.1: icmp_seq=3 ttl=57 time=40.5 ms
 3 packets transmitted, 2 received, 33.3333% packet loss, time 2003ms\n";
         let found = parse(stamped).unwrap();
-        assert_eq!((found.rtt.unwrap().min, found.rtt.unwrap().count, found.loss), (40.1, 2, lost(1, 3)));
+        assert_eq!(
+            (found.rtt.unwrap().min, found.rtt.unwrap().count, found.loss),
+            (40.1, Some(2), lost(1, 3))
+        );
         let odd = "64 bytes from 192.0.2.1: icmp_seq=1 ttl=57 time=40.1 ms
 64 bytes from 192.0.2.1: icmp_seq=1 ttl=57 time=95.1 ms (DUP!)
 From 198.51.100.1 icmp_seq=2 Destination Host Unreachable
@@ -305,7 +308,7 @@ rtt min/avg/max/mdev = 39.100/40.200/51.100/1.720 ms, pipe 4, ipg/ewma 12.012/40
                     Lost = 0 (0% loss),\n";
         assert_eq!(parse(text).unwrap().loss, lost(1, 3));
         let twice = "64 bytes from x: icmp_seq=1 time=20 ms\n64 bytes from x: icmp_seq=1 time=25 ms (DUP!)\n";
-        assert_eq!(parse(twice).unwrap().rtt.unwrap().count, 1);
+        assert_eq!(parse(twice).unwrap().rtt.unwrap().count, Some(1));
     }
 
     #[test]
@@ -332,7 +335,7 @@ rtt min/avg/max/mdev = 39.100/40.200/51.100/1.720 ms, pipe 4, ipg/ewma 12.012/40
     fn what_pings_print() {
         let found = parse(super::super::tests::PING).unwrap();
         let rtt = found.rtt.unwrap();
-        assert_eq!((rtt.count, found.loss), (19, lost(1, 20)));
+        assert_eq!((rtt.count, found.loss), (Some(19), lost(1, 20)));
         assert!((rtt.mean - 44.6).abs() < 0.2 && rtt.min == 38.2, "{rtt:?}");
         let quiet = "--- example.net ping statistics ---\n10 packets transmitted, 10 packets received, 0.0% \
                      packet \

@@ -68,7 +68,7 @@ pub(super) fn read_twping(input: &Input<'_>) -> Option<Result<Measured, Measurem
         mean: median,
         sd: (max - min).max(0.0) / 4.0,
         max: max.max(min),
-        count,
+        count: Some(count),
         loaded: false,
         smoothed: false,
     };

@@ -180,7 +180,7 @@ impl Refined {
         let unsure = libm::hypot(sending[0] * self.doubt.rate[0], sending[1] * self.doubt.rate[1]);
         let sending: f64 = sending.iter().sum();
         let of_idle = |rtt: &RoundTrip| {
-            let count = if rtt.count == 0 { 10 } else { rtt.count };
+            let count = rtt.count.filter(|count| *count > 0).unwrap_or(10);
             let mean = (rtt.mean - sending).max(0.5 * rtt.min).max(0.001);
             // Of few, the mean is as unsure as Student's distribution says.
             let few = stats::t_quantile(0.95, count.saturating_sub(1).max(1) as f64) / 1.645;

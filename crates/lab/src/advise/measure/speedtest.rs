@@ -32,7 +32,7 @@ pub(super) fn times(
         mean,
         sd: jitter,
         max: max.max(mean),
-        count,
+        count: Some(count),
         loaded: false,
         smoothed: false,
     })

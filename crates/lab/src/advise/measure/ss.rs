@@ -94,7 +94,7 @@ impl ByLine for Connections {
             mean: (self.sums.0 / count).max(min),
             sd: self.sums.1 / count,
             max: self.smoothed.map_or(0.0, |(_, most)| most).max(min),
-            count: 0,
+            count: None,
             loaded: true,
             smoothed: false,
         });

@@ -226,7 +226,15 @@ fn a_transfer_that_filled_nothing_says_nothing_of_the_queue() {
         other => panic!("{other:?}"),
     };
     let times = |max: f64, at_least: bool| Measured {
-        rtt: Some(RoundTrip { min: 60.0, mean: 60.0, sd: 0.0, max, count: 0, loaded: true, smoothed: false }),
+        rtt: Some(RoundTrip {
+            min: 60.0,
+            mean: 60.0,
+            sd: 0.0,
+            max,
+            count: None,
+            loaded: true,
+            smoothed: false,
+        }),
         rates: vec![Throughput { bits: 1e6, sd: 0.1, direction: Some(Direction::Download), at_least }],
         ..Measured::default()
     };
@@ -268,8 +276,15 @@ fn a_slow_links_round_trip_is_without_the_time_that_a_probe_is_sent() {
 #[test]
 fn of_three_answers_the_mean_is_less_sure_than_of_thirty() {
     let sd = |count: u64| {
-        let rtt =
-            RoundTrip { min: 90.0, mean: 100.0, sd: 10.0, max: 110.0, count, loaded: false, smoothed: false };
+        let rtt = RoundTrip {
+            min: 90.0,
+            mean: 100.0,
+            sd: 10.0,
+            max: 110.0,
+            count: Some(count),
+            loaded: false,
+            smoothed: false,
+        };
         let ping = Measured { rtt: Some(rtt), ..Measured::default() };
         let rate = Throughput { bits: 1e8, sd: 0.1, direction: None, at_least: false };
         let iperf = Measured { rates: vec![rate], ..Measured::default() };

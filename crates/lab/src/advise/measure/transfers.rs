@@ -60,7 +60,7 @@ pub(super) fn read_nuttcp(input: &Input<'_>) -> Option<Result<Measured, Measurem
             mean: ms,
             sd: 0.1 * ms,
             max: ms,
-            count: 2,
+            count: Some(2),
             loaded: false,
             smoothed: false,
         });

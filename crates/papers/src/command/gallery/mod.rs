@@ -23,7 +23,7 @@ use ropewalk_sim::{Mode, Recording, RunResult, RunSpec, Scenario, Workload};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  ropewalk-papers gallery --output docs/schedulers.md\n  ropewalk-papers \
-                  gallery --rope docs\n\nThe pictures go to the folder `algorithms` beside the page."
+                  gallery --rope docs\n\nThe pictures go to the folder `algorithms` next to the page."
 )]
 pub(crate) struct Options {
     /// The page's file [default: standard output, without pictures]

@@ -26,8 +26,8 @@ pub(super) struct FitOptions {
     /// Seed of the search
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the result goes as papers/NAME/fitted.toml, for `reproduce run`; of a --self-test, beside what
-    /// is fitted there
+    /// Where the result goes as papers/NAME/fitted.toml, for `reproduce run`; of a --self-test, added to
+    /// what is fitted there
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     /// Where the best setting goes as a scenario, for `compare --scenario`

@@ -21,7 +21,7 @@ use toml::{Table, Value};
 /// The fields, each as on the command line; empty: its default there.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Asked {
+pub struct Fields {
     /// A path a line, a scenario file's text, or a built-in scenario's name.
     pub links: String,
     /// Flow sizes.
@@ -91,7 +91,7 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
-impl Asked {
+impl Fields {
     /// The request.
     ///
     /// # Errors
@@ -192,7 +192,7 @@ impl Asked {
     /// budget and the seed have no place in one.
     ///
     /// # Errors
-    /// As [`Asked::request`].
+    /// As [`Fields::request`].
     pub fn file(&self) -> Result<String, InputError> {
         self.request()?;
         let known = |name: &str| scenario::builtins().iter().find(|known| known.name == name);
@@ -280,30 +280,31 @@ fn filled(text: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn of(links: &str) -> Asked {
-        Asked { links: links.into(), ..Asked::default() }
+    fn of(links: &str) -> Fields {
+        Fields { links: links.into(), ..Fields::default() }
     }
 
-    fn refusal(asked: &Asked) -> String {
+    fn refusal(asked: &Fields) -> String {
         asked.request().unwrap_err().render(false)
     }
 
     #[test]
     fn a_question_is_a_file_that_asks_the_same() {
-        let asks = |asked: &Asked| {
+        let asks = |asked: &Fields| {
             let request = asked.request().unwrap_or_else(|error| panic!("{}", error.render(false)));
             let candidates: Vec<String> = request.candidates.into_iter().map(|one| one.label).collect();
             let congestion = request.congestion.text.clone();
             (request.scenario.paths, request.scenario.direction, request.workloads, candidates, congestion)
         };
-        let full = Asked {
+        let full = Fields {
             sizes: "64 KiB, 1 MiB".into(),
             direction: "upload".into(),
             schedulers: "minrtt, ecf(beta=0.5)".into(),
             congestion: "lia".into(),
             ..of("home: dsl, outage 1 s at 2 s\n# a note\nsky: starlink, outage none, price 2 EUR/GB")
         };
-        for asked in [full.clone(), Asked { links: "satellite-lte".into(), ..full }, of(""), of("wifi-lte")] {
+        for asked in [full.clone(), Fields { links: "satellite-lte".into(), ..full }, of(""), of("wifi-lte")]
+        {
             let file = of(&asked.file().unwrap());
             assert_eq!(asks(&file), asks(&asked), "{}", file.links);
         }
@@ -332,17 +333,17 @@ mod tests {
         assert!(text.contains("scenario.toml:4"), "{text}");
         let text = refusal(&of("satelite"));
         assert!(text.contains("satellite-lte") && text.contains("wifi: 50 Mbit/s"), "{text}");
-        let text = refusal(&Asked { direction: "sideways".into(), ..Asked::default() });
+        let text = refusal(&Fields { direction: "sideways".into(), ..Fields::default() });
         assert!(text.contains(r#""download", "upload""#), "{text}");
-        let text = refusal(&Asked { schedulers: "minrtt,blset".into(), ..Asked::default() });
+        let text = refusal(&Fields { schedulers: "minrtt,blset".into(), ..Fields::default() });
         assert!(text.contains("blest"), "{text}");
-        let text = refusal(&Asked { seed: "-1".into(), ..Asked::default() });
+        let text = refusal(&Fields { seed: "-1".into(), ..Fields::default() });
         assert!(text.contains("whole number"), "{text}");
     }
 
     #[test]
     fn the_command_line_asks_the_same() {
-        let asked = Asked { sizes: "1 MiB, 4 MiB".into(), seed: "7".into(), ..of("home: dsl\nphone: 4g") };
+        let asked = Fields { sizes: "1 MiB, 4 MiB".into(), seed: "7".into(), ..of("home: dsl\nphone: 4g") };
         let command = "ropewalk compare --path 'home: dsl' --path 'phone: 4g' --size '1 MiB, 4 MiB' --seed 7";
         assert_eq!(asked.command().command, command);
         assert_eq!(of("cellular").command().command, "ropewalk compare --scenario cellular");
@@ -350,20 +351,20 @@ mod tests {
 
     #[test]
     fn a_rule_is_compared_with_the_others() {
-        let with = |asked: Asked| Asked { rule: "\nview.available[0]".into(), ..asked };
-        let labels = |asked: Asked| -> Vec<String> {
+        let with = |asked: Fields| Fields { rule: "\nview.available[0]".into(), ..asked };
+        let labels = |asked: Fields| -> Vec<String> {
             let candidates = with(asked).request().unwrap().candidates;
             candidates.into_iter().map(|one| one.label).filter(|label| !label.starts_with("tcp")).collect()
         };
-        assert!(labels(Asked::default()).contains(&"mine".to_string()));
-        let some = Asked { schedulers: "minrtt,blest".into(), ..Asked::default() };
+        assert!(labels(Fields::default()).contains(&"mine".to_string()));
+        let some = Fields { schedulers: "minrtt,blest".into(), ..Fields::default() };
         assert_eq!(labels(some), ["minrtt", "blest", "mine", "linux"]);
         let file = "[[path]]\nname = \"a\"\nrate = \"5 Mbit/s\"\nrtt = \"20 ms\"\n[experiment]\nschedulers \
                     = [\"minrtt\"]\n";
         assert_eq!(labels(of(file)), ["minrtt", "mine", "linux"]);
-        let command = with(Asked::default()).command().command;
+        let command = with(Fields::default()).command().command;
         assert_eq!(command, "ropewalk compare  # without `mine`, which only the page has");
-        let error = refusal(&Asked { rule: "view.available[0]\n)".into(), ..Asked::default() });
+        let error = refusal(&Fields { rule: "view.available[0]\n)".into(), ..Fields::default() });
         assert!(error.contains("rule:2:1"), "{error}");
     }
 }
