@@ -2,8 +2,8 @@
 
     python python/benches/speed.py
 
-The do-nothing environment steps in the same run: what it takes is Gymnasium's part, and this machine's. Beside each rate is the
-one by processor time: what one core does that nobody else uses.
+The do-nothing environment steps in the same run: what it takes is Gymnasium's part, and this machine's.
+Beside each rate is the one by processor time: what one core does that nobody else uses.
 """
 
 from __future__ import annotations
@@ -91,7 +91,10 @@ def cost_of_python() -> None:
         built_in = [seconds("minrtt", clock) for _ in range(15)]
         least = (min(own) - min(built_in)) / calls * 1e6
         middle = (statistics.median(own) - statistics.median(built_in)) / calls * 1e6
-        print(f"scheduler in Python: {least:.2f} us{name} a decision on top (of medians {middle:.2f}), {calls} decisions")
+        print(
+            f"scheduler in Python: {least:.2f} us{name} a decision on top "
+            f"(of medians {middle:.2f}), {calls} decisions"
+        )
 
 
 def single(env) -> Speed:
@@ -129,7 +132,9 @@ def main() -> None:
     nothing = Nothing(len(plain.features()))
     report("  an environment that does nothing", lambda: single(nothing))
     for envs, threads in ((64, 1), (64, 2), (256, 2)):
-        report(f"vector of {envs}, threads: {threads}", lambda envs=envs, threads=threads: vector(envs, threads))
+        report(
+            f"vector of {envs}, threads: {threads}", lambda envs=envs, threads=threads: vector(envs, threads)
+        )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """A Multipath TCP laboratory.
 
-Every published packet scheduler runs over the paths that you describe, in a deterministic simulation of the real protocol.
+Every published packet scheduler runs over the paths that you describe, in a deterministic simulation of the
+real protocol.
 
 >>> import ropewalk
 >>> scenario = ropewalk.Scenario(
@@ -37,7 +38,19 @@ from ropewalk._native import __version__
 from ropewalk._scenario import Path, Scenario, Workload, scenarios
 from ropewalk._sweep import SweepResult, sweep
 from ropewalk._table import Table
-from ropewalk.scheduler import Chunk, Decision, Duplicate, Queue, Scheduler, Send, SendAt, Subflow, View, Wait, Withdraw
+from ropewalk.scheduler import (
+    Chunk,
+    Decision,
+    Duplicate,
+    Queue,
+    Scheduler,
+    Send,
+    SendAt,
+    Subflow,
+    View,
+    Wait,
+    Withdraw,
+)
 
 __all__ = [
     "Advice",

@@ -34,7 +34,8 @@ def _directed(scenario: Scenario, direction: str | None) -> Scenario:
 class Run:
     """What a run gave.
 
-    `runs` is a table of one row with every metric; `segments`, `decisions` and `samples` are tables if they were asked for.
+    `runs` is a table of one row with every metric; `segments`, `decisions` and `samples` are tables if they
+    were asked for.
     """
 
     def __init__(self, given: dict[str, Any], scenario: Scenario, seed: int) -> None:
@@ -46,7 +47,8 @@ class Run:
         self.outcome: str = given["outcome"]
         #: Why it failed.
         self.reason: str | None = given["reason"]
-        #: What it is judged by, seconds: completion time, mean delay, or seconds per 10^6 bytes. None: not complete.
+        #: What it is judged by, seconds: completion time, mean delay, or seconds per 10^6 bytes. None: not
+        #: complete.
         self.objective_s: float | None = given["objective_s"]
         #: From the workload's start to its end, seconds.
         self.duration_s: float = given["duration_s"]
@@ -95,9 +97,10 @@ def simulate(
 ) -> Run:
     """Simulate one run.
 
-    `scheduler` is a name with parameters (`"ecf(beta=0.5)"`), `"tcp:wifi"` for plain TCP on a path, or a class of yours.
-    `size` is one flow's instead of the scenario's workload (bytes, or a text with its unit). `segments`, `decisions` and
-    `samples_every` (seconds, or a text) record traces. The same arguments give the same bytes.
+    `scheduler` is a name with parameters (`"ecf(beta=0.5)"`), `"tcp:wifi"` for plain TCP on a path, or a
+    class of yours. `size` is one flow's instead of the scenario's workload (bytes, or a text with its unit).
+    `segments`, `decisions` and `samples_every` (seconds, or a text) record traces. The same arguments give
+    the same bytes.
 
     >>> import ropewalk
     >>> run = ropewalk.simulate("equal-paths", "roundrobin", size="64 KiB", samples_every="10 ms")
@@ -131,7 +134,9 @@ class Bound:
     window_s: float
 
 
-def bound(scenario: AnyScenario = "wifi-lte", *, size: str | int | None = None, path: str | None = None) -> Bound | None:
+def bound(
+    scenario: AnyScenario = "wifi-lte", *, size: str | int | None = None, path: str | None = None
+) -> Bound | None:
     """Give the least that any scheduler could take; with `path` plain TCP on it. None: no bound is known.
 
     >>> import ropewalk
@@ -212,10 +217,11 @@ def compare(
 ) -> Comparison:
     """Rank schedulers on paths, as `ropewalk compare` does.
 
-    Schedulers are names or classes of yours; without any those that the command compares, with `"all"` every one. Plain TCP
-    on each path and `linux` always run. Either each gets `runs` seeded runs, or as many as it takes within `budget` (a second
-    is 4 million segments, and 10 are the default). `open_on` and `join` are the command's. `limit` (s) ends a run, `buffer`
-    (bytes) fixes all buffers, `value` says what bytes are worth. The result doesn't depend on `jobs`.
+    Schedulers are names or classes of yours; without any those that the command compares, with `"all"` every
+    one. Plain TCP on each path and `linux` always run. Either each gets `runs` seeded runs, or as many as it
+    takes within `budget` (a second is 4 million segments). `open_on` and `join` are the command's, and so are
+    all defaults. `limit` (s) ends a run, `buffer` (bytes) fixes all buffers, `value` says what bytes are
+    worth. The result doesn't depend on `jobs`.
 
     >>> import ropewalk
     >>> result = ropewalk.compare("small-buffers", ["minrtt"], runs=5, progress=False)
@@ -240,12 +246,15 @@ def compare(
     )
     usual = used._usual and sizes is None
     with bar(progress, "compare") as told:
-        document, table, page = _native.compare(used._native, own, usual, settings, whole_or_none("jobs", jobs), told)
+        document, table, page = _native.compare(
+            used._native, own, usual, settings, whole_or_none("jobs", jobs), told
+        )
     return Comparison(json.loads(document), Table(table), page, used)
 
 
 class Advice(dict[str, Any]):
-    """What `ropewalk advise --json` prints: `recommendation`, `scheduler`, `versus_tcp`, `flips`, `to_type`, and so on."""
+    """What `ropewalk advise --json` prints: `recommendation`, `scheduler`, `versus_tcp`, `flips`, `to_type`,
+    and so on."""
 
     @property
     def recommendation(self) -> str:
@@ -271,10 +280,11 @@ def advise(
 ) -> Advice:
     """Say what to use on paths: plain TCP, or Multipath TCP with which scheduler, as `ropewalk advise` does.
 
-    `measured` has a path's files, one or several, of any tool that the command reads; without a scenario these are all paths
-    there are, and without either it is `wifi-lte`. `system` is what you can run, by the names of `--for`; without it,
-    Linux's own scheduler is named where it is as fast, else one of Ropewalk's engine. `certainty` is the share of plausible
-    variants of the paths in which Multipath TCP must be at most 5 % slower (0.8, or "80 %", is the default).
+    `measured` has a path's files, one or several, of any tool that the command reads; without a scenario
+    these are all paths there are, and without either it is `wifi-lte`. `system` is what you can run, by the
+    names of `--for`; without it, Linux's own scheduler is named where it is as fast, else one of Ropewalk's
+    engine. `certainty` is the share of plausible variants of the paths in which Multipath TCP must be at most
+    5 % slower (0.8, or "80 %"). Defaults are the command's.
 
     >>> import ropewalk
     >>> advice = ropewalk.advise("small-buffers", ["minrtt"], budget="0.02 s", progress=False)
@@ -306,7 +316,8 @@ def advise(
 
 
 class Reproduction(dict[str, Any]):
-    """What `ropewalk-papers reproduce run NAME --json` prints: published and measured, and a verdict per claim."""
+    """What `ropewalk-papers reproduce run NAME --json` prints: published and measured, and a verdict per
+    claim."""
 
 
 def papers() -> dict[str, dict[str, Any]]:
@@ -337,8 +348,8 @@ def reproduce(
 ) -> Reproduction:
     """Repeat a paper's experiments in the simulator, as `ropewalk-papers reproduce run` does.
 
-    `figure` is one of its figures only; `runs` of each cell instead of the paper's number. With `state`, a file, finished runs
-    are kept and an interrupted call goes on.
+    `figure` is one of its figures only; `runs` of each cell instead of the paper's number. With `state`, a
+    file, finished runs are kept and an interrupted call goes on.
     """
     with bar(progress, "reproduce") as told:
         text = _papers_native().reproduce(

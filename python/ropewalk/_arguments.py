@@ -1,4 +1,5 @@
-"""What functions are given, made into what the native module takes: scalars of numpy and pandas, files, lists of one."""
+"""What functions are given, made into what the native module takes: scalars of numpy and pandas, files, lists
+of one."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from ropewalk import _native
 
 
 def plain(name: str, value: Any) -> Any:
-    """Give a scalar of numpy, pandas or Python as Python's own, and a file as its name; else the value itself."""
+    """Give a scalar of numpy, pandas or Python as Python's own, and a file as its name; else the value
+    itself."""
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, os.PathLike):
@@ -95,16 +97,19 @@ def texts(name: str, value: Any) -> list[str]:
 
 
 def asked(command: str, **given: Any) -> list[tuple[str, list[str]]]:
-    """Give settings of `compare` or `advise` as texts, by what the native module says of each; None is its default."""
+    """Give settings of `compare` or `advise` as texts, by what the native module says of each; None is its
+    default."""
     found = []
-    units = dict(_native.settings(command))
+    units = {name: unit for name, unit, _ in _native.settings(command)}
     for name, value in given.items():
         unit = units[name]
         many = listed(name, value) if unit == "B" else [] if value is None else [value]
         if unit == "whole":
             found.append((name, [str(whole(name, one)) for one in many]))
         else:
-            found.append((name, [text(name, one) if unit == "text" else quantity(name, one, unit) for one in many]))
+            found.append(
+                (name, [text(name, one) if unit == "text" else quantity(name, one, unit) for one in many])
+            )
     return found
 
 

@@ -12,7 +12,8 @@ class InputError(RopewalkError, ValueError):
 class SchedulerError(RopewalkError):
     """A scheduler in Python raised; `__cause__` is what it raised, with its traceback.
 
-    `run` is the run's number from 0, `seed` its seed, `time_s` the moment in seconds from the workload's start.
+    `run` is the run's number from 0, `seed` its seed, `time_s` the moment in seconds from the workload's
+    start.
     """
 
     def __init__(self, message: str, run: int = 0, seed: int = 0, time_s: float = 0.0) -> None:

@@ -28,7 +28,10 @@ def comparison(document: dict[str, Any]) -> str:
     """Show a comparison as the report does: the answer, then a ranking per workload."""
     parts = [f"<p><b>{_text(str(document['verdict']))}</b></p>"]
     for ranking in document["rankings"]:
-        head = "".join(f"<th>{name}</th>" for name in ("", "scheduler", "mean", "p50", "p95", "vs linux", "vs tcp", "finished"))
+        head = "".join(
+            f"<th>{name}</th>"
+            for name in ("", "scheduler", "mean", "p50", "p95", "vs linux", "vs tcp", "finished")
+        )
         rows = []
         for row in ranking["rows"]:
             cells = [

@@ -27,7 +27,7 @@ def simulate(
     samples_every: str | None,
 ) -> dict[str, Any]: ...
 def bound(scenario: Scenario, path: str | None, size: str | None) -> tuple[float, float] | None: ...
-def settings(command: str) -> list[tuple[str, str]]: ...
+def settings(command: str) -> list[tuple[str, str, str]]: ...
 def compare(
     scenario: Scenario,
     own: _Own,
@@ -92,7 +92,8 @@ class Scenario:
 
 @final
 class Subflow:
-    """One subflow; times in ns, windows and packet counts in segments of `mss` bytes. Read it during the call only."""
+    """One subflow; times in ns, windows and packet counts in segments of `mss` bytes. Read it during the call
+    only."""
 
     @property
     def id(self) -> int: ...
@@ -255,7 +256,9 @@ class Decision:
 
 @final
 class Sweep:
-    def __init__(self, text: str, name: str, folder: str, base: Scenario | None, own: _Own, build: str) -> None: ...
+    def __init__(
+        self, text: str, name: str, folder: str, base: Scenario | None, own: _Own, build: str
+    ) -> None: ...
     @property
     def total(self) -> int: ...
     @property

@@ -115,7 +115,9 @@ class ComparisonPlot:
         names = [row["scheduler"] for row in rankings[0]["rows"]]
         cells = [[of.get(name, float("nan")) / min(of.values()) for of in means] for name in names]
         image = ax.imshow(cells, aspect="auto", cmap="viridis_r")
-        ax.set_xticks(range(len(rankings)), [ranking["workload"] for ranking in rankings], rotation=20, ha="right")
+        ax.set_xticks(
+            range(len(rankings)), [ranking["workload"] for ranking in rankings], rotation=20, ha="right"
+        )
         ax.set_yticks(range(len(names)), names)
         ax.figure.colorbar(image, ax=ax, label="mean over the least mean")
         return ax
@@ -138,7 +140,8 @@ class RunPlot:
         self._run = run
 
     def rope(self, ax: Any = None) -> Any:
-        """Draw each segment from its sending to its arrival, a lane per path; what was repeated in another colour."""
+        """Draw each segment from its sending to its arrival, a lane per path; what was repeated in another
+        colour."""
         segments = self._run.segments
         if segments is None:
             raise ValueError("the run has no segments: simulate(..., segments=True)")

@@ -18,7 +18,11 @@ _UNITS = {"bps": "bit/s", "s": "s", "bytes": "B", "packets": "packets"}
 def _quantity(name: str, value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _quantity(name, inner) for key, inner in value.items()}
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable) or getattr(value, "shape", None) == ():
+    if (
+        isinstance(value, str | bytes)
+        or not isinstance(value, Iterable)
+        or getattr(value, "shape", None) == ()
+    ):
         return _timed(plain(name, value))
     return [_quantity(name, inner) for inner in value]
 
@@ -48,9 +52,10 @@ def _keys(given: dict[str, Any]) -> dict[str, Any]:
 class Path:
     """One path: an interface of the client, with a link in each direction.
 
-    Quantities are texts with their unit, or numbers with the unit in the argument's name. Every key of a scenario file's
-    `[[path]]` is allowed, `-` written as `_`: `rate`, `rtt`, `delay`, `loss`, `queue`, `trace`, `up`, `down`, `mtu`, `backup`,
-    `preset`, `changes`, `price`, and so on. A loss as a number is a probability.
+    Quantities are texts with their unit, or numbers with the unit in the argument's name. Every key of a
+    scenario file's `[[path]]` is allowed, `-` written as `_`: `rate`, `rtt`, `delay`, `loss`, `queue`,
+    `trace`, `up`, `down`, `mtu`, `backup`, `preset`, `changes`, `price`, and so on. A loss as a number is a
+    probability.
 
     >>> Path("wifi", rate="50 Mbit/s", rtt="20 ms +-5 ms", loss="0.5 %")
     Path('wifi', loss='0.5 %', rate='50 Mbit/s', rtt='20 ms +-5 ms')
@@ -103,7 +108,9 @@ class Workload:
     def web(cls, objects: Sequence[str | int], connections: int = 6) -> Workload:
         """A page of objects over some connections. Judged by the page's completion time (s)."""
         return cls(
-            "web", objects=[quantity("objects", size, "B") for size in objects], connections=whole("connections", connections)
+            "web",
+            objects=[quantity("objects", size, "B") for size in objects],
+            connections=whole("connections", connections),
         )
 
     @classmethod
@@ -118,7 +125,8 @@ class Workload:
     ) -> Workload:
         """Frames at a constant rate (bit/s) for a time (s). Judged by the mean delay of frames (s).
 
-        With a `key_frame` every `key_every`th frame, the first too, has so many bytes; the rate is without them.
+        With a `key_frame` every `key_every`th frame, the first too, has so many bytes; the rate is without
+        them.
 
         With a `deadline` (s after a frame's making) schedulers see the frames and until when they are of use.
         """
@@ -163,9 +171,9 @@ class Workload:
 class Scenario:
     """Two ends, the paths between them, and what goes over them.
 
-    `Scenario("wifi-lte")` is built in (`ropewalk.scenarios()` lists them), `Scenario("mine.toml")` a file, and
-    `Scenario([Path(...), Path(...)])` your own. Further keys are those of a scenario file, `-` written as `_`: `direction`,
-    `limit`, `ends`, `background`, `bottleneck`.
+    `Scenario("wifi-lte")` is built in (`ropewalk.scenarios()` lists them), `Scenario("mine.toml")` a file,
+    and `Scenario([Path(...), Path(...)])` your own. Further keys are those of a scenario file, `-` written as
+    `_`: `direction`, `limit`, `ends`, `background`, `bottleneck`.
 
     >>> Scenario("wifi-lte").path_names
     ['wifi', 'lte']

@@ -35,7 +35,8 @@ class SweepResult:
 
     @cached_property
     def runs(self) -> Table:
-        """A row per run: settings, seed, outcome and metrics. Columns: `path_lte_rtt_s`, `fct_s`, `goodput_bps`, and so on."""
+        """A row per run: settings, seed, outcome and metrics. Columns: `path_lte_rtt_s`, `fct_s`,
+        `goodput_bps`, and so on."""
         return self._runs()
 
     @property
@@ -87,17 +88,19 @@ def sweep(
 ) -> SweepResult:
     """Vary a scenario's parameters over a grid, or with `points` over a Latin hypercube.
 
-    `vary` maps parameters (`path.lte.rtt`, `workload.size`, `scheduler.ecf.beta`) to lists of values, or to the keys of a
-    sweep file's `[[vary]]`: `{"from": "20 ms", "to": "320 ms", "steps": 5, "scale": "log"}`. `file` is a sweep file instead.
-    Each scheduler makes `runs` seeded runs at each point. With `out`, a folder, results are CSV there as the command
-    writes them, and an interrupted call goes on; without, they are in memory.
+    `vary` maps parameters (`path.lte.rtt`, `workload.size`, `scheduler.ecf.beta`) to lists of values, or to
+    the keys of a sweep file's `[[vary]]`: `{"from": "20 ms", "to": "320 ms", "steps": 5, "scale": "log"}`.
+    `file` is a sweep file instead. Each scheduler makes `runs` seeded runs at each point. With `out`, a
+    folder, results are CSV there as the command writes them, and an interrupted call goes on; without, they
+    are in memory.
 
-    `executor` is any `concurrent.futures.Executor`, `client` a `dask.distributed.Client`: tasks of at most `task` runs go
-    there, and the table is the same, byte for byte.
+    `executor` is any `concurrent.futures.Executor`, `client` a `dask.distributed.Client`: tasks of at most
+    `task` runs go there, and the table is the same, byte for byte.
 
     >>> import ropewalk
     >>> result = ropewalk.sweep(
-    ...     "small-buffers", {"workload.size": ["32 KiB", "64 KiB"]}, ["minrtt", "linux"], runs=2, progress=False
+    ...     "small-buffers", {"workload.size": ["32 KiB", "64 KiB"]}, ["minrtt", "linux"],
+    ...     runs=2, progress=False,
     ... )
     >>> len(result.runs), result.runs["workload_size_bytes"][0]
     (8, 32768.0)
@@ -112,7 +115,8 @@ def sweep(
         keep = pieces.append if session is None else session.keep
         done = native.total - len(pending)
         with bar(progress, "sweep", native.total) as told:
-            # Here, pieces are large enough that threads are busy, and small enough that little is lost by an interruption.
+            # Here, pieces are large enough that threads are busy, and small enough that little is lost by an
+            # interruption.
             local = executor is None and client is None
             size = max(1, len(pending) // 50, 200) if local else max(1, task)
             tasks = [pending[at : at + size] for at in range(0, len(pending), size)]
@@ -151,7 +155,11 @@ def _recipe(
             text = opened.read()
         return text, os.fspath(file), os.path.dirname(os.fspath(file)), None, own, _build()
     used = as_scenario(scenario)
-    document: dict[str, Any] = {"scenario": used.name, "runs": whole("runs", runs), "seed": whole("seed", seed)}
+    document: dict[str, Any] = {
+        "scenario": used.name,
+        "runs": whole("runs", runs),
+        "seed": whole("seed", seed),
+    }
     if names is not None:
         document["schedulers"] = names
     if congestion is not None:
@@ -164,7 +172,9 @@ def _recipe(
     for parameter, values in (vary or {}).items():
         axis = dict(values) if isinstance(values, Mapping) else {"values": listed(parameter, values)}
         axis = {
-            key: [plain(parameter, one) for one in of] if isinstance(of, list | tuple) else plain(parameter, of)
+            key: [plain(parameter, one) for one in of]
+            if isinstance(of, list | tuple)
+            else plain(parameter, of)
             for key, of in axis.items()
         }
         axes.append({"parameter": parameter, **axis})
@@ -198,9 +208,11 @@ def _pieces(
 
 
 def _on_dask(recipe: _Recipe, tasks: list[list[int]], client: Any) -> Iterator[tuple[bytes, int]]:
-    """Run tasks on a cluster. A task whose worker dies runs again elsewhere (`allowed-failures`, and then by us).
+    """Run tasks on a cluster. A task whose worker dies runs again elsewhere (`allowed-failures`, and then by
+    us).
 
-    The recipe goes with each task: data scattered to workers is lost with them, and tasks that need it wait for ever.
+    The recipe goes with each task: data scattered to workers is lost with them, and tasks that need it wait
+    for ever.
     """
     from dask.distributed import as_completed as completed
 

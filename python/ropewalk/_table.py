@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 class Table:
     """Typed columns, all of one length.
 
-    Every library that knows Arrow's PyCapsule interface takes it without a copy: `pandas.DataFrame.from_arrow(table)`,
-    `polars.DataFrame(table)`, `pyarrow.table(table)`, and `duckdb.sql("from table_")`.
-    Names of columns end in their unit; `units` and `meanings` say the rest.
+    Every library that knows Arrow's PyCapsule interface takes it without a copy:
+    `pandas.DataFrame.from_arrow(table)`, `polars.DataFrame(table)`, `pyarrow.table(table)`, and
+    `duckdb.sql("from table_")`. Names of columns end in their unit; `units` and `meanings` say the rest.
 
     >>> import ropewalk
     >>> run = ropewalk.simulate("equal-paths", size="64 KiB")

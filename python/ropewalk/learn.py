@@ -1,12 +1,12 @@
 """Learning: a Gymnasium environment whose actions are a scheduler's decisions, and a native vector of them.
 
-`gymnasium.make("ropewalk/Scheduling-v0")` is one environment, `gymnasium.make_vec("ropewalk/Scheduling-v0", num_envs=64)` a
-vector whose simulations step in threads of Rust with the interpreter released.
+`gymnasium.make("ropewalk/Scheduling-v0")` is one environment, `gymnasium.make_vec("ropewalk/Scheduling-v0",
+num_envs=64)` a vector whose simulations step in threads of Rust with the interpreter released.
 
-An episode is one run of a scenario. At each moment at which new data could be sent the data's sender is asked: action `i`
-sends one segment (`burst` of them) on path `i`, the last action waits. A path without room counts as a wait;
-`info["action_mask"]` says which have room. An observation is what a scheduler sees; `features()` names each number with its
-unit and bound.
+An episode is one run of a scenario. At each moment at which new data could be sent the data's sender is
+asked: action `i` sends one segment (`burst` of them) on path `i`, the last action waits. A path without room
+counts as a wait; `info["action_mask"]` says which have room. An observation is what a scheduler sees;
+`features()` names each number with its unit and bound.
 """
 
 from __future__ import annotations
@@ -107,14 +107,15 @@ class SchedulingEnv(gymnasium.Env[_Observation, np.int64], EzPickle):
 
     `scenario`, or `scenarios`, a family from which each episode takes one by its seed.
 
-    `reward` is `completion` (minus the seconds since the last decision; an episode's sum is minus its completion time),
-    `goodput` (Mbit delivered since), `frame_delay` (at the end, minus the sum of the frames' delays in seconds), or `cost` (as
-    completion, minus what bytes cost: `costs` has seconds per 10^6 bytes by path). `burst`: segments per decision.
-    `mechanisms`: whose opportunistic retransmission and penalisation run (`off`, `paper`, `linux`). `baselines`: built-in
-    schedulers whose decisions `info["baseline_actions"]` has.
+    `reward` is `completion` (minus the seconds since the last decision; an episode's sum is minus its
+    completion time), `goodput` (Mbit delivered since), `frame_delay` (at the end, minus the sum of the
+    frames' delays in seconds), or `cost` (as completion, minus what bytes cost: `costs` has seconds per 10^6
+    bytes by path). `burst`: segments per decision. `mechanisms`: whose opportunistic retransmission and
+    penalisation run (`off`, `paper`, `linux`). `baselines`: built-in schedulers whose decisions
+    `info["baseline_actions"]` has.
 
-    The same seed gives the same bytes; episode `k` after `reset(seed=s)` has seed `s + k`. A copy or a pickle is made from the
-    arguments: it is as before the first episode.
+    The same seed gives the same bytes; episode `k` after `reset(seed=s)` has seed `s + k`. A copy or a pickle
+    is made from the arguments: it is as before the first episode.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
@@ -170,7 +171,9 @@ class SchedulingEnv(gymnasium.Env[_Observation, np.int64], EzPickle):
         """Give name, unit and upper bound of each number of an observation; the lower bound is 0."""
         return self._batch.features
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[_Observation, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[_Observation, dict[str, Any]]:
         """Begin an episode; with `seed` its seed, else the one after the last."""
         seed = whole_or_none("seed", seed)
         super().reset(seed=seed)
@@ -185,7 +188,8 @@ class SchedulingEnv(gymnasium.Env[_Observation, np.int64], EzPickle):
         return info
 
     def step(self, action: np.int64) -> tuple[_Observation, float, bool, bool, dict[str, Any]]:
-        """Decide, and go on to the next decision; at the end `info["episode_result"]` has what the run gave."""
+        """Decide, and go on to the next decision; at the end `info["episode_result"]` has what the run
+        gave."""
         if self._done:
             raise RuntimeError("the episode is over: call reset()")
         reward, terminated, truncated = self._step(int(action))
@@ -199,11 +203,12 @@ class SchedulingEnv(gymnasium.Env[_Observation, np.int64], EzPickle):
 
 
 class SchedulingVectorEnv(VectorEnv[_Observation, NDArray[np.int64], NDArray[Any]], EzPickle):
-    """Many environments, stepped by `threads` threads of Rust: `gymnasium.make_vec("ropewalk/Scheduling-v0", num_envs=64)`.
+    """Many environments, stepped by `threads` threads of Rust: `gymnasium.make_vec("ropewalk/Scheduling-v0",
+    num_envs=64)`.
 
-    Arguments are `SchedulingEnv`'s. After the end of an episode the next step begins another, whatever its action
-    (`AutoresetMode.NEXT_STEP`, in `metadata`); with `same_step=True` the same step does, and `info["final_obs"]` has the last
-    observation. Environment `i` has seeds from `seed + 1000003 i` on.
+    Arguments are `SchedulingEnv`'s. After the end of an episode the next step begins another, whatever its
+    action (`AutoresetMode.NEXT_STEP`, in `metadata`); with `same_step=True` the same step does, and
+    `info["final_obs"]` has the last observation. Environment `i` has seeds from `seed + 1000003 i` on.
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.NEXT_STEP, "render_modes": []}  # noqa: RUF012
@@ -272,7 +277,8 @@ class SchedulingVectorEnv(VectorEnv[_Observation, NDArray[np.int64], NDArray[Any
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[_Observation, dict[str, Any]]:
-        """Begin an episode in each; a list gives each its seed. `options={"reset_mask": [...]}` resets some only."""
+        """Begin an episode in each; a list gives each its seed. `options={"reset_mask": [...]}` resets some
+        only."""
         if seed is not None and not isinstance(seed, Iterable):
             seed = whole("seed", seed)
         super().reset(seed=seed if isinstance(seed, int) else None)
@@ -295,7 +301,9 @@ class SchedulingVectorEnv(VectorEnv[_Observation, NDArray[np.int64], NDArray[Any
             info["_baseline_actions"] = self._everyone
         return info
 
-    def step(self, actions: NDArray[np.int64]) -> tuple[_Observation, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
+    def step(
+        self, actions: NDArray[np.int64]
+    ) -> tuple[_Observation, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
         """Decide in each, and go on to each one's next decision."""
         batch = self._batch
         batch.actions[:] = actions
@@ -359,7 +367,8 @@ def evaluate(
 
 
 def scaled(observations: NDArray[Any], features: Sequence[tuple[str, str, float]]) -> _Observation:
-    """Give observations between 0 and 1, on a logarithmic scale: `log1p(x) / log1p(bound)`. What networks learn from."""
+    """Give observations between 0 and 1, on a logarithmic scale: `log1p(x) / log1p(bound)`. What networks
+    learn from."""
     bounds = np.log1p(np.array([bound for _, _, bound in features], np.float64))
     return np.asarray(np.log1p(observations) / bounds, np.float32)
 
@@ -369,10 +378,12 @@ def export(
     features: Sequence[tuple[str, str, float]],
     file: str,
 ) -> None:
-    """Write a network as a file that runs as the scheduler `policy:FILE`, in every world and from the command.
+    """Write a network as a file that runs as the scheduler `policy:FILE`, in every world and from the
+    command.
 
-    `layers` are weights (outputs, inputs), bias (outputs) and activation (`tanh`, `relu`, `none`). The network takes scaled
-    observations (`scaled`) and scores each path and, last, waiting; the highest score among what is possible is the action.
+    `layers` are weights (outputs, inputs), bias (outputs) and activation (`tanh`, `relu`, `none`). The
+    network takes scaled observations (`scaled`) and scores each path and, last, waiting; the highest score
+    among what is possible is the action.
     """
     outputs = len(layers[-1][1])
     document = {
@@ -382,7 +393,11 @@ def export(
         "shift": [0.0] * len(features),
         "scale": [math.log1p(bound) for _, _, bound in features],
         "layers": [
-            {"weights": np.asarray(w, float).tolist(), "bias": np.asarray(b, float).tolist(), "activation": activation}
+            {
+                "weights": np.asarray(w, float).tolist(),
+                "bias": np.asarray(b, float).tolist(),
+                "activation": activation,
+            }
             for w, b, activation in layers
         ],
     }
@@ -405,7 +420,9 @@ def layers_of(model: Any) -> list[tuple[NDArray[Any], NDArray[Any], str]]:
     return layers
 
 
-def network(layers: Sequence[tuple[NDArray[Any], NDArray[Any], str]], features: Sequence[tuple[str, str, float]]) -> Policy:
+def network(
+    layers: Sequence[tuple[NDArray[Any], NDArray[Any], str]], features: Sequence[tuple[str, str, float]]
+) -> Policy:
     """Give the policy that `export` writes, for `evaluate`."""
 
     def act(observations: NDArray[Any], masks: NDArray[Any]) -> NDArray[np.int64]:

@@ -51,13 +51,14 @@ Wait = Decision.wait
 class Scheduler:
     """A packet scheduler; one object per connection and direction of sending.
 
-    Define `select`. It is called whenever something could be sent, and again after each decision that sent something, until
-    it waits. The view and its subflows are refreshed in place: read them during the call and don't keep them.
+    Define `select`. It is called whenever something could be sent, and again after each decision that sent
+    something, until it waits. The view and its subflows are refreshed in place: read them during the call and
+    don't keep them.
 
-    Class attributes say what the Rust trait's methods say: `name`; `wants_events` (call `on_event`); `repeats` (ask when
-    nothing is unsent); `queues_ahead` (ask while no window has room); `needs_chunks` (copy what is in flight, for
-    `view.chunk_after`); `wants_link_rate` (estimate `link_byte_time` of subflows); `opportunistic` and `penalise`
-    (`"off"`, `"paper"`, `"linux"`).
+    Class attributes say what the Rust trait's methods say: `name`; `wants_events` (call `on_event`);
+    `repeats` (ask when nothing is unsent); `queues_ahead` (ask while no window has room); `needs_chunks`
+    (copy what is in flight, for `view.chunk_after`); `wants_link_rate` (estimate `link_byte_time` of
+    subflows); `opportunistic` and `penalise` (`"off"`, `"paper"`, `"linux"`).
     """
 
     name: str | None = None
@@ -70,14 +71,15 @@ class Scheduler:
     penalise: str = "paper"
 
     def select(self, view: View) -> Subflow | Decision | None:
-        """Decide: a subflow of the view (one segment on it), None (wait), or what `Send`, `Wait` and the others return."""
+        """Decide: a subflow of the view (one segment on it), None (wait), or what `Send`, `Wait` and the
+        others return."""
         raise NotImplementedError("a scheduler defines select(self, view)")
 
     def on_event(self, view: View, event: str, subflow: int | None, amount: int | None) -> None:
         """Hear of an event, with `wants_events = True`.
 
-        `event` is subflow_added, subflow_removed, acked, data_acked, lost, timeout, reinjected, window_blocked, written or
-        closed; `amount` is a number of segments (acked, lost) or bytes (written).
+        `event` is subflow_added, subflow_removed, acked, data_acked, lost, timeout, reinjected,
+        window_blocked, written or closed; `amount` is a number of segments (acked, lost) or bytes (written).
         """
 
 
@@ -98,7 +100,9 @@ def name_of(given: Given) -> str:
     if isinstance(known, str):
         return known
     name = getattr(given, "__name__", type(given).__name__)
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower().replace("<lambda>", "lambda").replace("_", "-")
+    return (
+        re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower().replace("<lambda>", "lambda").replace("_", "-")
+    )
 
 
 def split(given: Sequence[Given] | Given) -> tuple[list[str], list[tuple[str, Callable[[], Any]]]]:

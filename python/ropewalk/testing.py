@@ -17,10 +17,10 @@ class ContractError(AssertionError):
 def check_scheduler(scheduler: Given, exceptions: tuple[str, ...] = ()) -> None:
     """Run the contract tests of the built-in schedulers.
 
-    The rules: `eligible` (only subflows that may carry data), `cwnd` (only those with room), `wait` (a wait's moment lies
-    ahead), `work-conserving` (no endless wait with nothing in flight), `progress` (other decisions change something),
-    `single-path` (over one path as minrtt), `even-split` (two identical paths: each at least 45 % of the bytes). `exceptions`
-    names rules that it departs from by its nature.
+    The rules: `eligible` (only subflows that may carry data), `cwnd` (only those with room), `wait` (a wait's
+    moment lies ahead), `work-conserving` (no endless wait with nothing in flight), `progress` (other
+    decisions change something), `single-path` (over one path as minrtt), `even-split` (two identical paths:
+    each at least 45 % of the bytes). `exceptions` names rules that it departs from by its nature.
 
     >>> import ropewalk
     >>> class Fastest(ropewalk.Scheduler):
@@ -34,4 +34,6 @@ def check_scheduler(scheduler: Given, exceptions: tuple[str, ...] = ()) -> None:
     if found:
         lines = [f"  {rule}: {what}" for rule, what in found[:10]]
         more = f"\n  and {len(found) - 10} more" if len(found) > 10 else ""
-        raise ContractError(f"`{name_of(scheduler)}` departs from the contract:\n" + "\n".join(lines) + more, found)
+        raise ContractError(
+            f"`{name_of(scheduler)}` departs from the contract:\n" + "\n".join(lines) + more, found
+        )

@@ -1,13 +1,16 @@
-"""What scripts have at hand: scalars of numpy and pandas, paths of pathlib, one thing where several may stand."""
+"""What scripts have at hand: scalars of numpy and pandas, paths of pathlib, one thing where several may
+stand."""
 
 import copy
 import datetime
+import inspect
 import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 import ropewalk
+from ropewalk import _native
 from ropewalk._arguments import files, listed, quantity, whole
 
 PING = "".join(f"64 bytes from 192.0.2.1: icmp_seq={n} ttl=55 time=60.{n % 10} ms\n" for n in range(1, 41))
@@ -39,7 +42,11 @@ def test_scalars_of_any_library_are_numbers() -> None:
     result = ropewalk.compare("equal-paths", "minrtt", sizes=sizes, runs=numpy.int64(5), progress=False)
     assert len(result.rankings) == 2
     swept = ropewalk.sweep(
-        "small-buffers", {"scheduler.ecf.beta": numpy.array([0.25, 0.5])}, "ecf", runs=numpy.int32(2), progress=False
+        "small-buffers",
+        {"scheduler.ecf.beta": numpy.array([0.25, 0.5])},
+        "ecf",
+        runs=numpy.int32(2),
+        progress=False,
     )
     assert len(swept.runs) >= 4
 
@@ -68,9 +75,15 @@ def test_one_file_may_stand_where_a_list_may(tmp_path: Path) -> None:
     file.write_text(PING)
     paths = ["dsl: 16/1 Mbit/s, 30 ms", "lte: 20/5 Mbit/s, 60 ms"]
     for given in (file, str(file), [file], (str(file),)):
-        advice = ropewalk.advise(paths, "minrtt", sizes="64 KiB", measured={"lte": given}, budget=0.01, progress=False)
+        advice = ropewalk.advise(
+            paths, "minrtt", sizes="64 KiB", measured={"lte": given}, budget=0.01, progress=False
+        )
         assert advice["read"][0]["files"] == [str(file)]
-    assert listed("schedulers", "ecf") == ["ecf"] and listed("sizes", None) == [] and listed("sizes", (1, 2)) == [1, 2]
+    assert (
+        listed("schedulers", "ecf") == ["ecf"]
+        and listed("sizes", None) == []
+        and listed("sizes", (1, 2)) == [1, 2]
+    )
     assert files("measured", file) == [str(file)]
     trace = tmp_path / "link.down"
     trace.write_text("1\n2\n3\n")
@@ -91,3 +104,18 @@ def test_environments_can_be_pickled_and_copied() -> None:
     vector = SchedulingVectorEnv(2, "equal-paths", same_step=True)
     copied = pickle.loads(pickle.dumps(vector))
     assert (copied.reset(seed=5)[0] == vector.reset(seed=5)[0]).all() and copied.num_envs == 2
+
+
+@pytest.mark.parametrize("command", ["compare", "advise"])
+def test_settings_and_defaults_are_the_commands(command: str) -> None:
+    parameters = inspect.signature(getattr(ropewalk, command)).parameters
+    for name, _, default in _native.settings(command):
+        # None and nothing stand for the command's default.
+        assert not parameters[name].default or str(parameters[name].default) == default, name
+
+
+def test_one_run_has_the_defaults_of_explain() -> None:
+    parameters = inspect.signature(ropewalk.simulate).parameters
+    defaults = {name: default for name, _, default in _native.settings("explain")}
+    assert parameters["scheduler"].default == defaults["schedulers"]
+    assert str(parameters["seed"].default) == defaults["seed"]

@@ -18,7 +18,10 @@ def test_a_killed_worker_loses_nothing(tmp_path) -> None:
     arguments = {"vary": VARY, "schedulers": ["minrtt", "ecf"], "runs": 20}
     here = ropewalk.sweep(scenario, **arguments)
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
-    with distributed.LocalCluster(**options, local_directory=str(tmp_path)) as cluster, distributed.Client(cluster) as client:
+    with (
+        distributed.LocalCluster(**options, local_directory=str(tmp_path)) as cluster,
+        distributed.Client(cluster) as client,
+    ):
         # When the first task is back, one of the two dies.
         workers = list(client.run(os.getpid).values())
         assert len(set(workers)) == 2

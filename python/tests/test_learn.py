@@ -1,4 +1,5 @@
-"""Environments: Gymnasium's checks, the same bytes for the same seed, and built-in schedulers through the interface."""
+"""Environments: Gymnasium's checks, the same bytes for the same seed, and built-in schedulers through the
+interface."""
 
 import pytest
 
@@ -43,7 +44,9 @@ def test_a_built_in_scheduler_through_the_interface_is_itself() -> None:
     for name in ("minrtt", "blest", "ecf", "linux"):
         scenario = ropewalk.Scenario("wifi-lte").replace(ropewalk.Workload.flow("256 KiB"))
         own = ropewalk.simulate(scenario, f"{name}", seed=9)
-        env = learn.SchedulingEnv(scenario, baselines=[name], mechanisms="off" if name == "linux" else "paper")
+        env = learn.SchedulingEnv(
+            scenario, baselines=[name], mechanisms="off" if name == "linux" else "paper"
+        )
         _, total = episode(env, 9, lambda info: info["baseline_actions"][0])
         if name in ("minrtt", "blest", "ecf"):
             assert -total == pytest.approx(own.objective_s, abs=1e-9), name
@@ -55,7 +58,9 @@ def test_a_window_with_hardly_any_room_does_not_stop_an_episode() -> None:
     paths = [ropewalk.Path(name, rate="5 Mbit/s", rtt="50 ms") for name in "ab"]
     ends = {"receive-buffer": "64 KiB", "autotune": False}
     scenario = ropewalk.Scenario(paths, ropewalk.Workload.flow("512 KiB"), ends=ends)
-    _, total = episode(learn.SchedulingEnv(scenario, baselines=["minrtt"]), 1, lambda info: info["baseline_actions"][0])
+    _, total = episode(
+        learn.SchedulingEnv(scenario, baselines=["minrtt"]), 1, lambda info: info["baseline_actions"][0]
+    )
     assert -total == pytest.approx(ropewalk.simulate(scenario, "minrtt", seed=1).objective_s, abs=1e-9)
 
 
@@ -78,7 +83,9 @@ def test_vectors_step_as_single_environments_do() -> None:
             else:
                 row, reward, one, two, _ = env.step(actions[i])
                 over[i] = one or two
-            assert (row == rows[i]).all() and reward == rewards[i] and over[i] == (terminated[i] or truncated[i])
+            assert (
+                (row == rows[i]).all() and reward == rewards[i] and over[i] == (terminated[i] or truncated[i])
+            )
             ended += over[i]
             if over[i]:
                 assert info["episode_result"][i]["outcome"] == "complete"

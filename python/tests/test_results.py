@@ -80,9 +80,9 @@ def test_a_comparison_is_the_commands() -> None:
     assert result.rankings == printed["rankings"]
     assert len(result.runs) == 5 * 5
     assert "minrtt" in result._repr_html_()
-    assert ropewalk.compare("small-buffers", ["minrtt", "blest"], sizes=["256 KiB"], runs=5, jobs=2).rankings == (
-        result.rankings
-    )
+    assert ropewalk.compare(
+        "small-buffers", ["minrtt", "blest"], sizes=["256 KiB"], runs=5, jobs=2
+    ).rankings == (result.rankings)
 
 
 def test_paths_of_ones_own_are_the_commands() -> None:
@@ -187,7 +187,9 @@ def test_a_paper_again() -> None:
 
 def test_the_command_says_its_version() -> None:
     assert command("--version").strip() == f"ropewalk {ropewalk.__version__}"
-    done = subprocess.run([sys.executable, "-m", "ropewalk", "compare", "--size", "9 pounds"], capture_output=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "ropewalk", "compare", "--size", "9 pounds"], capture_output=True
+    )
     assert done.returncode == 2
 
 

@@ -1,4 +1,5 @@
-"""Schedulers in Python: the same decisions give the same bytes as the built-in ones, and exceptions come out whole."""
+"""Schedulers in Python: the same decisions give the same bytes as the built-in ones, and exceptions come out
+whole."""
 
 import ast
 import itertools
@@ -153,7 +154,8 @@ def test_frames_of_an_application_are_messages_with_deadlines() -> None:
 
 def test_what_was_assigned_and_never_sent_can_be_withdrawn() -> None:
     class Regretting(ropewalk.Scheduler):
-        """Queues on the slowest subflow beyond its window, and takes what waits there back when another has room."""
+        """Queues on the slowest subflow beyond its window, and takes what waits there back when another has
+        room."""
 
         queues_ahead = True
         withdrawn: ClassVar[int] = 0

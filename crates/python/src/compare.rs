@@ -21,11 +21,15 @@ pub(crate) fn given(tables: &'static Tables, asked: &Settings) -> Given {
     Given::by_key(tables, asked.iter().map(|(key, values)| (key.as_str(), values.clone())))
 }
 
-/// The settings that `compare` or `advise` takes, each with its unit: `s`, `B`, `%`, `whole` (a number without
-/// one) or `text`.
+/// The settings that `compare`, `advise` or `explain` takes, each with its unit: `s`, `B`, `%`, `whole` (a number
+/// without one) or `text`; and its default, if it has one.
 #[pyfunction]
-pub(crate) fn settings(command: &str) -> Vec<(String, &'static str)> {
-    let tables = if command == "advise" { ask::ADVISE } else { ask::COMPARE };
+pub(crate) fn settings(command: &str) -> Vec<(String, &'static str, &'static str)> {
+    let tables = match command {
+        "advise" => ask::ADVISE,
+        "explain" => ask::EXPLAIN,
+        _ => ask::COMPARE,
+    };
     let fields = tables.iter().flat_map(|(_, shape)| shape.fields);
     let unit = |kind: &Kind| match kind {
         Kind::TimeWithin(..) => "s",
@@ -34,7 +38,7 @@ pub(crate) fn settings(command: &str) -> Vec<(String, &'static str)> {
         Kind::Integer(..) => "whole",
         _ => "text",
     };
-    fields.map(|field| (field.name.replace('-', "_"), unit(&field.kind))).collect()
+    fields.map(|field| (field.name.replace('-', "_"), unit(&field.kind), field.default)).collect()
 }
 
 /// Compares schedulers, as `asked` says: keys of [`ask::COMPARE`], and their values. `usual`: only paths were
