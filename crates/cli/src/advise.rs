@@ -70,7 +70,8 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with_all = ["paths", "scenario", "measured", "size", "schedulers", "direction"])]
     self_test: bool,
     /// How many of them
-    #[arg(long, default_value_t = 300, requires = "self_test", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, default_value_t = 300, requires = "self_test")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     scenarios: u32,
     /// Folder for finished scenarios of the self-test
     #[arg(long, value_name = "FOLDER", default_value = ".ropewalk", requires = "self_test")]
@@ -266,8 +267,8 @@ fn reasons(question: &Question, answer: &Answer) -> Vec<(&'static str, String)> 
         }
         Recommended::LesserRisk => format!(
             "it is the lesser risk, over 5 % slower in fewer of the plausible variants of your paths than \
-             {tcp} is (`compare`, which takes your paths to be exactly so, may name TCP); of those that are equal, \
-             {rule}"
+             {tcp} is (`compare`, which takes your paths to be exactly so, may name TCP); of those that are \
+             equal, {rule}"
         ),
         Recommended::NothingBetter if question.system == System::Android => {
             "Android's kernels are built without Multipath TCP".into()

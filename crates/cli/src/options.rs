@@ -36,8 +36,8 @@ impl Tables for Transfers {
     const TABLES: &'static given::Tables = ask::TRANSFERS;
 }
 
-/// Options of every command that runs transfers: the paths, and settings: what is sent, in which direction, and
-/// by which scheduler, and what else its table `T` has.
+/// Options of every command that runs transfers: the paths, and settings: what is sent, in which direction,
+/// and by which scheduler, and what else its table `T` has.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Common<T: Tables = Transfers> {
     /// A path of your own; repeat it for each. `ropewalk compare --help` says what it may hold

@@ -172,7 +172,8 @@ impl Report<'_> {
             .map(|(at, total, ratio)| {
                 json!({
                     "scheduler": self.names[at], "total_s": total, "times_s": self.found.times[at],
-                    "ratio": ratio.map(|ratio| ratio.ratio), "interval": ratio.and_then(|ratio| ratio.interval),
+                    "ratio": ratio.map(|ratio| ratio.ratio),
+                        "interval": ratio.and_then(|ratio| ratio.interval),
                     "p": ratio.map(|ratio| ratio.p),
                 })
             })
@@ -181,13 +182,17 @@ impl Report<'_> {
             .flows
             .iter()
             .map(|flow| {
-                json!({ "start_s": flow.start_s, "recorded_s": flow.seconds, "bytes_down": flow.bytes_down, "bytes_up": flow.bytes_up })
+                json!({ "start_s": flow.start_s, "recorded_s": flow.seconds, "bytes_down": flow.bytes_down,
+                    "bytes_up": flow.bytes_up })
             })
             .collect();
         json!({
-            "baseline": self.names[0], "schedulers": rows, "flows": flows, "flows_recorded": self.found.large_enough,
+            "baseline": self.names[0], "schedulers": rows, "flows": flows,
+                "flows_recorded": self.found.large_enough,
             "recorded_s": self.seconds, "simulated_by_recorded": self.fit, "left_out": self.left_out,
-            "at_least": self.at_least.iter().map(|(link, rate)| json!({ "link": link, "rate": rate })).collect::<Vec<_>>(),
+            "at_least": self.at_least.iter().map(|(link, rate)| json!({
+                "link": link, "rate": rate,
+            })).collect::<Vec<_>>(),
             "limits": LIMITS,
         })
     }

@@ -88,7 +88,9 @@ fn threads_change_no_byte() {
     assert!(one == all("3"));
     let lines: Vec<&str> = one.2.lines().collect();
     assert_eq!(lines.len(), 1 + 6 * 5, "a line for each of minrtt, redundant, linux and two of plain TCP");
-    let columns = "scenario,workload,scheduler,run,seed,outcome,seconds,bound_s,bound_window_s,repeated_bytes,retransmitted_segments,timeouts,scheduler_duplicated_bytes,opportunistic_bytes,reinjected_bytes,goodput_bit_per_s";
+    let columns = "scenario,workload,scheduler,run,seed,outcome,seconds,bound_s,bound_window_s,\
+                   repeated_bytes,retransmitted_segments,timeouts,scheduler_duplicated_bytes,\
+                   opportunistic_bytes,reinjected_bytes,goodput_bit_per_s";
     assert_eq!(lines[0], columns);
     assert!(lines[1..].iter().all(|line| line.split(',').count() == 16 && line.contains(",complete,0.")));
 }

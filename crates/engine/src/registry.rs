@@ -490,8 +490,9 @@ impl<T: ?Sized> Registry<T> {
     }
 }
 
-/// Registers built-in algorithms, in this order: a new one is its file and its line in the list. It makes their
-/// modules and the function `builtin`. `cargo fmt` doesn't see modules in a macro; `./test` formats them too.
+/// Registers built-in algorithms, in this order: a new one is its file and its line in the list. It makes
+/// their modules and the function `builtin`. `cargo fmt` doesn't see modules in a macro; `./test` formats
+/// them too.
 macro_rules! algorithms {
     ($(#[$about:meta])* $kind:literal, $algorithm:ident: $($name:ident,)*) => {
         $(mod $name;)*

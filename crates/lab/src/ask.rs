@@ -1,5 +1,5 @@
-//! What commands and scripts may ask of transfers, of comparisons and of advice. Each setting stands here once:
-//! command lines, the Python package and the playground take it from these tables.
+//! What commands and scripts may ask of transfers, of comparisons and of advice. Each setting stands here
+//! once: command lines, the Python package and the playground take it from these tables.
 
 use std::sync::Arc;
 
@@ -40,8 +40,8 @@ const VALUE: Field = key(
 const OPEN_ON: Field = key(
     "open-on",
     Kind::Text,
-    "The path on which connections open: first, best (where plain TCP is fastest), race (whose handshake ends \
-     first), remember (what an earlier connection found out), or its name",
+    "The path on which connections open: first, best (where plain TCP is fastest), race (whose handshake \
+     ends first), remember (what an earlier connection found out), or its name",
 )
 .default("first")
 .value("WORD|PATH");
@@ -49,8 +49,8 @@ const JOINS: Kind = Kind::Choice(&["early", "late"]);
 const JOIN: Field = key(
     "join",
     JOINS,
-    "When joins begin: with the third ACK, or after the peer's first DSS, as Linux's. Default: as the scenario \
-     says, which is late",
+    "When joins begin: with the third ACK, or after the peer's first DSS, as Linux's. Default: as the \
+     scenario says, which is late",
 );
 const JOIN_EARLY: Field = Field {
     summary: "When joins begin: with the third ACK, or after the peer's first DSS, as Linux's",
@@ -83,7 +83,9 @@ pub const EMULATE: &Tables = &[(
 /// What an explanation of decisions is asked for.
 pub const EXPLAIN: &Tables = &[(
     "[explain]",
-    &asked("explain", &[
+    &asked(
+        "explain",
+        &[
             SCHEDULERS.default(USUAL_SCHEDULER),
             SIZES,
             DIRECTION,
@@ -91,11 +93,12 @@ pub const EXPLAIN: &Tables = &[(
             key(
                 "seed",
                 WHOLE,
-                "Seed: the run that `compare` does with it. Where changes repeat, or nothing is random, seeds \
-                 start at different times",
+                "Seed: the run that `compare` does with it. Where changes repeat, or nothing is random, \
+                 seeds start at different times",
             )
             .default("1"),
-        ]),
+        ],
+    ),
 )];
 
 /// What the recorded flows of a proxy are simulated again with.
@@ -178,7 +181,9 @@ pub const ARENA: &Tables = &[(
 /// What comparisons are asked for, beside the paths.
 pub const COMPARE: &Tables = &[(
     "[compare]",
-    &asked("compare", &[
+    &asked(
+        "compare",
+        &[
             SCHEDULERS,
             SIZES,
             DIRECTION,
@@ -186,8 +191,8 @@ pub const COMPARE: &Tables = &[(
             key(
                 "budget",
                 AMOUNT,
-                "Most that is run before the answer is given: a second is 4 million simulated segments, about \
-                 what two cores do, so that it means the same runs on every machine",
+                "Most that is run before the answer is given: a second is 4 million simulated segments, \
+                 about what two cores do, so that it means the same runs on every machine",
             )
             .default("10s"),
             key(
@@ -207,13 +212,16 @@ pub const COMPARE: &Tables = &[(
             ),
             key("buffer", BUFFER, "Send and receive buffer of both ends, fixed"),
             VALUE,
-        ]),
+        ],
+    ),
 )];
 
 /// What advice is asked for, beside the paths and measurements of them.
 pub const ADVISE: &Tables = &[(
     "[advise]",
-    &asked("advise", &[
+    &asked(
+        "advise",
+        &[
             SCHEDULERS,
             SIZES,
             DIRECTION,
@@ -222,8 +230,8 @@ pub const ADVISE: &Tables = &[(
                 Kind::Choice(&System::NAMES),
                 "What you can run, and only that is named: Linux's own Multipath TCP, the kernel of \
                  multipath-tcp.org, a router with OpenMPTCProuter (since 0.60, or up to 0.59, which has that \
-                 kernel), Apple's or Android's phones, or Ropewalk's engine. Default: Linux's own where it is \
-                 as fast, else Ropewalk's engine",
+                 kernel), Apple's or Android's phones, or Ropewalk's engine. Default: Linux's own where it \
+                 is as fast, else Ropewalk's engine",
             )
             .option("for")
             .value("SYSTEM"),
@@ -239,12 +247,13 @@ pub const ADVISE: &Tables = &[(
             key(
                 "budget",
                 AMOUNT,
-                "Most that is run to rank the candidates, as in `compare`. How sure the gain is, buffers, and \
-                 where the answer flips are tried in addition",
+                "Most that is run to rank the candidates, as in `compare`. How sure the gain is, buffers, \
+                 and where the answer flips are tried in addition",
             )
             .default("2.5s"),
             SEED,
-        ]),
+        ],
+    ),
 )];
 
 /// The direction that is asked for, if one is.
@@ -371,4 +380,29 @@ pub(crate) fn worth(given: &Given, paths: &[PathSpec]) -> Result<Worth, InputErr
     Worth::new(paths, Some(&said)).map_err(|error| {
         Diagnostic::new(error.to_string()).at(&source, 0..source.text.len()).label("here").into()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where a default depends on a scenario, the words say it: by the engine's name for it.
+    #[test]
+    fn words_and_defaults_name_what_is_registered() {
+        let registries = Registries::builtin();
+        assert!(CONGESTION.summary.ends_with(&format!("else {DEFAULT_NAME}")));
+        for tables in [COMPARE, ADVISE, EMULATE, EXPLAIN, SHADOW, PERF_CLIENT, PERF_SERVER, ARENA] {
+            for field in tables.iter().flat_map(|(_, shape)| shape.fields) {
+                for name in field.default.split(',').filter(|name| !name.is_empty()) {
+                    match field.name {
+                        "schedulers" | "scheduler" => {
+                            assert!(registries.schedulers.parse(name).is_ok(), "{name}")
+                        }
+                        "congestion" => assert_eq!(name, DEFAULT_NAME),
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
 }

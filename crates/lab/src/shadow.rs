@@ -1,5 +1,5 @@
-//! What other schedulers would have done with recorded flows: each is simulated again over the recorded links,
-//! at its time and with its size, next to the flows that it shared the links with.
+//! What other schedulers would have done with recorded flows: each is simulated again over the recorded
+//! links, at its time and with its size, next to the flows that it shared the links with.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -156,8 +156,8 @@ fn scenario_of(links: &Scenario, flows: &[Flow], group: &Group, seconds: usize) 
     (Arc::new(scenario), Span::from_secs_f64(seconds as f64 + begin))
 }
 
-/// Simulates the flows over `links`, which were recorded for so many seconds, by each scheduler. None if it was
-/// stopped.
+/// Simulates the flows over `links`, which were recorded for so many seconds, by each scheduler. None if it
+/// was stopped.
 pub fn shadow(
     links: &Scenario,
     seconds: usize,

@@ -74,7 +74,9 @@ fn workload() -> impl Strategy<Value = Workload> {
         4 => (1u64..2_000_000).prop_map(|bytes| Workload::Flow { bytes }),
         1 => (2u32..8, 1000u64..300_000).prop_map(|(count, bytes)| Workload::Flows { count, bytes }),
         1 => (prop::collection::vec(100u64..60_000, 1..30), 1u32..7)
-            .prop_map(|(objects, connections)| Workload::Web { objects, connections, request: 400, persistent: true }),
+            .prop_map(|(objects, connections)| {
+                Workload::Web { objects, connections, request: 400, persistent: true }
+            }),
         1 => (200u64..2000).prop_map(|ms| Workload::Bulk { duration: ms * MS }),
         1 => (1u64..100_000, 1u32..10, 0u64..100).prop_map(|(response, count, think)| {
             Workload::RequestResponse { request: 300, response, count, think: think * MS }
@@ -84,7 +86,10 @@ fn workload() -> impl Strategy<Value = Workload> {
 
 prop_compose! {
     fn scenario()(
-        links in prop::collection::vec((link(), link(), prop_oneof![Just(1500u32), Just(576), Just(9000)]), 1..4),
+        links in prop::collection::vec(
+            (link(), link(), prop_oneof![Just(1500u32), Just(576), Just(9000)]),
+            1..4,
+        ),
         shared in prop::option::of((link(), link())),
         workload in workload(),
         upload in any::<bool>(),
@@ -108,7 +113,10 @@ prop_compose! {
                 bottleneck: (behind && i < 2).then_some(0),
                 metered: None,
             }).collect(),
-            bottlenecks: shared.into_iter().map(|(up, down)| Bottleneck { name: "shared".into(), up, down }).collect(),
+            bottlenecks: shared
+                .into_iter()
+                .map(|(up, down)| Bottleneck { name: "shared".into(), up, down })
+                .collect(),
             background: if cross_traffic {
                 let traffic = Traffic::TcpFlows {
                     congestion: "reno".into(),
@@ -156,12 +164,18 @@ fn holds(spec: &RunSpec) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: cases(),
+        rng_seed: RngSeed::Fixed(1),
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn no_run_is_below_its_bound(
         scenario in scenario(),
-        scheduler in prop::sample::select(vec!["minrtt", "linux", "redundant", "cfs", "otias", "roundrobin", "ecf", "daps"]),
+        scheduler in prop::sample::select(vec![
+            "minrtt", "linux", "redundant", "cfs", "otias", "roundrobin", "ecf", "daps",
+        ]),
         congestion in prop::sample::select(vec!["cubic", "reno", "olia", "lia", "balia", "wvegas"]),
         seed in any::<u64>(),
     ) {

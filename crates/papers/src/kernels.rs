@@ -250,7 +250,8 @@ mod tests {
 
     #[test]
     fn rows_that_differ_in_nothing_else_are_runs_of_one_cell() {
-        let text = "# a remark\nseconds,kernel,variant,scheduler,cc,paths,size\n0.1,k,v,s,c,p,5\n0.3,k,v,s,c,p,5\n0.2,k,v,s,c,p,6\n";
+        let text = "# a remark\nseconds,kernel,variant,scheduler,cc,paths,size\n\
+                    0.1,k,v,s,c,p,5\n0.3,k,v,s,c,p,5\n0.2,k,v,s,c,p,6\n";
         let rows = read(text).unwrap();
         assert_eq!(rows.iter().map(|row| row.seconds.len()).collect::<Vec<_>>(), [2, 1]);
         assert!(cell(rows[0].clone()).is_none(), "no such kernel");

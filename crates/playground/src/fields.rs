@@ -308,7 +308,8 @@ mod tests {
             let file = of(&asked.file().unwrap());
             assert_eq!(asks(&file), asks(&asked), "{}", file.links);
         }
-        let text = "# mine\n[[path]]\nname = 'a'\nrate = '5 Mbit/s'\nrtt = '20 ms'\n[workload]\nkind = 'flow'\n\
+        let text = "# mine\n[[path]]\nname = 'a'\nrate = '5 Mbit/s'\nrtt = '20 ms'\n\
+                    [workload]\nkind = 'flow'\n\
                     size = '1 MiB'\n";
         assert_eq!(of(text).file().unwrap(), text);
         assert!(of("a: 5 parsecs").file().is_err());

@@ -142,7 +142,8 @@ mod tests {
     #[test]
     fn a_lines_numbers_are_those_of_its_path() {
         let path = scenario::path("w: 50/20 Mbit/s, 30 ms +-6 ms, 0.5 %, queue 120 packets").unwrap();
-        let expected = json!({ "name": "w", "down": 50.0, "up": 20.0, "rtt": 30.0, "spread": 6.0, "loss": 0.5, "queue": 120, "changes": [] });
+        let expected = json!({ "name": "w", "down": 50.0, "up": 20.0, "rtt": 30.0, "spread": 6.0,
+            "loss": 0.5, "queue": 120, "changes": [] });
         assert_eq!(numbers(&path), expected);
     }
 
@@ -153,9 +154,8 @@ mod tests {
             changes(
                 "w: 50/20 Mbit/s, 30 ms, outage 200 ms at 3 s, 5 Mbit/s at 1 s, outage 100 ms every 15 s"
             ),
-            Some(
-                json!([{ "at": 1.0, "rate": 5.0 }, { "at": 3.0, "for": 0.2 }, { "at": 15.0, "for": 0.1, "every": 15.0 }])
-            )
+            Some(json!([{ "at": 1.0, "rate": 5.0 }, { "at": 3.0, "for": 0.2 }, { "at": 15.0, "for": 0.1,
+                    "every": 15.0 }]))
         );
     }
 

@@ -146,9 +146,12 @@ impl Playground {
             "version": env!("CARGO_PKG_VERSION"),
             "schedulers": schedulers.map(|one| json!([one.name, one.summary])).collect::<Vec<_>>(),
             "congestion": congestion.map(|one| json!([one.name, one.summary])).collect::<Vec<_>>(),
-            "kinds": scenario::PRESETS.iter().map(|one| json!([one.name, one.link, one.source])).collect::<Vec<_>>(),
+            "kinds": scenario::PRESETS.iter().map(|one| json!([
+                one.name, one.link, one.source,
+            ])).collect::<Vec<_>>(),
             "scenarios": scenario::builtins().iter().map(|one| {
-                let summary = one.load(&self.registries).map(|loaded| loaded.scenario.summary).unwrap_or_default();
+                let loaded = one.load(&self.registries);
+                let summary = loaded.map(|loaded| loaded.scenario.summary).unwrap_or_default();
                 json!([one.name, summary, one.text])
             }).collect::<Vec<_>>(),
         })

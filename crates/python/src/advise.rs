@@ -12,8 +12,8 @@ use crate::compare::{Settings, given};
 use crate::scenario::Scenario;
 use crate::{control, errors};
 
-/// What to use on paths, as JSON, asked for as `asked` says: keys of [`ask::ADVISE`], and their values. Without a
-/// scenario all paths are measured ones. `usual`: only paths were given. `measured`: files by path.
+/// What to use on paths, as JSON, asked for as `asked` says: keys of [`ask::ADVISE`], and their values.
+/// Without a scenario all paths are measured ones. `usual`: only paths were given. `measured`: files by path.
 #[pyfunction]
 pub(crate) fn advise(
     py: Python<'_>,

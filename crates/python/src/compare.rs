@@ -21,8 +21,8 @@ pub(crate) fn given(tables: &'static Tables, asked: &Settings) -> Given {
     Given::by_key(tables, asked.iter().map(|(key, values)| (key.as_str(), values.clone())))
 }
 
-/// The settings that `compare`, `advise` or `explain` takes, each with its unit: `s`, `B`, `%`, `whole` (a number
-/// without one) or `text`; and its default, if it has one.
+/// The settings that `compare`, `advise` or `explain` takes, each with its unit: `s`, `B`, `%`, `whole` (a
+/// number without one) or `text`; and its default, if it has one.
 #[pyfunction]
 pub(crate) fn settings(command: &str) -> Vec<(String, &'static str, &'static str)> {
     let tables = match command {

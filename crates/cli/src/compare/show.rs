@@ -440,7 +440,9 @@ fn section(ranking: &Ranking, decision: Option<&Decision>, limit: f64) -> String
 /// A row for each run. `seconds` is the workload's measure, empty where the run didn't finish.
 pub(super) fn csv(comparison: &Comparison) -> String {
     let mut text = String::from(
-        "scenario,workload,scheduler,run,seed,outcome,seconds,bound_s,bound_window_s,repeated_bytes,retransmitted_segments,timeouts,scheduler_duplicated_bytes,opportunistic_bytes,reinjected_bytes,goodput_bit_per_s\n",
+        "scenario,workload,scheduler,run,seed,outcome,seconds,bound_s,bound_window_s,repeated_bytes,\
+         retransmitted_segments,timeouts,scheduler_duplicated_bytes,opportunistic_bytes,\
+         reinjected_bytes,goodput_bit_per_s\n",
     );
     for ranking in &comparison.rankings {
         for row in &ranking.rows {

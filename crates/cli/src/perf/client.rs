@@ -53,7 +53,8 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = ropewalk_host::perf::PORT)]
     port: u16,
     /// Connections at the same time; 0 with --latency: nothing but round trips
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=i64::from(MOST_FLOWS) - 1))]
+    #[arg(long, default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=i64::from(MOST_FLOWS) - 1))]
     flows: u16,
     /// How long to send: seconds, or with a unit
     #[arg(long, default_value = "10", conflicts_with = "size")]

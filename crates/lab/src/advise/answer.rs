@@ -28,7 +28,8 @@ pub enum Recommended {
     Better,
     /// The kernel's own scheduler isn't shown to be slower than the fastest, and plain TCP is.
     OwnAsGood,
-    /// Plain TCP isn't shown to be slower in the mean, but is more often much slower than the other way round.
+    /// Plain TCP isn't shown to be slower in the mean, but is more often much slower than the other way
+    /// round.
     LesserRisk,
     /// Plain TCP on the best path isn't shown to be slower than the fastest.
     NothingBetter,

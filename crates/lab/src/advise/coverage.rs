@@ -286,7 +286,8 @@ impl Flows {
         let bits = self.bits();
         let bytes = bits * SECONDS as f64 / 8.0 + self.retransmits as f64 * SEGMENT;
         format!(
-            r#"{{"start":{{"test_start":{{"protocol":"TCP","num_streams":{},"reverse":{}}}}},"intervals":[{}],"end":{{
+            r#"{{"start":{{"test_start":{{"protocol":"TCP","num_streams":{},"reverse":{}}}}},
+                "intervals":[{}],"end":{{
             "streams":[{{"sender":{{"min_rtt":{},"mean_rtt":{},"max_rtt":{}}}}}],
             "sum_sent":{{"seconds":10,"bytes":{bytes},"bits_per_second":{bits},"retransmits":{}}},
             "sum_received":{{"seconds":10,"bits_per_second":{bits}}}}}}}"#,
@@ -310,7 +311,8 @@ fn udp(truth: &Truth, target: f64, draw: &mut Draw) -> String {
     let bits = (packets - lost) as f64 * SEGMENT * 8.0 / SECONDS as f64;
     format!(
         r#"{{"start":{{"test_start":{{"protocol":"UDP","reverse":1,"target_bitrate":{}}}}},
-        "end":{{"sum_received":{{"seconds":10,"bits_per_second":{bits},"lost_packets":{lost},"packets":{packets}}}}}}}"#,
+        "end":{{"sum_received":{{"seconds":10,"bits_per_second":{bits},"lost_packets":{lost},
+            "packets":{packets}}}}}}}"#,
         (target * 1e6) as u64
     )
 }

@@ -225,14 +225,18 @@ pub fn json(question: &Question, readings: &[Reading], answer: &Answer, to_type:
         "faster_than_tcp_on_every_path_in": answer.sure.as_ref().map(Share::faster_in),
         "at_most_5_percent_slower_in": answer.sure.as_ref().map(Share::value),
         "tcp_over_5_percent_slower_in": answer.sure.as_ref().map(Share::tcp_slower_in),
-        "not_sure": answer.unsure.as_ref().map(|(name, gain)| json!({ "scheduler": name, "gain": gain_json(gain) })),
+        "not_sure": answer.unsure.as_ref().map(|(name, gain)| json!({
+            "scheduler": name, "gain": gain_json(gain),
+        })),
         "named_as_stated": answer.named_before,
         "read": readings.iter().map(reading_json).collect::<Vec<_>>(),
         "versus_tcp": gain_json(&answer.versus_tcp),
         "versus_tcp_as_stated": answer.stated.as_ref().map(gain_json),
         "worth": question.worth.text(),
         "versus_linux": answer.versus_own.as_ref().map(|(_, gain)| gain_json(gain)),
-        "beyond": answer.beyond.as_ref().map(|(name, gain)| json!({ "scheduler": name, "gain": gain_json(gain) })),
+        "beyond": answer.beyond.as_ref().map(|(name, gain)| json!({
+            "scheduler": name, "gain": gain_json(gain),
+        })),
         "variants": answer.variants,
         "seed": question.seed,
         "decision": comparison::decision(&answer.decision),
@@ -265,7 +269,9 @@ pub fn json(question: &Question, readings: &[Reading], answer: &Answer, to_type:
             "to": one.to,
         })),
         "simulated": answer.cut,
-        "ahead_on_these_paths": answer.ahead.as_ref().map(|(name, ratio)| json!({ "scheduler": name, "ratio": ratio })),
+        "ahead_on_these_paths": answer.ahead.as_ref().map(|(name, ratio)| json!({
+            "scheduler": name, "ratio": ratio,
+        })),
         "to_type": to_type,
     })
 }

@@ -90,7 +90,8 @@ impl Truth {
         let retransmits = (expected + libm::sqrt(expected) * draw.normal()).max(0.0) as u64;
         format!(
             r#"{{"start":{{"test_start":{{"protocol":"TCP","reverse":1}}}},"intervals":[{}],
-            "end":{{"sum_sent":{{"bytes":{bytes},"retransmits":{retransmits}}},"sum_received":{{"bits_per_second":{bits}}},
+            "end":{{"sum_sent":{{"bytes":{bytes},"retransmits":{retransmits}}},
+                "sum_received":{{"bits_per_second":{bits}}},
             "streams":[{{"sender":{{"mean_rtt":0,"min_rtt":0,"max_rtt":0}}}}]}}}}"#,
             intervals.join(",")
         )

@@ -84,9 +84,9 @@ impl Question {
     }
 }
 
-/// The question in a scenario, of whose file `experiment` is, and what was read of measurements. `files`: those
-/// of measurements, by path; the scenario's paths may be fewer than two if they tell of others. `usual`: only
-/// paths were given, so without a size the usual workloads are meant.
+/// The question in a scenario, of whose file `experiment` is, and what was read of measurements. `files`:
+/// those of measurements, by path; the scenario's paths may be fewer than two if they tell of others.
+/// `usual`: only paths were given, so without a size the usual workloads are meant.
 ///
 /// # Errors
 /// What in it isn't allowed, and what is.

@@ -1,5 +1,5 @@
-//! The whole self-test of the advice: the advice itself, whether measurements narrow it, and how often ranges hold
-//! the truth.
+//! The whole self-test of the advice: the advice itself, whether measurements narrow it, and how often ranges
+//! hold the truth.
 
 use ropewalk_algorithms::Registries;
 use ropewalk_engine::registry::SpecError;
@@ -41,8 +41,9 @@ pub struct WholeTest {
     pub coverage: Coverage,
 }
 
-/// Makes it, with so many scenarios; what is in the stores isn't run again. `begin` is called before each part, with
-/// how much there is of what, and `each` with what that gave, whenever one is done. None if it was stopped.
+/// Makes it, with so many scenarios; what is in the stores isn't run again. `begin` is called before each
+/// part, with how much there is of what, and `each` with what that gave, whenever one is done. None if it was
+/// stopped.
 ///
 /// # Errors
 /// If an algorithm that is tried isn't registered.

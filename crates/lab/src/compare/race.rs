@@ -2,8 +2,8 @@
 //! shown to be slower by more than the margin run no more; it ends when none is left to separate, or the
 //! budget is used up. Workloads with seeds of their own get runs as `allocate` says.
 //!
-//! The budget is given as a time but counted in segments, [`super::PER_SECOND`] to the second, so that the same
-//! command does the same runs on every machine.
+//! The budget is given as a time but counted in segments, [`super::PER_SECOND`] to the second, so that the
+//! same command does the same runs on every machine.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -43,8 +43,8 @@ pub(crate) struct Plan {
     /// Whether each workload runs seeds of its own. Otherwise a number means the same for all workloads (a
     /// variant of the paths, a seed), and they run it together.
     pub apart: bool,
-    /// Whether a candidate rests, and the race ends, when more runs would say little ([`VersusFastest::known`]).
-    /// Without it they run until they are shown to be equal or slower.
+    /// Whether a candidate rests, and the race ends, when more runs would say little
+    /// ([`VersusFastest::known`]). Without it they run until they are shown to be equal or slower.
     pub rest: bool,
     pub design: Design,
     /// Whether runs draw anything at random.

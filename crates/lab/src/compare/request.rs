@@ -15,9 +15,9 @@ use crate::opening::OpeningPath;
 use crate::parallel::Workers;
 use crate::scenario::Experiment;
 
-/// The request in a scenario, of whose file `experiment` is; `usual`: only paths were given, so without a size
-/// the usual workloads are meant. `tcp` may be among the schedulers, and plain TCP always runs; `all` stands
-/// for every scheduler.
+/// The request in a scenario, of whose file `experiment` is; `usual`: only paths were given, so without a
+/// size the usual workloads are meant. `tcp` may be among the schedulers, and plain TCP always runs; `all`
+/// stands for every scheduler.
 ///
 /// # Errors
 /// What in it isn't allowed, and what is.

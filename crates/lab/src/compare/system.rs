@@ -175,6 +175,9 @@ impl Merit {
 #[cfg(test)]
 mod tests {
     use ropewalk_algorithms::Registries;
+    use ropewalk_engine::registry::Entry;
+    use ropewalk_engine::scheduler::Scheduler;
+    use ropewalk_engine::testing;
 
     use super::*;
 
@@ -199,6 +202,19 @@ mod tests {
             assert!(can(System::Ropewalk, name) && !can(System::Android, name), "{name}");
         }
         assert!(can(System::Router, "linux") && can(System::Apple, "linux") && can(System::Linux, "linux"));
+    }
+
+    /// What a new scheduler's entry says of kernels is all that there is to say.
+    #[test]
+    fn a_new_entry_is_named_where_its_kernel_runs() {
+        const NEW: Entry<dyn Scheduler> = Entry {
+            name: "new",
+            kernels: &[Kernel::MultipathTcp.has().called("mptcp_new").since("0.97")],
+            ..Entry::<dyn Scheduler>::of(|_| testing::build("minrtt"))
+        };
+        let new = Candidate { label: "new".into(), scheduler: NEW.spec(), mode: Mode::Multipath };
+        assert!(System::OldRouter.can_run(&new) && !System::Linux.can_run(&new));
+        assert_eq!(System::OtherKernel.merit(&new), Merit::AtHand(System::OtherKernel));
     }
 
     #[test]

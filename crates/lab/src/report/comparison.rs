@@ -62,7 +62,9 @@ fn told(comparison: &Comparison) -> Value {
         "sentence": headline.sentence,
         "named": headline.named,
         "notes": headline.matters.iter().chain(&headline.notes).collect::<Vec<_>>(),
-        "groups": headline.groups.iter().map(|(title, names)| json!({ "title": title, "names": names })).collect::<Vec<_>>(),
+        "groups": headline.groups.iter().map(|(title, names)| json!({
+            "title": title, "names": names,
+        })).collect::<Vec<_>>(),
     })
 }
 
@@ -190,7 +192,9 @@ fn row(row: &Row, comparison: &Comparison) -> Value {
         "versus_linux": versus(row.versus_linux),
         "versus_best_tcp": versus(row.versus_tcp),
         "bound_s": row.bound.map(|bound| json!({ "capacity": bound.capacity, "window": bound.window })),
-        "over_bound": row.over_bound().map(|(capacity, window)| json!({ "capacity": capacity, "window": window })),
+        "over_bound": row.over_bound().map(|(capacity, window)| json!({
+            "capacity": capacity, "window": window,
+        })),
         "repeated_bytes_mean": row.duplicated,
         "scheduler_duplicated_bytes_mean": row.repeats.duplicated,
         "opportunistic_bytes_mean": row.repeats.opportunistic,

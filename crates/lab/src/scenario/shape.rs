@@ -271,8 +271,8 @@ pub const WORKLOADS: &[Shape] = &[
     },
     Shape {
         name: DATAGRAMS,
-        summary: "What a tunnel for datagrams carries, as `ropewalkd proxy --transparent` has one; the metric is \
-                  the share of packets that are lost or late",
+        summary: "What a tunnel for datagrams carries, as `ropewalkd proxy --transparent` has one; the \
+                  metric is the share of packets that are lost or late",
         fields: &[
             required("flows", Kind::Own(flow_kinds), "Kinds of its flows: voice, video, game, download"),
             required("duration", Kind::Time, "How long each sends"),

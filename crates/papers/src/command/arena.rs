@@ -46,8 +46,8 @@ const QUICK: u32 = 4;
 others there, chosen on other seeds than those that count. The grid has a half to tune on (dev) and one to \
 judge by (test). \
 Drawn cells (drawn) are networks and workloads from distributions that were written down before, \
-crates/papers/src/arena/distributions.rs; judge by a seed that nobody tuned to. A scheduler of your own takes part by its name, as in \
-examples/own_scheduler.
+crates/papers/src/arena/distributions.rs; judge by a seed that nobody tuned to. A scheduler of your own \
+takes part by its name, as in examples/own_scheduler.
 
 Examples:
   ropewalk-papers arena --quick

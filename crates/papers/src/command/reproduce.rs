@@ -47,8 +47,8 @@ enum Action {
 
 Finished runs are kept in the folder of --state: call it again to go on after an interruption. Where \
 --report names an overview \
-with results of other papers in its folder (papers/NAME.json), these stay: so one paper is renewed without the \
-others.")]
+with results of other papers in its folder (papers/NAME.json), these stay: so one paper is renewed without \
+the others.")]
     Run(Run),
     /// Which of the settings that a paper leaves open explain its baseline's numbers
     #[command(after_help = "Examples:
@@ -62,8 +62,8 @@ scheduler that the paper is \
 about aren't looked at. What was tried is kept in the folder of --state: call it again to go on after an \
 interruption.")]
     Fit(fit::FitOptions),
-    /// Fill the notes of notes.toml in again and draw the figures anew, from the results in an overview's folder:
-    /// nothing is run
+    /// Fill the notes of notes.toml in again and draw the figures anew, from the results in an overview's
+    /// folder: nothing is run
     #[command(after_help = "Examples:
   ropewalk-papers reproduce notes all --report docs/reproduction.md
   ropewalk-papers reproduce notes all --world emulated --report docs/reproduction-emulated.md
@@ -219,7 +219,9 @@ fn list(json: bool) -> Result<(), Failure> {
                     "title": paper.plan.title,
                     "source": paper.plan.source,
                     "runs": paper.plan.runs,
-                    "figures": paper.plan.figures.iter().map(|figure| json!({ "id": figure.id, "title": figure.title })).collect::<Vec<_>>(),
+                    "figures": paper.plan.figures.iter().map(|figure| json!({
+                        "id": figure.id, "title": figure.title,
+                    })).collect::<Vec<_>>(),
                     "claims": paper.claims.len(),
                     "published_numbers": paper.published.len(),
                 })

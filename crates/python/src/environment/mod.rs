@@ -56,7 +56,9 @@ fn fill<T: pyo3::buffer::Element>(py: Python<'_>, buffer: &PyBuffer<T>, values: 
 #[pymethods]
 impl Environments {
     #[new]
-    #[pyo3(signature = (scenarios, count, threads, congestion, reward, costs, burst, mechanisms, baselines, same_step))]
+    #[pyo3(signature = (
+        scenarios, count, threads, congestion, reward, costs, burst, mechanisms, baselines, same_step
+    ))]
     #[expect(clippy::too_many_arguments, reason = "each is a parameter in Python")]
     fn new(
         scenarios: Vec<Py<Scenario>>,

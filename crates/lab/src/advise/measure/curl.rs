@@ -101,7 +101,8 @@ mod tests {
     #[test]
     fn json_and_variables() {
         let json = r#"{"http_code":200,"time_namelookup":0.01,"time_connect":0.05,"time_appconnect":0.09,
-            "time_starttransfer":0.15,"time_total":4.15,"size_download":10000000,"speed_download":2409638,"size_upload":0}"#;
+            "time_starttransfer":0.15,"time_total":4.15,"size_download":10000000,"speed_download":2409638,
+                "size_upload":0}"#;
         let found = parse("f", &json.repeat(3)).unwrap();
         let rtt = found.rtt.unwrap();
         assert!((rtt.mean - 40.0).abs() < 0.01 && rtt.count == Some(3), "{rtt:?}");

@@ -100,7 +100,8 @@ mod tests {
         let ping: Vec<f64> =
             (0..100).map(|at| if idle(at) { 20.0 + (at % 3) as f64 } else { 70.0 }).collect();
         let down: Vec<Option<f64>> = (0..100).map(|at| (!idle(at)).then_some(9.5)).collect();
-        let text = serde_json::json!({ "version": 4, "metadata": { "NAME": "rrul" }, "x_values": x, "results": {
+        let text = serde_json::json!({ "version": 4, "metadata": { "NAME": "rrul" }, "x_values": x,
+            "results": {
             "Ping (ms) ICMP": ping, "Ping (ms) avg": ping,
             "TCP download BE": down, "TCP download BK": down, "TCP download avg": down,
             "TCP upload sum": down, "TCP upload BE": down, "TCP totals": down } });

@@ -323,7 +323,8 @@ mod tests {
         let udp = |lost: u64, target: u64| {
             let text = format!(
                 r#"{{"start":{{"test_start":{{"protocol":"UDP","reverse":1,"target_bitrate":{target}}}}},
-                    "end":{{"sum_received":{{"seconds":10,"bits_per_second":1.9e7,"lost_packets":{lost},"packets":43164}}}}}}"#
+                    "end":{{"sum_received":{{"seconds":10,"bits_per_second":1.9e7,"lost_packets":{lost},
+                        "packets":43164}}}}}}"#
             );
             parse(&text).unwrap()
         };

@@ -34,7 +34,8 @@ mod tests {
     fn times_and_losses() {
         let trip = |ns: u64, lost: &str| format!(r#"{{"seqno":0,"lost":"{lost}","delay":{{"rtt":{ns}}}}}"#);
         let text = format!(
-            r#"{{"version":{{"irtt":"0.9.0"}},"stats":{{"packets_sent":3,"packets_received":2}},"round_trips":[{},{},{}]}}"#,
+            r#"{{"version":{{"irtt":"0.9.0"}},"stats":{{"packets_sent":3,"packets_received":2}},
+                "round_trips":[{},{},{}]}}"#,
             trip(20_100_000, "false"),
             trip(0, "true"),
             trip(20_300_000, "false"),

@@ -145,13 +145,16 @@ HOST: laptop                      Loss%   Snt   Last   Avg  Best  Wrst StDev
         let found = parse("f", &silent).unwrap();
         assert!(found.loss.is_none() && found.notes[0].contains("10.1.1.1"), "{found:?}");
         let json = r#"{"report":{"mtr":{"dst":"192.0.2.1","tests":10},"hubs":[
-            {"count":1,"host":"192.168.1.1","Loss%":0.0,"Snt":10,"Last":1.0,"Avg":1.0,"Best":1.0,"Wrst":1.0,"StDev":0.0},
-            {"count":"2","host":"192.0.2.1","Loss%":10.0,"Snt":10,"Last":21.0,"Avg":20.6,"Best":19.8,"Wrst":38.0,"StDev":1.2}]}}"#;
+            {"count":1,"host":"192.168.1.1","Loss%":0.0,"Snt":10,"Last":1.0,"Avg":1.0,"Best":1.0,"Wrst":1.0,
+                "StDev":0.0},
+            {"count":"2","host":"192.0.2.1","Loss%":10.0,"Snt":10,"Last":21.0,"Avg":20.6,"Best":19.8,
+                "Wrst":38.0,"StDev":1.2}]}}"#;
         let found = parse("f", json).unwrap();
         assert_eq!(found.loss, Some(Counted { lost: 1, sent: 10, round_trip: true }));
         let xml = "<?xml version=\"1.0\"?>\n<MTR SRC=\"a\" DST=\"192.0.2.1\" TESTS=\"100\">\n<HUB \
                    COUNT=\"1\" HOST=\"192.0.2.1\">
-            <Loss>  1.0%</Loss>\n<Snt>   100</Snt>\n<Last>  20.1</Last>\n<Avg>  20.6</Avg>\n<Best>  19.8</Best>
+            <Loss>  1.0%</Loss>\n<Snt>   100</Snt>\n<Last>  20.1</Last>\n<Avg>  20.6</Avg>\n\
+             <Best>  19.8</Best>
             <Wrst>  38.0</Wrst>\n<StDev>   1.2</StDev>\n</HUB>\n</MTR>\n";
         let found = parse("f", xml).unwrap();
         assert_eq!((found.rtt.unwrap().mean, found.loss.unwrap().lost), (20.6, 1));

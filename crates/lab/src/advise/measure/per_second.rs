@@ -392,8 +392,10 @@ mod tests {
             body(&|at| format!(r#"{{"time":{at},"download_mbps":20.5,"upload_mbps":5.1,"cell":"x"}}"#));
         let [up, down] = rates("log.jsonl", &objects);
         assert!(near(up, 5.1) && near(down, 20.5), "{up:?} {down:?}");
-        let dish = "datetimestamp_utc,samples,pop_ping_drop_rate,pop_ping_latency_ms,downlink_throughput_bps,uplink_throughput_bps\n"
-            .to_string() + &body(&|at| format!("2026-01-01T12:00:{at:02},1,0.0,41.5,20500000.0,5100000.0"));
+        let dish = "datetimestamp_utc,samples,pop_ping_drop_rate,pop_ping_latency_ms,\
+                    downlink_throughput_bps,uplink_throughput_bps\n"
+            .to_string()
+            + &body(&|at| format!("2026-01-01T12:00:{at:02},1,0.0,41.5,20500000.0,5100000.0"));
         let [up, down] = rates("dish.csv", &dish);
         assert!(near(up, 5.1) && near(down, 20.5), "{up:?} {down:?}");
         let [up, down] = rates("mbps-per-second.csv", "5.2\n7.9\n0\n3.1\n");

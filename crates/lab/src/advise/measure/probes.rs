@@ -206,7 +206,8 @@ LAPTOP        192.0.2.1       192.0.2.1                                         
     fn probes_of_ripe_atlas() {
         let one = |target: &str| {
             format!(
-                r#"{{"fw":5080,"type":"ping","prb_id":1,"dst_addr":"{target}","proto":"ICMP","sent":3,"rcvd":2,"min":39.1,
+                r#"{{"fw":5080,"type":"ping","prb_id":1,"dst_addr":"{target}","proto":"ICMP","sent":3,
+                    "rcvd":2,"min":39.1,
                 "avg":40.05,"max":41.0,"result":[{{"rtt":39.1}},{{"rtt":41.0}},{{"x":"*"}}]}}"#
             )
         };

@@ -57,8 +57,8 @@ impl Reading {
             let (segments, sent) = found.retransmitted.filter(|of| of.0 > 0 && loss.1 == 0.0)?;
             let share = two_digits(segments as f64 / sent.max(1) as f64 * 100.0);
             Some(format!(
-                "{file}: {segments} of {sent} segments ({share} %) were sent again, for the link's losses or the \
-                 transfer's own congestion; `ping -c 1000 -i 0.2` would tell"
+                "{file}: {segments} of {sent} segments ({share} %) were sent again, for the link's losses or \
+                 the transfer's own congestion; `ping -c 1000 -i 0.2` would tell"
             ))
         });
         Reading {

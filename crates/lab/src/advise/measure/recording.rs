@@ -1,5 +1,5 @@
-//! What a link carried over time, as a trace: opportunities to send a packet of 1500 bytes. Of a recording that has
-//! too many, blocks are left out, so that it takes bounded memory however long it is.
+//! What a link carried over time, as a trace: opportunities to send a packet of 1500 bytes. Of a recording
+//! that has too many, blocks are left out, so that it takes bounded memory however long it is.
 
 use ropewalk_link::RateTrace;
 

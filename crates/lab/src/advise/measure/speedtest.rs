@@ -144,27 +144,33 @@ mod tests {
         let rates: Vec<_> = found.rates.iter().map(|rate| (rate.bits as u64, rate.direction)).collect();
         assert_eq!(rates, [(950_000, Some(Direction::Upload)), (18_800_000, Some(Direction::Download))]);
         assert_eq!((found.rtt.unwrap().mean, found.loss), (31.4, None));
-        let libre = r#"[{"timestamp":"2026-01-01T10:00:00Z","server":{"name":"x"},"bytes_sent":1,"bytes_received":2,
+        let libre = r#"[{"timestamp":"2026-01-01T10:00:00Z","server":{"name":"x"},"bytes_sent":1,
+            "bytes_received":2,
             "ping":31.4,"jitter":0.8,"upload":0.95,"download":18.8,"share":""}]"#;
         let found = parse("f", libre).unwrap();
         assert_eq!((found.rates[1].bits, found.rtt.unwrap().sd), (18.8e6, 0.8));
         let ookla = r#"{"type":"result","ping":{"jitter":0.8,"latency":31.4,"low":30.2,"high":33.1},
-            "download":{"bandwidth":2350000,"bytes":1,"elapsed":1,"latency":{"iqm":80.1,"low":31.0,"high":140.0,"jitter":9.0}},
+            "download":{"bandwidth":2350000,"bytes":1,"elapsed":1,"latency":{"iqm":80.1,"low":31.0,
+                "high":140.0,"jitter":9.0}},
             "upload":{"bandwidth":118750,"bytes":1,"elapsed":1},"packetLoss":1}"#;
         let found = parse("f", ookla).unwrap();
         assert_eq!((found.rates[1].bits, found.under_load.unwrap().max), (18.8e6, 140.0));
         assert_eq!(found.loss.unwrap(), Counted { lost: 3, sent: 300, round_trip: false });
-        let fast = r#"{"downloadSpeed":93,"uploadSpeed":18,"downloaded":130,"uploaded":30,"latency":21,"bufferBloat":60}"#;
+        let fast = r#"{"downloadSpeed":93,"uploadSpeed":18,"downloaded":130,"uploaded":30,"latency":21,
+            "bufferBloat":60}"#;
         let found = parse("f", fast).unwrap();
         assert_eq!(
             (found.rates[1].bits, found.rtt.unwrap().mean, found.under_load.unwrap().mean),
             (93e6, 21.0, 60.0)
         );
         for ndt in [
-            r#"{"ServerFQDN":"x","Download":{"Value":93.2,"Unit":"Mbit/s"},"Upload":{"Value":18.4,"Unit":"Mbit/s"},
+            r#"{"ServerFQDN":"x","Download":{"Value":93.2,"Unit":"Mbit/s"},"Upload":{"Value":18.4,
+                "Unit":"Mbit/s"},
                 "DownloadRetrans":{"Value":0.4,"Unit":"%"},"MinRTT":{"Value":21.3,"Unit":"ms"}}"#,
-            r#"{"ServerFQDN":"x","Download":{"Throughput":{"Value":93.2,"Unit":"Mbit/s"},"Latency":{"Value":21.3,"Unit":"ms"}},
-                "Upload":{"Throughput":{"Value":18.4,"Unit":"Mbit/s"},"Latency":{"Value":22.1,"Unit":"ms"}}}"#,
+            r#"{"ServerFQDN":"x","Download":{"Throughput":{"Value":93.2,"Unit":"Mbit/s"},
+                "Latency":{"Value":21.3,"Unit":"ms"}},
+                "Upload":{"Throughput":{"Value":18.4,"Unit":"Mbit/s"},"Latency":{"Value":22.1,
+                    "Unit":"ms"}}}"#,
         ] {
             let found = parse("f", ndt).unwrap();
             assert_eq!(

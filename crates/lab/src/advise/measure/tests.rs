@@ -247,7 +247,8 @@ fn a_transfer_that_filled_nothing_says_nothing_of_the_queue() {
 
 #[test]
 fn traces_of_both_directions_make_a_path() {
-    let csv = "second,download_mbit_per_s,upload_mbit_per_s\n0,17.6,12.35\n1,18.24,13.21\n2,34.65,3.48\n3,52.74,0.0\n";
+    let csv = "second,download_mbit_per_s,upload_mbit_per_s\n0,17.6,12.35\n1,18.24,13.21\n\
+               2,34.65,3.48\n3,52.74,0.0\n";
     let found = [parse("x.csv", csv).unwrap(), parse("ping.txt", PING).unwrap()];
     let path = refine("sky", None, &found).unwrap().path;
     let rate = |rate: &Rate| scenario::mean_rate(rate) as f64 / 1e6;

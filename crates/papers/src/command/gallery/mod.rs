@@ -131,7 +131,8 @@ pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Fail
 fn introduction(runs: u32) -> String {
     format!(
         "# The algorithms\n\nWhich rule each scheduler and congestion control follows, with which \
-         parameters, and where it wins and loses. Made by\n`ropewalk-papers gallery --runs {runs} --output docs/schedulers.md`.\n\n\
+         parameters, and where it wins and loses. Made by\n\
+         `ropewalk-papers gallery --runs {runs} --output docs/schedulers.md`.\n\n\
          *Faster*, *slower*: geometric means of flow completion times over every built-in scenario (flows \
          of 2 MiB at most), schedulers\nagainst `{BASE_SCHEDULER}`, congestion controls against \
          `{BASE_CONTROL}`; in brackets what could be chance (p of 5 % or more). *Exception*: from the \

@@ -176,10 +176,14 @@ fn self_test_text(known: u16, tested: &SelfTest, json: bool) -> String {
 fn fit_json(fit: &Fit) -> serde_json::Value {
     json!({
         "fitted": fit.fitted,
-        "cells": fit.cells.iter().map(|(name, published, here)| json!({ "cell": name, "published": published, "fitted": here })).collect::<Vec<_>>(),
+        "cells": fit.cells.iter().map(|(name, published, here)| json!({
+            "cell": name, "published": published, "fitted": here,
+        })).collect::<Vec<_>>(),
         "within_10_percent": fit.within(10.0),
         "within_25_percent": fit.within(25.0),
-        "population": fit.population.iter().map(|(values, distance, weight)| json!({ "values": values, "distance": distance, "weight": weight })).collect::<Vec<_>>(),
+        "population": fit.population.iter().map(|(values, distance, weight)| json!({
+            "values": values, "distance": distance, "weight": weight,
+        })).collect::<Vec<_>>(),
     })
 }
 
