@@ -134,3 +134,29 @@ fn a_connection_has_fewer_than_100_methods() {
     // `Joining`.
     assert!((50..100).contains(&count), "{count} methods");
 }
+
+/// Below a folder, all sources in Rust.
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let below = |path: PathBuf| match path.extension() {
+        _ if path.is_dir() && path.file_name().is_some_and(|name| name != "target") => rust_files(&path),
+        Some(kind) if kind == "rs" => vec![path],
+        _ => Vec::new(),
+    };
+    entries.flat_map(below).collect()
+}
+
+#[test]
+fn a_file_fits_a_head_and_a_line_a_screen() {
+    // A row of a table can't be wrapped.
+    let may_be_long = |line: &str| line.trim_start().starts_with("/// |") || line.starts_with("//! |");
+    for path in rust_files(&root().join("crates")) {
+        let text = fs::read_to_string(&path).expect("a source file");
+        let lines = text.lines().count();
+        assert!(lines <= 600, "{} has {lines} lines: at most 600", path.display());
+        for (number, line) in text.lines().enumerate() {
+            let fits = line.chars().count() <= 110 || may_be_long(line);
+            assert!(fits, "{}:{}: longer than 110 columns", path.display(), number + 1);
+        }
+    }
+}

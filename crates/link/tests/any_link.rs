@@ -198,7 +198,7 @@ proptest! {
     fn a_busy_link_carries_its_integral(rate in rate(), changes in changes(), len in 100u32..1500) {
         let mut spec = LinkSpec { rate, changes, ..LinkSpec::plain(1, Span::ZERO, 1000) };
         // Neither losses nor delays: arrivals are departures.
-        let is_random = |action: &ChangeAction| matches!(action, ChangeAction::Delay(_) | ChangeAction::Loss(_));
+        let is_random = |action: &_| matches!(action, ChangeAction::Delay(_) | ChangeAction::Loss(_));
         spec.changes.retain(|change| !is_random(&change.action));
         let until = at(250);
         let mut run = saturate(&spec, 0, len, 300, until);

@@ -62,8 +62,8 @@ impl<P: Payload> Tcb<P> {
         }
     }
 
-    /// Whether the peer answers and keeps its window closed: what is sent again, such as a FIN, then probes the
-    /// window, which never gives up (Linux's `tcp_rtx_probe0_timed_out`).
+    /// Whether the peer answers and keeps its window closed: what is sent again, such as a FIN, then
+    /// probes the window, which never gives up (Linux's `tcp_rtx_probe0_timed_out`).
     fn window_stays_closed(&self, cx: &Context<'_>) -> bool {
         let silent = cx.now.saturating_sub(self.probing.received_at);
         self.sender.peer_window() == 0 && silent <= 2 * cx.tcp.rto.max

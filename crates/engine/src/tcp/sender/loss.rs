@@ -162,7 +162,8 @@ impl<P: Payload> Sender<P> {
             // to come (`tcp_reset_reno_sack`).
             cx.metrics.assume_sacked(0);
         }
-        // Without SACK RACK knows nothing of what was sent after the head, and nothing else would find it lost.
+        // Without SACK RACK knows nothing of what was sent after the head, and nothing else would find it
+        // lost.
         let is_rack = cx.tcp.recovery.loss_detection != LossDetection::DuplicateAcks;
         let all = reneged || !is_rack || !common.negotiated.sack;
         let mut index = 0;

@@ -66,7 +66,8 @@ fn ticks(config: &RtoConfig, now: Time, rtt: Span) -> Span {
     }
 }
 
-/// The timestamp that a segment echoes. 0 is none, as in Linux: some hosts send it where they have none to echo.
+/// The timestamp that a segment echoes. 0 is none, as in Linux: some hosts send it where they have none to
+/// echo.
 pub(super) fn echo<P>(common: &Common, segment: &Segment<P>) -> Option<u32> {
     let stamp = segment.timestamps.filter(|stamp| common.negotiated.timestamps && stamp.echo != 0)?;
     Some(stamp.echo)
