@@ -169,6 +169,10 @@ impl<P: Payload> Connection<P> {
             metrics.backup = subflow.is_backup();
             let tuple = subflow.tcp.tuple();
             if subflow.complete_join() {
+                // The ACK that ended the join had no room for what waits.
+                if subflow.owes_control() {
+                    subflow.tcp.request_ack();
+                }
                 let initial = self.config.receive_buffer.initial;
                 if let Some(limit) = self.receive.add_subflow(initial, &subflow.autotuning) {
                     self.subflows.iter_mut().for_each(|subflow| subflow.autotuning.raise(limit));
