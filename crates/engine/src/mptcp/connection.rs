@@ -62,6 +62,7 @@ macro_rules! context {
                 multipath: !$connection.handshake.is_plain(),
                 ack_is_64: $connection.handshake.ack_is_64(),
                 dsn_is_64: $connection.handshake.dsn_is_64(),
+                abandoned: $connection.closing.is_abandoned(),
                 outgoing: $outgoing,
             },
         }

@@ -8,7 +8,7 @@ use super::path_manager::{JOIN_RETRIES, JoinRequest};
 use super::subflow_fallback::Fallback;
 use super::window_autotuning::WindowAutotuning;
 use crate::Time;
-use crate::tcp::{State, Tcb};
+use crate::tcp::Tcb;
 
 /// How far an MP_JOIN handshake is (RFC 8684 3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -299,8 +299,7 @@ impl<P: Payload> Subflow<P> {
 
     /// Resets it with MP_FASTCLOSE, if it can still send a RST. Returns whether it does.
     pub fn fastclose(&mut self) -> bool {
-        self.pending.mp_fastclose = !matches!(self.tcp.state(), State::Closed | State::TimeWait);
-        self.tcp.abort();
+        self.pending.mp_fastclose = self.tcp.abort();
         self.pending.mp_fastclose
     }
 

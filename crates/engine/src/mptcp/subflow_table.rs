@@ -412,7 +412,9 @@ impl<P: Payload> SubflowTable<P> {
 
     /// Sends a RST on each.
     pub fn abort_all(&mut self) {
-        self.iter_mut().for_each(|subflow| subflow.tcp.abort());
+        for subflow in self.iter_mut() {
+            subflow.tcp.abort();
+        }
     }
 
     /// Ends each without a word.

@@ -43,6 +43,8 @@ pub struct Shared<'a> {
     pub ack_is_64: bool,
     /// Our DSNs have 64 bits.
     pub dsn_is_64: bool,
+    /// The application has closed the connection: nobody reads any more (an orphan in Linux).
+    pub abandoned: bool,
     /// For a segment that is about to be sent.
     pub outgoing: Outgoing,
 }

@@ -17,8 +17,10 @@ impl<P: Payload> Tcb<P> {
             return;
         }
         // A peer that answers is probed for as long as it keeps its window closed (RFC 9293 MUST-37,
-        // SHLD-30).
-        if self.probing.unanswered >= cx.tcp.retries {
+        // SHLD-30); but not once the application has closed the connection, as nobody would notice any more
+        // (Linux's `tcp_probe_timer`).
+        let for_nobody = cx.shared.abandoned && self.sender.probes_at_longest_interval(cx);
+        if for_nobody || self.probing.unanswered >= cx.tcp.retries {
             self.give_up(GiveUp::Retransmissions, outcome);
             return;
         }

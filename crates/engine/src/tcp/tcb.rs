@@ -154,8 +154,8 @@ impl<P: Payload> Tcb<P> {
         }
     }
 
-    /// Sends a RST and drops all state (RFC 9293 3.10.5).
-    pub fn abort(&mut self) {
+    /// Sends a RST and drops all state (RFC 9293 3.10.5). Returns whether it sends one.
+    pub fn abort(&mut self) -> bool {
         self.nothing_to_send = false;
         match self.common.state {
             State::SynSent | State::Closed => {}
@@ -164,6 +164,7 @@ impl<P: Payload> Tcb<P> {
             _ => self.reset_pending = true,
         }
         self.become_closed();
+        self.reset_pending
     }
 
     /// Drops all state without sending a RST.

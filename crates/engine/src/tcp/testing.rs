@@ -61,9 +61,9 @@ impl std::ops::Deref for Sent {
 }
 
 /// The shared state of a connection of plain TCP.
-fn shared(receive: &ReceiveBuffer, more: bool) -> Shared<'_> {
+fn shared(receive: &ReceiveBuffer, more: bool, abandoned: bool) -> Shared<'_> {
     let outgoing = Outgoing { more, ..Outgoing::default() };
-    Shared { receive, multipath: false, ack_is_64: false, dsn_is_64: true, outgoing }
+    Shared { receive, multipath: false, ack_is_64: false, dsn_is_64: true, abandoned, outgoing }
 }
 
 /// One end.
@@ -74,6 +74,8 @@ pub struct End {
     pub tcp: TcpConfig,
     /// Whether the connection has more data than this subflow.
     pub more: bool,
+    /// Whether the application has closed the connection.
+    pub abandoned: bool,
     pub receive: ReceiveBuffer,
     pub now: Time,
     pushed: u64,
@@ -91,10 +93,10 @@ impl End {
             congestion: congestion.as_mut(),
             tcp: &tcp,
             timestamp_offset: tcp.timestamp_offset.unwrap_or(0),
-            shared: shared(&receive, false),
+            shared: shared(&receive, false, false),
         };
         let subflow = open(&mut cx);
-        End { subflow, metrics, congestion, tcp, receive, more: false, now, pushed: 0 }
+        End { subflow, metrics, congestion, tcp, receive, more: false, abandoned: false, now, pushed: 0 }
     }
 
     /// Opens actively; its SYN has not been polled.
@@ -148,7 +150,7 @@ impl End {
             congestion: self.congestion.as_mut(),
             tcp: &self.tcp,
             timestamp_offset: self.tcp.timestamp_offset.unwrap_or(0),
-            shared: shared(&self.receive, self.more),
+            shared: shared(&self.receive, self.more, self.abandoned),
         };
         (cx, &mut self.subflow)
     }

@@ -24,7 +24,7 @@ impl<P: Payload> Tcb<P> {
         if common.timers.expire(Timer::Probe, now) {
             self.sender.on_probe_timer(common, cx);
         }
-        //= RFC 9293 MUST-37 SHLD-30 probing never gives up
+        //= RFC 9293 MUST-37 SHLD-30 probing doesn't give up while the peer answers
         if common.timers.expire(Timer::Persist, now) {
             self.on_persist_timer(cx, &mut outcome);
         }
@@ -62,10 +62,12 @@ impl<P: Payload> Tcb<P> {
         }
     }
 
-    /// Whether the peer answers and keeps its window closed: what is sent again, such as a FIN, then
-    /// probes the window, which never gives up (Linux's `tcp_rtx_probe0_timed_out`).
+    /// Whether the peer answers and keeps its window closed: what is sent again, such as a FIN after a
+    /// half-close, then probes the window, which doesn't give up (Linux's `tcp_rtx_probe0_timed_out`). Once
+    /// the application has closed the connection nobody would notice how long that lasts: as in Linux, it
+    /// ends.
     fn window_stays_closed(&self, cx: &Context<'_>) -> bool {
         let silent = cx.now.saturating_sub(self.probing.received_at);
-        self.sender.peer_window() == 0 && silent <= 2 * cx.tcp.rto.max
+        !cx.shared.abandoned && self.sender.peer_window() == 0 && silent <= 2 * cx.tcp.rto.max
     }
 }

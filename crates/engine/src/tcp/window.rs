@@ -36,7 +36,7 @@ pub struct ReceiveBuffer {
     pub opened: u64,
     /// Right edge of the window that was advertised last. It never moves left.
     pub advertised_end: u64,
-    /// How much of the window a byte in the buffer takes, of [`WHOLE_BYTE`] parts
+    /// How much of the window a byte in the buffer takes, in 256ths of a byte
     /// ([`receive_segment_memory`](crate::config::ConnectionConfig::receive_segment_memory)).
     pub byte_weight: u64,
 }

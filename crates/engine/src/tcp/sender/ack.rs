@@ -62,7 +62,7 @@ impl<P: Payload> Sender<P> {
             && !old
             && !window_moved
             && segment.payload.is_empty()
-            //= RFC 8684 3-1 3.4.1-13 4-2 one that carries an option says nothing of the network
+            //= RFC 8684 3-1 3.4.1-13 4-2 one that carries ADD_ADDR or the like says nothing of the network
             && segment.rare.is_none()
             && !segment.flags.contains(Flags::FIN)
             && !self.scoreboard.is_empty();
@@ -101,7 +101,7 @@ impl<P: Payload> Sender<P> {
         }
         outcome.acked_bytes += summary.bytes;
         self.recover(common, cx, segment, ack, summary, outcome);
-        //= RFC 5681 3.2-c without SACK a duplicate ACK stands for a segment that has left (RFC 3042)
+        //= RFC 5681 3.2-c without SACK a duplicate ACK lets another segment be sent (RFC 3042)
         outcome.acked_segments += summary.segments;
         // After reneging `alert` has set a short timeout, which has to stand.
         // After `recover`: the phase that it leaves decides whether a probe is armed (RFC 8985 7.2).

@@ -141,8 +141,8 @@ impl<P: Payload> Sender<P> {
         }
     }
 
-    /// After a timeout: marks what isn't sacked and has been in flight for a round trip; without RACK, all of
-    /// it.
+    /// After a timeout: marks what isn't sacked and has been in flight for a round trip; without RACK or
+    /// SACK, all of it.
     pub(super) fn mark_overdue_lost(
         &mut self,
         common: &mut Common,
@@ -162,8 +162,7 @@ impl<P: Payload> Sender<P> {
             // to come (`tcp_reset_reno_sack`).
             cx.metrics.assume_sacked(0);
         }
-        // Without SACK RACK knows nothing of what was sent after the head, and nothing else would find it
-        // lost.
+        // Linux feeds RACK only with SACK (`tcp_clean_rtx_queue`): without it all that is out is lost.
         let is_rack = cx.tcp.recovery.loss_detection != LossDetection::DuplicateAcks;
         let all = reneged || !is_rack || !common.negotiated.sack;
         let mut index = 0;

@@ -485,6 +485,11 @@ impl<P: Payload> Sender<P> {
         self.due.add(WINDOW_PROBE);
     }
 
+    /// Whether probes of the closed window have become as rare as they get.
+    pub fn probes_at_longest_interval(&self, cx: &Context<'_>) -> bool {
+        self.window.probe_interval(cx, false) >= cx.tcp.rto.max
+    }
+
     /// Has a probe sent: a segment without data that the peer has to answer.
     pub fn request_window_probe(&mut self) {
         self.due.add(WINDOW_PROBE);
