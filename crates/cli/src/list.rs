@@ -24,7 +24,7 @@ fn value<T: ?Sized>(registry: &Registry<T>) -> Value {
             "kernels": entry.kernels.iter().map(|there| there.kernel.name()).collect::<Vec<_>>(),
             "parameters": entry.shown_parameters().map(|p| json!({
                 "name": p.name, "summary": p.summary, "default": p.default, "least": p.range.0,
-                    "most": p.range.1,
+                "most": p.range.1,
             })).collect::<Vec<_>>(),
             "presets": entry.presets.iter().map(|p| json!({
                 "name": p.name, "summary": p.summary,
@@ -44,8 +44,9 @@ fn text<T: ?Sized>(title: &str, registry: &Registry<T>) -> String {
 
 pub(crate) fn run(registries: &Registries, options: &Options) -> Result<(), Failure> {
     if options.json {
-        let all = json!({ "schedulers": value(&registries.schedulers),
-            "congestion": value(&registries.congestion) });
+        let all = json!({
+            "schedulers": value(&registries.schedulers), "congestion": value(&registries.congestion),
+        });
         return output::print(&format!("{all:#}\n"));
     }
     let text = text("Schedulers", &registries.schedulers)

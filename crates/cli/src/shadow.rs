@@ -173,7 +173,7 @@ impl Report<'_> {
                 json!({
                     "scheduler": self.names[at], "total_s": total, "times_s": self.found.times[at],
                     "ratio": ratio.map(|ratio| ratio.ratio),
-                        "interval": ratio.and_then(|ratio| ratio.interval),
+                    "interval": ratio.and_then(|ratio| ratio.interval),
                     "p": ratio.map(|ratio| ratio.p),
                 })
             })
@@ -188,7 +188,7 @@ impl Report<'_> {
             .collect();
         json!({
             "baseline": self.names[0], "schedulers": rows, "flows": flows,
-                "flows_recorded": self.found.large_enough,
+            "flows_recorded": self.found.large_enough,
             "recorded_s": self.seconds, "simulated_by_recorded": self.fit, "left_out": self.left_out,
             "at_least": self.at_least.iter().map(|(link, rate)| json!({
                 "link": link, "rate": rate,

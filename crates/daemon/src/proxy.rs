@@ -89,7 +89,7 @@ const RULE: &str = "A policy for some connections, a `[[rule]]` of the file: its
 fn with_keys(help: &str, table: usize) -> String {
     let shape = config::proxy::REPEATED[table].1;
     let mut text = format!("{help}. The keys:");
-    // The first one needs no name there.
+    // An interface stands first, a policy after `then`: neither is written with its name.
     for field in &shape.fields[1..] {
         let value = match field.kind {
             Kind::Switch => String::new(),

@@ -9,7 +9,7 @@ use crate::registry::{Spec, SpecError};
 use crate::scheduler::Scheduler;
 use crate::{MILLISECOND, PathId, SECOND, Span};
 
-/// The parts of a byte of the receive window in which is counted what a byte of data takes of it.
+/// What a byte of data takes of the receive window is counted in 256ths of a byte.
 pub(crate) const WHOLE_BYTE: u64 = 256;
 
 /// Settings of each TCP subflow.
@@ -484,7 +484,7 @@ impl ConnectionConfig {
         }
     }
 
-    /// What a byte in the receive buffer takes of the window, in parts of [`WHOLE_BYTE`].
+    /// What a byte in the receive buffer takes of the window, in 256ths of a byte.
     pub(crate) fn receive_byte_weight(&self) -> u64 {
         match self.receive_segment_memory {
             0 => WHOLE_BYTE,

@@ -160,7 +160,7 @@ impl Kernel {
         }
     }
 
-    /// That it has an algorithm, in every version and under the name that it has here.
+    /// That it has an algorithm, under the name that it has here; since when isn't noted.
     pub const fn has(self) -> InKernel {
         InKernel { kernel: self, name: None, since: None, is_default: false }
     }
@@ -214,7 +214,7 @@ pub struct Entry<T: ?Sized> {
     pub presets: &'static [Preset],
     /// Departures from the shared contract.
     pub exceptions: &'static [Exception],
-    /// The kernels that have it, each once: there it is what it is here without parameters.
+    /// The kernels that have an algorithm of this name, each once; its rules may be a preset's.
     pub kernels: &'static [InKernel],
     /// Whether comparisons take it without being told its name; of schedulers only.
     pub compared_by_default: bool,

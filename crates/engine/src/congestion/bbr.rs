@@ -112,7 +112,6 @@ impl CongestionControl for Bbr {
         path.init_pacing_rate(subflow);
     }
 
-    /// Not called by the engine. A caller without samples of the rate keeps its window.
     fn ssthresh(&mut self, subflow: &SubflowMetrics, _: Siblings<'_>, cause: LossCause, now: Time) -> u32 {
         let path = self.path(subflow, now);
         path.save_cwnd(subflow);

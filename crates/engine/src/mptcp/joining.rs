@@ -1,6 +1,6 @@
 //! Which joins are opened, and which of our addresses are announced (RFC 8684 3.2, 3.4): the path manager's
 //! rules. They read the settings, the handshake and the subflows, change what the path manager remembers, and
-//! have sent what follows from that.
+//! request the ACKs that say so.
 
 use std::net::SocketAddr;
 

@@ -335,7 +335,8 @@ impl<'a, P: Payload> OptionWriter<'a, P> {
         if !dss.is_empty() && segment.options_len() + dss.padded_len() <= MAX_OPTIONS {
             segment.dss = Some(dss);
         }
-        // An ACK without a DSS tells the peer that we speak plain TCP (RFC 8684 3.7), but for these options.
+        // An ACK without a DSS tells the peer that we speak plain TCP (RFC 8684 3.7), unless it carries
+        // options that leave no room for one.
         let rare = segment.rare.as_deref();
         let is_crowded = rare.is_some_and(RareOptions::crowds_out_dss);
         debug_assert!(dss.is_empty() || segment.dss.is_some() || is_crowded, "{rare:?}");

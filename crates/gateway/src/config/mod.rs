@@ -102,13 +102,12 @@ const FILE: Shape = Shape {
     name: "configuration",
     summary: "The configuration of `ropewalkd gateway`",
     fields: &[
-        key("gateway", Kind::Table(&GATEWAY), "The gateway as a whole").reload(),
+        key("gateway", Kind::Table(&GATEWAY), "The gateway as a whole"),
         key(
             "listener",
             Kind::Tables(&listener::LISTENER),
             "Where clients connect, and where they are forwarded",
-        )
-        .reload(),
+        ),
     ],
 };
 

@@ -31,11 +31,12 @@ impl Configured {
     /// Asks now and then whether the gateway still knows the connection, until it is cancelled. One that was
     /// restarted, or whose reset was lost, answers with a reset; without a question it would never.
     pub async fn keep_asking(self, stream: &Arc<MptcpStream>) {
+        sleep(ASK_EVERY).await;
         let asked = Asked { stream: Arc::clone(stream), configured: self };
         loop {
-            sleep(ASK_EVERY).await;
             // Each time a subflow that has been silent for so long is asked at once.
             set(&asked.stream, Some(ASK_EVERY / 2));
+            sleep(ASK_EVERY).await;
         }
     }
 }
