@@ -40,6 +40,14 @@ def crates(package, folder):
     return len({line.split(" (")[0] for line in run(tree, folder)[0].splitlines() if line})
 
 
+class Figures(dict):
+    """Figures that are told as they come."""
+
+    def __setitem__(self, key, value):
+        say(f"  {key}: {value:.0f}")
+        super().__setitem__(key, value)
+
+
 def measured(revision, folder):
     """What one version takes, in a clean clone."""
     os.mkdir(folder)
@@ -47,7 +55,7 @@ def measured(revision, folder):
     run(["git", "clone", "--quiet", ROOT, clone], folder)
     run(["git", "checkout", "--quiet", revision], clone)
     run(["cargo", "fetch", "--locked", "--quiet"], clone)
-    result = {}
+    result = Figures()
     place = os.path.join(folder, "installed")
     _, building = run(["cargo", "install", *WAY, "crates/cli", "--root", place], clone)
     program = os.path.join(place, "bin", "ropewalk")
