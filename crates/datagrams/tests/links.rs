@@ -369,8 +369,8 @@ fn carried(wire: &Wire<Timer>, side: usize) -> [u64; 2] {
     [0, 1].map(|link| stats[link].sent.0)
 }
 
-/// Sends packets of a lane from side 0, one each `every`, for as long; those that arrive are answered, with
-/// the same port, by packets as large. Returns how long each took that arrived at side 1, by ports.
+/// Side 0 sends packets at intervals of `every`. Side 1 answers each with a packet of the same size from the
+/// same port. Returns the delay of each packet that arrived at side 1, by port.
 fn exchange(
     wire: &mut Wire<Timer>,
     flows: &[(usize, u16, usize, u64)],

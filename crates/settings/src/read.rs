@@ -213,7 +213,7 @@ impl Reader {
         Reader { source, folder, files: Vec::new(), errors: Vec::new(), asked: Rc::default() }
     }
 
-    /// The keys of a shape whose values nothing has asked for in any of its tables: a value of theirs has no
+    /// The keys of a shape that the program has read in none of its tables: what a file says there has no
     /// effect.
     pub fn unasked(&self, shape: &Shape) -> Vec<&'static str> {
         let asked = self.asked.borrow();

@@ -157,7 +157,7 @@ mod tests {
         found.is_ok()
     }
 
-    /// Whether the schema takes the number 0.
+    /// Whether the JSON Schema accepts the number 0.
     fn offers_zero(schema: &Value) -> bool {
         let minimum = schema.get("minimum").map(|least| least.as_f64() == Some(0.0));
         let options = schema.get("anyOf").and_then(Value::as_array).into_iter().flatten();

@@ -104,7 +104,7 @@ pub struct Field {
     pub alias: Option<&'static str>,
     /// What stands for its value in help: `NETWORK`; empty: what its kind says.
     pub value: &'static str,
-    /// Its value where a file doesn't have it, if the program works that out: what help says of it.
+    /// What help says of its default, if the program computes it: "half of `connections`".
     pub otherwise: &'static str,
     /// When another value takes effect in a running program, where a program runs for long.
     pub change: Option<Change>,

@@ -315,7 +315,7 @@ impl<P: Payload> Connection<P> {
         let Some(mapping) = &dss.mapping else {
             return;
         };
-        // The receiver has this mapping: it went there with the segment's data.
+        // The TCP receiver has already taken this mapping, with the segment's data.
         if is_mapped && !dss.data_fin && mapping.dsn_is_64 == self.handshake.ack_is_64() {
             return;
         }

@@ -289,7 +289,7 @@ impl<'a, P: Payload> OptionWriter<'a, P> {
         }
         let left =
             |segment: &Segment<P>| MAX_OPTIONS.saturating_sub(segment.options_len() + dss.padded_len());
-        // Each is taken from where it waits only once it has room: what is left waits for the next ACK.
+        // An option that doesn't fit stays in its queue, for the next ACK.
         if let Some(backup) = subflow.pending_prio()
             && left(segment) >= MpPrio::PADDED_LEN
         {

@@ -111,7 +111,7 @@ impl Scheduler for Linux {
         }
         let mut best: Option<(&SubflowMetrics, u64)> = None;
         for subflow in view.usable() {
-            // Strictly less: of equals the kernel, too, keeps the first of its list.
+            // Of two equal subflows the kernel keeps the first of its list: hence `<`.
             if let Some(linger) = self.linger(subflow)
                 && best.is_none_or(|(_, least)| linger < least)
             {

@@ -260,7 +260,7 @@ impl<P: Payload> Tcb<P> {
                 return;
             }
         }
-        // The peer lost the last ACK, and may lose the next: the 2 MSL begin again (RFC 9293 3.10.7.4).
+        // A repeated FIN: our last ACK was lost, so TIME-WAIT begins anew (RFC 9293 3.10.7.4).
         if flags.contains(Flags::FIN) && self.common.state == State::TimeWait {
             self.common.timers.set(Timer::Idle, cx.now + cx.tcp.time_wait);
         }

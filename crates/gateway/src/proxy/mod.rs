@@ -83,8 +83,8 @@ pub use self::settings::{
     Access, Datagrams, GatewayFallback, Join, Names, OpeningLink, Settings, SettingsError,
 };
 
-fn uplink(told: &LinkSettings, rate: Option<Rates>) -> Uplink {
-    Uplink { interface: told.interface.clone(), gateway: told.gateway, rate }
+fn uplink(link: &LinkSettings, rate: Option<Rates>) -> Uplink {
+    Uplink { interface: link.interface.clone(), gateway: link.gateway, rate }
 }
 
 /// Plans the kernel's part, with what the uplinks are now.

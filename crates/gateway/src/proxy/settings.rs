@@ -59,7 +59,7 @@ pub enum OpeningLink {
 /// When joins begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Join {
-    /// With the third ACK.
+    /// As soon as the handshake's third ACK is sent.
     Early,
     /// After the peer's first DSS.
     Late,

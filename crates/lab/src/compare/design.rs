@@ -16,9 +16,9 @@ pub(super) const LOOKS: u32 = 36;
 pub enum Design {
     /// So many, all the same.
     Fixed(u32),
-    /// As many as it takes to decide, within so many segments.
+    /// As many as it takes to decide.
     Race {
-        /// The budget, segments.
+        /// Most segments that all runs together may simulate.
         segments: u64,
     },
 }
