@@ -7,16 +7,16 @@ use std::time::Duration;
 use ropewalk_tokio::{ConnectionConfig, MptcpStream};
 use tokio::time::sleep;
 
-/// Subflows that were silent for so long are asked at once, others when they have been.
+/// A subflow on which nothing has arrived for so long is probed at once, another as soon as that is so.
 const ASK_AFTER: Duration = Duration::from_secs(1);
 /// The same where data has stopped on a link that works.
 const ASK_SOON: Duration = Duration::from_millis(300);
-/// For how many looks a far end is asked: it has answered by then, or is lost.
+/// Seconds for which a far end is probed: by then it has answered, or is lost.
 const ASKING: u32 = 3;
 /// How often a gateway that hasn't answered is asked whether it still knows the connection.
 const ASK_EVERY: Duration = Duration::from_secs(2);
 
-/// After what silence a connection's peer is probed; `None`: never.
+/// How long nothing may arrive from the peer before it is probed; `None`: for ever.
 type Idle = Option<Duration>;
 
 /// The keep-alive that a connection was opened with.
@@ -64,9 +64,9 @@ pub(super) struct KeepAlive {
     configured: Configured,
     /// Bytes from the server, at the last look.
     received: u64,
-    /// Looks since there were more.
+    /// For how many looks, one a second, no more has come.
     quiet: u32,
-    /// Looks for which the far end is asked yet.
+    /// For how many more looks the far end is probed.
     asking: u32,
 }
 
