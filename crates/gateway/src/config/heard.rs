@@ -13,7 +13,7 @@ use super::GATEWAY;
 use super::listener::LISTENER;
 use super::proxy::shape::{LINK, PROXY, RULE};
 
-/// The tables of files, by their names there.
+/// The tables that a file may have, by name.
 pub(super) type Tables = [(&'static str, &'static Shape)];
 
 /// The gateway's.
@@ -30,7 +30,7 @@ fn tables_of<'a>(file: &'a toml::Table, name: &str) -> Vec<&'a toml::Table> {
     }
 }
 
-/// The files that a file names for reading, by the marks of its keys.
+/// The paths in a file that its keys mark as files to be read.
 fn marked(file: &toml::Table, tables: &Tables) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for (name, shape) in tables {
@@ -47,8 +47,8 @@ fn marked(file: &toml::Table, tables: &Tables) -> BTreeSet<PathBuf> {
     found
 }
 
-/// Checks that these files, which can be used, have every key of their tables among them; that something asks
-/// for the value of each; and that the files which are read are those that the keys' marks name.
+/// Checks valid example files: together they have every key of the tables, the program reads each key, and it
+/// opens exactly the paths that the keys mark as files to be read.
 pub(super) fn check<T>(
     folder: &Path,
     tables: &Tables,

@@ -251,7 +251,7 @@ fn gateway(reader: &mut Reader, table: &Table<'_>) -> Settings {
     }
 }
 
-/// Most connections of one address: without a word of them, half of all, and at least 100.
+/// Most connections of one address; where the file says nothing: half of all, and at least 100.
 fn per_address(reader: &mut Reader, table: &Table<'_>, connections: u64) -> usize {
     reader.integer(table, "connections-per-address").unwrap_or((connections / 2).max(100)) as usize
 }
